@@ -1,0 +1,110 @@
+"""Every error of Suffice: one tree, each class also the matching builtin.
+
+::
+
+    SufficeError
+    ├── DataError (ValueError)               what was given cannot be read or used
+    │   ├── SchemaError                      a file of another kind or version
+    │   ├── ConfigMismatchError              two configurations would be mixed
+    │   └── CensoredError                    asked about rounds that a rule prevented
+    ├── UnknownSignalError (LookupError)     no such column or signal
+    ├── RuleSyntaxError (ValueError)         the text is not a rule
+    ├── NotFittedError (ValueError)          fitted state is missing
+    ├── MissingExtraError (ImportError)      an optional dependency is missing
+    └── ModelError (RuntimeError)            a model or its endpoint failed
+        ├── LogprobsUnavailableError         it gives no log-probabilities
+        ├── AuthenticationFailedError        it refused the credentials: nothing will work
+        └── ModelTimeoutError (TimeoutError) it did not answer in time
+
+A message says what happened, the value, what is allowed, and what to do.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "AuthenticationFailedError",
+    "CensoredError",
+    "ConfigMismatchError",
+    "DataError",
+    "LogprobsUnavailableError",
+    "MissingExtraError",
+    "ModelError",
+    "ModelTimeoutError",
+    "NotFittedError",
+    "RuleSyntaxError",
+    "SchemaError",
+    "SufficeError",
+    "UnknownSignalError",
+]
+
+
+class SufficeError(Exception):
+    """Base of every error that Suffice raises on purpose."""
+
+
+class DataError(SufficeError, ValueError):
+    """Data that cannot be read or used."""
+
+
+class SchemaError(DataError):
+    """A file is of another kind, or of a version that this release cannot read."""
+
+
+class ConfigMismatchError(DataError):
+    """Two configurations would be mixed in one recording, or a policy meets data it was not made for."""
+
+
+class CensoredError(DataError):
+    """The question is about rounds that were never run, because a rule ended the recording early."""
+
+
+class UnknownSignalError(SufficeError, LookupError):
+    """A rule or a selector reads a signal that is not there."""
+
+    def __str__(self) -> str:
+        return Exception.__str__(self)
+
+
+class RuleSyntaxError(SufficeError, ValueError):
+    """The text of a rule does not parse."""
+
+
+class NotFittedError(SufficeError, ValueError):
+    """A signal, calibrator or policy needs fitted state that it does not have."""
+
+
+class MissingExtraError(SufficeError, ImportError):
+    """An optional dependency is not installed.
+
+    Args:
+        feature: What was asked for.
+        extra: The extra of Suffice that brings it.
+    """
+
+    def __init__(self, feature: str, extra: str) -> None:
+        super().__init__(f"{feature} needs an optional dependency: run  pip install 'suffice[{extra}]'")
+        self.feature = feature
+        self.extra = extra
+
+
+class ModelError(SufficeError, RuntimeError):
+    """A model or its endpoint failed; `retryable` says whether the same call may succeed later."""
+
+    def __init__(self, message: str, *, retryable: bool = False) -> None:
+        super().__init__(message)
+        self.retryable = retryable
+
+
+class LogprobsUnavailableError(ModelError):
+    """The endpoint gives no log-probabilities, and the policy cannot run without them."""
+
+
+class AuthenticationFailedError(ModelError):
+    """The endpoint refused the credentials (401 or 403)."""
+
+
+class ModelTimeoutError(ModelError, TimeoutError):
+    """The endpoint did not answer in time."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, retryable=True)

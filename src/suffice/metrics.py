@@ -1,0 +1,97 @@
+"""Outcomes that need a gold answer: exact match, token F1, containment.
+
+Definitions follow the official HotpotQA scorer (Yang et al., 2018): lowercase, strip punctuation, strip articles,
+collapse white space, in that order.  TASR's published replay strips articles before punctuation, which turns
+"the-cat" into "thecat" in one order and "cat" in the other; this module keeps the official order.
+"""
+
+from __future__ import annotations
+
+import re
+import string
+from collections import Counter
+from collections.abc import Sequence
+
+__all__ = ["METRICS", "answer_key", "contains", "exact_match", "f1", "normalize_answer"]
+
+_ARTICLES = re.compile(r"\b(a|an|the)\b")
+_PUNCTUATION = str.maketrans("", "", string.punctuation)
+_CLOSED = frozenset({"yes", "no", "noanswer"})
+
+
+def normalize_answer(text: str) -> str:
+    """Return `text` as the official HotpotQA scorer compares it.
+
+    >>> normalize_answer("The  Tempest!")
+    'tempest'
+    """
+    return " ".join(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split())
+
+
+def answer_key(text: str) -> str:
+    """Return the key by which two rounds' answers count as the same.
+
+    The normalised answer; where that is empty ("The The" loses both its words), the lowercased, stripped text.
+
+    >>> answer_key("The The"), answer_key("the tempest.")
+    ('the the', 'tempest')
+    """
+    return normalize_answer(text) or text.strip().lower()
+
+
+def exact_match(answer: str | None, golds: Sequence[str]) -> float:
+    """Return 1.0 if the normalised answer equals a normalised gold answer, else 0.0 (range {0, 1}).
+
+    A missing answer (None) scores 0.0.
+
+    >>> exact_match("the Tempest", ["The Tempest (1979 film)", "Tempest"])
+    1.0
+    """
+    if answer is None:
+        return 0.0
+    normalised = normalize_answer(answer)
+    return float(any(normalised == normalize_answer(gold) for gold in golds))
+
+
+def f1(answer: str | None, golds: Sequence[str]) -> float:
+    """Return the best token F1 against any gold answer, in [0, 1].
+
+    As in the official scorer, `yes`, `no` and `noanswer` score only when equal.  A missing answer scores 0.0.
+
+    >>> round(f1("1979 film The Tempest", ["The Tempest"]), 3)
+    0.5
+    """
+    if answer is None or not golds:
+        return 0.0
+    normalised = normalize_answer(answer)
+    return max(_f1_pair(normalised, normalize_answer(gold)) for gold in golds)
+
+
+def _f1_pair(answer: str, gold: str) -> float:
+    if answer != gold and (answer in _CLOSED or gold in _CLOSED):
+        return 0.0
+    answer_tokens, gold_tokens = answer.split(), gold.split()
+    same = sum((Counter(answer_tokens) & Counter(gold_tokens)).values())
+    if same == 0:
+        return 0.0
+    precision, recall = same / len(answer_tokens), same / len(gold_tokens)
+    return 2 * precision * recall / (precision + recall)
+
+
+def contains(answer: str | None, golds: Sequence[str]) -> float:
+    """Return 1.0 if the normalised answer contains a normalised gold answer as a run of characters, else 0.0.
+
+    A gold answer that normalises to the empty string never matches, nor does a missing answer.  Containment favours
+    long answers: report it beside `exact_match` and `f1`.
+
+    >>> contains("It was The Tempest, in 1979", ["the tempest"]), contains("anything", ["The"])
+    (1.0, 0.0)
+    """
+    if answer is None:
+        return 0.0
+    normalised = normalize_answer(answer)
+    return float(any(gold in normalised for gold in map(normalize_answer, golds) if gold))
+
+
+METRICS = {"em": exact_match, "f1": f1, "contains": contains}
+"""The metrics that a recording stores for each round, by column name."""

@@ -1,0 +1,288 @@
+"""What one round of an answer loop holds, and how many rounds look as arrays.
+
+`Round` is what a loop observes; `Rounds` is the array view that rules read: shape ``(n_rounds,)`` for one live
+question, ``(n_questions, n_rounds)`` for a recording.  Both ways the same code decides.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from suffice.errors import UnknownSignalError
+
+__all__ = [
+    "COST_KINDS",
+    "Cost",
+    "Decision",
+    "End",
+    "Floats",
+    "Mask",
+    "Passage",
+    "Reason",
+    "Reply",
+    "Round",
+    "Rounds",
+    "Token",
+    "Trajectory",
+    "total_cost",
+]
+
+Floats = npt.NDArray[np.float64]
+Mask = npt.NDArray[np.bool_]
+
+Reason = Literal["rule", "max_rounds", "exhausted", "failed", "cancelled"]
+"""Why a live question stopped."""
+
+End = Literal["max_rounds", "exhausted", "rule", "failed"]
+"""Why a recorded trajectory has no further round; only `rule` is censored."""
+
+_NAN = float("nan")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Passage:
+    """A piece of evidence.
+
+    Attributes:
+        passage_id: Identity within the corpus or the question's pool.
+        title: Title; passages whose title was already seen are skipped by the loop.
+        text: The text that the model reads.
+        score: The retriever's score; its unit is the retriever's. NaN if unranked.
+    """
+
+    passage_id: str
+    title: str
+    text: str
+    score: float = _NAN
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """One generated token with its log-probabilities.
+
+    Attributes:
+        text: The token as the endpoint spells it; a part of a character may appear as a replacement character.
+        logprob: Log-probability of the token that was generated, nats; NaN if not given.
+        alternatives: `(text, log-probability in nats)` of the most likely tokens at this position, as given, the
+            generated one usually among them.
+        raw: The token's bytes where the endpoint gives them; None otherwise.
+    """
+
+    text: str
+    logprob: float = _NAN
+    alternatives: tuple[tuple[str, float], ...] = ()
+    raw: bytes | None = None
+
+
+COST_KINDS = ("calls", "uncached_tokens", "cached_tokens", "output_tokens", "seconds")
+"""The kinds of cost, in the order in which they are stored and printed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """What one component spent, measured; NaN where the endpoint does not tell.
+
+    Attributes:
+        calls: Requests, count.
+        uncached_tokens: Input tokens that were processed, count.
+        cached_tokens: Input tokens read from a prefix cache, count.
+        output_tokens: Generated tokens, count.
+        seconds: Wall-clock time, seconds.
+    """
+
+    calls: float = 0.0
+    uncached_tokens: float = 0.0
+    cached_tokens: float = 0.0
+    output_tokens: float = 0.0
+    seconds: float = 0.0
+
+    def __add__(self, other: Cost) -> Cost:
+        return Cost(**{kind: getattr(self, kind) + getattr(other, kind) for kind in COST_KINDS})
+
+    @property
+    def tokens(self) -> float:
+        """Input and output tokens together, count."""
+        return self.uncached_tokens + self.cached_tokens + self.output_tokens
+
+
+def total_cost(costs: Mapping[str, Cost]) -> Cost:
+    """Return the sum over components."""
+    total = Cost()
+    for cost in costs.values():
+        total = total + cost
+    return total
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """What a model returned for one round.
+
+    Attributes:
+        answer: The answer read out of the text; None if there is none.
+        text: The generated text, unchanged.
+        tokens: Generated tokens with log-probabilities; None if the endpoint gives none.
+        answer_tokens: The run of `tokens` that spells the answer, first non-white-space token first; None if it
+            cannot be located or there are no tokens.
+        signals: Signals that the model measured itself (the span reader's margin, say), by name.
+        costs: By component.
+        finish_reason: As the endpoint gives it.
+    """
+
+    answer: str | None
+    text: str = ""
+    tokens: tuple[Token, ...] | None = None
+    answer_tokens: tuple[Token, ...] | None = None
+    signals: Mapping[str, float] = field(default_factory=dict)
+    costs: Mapping[str, Cost] = field(default_factory=dict)
+    finish_reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Round:
+    """One round of a loop: round 0 is the model alone, round r >= 1 follows the r-th piece of evidence or draft.
+
+    Attributes:
+        index: The round, 0..R.
+        answer: The answer or draft; None if the round produced none.
+        text: The generated text.
+        answer_tokens: Tokens of the answer with log-probabilities; None if unavailable.
+        passages: All evidence of this round in the order in which it was revealed: the new one is last.
+        pool_scores: The retriever's scores of all candidates of the question, best first.
+        signals: Signals measured by the host or the model, by name; they win over computed ones.
+        costs: What the round spent, by component (`generator`, `retrieval`, `judge:NAME`, ...).
+        finish_reason: As the endpoint gives it.
+        feedback: A critic's reply to the draft.
+    """
+
+    index: int
+    answer: str | None = None
+    text: str = ""
+    answer_tokens: tuple[Token, ...] | None = None
+    passages: tuple[Passage, ...] = ()
+    pool_scores: tuple[float, ...] = ()
+    signals: Mapping[str, float] = field(default_factory=dict)
+    costs: Mapping[str, Cost] = field(default_factory=dict)
+    finish_reason: str | None = None
+    feedback: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trajectory:
+    """All rounds of one question.
+
+    Attributes:
+        question_id: Unit of pairing.
+        rounds: In order of their index, without gaps.
+        end: Why there is no further round.
+    """
+
+    question_id: str
+    rounds: tuple[Round, ...]
+    end: End
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """The outcome of one observed round.
+
+    Attributes:
+        stop: Whether the loop ends here.
+        stop_round: The round at which it ends; None while it goes on.
+        answer_round: The round whose answer is returned; None while it goes on or if no round has an answer.
+        answer: That answer.
+        reason: Why it ended; None while it goes on.
+        fired: The text of the rule, or of its member, that held; None unless `reason` is `rule`.
+        signals: The signals that the policy read at this round; NaN where undefined.
+    """
+
+    stop: bool
+    stop_round: int | None = None
+    answer_round: int | None = None
+    answer: str | None = None
+    reason: Reason | None = None
+    fired: str | None = None
+    signals: Mapping[str, float] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the decision as JSON-ready values; NaN becomes None."""
+        values = {item.name: getattr(self, item.name) for item in fields(self)}
+        values["signals"] = {name: None if math.isnan(value) else value for name, value in self.signals.items()}
+        return values
+
+
+class Rounds:
+    """Rounds as columns: what rules and selectors read.
+
+    Args:
+        columns: By signal name, each of shape ``(..., n_rounds)``; NaN = undefined.
+        index: The rounds that the last axis stands for, shape ``(n_rounds,)``, consecutive integers.
+        seen: Which rounds exist, shape ``(..., n_rounds)``; a trajectory that ended early has a tail of False.
+        answers: The answers, same shape, None where missing; needed by selectors only.
+    """
+
+    __slots__ = ("answers", "columns", "index", "seen")
+
+    def __init__(
+        self,
+        columns: Mapping[str, Floats],
+        index: npt.NDArray[np.int64],
+        seen: Mask,
+        answers: npt.NDArray[np.object_] | None = None,
+    ) -> None:
+        self.columns = columns
+        self.index = index
+        self.seen = seen
+        self.answers = answers
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of every column."""
+        return self.seen.shape
+
+    def __getitem__(self, name: str) -> Floats:
+        """Return the column of a signal, shape ``(..., n_rounds)``, NaN where undefined.
+
+        Raises:
+            UnknownSignalError: There is no such column.
+        """
+        try:
+            return self.columns[name]
+        except KeyError:
+            raise UnknownSignalError(
+                f"signal {name!r} is not among the columns of these rounds; there are: "
+                f"{', '.join(sorted(self.columns)) or 'none'}. Record or import it, or use another rule."
+            ) from None
+
+    def __len__(self) -> int:
+        return int(self.seen.shape[-1])
+
+    @classmethod
+    def from_columns(
+        cls, columns: Mapping[str, Sequence[Any] | Floats], *, start: int = 1, answers: Sequence[Any] | None = None
+    ) -> Rounds:
+        """Return a view of plain sequences, the convenient way into `Rule.fires`.
+
+        >>> rounds = Rounds.from_columns({"p_correct": [0.3, 0.81, 0.8]})
+        >>> rounds.shape, rounds["round"].tolist()
+        ((3,), [1.0, 2.0, 3.0])
+
+        Args:
+            columns: At least one column; all of one shape ``(..., n_rounds)``.
+            start: The round of the first column entry.
+            answers: The answers, of the same shape.
+        """
+        arrays = {name: np.asarray(column, dtype=np.float64) for name, column in columns.items()}
+        shape = next(iter(arrays.values())).shape
+        index = np.arange(start, start + shape[-1], dtype=np.int64)
+        arrays.setdefault("round", np.broadcast_to(index.astype(np.float64), shape))
+        packed = None
+        if answers is not None:
+            packed = np.empty(shape, dtype=object)
+            packed[...] = answers
+        return cls(arrays, index, np.ones(shape, dtype=np.bool_), packed)

@@ -1,0 +1,291 @@
+"""Questions with their candidate passages: the bundled sets, JSON lines, and HotpotQA's official download.
+
+JSON lines, one question a line, gzipped if the name ends in ``.gz``::
+
+    {"id": "q1", "question": "Who ...?", "answers": ["..."], "type": "bridge", "level": "hard",
+     "paragraphs": [{"title": "...", "text": "...", "is_supporting": true}, ...]}
+
+Only `id` and `question` are required; other fields are ignored.  HotpotQA's download (and 2WikiMultiHopQA's, which
+has the same form) is one JSON list of ``{_id, question, answer, context, supporting_facts, type, level}``.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from suffice.errors import DataError, SchemaError
+from suffice.metrics import normalize_answer
+from suffice.rounds import Passage
+
+__all__ = ["BUNDLED", "Question", "bundled_path", "dataset_hash", "load_questions", "question_hash"]
+
+BUNDLED = ("hotpotqa_tune", "hotpotqa_eval", "2wiki_tune", "2wiki_eval")
+"""Names of the question sets that ship with the package; DATA.md tells their sources and licences."""
+
+_BOM = b"\xef\xbb\xbf"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """One question with its gold answers and candidate passages.
+
+    Attributes:
+        question_id: Unit of pairing, unique in its set.
+        question: The question, without surrounding white space.
+        answers: Gold answers; empty where unknown, and metrics are then NaN.
+        passages: The question's own pool in the order of the file; empty where a corpus is searched instead.
+            A passage's id is ``<question_id>#<position>``.
+        type: As the data set names it (`bridge`, `comparison`); None if not given.
+        level: As the data set names it (`easy`, `medium`, `hard`); None if not given.
+        supporting: Ids of the passages that hold the gold evidence; empty where unknown.
+    """
+
+    question_id: str
+    question: str
+    answers: tuple[str, ...] = ()
+    passages: tuple[Passage, ...] = ()
+    type: str | None = None
+    level: str | None = None
+    supporting: frozenset[str] = frozenset()
+
+    @property
+    def supporting_titles(self) -> frozenset[str]:
+        """Titles of the supporting passages, by which a corpus search can be judged."""
+        return frozenset(item.title for item in self.passages if item.passage_id in self.supporting)
+
+
+def bundled_path(name: str) -> Path:
+    """Return the file of a bundled question set.
+
+    Raises:
+        DataError: There is no bundled set of this name.
+    """
+    if name not in BUNDLED:
+        raise DataError(f"no bundled question set {name!r}; there are: {', '.join(BUNDLED)}.")
+    return Path(__file__).resolve().parent.parent / "data" / "questions" / f"{name}.jsonl.gz"
+
+
+def load_questions(spec: str | Path, *, limit: int | None = None) -> list[Question]:
+    """Return the questions of a bundled set or of a file, in the order of the file.
+
+    >>> questions = load_questions("hotpotqa_tune", limit=3)
+    >>> len(questions), len(questions[0].passages), questions[0].answers
+    (3, 10, ('British',))
+
+    Args:
+        spec: A name in `BUNDLED`, or a path that ends in ``.jsonl``, ``.json`` (HotpotQA's official form), or either
+            with ``.gz`` behind it.
+        limit: At most this many questions, the first ones, at least 1; None for all.
+
+    Raises:
+        DataError: The file is missing, not UTF-8, truncated, or a question in it is not usable; the message names
+            file and line.
+        SchemaError: The file is of another kind.
+    """
+    if limit is not None and limit < 1:
+        raise DataError(f"limit is {limit!r}; allowed is 1 or more, or None for all questions.")
+    path = bundled_path(spec) if isinstance(spec, str) and spec in BUNDLED else Path(spec)
+    questions: list[Question] = []
+    seen: dict[str, str] = {}
+    for where, question in _read(path):
+        if question.question_id in seen:
+            raise DataError(
+                f"{where}: question id {question.question_id!r} was used before, at {seen[question.question_id]}; "
+                "ids pair questions across runs, so each must be unique."
+            )
+        seen[question.question_id] = where
+        questions.append(question)
+        if len(questions) == limit:
+            break
+    if not questions:
+        raise DataError(f"{path}: no questions in this file; expected at least one.")
+    return questions
+
+
+def question_hash(question: Question) -> str:
+    """Return 16 hexadecimal digits that identify a question by id and normalised text."""
+    text = f"{question.question_id}\x00{normalize_answer(question.question)}"
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def dataset_hash(questions: Sequence[Question]) -> str:
+    """Return 16 hexadecimal digits that identify questions, gold answers and passages, in their order."""
+    digest = hashlib.sha256()
+    for item in questions:
+        pool = [[passage.passage_id, passage.title, passage.text] for passage in item.passages]
+        fields = [item.question_id, item.question, list(item.answers), item.type, item.level, sorted(item.supporting)]
+        digest.update(json.dumps([*fields, pool], ensure_ascii=False).encode() + b"\n")
+    return digest.hexdigest()[:16]
+
+
+def _read(path: Path) -> Iterator[tuple[str, Question]]:
+    name = path.name.removesuffix(".gz")
+    if not path.is_file():
+        raise DataError(
+            f"no question file {str(path)!r}; give a path to .jsonl, .jsonl.gz or .json, or one of the bundled sets: "
+            f"{', '.join(BUNDLED)}."
+        )
+    if name.endswith(".jsonl"):
+        return _read_lines(path)
+    if name.endswith(".json"):
+        return _read_official(path)
+    raise SchemaError(
+        f"{path}: a question file ends in .jsonl (one question a line) or .json (HotpotQA's official download), "
+        "either with .gz behind it; rename or convert it."
+    )
+
+
+def _raw_lines(path: Path) -> Iterator[bytes]:
+    opener = gzip.open if path.suffix == ".gz" else open
+    try:
+        with opener(path, "rb") as lines:
+            yield from lines
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise DataError(f"{path}: not a complete gzip file ({error}); fetch it again.") from error
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error}).") from error
+
+
+def _decode(raw: bytes, where: str) -> str:
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"{where}: byte {raw[error.start : error.start + 1]!r} at position {error.start} is not UTF-8; save the "
+            "file as UTF-8."
+        ) from error
+
+
+def _read_lines(path: Path) -> Iterator[tuple[str, Question]]:
+    for number, raw in enumerate(_raw_lines(path), start=1):
+        where = f"{path}, line {number}"
+        text = _decode(raw.removeprefix(_BOM) if number == 1 else raw, where).strip()
+        if not text:
+            continue
+        try:
+            record = json.loads(text)
+        except json.JSONDecodeError as error:
+            raise DataError(f"{where}: not JSON ({error}); expected one question as one JSON object.") from error
+        yield where, _question(_object(record, where), where)
+
+
+def _read_official(path: Path) -> Iterator[tuple[str, Question]]:
+    # One object at a time: the official training file is half a gigabyte on a single line.
+    text = _decode(b"".join(_raw_lines(path)).removeprefix(_BOM), str(path))
+    decoder = json.JSONDecoder()
+    position = _skip(text, 0)
+    if text[position : position + 1] != "[":
+        raise SchemaError(f"{path}: expected a JSON list of questions, HotpotQA's official form; found {text[:40]!r}.")
+    position, number = _skip(text, position + 1), 0
+    while text[position : position + 1] not in ("]", ""):
+        number += 1
+        where = f"{path}, item {number}"
+        try:
+            record, position = decoder.raw_decode(text, position)
+        except json.JSONDecodeError as error:
+            raise DataError(f"{where}: not JSON ({error}); the file may be truncated.") from error
+        yield where, _official(_object(record, where), where)
+        position = _skip(text, position)
+        if text[position : position + 1] == ",":
+            position = _skip(text, position + 1)
+        elif text[position : position + 1] != "]":
+            raise DataError(f"{where}: expected ',' or ']' after this question; the file may be truncated.")
+    if not text[position:]:
+        raise DataError(f"{path}: the list of questions does not end; the file is truncated.")
+
+
+def _skip(text: str, position: int) -> int:
+    while position < len(text) and text[position] in " \t\r\n":
+        position += 1
+    return position
+
+
+def _object(record: object, where: str) -> dict[str, Any]:
+    if not isinstance(record, dict):
+        raise DataError(f"{where}: found {type(record).__name__}; expected a JSON object with id and question.")
+    return record
+
+
+def _question(record: dict[str, Any], where: str) -> Question:
+    question_id = _text(record, "id", where, required=True)
+    answers = _list(record, "answers", where)
+    if not all(isinstance(answer, str) for answer in answers):
+        raise DataError(f"{where}: answers is {answers!r}; expected a list of strings.")
+    paragraphs = [_object(item, f"{where}, paragraph {i}") for i, item in enumerate(_list(record, "paragraphs", where))]
+    passages, supporting = [], set()
+    for i, item in enumerate(paragraphs):
+        spot = f"{where}, paragraph {i}"
+        passage_id = f"{question_id}#{i}"
+        text = _text(item, "text", spot) or ""
+        passages.append(Passage(passage_id=passage_id, title=_text(item, "title", spot) or "", text=text))
+        if not isinstance(item.get("is_supporting", False), bool):
+            raise DataError(f"{spot}: is_supporting is {item['is_supporting']!r}; expected true or false.")
+        if item.get("is_supporting", False):
+            supporting.add(passage_id)
+    return Question(
+        question_id=question_id or "",
+        question=(_text(record, "question", where, required=True) or "").strip(),
+        answers=tuple(answers),
+        passages=tuple(passages),
+        type=_text(record, "type", where),
+        level=_text(record, "level", where),
+        supporting=frozenset(supporting),
+    )
+
+
+def _official(record: dict[str, Any], where: str) -> Question:
+    """Translate HotpotQA's own form; answers and supporting facts are absent in its test sets."""
+    facts = _pairs(record, "supporting_facts", where)
+    titles = {title for title, _ in facts}
+    paragraphs = []
+    for title, sentences in _pairs(record, "context", where):
+        if not isinstance(sentences, list) or not all(isinstance(sentence, str) for sentence in sentences):
+            raise DataError(f"{where}: context of {title!r} is {sentences!r:.80}; expected a list of sentences.")
+        # HotpotQA's sentences carry their leading blank, 2WikiMultiHopQA's do not.
+        text = "".join(s if i == 0 or s[:1].isspace() else f" {s}" for i, s in enumerate(sentences)).strip()
+        paragraphs.append({"title": title, "text": text, "is_supporting": title in titles})
+    answer = _text(record, "answer", where)
+    return _question(
+        {
+            "id": _text(record, "_id", where, required=True),
+            "question": record.get("question"),
+            "answers": [] if answer is None else [answer],
+            "type": record.get("type"),
+            "level": record.get("level"),
+            "paragraphs": paragraphs,
+        },
+        where,
+    )
+
+
+def _text(record: dict[str, Any], key: str, where: str, *, required: bool = False) -> str | None:
+    value = record.get(key)
+    if value is None and not required:
+        return None
+    if not isinstance(value, str) or (required and not value.strip()):
+        raise DataError(f"{where}: {key} is {value!r:.80}; expected a {'non-empty ' if required else ''}string.")
+    return value
+
+
+def _list(record: dict[str, Any], key: str, where: str) -> list[Any]:
+    value = record.get(key)
+    if value is None:
+        return []
+    if not isinstance(value, list):
+        raise DataError(f"{where}: {key} is {value!r:.80}; expected a list.")
+    return value
+
+
+def _pairs(record: dict[str, Any], key: str, where: str) -> list[list[Any]]:
+    pairs = _list(record, key, where)
+    for pair in pairs:
+        if not isinstance(pair, list) or len(pair) != 2 or not isinstance(pair[0], str):  # noqa: PLR2004 - a pair
+            raise DataError(f"{where}: {key} holds {pair!r:.80}; expected pairs that start with a title.")
+    return pairs

@@ -1,1 +1,27 @@
-"""Placeholder."""
+"""Questions, and what ranks passages for them."""
+
+from __future__ import annotations
+
+from suffice.retrieval.base import Retriever
+from suffice.retrieval.bm25 import PoolBM25
+from suffice.retrieval.datasets import (
+    BUNDLED,
+    Question,
+    bundled_path,
+    dataset_hash,
+    load_questions,
+    question_hash,
+)
+from suffice.retrieval.pool import InMemoryRetriever
+
+__all__ = [
+    "BUNDLED",
+    "InMemoryRetriever",
+    "PoolBM25",
+    "Question",
+    "Retriever",
+    "bundled_path",
+    "dataset_hash",
+    "load_questions",
+    "question_hash",
+]

@@ -1,1 +1,1 @@
-"""Placeholder."""
+"""Pure functions of the rounds: what each round tells before anyone knows the gold answer."""

@@ -1,0 +1,162 @@
+"""Which tokens spell a span of the text, whatever way the endpoint spells tokens.
+
+Tokens are matched against the UTF-8 bytes of the text, since a token may be part of a character.  Every way to lay
+the tokens over the text is followed; where two of them disagree about the span, there is no result.  A margin read
+at a wrong token looks like any other margin, so none is better.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+
+from suffice.rounds import Token
+
+__all__ = ["tokens_of_span"]
+
+_MAX_STATES = 256
+_MAX_TAIL = 8
+_MAX_UNKNOWN = 3
+_NON_ASCII = 0x80
+_UNKNOWN = "\ufffd".encode()
+_CLOSE_THINKING = re.compile(rb"</(?:think|thinking|thought)>|\[/THINK\]|<channel\|>|<\|message\|>", re.IGNORECASE)
+_SPECIAL = re.compile(r"\s*(?:<\|?/?[\w.:|-]{1,40}\|?>|\[/?[A-Z_]{2,20}\])\s*")
+_ESCAPE = re.compile(r"<0x([0-9A-Fa-f]{2})>|\\x([0-9A-Fa-f]{2})")
+_SPACES = b" \t\r\n\v\f"
+
+_Span = tuple[int, int]
+_State = tuple[int, int, int, int]
+"""A path over the text: bytes spelled, first and last token of the span (-1 until met), tokens past the text."""
+
+
+def _byte_level() -> dict[str, int]:
+    """Return the alphabet in which GPT-2's and Llama 3's vocabularies spell bytes: printable ones stand for themselves."""
+    plain = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [byte for byte in range(256) if byte not in plain]
+    return {chr(byte): byte for byte in plain} | {chr(256 + rank): byte for rank, byte in enumerate(others)}
+
+
+_BYTE_LEVEL = _byte_level()
+
+
+def tokens_of_span(text: str, tokens: Sequence[Token], start: int, end: int) -> tuple[Token, ...] | None:
+    """Return the run of tokens that spells `text[start:end]`; None if they cannot be told for certain.
+
+    Tokens that end past the text (a stop string was cut off it), special tokens that the text leaves out, a
+    thinking block that the server removed from the text, and white space lost at token borders are all allowed for.
+
+    Args:
+        text: The generated text.
+        tokens: Its tokens in order.
+        start: First character of the span, not white space.
+        end: The character after its last.
+    """
+    target = _utf8(text)
+    first_byte = len(_utf8(text[:start]))
+    last_byte = first_byte + len(_utf8(text[start:end])) - 1
+    spelled = [_utf8(token.text) if token.raw is None else token.raw for token in tokens]
+    whole = b"".join(spelled)
+    if whole == target:
+        ends = list(accumulate(map(len, spelled)))
+        run = bisect_right(ends, first_byte), bisect_right(ends, last_byte)
+    else:
+        found = _search(target, tokens, _after_thinking(spelled, whole, target), (first_byte, last_byte))
+        if found is None:
+            return None
+        run = found
+    first, last = run
+    if first > 0 and target[first_byte] >= _NON_ASCII and not spelled[first - 1] and tokens[first - 1].raw is None:
+        return None  # some servers spell a character's first tokens as "" and its last one as the whole of it
+    return tuple(tokens[first : last + 1])
+
+
+def _utf8(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _after_thinking(spelled: Sequence[bytes], whole: bytes, target: bytes) -> int:
+    """Return the first token after a thinking block that the tokens have and the text has not; 0 if there is none."""
+    if _CLOSE_THINKING.search(target):
+        return 0
+    closed = 0
+    for match in _CLOSE_THINKING.finditer(whole):
+        closed = match.end()
+    return bisect_left(list(accumulate(map(len, spelled))), closed) + 1 if closed else 0
+
+
+def _search(target: bytes, tokens: Sequence[Token], begin: int, span: _Span) -> _Span | None:
+    """Return the first and last token of the span (bytes, inclusive) if every way to lay out the tokens agrees."""
+    content_end = len(target.rstrip(_SPACES))
+    states: set[_State] = {(0, -1, -1, 0)}
+    for index in range(begin, len(tokens)):
+        spellings = _spellings(tokens[index])
+        skippable = not tokens[index].text.strip() or _SPECIAL.fullmatch(tokens[index].text) is not None
+        following = set(states) if skippable else set()
+        for position, first, last, tail in states:
+            if position >= content_end:
+                if tail < _MAX_TAIL:
+                    following.add((position, first, last, tail + 1))
+                continue
+            start = _skip_spaces(target, position)
+            for spelling in spellings:
+                for end in _ends(target, start, spelling):
+                    has_first, has_last = start <= span[0] < end, start <= span[1] < end
+                    following.add((end, index if has_first else first, index if has_last else last, 0))
+        states = following
+        if not states or len(states) > _MAX_STATES:
+            return None
+    runs = {(first, last) for position, first, last, _ in states if position >= content_end}
+    return runs.pop() if len(runs) == 1 else None
+
+
+def _skip_spaces(target: bytes, position: int) -> int:
+    while position < len(target) and target[position] in _SPACES:
+        position += 1
+    return position
+
+
+def _spellings(token: Token) -> set[tuple[bytes, ...]]:
+    """Return the byte strings that a token may stand for, without leading white space.
+
+    Each comes in pieces, between which there are bytes that the endpoint replaced.
+    """
+    text = token.text
+    plain = _utf8(text)
+    found = {plain}
+    if token.raw is not None:
+        found.add(token.raw)
+    if _ESCAPE.search(text):
+        body = text.removeprefix("bytes:")
+        found.add(_ESCAPE.sub(lambda match: chr(int(match[1] or match[2], 16)), body).encode("latin-1", "replace"))
+    if "\u2581" in text:
+        found.add(_utf8(text.replace("\u2581", " ")))
+    if not text.isascii() and all(character in _BYTE_LEVEL for character in text):
+        found.add(bytes(_BYTE_LEVEL[character] for character in text))
+    spellings: set[tuple[bytes, ...]] = {(spelling.lstrip(_SPACES),) for spelling in found}
+    if token.raw is None and _UNKNOWN in plain:
+        spellings.add(tuple(plain.lstrip(_SPACES).split(_UNKNOWN)))
+    return spellings - {(b"",)}
+
+
+def _ends(target: bytes, start: int, spelling: tuple[bytes, ...]) -> Iterator[int]:
+    """Yield every position at which a token that begins at `start` may end; past a text that was cut, its end."""
+    if len(spelling) == 1 and len(target) - start < len(spelling[0]):
+        if spelling[0].startswith(target[start:]):
+            yield len(target)
+        return
+    positions = {start}
+    for index, piece in enumerate(spelling):
+        if index:
+            positions = {end for position in positions for end in _unknown_ends(target, position)}
+        positions = {position + len(piece) for position in positions if target.startswith(piece, position)}
+    yield from positions
+
+
+def _unknown_ends(target: bytes, position: int) -> Iterator[int]:
+    """Yield the ends of one replaced part of a character: one to three bytes, none of them ASCII."""
+    for end in range(position + 1, min(position + _MAX_UNKNOWN, len(target)) + 1):
+        if target[end - 1] < _NON_ASCII:
+            return
+        yield end

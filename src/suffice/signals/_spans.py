@@ -1,0 +1,134 @@
+"""Where in a generated text the answer stands, as character positions."""
+
+from __future__ import annotations
+
+import json
+import re
+from functools import lru_cache
+
+from suffice.signals.text import CONFIDENCE_LABEL
+
+__all__ = ["after_marker", "answer_line", "json_value"]
+
+Span = tuple[int, int]
+
+_LEAD = re.compile(r"(?:\s++|```[A-Za-z]*+\n|\*{2,}+|_{2,}+(?=\s)|[*_`•-](?=\s))*+")
+_LINE_END = re.compile(r"[\r\n]|<\|[^|<>\s]{1,40}\|>|</s>|<eos>|<end_of_turn>|<turn\|>")
+_WRAPPERS = {'"': '"', "'": "'", "“": "”", "‘": "’", "«": "»", "`": "`", "*": "*", "_": "_", "<": ">"}  # noqa: RUF001
+_BEFORE_CONFIDENCE = " \t,;|([*_-\u2013\u2014"
+
+
+@lru_cache(maxsize=64)
+def _loose(marker: str) -> re.Pattern[str]:
+    stem = marker.strip().rstrip(":").rstrip()
+    colon = r"[*_`\s]{0,4}[:\uff1a]" if marker.rstrip().endswith(":") else ""
+    return re.compile(rf"(?<!\w){re.escape(stem)}{colon}", re.IGNORECASE)
+
+
+def after_marker(text: str, marker: str, start: int) -> int:
+    """Return the position right after the first `marker` at or after `start`; -1 if there is none.
+
+    The exact marker first; only where it is absent, in any case and with markdown before its colon.
+    """
+    found = text.find(marker, start)
+    if found >= 0:
+        return found + len(marker)
+    loose = _loose(marker).search(text, start)
+    return loose.end() if loose else -1
+
+
+def answer_line(text: str, start: int, marker: str) -> Span | None:
+    """Return the span of the answer that begins at `start`: one line, without markdown, quotes and confidence.
+
+    White space, markdown and the marker itself, if it comes again, are passed over first.
+    """
+    loose = _loose(marker)
+    while True:
+        begin = _LEAD.match(text, start).end()  # type: ignore[union-attr]  # matches the empty string
+        again = loose.match(text, begin)
+        if again is None:
+            break
+        start = again.end()
+    line_end = _LINE_END.search(text, begin)
+    end = line_end.start() if line_end else len(text)
+    label = CONFIDENCE_LABEL.search(text, begin, end)
+    if label:
+        end = begin + len(text[begin : label.start()].rstrip(_BEFORE_CONFIDENCE))
+    return _clean(text, begin, end)
+
+
+def _clean(text: str, start: int, end: int) -> Span | None:
+    while True:
+        answer = text[start:end]
+        bare = answer.strip()
+        start += len(answer) - len(answer.lstrip())
+        end = start + len(bare)
+        if not bare:
+            return None
+        span = _unwrap(bare)
+        if span == (0, len(bare)):
+            return start, end
+        start, end = start + span[0], start + span[1]
+
+
+def _unwrap(bare: str) -> Span:
+    """Return the part of `bare` inside one layer of quotes or markdown; all of it where there is none."""
+    unstopped = bare.rstrip(".,;")
+    if unstopped.endswith("**"):
+        return (2, len(unstopped) - 2) if bare.startswith("**") else (0, len(unstopped) - 2)
+    opening, closing = bare[0], _WRAPPERS.get(bare[0])
+    if closing is None:
+        return 0, len(bare)
+    close = bare.find(closing, 1)
+    if close >= 1 and close == len(unstopped) - 1:
+        return 1, close
+    if close < 0 and opening in '"“':  # the generation ended inside the quotation
+        return 1, len(bare)
+    return 0, len(bare)
+
+
+_STRING = re.compile(r'"([^"\\]*+(?:\\.[^"\\]*+)*+)"', re.DOTALL)
+_PLAIN = re.compile(r"-?[0-9][0-9.eE+-]*+|true\b|false\b")
+_COLON = re.compile(r"\s*+:\s*+")
+_BLANK = re.compile(r"(?:\s|\\[nrtbf])*+")
+
+
+def json_value(text: str, field: str, start: int) -> tuple[str, int, int] | None:
+    """Return the value of the first key `field` in JSON from `start` on, with the span that spells it.
+
+    Text around the JSON is passed over, and the JSON may be cut off after the value.  Strings, numbers and booleans
+    are values; null, arrays, objects and strings that never end are none.
+    """
+    position = text.find("{", start)
+    while position >= 0:
+        position = text.find('"', position)
+        string = _STRING.match(text, position) if position >= 0 else None
+        if string is None:
+            return None
+        position = string.end()
+        colon = _COLON.match(text, position)
+        if colon and _decode(string[0]) == field:
+            return _value(text, colon.end())
+    return None
+
+
+def _value(text: str, start: int) -> tuple[str, int, int] | None:
+    plain = _PLAIN.match(text, start)
+    if plain:
+        return plain[0], plain.start(), plain.end()
+    string = _STRING.match(text, start)
+    if string is None:
+        return None
+    answer = (_decode(string[0]) or "").strip()
+    begin = _BLANK.match(text, string.start(1)).end()  # type: ignore[union-attr]  # matches the empty string
+    end = begin + len(text[begin : string.end(1)].rstrip())
+    return (answer, begin, end) if answer and begin < end else None
+
+
+def _decode(literal: str) -> str | None:
+    try:
+        value = json.loads(literal, strict=False)
+    except ValueError:
+        return None
+    # Half a surrogate pair is legal JSON and illegal UTF-8: nothing after us could store it.
+    return str(value).encode("utf-8", "replace").decode("utf-8")

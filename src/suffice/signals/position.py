@@ -1,0 +1,163 @@
+"""Where in a reply the answer stands: in its text, and in its tokens.
+
+The margin of TASR is read at the first token of the answer, so the position of the answer is part of a policy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, cast, get_args
+
+from suffice.errors import DataError
+from suffice.rounds import Token
+from suffice.signals._align import tokens_of_span
+from suffice.signals._spans import after_marker, answer_line, json_value
+from suffice.signals.text import strip_thinking
+
+__all__ = ["AnswerPosition", "Located", "PositionKind"]
+
+PositionKind = Literal["marker", "json", "tool", "start", "callable"]
+"""How the answer is marked in a reply."""
+
+_KINDS = get_args(PositionKind)
+_DEFAULTS = {"marker": "Answer:", "start": "Answer:", "json": "answer", "tool": "answer", "callable": ""}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Located:
+    """An answer found in a reply.
+
+    Attributes:
+        answer: The answer; None if there is none.
+        answer_tokens: The tokens that spell it; the first one holds the answer's first character, and may begin
+            before it (`":Paris"`).  None if there are no tokens, or if they cannot be told for certain.
+        start: First character of the answer in the text; -1 if there is none.
+        end: The character after its last; -1 if there is none.  `text[start:end]` is the answer, in JSON its literal.
+    """
+
+    answer: str | None = None
+    answer_tokens: tuple[Token, ...] | None = None
+    start: int = -1
+    end: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerPosition:
+    r"""Where the answer stands in a reply.  Only generated text counts, never the prompt.
+
+    >>> AnswerPosition().locate("**Answer:** Paris\nConfidence: 4").answer
+    'Paris'
+    >>> AnswerPosition("json").locate('{"answer": "Paris", "confidence": 4}').answer
+    'Paris'
+
+    Kinds:
+        - `marker`: after the first `text` that follows any thinking block, white space and markdown passed over, to
+          the end of the line or to a stated confidence. Where the exact marker is absent, it is looked for in any
+          case and with markdown before its colon (`**answer**:`).
+        - `start`: at the start of the generation, because the prompt ends with the marker `text`; if the model
+          repeats the marker, after it.
+        - `json`: the value of the first key named `text` in a JSON reply, whatever stands around it.
+        - `tool`: the same in the arguments of a tool call; the text to give is the arguments string.
+        - `callable`: `span(text)` returns the character span `(start, end)`, or None.  Cannot be saved.
+
+    Attributes:
+        kind: One of the above.
+        text: The marker, or the name of the field; the kind's default (`Answer:`, `answer`) where None is given.
+        span: The function of kind `callable`; what it raises is not caught.
+    """
+
+    kind: PositionKind = "marker"
+    text: str | None = None
+    span: Callable[[str], tuple[int, int] | None] | None = None
+
+    def __post_init__(self) -> None:
+        if self.kind not in _KINDS:
+            raise DataError(f"unknown kind of answer position {self.kind!r}; known are {', '.join(_KINDS)}")
+        if (self.kind == "callable") != (self.span is not None):
+            raise DataError(f"answer position {self.kind!r}: a span function goes with kind 'callable', and only there")
+        if self.text is None:
+            object.__setattr__(self, "text", _DEFAULTS[self.kind])
+        elif not isinstance(self.text, str) or not (self.text.strip() or self.kind == "callable"):
+            raise DataError(f"answer position {self.kind!r}: text must be a marker or a field name, not {self.text!r}")
+
+    def locate(self, text: str, tokens: Sequence[Token] | None = None) -> Located:
+        r"""Return the answer of a reply, and the tokens that spell it.
+
+        Tokens are aligned with the text on bytes, so a token may be a part of a character, the marker may be split
+        over tokens, and the answer may be glued to the marker.  Understood are plain text, given bytes, byte-level
+        vocabularies, SentencePiece, byte fallback (`<0xE2>`, `bytes:\xe2`) and replacement characters.
+
+        >>> tokens = [Token("An"), Token("swer"), Token(": "), Token("Par"), Token("is"), Token("<|eot_id|>")]
+        >>> [token.text for token in AnswerPosition().locate("Answer: Paris", tokens).answer_tokens]
+        ['Par', 'is']
+
+        Args:
+            text: The generated text, unchanged.
+            tokens: Its tokens in order; None if the endpoint gives none.
+        """
+        found = self._find(text)
+        if found is None:
+            return Located()
+        answer, start, end = found
+        return Located(
+            answer=answer,
+            answer_tokens=tokens_of_span(text, tokens, start, end) if tokens else None,
+            start=start,
+            end=end,
+        )
+
+    def _find(self, text: str) -> tuple[str, int, int] | None:
+        name = self.text or ""
+        if self.span is not None:
+            span = _checked(self.span(text), text)
+        elif self.kind == "tool":
+            return json_value(text, name, 0)
+        else:
+            start = strip_thinking(text)[0]
+            if self.kind == "json":
+                return json_value(text, name, start)
+            if self.kind == "marker":
+                start = after_marker(text, name, start)
+            span = answer_line(text, start, name) if start >= 0 else None
+        return None if span is None else (text[span[0] : span[1]], *span)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the position as JSON-ready values.
+
+        >>> AnswerPosition().to_dict()
+        {'kind': 'marker', 'text': 'Answer:'}
+
+        Raises:
+            DataError: The kind is `callable`: code is not data.
+        """
+        if self.kind == "callable":
+            raise DataError(
+                f"answer position with the function {self.span!r} cannot be saved; use marker, json, tool or start, "
+                "or pass the function again after loading"
+            )
+        return {"kind": self.kind, "text": self.text}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> AnswerPosition:
+        """Return the position that `to_dict` wrote.
+
+        Raises:
+            DataError: A field is missing, unknown or of the wrong type.
+        """
+        if not isinstance(data, Mapping) or set(data) != {"kind", "text"}:
+            raise DataError(f"an answer position has exactly the fields kind and text, not {data!r}")
+        kind, text = data["kind"], data["text"]
+        if kind == "callable" or not isinstance(kind, str) or not isinstance(text, str):
+            raise DataError(f"an answer position is text of kind marker, json, tool or start, not {data!r}")
+        return cls(cast("PositionKind", kind), text)
+
+
+def _checked(span: tuple[int, int] | None, text: str) -> tuple[int, int] | None:
+    """Return a user's span without white space at its ends; None if it is empty or outside the text."""
+    if span is None or not 0 <= span[0] < span[1] <= len(text):
+        return None
+    answer = text[span[0] : span[1]]
+    start = span[0] + len(answer) - len(answer.lstrip())
+    bare = answer.strip()
+    return (start, start + len(bare)) if bare else None

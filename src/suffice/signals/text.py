@@ -1,0 +1,70 @@
+"""What a reply says outside of its answer: thinking blocks, the confidence that the model states."""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ["CONFIDENCE_LABEL", "parse_confidence", "strip_thinking"]
+
+_OPEN = re.compile(r"<(?:think|thinking|thought)>|\[THINK\]|<\|channel>", re.IGNORECASE)
+_CLOSE = re.compile(r"</(?:think|thinking|thought)>|\[/THINK\]|<channel\|>", re.IGNORECASE)
+_CHANNEL = "<|channel|>"
+_MESSAGE = "<|message|>"
+
+# Every repeat is bounded: a reply may be a megabyte of spaces.
+_NAME = r"(?<![\w-])confidence(?:\s(?:level|score|rating))?(?:\s?\([^()\n]{0,30}\))?[*_`\"'\s]{0,4}"
+CONFIDENCE_LABEL = re.compile(rf"{_NAME}(?:[:=]|[-\u2013\u2014]?[*_`\s]{{1,4}}\d(?!\w))", re.IGNORECASE)
+"""Where a stated confidence begins: the label with its separator, or the label right before a number."""
+
+_STATED = re.compile(
+    rf"{_NAME}(?:[:=]|[-\u2013\u2014]|\bis\b)?[*_`\"'\s(<\[]{{0,8}}"
+    r"(?P<number>[-+]?[0-9]+(?:[.,][0-9]+)?)"
+    r"(?P<rest>\s?%|\s?(?:/|out\sof|of)\s?[0-9]+|[-\u2013\u2014][0-9])?",
+    re.IGNORECASE,
+)
+_SCALE = frozenset("12345")
+
+
+def strip_thinking(text: str) -> tuple[int, str]:
+    """Return where the visible part of a generated text begins, and that part.
+
+    Knows `<think>`, `<thinking>` and `<thought>` tags (also when the opening one stood in the prompt), `[THINK]`,
+    and channels (`<|channel|>final<|message|>`, `<|channel>thought ... <channel|>`).  A text that is still thinking
+    when it ends has no visible part: `(len(text), "")`.
+
+    >>> strip_thinking("<think>Answer: no</think>Answer: yes")
+    (25, 'Answer: yes')
+    >>> strip_thinking("<think>Answer: no")
+    (17, '')
+    """
+    start = 0
+    if _CHANNEL in text:
+        final = text.rfind(f"{_CHANNEL}final")
+        message = text.find(_MESSAGE, final) if final >= 0 else -1
+        start = message + len(_MESSAGE) if message >= 0 else len(text)
+    for match in _CLOSE.finditer(text, start):
+        start = match.end()
+    if _OPEN.search(text, start):
+        start = len(text)
+    return start, text[start:]
+
+
+def parse_confidence(text: str) -> float:
+    r"""Return the confidence that a reply states, an integer in 1..5; NaN if it states none on that scale.
+
+    Read after any thinking block, from the first `Confidence` that is followed by a number, in prose, markdown or
+    JSON.  Another scale is not converted: `90%`, `8/10`, `0.9` and also `1.0` (the top of a scale that ends at 1) are
+    NaN, and so is the prompt's own `<1-5>` given back.  Source: TASR, section 3.2 (verbalised confidence).
+
+    >>> parse_confidence("Answer: Paris\n**Confidence:** 4/5")
+    4.0
+    >>> parse_confidence('{"answer": "Paris", "confidence": 5}'), parse_confidence("Confidence: 90%")
+    (5.0, nan)
+    """
+    stated = _STATED.search(strip_thinking(text)[1])
+    if stated is None or stated["number"] not in _SCALE:
+        return float("nan")
+    rest = (stated["rest"] or "").strip()
+    if rest and not (rest[0] in "/oO" and re.sub(r"\D", "", rest) == "5"):
+        return float("nan")
+    return float(stated["number"])

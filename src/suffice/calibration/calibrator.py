@@ -1,0 +1,179 @@
+"""Calibrators: raw signal -> P(correct), per round or for all rounds together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from suffice.calibration.maps import CalibrationMap, Constant, fit_isotonic, fit_platt, map_from_dict
+from suffice.errors import DataError, NotFittedError, SchemaError
+from suffice.rounds import Floats
+
+__all__ = ["CALIBRATED", "Calibrator", "Method"]
+
+Method = Literal["isotonic", "platt"]
+
+CALIBRATED: Mapping[str, str] = {"p_correct": "answer_margin", "calibrated_confidence": "verbal_confidence"}
+"""The calibrated signals and the raw signals that they come from, as TASR names them (section 3.2)."""
+
+_FITS = {"isotonic": fit_isotonic, "platt": fit_platt}
+_FIELDS = {"output", "signal", "method", "per_round", "unseen_round", "maps", "rounds_fitted", "target"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calibrator:
+    """A monotone map from a raw signal to the probability that the round's answer is correct.
+
+    Per round by default: the same margin means more after five passages than after one (TASR section 3.3).
+
+    >>> import numpy as np
+    >>> margins, correct = np.array([[0.1, 0.5], [2.0, 3.0]]), np.array([[0, 0], [1, 1]])
+    >>> calibrator = Calibrator().fit(margins, correct, index=[1, 2])
+    >>> calibrator.predict(np.array([0.0, 1.75, 9.0]), index=[1, 2, 2]).tolist()
+    [0.0, 0.5, 1.0]
+
+    Attributes:
+        output: The calibrated signal.
+        signal: The raw signal.
+        method: `isotonic` or `platt`.
+        per_round: One map for each round, or one for all.
+        unseen_round: What to do at a round that was not fitted: `error`, or `nearest` fitted round.
+        target: The column that was fitted to; for reports.
+        maps: Fitted maps by round; under -1 the one for all rounds.
+        rounds_fitted: Rows with a defined signal, by round.
+    """
+
+    output: str = "p_correct"
+    signal: str = "answer_margin"
+    method: Method = "isotonic"
+    per_round: bool = True
+    unseen_round: Literal["error", "nearest"] = "error"
+    target: str = "em"
+    maps: Mapping[int, CalibrationMap] | None = None
+    rounds_fitted: Mapping[int, int] | None = None
+
+    def fit(
+        self,
+        values: npt.ArrayLike,
+        target: npt.ArrayLike,
+        *,
+        index: npt.ArrayLike,
+        weights: npt.ArrayLike | None = None,
+    ) -> Calibrator:
+        """Return a fitted copy.
+
+        Args:
+            values: Raw signal, shape ``(..., n_rounds)``; NaN rows are left out.
+            target: Outcome in [0, 1], same shape; NaN rows are left out.
+            index: The round of each entry of the last axis, shape ``(n_rounds,)``.
+            weights: Positive weights, same shape as `values`; None = 1.
+
+        Raises:
+            DataError: A target outside [0, 1], shapes that differ, or no usable row at all.
+        """
+        x = np.asarray(values, dtype=np.float64)
+        y = np.asarray(target, dtype=np.float64)
+        w = np.ones(x.shape) if weights is None else np.asarray(weights, dtype=np.float64)
+        rounds = np.broadcast_to(np.asarray(index, dtype=np.int64), x.shape)
+        if x.shape != y.shape or x.shape != w.shape:
+            raise DataError(f"values, target and weights must have one shape, not {x.shape}, {y.shape}, {w.shape}")
+        labelled = np.isfinite(y) & (w > 0)
+        if ((y[labelled] < 0) | (y[labelled] > 1)).any():
+            raise DataError("a calibration target must lie in [0, 1]: use EM, or a metric with a threshold")
+        usable = np.isfinite(x) & labelled
+        if not usable.any():
+            raise DataError(
+                f"nothing to fit {self.output!r} on: no row has both {self.signal!r} and a target. "
+                "Does the endpoint give log-probabilities? `suffice doctor` tells."
+            )
+        groups = np.unique(rounds[labelled]).tolist() if self.per_round else [-1]
+        maps: dict[int, CalibrationMap] = {}
+        counts: dict[int, int] = {}
+        for group in groups:
+            rows = usable if group == -1 else usable & (rounds == group)
+            counts[group] = int(rows.sum())
+            if rows.any():
+                maps[group] = _FITS[self.method](x[rows], y[rows], w[rows])
+            else:  # no signal in the whole round, as overlap at round 1
+                fallback = labelled & (rounds == group)
+                maps[group] = Constant(float(np.average(y[fallback], weights=w[fallback])))
+        return replace(self, maps=maps, rounds_fitted=counts)
+
+    def predict(self, values: npt.ArrayLike, *, index: npt.ArrayLike) -> Floats:
+        """Return probabilities, shape of `values`; clipped outside the fitted range, NaN for NaN.
+
+        Args:
+            values: Raw signal, shape ``(..., n_rounds)``.
+            index: The round of each entry of the last axis, shape ``(n_rounds,)``.
+
+        Raises:
+            NotFittedError: `fit` has not run, or a defined value belongs to a round that was not fitted.
+        """
+        if self.maps is None:
+            raise NotFittedError(f"the calibrator of {self.output!r} is not fitted: call fit, or `suffice calibrate`")
+        x = np.asarray(values, dtype=np.float64)
+        if not self.per_round:
+            return self.maps[-1].predict(x)
+        out = np.full(x.shape, np.nan)
+        for position, r in enumerate(np.asarray(index).tolist()):
+            column = x[..., position]
+            fitted = self.maps.get(r)
+            if fitted is None:
+                if np.isnan(column).all():
+                    continue
+                fitted = self._unseen(r)
+            out[..., position] = fitted.predict(column)
+        return out
+
+    def _unseen(self, r: int) -> CalibrationMap:
+        assert self.maps is not None
+        if self.unseen_round == "error":
+            raise NotFittedError(
+                f"the calibrator of {self.output!r} was not fitted for round {r}, only for {sorted(self.maps)}. "
+                "Record those rounds on the tune split, lower max_rounds, or fit with unseen_round='nearest'."
+            )
+        return self.maps[min(self.maps, key=lambda fitted: (abs(fitted - r), fitted))]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-ready values.
+
+        Raises:
+            NotFittedError: `fit` has not run.
+        """
+        if self.maps is None:
+            raise NotFittedError(f"the calibrator of {self.output!r} is not fitted: there is nothing to save")
+        return {
+            "output": self.output,
+            "signal": self.signal,
+            "method": self.method,
+            "per_round": self.per_round,
+            "unseen_round": self.unseen_round,
+            "target": self.target,
+            "maps": {str(r): fitted.to_dict() for r, fitted in self.maps.items()},
+            "rounds_fitted": {str(r): count for r, count in (self.rounds_fitted or {}).items()},
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Calibrator:
+        """Return the calibrator that `to_dict` wrote.
+
+        Raises:
+            SchemaError: Missing or unknown fields, or values that are not allowed.
+        """
+        if set(data) != _FIELDS:
+            raise SchemaError(f"a calibrator has the fields {sorted(_FIELDS)}, not {sorted(data)}")
+        if data["method"] not in _FITS or data["unseen_round"] not in ("error", "nearest"):
+            raise SchemaError(f"unknown method {data['method']!r} or unseen_round {data['unseen_round']!r}")
+        try:
+            maps = {int(r): map_from_dict(fitted) for r, fitted in data["maps"].items()}
+            counts = {int(r): int(count) for r, count in data["rounds_fitted"].items()}
+        except (AttributeError, TypeError, ValueError) as error:
+            raise SchemaError(f"the maps of a calibrator do not read: {error}") from None
+        if not maps or (not data["per_round"] and set(maps) != {-1}):
+            raise SchemaError(f"a calibrator with per_round={data['per_round']!r} cannot have the rounds {sorted(maps)}")
+        scalars = {name: data[name] for name in ("output", "signal", "method", "per_round", "unseen_round", "target")}
+        return cls(**scalars, maps=maps, rounds_fitted=counts)

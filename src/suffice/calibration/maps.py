@@ -1,0 +1,162 @@
+"""Monotone maps from a raw signal to a probability: two short arrays or two numbers, applied with numpy alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from suffice.errors import SchemaError
+from suffice.rounds import Floats
+
+__all__ = ["CalibrationMap", "Constant", "PiecewiseLinear", "Sigmoid", "fit_isotonic", "fit_platt", "map_from_dict"]
+
+
+class CalibrationMap(Protocol):
+    """A fitted map: monotone, with values in [0, 1], NaN for NaN."""
+
+    def predict(self, values: Floats) -> Floats:
+        """Return the probability for each value, any shape; clipped outside the fitted range."""
+        ...
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-ready values that `map_from_dict` reads."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """The fallback of a degenerate round: its mean (TASR section 3.3)."""
+
+    value: float
+
+    def predict(self, values: Floats) -> Floats:
+        return np.where(np.isnan(values), np.nan, self.value)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"map": "constant", "value": self.value}
+
+
+@dataclass(frozen=True, slots=True)
+class PiecewiseLinear:
+    """The isotonic fit: linear between knots, clipped outside them.
+
+    scikit-learn's default returns NaN outside the fitted range, and ``nan > 0.25`` is False: such a policy would
+    silently never stop there.
+
+    Attributes:
+        x: Knots, increasing, in the signal's unit.
+        y: Probabilities at the knots, non-decreasing, in [0, 1].
+    """
+
+    x: tuple[float, ...]
+    y: tuple[float, ...]
+
+    def predict(self, values: Floats) -> Floats:
+        return np.interp(values, self.x, self.y)  # NaN stays NaN
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"map": "piecewise_linear", "x": list(self.x), "y": list(self.y)}
+
+
+@dataclass(frozen=True, slots=True)
+class Sigmoid:
+    """The Platt fit: 1 / (1 + exp(-(slope * value + intercept)))."""
+
+    slope: float
+    intercept: float
+
+    def predict(self, values: Floats) -> Floats:
+        from numpy import exp
+
+        scores = np.clip(self.slope * np.asarray(values) + self.intercept, -700.0, 700.0)  # exp() stays finite
+        return np.asarray(1.0 / (1.0 + exp(-scores)))
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"map": "sigmoid", "slope": self.slope, "intercept": self.intercept}
+
+
+def fit_isotonic(values: Floats, target: Floats, weights: Floats) -> CalibrationMap:
+    """Fit isotonic regression by pool-adjacent-violators (TASR section 3.3).
+
+    Args:
+        values: Raw signal, shape ``(n,)``, finite.
+        target: Outcome in [0, 1], shape ``(n,)``.
+        weights: Positive, shape ``(n,)``; weight 2 equals the row given twice.
+    """
+    knots, inverse = np.unique(values, return_inverse=True)
+    total = np.bincount(inverse, weights)
+    means = np.bincount(inverse, weights * target) / total
+    if len(knots) == 1:
+        return Constant(float(means[0]))
+    from scipy.optimize import isotonic_regression
+
+    levels = np.clip(isotonic_regression(means, weights=total).x, 0.0, 1.0)
+    keep = np.ones(len(knots), dtype=np.bool_)  # inside a plateau only its ends matter
+    keep[1:-1] = (levels[1:-1] != levels[:-2]) | (levels[1:-1] != levels[2:])
+    return PiecewiseLinear(tuple(knots[keep].tolist()), tuple(levels[keep].tolist()))
+
+
+def fit_platt(values: Floats, target: Floats, weights: Floats) -> CalibrationMap:
+    """Fit a logistic curve (Platt scaling), barely regularised; arguments as for `fit_isotonic`.
+
+    A curve that would fall is replaced by the mean: a calibrator is monotone increasing.
+    """
+    mean = float(np.average(target, weights=weights))
+    spread = float(values.std())
+    if spread == 0 or mean in (0.0, 1.0):
+        return Constant(mean)
+    from sklearn.linear_model import LogisticRegression
+
+    # A target between 0 and 1 counts as both outcomes, in proportion.
+    rows = np.concatenate([values, values])
+    labels = np.concatenate([np.ones(len(values)), np.zeros(len(values))])
+    shares = np.concatenate([weights * target, weights * (1 - target)])
+    used = shares > 0
+    center = float(values.mean())
+    fitted = LogisticRegression(C=1e4, max_iter=1000).fit(
+        ((rows[used] - center) / spread)[:, None], labels[used], sample_weight=shares[used]
+    )
+    slope = float(fitted.coef_[0, 0]) / spread
+    if slope <= 0:
+        return Constant(mean)
+    return Sigmoid(slope, float(fitted.intercept_[0]) - slope * center)
+
+
+def map_from_dict(data: Mapping[str, Any]) -> CalibrationMap:
+    """Return the map that `CalibrationMap.to_dict` wrote; anything else is refused.
+
+    Raises:
+        SchemaError: Unknown kind or fields, knots that do not increase, values outside [0, 1].
+    """
+    try:
+        if data["map"] == "constant" and set(data) == {"map", "value"}:
+            return Constant(_probabilities([data["value"]])[0])
+        if data["map"] == "piecewise_linear" and set(data) == {"map", "x", "y"}:
+            return _piecewise(data["x"], data["y"])
+        if data["map"] == "sigmoid" and set(data) == {"map", "slope", "intercept"}:
+            slope, intercept = float(data["slope"]), float(data["intercept"])
+            if not (np.isfinite(slope) and np.isfinite(intercept) and slope > 0):
+                raise ValueError(f"slope {slope!r} and intercept {intercept!r} must be finite, the slope positive")
+            return Sigmoid(slope, intercept)
+    except (KeyError, TypeError, ValueError) as error:
+        raise SchemaError(f"a calibration map does not read: {error}") from None
+    raise SchemaError(f"unknown calibration map {dict(data)!r}: constant, piecewise_linear or sigmoid expected")
+
+
+def _probabilities(values: Any) -> list[float]:
+    numbers = [float(value) for value in values]
+    if not all(0.0 <= number <= 1.0 for number in numbers):
+        raise ValueError(f"probabilities must lie in [0, 1], not {numbers!r}")
+    return numbers
+
+
+def _piecewise(x: Any, y: Any) -> PiecewiseLinear:
+    knots, levels = [float(value) for value in x], _probabilities(y)
+    if len(knots) != len(levels) or len(knots) < 2:  # noqa: PLR2004
+        raise ValueError(f"{len(knots)} knots for {len(levels)} values; as many of each, at least 2")
+    if not (np.isfinite(knots).all() and (np.diff(knots) > 0).all() and (np.diff(levels) >= 0).all()):
+        raise ValueError("knots must be finite and increase, their values must not decrease")
+    return PiecewiseLinear(tuple(knots), tuple(levels))

@@ -1,0 +1,95 @@
+"""How well probabilities match outcomes: Brier score, expected calibration error, reliability bins."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from suffice.errors import DataError
+
+__all__ = ["CalibrationReport", "ReliabilityBin", "calibration_report"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReliabilityBin:
+    """One bin of equal width: [low, high), the last one closed.
+
+    Attributes:
+        low: Lower edge, a probability.
+        high: Upper edge.
+        n: Rows in the bin.
+        predicted: Mean probability; NaN if empty.
+        observed: Mean outcome; NaN if empty.
+    """
+
+    low: float
+    high: float
+    n: int
+    predicted: float
+    observed: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CalibrationReport:
+    """Calibration of one set of rows.
+
+    A lower Brier score does not promise a better stopping rule (TASR section 6.3): read it beside the rule's own
+    quality and calls.
+
+    Attributes:
+        n: Rows with both a probability and an outcome.
+        brier: Mean squared difference, in [0, 1]; lower is better.
+        brier_uninformed: The Brier score of always saying the mean outcome.
+        ece: Expected calibration error over the bins, in [0, 1].
+        bins: Reliability bins.
+    """
+
+    n: int
+    brier: float
+    brier_uninformed: float
+    ece: float
+    bins: tuple[ReliabilityBin, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-ready values."""
+        return asdict(self)
+
+
+def calibration_report(probabilities: npt.ArrayLike, outcomes: npt.ArrayLike, *, n_bins: int = 10) -> CalibrationReport:
+    """Compare probabilities with outcomes, both of one shape and in [0, 1]; NaN rows are left out.
+
+    >>> report = calibration_report([0.0, 0.5, 0.5, 1.0], [0, 0, 1, 1])
+    >>> report.brier, report.ece
+    (0.125, 0.0)
+
+    Raises:
+        DataError: No usable row, or values outside [0, 1].
+    """
+    p, y = np.asarray(probabilities, dtype=np.float64).ravel(), np.asarray(outcomes, dtype=np.float64).ravel()
+    usable = np.isfinite(p) & np.isfinite(y)
+    p, y = p[usable], y[usable]
+    if not len(p):
+        raise DataError("no row has both a probability and an outcome")
+    if p.min() < 0 or p.max() > 1 or y.min() < 0 or y.max() > 1:
+        raise DataError("probabilities and outcomes must lie in [0, 1]")
+    which = np.minimum((p * n_bins).astype(np.int64), n_bins - 1)
+    bins = []
+    ece = 0.0
+    for position in range(n_bins):
+        rows = which == position
+        n = int(rows.sum())
+        predicted, observed = (float(p[rows].mean()), float(y[rows].mean())) if n else (float("nan"), float("nan"))
+        if n:
+            ece += n / len(p) * abs(predicted - observed)
+        low, high = position / n_bins, (position + 1) / n_bins
+        bins.append(ReliabilityBin(low=low, high=high, n=n, predicted=predicted, observed=observed))
+    return CalibrationReport(
+        n=len(p),
+        brier=float(np.mean((p - y) ** 2)),
+        brier_uninformed=float(np.mean((y.mean() - y) ** 2)),
+        ece=ece,
+        bins=tuple(bins),
+    )

@@ -1,0 +1,351 @@
+"""The rules: thresholds on signals, and what combines them."""
+
+from __future__ import annotations
+
+import keyword
+import math
+import operator
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+
+from suffice.errors import RuleSyntaxError
+from suffice.rounds import Floats, Mask, Rounds
+from suffice.rules.base import Rule, merge_reads
+
+__all__ = ["AllOf", "AnyOf", "FirstOf", "KOf", "Never", "Patience", "Threshold", "WeightedSum", "signal"]
+
+_COMPARISONS: dict[str, Callable[[Any, float], Any]] = {
+    ">": operator.gt,
+    ">=": operator.ge,
+    "<": operator.lt,
+    "<=": operator.le,
+}
+
+
+def _number(value: float) -> str:
+    return str(int(value)) if value.is_integer() and abs(value) < 2**53 else repr(value)
+
+
+def _checked(comparison: str, value: float) -> float:
+    if comparison not in _COMPARISONS:
+        raise RuleSyntaxError(f"unknown comparison {comparison!r}; allowed: {', '.join(_COMPARISONS)}")
+    number = float(value)
+    if not math.isfinite(number):
+        raise RuleSyntaxError(f"a threshold must be a finite number, not {value!r}")
+    return number
+
+
+def _check_name(name: str) -> None:
+    if not (name.isidentifier() and name.isascii()) or keyword.iskeyword(name):
+        raise RuleSyntaxError(f"{name!r} is not a signal name: ASCII letters, digits and underscores, no Python keyword")
+
+
+def _check_count(what: str, value: Any, low: int, high: int | None) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < low or (high is not None and value > high):
+        allowed = f"{low}..{high}" if high is not None else f">= {low}"
+        raise RuleSyntaxError(f"{what} must be a whole number {allowed}, not {value!r}")
+
+
+def _check_rules(owner: str, rules: Any, least: int) -> tuple[Rule, ...]:
+    members = tuple(rules)
+    if len(members) < least or not all(isinstance(member, Rule) for member in members):
+        raise RuleSyntaxError(f"{owner} takes at least {least} rules, not {members!r}")
+    return members
+
+
+@dataclass(frozen=True, slots=True)
+class Linear:
+    """A weighted sum of signals, waiting for a comparison: what `signal` returns."""
+
+    terms: tuple[tuple[float, str], ...]
+
+    def __add__(self, other: Linear) -> Linear:
+        return Linear(self.terms + other.terms) if isinstance(other, Linear) else NotImplemented
+
+    def __sub__(self, other: Linear) -> Linear:
+        return self + -1 * other if isinstance(other, Linear) else NotImplemented
+
+    def __mul__(self, weight: float) -> Linear:
+        return Linear(tuple((float(weight) * w, name) for w, name in self.terms))
+
+    __rmul__ = __mul__
+
+    def _compare(self, comparison: str, value: float) -> Rule:
+        if len(self.terms) == 1 and self.terms[0][0] == 1:
+            return Threshold(self.terms[0][1], comparison, value)
+        return WeightedSum(self.terms, comparison, value)
+
+    def __gt__(self, value: float) -> Rule:
+        return self._compare(">", value)
+
+    def __ge__(self, value: float) -> Rule:
+        return self._compare(">=", value)
+
+    def __lt__(self, value: float) -> Rule:
+        return self._compare("<", value)
+
+    def __le__(self, value: float) -> Rule:
+        return self._compare("<=", value)
+
+
+def signal(name: str) -> Linear:
+    """Return the signal `name` as an operand: compare it with a number, or add and weight it first.
+
+    >>> print(signal("p_correct") > 0.25)
+    p_correct > 0.25
+    >>> print(signal("answer_stable") + 2 * signal("overlap") >= 1.5)
+    answer_stable + 2 * overlap >= 1.5
+
+    Raises:
+        RuleSyntaxError: `name` is not an identifier.
+    """
+    _check_name(name)
+    return Linear(((1.0, name),))
+
+
+@dataclass(frozen=True, slots=True)
+class Threshold(Rule):
+    """Fires where a signal compares as told with a number; never where it is NaN."""
+
+    name: str
+    comparison: str
+    value: float
+
+    def __post_init__(self) -> None:
+        _check_name(self.name)
+        object.__setattr__(self, "value", _checked(self.comparison, self.value))
+
+    def fires(self, rounds: Rounds) -> Mask:
+        return cast("Mask", _COMPARISONS[self.comparison](rounds[self.name], self.value))
+
+    @property
+    def signals(self) -> frozenset[str]:
+        return frozenset({self.name})
+
+    def reads(self, rounds: Rounds) -> Mapping[str, Mask]:
+        return {self.name: rounds.seen}
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.comparison} {_number(self.value)}"
+
+
+@dataclass(frozen=True, slots=True)
+class WeightedSum(Rule):
+    """Fires where a weighted sum of signals compares as told with a number.
+
+    An undefined term with a non-zero weight makes the sum undefined; one with weight zero does not count.
+    """
+
+    terms: tuple[tuple[float, str], ...]
+    comparison: str
+    value: float
+
+    def __post_init__(self) -> None:
+        terms = tuple((float(weight), name) for weight, name in self.terms)
+        if not terms or (len(terms) == 1 and terms[0][0] == 1):
+            raise RuleSyntaxError(f"a weighted sum needs a weight or a second term, not {terms!r}: use Threshold")
+        for weight, name in terms:
+            _check_name(name)
+            _checked(">", weight)
+        object.__setattr__(self, "terms", terms)
+        object.__setattr__(self, "value", _checked(self.comparison, self.value))
+
+    def fires(self, rounds: Rounds) -> Mask:
+        total: Floats = np.zeros(rounds.shape)
+        for weight, name in self.terms:
+            column = rounds[name]
+            if weight != 0:
+                total = total + weight * column
+        return cast("Mask", _COMPARISONS[self.comparison](total, self.value)) & rounds.seen
+
+    @property
+    def signals(self) -> frozenset[str]:
+        return frozenset(name for _, name in self.terms)
+
+    def reads(self, rounds: Rounds) -> Mapping[str, Mask]:
+        return {name: rounds.seen for weight, name in self.terms if weight != 0}
+
+    def __str__(self) -> str:
+        parts = [name if weight == 1 else f"{_number(weight)} * {name}" for weight, name in self.terms]
+        return f"{' + '.join(parts)} {self.comparison} {_number(self.value)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Never(Rule):
+    """Never fires: the loop runs its full budget."""
+
+    def fires(self, rounds: Rounds) -> Mask:
+        return np.zeros(rounds.shape, dtype=np.bool_)
+
+    @property
+    def signals(self) -> frozenset[str]:
+        return frozenset()
+
+    def reads(self, rounds: Rounds) -> Mapping[str, Mask]:
+        del rounds
+        return {}
+
+    def __str__(self) -> str:
+        return "never()"
+
+
+class _Members(Rule):
+    """What the rules that hold several others share."""
+
+    __slots__ = ()
+    rules: tuple[Rule, ...]
+
+    @property
+    def signals(self) -> frozenset[str]:
+        return frozenset().union(*(rule.signals for rule in self.rules))
+
+
+def _reads_in_order(members: tuple[Rule, ...], rounds: Rounds, settled_by: bool) -> Mapping[str, Mask]:
+    """Return what members read when one that evaluates to `settled_by` spares the later ones."""
+    open_: Mask = rounds.seen
+    reads: list[Mapping[str, Mask]] = []
+    for member in members:
+        reads.append({name: mask & open_ for name, mask in member.reads(rounds).items()})
+        fires = member.fires(rounds)
+        open_ = open_ & (~fires if settled_by else fires)
+    return merge_reads(reads)
+
+
+def _flat(kind: type[_Members], members: tuple[Rule, ...]) -> tuple[Rule, ...]:
+    return tuple(inner for member in members for inner in (member.rules if type(member) is kind else (member,)))
+
+
+@dataclass(frozen=True, slots=True)
+class AllOf(_Members):
+    """Fires where all members do: what ``&`` builds."""
+
+    rules: tuple[Rule, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rules", _flat(AllOf, _check_rules("AllOf", self.rules, 2)))
+
+    def fires(self, rounds: Rounds) -> Mask:
+        fires = self.rules[0].fires(rounds)
+        for rule in self.rules[1:]:
+            fires = fires & rule.fires(rounds)
+        return fires
+
+    def reads(self, rounds: Rounds) -> Mapping[str, Mask]:
+        return _reads_in_order(self.rules, rounds, settled_by=False)
+
+    def __str__(self) -> str:
+        return " & ".join(f"({rule})" for rule in self.rules)
+
+
+class _Any(_Members):
+    """What ``|`` and `FirstOf` share: they fire at the same rounds."""
+
+    __slots__ = ()
+
+    def fires(self, rounds: Rounds) -> Mask:
+        fires = self.rules[0].fires(rounds)
+        for rule in self.rules[1:]:
+            fires = fires | rule.fires(rounds)
+        return fires
+
+    def reads(self, rounds: Rounds) -> Mapping[str, Mask]:
+        return _reads_in_order(self.rules, rounds, settled_by=True)
+
+    def held(self, rounds: Rounds) -> str:
+        for rule in self.rules:
+            if rule.fires(rounds)[-1]:
+                return rule.held(rounds)
+        return str(self)
+
+
+@dataclass(frozen=True, slots=True)
+class AnyOf(_Any):
+    """Fires where any member does: what ``|`` builds."""
+
+    rules: tuple[Rule, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rules", _flat(AnyOf, _check_rules("AnyOf", self.rules, 2)))
+
+    def __str__(self) -> str:
+        return " | ".join(f"({rule})" for rule in self.rules)
+
+
+@dataclass(frozen=True, slots=True)
+class FirstOf(_Any):
+    """An ordered cascade: fires exactly where ``a | b | ...`` does, and names the first member that holds."""
+
+    rules: tuple[Rule, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rules", _check_rules("first_of", self.rules, 1))
+
+    def __str__(self) -> str:
+        return f"first_of({', '.join(f'({rule})' for rule in self.rules)})"
+
+
+@dataclass(frozen=True, slots=True)
+class KOf(_Members):
+    """Fires where at least `k` members do; a member with an undefined signal counts as not fired."""
+
+    k: int
+    rules: tuple[Rule, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rules", _check_rules("k_of", self.rules, 1))
+        _check_count("k of k_of", self.k, 1, len(self.rules))
+
+    def fires(self, rounds: Rounds) -> Mask:
+        votes = np.zeros(rounds.shape, dtype=np.int64)
+        for rule in self.rules:
+            votes = votes + rule.fires(rounds)
+        return cast("Mask", votes >= self.k)
+
+    def reads(self, rounds: Rounds) -> Mapping[str, Mask]:
+        # Settled once k members fired, or once too few are left to reach k.
+        votes = np.zeros(rounds.shape, dtype=np.int64)
+        reads: list[Mapping[str, Mask]] = []
+        for position, rule in enumerate(self.rules):
+            left = len(self.rules) - position
+            open_ = rounds.seen & (votes < self.k) & (votes + left >= self.k)
+            reads.append({name: mask & open_ for name, mask in rule.reads(rounds).items()})
+            votes = votes + rule.fires(rounds)
+        return merge_reads(reads)
+
+    def __str__(self) -> str:
+        return f"k_of({self.k}, {', '.join(f'({rule})' for rule in self.rules)})"
+
+
+@dataclass(frozen=True, slots=True)
+class Patience(Rule):
+    """Fires once `rule` has fired in each of the last `n` rounds; an undefined round counts as not fired."""
+
+    rule: Rule
+    n: int = 2
+
+    def __post_init__(self) -> None:
+        _check_rules("patience", (self.rule,), 1)
+        _check_count("n of patience", self.n, 1, None)
+
+    def fires(self, rounds: Rounds) -> Mask:
+        inner = self.rule.fires(rounds)
+        if self.n > inner.shape[-1]:
+            return np.zeros(inner.shape, dtype=np.bool_)
+        fires = inner.copy()
+        for back in range(1, self.n):
+            fires[..., back:] &= inner[..., :-back]
+            fires[..., :back] = False
+        return fires
+
+    @property
+    def signals(self) -> frozenset[str]:
+        return self.rule.signals
+
+    def reads(self, rounds: Rounds) -> Mapping[str, Mask]:
+        return self.rule.reads(rounds)
+
+    def __str__(self) -> str:
+        return f"patience(({self.rule}), {self.n})"

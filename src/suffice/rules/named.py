@@ -1,0 +1,112 @@
+"""The published rules by name (METHODS: TASR section 3.4 and 5; the guardrail and vote variants of its repository)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from suffice.rules.algebra import KOf, Patience, Threshold, signal
+from suffice.rules.base import Rule
+
+__all__ = ["NAMED_RULES", "NamedRule", "answer_stable", "fixed_k", "margin", "round_aware", "tasr"]
+
+TASR_THRESHOLD = 0.25
+"""The locked floor of `p_correct`; the knee of a sweep over .20-.35 (TASR section 3.4)."""
+
+
+def answer_stable() -> Rule:
+    """Return the rule that stops when the normalised answer repeats (TASR's AS)."""
+    return signal("answer_stable") >= 1
+
+
+def margin(threshold: float = TASR_THRESHOLD) -> Rule:
+    """Return the rule that stops when the calibrated margin passes `threshold` (a probability), whatever the answer."""
+    return signal("p_correct") > threshold
+
+
+def tasr(threshold: float = TASR_THRESHOLD) -> Rule:
+    """Return TASR's rule AS_m25: the answer repeats and its calibrated margin exceeds `threshold` (section 3.4, eq. 1).
+
+    The paper's walk-through, HotpotQA question 5a77e70f (gold answer: The Tempest), stops at round 3:
+
+    >>> from suffice import Policy, Round, Session
+    >>> session = Session(Policy(rule=tasr()))
+    >>> rounds = [("Titus Andronicus", 0.30), ("The Tempest", 0.81), ("The Tempest", 0.80)]
+    >>> for r, (answer, p_correct) in enumerate(rounds, start=1):
+    ...     decision = session.observe(Round(index=r, answer=answer, signals={"p_correct": p_correct}))
+    ...     print(r, decision.stop, decision.answer)
+    1 False None
+    2 False None
+    3 True The Tempest
+    >>> decision.stop_round, decision.reason, decision.fired
+    (3, 'rule', '(answer_stable >= 1) & (p_correct > 0.25)')
+    """
+    return answer_stable() & margin(threshold)
+
+
+def fixed_k(k: float) -> Rule:
+    """Return the rule that stops at round `k`; on a shorter trajectory its last round counts."""
+    return Threshold("round", ">=", k)
+
+
+def round_aware(threshold: float = 0.8) -> Rule:
+    """Return TASR with an early stop at round 1 when `p_correct` exceeds `threshold`.
+
+    The paper states the variant (section 3.4), not its threshold; 0.8 is ours.
+    """
+    return ((signal("round") <= 1) & margin(threshold)) | tasr()
+
+
+def _not_abstained(rule: Rule) -> Rule:
+    return rule & (signal("abstained") < 1)
+
+
+def _two_of_four() -> Rule:
+    # Thresholds: TASR's own for p_correct, and those that METHODS section 1 quotes for the other two.
+    confident = signal("calibrated_confidence") > 0.552
+    return KOf(2, (answer_stable(), margin(), signal("overlap") > 0.15, confident))
+
+
+@dataclass(frozen=True, slots=True)
+class NamedRule:
+    """A rule that has a name.
+
+    Attributes:
+        build: Makes it from `arity` numbers.
+        arity: The counts of numbers that it takes.
+        doc: One line for listings.
+    """
+
+    build: Callable[..., Any]
+    arity: tuple[int, ...]
+    doc: str
+
+
+NAMED_RULES: Mapping[str, NamedRule] = {
+    "tasr": NamedRule(tasr, (0, 1), "answer repeats and p_correct > 0.25 (AS_m25)"),
+    "tasr_guarded": NamedRule(lambda: _not_abstained(tasr()), (0,), "tasr, but never on a refusal to answer"),
+    "tasr_m20": NamedRule(lambda: tasr(0.20), (0,), "tasr with the floor at 0.20 (AS_m20)"),
+    "answer_stable": NamedRule(answer_stable, (0,), "answer repeats (AS)"),
+    "answer_stable_guarded": NamedRule(lambda: _not_abstained(answer_stable()), (0,), "AS, but never on a refusal"),
+    "margin": NamedRule(margin, (0, 1), "p_correct > 0.25 alone"),
+    "fixed_k": NamedRule(fixed_k, (1,), "stop at round k"),
+    "round_aware": NamedRule(round_aware, (0, 1), "tasr, or p_correct > 0.8 at round 1"),
+    "margin_or_overlap": NamedRule(
+        lambda: margin(0.725) | (signal("overlap") > 0.15), (0,), "p_correct > .725 or overlap > .15 (OR family)"
+    ),
+    "two_of_four": NamedRule(_two_of_four, (0,), "two of: stable, p_correct, overlap, calibrated confidence"),
+    "soft_sum": NamedRule(
+        lambda: signal("answer_stable") + signal("p_correct") + signal("overlap") > 1.5,
+        (0,),
+        "stable + p_correct + overlap > 1.5",
+    ),
+    "stable_and_overlap": NamedRule(
+        lambda: answer_stable() & (signal("overlap") > 0.15), (0,), "guardrail: stable and the evidence repeats"
+    ),
+    "stable_and_entailed": NamedRule(
+        lambda: answer_stable() & (signal("judge_entailment") >= 4), (0,), "guardrail: stable and a judge agrees"
+    ),
+    "stable_twice": NamedRule(lambda: Patience(answer_stable(), 2), (0,), "the answer repeats twice in a row"),
+}
+"""The rules that text may call by name, with the numbers that they take."""

@@ -1,0 +1,135 @@
+"""Rules from text: through a whitelist over the syntax tree, never `eval`."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from typing import Any
+
+from suffice.errors import RuleSyntaxError
+from suffice.rules.algebra import AllOf, AnyOf, FirstOf, KOf, Linear, Never, Patience, signal
+from suffice.rules.base import Rule
+from suffice.rules.named import NAMED_RULES
+
+__all__ = ["parse_rule"]
+
+_COMPARISONS: dict[type[ast.cmpop], str] = {ast.Gt: ">", ast.GtE: ">=", ast.Lt: "<", ast.LtE: "<="}
+_LONGEST = 20_000
+
+
+def parse_rule(text: str) -> Rule:
+    """Return the rule that `text` spells; nothing is executed.
+
+    >>> rule = parse_rule("(answer_stable >= 1) & (p_correct > 0.25)")
+    >>> parse_rule(str(rule)) == rule == parse_rule("tasr")
+    True
+
+    Args:
+        text: Comparisons of signals with numbers, in parentheses, joined by ``&`` and ``|``; weighted sums of
+            signals; ``k_of(k, ...)``, ``patience(rule, n)``, ``first_of(...)``; the name of a published rule.
+
+    Raises:
+        RuleSyntaxError: The text is no rule; the message says where.
+    """
+    if len(text) > _LONGEST:
+        raise RuleSyntaxError(f"a rule of {len(text)} characters is too long; allowed: {_LONGEST}")
+    try:
+        tree = ast.parse(text.strip(), mode="eval")
+        return _rule(tree.body, text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        if isinstance(error, RuleSyntaxError):
+            raise
+        raise RuleSyntaxError(
+            f"{text!r} is not a rule: {error}. Example: (answer_stable >= 1) & (p_correct > 0.25)"
+        ) from None
+
+
+def _rule(node: ast.expr, text: str) -> Rule:
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitAnd | ast.BitOr):
+        kind = AllOf if isinstance(node.op, ast.BitAnd) else AnyOf
+        return kind((_rule(node.left, text), _rule(node.right, text)))
+    if isinstance(node, ast.Compare):
+        return _comparison(node, text)
+    if isinstance(node, ast.Name):
+        return _named(node.id, [], text)
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and not node.keywords:
+        return _call(node.func.id, node.args, text)
+    if isinstance(node, ast.BoolOp):
+        raise _refused(node, text, "write & and | between parentheses, not `and` and `or`")
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Invert | ast.Not):
+        raise _refused(node, text, "a rule cannot be negated; write the opposite comparison")
+    raise _refused(node, text, "a comparison, a combination or a named rule is expected here")
+
+
+def _comparison(node: ast.Compare, text: str) -> Rule:
+    if len(node.ops) != 1:
+        raise _refused(node, text, "one comparison at a time: (a > 1) & (a < 2)")
+    comparison = _COMPARISONS.get(type(node.ops[0]))
+    if comparison is None:
+        raise _refused(node, text, f"allowed comparisons: {', '.join(_COMPARISONS.values())}")
+    right = node.comparators[0]
+    if isinstance(node.left, ast.BinOp) and isinstance(node.left.op, ast.BitAnd | ast.BitOr):
+        raise _refused(node, text, "put each comparison in parentheses: (a > 1) & (b > 2)")
+    if isinstance(right, ast.BinOp) and isinstance(right.op, ast.BitAnd | ast.BitOr):
+        raise _refused(node, text, "put each comparison in parentheses: (a > 1) & (b > 2)")
+    return _linear(node.left, text)._compare(comparison, _number(right, text))  # noqa: SLF001
+
+
+def _linear(node: ast.expr, text: str) -> Linear:
+    if isinstance(node, ast.Name):
+        return signal(node.id)
+    if isinstance(node, ast.BinOp):
+        if isinstance(node.op, ast.Add):
+            return _linear(node.left, text) + _linear(node.right, text)
+        if isinstance(node.op, ast.Sub):
+            return _linear(node.left, text) - _linear(node.right, text)
+        if isinstance(node.op, ast.Mult):
+            return _linear(node.right, text) * _number(node.left, text)
+    raise _refused(node, text, "a signal or a weighted sum of signals is expected here: a + 2 * b")
+
+
+def _number(node: ast.expr, text: str) -> float:
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        return -_number(node.operand, text)
+    if isinstance(node, ast.Constant) and type(node.value) in (int, float):
+        return float(node.value)
+    raise _refused(node, text, "a number is expected here")
+
+
+def _whole(node: ast.expr, text: str) -> int:
+    if isinstance(node, ast.Constant) and type(node.value) is int:
+        return node.value
+    raise _refused(node, text, "a whole number is expected here")
+
+
+def _call(name: str, arguments: list[ast.expr], text: str) -> Rule:
+    if name == "k_of" and arguments:
+        return KOf(_whole(arguments[0], text), tuple(_rule(argument, text) for argument in arguments[1:]))
+    if name == "first_of":
+        return FirstOf(tuple(_rule(argument, text) for argument in arguments))
+    if name == "patience" and len(arguments) in (1, 2):
+        n = _whole(arguments[1], text) if len(arguments) > 1 else 2
+        return Patience(_rule(arguments[0], text), n)
+    if name == "never" and not arguments:
+        return Never()
+    return _named(name, [_number(argument, text) for argument in arguments], text)
+
+
+def _named(name: str, arguments: list[float], text: str) -> Rule:
+    entry = NAMED_RULES.get(name)
+    if entry is None:
+        raise RuleSyntaxError(
+            f"{name!r} in {text!r} is no rule; a signal needs a comparison ({name} > 0.5); "
+            f"named rules: {', '.join(NAMED_RULES)}; functions: k_of, patience, first_of, never"
+        )
+    build: Callable[..., Any] = entry.build
+    if len(arguments) not in entry.arity:
+        raise RuleSyntaxError(f"{name} takes {' or '.join(map(str, entry.arity))} numbers, not {len(arguments)}")
+    built = build(*arguments)
+    assert isinstance(built, Rule)
+    return built
+
+
+def _refused(node: ast.expr, text: str, hint: str) -> RuleSyntaxError:
+    part = ast.get_source_segment(text.strip(), node) or text
+    return RuleSyntaxError(f"{part!r} in the rule {text!r} is not allowed: {hint}")

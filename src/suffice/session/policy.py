@@ -1,0 +1,290 @@
+"""A policy: all that a deployment needs, in one JSON file that is read without executing anything."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from functools import cached_property
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+
+from suffice.calibration import CALIBRATED, Calibrator
+from suffice.errors import DataError, LogprobsUnavailableError, ModelError, NotFittedError, SchemaError
+from suffice.rounds import Floats, Rounds
+from suffice.rules import Never, Rule, Selector, parse_rule, parse_selector
+from suffice.rules.selectors import Last
+from suffice.signals import SIGNALS, AnswerPosition, abstained_by, clean_column
+from suffice.signals.state import FittedState, ZScore, state_from_dict
+
+__all__ = ["LOOP_COMPONENTS", "Policy"]
+
+FORMAT = "suffice.policy"
+VERSION = 1
+
+LOOP_COMPONENTS = ("generator", "writer", "critic")
+"""The components whose calls the signals `calls` and `tokens` count: the loop's own generation (SEMANTICS)."""
+
+_CUMULATED = {
+    "calls": ("calls",),
+    "tokens": ("uncached_tokens", "cached_tokens", "output_tokens"),
+    "seconds": ("seconds",),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Policy:
+    """When to stop and which answer to return, with everything that the decision depends on.
+
+    Attributes:
+        rule: Stops the loop at the first round at which it fires.
+        selector: Chooses among the seen rounds' answers.
+        start_round: The first round of the loop, 0 or 1; a recording is sliced from it.
+        max_rounds: The highest round R: the loop never goes past it.
+        calibrators: Fitted maps, one for each calibrated signal that is used.
+        state: Fitted state of signals that need statistics beyond their own question, by signal.
+        answer_position: Where the answer stands in the generated text.
+        abstain_patterns: What counts as a refusal to answer; None = the default list.
+        depends: What else the fitted state belongs to (model, prompt, retriever), by name.
+        provenance: Where it comes from: data hash, versions, fit figures.
+        name: What reports call it; by default the text of the rule.
+    """
+
+    rule: Rule = field(default_factory=Never)
+    selector: Selector = field(default_factory=Last)
+    start_round: int = 1
+    max_rounds: int = 5
+    calibrators: tuple[Calibrator, ...] = ()
+    state: Mapping[str, FittedState] = field(default_factory=dict)
+    answer_position: AnswerPosition = field(default_factory=AnswerPosition)
+    abstain_patterns: tuple[str, ...] | None = None
+    depends: Mapping[str, Any] = field(default_factory=dict)
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        if self.start_round not in (0, 1):
+            raise DataError(f"start_round must be 0 (the model alone) or 1, not {self.start_round!r}")
+        if not isinstance(self.max_rounds, int) or isinstance(self.max_rounds, bool) or self.max_rounds < 1:
+            raise DataError(f"max_rounds must be a whole number >= 1, not {self.max_rounds!r}")
+        outputs = [calibrator.output for calibrator in self.calibrators]
+        if len(set(outputs)) != len(outputs):
+            raise DataError(f"two calibrators of one signal: {outputs!r}")
+
+    @property
+    def label(self) -> str:
+        """The name, or the text of the rule."""
+        return self.name or str(self.rule)
+
+    @cached_property
+    def signals(self) -> tuple[str, ...]:
+        """The signals that the rule and the selector read, sorted."""
+        return tuple(sorted(self.rule.signals | self.selector.signals))
+
+    @cached_property
+    def _derived(self) -> dict[str, tuple[str, Calibrator | ZScore]]:
+        """The signals that fitted state makes from a raw column, with that column."""
+        derived: dict[str, tuple[str, Calibrator | ZScore]] = {
+            calibrator.output: (calibrator.signal, calibrator) for calibrator in self.calibrators
+        }
+        for name, fitted in self.state.items():
+            if isinstance(fitted, ZScore):
+                derived[name] = ("top_score", fitted)
+        return derived
+
+    @cached_property
+    def raw_signals(self) -> tuple[str, ...]:
+        """The signals that must be measured or recorded for this policy to decide, sorted."""
+        raw = {self._derived[name][0] if name in self._derived else name for name in self.signals}
+        return tuple(sorted(raw - set(_CUMULATED) - {"round"}))
+
+    @cached_property
+    def _cost_columns(self) -> tuple[str, ...]:
+        kinds = {kind for name in self.signals for kind in _CUMULATED.get(name, ())}
+        return tuple(f"cost.{component}.{kind}" for component in LOOP_COMPONENTS for kind in sorted(kinds))
+
+    @property
+    def raw_columns(self) -> tuple[str, ...]:
+        """`raw_signals` and the cost columns behind `calls`, `tokens` and `seconds`."""
+        return self.raw_signals + self._cost_columns
+
+    def view(self, raw: Rounds) -> Rounds:
+        """Return what the rule reads: rounds from `start_round` to `max_rounds`, fitted signals applied.
+
+        The only place where signals are derived, live (shape ``(n_rounds,)``) and replayed
+        (``(n_questions, n_rounds)``) alike.
+
+        Args:
+            raw: Raw columns: measured signals, and ``cost.COMPONENT.KIND`` for the signals that add up costs.
+
+        Raises:
+            UnknownSignalError: A column that the policy reads is not there.
+        """
+        keep = (raw.index >= self.start_round) & (raw.index <= self.max_rounds)
+        if not keep.all():
+            span = slice(int(np.argmax(keep)), int(np.argmax(keep)) + int(keep.sum()))
+            columns = {name: column[..., span] for name, column in raw.columns.items()}
+            answers = None if raw.answers is None else raw.answers[..., span]
+            raw = Rounds(columns, raw.index[span], raw.seen[..., span], answers)
+        derived = {name: self._column(name, raw) for name in self.signals}
+        return Rounds(derived, raw.index, raw.seen, raw.answers)
+
+    def _column(self, name: str, raw: Rounds) -> Floats:
+        if name == "round":
+            return np.where(raw.seen, raw.index.astype(np.float64), np.nan)
+        if name in _CUMULATED:
+            return self._cumulated(name, raw)
+        if name in self._derived:
+            source, fitted = self._derived[name]
+            column = clean_column(source, raw[source])
+            if isinstance(fitted, Calibrator):
+                return fitted.predict(column, index=raw.index)
+            return fitted.apply(column)
+        if name == "abstained" and self.abstain_patterns is not None and raw.answers is not None:
+            return np.asarray(np.frompyfunc(abstained_by(self.abstain_patterns), 1, 1)(raw.answers), dtype=np.float64)
+        return clean_column(name, raw[name])
+
+    def _cumulated(self, name: str, raw: Rounds) -> Floats:
+        per_round = np.zeros(raw.shape)
+        found = False
+        for component in LOOP_COMPONENTS:
+            for kind in _CUMULATED[name]:
+                column = raw.columns.get(f"cost.{component}.{kind}")
+                if column is not None:
+                    found = True
+                    per_round = per_round + column
+        if not found:
+            return raw[f"cost.{LOOP_COMPONENTS[0]}.{_CUMULATED[name][0]}"]  # raises, naming the column
+        return np.where(raw.seen, np.cumsum(per_round, axis=-1), np.nan)
+
+    def check(self, capabilities: frozenset[str] | None = None) -> None:
+        """Refuse a policy that cannot decide, before the first call.
+
+        Args:
+            capabilities: What the model gives, in the words of `Signal.needs`; None = not known, not checked.
+
+        Raises:
+            NotFittedError: A signal needs fitted state that the policy does not hold.
+            LogprobsUnavailableError: The policy needs log-probabilities that the model does not give.
+            ModelError: The policy needs something else that the model does not give.
+        """
+        raw = set(self.raw_signals)
+        for name in self.signals:
+            if name in CALIBRATED and name not in self._derived:
+                raise NotFittedError(
+                    f"{name!r} needs a calibrator, and this policy has none: run `suffice calibrate` on a recording of "
+                    "tune questions, or use a rule without it (answer_stable)"
+                )
+            known = SIGNALS.get(name)
+            if known is not None and known.fitted and name not in self._derived and name not in self.state:
+                raise NotFittedError(f"{name!r} needs state fitted on tune questions, and this policy has none")
+        if capabilities is None:
+            return
+        for name in sorted(raw):
+            known = SIGNALS.get(name)
+            missing = sorted((known.needs if known else frozenset()) - capabilities)
+            if missing:
+                kind = LogprobsUnavailableError if "logprobs" in missing else ModelError
+                raise kind(
+                    f"the rule reads {name!r}, which needs {', '.join(missing)}; the model gives: "
+                    f"{', '.join(sorted(capabilities)) or 'nothing beyond the text'}. Use an endpoint that gives it, or "
+                    "a rule that works on text alone (answer_stable)"
+                )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-ready values.
+
+        Raises:
+            DataError: The answer position is a Python callable, which has no text.
+        """
+        return {
+            "format": FORMAT,
+            "version": VERSION,
+            "name": self.name,
+            "rule": str(self.rule),
+            "selector": str(self.selector),
+            "start_round": self.start_round,
+            "max_rounds": self.max_rounds,
+            "calibrators": [calibrator.to_dict() for calibrator in self.calibrators],
+            "state": {name: fitted.to_dict() for name, fitted in self.state.items()},
+            "answer_position": self.answer_position.to_dict(),
+            "abstain_patterns": None if self.abstain_patterns is None else list(self.abstain_patterns),
+            "depends": dict(self.depends),
+            "provenance": dict(self.provenance),
+        }
+
+    @classmethod
+    def from_dict(cls, data: Any) -> Policy:
+        """Return the policy that `to_dict` wrote; nothing in it is executed.
+
+        Raises:
+            SchemaError: Another format or version, missing or unknown fields, values of the wrong kind.
+            RuleSyntaxError: The rule does not parse.
+        """
+        if not isinstance(data, dict) or data.get("format") != FORMAT:
+            raise SchemaError(f"this is no policy: the field 'format' must be {FORMAT!r}")
+        if data.get("version") != VERSION:
+            raise SchemaError(f"policy version {data.get('version')!r} is not readable; this release reads {VERSION}")
+        expected = {item.name for item in fields(cls)} | {"format", "version"}
+        if set(data) != expected:
+            unknown, missing = sorted(set(data) - expected), sorted(expected - set(data))
+            raise SchemaError(f"a policy file with unknown fields {unknown} and missing fields {missing}")
+        patterns = data["abstain_patterns"]
+        try:
+            return cls(
+                rule=parse_rule(_of(data, "rule", str)),
+                selector=parse_selector(_of(data, "selector", str)),
+                start_round=_of(data, "start_round", int),
+                max_rounds=_of(data, "max_rounds", int),
+                calibrators=tuple(Calibrator.from_dict(item) for item in _of(data, "calibrators", list)),
+                state={name: state_from_dict(item) for name, item in _of(data, "state", dict).items()},
+                answer_position=AnswerPosition.from_dict(_of(data, "answer_position", dict)),
+                abstain_patterns=None if patterns is None else tuple(map(str, _of(data, "abstain_patterns", list))),
+                depends=_of(data, "depends", dict),
+                provenance=_of(data, "provenance", dict),
+                name=_of(data, "name", str),
+            )
+        except (TypeError, AttributeError) as error:
+            raise SchemaError(f"a policy file does not read: {error}") from None
+
+    def save(self, path: str | Path) -> None:
+        """Write the policy as JSON, whole or not at all."""
+        text = json.dumps(self.to_dict(), indent=2, allow_nan=False, ensure_ascii=False) + "\n"
+        target = Path(path)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+        temporary.write_text(text, encoding="utf-8")
+        temporary.replace(target)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Policy:
+        """Read a policy file.
+
+        Raises:
+            SchemaError: The file is no policy that this release reads.
+            RuleSyntaxError: Its rule does not parse.
+        """
+        try:
+            data = json.loads(Path(path).read_text(encoding="utf-8"), parse_constant=_refuse_constant)
+        except OSError as error:
+            raise DataError(f"the policy {str(path)!r} cannot be read: {error.strerror or error}") from None
+        except ValueError as error:
+            raise SchemaError(f"the policy {str(path)!r} is not JSON: {error}") from None
+        return cls.from_dict(data)
+
+
+def _refuse_constant(text: str) -> float:
+    raise ValueError(f"{text} is not a JSON number")
+
+
+def _of(data: Mapping[str, Any], name: str, kind: type) -> Any:
+    value = data[name]
+    if not isinstance(value, kind) or isinstance(value, bool):
+        raise SchemaError(f"the field {name!r} of a policy must be of type {kind.__name__}, not {value!r}")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise SchemaError(f"the field {name!r} of a policy must be finite, not {value!r}")
+    return cast("Any", value)

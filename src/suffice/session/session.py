@@ -1,0 +1,150 @@
+"""The live state of one question."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from suffice.calibration import CALIBRATED
+from suffice.errors import DataError, NotFittedError
+from suffice.rounds import COST_KINDS, Cost, Decision, Reason, Round, Rounds
+from suffice.session.policy import LOOP_COMPONENTS, Policy
+from suffice.signals import compute_signals
+
+__all__ = ["Session"]
+
+_FREE = Cost()
+_UNKNOWN = Cost(**dict.fromkeys(COST_KINDS, float("nan")))
+
+
+class Session:
+    """Decides one question, round by round, with the code that replays a recording.
+
+    >>> from suffice import Policy, Round, fixed_k
+    >>> session = Session(Policy(rule=fixed_k(2)))
+    >>> session.observe(Round(index=1, answer="Titus")).stop
+    False
+    >>> session.observe(Round(index=2, answer="The Tempest")).answer
+    'The Tempest'
+
+    Args:
+        policy: What decides.
+    """
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy
+        self.rounds: list[Round] = []
+        self._decision: Decision | None = None
+        width = policy.max_rounds - policy.start_round + 1
+        self._index = np.arange(policy.start_round, policy.max_rounds + 1, dtype=np.int64)
+        self._columns = {name: np.full(width, np.nan) for name in policy.raw_columns}
+        self._answers = np.full(width, None, dtype=object)
+        self._seen = np.ones(width, dtype=np.bool_)
+
+    @property
+    def decision(self) -> Decision | None:
+        """The final decision; None while the loop goes on."""
+        return self._decision
+
+    @property
+    def next_round(self) -> int:
+        """The index of the round that `observe` expects."""
+        return self.policy.start_round + len(self.rounds)
+
+    def observe(self, observed: Round) -> Decision:
+        """Take in one round and decide.
+
+        Args:
+            observed: The round; its index must be `next_round`.
+
+        Raises:
+            DataError: Another index is expected, or the loop has already stopped.
+            NotFittedError: The rule reads a calibrated signal, and neither the policy nor the round has it.
+        """
+        position = self._accept(observed)
+        self.rounds.append(observed)
+        values = compute_signals(self.rounds, self.policy.raw_signals, state=self.policy.state)
+        for name, value in values.items():
+            self._columns[name][position] = value
+        if len(self._columns) > len(values):
+            self._write_costs(observed, position)
+        self._answers[position] = observed.answer
+        view = self._view(position + 1)
+        signals = {name: float(column[-1]) for name, column in view.columns.items()}
+        if self.policy.rule.fires(view)[-1]:
+            return self._stop("rule", view, signals, self.policy.rule.held(view))
+        if observed.index == self.policy.max_rounds:
+            return self._stop("max_rounds", view, signals)
+        return Decision(stop=False, signals=signals)
+
+    def observe_all(self, rounds: Iterable[Round]) -> Decision | None:
+        """Observe rounds until the policy stops; return the last decision, None if there was no round."""
+        decision = None
+        for observed in rounds:
+            decision = self.observe(observed)
+            if decision.stop:
+                break
+        return decision
+
+    def end(self, reason: Reason) -> Decision:
+        """End the question from outside, with the best answer so far.
+
+        Args:
+            reason: `exhausted` (no evidence left), `failed` (the model failed) or `cancelled`.
+
+        Raises:
+            DataError: Another reason, or the loop has already stopped.
+        """
+        if reason not in ("exhausted", "failed", "cancelled"):
+            raise DataError(f"a loop cannot be ended for the reason {reason!r}; allowed: exhausted, failed, cancelled")
+        if self._decision is not None:
+            raise DataError(f"the loop has already stopped ({self._decision.reason}): open a new Session")
+        return self._stop(reason, self._view(len(self.rounds)), {})
+
+    def _accept(self, observed: Round) -> int:
+        if self._decision is not None:
+            raise DataError(
+                f"round {observed.index} came after the stop at round {self._decision.stop_round}: open a new Session"
+            )
+        if observed.index != self.next_round:
+            raise DataError(f"round {observed.index} came where round {self.next_round} is expected")
+        for name in self.policy.signals:
+            if name in CALIBRATED and name in self._columns and name not in observed.signals:
+                raise NotFittedError(
+                    f"the rule reads {name!r}: give the policy a calibrator (`suffice calibrate`), or put the value "
+                    "into Round.signals"
+                )
+        return len(self.rounds)
+
+    def _write_costs(self, observed: Round, position: int) -> None:
+        # A host that reports no cost at all has not said that the round was free.
+        known = any(component in observed.costs for component in LOOP_COMPONENTS)
+        absent = _FREE if known else _UNKNOWN
+        for component in LOOP_COMPONENTS:
+            cost = observed.costs.get(component, absent)
+            for kind in COST_KINDS:
+                column = self._columns.get(f"cost.{component}.{kind}")
+                if column is not None:
+                    column[position] = getattr(cost, kind)
+
+    def _view(self, n: int) -> Rounds:
+        columns = {name: column[:n] for name, column in self._columns.items()}
+        return self.policy.view(Rounds(columns, self._index[:n], self._seen[:n], self._answers[:n]))
+
+    def _stop(self, reason: Reason, view: Rounds, signals: dict[str, float], fired: str | None = None) -> Decision:
+        chosen = -1
+        if self.rounds:
+            chosen = int(self.policy.selector.select(view, np.asarray(len(self.rounds) - 1)))
+        if chosen < 0:
+            reason, fired = "failed", None
+        self._decision = Decision(
+            stop=True,
+            stop_round=self.rounds[-1].index if self.rounds else None,
+            answer_round=self.rounds[chosen].index if chosen >= 0 else None,
+            answer=self.rounds[chosen].answer if chosen >= 0 else None,
+            reason=reason,
+            fired=fired,
+            signals=signals,
+        )
+        return self._decision

@@ -1,0 +1,83 @@
+"""Where a policy stops on many recorded questions at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from suffice.rounds import Mask, Rounds
+from suffice.session.policy import Policy
+
+__all__ = ["Stops", "stops"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stops:
+    """Outcome of a policy on recorded questions; every array has shape ``(n_questions,)``.
+
+    Attributes:
+        view: The rounds that the policy read, from its start round on.
+        position: Position of the stop on the last axis of `view`; -1 where no round was seen.
+        answer_position: Position of the returned answer; -1 where no seen round has one.
+        fired: Whether the rule fired there; otherwise the rounds ran out.
+    """
+
+    view: Rounds
+    position: npt.NDArray[np.int64]
+    answer_position: npt.NDArray[np.int64]
+    fired: Mask
+
+    @property
+    def rounds(self) -> npt.NDArray[np.int64]:
+        """The round of each stop; -1 where no round was seen."""
+        return np.where(self.position >= 0, self.view.index[self.position], -1)
+
+    @property
+    def answer_rounds(self) -> npt.NDArray[np.int64]:
+        """The round of each returned answer; -1 where there is none."""
+        return np.where(self.answer_position >= 0, self.view.index[self.answer_position], -1)
+
+    def charged(self) -> Mask:
+        """Return which rounds were run, shape ``(n_questions, n_rounds)`` of `view`."""
+        mask: Mask = self.view.seen & (np.arange(len(self.view)) <= self.position[:, None])
+        return mask
+
+    def reasons(self, ends: npt.NDArray[Any], max_rounds: int) -> list[str]:
+        """Return why each question stopped, as a live session would say.
+
+        Args:
+            ends: Why each recorded trajectory has no further round, shape ``(n_questions,)``.
+            max_rounds: The policy's highest round.
+        """
+        reasons = []
+        for r, fired, answer, end in zip(
+            self.rounds.tolist(), self.fired.tolist(), self.answer_position.tolist(), ends.tolist(), strict=True
+        ):
+            if r < 0 or answer < 0:
+                reasons.append("failed")
+            elif fired:
+                reasons.append("rule")
+            elif r == max_rounds or end in ("max_rounds", "rule"):
+                reasons.append("max_rounds")
+            else:
+                reasons.append(end)
+        return reasons
+
+
+def stops(policy: Policy, raw: Rounds) -> Stops:
+    """Return where `policy` stops on recorded questions.
+
+    Args:
+        policy: What decides.
+        raw: Raw columns, shape ``(n_questions, n_rounds)``, with answers.
+    """
+    view = policy.view(raw)
+    fires = policy.rule.fires(view) & view.seen
+    fired = fires.any(axis=-1)
+    last = view.seen.sum(axis=-1) - 1
+    position = np.where(fired, np.argmax(fires, axis=-1), last)
+    answer_position = policy.selector.select(view, position)
+    return Stops(view=view, position=position, answer_position=answer_position, fired=fired)

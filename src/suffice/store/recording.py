@@ -1,0 +1,221 @@
+"""Recordings: parquet on disk, dense arrays in memory."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from suffice.errors import DataError, SchemaError, UnknownSignalError
+from suffice.rounds import Floats, Mask, Rounds
+from suffice.signals import clean_column
+from suffice.store.schema import FORMAT, META_KEY, VERSION, build_table, column_kind
+
+__all__ = ["Recording", "read_recording", "write_recording"]
+
+_ENDS = frozenset({"max_rounds", "exhausted", "rule", "failed"})
+
+
+class Recording:
+    """Recorded rounds of many questions; every array has the shape ``(n_questions, n_rounds)``.
+
+    Args:
+        table: One row for each question and round, in any order.
+        metadata: What the file says about itself.
+
+    Raises:
+        DataError: No rows, a question's round twice, a gap in its rounds, or an unknown `end`.
+    """
+
+    def __init__(self, table: pa.Table, metadata: Mapping[str, Any] | None = None) -> None:
+        if table.num_rows == 0:
+            raise DataError("the recording has no rounds")
+        for name in ("question_id", "round"):
+            if name not in table.column_names:
+                raise SchemaError(f"a recording needs the column {name!r}; there are: {', '.join(table.column_names)}")
+        self.table = table
+        self.metadata: dict[str, Any] = dict(metadata or {})
+        ids = table.column("question_id").to_numpy(zero_copy_only=False)
+        rounds = table.column("round").to_numpy(zero_copy_only=False).astype(np.int64)
+        order: dict[str, int] = {}
+        self._row = np.fromiter((order.setdefault(q, len(order)) for q in ids), dtype=np.int64, count=len(ids))
+        self.question_ids: list[str] = list(order)
+        self.index: npt.NDArray[np.int64] = np.arange(int(rounds.min()), int(rounds.max()) + 1, dtype=np.int64)
+        self._column = rounds - self.index[0]
+        self._check_rows(ids, rounds)
+
+    def _check_rows(self, ids: npt.NDArray[Any], rounds: npt.NDArray[np.int64]) -> None:
+        if self.index[0] not in (0, 1):
+            raise DataError(f"rounds start at 0 or 1, not at {int(self.index[0])}")
+        seen = np.zeros(self.shape, dtype=np.int64)
+        np.add.at(seen, (self._row, self._column), 1)
+        if (seen > 1).any():
+            row = int(np.argmax(seen[self._row, self._column] > 1))
+            raise DataError(f"question {ids[row]!r} has round {int(rounds[row])} more than once: remove the copies")
+        self.seen: Mask = seen > 0
+        first_rounds = np.argmax(self.seen, axis=1)
+        counts, last = self.seen.sum(axis=1), len(self.index) - np.argmax(self.seen[:, ::-1], axis=1)
+        # Some questions with a closed-book round and some without would be two recordings.
+        gap = (first_rounds > 0) | (counts != last)
+        if gap.any():
+            q = int(np.argmax(gap))
+            missing = sorted(set(self.index[: int(last[q])].tolist()) - set(self.index[self.seen[q]].tolist()))
+            raise DataError(f"question {self.question_ids[q]!r} lacks round {missing[0]}: rounds must have no gaps")
+        unknown = set(self.ends.tolist()) - _ENDS
+        if unknown:
+            raise DataError(f"unknown end {sorted(map(str, unknown))!r}; allowed: {', '.join(sorted(_ENDS))}")
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """``(n_questions, n_rounds)``."""
+        return len(self.question_ids), len(self.index)
+
+    def names(self, kind: str) -> list[str]:
+        """Return the columns of one kind: `signal`, `cost`, `metric`, `label`, `identity`, `happened`, `provenance`."""
+        return [field.name for field in self.table.schema if column_kind(field.name, field) == kind]
+
+    def column(self, name: str) -> Floats:
+        """Return a numeric column, NaN where undefined and past the end of a trajectory.
+
+        Raises:
+            UnknownSignalError: There is no such column.
+            DataError: The column holds text.
+        """
+        column = self._arrow(name)
+        if not (pa.types.is_floating(column.type) or pa.types.is_integer(column.type) or pa.types.is_boolean(column.type)):
+            raise DataError(f"the column {name!r} holds {column.type}, not numbers")
+        values = column.cast(pa.float64()).to_numpy(zero_copy_only=False)
+        dense = np.full(self.shape, np.nan)
+        dense[self._row, self._column] = values
+        return clean_column(name, dense)
+
+    def objects(self, name: str) -> npt.NDArray[np.object_]:
+        """Return a text or list column, None where missing.
+
+        Raises:
+            UnknownSignalError: There is no such column.
+        """
+        dense = np.full(self.shape, None, dtype=object)
+        values = np.empty(self.table.num_rows, dtype=object)
+        values[:] = self._arrow(name).to_pylist()
+        dense[self._row, self._column] = values
+        return dense
+
+    def _arrow(self, name: str) -> pa.ChunkedArray:
+        if name not in self.table.column_names:
+            raise UnknownSignalError(
+                f"the recording has no column {name!r}; there are: {', '.join(sorted(self.table.column_names))}"
+            )
+        return self.table.column(name)
+
+    def per_question(self, name: str, default: Sequence[Any]) -> npt.NDArray[np.object_]:
+        """Return the value of a column at each question's first round, shape ``(n_questions,)``; else `default`."""
+        out = np.empty(len(self.question_ids), dtype=object)
+        out[:] = self.objects(name)[:, 0].tolist() if name in self.table.column_names else list(default)
+        return out
+
+    @cached_property
+    def ends(self) -> npt.NDArray[np.object_]:
+        """Why each trajectory has no further round, shape ``(n_questions,)``."""
+        return self.per_question("end", ["max_rounds"] * len(self.question_ids))
+
+    @cached_property
+    def clusters(self) -> npt.NDArray[np.object_]:
+        """The unit that resampling draws, shape ``(n_questions,)``: the question itself unless rows repeat it."""
+        return self.per_question("cluster", self.question_ids)
+
+    @cached_property
+    def answers(self) -> npt.NDArray[np.object_]:
+        """The answers, None where missing."""
+        return self.objects("answer")
+
+    def rounds(self, columns: Iterable[str] | None = None) -> Rounds:
+        """Return the raw columns that a policy reads.
+
+        Args:
+            columns: The columns to load; those that the recording lacks are left out, so that a policy which really
+                reads one says which. None = all signals and costs.
+        """
+        wanted = self.names("signal") + self.names("cost") if columns is None else list(columns)
+        available = {name: self.column(name) for name in wanted if name in self.table.column_names}
+        answers = self.answers if "answer" in self.table.column_names else None
+        return Rounds(available, self.index, self.seen, answers)
+
+    def select(self, keep: npt.NDArray[np.bool_]) -> Recording:
+        """Return the recording of the questions where `keep`, shape ``(n_questions,)``, is True."""
+        return Recording(self.table.filter(pa.array(keep[self._row])), self.metadata)
+
+    @cached_property
+    def data_hash(self) -> str:
+        """Short hash of what was recorded: identities, answers and metrics, order included."""
+        digest = hashlib.sha256()
+        for name in ("question_id", "round", "answer", *self.names("metric")):
+            if name in self.table.column_names:
+                digest.update(json.dumps(self.table.column(name).to_pylist()).encode())
+        return digest.hexdigest()[:16]
+
+
+def write_recording(
+    path: str | Path,
+    rows: Iterable[Mapping[str, Any]] | pa.Table,
+    metadata: Mapping[str, Any] | None = None,
+    kinds: Mapping[str, str] | None = None,
+) -> None:
+    """Write a recording, whole or not at all.
+
+    Args:
+        path: The parquet file.
+        rows: One mapping for each question and round (see `build_table`), or a table.
+        metadata: Configuration and provenance, JSON-ready.
+        kinds: The kind of columns whose name does not tell.
+    """
+    table = rows if isinstance(rows, pa.Table) else build_table(rows, kinds)
+    header = {**(metadata or {}), "format": FORMAT, "version": VERSION}
+    table = table.replace_schema_metadata({META_KEY: json.dumps(header, sort_keys=True)})
+    target = Path(path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    try:
+        pq.write_table(table, temporary, compression="zstd")
+        with temporary.open("rb") as written:
+            os.fsync(written.fileno())
+        temporary.replace(target)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def read_recording(path: str | Path) -> Recording:
+    """Read a recording.
+
+    Raises:
+        DataError: The file is missing, or its rows contradict each other.
+        SchemaError: It is corrupt, truncated, no recording, or of another version.
+    """
+    source = Path(path)
+    if not source.is_file():
+        raise DataError(f"there is no recording at {str(path)!r}")
+    try:
+        table = pq.read_table(source, partitioning=None)
+    except (pa.ArrowException, OSError) as error:
+        raise SchemaError(f"{str(path)!r} does not read as parquet (corrupt or truncated?): {error}") from None
+    header = (table.schema.metadata or {}).get(META_KEY)
+    if header is None:
+        raise SchemaError(
+            f"{str(path)!r} is parquet, but no recording of Suffice: `suffice import` turns other tables into one"
+        )
+    metadata = json.loads(header)
+    if metadata.get("format") != FORMAT or metadata.get("version") != VERSION:
+        raise SchemaError(
+            f"{str(path)!r} has the format {metadata.get('format')!r} version {metadata.get('version')!r}; "
+            f"this release reads {FORMAT!r} version {VERSION}"
+        )
+    return Recording(table, metadata)

@@ -1,0 +1,110 @@
+"""How a failed request becomes one of our errors, without the secrets that an endpoint may echo."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from suffice.errors import AuthenticationFailedError, LogprobsUnavailableError, ModelError, ModelTimeoutError
+
+__all__ = ["Redactor", "bad_body", "failure_of", "shortened", "status_failure"]
+
+_SHOWN = 300
+_MIN_SECRET = 4
+_REDACTED = "[redacted]"
+_RETRYABLE = frozenset({408, 409, 425, 429})
+_FOREVER = ("insufficient_quota", "billing_hard_limit_reached")
+
+
+class Redactor:
+    """Removes secrets from text.
+
+    Args:
+        secrets: What must never be shown; values shorter than four characters are no secrets.
+    """
+
+    def __init__(self, secrets: Iterable[str | None]) -> None:
+        spelled: set[str] = set()
+        for secret in secrets:
+            if secret is not None and len(secret) >= _MIN_SECRET:
+                spelled |= {secret, json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1]}
+        # The longest first, so that no part of one is left behind.
+        self._pattern = (
+            re.compile("|".join(map(re.escape, sorted(spelled, key=len, reverse=True)))) if spelled else None
+        )
+
+    def __call__(self, text: str) -> str:
+        """Return `text` without the secrets."""
+        return text if self._pattern is None else self._pattern.sub(_REDACTED, text)
+
+    def __repr__(self) -> str:
+        return "Redactor(...)"
+
+
+def shortened(text: str) -> str:
+    """Return one line of at most some hundred characters, for a message."""
+    line = " ".join(text.split())
+    return line if len(line) <= _SHOWN else f"{line[:_SHOWN]}... ({len(line)} characters)"
+
+
+def bad_body(where: str, what: str, text: str, *, retryable: bool) -> ModelError:
+    """Return the error for a reply with status 200 that is not a completion; `text` must be redacted."""
+    return ModelError(f"{where} answered with {what}: {shortened(text)!r}", retryable=retryable)
+
+
+def status_failure(
+    where: str, status: int, detail: str, *, asked_logprobs: bool, retry_after: str | None
+) -> ModelError:
+    """Return the error for an HTTP status (or an error code inside a body); `detail` must be redacted."""
+    said = f"{where} answered {status}: {shortened(detail)!r}"
+    if status in (401, 403):
+        return AuthenticationFailedError(f"{said}. Check the API key and what it may use.")
+    if status == 408:  # noqa: PLR2004
+        return ModelTimeoutError(f"{said}.")
+    if status == 429 and any(word in detail for word in _FOREVER):  # noqa: PLR2004
+        return ModelError(f"{said}. The quota is used up.")
+    if status in _RETRYABLE or status >= 500:  # noqa: PLR2004
+        wait = f" It asks to wait {retry_after} s." if retry_after else ""
+        return ModelError(f"{said}.{wait} Try again later, with less concurrency.", retryable=True)
+    if asked_logprobs and "logprob" in detail.lower():
+        return LogprobsUnavailableError(
+            f"{said}. Set top_logprobs to what the endpoint allows, or to None and use a policy that reads none."
+        )
+    return ModelError(f"{said}. Check base_url, model and parameters.")
+
+
+def failure_of(error: Exception, where: str, redact: Redactor, *, timeout_s: float, asked_logprobs: bool) -> ModelError:
+    """Return our error for one that the `openai` client raised after its own retries."""
+    import openai
+
+    if isinstance(error, openai.APITimeoutError):
+        return ModelTimeoutError(
+            f"{where} did not answer within {timeout_s:g} s. Raise timeout_s, lower max_tokens or the concurrency."
+        )
+    if isinstance(error, openai.APIStatusError):
+        return status_failure(
+            where,
+            error.status_code,
+            redact(_detail(error)),
+            asked_logprobs=asked_logprobs,
+            retry_after=error.response.headers.get("retry-after"),
+        )
+    if isinstance(error, openai.APIConnectionError):
+        cause = f"{type(error.__cause__).__name__}: {error.__cause__}" if error.__cause__ else str(error)
+        return ModelError(
+            f"{where} cannot be reached, or dropped the connection ({redact(shortened(cause))}). "
+            "Check that it runs and that base_url is right.",
+            retryable=True,
+        )
+    return ModelError(f"{where} failed: {redact(shortened(f'{type(error).__name__}: {error}'))}")
+
+
+def _detail(error: Any) -> str:
+    """Return what the endpoint said, whatever its form."""
+    try:
+        text = str(error.response.text)
+    except Exception:  # noqa: BLE001 - the body may be unread or undecodable; the message is then all there is
+        text = ""
+    return text or str(error)

@@ -1,0 +1,280 @@
+"""The JSON of OpenAI-compatible endpoints: request bodies, and replies read without trust in their form."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from suffice.errors import DataError, ModelError
+from suffice.llm._failures import bad_body, shortened, status_failure
+from suffice.rounds import Cost, Token
+
+__all__ = ["Api", "Completion", "as_prompt", "checked_settings", "is_processed", "parse", "request_body"]
+
+Api = Literal["chat", "completions"]
+"""Which of the two interfaces is spoken: chat completions, or the legacy completions of a raw text."""
+
+_NAN = float("nan")
+_SERVER_ERROR = 500
+_OURS = ("model", "messages", "prompt", "stream", "n")
+_NEVER = -9000.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Completion:
+    """One reply of an endpoint.
+
+    Attributes:
+        text: The generated text without reasoning that the server separated; empty if there is none.
+        tokens: The generated tokens with log-probabilities; None if the endpoint gave none.
+        cost: What the call spent; `seconds` includes the client's retries. From the cache: what it spent originally.
+        finish_reason: As the endpoint gives it.
+        reasoning: Reasoning that the server returned apart from the text; None if there is none.
+        tool_arguments: The arguments (JSON text) of the first tool call; None if there is none.
+        model: The model that the endpoint says it ran; None if it does not say.
+        cached_tokens_reported: Whether the endpoint told how many input tokens came from its prefix cache.
+        from_cache: Whether the reply came from the response cache, not from the endpoint.
+    """
+
+    text: str
+    tokens: tuple[Token, ...] | None
+    cost: Cost
+    finish_reason: str | None = None
+    reasoning: str | None = None
+    tool_arguments: str | None = None
+    model: str | None = None
+    cached_tokens_reported: bool = False
+    from_cache: bool = False
+
+
+def as_prompt(messages: Sequence[Mapping[str, str]]) -> str:
+    r"""Return messages as one raw text for the legacy interface.
+
+    The text ends with a blank line, with which also the next passage would begin: it stays the start of the next
+    round's text.  A prefilled start of the reply follows that line.
+
+    >>> as_prompt([{"role": "system", "content": "Answer."}, {"role": "user", "content": "Who?"}])
+    'Answer.\n\nWho?\n\n'
+    """
+    prefill = ""
+    if messages and messages[-1]["role"] == "assistant":
+        *messages, last = messages
+        prefill = last["content"]
+    return "".join(f"{message['content']}\n\n" for message in messages) + prefill
+
+
+def request_body(
+    api: Api, model: str, messages: Sequence[Mapping[str, str]] | str, settings: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the JSON to send; settings that are None are left out."""
+    body: dict[str, Any] = {"model": model}
+    if api == "chat":
+        chat = [{"role": "user", "content": messages}] if isinstance(messages, str) else [dict(m) for m in messages]
+        body["messages"] = chat
+    else:
+        body["prompt"] = messages if isinstance(messages, str) else as_prompt(messages)
+    body |= {name: settings[name] for name in ("max_tokens", "temperature", "seed") if settings[name] is not None}
+    alternatives = settings["top_logprobs"]
+    if alternatives is not None:
+        body |= {"logprobs": True, "top_logprobs": alternatives} if api == "chat" else {"logprobs": alternatives}
+    return body | dict(settings["extra_body"])
+
+
+def checked_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters of a request in one spelling, so that 0 and 0.0 are one key of the cache.
+
+    Raises:
+        DataError: One is out of range, or `extra_body` holds a field that is set elsewhere.
+    """
+    checked = dict(settings)
+    for name, least in (("max_tokens", 1), ("top_logprobs", 1), ("seed", None), ("temperature", 0)):
+        value = checked[name]
+        if value is None:
+            continue
+        kind = int | float if name == "temperature" else int
+        if isinstance(value, bool) or not isinstance(value, kind) or (least is not None and not value >= least):
+            raise DataError(f"{name} must be a number, at least {least}, or None; got {value!r}")
+    if checked["temperature"] is not None:
+        checked["temperature"] = float(checked["temperature"])
+    extra = dict(checked["extra_body"])
+    clash = [name for name in _OURS if name in extra]
+    if clash:
+        raise DataError(f"extra_body may not set {clash[0]!r}: replies are read one at a time and whole")
+    checked["extra_body"] = extra
+    return checked
+
+
+def is_processed(completion: Completion) -> bool:
+    """Whether log-probabilities are those after sampling: at temperature 0 the chosen one has 0, the others nothing.
+
+    Such numbers hold no margin.  A single sure token looks alike, so all tokens with alternatives must.
+    """
+    seen = [token for token in completion.tokens or () if token.alternatives]
+    return bool(seen) and all(
+        token.logprob == 0.0 and all(value == 0.0 or not value > _NEVER for _, value in token.alternatives)
+        for token in seen
+    )
+
+
+def parse(text: str, *, seconds: float, where: str, asked_logprobs: bool, from_cache: bool = False) -> Completion:
+    """Return what the body of a reply with status 200 says.
+
+    Args:
+        text: The body, without secrets.
+        seconds: What the call took, seconds.
+        where: What messages call the endpoint.
+        asked_logprobs: Whether log-probabilities were requested.
+        from_cache: Whether the body comes from the response cache.
+
+    Raises:
+        ModelError: The body is not a completion.
+    """
+    body = _object(text, where, asked_logprobs=asked_logprobs)
+    choices = body.get("choices")
+    if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
+        what = "an empty choice list" if isinstance(choices, list) else "no choices"
+        raise bad_body(where, what, text, retryable=True)
+    choice = choices[0]
+    message = choice.get("message")
+    if not isinstance(message, dict):
+        message = {"content": choice.get("text")}
+    cost, reported = _cost(body, seconds)
+    return Completion(
+        text=_content(message.get("content")),
+        tokens=_tokens(choice.get("logprobs")),
+        cost=cost,
+        finish_reason=_string(choice.get("finish_reason")),
+        reasoning=_string(message.get("reasoning_content")) or _string(message.get("reasoning")),
+        tool_arguments=_tool_arguments(message.get("tool_calls")),
+        model=_string(body.get("model")),
+        cached_tokens_reported=reported,
+        from_cache=from_cache,
+    )
+
+
+def _object(text: str, where: str, *, asked_logprobs: bool) -> dict[str, Any]:
+    """Return the body as a JSON object, or raise what it is instead."""
+    try:
+        body = json.loads(text)
+    except (ValueError, RecursionError):
+        if text.lstrip().startswith("<"):
+            raise ModelError(
+                f"{where} answered with a web page instead of JSON: {shortened(text)!r}. "
+                "Check base_url: it usually ends with /v1."
+            ) from None
+        raise bad_body(where, "something that is not JSON, or not all of it", text, retryable=True) from None
+    if not isinstance(body, dict):
+        raise bad_body(where, "JSON that is no object", text, retryable=True)
+    error = body.get("error")
+    if error and "choices" not in body:
+        # Some gateways report the failure of the server behind them with status 200.
+        code = error.get("code") if isinstance(error, dict) else None
+        status = code if isinstance(code, int) and not isinstance(code, bool) else _SERVER_ERROR
+        detail = json.dumps(error, ensure_ascii=False)
+        raise status_failure(where, status, detail, asked_logprobs=asked_logprobs, retry_after=None)
+    return body
+
+
+def _content(content: Any) -> str:
+    """Return a message's text; some endpoints give it in parts."""
+    if isinstance(content, list):
+        return "".join(part["text"] for part in content if isinstance(part, dict) and isinstance(part.get("text"), str))
+    return content if isinstance(content, str) else ""
+
+
+def _string(value: Any) -> str | None:
+    return value if isinstance(value, str) and value else None
+
+
+def _tool_arguments(calls: Any) -> str | None:
+    """Return the arguments of the first tool call, as JSON text."""
+    call = calls[0] if isinstance(calls, list) and calls else None
+    function = call.get("function") if isinstance(call, dict) else None
+    return _string(function.get("arguments")) if isinstance(function, dict) else None
+
+
+def _count(value: Any) -> float:
+    """Return a non-negative number, NaN for anything else."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
+        return _NAN
+    return float(value)
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _cost(body: Mapping[str, Any], seconds: float) -> tuple[Cost, bool]:
+    """Return the cost of a call, and whether cached tokens were reported.
+
+    Where they were not, the whole prompt counts as uncached: the upper bound of what was processed and billed.
+    """
+    usage, timings = _mapping(body.get("usage")), _mapping(body.get("timings"))
+    prompt = _count(usage.get("prompt_tokens"))
+    cached = _count(_mapping(usage.get("prompt_tokens_details")).get("cached_tokens"))
+    if math.isnan(cached):
+        cached = _count(timings.get("cache_n"))
+    if math.isnan(cached):
+        # llama.cpp's native field; some of its versions count all of the slot's tokens in it, which tells nothing.
+        cached = _count(body.get("tokens_cached"))
+        cached = cached if cached < prompt else _NAN
+    reported = not math.isnan(cached)
+    known = min(cached, prompt) if reported else 0.0
+    return Cost(
+        calls=1.0,
+        uncached_tokens=prompt - known,
+        cached_tokens=known if not math.isnan(prompt) else _NAN,
+        output_tokens=_count(usage.get("completion_tokens")),
+        seconds=seconds,
+    ), reported
+
+
+def _tokens(logprobs: Any) -> tuple[Token, ...] | None:
+    """Return the tokens of either form of `logprobs`; None if there are none."""
+    given = _mapping(logprobs)
+    if isinstance(given.get("content"), list):
+        tokens = [_chat_token(item) for item in given["content"] if isinstance(item, dict)]
+    elif isinstance(given.get("tokens"), list):
+        tokens = _legacy_tokens(given)
+    else:
+        tokens = []
+    return tuple(tokens) or None
+
+
+def _chat_token(item: Mapping[str, Any]) -> Token:
+    raw = item.get("bytes")
+    top = item.get("top_logprobs")
+    alternatives = [other for other in top if isinstance(other, dict)] if isinstance(top, list) else []
+    return Token(
+        text=str(item.get("token", "")),
+        logprob=_number(item.get("logprob"), _NAN),
+        alternatives=tuple((str(o.get("token", "")), _number(o.get("logprob"), -math.inf)) for o in alternatives),
+        raw=bytes(raw) if isinstance(raw, list) and all(isinstance(b, int) and 0 <= b < 256 for b in raw) else None,  # noqa: PLR2004
+    )
+
+
+def _legacy_tokens(given: Mapping[str, Any]) -> list[Token]:
+    texts = given["tokens"]
+    values = given.get("token_logprobs")
+    tops = given.get("top_logprobs")
+    values = values if isinstance(values, list) else []
+    tops = tops if isinstance(tops, list) else []
+    tokens = []
+    for i, text in enumerate(texts):
+        top = _mapping(tops[i]) if i < len(tops) else {}
+        tokens.append(
+            Token(
+                text=str(text),
+                logprob=_number(values[i] if i < len(values) else None, _NAN),
+                alternatives=tuple((str(other), _number(value, -math.inf)) for other, value in top.items()),
+            )
+        )
+    return tokens
+
+
+def _number(value: Any, missing: float) -> float:
+    """Return a log-probability as given; a missing alternative is -inf, which JSON cannot write."""
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else missing

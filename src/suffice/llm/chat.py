@@ -1,0 +1,373 @@
+"""Any OpenAI-compatible endpoint as a model: chat completions and legacy completions, sync and async."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, get_args
+
+from suffice.errors import DataError, LogprobsUnavailableError, ModelError
+from suffice.llm._clients import Clients, public_url
+from suffice.llm._failures import Redactor, failure_of
+from suffice.llm._wire import Api, Completion, checked_settings, is_processed, parse, request_body
+from suffice.llm.prompts import ANSWER_FIRST, Prompt
+from suffice.rounds import Passage, Reply
+from suffice.signals.position import AnswerPosition
+from suffice.signals.text import parse_confidence
+
+__all__ = ["Api", "Cache", "ChatModel", "ChatStats", "Completion"]
+
+_OPENAI_URL = "https://api.openai.com/v1"
+_NO_KEY = "none"
+_MIN_SECRET_IN_REPLY = 8
+_MIN_ALTERNATIVES = 2
+
+
+class Cache(Protocol):
+    """What a response cache must do; `suffice.store.cache.ResponseCache` does."""
+
+    def get(self, request: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """Return the stored response; None if there is none."""
+        ...
+
+    def put(self, request: Mapping[str, Any], response: Mapping[str, Any]) -> None:
+        """Store a response durably."""
+        ...
+
+
+@dataclass(slots=True)
+class ChatStats:
+    """What a model did since it was made.
+
+    Attributes:
+        requests_sent: Calls that went to the endpoint, retries of the client not counted.
+        retries: Retries of calls that succeeded in the end.
+        cache_hits: Calls answered from the response cache.
+        failures: Calls that ended with a `ModelError`.
+    """
+
+    requests_sent: int = 0
+    retries: int = 0
+    cache_hits: int = 0
+    failures: int = 0
+
+
+class ChatModel:
+    """A model behind an OpenAI-compatible endpoint.
+
+    Retries are the `openai` client's own: timeouts, dropped connections, 408, 409, 429 and 5xx are tried again up to
+    `max_retries` times, after the seconds of `Retry-After` or an exponential wait.  The client heeds a `Retry-After`
+    only up to one or two minutes, by version; an endpoint that asks for more ends the call with a retryable
+    `ModelError` that says how long, and the caller decides (a recording goes on when it is run again).
+
+    The API key, the values of `default_headers` and any password or query in `base_url` never appear in the
+    fingerprint, in the cache, in messages or in logs.  Do not put secrets into `extra_body`: it is part of both.
+
+    Async calls use one client per event loop; it is closed with the loop, or by `aclose`.
+
+    Args:
+        model: The model's name at the endpoint.
+        base_url: The endpoint, usually ending with `/v1`; else `OPENAI_BASE_URL`, else OpenAI's.
+        api_key: The key; else `OPENAI_API_KEY`; local servers need none.
+        prompt: How question and passages become messages.
+        position: Where the answer stands in a reply; default: after the marker `Answer:`.
+        api: `chat` or `completions`.
+        max_tokens: Most tokens to generate; None leaves it out (some models want another field, see `extra_body`).
+        temperature: Sampling temperature; None leaves it out.
+        top_logprobs: How many alternatives per token to ask for; None asks for no log-probabilities.
+        seed: Sampling seed; None leaves it out.
+        timeout_s: Longest silence of the endpoint, seconds; each retry has it anew.
+        max_retries: Most retries of one call.
+        extra_body: Further fields of the request, as the endpoint names them.
+        default_headers: Further headers of every request; not part of the cache's key.
+        cache: The response cache; None sends every request.
+        name: What reports call the model; default: `model`.
+
+    Raises:
+        DataError: A parameter is out of range.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        prompt: Prompt = ANSWER_FIRST,
+        position: AnswerPosition | None = None,
+        api: Api = "chat",
+        max_tokens: int | None = 64,
+        temperature: float | None = 0.0,
+        top_logprobs: int | None = 5,
+        seed: int | None = None,
+        timeout_s: float = 120.0,
+        max_retries: int = 4,
+        extra_body: Mapping[str, Any] | None = None,
+        default_headers: Mapping[str, str] | None = None,
+        cache: Cache | None = None,
+        name: str | None = None,
+    ) -> None:
+        if api not in get_args(Api):
+            raise DataError(f"api must be one of {', '.join(get_args(Api))}, got {api!r}")
+        if not timeout_s > 0 or max_retries < 0:
+            raise DataError(
+                f"timeout_s must be positive and max_retries at least 0, got {timeout_s!r}, {max_retries!r}"
+            )
+        self.model, self.prompt, self.api, self.cache = model, prompt, api, cache
+        self.position = position or AnswerPosition()
+        self.timeout_s, self.max_retries = float(timeout_s), max_retries
+        self.stats = ChatStats()
+        self._name = name or model
+        self._settings = checked_settings(
+            {
+                "max_tokens": max_tokens,
+                "temperature": temperature,
+                "top_logprobs": top_logprobs,
+                "seed": seed,
+                "extra_body": dict(extra_body or {}),
+            }
+        )
+        url = base_url or os.environ.get("OPENAI_BASE_URL") or _OPENAI_URL
+        key = api_key or os.environ.get("OPENAI_API_KEY") or _NO_KEY
+        headers = dict(default_headers or {})
+        self.endpoint, hidden = public_url(url)
+        secrets = [*hidden, *headers.values(), *([] if key == _NO_KEY else [key])]
+        self._redact = Redactor(secrets)
+        # In replies only what is surely no word: redacting must not change an answer.
+        self._redact_reply = Redactor(secret for secret in secrets if len(secret) >= _MIN_SECRET_IN_REPLY)
+        self._lock = threading.Lock()
+        self._clients = Clients(
+            {
+                "base_url": url,
+                "api_key": key,
+                "timeout": self.timeout_s,
+                "max_retries": max_retries,
+                "default_headers": headers,
+            }
+        )
+
+    def __repr__(self) -> str:
+        return f"ChatModel({self.model!r}, base_url={self.endpoint!r}, prompt={self.prompt.prompt_id!r})"
+
+    @property
+    def name(self) -> str:
+        """What reports call it."""
+        return self._name
+
+    @property
+    def capabilities(self) -> frozenset[str]:
+        """What is asked of the endpoint: `logprobs`, `verbal_confidence`; `check_logprobs` asks whether it complies."""
+        asked = {
+            "logprobs": (self._settings["top_logprobs"] or 0) >= _MIN_ALTERNATIVES,
+            "verbal_confidence": self.prompt.asks_confidence,
+        }
+        return frozenset(name for name, is_asked in asked.items() if is_asked)
+
+    def fingerprint(self) -> Mapping[str, Any]:
+        """Everything that changes the replies, JSON-ready and without secrets; the key and headers are not in it."""
+        is_code = self.position.kind == "callable"
+        return {
+            "kind": "chat",
+            "endpoint": self.endpoint,
+            "api": self.api,
+            "model": self.model,
+            "prompt_id": self.prompt.prompt_id,
+            "prompt_sha256": self.prompt.sha256,
+            "position": {"kind": "callable"} if is_code else self.position.to_dict(),
+            **self._settings,
+        }
+
+    def answer(self, question: str, passages: Sequence[Passage] = ()) -> Reply:
+        """Answer `question` from `passages`, in the order in which they were revealed; none of them = closed book.
+
+        A reply from the response cache carries the costs that the original call recorded; `stats` tells the two apart.
+
+        Raises:
+            ModelError: The endpoint failed; `retryable` tells whether trying again may help.
+        """
+        return self._reply(self.complete(self.prompt.messages(question, passages)))
+
+    async def answer_async(self, question: str, passages: Sequence[Passage] = ()) -> Reply:
+        """Like `answer`, without blocking the event loop; cancelling the task cancels the request.
+
+        Raises:
+            ModelError: The endpoint failed; `retryable` tells whether trying again may help.
+        """
+        return self._reply(await self.complete_async(self.prompt.messages(question, passages)))
+
+    def complete(
+        self, messages: Sequence[Mapping[str, str]] | str, *, use_cache: bool = True, **overrides: Any
+    ) -> Completion:
+        """Send messages, or one text, and return the reply as it is: for judges, drafts and probes.
+
+        Args:
+            messages: Chat messages, or the text of one user message; the legacy interface sends them as one text.
+            use_cache: Whether the response cache may answer and keep the reply.
+            **overrides: `max_tokens`, `temperature`, `top_logprobs`, `seed` or `extra_body` for this call only.
+
+        Raises:
+            DataError: An override is unknown or out of range.
+            ModelError: The endpoint failed; `retryable` tells whether trying again may help.
+        """
+        call = self._call(messages, overrides, use_cache=use_cache)
+        stored = self._lookup(call)
+        if stored is not None:
+            return stored
+        resource = self._resource(self._clients.sync())
+        started = time.perf_counter()
+        try:
+            reply = resource.create(**call.arguments())
+        except Exception as error:  # noqa: BLE001 - whatever the client raises becomes one of our errors
+            failure = self._failed(call, error)
+        else:
+            return self._done(call, reply.text, reply.retries_taken, time.perf_counter() - started)
+        # Raised out here, so that no upstream error with a request, and its key, hangs on ours as its context.
+        raise failure
+
+    async def complete_async(
+        self, messages: Sequence[Mapping[str, str]] | str, *, use_cache: bool = True, **overrides: Any
+    ) -> Completion:
+        """Like `complete`, without blocking the event loop; cancelling the task cancels the request.
+
+        Raises:
+            DataError: An override is unknown or out of range.
+            ModelError: The endpoint failed; `retryable` tells whether trying again may help.
+        """
+        call = self._call(messages, overrides, use_cache=use_cache)
+        stored = self._lookup(call)
+        if stored is not None:
+            return stored
+        resource = self._resource(await self._clients.of_loop())
+        started = time.perf_counter()
+        try:
+            reply = await resource.create(**call.arguments())
+        except Exception as error:  # noqa: BLE001 - whatever the client raises becomes one of our errors
+            failure = self._failed(call, error)
+        else:
+            return self._done(call, reply.text, reply.retries_taken, time.perf_counter() - started)
+        raise failure
+
+    def check_logprobs(self) -> None:
+        """Send one short request and see whether usable log-probabilities come back; call it before a paid run.
+
+        Raises:
+            LogprobsUnavailableError: There are none, fewer than two alternatives, or only processed ones.
+            ModelError: The endpoint failed.
+        """
+        asked = max(self._settings["top_logprobs"] or 0, _MIN_ALTERNATIVES)
+        reply = self.complete("Reply with one word.", use_cache=False, max_tokens=4, top_logprobs=asked)
+        advice = "use another endpoint, or a policy that reads no answer_margin"
+        if reply.tokens is None:
+            raise LogprobsUnavailableError(f"{self.endpoint} gives no log-probabilities for {self.model!r}: {advice}")
+        most = max(len(token.alternatives) for token in reply.tokens)
+        if most < _MIN_ALTERNATIVES:
+            raise LogprobsUnavailableError(f"{self.endpoint} gives {most} alternatives, two are needed: {advice}")
+        if is_processed(reply):
+            raise LogprobsUnavailableError(
+                f"{self.endpoint} gives log-probabilities after sampling (0 for the chosen token, nothing for the "
+                f"others): switch it to raw ones (vLLM: --logprobs-mode raw_logprobs), or {advice}"
+            )
+
+    def close(self) -> None:
+        """Close the connections of sync calls."""
+        self._clients.close()
+
+    async def aclose(self) -> None:
+        """Close the connections of the running event loop."""
+        await self._clients.aclose()
+
+    def _reply(self, completion: Completion) -> Reply:
+        text = completion.text
+        if self.position.kind == "tool":
+            text = completion.tool_arguments or text
+        located = self.position.locate(text, completion.tokens)
+        signals = {"verbal_confidence": parse_confidence(completion.text)} if self.prompt.asks_confidence else {}
+        return Reply(
+            answer=located.answer,
+            text=text,
+            tokens=completion.tokens,
+            answer_tokens=located.answer_tokens,
+            signals=signals,
+            costs={"generator": completion.cost},
+            finish_reason=completion.finish_reason,
+        )
+
+    def _resource(self, client: Any) -> Any:
+        resource = client.chat.completions if self.api == "chat" else client.completions
+        return resource.with_raw_response
+
+    def _call(
+        self, messages: Sequence[Mapping[str, str]] | str, overrides: Mapping[str, Any], *, use_cache: bool
+    ) -> _Call:
+        unknown = sorted(set(overrides) - set(self._settings))
+        if unknown:
+            known = ", ".join(self._settings)
+            raise DataError(f"there is no parameter {unknown[0]!r} to override; there are: {known}")
+        settings = checked_settings({**self._settings, **overrides}) if overrides else self._settings
+        body = request_body(self.api, self.model, messages, settings)
+        return _Call(
+            body=body,
+            request={"endpoint": self.endpoint, "api": self.api, "body": body},
+            cache=self.cache if use_cache else None,
+            asked_logprobs=settings["top_logprobs"] is not None,
+        )
+
+    def _lookup(self, call: _Call) -> Completion | None:
+        """Return the stored reply, if any; count what happens next."""
+        stored = None if call.cache is None else call.cache.get(call.request)
+        if stored is None:
+            self._count(requests_sent=1)
+            return None
+        self._count(cache_hits=1)
+        return self._parse(call, stored["body"], stored["seconds"], from_cache=True)
+
+    def _done(self, call: _Call, text: str, retries: int, seconds: float) -> Completion:
+        """Return the reply; what is no completion is not stored."""
+        text = self._redact_reply(text)
+        self._count(retries=retries)
+        try:
+            completion = self._parse(call, text, seconds)
+        except ModelError:
+            self._count(failures=1)
+            raise
+        if call.cache is not None:
+            call.cache.put(call.request, {"body": text, "seconds": seconds})
+        return completion
+
+    def _failed(self, call: _Call, error: Exception) -> ModelError:
+        self._count(failures=1)
+        return failure_of(
+            error, self.endpoint, self._redact, timeout_s=self.timeout_s, asked_logprobs=call.asked_logprobs
+        )
+
+    def _parse(self, call: _Call, text: str, seconds: float, *, from_cache: bool = False) -> Completion:
+        return parse(
+            text,
+            seconds=seconds,
+            where=self.endpoint,
+            asked_logprobs=call.asked_logprobs,
+            from_cache=from_cache,
+        )
+
+    def _count(self, **more: int) -> None:
+        with self._lock:
+            for name, value in more.items():
+                setattr(self.stats, name, getattr(self.stats, name) + value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Call:
+    """One call: what is sent, and which cache may answer it."""
+
+    body: Mapping[str, Any]
+    request: Mapping[str, Any]
+    cache: Cache | None
+    asked_logprobs: bool
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the client's keyword arguments; it knows two fields and passes on the others as they are."""
+        known = {name: self.body[name] for name in ("model", "messages", "prompt") if name in self.body}
+        return known | {"extra_body": {name: value for name, value in self.body.items() if name not in known}}

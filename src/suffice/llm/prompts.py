@@ -1,0 +1,172 @@
+"""Prompts as data, prefix-stable: round r's text extends round r - 1's, so a prefix cache pays for the new passage only.
+
+Everything that changes between rounds comes last: the instructions are constant, the question follows, then the
+passages in the order in which they were revealed, and nothing after them.  Round 0 (closed book) is the same text
+without a passage, so even the first passage extends a prompt that the endpoint has already seen.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from suffice.errors import DataError
+from suffice.rounds import Passage
+
+__all__ = ["ANSWER_FIRST", "CONFIDENCE_FIRST", "NO_CONFIDENCE", "PROMPTS", "Message", "Prompt", "prompt"]
+
+Message = dict[str, str]
+"""One chat message: `role` and `content`."""
+
+_TASK = (
+    "Answer the question with a short phrase: a name, a date, a number, yes or no. "
+    "Use the numbered passages if there are any; without passages, answer from what you know."
+)
+_SCALE = "The confidence is a whole number from 1 (a guess) to 5 (certain)."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prompt:
+    """How a question and its passages become messages.
+
+    Attributes:
+        name: What reports call it.
+        version: Raised with every change of the text.
+        system: The instructions, the same at every round.
+        question: Template of the first part of the user message; `{question}` is replaced.
+        passage: Template of each further part; `{number}`, `{title}` and `{text}` are replaced.
+        asks_confidence: Whether the reply holds a confidence from 1 to 5.
+        prefill: Start of the reply, written by us (`Answer:`); empty for none.  It goes after the passages, as the
+            start of the assistant's turn, and needs an answer position at the start of the generated text, and an
+            endpoint that continues the last message.
+    """
+
+    name: str
+    version: int
+    system: str
+    question: str = "Question: {question}"
+    passage: str = "\n\nPassage {number}: {title}\n{text}"
+    asks_confidence: bool = False
+    prefill: str = ""
+
+    @property
+    def prompt_id(self) -> str:
+        """Name and version, as recordings store them.
+
+        >>> ANSWER_FIRST.prompt_id
+        'answer_first@1'
+        """
+        return f"{self.name}@{self.version}"
+
+    @property
+    def sha256(self) -> str:
+        """Hash of every field, 64 hexadecimal digits: two prompts of one id but another text differ here."""
+        text = json.dumps(asdict(self), sort_keys=True, ensure_ascii=False)
+        return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+    def user(self, question: str, passages: Sequence[Passage] = ()) -> str:
+        """Return the user message; that for k passages is the start of that for k + 1.
+
+        >>> print(ANSWER_FIRST.user("Who wrote it?", [Passage(passage_id="1", title="It", text="King wrote it.")]))
+        Question: Who wrote it?
+        <BLANKLINE>
+        Passage 1: It
+        King wrote it.
+        """
+        # One pass of str.replace per field would expand a "{text}" that stands inside a title.
+        parts = [_fill(self.question, {"question": question.strip()})]
+        for number, passage in enumerate(passages, 1):
+            values = {"number": str(number), "title": passage.title.strip(), "text": passage.text.strip()}
+            parts.append(_fill(self.passage, values))
+        return "".join(parts)
+
+    def messages(self, question: str, passages: Sequence[Passage] = ()) -> tuple[Message, ...]:
+        """Return the chat messages: instructions, then the user message, then the prefilled start of the reply, if any.
+
+        Args:
+            question: The question.
+            passages: In the order in which they were revealed; none of them = closed book.
+        """
+        chat = [
+            {"role": "system", "content": self.system},
+            {"role": "user", "content": self.user(question, passages)},
+        ]
+        if self.prefill:
+            chat.append({"role": "assistant", "content": self.prefill})
+        return tuple(chat)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the prompt as JSON-ready values."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Prompt:
+        """Return the prompt that `to_dict` wrote.
+
+        Raises:
+            DataError: A field is unknown, missing or of another type.
+        """
+        known = {field.name: field for field in fields(cls)}
+        unknown = sorted(set(values) - set(known))
+        if unknown:
+            raise DataError(f"a prompt has no field {unknown[0]!r}; there are: {', '.join(known)}")
+        for name, kind in (("name", str), ("version", int), ("system", str)):
+            if not isinstance(values.get(name), kind):
+                raise DataError(f"a prompt's {name!r} must be of type {kind.__name__}, got {values.get(name)!r}")
+        return cls(**values)
+
+
+def _fill(template: str, values: Mapping[str, str]) -> str:
+    """Return `template` with each `{name}` replaced once; braces in the values and other braces stay as they are."""
+    pieces = template.split("{")
+    filled = [pieces[0]]
+    for piece in pieces[1:]:
+        name, brace, rest = piece.partition("}")
+        filled.append(values[name] + rest if brace and name in values else "{" + piece)
+    return "".join(filled)
+
+
+ANSWER_FIRST = Prompt(
+    name="answer_first",
+    version=1,
+    system=f"{_TASK} Reply with exactly two lines:\nAnswer: <short phrase>\nConfidence: <1-5>\n{_SCALE}",
+    asks_confidence=True,
+)
+"""The answer on the first line, then the confidence."""
+
+CONFIDENCE_FIRST = Prompt(
+    name="confidence_first",
+    version=1,
+    system=f"{_TASK} Reply with exactly two lines:\nConfidence: <1-5>\nAnswer: <short phrase>\n{_SCALE}",
+    asks_confidence=True,
+)
+"""The confidence before the answer: it is 5 less often."""
+
+NO_CONFIDENCE = Prompt(
+    name="no_confidence",
+    version=1,
+    system=f"{_TASK} Reply with exactly one line:\nAnswer: <short phrase>",
+)
+"""The answer alone."""
+
+PROMPTS: Mapping[str, Prompt] = {item.name: item for item in (ANSWER_FIRST, CONFIDENCE_FIRST, NO_CONFIDENCE)}
+"""The built-in prompts by name."""
+
+
+def prompt(name: str) -> Prompt:
+    """Return a built-in prompt by its name or its `prompt_id`.
+
+    >>> prompt("no_confidence").asks_confidence
+    False
+
+    Raises:
+        DataError: There is no such prompt.
+    """
+    for item in PROMPTS.values():
+        if name in (item.name, item.prompt_id):
+            return item
+    known = ", ".join(item.prompt_id for item in PROMPTS.values())
+    raise DataError(f"there is no prompt {name!r}; there are: {known}. Build a Prompt for another text.")

@@ -1,0 +1,200 @@
+"""The response cache: one sqlite file of JSON, keyed by the whole request, safe with several processes and threads."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from suffice.errors import DataError, SchemaError
+
+__all__ = ["ResponseCache", "request_key"]
+
+_APPLICATION_ID = 0x53554646  # "SUFF": tells our files from other sqlite databases
+_SCHEMA_VERSION = 1
+_BUSY_S = 30.0
+_WAL_TRIES = 50
+
+
+def request_key(request: Mapping[str, Any]) -> str:
+    """Return the key of a request: sha256 over its canonical JSON, 64 hexadecimal digits.
+
+    >>> request_key({"model": "m", "seed": 1}) == request_key({"seed": 1, "model": "m"})
+    True
+    >>> request_key({"model": "m", "seed": 1}) == request_key({"model": "m", "seed": 2})
+    False
+
+    Raises:
+        DataError: The request holds something that JSON cannot.
+    """
+    try:
+        text = json.dumps(request, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"a request must be JSON to be cached: {error}") from error
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+class ResponseCache:
+    """Responses by request, kept in a file.
+
+    A response is committed when `put` returns: a process killed right afterwards loses nothing (a power cut may lose
+    the last moments, never the file).  Of two responses to one request the first stays, so that a cache answers the
+    same for ever.  The file must lie on a local disk: sqlite's write-ahead log does not work on network drives.
+
+    Args:
+        path: The file; it is made if absent.
+
+    Raises:
+        SchemaError: The file is not a response cache, is damaged, or was written by a newer release.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        self._lock = threading.RLock()
+        self._pid = -1
+        self._connection: sqlite3.Connection | None = None
+        self._inherited: list[sqlite3.Connection] = []
+        self._closed = False
+        with self._open():
+            pass
+
+    def __repr__(self) -> str:
+        return f"ResponseCache({str(self.path)!r})"
+
+    def get(self, request: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Return the stored response to `request`; None if there is none.
+
+        Raises:
+            DataError: The request is not JSON, or the cache is closed.
+            SchemaError: The file is damaged.
+        """
+        key = request_key(request)
+        with self._open() as connection:
+            row = connection.execute("SELECT response FROM responses WHERE key = ?", (key,)).fetchone()
+        if row is None:
+            return None
+        try:
+            response = json.loads(row[0])
+        except ValueError as error:
+            raise SchemaError(
+                f"{self.path} holds a response that is not JSON (key {key}): the file is damaged"
+            ) from error
+        if not isinstance(response, dict):
+            raise SchemaError(f"{self.path} holds a response that is no JSON object (key {key}): the file is damaged")
+        return response
+
+    def put(self, request: Mapping[str, Any], response: Mapping[str, Any]) -> None:
+        """Store the response to `request`; it is committed on return.  An earlier response stays.
+
+        Raises:
+            DataError: Request or response is not JSON, or the cache is closed.
+            SchemaError: The file is damaged.
+        """
+        key = request_key(request)
+        try:
+            text = json.dumps(response, separators=(",", ":"))
+        except (TypeError, ValueError) as error:
+            raise DataError(f"a response must be JSON to be cached: {error}") from error
+        with self._open() as connection:
+            connection.execute("INSERT OR IGNORE INTO responses VALUES (?, ?, ?)", (key, text, time.time()))
+
+    def __len__(self) -> int:
+        with self._open() as connection:
+            return int(connection.execute("SELECT count(*) FROM responses").fetchone()[0])
+
+    def close(self) -> None:
+        """Close the file; closing twice is no error."""
+        with self._lock:
+            if self._connection is not None and self._pid == os.getpid():
+                self._connection.close()
+            self._connection = None
+            self._closed = True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @contextlib.contextmanager
+    def _open(self) -> Iterator[sqlite3.Connection]:
+        """Lend the connection to one thread at a time; sqlite's complaints become ours."""
+        with self._lock:
+            if self._closed:
+                raise DataError(f"the response cache {self.path} is closed")
+            try:
+                if self._connection is None or self._pid != os.getpid():
+                    # A forked child opens its own, and may not even close the one it inherited.
+                    if self._connection is not None:
+                        self._inherited.append(self._connection)
+                    self._connection = _connect(self.path)
+                    self._pid = os.getpid()
+                yield self._connection
+            except sqlite3.OperationalError as error:
+                raise DataError(f"the response cache {self.path} cannot be used: {error}") from error
+            except sqlite3.DatabaseError as error:
+                raise SchemaError(
+                    f"{self.path} is not a response cache, or is damaged ({error}). Move it away to start a new one."
+                ) from error
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    """Open the file in autocommit mode, and make or check its table."""
+    connection = sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
+    try:
+        # Looked at before anything is written: a foreign file must stay as it is.
+        _check(connection, path)
+        _use_wal(connection)
+        connection.execute("PRAGMA synchronous = NORMAL")
+        connection.execute("BEGIN IMMEDIATE")
+        if _check(connection, path):
+            connection.execute(
+                "CREATE TABLE responses (key TEXT PRIMARY KEY, response TEXT NOT NULL, stored_at REAL NOT NULL)"
+            )
+            connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
+            connection.execute(f"PRAGMA user_version = {_SCHEMA_VERSION}")
+        connection.execute("COMMIT")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _check(connection: sqlite3.Connection, path: Path) -> bool:
+    """Return whether the file is still empty; raise if it is something else than ours."""
+    kind = connection.execute("PRAGMA application_id").fetchone()[0]
+    version = connection.execute("PRAGMA user_version").fetchone()[0]
+    tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+    if kind == 0 and version == 0 and tables == 0:
+        return True
+    if kind != _APPLICATION_ID:
+        raise SchemaError(f"{path} is a sqlite file of another program, not a response cache: name another file")
+    if version != _SCHEMA_VERSION:
+        raise SchemaError(
+            f"{path} is a response cache of version {version}; this release reads version {_SCHEMA_VERSION}. "
+            "Use the release that wrote it, or name another file."
+        )
+    return False
+
+
+def _use_wal(connection: sqlite3.Connection) -> None:
+    """Switch to the write-ahead log; sqlite does not wait for others here, so we do."""
+    for attempt in range(_WAL_TRIES):
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or attempt == _WAL_TRIES - 1:
+                raise
+            time.sleep(0.02 * (1 + attempt % 5))
+        else:
+            return

@@ -1,1 +1,31 @@
 """Pure functions of the rounds: what each round tells before anyone knows the gold answer."""
+
+from suffice.signals.answers import ABSTAIN_PATTERNS, abstained_by
+from suffice.signals.base import SIGNALS, Signal, clean_column, compute_signals, register
+from suffice.signals.evidence import top_score  # importing a module registers its signals
+from suffice.signals.margins import MAX_MARGIN, token_margin
+from suffice.signals.position import AnswerPosition, Located
+from suffice.signals.state import FittedState, Idf, ZScore, overlap_tokens, state_from_dict
+from suffice.signals.text import parse_confidence, strip_thinking
+
+__all__ = [
+    "ABSTAIN_PATTERNS",
+    "MAX_MARGIN",
+    "SIGNALS",
+    "AnswerPosition",
+    "FittedState",
+    "Idf",
+    "Located",
+    "Signal",
+    "ZScore",
+    "abstained_by",
+    "clean_column",
+    "compute_signals",
+    "overlap_tokens",
+    "parse_confidence",
+    "register",
+    "state_from_dict",
+    "strip_thinking",
+    "token_margin",
+    "top_score",
+]

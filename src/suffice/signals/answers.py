@@ -1,0 +1,311 @@
+"""Signals that need the answer's text only."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from difflib import SequenceMatcher
+from functools import lru_cache
+
+from suffice.errors import DataError
+from suffice.metrics import answer_key, f1, normalize_answer
+from suffice.rounds import Round
+from suffice.signals.base import Signal, register
+
+__all__ = [
+    "ABSTAIN_PATTERNS",
+    "abstained",
+    "abstained_by",
+    "answer_f1_previous",
+    "answer_in_evidence",
+    "answer_length",
+    "answer_similarity_previous",
+    "answer_stable",
+]
+
+_NAN = float("nan")
+_STABLE_FROM = 2
+_COMPARED_CHARACTERS = 1000
+_WORD_EDGES = ".,;:!?\"'()[]{}*_`<>\u2026"
+
+ABSTAIN_PATTERNS: tuple[str, ...] = (
+    "unknown",
+    "the answer is unknown",
+    "not known",
+    "none",
+    "none mentioned",
+    "none of the passages *",
+    "null",
+    "n/a",
+    "n.a",
+    "not applicable",
+    "unclear",
+    "unspecified",
+    "undetermined",
+    "unanswerable",
+    "noanswer",
+    "no answer",
+    "no answer found *",
+    "no answer available *",
+    "no answer is *",
+    "no information",
+    "no information *",
+    "there is no information *",
+    "there is no mention *",
+    "insufficient information *",
+    "insufficient evidence *",
+    "insufficient context *",
+    "not enough information *",
+    "not available",
+    "not available in *",
+    "not available from *",
+    "not found",
+    "not found in *",
+    "not mentioned *",
+    "not specified *",
+    "not stated *",
+    "not provided *",
+    "not given",
+    "not given in *",
+    "not explicitly *",
+    "not sure",
+    "i'm not sure *",
+    "i am not sure *",
+    "don't know",
+    "do not know",
+    "i don't know",
+    "i do not know",
+    "i don't know the answer *",
+    "i do not know the answer *",
+    "i don't know based on *",
+    "i do not know based on *",
+    "i don't have enough *",
+    "i do not have enough *",
+    "i cannot answer *",
+    "i can't answer *",
+    "i cannot determine *",
+    "i can't determine *",
+    "i am unable to *",
+    "i'm unable to *",
+    "unable to determine *",
+    "unable to answer *",
+    "impossible to determine *",
+    "cannot be determined *",
+    "can't be determined *",
+    "cannot determine *",
+    "cannot answer *",
+    "* cannot be determined *",
+    "* is not mentioned *",
+    "* are not mentioned *",
+    "* is not specified *",
+    "* is not stated *",
+    "* is not provided *",
+    "the answer is not *",
+    "the text does not *",
+    "the passage does not *",
+    "the passages do not *",
+    "the context does not *",
+    "the provided * does not *",
+    "the provided * do not *",
+)
+"""What counts as a refusal to answer unless a policy says otherwise; see `abstained_by` for how to read it."""
+
+
+def _pair(rounds: Sequence[Round]) -> tuple[str, str] | None:
+    """Return the last two answers; None if one is missing, or before round 2.
+
+    Round 1 against round 0 compares the first evidence with none at all: TASR defines stability from round 2 on.
+    """
+    last = rounds[-1]
+    if last.index < _STABLE_FROM or len(rounds) < _STABLE_FROM or rounds[-2].index != last.index - 1:
+        return None
+    answer, previous = last.answer, rounds[-2].answer
+    if not answer or not previous or answer.isspace() or previous.isspace():
+        return None
+    return answer, previous
+
+
+def answer_stable(rounds: Sequence[Round]) -> float:
+    """Return 1.0 if the last answer equals the previous one, else 0.0; NaN before round 2 and if one is missing.
+
+    Compared are the keys of `suffice.metrics.answer_key`.  Source: TASR, section 3.2.
+
+    >>> answer_stable([Round(index=1, answer="Tempest"), Round(index=2, answer="The Tempest.")])
+    1.0
+    """
+    pair = _pair(rounds)
+    if pair is None:
+        return _NAN
+    return 1.0 if pair[0] == pair[1] or answer_key(pair[0]) == answer_key(pair[1]) else 0.0
+
+
+def answer_f1_previous(rounds: Sequence[Round]) -> float:
+    """Return the token F1 of the last answer with the previous one, in [0, 1]; NaN where `answer_stable` is.
+
+    Source: TASR, section 5.4 (continuous text stability).
+    """
+    pair = _pair(rounds)
+    if pair is None:
+        return _NAN
+    return 1.0 if answer_key(pair[0]) == answer_key(pair[1]) else f1(pair[0], [pair[1]])
+
+
+def answer_similarity_previous(rounds: Sequence[Round]) -> float:
+    """Return difflib's similarity ratio of the last two answers, in [0, 1]; NaN where `answer_stable` is.
+
+    Keys as in `answer_stable`, the first 1,000 characters (the ratio takes quadratic time).  Source: TASR, section 5.4.
+    """
+    pair = _pair(rounds)
+    if pair is None:
+        return _NAN
+    answer, previous = (answer_key(text)[:_COMPARED_CHARACTERS] for text in pair)
+    return SequenceMatcher(None, previous, answer, autojunk=False).ratio()
+
+
+def _words(text: str) -> list[str]:
+    stripped = (word.strip(_WORD_EDGES) for word in text.lower().replace("\u2019", "'").split())
+    return [word for word in stripped if word]
+
+
+def abstained_by(patterns: Iterable[str]) -> Callable[[str | None], float]:
+    """Return the function that tells whether an answer is a refusal to answer, by these patterns.
+
+    A pattern must match the answer from its first word to its last; `*` stands for any words, or none.  So `unknown`
+    leaves "The Unknown Soldier" alone.  Case, white space, and punctuation around words do not count; only the first
+    1,000 characters of the answer do.  The function returns 1.0 or 0.0; NaN for a missing or empty answer.
+
+    >>> refuses = abstained_by(["unknown", "not mentioned *"])
+    >>> refuses("Not mentioned in the text."), refuses("The Unknown Soldier"), refuses(None)
+    (1.0, 0.0, nan)
+
+    Args:
+        patterns: Words, with `*` for any words.
+
+    Raises:
+        DataError: A pattern is empty, or nothing but `*`.
+    """
+    matcher = _compile(tuple(patterns))
+
+    def abstains(answer: str | None) -> float:
+        if not answer or answer.isspace():
+            return _NAN
+        words = _words(answer[:_COMPARED_CHARACTERS])
+        return 1.0 if matcher.fullmatch("".join(f"{word} " for word in words)) else 0.0
+
+    return abstains
+
+
+@lru_cache(maxsize=32)
+def _compile(patterns: tuple[str, ...]) -> re.Pattern[str]:
+    branches = []
+    for pattern in patterns:
+        words = [part if part == "*" else " ".join(_words(part)) for part in pattern.split()]
+        if not any(word and word != "*" for word in words):
+            raise DataError(
+                f"an abstain pattern needs at least one word; {pattern!r} has none and would match anything"
+            )
+        branches.append("".join(r"(?:\S+ )*" if word == "*" else re.escape(f"{word} ") for word in words if word))
+    return re.compile("|".join(branches) if branches else r"(?!)")
+
+
+_abstains = abstained_by(ABSTAIN_PATTERNS)
+
+
+def abstained(rounds: Sequence[Round]) -> float:
+    """Return 1.0 if the last answer is a refusal to answer by `ABSTAIN_PATTERNS`, else 0.0; NaN if it is missing.
+
+    >>> abstained([Round(index=1, answer="I don't know.")])
+    1.0
+    """
+    return _abstains(rounds[-1].answer)
+
+
+def answer_in_evidence(rounds: Sequence[Round]) -> float:
+    """Return 1.0 if a revealed passage holds the last answer, in its title or its text, else 0.0.
+
+    Both normalised, at word boundaries.  NaN at round 0, without passages, if the answer is missing or normalises to
+    nothing, and for yes and no: that a passage holds the word "no" tells nothing.  Source: TASR, section 5.3.
+    """
+    last = rounds[-1]
+    answer = normalize_answer(last.answer or "")
+    if last.index < 1 or not last.passages or answer in {"", "yes", "no"}:
+        return _NAN
+    needle = f" {answer} "
+    texts = (text for passage in last.passages for text in (passage.title, passage.text))
+    return float(any(needle in f" {normalize_answer(text)} " for text in texts))
+
+
+def answer_length(rounds: Sequence[Round]) -> float:
+    """Return the number of white-space separated words of the last answer; NaN if it is missing or empty."""
+    return float(len((rounds[-1].answer or "").split())) or _NAN
+
+
+_INFINITY = float("inf")
+_TASR_STABILITY = "TASR, section 3.2"
+_TASR_TEXT = "TASR, section 5.4"
+
+register(
+    Signal(
+        name="answer_stable",
+        compute=answer_stable,
+        range=(0.0, 1.0),
+        unit="bool",
+        source=_TASR_STABILITY,
+        first_round=_STABLE_FROM,
+        lookback=1,
+        doc="The answer is the previous round's, both normalised.",
+    )
+)
+register(
+    Signal(
+        name="answer_f1_previous",
+        compute=answer_f1_previous,
+        range=(0.0, 1.0),
+        unit="ratio",
+        source=_TASR_TEXT,
+        first_round=_STABLE_FROM,
+        lookback=1,
+        doc="Token F1 of the answer with the previous round's.",
+    )
+)
+register(
+    Signal(
+        name="answer_similarity_previous",
+        compute=answer_similarity_previous,
+        range=(0.0, 1.0),
+        unit="ratio",
+        source=_TASR_TEXT,
+        first_round=_STABLE_FROM,
+        lookback=1,
+        doc="Similarity of the answer's characters with the previous round's (difflib).",
+    )
+)
+register(
+    Signal(
+        name="abstained",
+        compute=abstained,
+        range=(0.0, 1.0),
+        unit="bool",
+        doc="The answer is a refusal to answer, by the policy's pattern list.",
+    )
+)
+register(
+    Signal(
+        name="answer_in_evidence",
+        compute=answer_in_evidence,
+        range=(0.0, 1.0),
+        unit="bool",
+        source="TASR, section 5.3",
+        first_round=1,
+        doc="A revealed passage holds the answer; undefined for yes and no.",
+    )
+)
+register(
+    Signal(
+        name="answer_length",
+        compute=answer_length,
+        range=(1.0, _INFINITY),
+        unit="count",
+        doc="Words of the answer.",
+    )
+)

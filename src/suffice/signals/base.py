@@ -1,0 +1,187 @@
+"""What a signal is, which ones there are, and how their values are read from rounds and columns."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import numpy as np
+import numpy.typing as npt
+
+from suffice.errors import DataError, NotFittedError, UnknownSignalError
+from suffice.rounds import Floats, Round
+from suffice.signals.state import FittedState, number
+
+__all__ = ["SIGNALS", "Signal", "clean_column", "compute_signals", "register"]
+
+_NAN = float("nan")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Signal:
+    """A scalar that is known when a round ends, without labels.  NaN = undefined.
+
+    Attributes:
+        name: The name in rules and the column in recordings.
+        compute: Its value at the last of the given rounds: causal, and NaN, never an exception, whatever the data.
+            None if a model, a host, fitted state or the policy's view provides the value.
+        range: Lowest and highest value; what lies outside is undefined, or clipped where `clip` is set.
+        unit: `nats`, `probability`, `bool`, `score`, `count`, `seconds`, `ratio` or `z`.
+        needs: What the model or the host must give, in the words of `Answerer.capabilities`.
+        source: Paper and section.
+        component: Whose call produces it; "" if it costs nothing.
+        first_round: Undefined before this round whatever the data, so reading it there costs nothing.
+        lookback: How many earlier rounds it reads besides its own.
+        fitted: Whether it needs state fitted on tune questions.
+        clip: Whether values out of range, infinite ones too, are moved to the nearest end instead of undefined.
+        doc: What it means, in a line.
+    """
+
+    name: str
+    compute: Callable[[Sequence[Round]], float] | None
+    range: tuple[float, float]
+    unit: str
+    needs: frozenset[str] = frozenset()
+    source: str = ""
+    component: str = "generator"
+    first_round: int = 0
+    lookback: int = 0
+    fitted: bool = False
+    clip: bool = False
+    doc: str
+
+    def __post_init__(self) -> None:
+        if not self.name.isidentifier():
+            raise DataError(f"a signal's name must be an identifier, since rules spell it; not {self.name!r}")
+        if not self.range[0] <= self.range[1]:
+            raise DataError(f"signal {self.name!r}: the range must run from low to high, not {self.range!r}")
+
+    def clean(self, value: object) -> float:
+        """Return `value` as this signal may show it: in range, or NaN; what is no number is NaN too.
+
+        >>> SIGNALS["answer_margin"].clean(float("inf")), SIGNALS["p_correct"].clean(1.5)
+        (30.0, nan)
+        """
+        given = number(value)
+        low, high = self.range
+        if low <= given <= high and -math.inf < given < math.inf:
+            return given
+        if self.clip and not math.isnan(given):
+            return min(max(given, low), high)
+        return _NAN
+
+
+_REGISTRY: dict[str, Signal] = {}
+
+SIGNALS: Mapping[str, Signal] = MappingProxyType(_REGISTRY)
+"""Every signal, by name: built in and registered."""
+
+
+def register(signal: Signal) -> Signal:
+    """Add a signal to `SIGNALS` and return it.
+
+    Raises:
+        DataError: There is one of that name.
+    """
+    if signal.name in _REGISTRY:
+        raise DataError(f"there is a signal {signal.name!r} already: {_REGISTRY[signal.name].doc} Choose another name.")
+    _REGISTRY[signal.name] = signal
+    return signal
+
+
+def compute_signals(
+    rounds: Sequence[Round], names: Iterable[str] | None = None, *, state: Mapping[str, FittedState]
+) -> dict[str, float]:
+    """Return the signals of the last of `rounds`, by name; NaN where undefined.
+
+    A value in `Round.signals` wins over a computed one.  Neither counts before the signal's `first_round`.
+
+    >>> rounds = [Round(index=1, answer="the Tempest"), Round(index=2, answer="Tempest")]
+    >>> compute_signals(rounds, ["answer_stable", "answer_margin"], state={})
+    {'answer_stable': 1.0, 'answer_margin': nan}
+
+    Args:
+        rounds: The rounds so far, in order, at least one.
+        names: Which signals; None = all that can be had: measured, computed, and fitted as far as `state` goes.
+        state: Fitted state by signal.
+
+    Raises:
+        NotFittedError: A signal in `names` needs fitted state that is not there, and the round does not bring it.
+        UnknownSignalError: A signal in `names` is not registered, and no round brings it.
+        DataError: There are no rounds.
+    """
+    if not rounds:
+        raise DataError("signals are those of the last round, and there are no rounds")
+    if names is None:
+        names = _available(rounds[-1], state)
+    return {name: _value(name, rounds, state) for name in names}
+
+
+def _available(last: Round, state: Mapping[str, FittedState]) -> list[str]:
+    known = [
+        name
+        for name, signal in _REGISTRY.items()
+        if name in last.signals or name in state or (signal.compute is not None and not signal.fitted)
+    ]
+    return known + [name for name in last.signals if name not in _REGISTRY]
+
+
+def _value(name: str, rounds: Sequence[Round], state: Mapping[str, FittedState]) -> float:
+    last = rounds[-1]
+    signal = _REGISTRY.get(name)
+    if signal is None:
+        return _foreign(name, rounds)
+    if last.index < signal.first_round:
+        return _NAN
+    if name in last.signals:
+        return signal.clean(last.signals[name])
+    if signal.fitted:
+        fitted = state.get(name)
+        if fitted is None:
+            raise NotFittedError(
+                f"signal {name!r} needs state fitted on tune questions, and there is none (there is: "
+                f"{', '.join(sorted(state)) or 'nothing'}). Run `suffice calibrate` on a recording of tune questions and "
+                "use the policy that it writes, or put the value into Round.signals"
+            )
+        return signal.clean(fitted.compute(rounds))
+    return _NAN if signal.compute is None else signal.clean(signal.compute(rounds))
+
+
+def _foreign(name: str, rounds: Sequence[Round]) -> float:
+    """Return a host's own, unregistered signal."""
+    if name in rounds[-1].signals:
+        given = number(rounds[-1].signals[name])
+        return given if math.isfinite(given) else _NAN
+    if any(name in earlier.signals for earlier in rounds):
+        return _NAN
+    raise UnknownSignalError(
+        f"signal {name!r} is not registered, and no round brings it. Known are: {', '.join(sorted(_REGISTRY))}. "
+        "Register it, or put its value (NaN where undefined) into Round.signals"
+    )
+
+
+def clean_column(name: str, column: Floats, *, index: npt.NDArray[np.int64] | None = None) -> Floats:
+    """Return a recorded column as rules may read it, shape unchanged: what `Signal.clean` does, for arrays.
+
+    Infinite values and values out of the signal's range become NaN, or are clipped (`answer_margin`).
+
+    >>> clean_column("answer_margin", np.array([float("inf"), -1.0, float("nan")]))
+    array([30.,  0., nan])
+
+    Args:
+        name: The signal; of an unregistered one only infinite values become NaN.
+        column: Shape ``(..., n_rounds)``, NaN where undefined.
+        index: The rounds of the last axis, shape ``(n_rounds,)``; with it, rounds before the signal's `first_round`
+            become NaN, as they are live.
+    """
+    signal = _REGISTRY.get(name)
+    if signal is None:
+        return np.where(np.isfinite(column), column, np.nan)
+    low, high = signal.range
+    if signal.clip:
+        cleaned = np.clip(column, low, high)
+    else:
+        cleaned = np.where(np.isfinite(column) & (column >= low) & (column <= high), column, np.nan)
+    return cleaned if index is None else np.where(index >= signal.first_round, cleaned, np.nan)

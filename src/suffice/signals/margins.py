@@ -1,0 +1,157 @@
+"""Signals that read the log-probabilities of the answer's tokens.
+
+A margin is the difference of the two highest log-probabilities at a token, whichever of them was generated: the
+paper's "top-1 minus top-2".  At temperature 0 the generated token is the first of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from suffice.rounds import Round, Token
+from suffice.signals.base import Signal, register
+
+__all__ = ["MAX_MARGIN", "answer_logprob_mean", "answer_margin", "margin_aggregate", "token_margin"]
+
+_NAN = float("nan")
+MAX_MARGIN = 30.0
+"""Margins above this many nats are cut to it: bfloat16 models show nothing finer there."""
+
+_LOWEST = -100.0
+"""At and below, servers mean "not given": -100, -9999, minus infinity."""
+
+_HIGHEST = 1e-3
+"""Above, a number is no log-probability (9999, a logit); rounding alone makes some barely positive."""
+
+_BLANKS = " \t\r\n\u2581\u0120\u010a"
+
+
+def token_margin(token: Token) -> float:
+    """Return the difference of the two highest log-probabilities at a token, nats in [0, 30].
+
+    NaN with fewer than two known values: a second value of minus infinity, -9999 or -100 says "not given" (also
+    log-probabilities processed at temperature 0: 0 and minus infinity), and a NaN or positive one leaves open which
+    are the highest.  The generated token counts even where the alternatives leave it out.  The highest value given
+    twice for one text is one token listed twice; one text with two values is two tokens (parts of characters).
+
+    >>> token_margin(Token("Titus", -0.2, (("Titus", -0.2), ("The", -2.2), ("T", -9.0))))
+    2.0
+    >>> token_margin(Token("Titus", 0.0, (("Titus", 0.0), ("The", -9999.0))))
+    nan
+    """
+    first = second = _LOWEST
+    first_text = None
+    generated, own = token.text, token.logprob
+    missing = _LOWEST < own <= _HIGHEST
+    for text, logprob in token.alternatives:
+        if not logprob <= _HIGHEST:
+            return _NAN
+        if missing and (text == generated or logprob == own):
+            missing = False
+        if logprob > first:
+            first, second, first_text = logprob, first, text
+        elif logprob > second and not (logprob == first and text == first_text):
+            second = logprob
+    if missing:
+        first, second = (own, first) if own > first else (first, max(second, own))
+    return min(first - second, MAX_MARGIN) if second > _LOWEST else _NAN
+
+
+def _is_blank(token: Token) -> bool:
+    return not token.text.strip(_BLANKS) or token.text.isspace() or token.text == "<0x0A>"
+
+
+def answer_margin(rounds: Sequence[Round]) -> float:
+    """Return the margin at the first non-white-space token of the last answer, nats in [0, 30]; NaN if unknown.
+
+    Source: TASR, section 3.2 (`answer_token_margin`).
+    """
+    for token in rounds[-1].answer_tokens or ():
+        if not _is_blank(token):
+            return token_margin(token)
+    return _NAN
+
+
+def margin_aggregate(aggregate: Callable[[list[float]], float]) -> Callable[[Sequence[Round]], float]:
+    """Return the signal that aggregates the margins of all non-white-space tokens of the last answer.
+
+    NaN if any of them is unknown: the lowest margin may be the one that was not given.  Source: TASR, section 5.4.
+
+    Args:
+        aggregate: From margins in nats, in ascending order and at least one, to a margin in nats.
+    """
+
+    def compute(rounds: Sequence[Round]) -> float:
+        margins = [token_margin(token) for token in rounds[-1].answer_tokens or () if not _is_blank(token)]
+        if not margins or any(map(math.isnan, margins)):
+            return _NAN
+        return aggregate(sorted(margins))
+
+    return compute
+
+
+def _quantile(q: float) -> Callable[[list[float]], float]:
+    def quantile(ascending: list[float]) -> float:
+        place = q * (len(ascending) - 1)
+        below = int(place)
+        low, high = ascending[below], ascending[min(below + 1, len(ascending) - 1)]
+        return low + (high - low) * (place - below)
+
+    return quantile
+
+
+def _mean(values: list[float]) -> float:
+    return math.fsum(values) / len(values)
+
+
+def answer_logprob_mean(rounds: Sequence[Round]) -> float:
+    """Return the mean log-probability of the answer's generated tokens, nats in (-100, 0]; NaN if any is unknown."""
+    logprobs = [token.logprob for token in rounds[-1].answer_tokens or () if not _is_blank(token)]
+    if not logprobs or not all(_LOWEST < logprob <= _HIGHEST for logprob in logprobs):
+        return _NAN
+    return min(_mean(logprobs), 0.0)
+
+
+_LOGPROBS = frozenset({"logprobs"})
+_RANGE = (0.0, MAX_MARGIN)
+
+register(
+    Signal(
+        name="answer_margin",
+        compute=answer_margin,
+        range=_RANGE,
+        unit="nats",
+        needs=_LOGPROBS,
+        clip=True,
+        source="TASR, section 3.2",
+        doc="Top-1 minus top-2 log-probability at the first token of the answer.",
+    )
+)
+for _name, _aggregate, _words in (
+    ("min", _quantile(0.0), "Lowest"),
+    ("p10", _quantile(0.1), "10th percentile (linear) of the"),
+    ("mean", _mean, "Mean"),
+    ("median", _quantile(0.5), "Median"),
+):
+    register(
+        Signal(
+            name=f"answer_margin_{_name}",
+            compute=margin_aggregate(_aggregate),
+            range=_RANGE,
+            unit="nats",
+            needs=_LOGPROBS,
+            source="TASR, section 5.4",
+            doc=f"{_words} margin over the tokens of the answer.",
+        )
+    )
+register(
+    Signal(
+        name="answer_logprob_mean",
+        compute=answer_logprob_mean,
+        range=(_LOWEST, 0.0),
+        unit="nats",
+        needs=_LOGPROBS,
+        doc="Mean log-probability of the answer's generated tokens.",
+    )
+)

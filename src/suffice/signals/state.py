@@ -1,0 +1,225 @@
+"""Fitted state of signals that need statistics beyond their own question: fitted on tune, stored as JSON."""
+
+from __future__ import annotations
+
+import math
+import re
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from numbers import Real
+from typing import Any
+
+import numpy as np
+
+from suffice.errors import DataError
+from suffice.rounds import Floats, Passage, Round
+
+__all__ = ["FittedState", "Idf", "ZScore", "number", "overlap_tokens", "state_from_dict", "top_score"]
+
+_NAN = float("nan")
+_WORD = re.compile(r"\w+")
+
+
+class FittedState(ABC):
+    """What one signal learned on tune questions."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def compute(self, rounds: Sequence[Round]) -> float:
+        """Return the signal at the last of `rounds`; NaN where undefined."""
+
+    @abstractmethod
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-ready values that `state_from_dict` reads."""
+
+
+def overlap_tokens(text: str) -> frozenset[str]:
+    r"""Return the set of lowercased runs of word characters (`\w+`) of a text: the tokens of `overlap`.
+
+    >>> sorted(overlap_tokens("The Tempest, a play; the TEMPEST."))
+    ['a', 'play', 'tempest', 'the']
+    """
+    return frozenset(_WORD.findall(text.lower()))
+
+
+def _passage_tokens(passage: Passage) -> frozenset[str]:
+    return overlap_tokens(passage.title) | overlap_tokens(passage.text)
+
+
+@dataclass(frozen=True, slots=True)
+class Idf(FittedState):
+    """Inverse document frequencies, and by them the signal `overlap`.
+
+    The weight of a token is ``ln((1 + n) / (1 + df)) + 1``; a token that no fitted text holds gets the highest one.
+
+    >>> idf = Idf.fit(["the tempest", "the storm", "the sea"])
+    >>> idf.weight("the"), round(idf.weight("tempest"), 3), round(idf.weight("calm"), 3)
+    (1.0, 1.693, 2.386)
+
+    Attributes:
+        n: Number of texts fitted on.
+        df: In how many of them each token occurs.
+    """
+
+    n: int
+    df: Mapping[str, int]
+    _weights: Mapping[str, float] = field(init=False, repr=False, compare=False)
+    _unseen: float = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if not _is_count(self.n) or not all(_is_count(count) and count <= self.n for count in self.df.values()):
+            raise DataError(f"document frequencies must be whole numbers from 1 to the number of texts, {self.n!r}")
+        object.__setattr__(self, "_unseen", math.log1p(self.n) + 1)
+        weights = {token: math.log((1 + self.n) / (1 + count)) + 1 for token, count in self.df.items()}
+        object.__setattr__(self, "_weights", weights)
+
+    @classmethod
+    def fit(cls, texts: Iterable[str]) -> Idf:
+        """Return the frequencies in `texts`, one per passage of the tune questions (title and text).
+
+        Raises:
+            DataError: There is no text.
+        """
+        df: Counter[str] = Counter()
+        n = 0
+        for text in texts:
+            n += 1
+            df.update(overlap_tokens(text))
+        if not n:
+            raise DataError(
+                "document frequencies cannot be fitted: there is no text. Give the tune questions' passages"
+            )
+        return cls(n, dict(sorted(df.items())))
+
+    def weight(self, token: str) -> float:
+        """Return the weight of a token, at least 1."""
+        return self._weights.get(token, self._unseen)
+
+    def compute(self, rounds: Sequence[Round]) -> float:
+        """Return the overlap of the newest passage with the earlier ones, in [0, 1]; NaN without earlier ones.
+
+        Weights of the shared tokens over weights of all tokens of both sides, titles included (TASR, section 3.2).
+        """
+        passages = rounds[-1].passages
+        if len(passages) < 2:  # noqa: PLR2004  # the new one and one before
+            return _NAN
+        new = _passage_tokens(passages[-1])
+        earlier = frozenset[str]().union(*map(_passage_tokens, passages[:-1]))
+        # fsum rounds once: the order of a set differs between processes, its sum must not.
+        every = math.fsum(self.weight(token) for token in new | earlier)
+        return math.fsum(self.weight(token) for token in new & earlier) / every if every else _NAN
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-ready values."""
+        return {"type": "idf", "n": self.n, "df": dict(self.df)}
+
+
+@dataclass(frozen=True, slots=True)
+class ZScore(FittedState):
+    """A shift and a scale, fitted over questions: the signals `top_score_z` and `top_score_z_robust`.
+
+    A pure function of the column `top_score`, so a recording needs that column only.
+
+    >>> z = ZScore.fit([1.0, 2.0, 3.0, 10.0], robust=True)
+    >>> z
+    ZScore(center=2.5, scale=3.0)
+    >>> z.apply(np.array([2.5, 8.5]))
+    array([0., 2.])
+
+    Attributes:
+        center: Mean or median of the fitted values.
+        scale: Standard deviation (of the population) or interquartile range; 0 makes every result NaN.
+    """
+
+    center: float
+    scale: float
+
+    def __post_init__(self) -> None:
+        if not (_is_finite(self.center) and _is_finite(self.scale) and self.scale >= 0):
+            raise DataError(
+                f"a z-score has a finite center and a finite scale >= 0, not {self.center!r}, {self.scale!r}"
+            )
+
+    @classmethod
+    def fit(cls, values: Iterable[float] | Floats, robust: bool = False) -> ZScore:
+        """Return center and scale of the finite ones among `values`.
+
+        Args:
+            values: `top_score` of the tune questions, one per question; NaN = undefined.
+            robust: Median and interquartile range instead of mean and standard deviation.
+
+        Raises:
+            DataError: No value is finite.
+        """
+        array = np.asarray(values if isinstance(values, np.ndarray) else list(values), dtype=np.float64)
+        array = array[np.isfinite(array)]
+        if not array.size:
+            raise DataError("a z-score cannot be fitted: there is no finite value. Record a retriever's scores first")
+        with np.errstate(over="ignore", invalid="ignore"):
+            if robust:
+                low, center, high = np.percentile(array, [25, 50, 75])
+                return cls(float(center), float(high - low))
+            return cls(float(array.mean()), float(array.std()))
+
+    def apply(self, values: Floats) -> Floats:
+        """Return the z-scores of a column of `top_score`, shape unchanged; NaN where undefined."""
+        if self.scale == 0:
+            return np.full(np.shape(values), np.nan)
+        with np.errstate(over="ignore", invalid="ignore"):
+            z = (np.asarray(values, dtype=np.float64) - self.center) / self.scale
+        return np.where(np.isfinite(z), z, np.nan)
+
+    def compute(self, rounds: Sequence[Round]) -> float:
+        """Return the z-score of the last round's `top_score`; NaN where that is undefined."""
+        return float(self.apply(np.asarray(top_score(rounds))))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-ready values."""
+        return {"type": "zscore", "center": self.center, "scale": self.scale}
+
+
+def top_score(rounds: Sequence[Round]) -> float:
+    """Return the score of rank 1, in the retriever's unit; the host's value where it gives one; NaN if unranked."""
+    last = rounds[-1]
+    value = number(last.signals.get("top_score", last.pool_scores[0] if last.pool_scores else _NAN))
+    return value if math.isfinite(value) else _NAN
+
+
+def number(value: object) -> float:
+    """Return a host's value as a float; NaN for what is no number: None, text, an array."""
+    if isinstance(value, (Real, np.bool_)):
+        try:
+            return float(value)
+        except OverflowError:
+            return _NAN
+    return _NAN
+
+
+def state_from_dict(data: Mapping[str, Any]) -> FittedState:
+    """Return the state that `to_dict` wrote; nothing in it is executed.
+
+    Raises:
+        DataError: An unknown type, missing or unknown fields, or values that do not fit.
+    """
+    names = {"idf": {"n", "df"}, "zscore": {"center", "scale"}}
+    kind = data.get("type") if isinstance(data, Mapping) else None
+    if not isinstance(kind, str) or kind not in names:
+        raise DataError(f"fitted state of unknown type {kind!r}; known are {', '.join(names)}")
+    if set(data) != names[kind] | {"type"}:
+        raise DataError(f"fitted state {kind!r} has exactly the fields {sorted(names[kind])}, not {sorted(data)}")
+    if kind == "zscore":
+        return ZScore(data["center"], data["scale"])
+    if not isinstance(data["df"], Mapping) or not all(isinstance(token, str) for token in data["df"]):
+        raise DataError(f"document frequencies must be an object of tokens, not {data['df']!r}")
+    return Idf(data["n"], dict(data["df"]))
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
+def _is_finite(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)

@@ -19,7 +19,7 @@ import threading
 import zlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 FAULTS = {
     "400": (400, "application/json", '{"error": {"message": "no such parameter"}}'),
@@ -98,7 +98,7 @@ class Endpoint:
         self._seen: list[list[str]] = []
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def __enter__(self) -> Endpoint:
+    def __enter__(self) -> Self:
         started = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._main(started)), daemon=True)
         self._thread.start()

@@ -1,0 +1,166 @@
+"""The test double of a model: it says what a script says."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from suffice.errors import DataError, ModelError
+from suffice.rounds import Cost, Passage, Reply
+
+__all__ = ["ScriptedModel"]
+
+_Line = str | Reply | None
+_Script = Mapping[str, Sequence[_Line]] | Callable[[str, Sequence[Passage]], _Line]
+_Failures = Mapping[int, Exception] | Callable[[int], Exception | None]
+
+
+class ScriptedModel:
+    """A model that answers from a script: deterministic, offline, and it counts.
+
+    A mapping gives, by question, one line per number of passages: the first for none (closed book), the second for
+    one, and so on; past its end the last line stays.  A function gets question and passages.  A line is the answer,
+    or None for no answer, or a whole `Reply`.  A line without costs is charged one call, one input token per word
+    of question and passages (those that an earlier round already held count as cached), one output token per word of
+    the answer, and the latency.
+
+    >>> model = ScriptedModel({"Who wrote it?": [None, "King", "Stephen King"]})
+    >>> model.answer("Who wrote it?", []).answer, model.answer("Who wrote it?", [Passage(passage_id="1", title="", text="")]).answer
+    (None, 'King')
+    >>> model.calls
+    2
+
+    Args:
+        script: The lines.
+        name: What reports call it.
+        capabilities: What it claims to give, in the words of `Signal.needs`.
+        latency_s: How long each call takes, seconds.
+        failures: What to raise, by the number of the call (the first is 1), or a function of that number.
+    """
+
+    def __init__(
+        self,
+        script: _Script,
+        *,
+        name: str = "scripted",
+        capabilities: frozenset[str] | Sequence[str] = frozenset(),
+        latency_s: float = 0.0,
+        failures: _Failures | None = None,
+    ) -> None:
+        if not callable(script):
+            empty = [question for question, lines in script.items() if isinstance(lines, str) or not lines]
+            if empty:
+                raise DataError(
+                    f"the script of {empty[0]!r} must be a list of at least one line, got {script[empty[0]]!r}"
+                )
+        self.latency_s = latency_s
+        self.requests: list[tuple[str, tuple[Passage, ...]]] = []
+        self._script = script
+        self._name = name
+        self._capabilities = frozenset(capabilities)
+        self._failures = failures or {}
+        self._lock = threading.Lock()
+
+    def __repr__(self) -> str:
+        return f"ScriptedModel(name={self._name!r}, calls={self.calls})"
+
+    @property
+    def name(self) -> str:
+        """What reports call it."""
+        return self._name
+
+    @property
+    def capabilities(self) -> frozenset[str]:
+        """What it claims to give."""
+        return self._capabilities
+
+    @property
+    def calls(self) -> int:
+        """How often it was called, failed and cancelled calls included."""
+        return len(self.requests)
+
+    def fingerprint(self) -> Mapping[str, Any]:
+        """Name, capabilities and a hash of the script; a function is known by its name only."""
+        script = self._script
+        if callable(script):
+            text = getattr(script, "__qualname__", type(script).__qualname__)
+        else:
+            text = json.dumps({question: [_spelled(line) for line in lines] for question, lines in script.items()})
+        return {
+            "kind": "scripted",
+            "name": self._name,
+            "capabilities": sorted(self._capabilities),
+            "script_sha256": hashlib.sha256(text.encode()).hexdigest(),
+        }
+
+    def answer(self, question: str, passages: Sequence[Passage] = ()) -> Reply:
+        """Return the script's reply to `question` with these passages.
+
+        Raises:
+            ModelError: The script has no such question.
+            Exception: Whatever the failure plan says.
+        """
+        failure = self._count(question, passages)
+        if self.latency_s:
+            time.sleep(self.latency_s)
+        return self._say(question, passages, failure)
+
+    async def answer_async(self, question: str, passages: Sequence[Passage] = ()) -> Reply:
+        """Like `answer`, without blocking the event loop.
+
+        Raises:
+            ModelError: The script has no such question.
+            Exception: Whatever the failure plan says.
+        """
+        failure = self._count(question, passages)
+        if self.latency_s:
+            await asyncio.sleep(self.latency_s)
+        return self._say(question, passages, failure)
+
+    def _count(self, question: str, passages: Sequence[Passage]) -> Exception | None:
+        with self._lock:
+            self.requests.append((question, tuple(passages)))
+            number = len(self.requests)
+        return self._failures(number) if callable(self._failures) else self._failures.get(number)
+
+    def _say(self, question: str, passages: Sequence[Passage], failure: Exception | None) -> Reply:
+        if failure is not None:
+            raise failure
+        line = self._line(question, passages)
+        reply = line if isinstance(line, Reply) else Reply(answer=line, text=line or "")
+        if reply.costs:
+            return reply
+        return replace(reply, costs={"generator": self._cost(question, passages, reply)})
+
+    def _line(self, question: str, passages: Sequence[Passage]) -> _Line:
+        if callable(self._script):
+            return self._script(question, passages)
+        lines = self._script.get(question)
+        if lines is None:
+            raise ModelError(f"the script has no question {question!r}; it has {len(self._script)} others")
+        return lines[min(len(passages), len(lines) - 1)]
+
+    def _cost(self, question: str, passages: Sequence[Passage], reply: Reply) -> Cost:
+        cached = _words(question, *(passage.text for passage in passages[:-1])) if passages else 0
+        return Cost(
+            calls=1.0,
+            uncached_tokens=float(_words(question, *(passage.text for passage in passages)) - cached),
+            cached_tokens=float(cached),
+            output_tokens=float(_words(reply.answer or "")),
+            seconds=self.latency_s,
+        )
+
+
+def _words(*texts: str) -> int:
+    return sum(len(text.split()) for text in texts)
+
+
+def _spelled(line: _Line) -> Any:
+    """Return a line as JSON-ready values: all that a replay of it may read."""
+    return repr(line) if isinstance(line, Reply) else line

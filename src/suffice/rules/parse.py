@@ -62,16 +62,15 @@ def _rule(node: ast.expr, text: str) -> Rule:
 
 
 def _comparison(node: ast.Compare, text: str) -> Rule:
+    for operand in (node.left, *node.comparators):  # & binds tighter than a comparison
+        if isinstance(operand, ast.BinOp) and isinstance(operand.op, ast.BitAnd | ast.BitOr):
+            raise _refused(node, text, "put each comparison in parentheses: (a > 1) & (b > 2)")
     if len(node.ops) != 1:
         raise _refused(node, text, "one comparison at a time: (a > 1) & (a < 2)")
     comparison = _COMPARISONS.get(type(node.ops[0]))
     if comparison is None:
         raise _refused(node, text, f"allowed comparisons: {', '.join(_COMPARISONS.values())}")
     right = node.comparators[0]
-    if isinstance(node.left, ast.BinOp) and isinstance(node.left.op, ast.BitAnd | ast.BitOr):
-        raise _refused(node, text, "put each comparison in parentheses: (a > 1) & (b > 2)")
-    if isinstance(right, ast.BinOp) and isinstance(right.op, ast.BitAnd | ast.BitOr):
-        raise _refused(node, text, "put each comparison in parentheses: (a > 1) & (b > 2)")
     return _linear(node.left, text)._compare(comparison, _number(right, text))  # noqa: SLF001
 
 

@@ -140,13 +140,13 @@ class Policy:
             return self._cumulated(name, raw)
         if name in self._derived:
             source, fitted = self._derived[name]
-            column = clean_column(source, raw[source])
+            column = clean_column(source, raw[source], index=raw.index)
             if isinstance(fitted, Calibrator):
                 return fitted.predict(column, index=raw.index)
             return fitted.apply(column)
         if name == "abstained" and self.abstain_patterns is not None and raw.answers is not None:
             return np.asarray(np.frompyfunc(abstained_by(self.abstain_patterns), 1, 1)(raw.answers), dtype=np.float64)
-        return clean_column(name, raw[name])
+        return clean_column(name, raw[name], index=raw.index)
 
     def _cumulated(self, name: str, raw: Rounds) -> Floats:
         per_round = np.zeros(raw.shape)

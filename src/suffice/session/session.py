@@ -6,8 +6,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from suffice.calibration import CALIBRATED
-from suffice.errors import DataError, NotFittedError
+from suffice.errors import DataError
 from suffice.rounds import COST_KINDS, Cost, Decision, Reason, Round, Rounds
 from suffice.session.policy import LOOP_COMPONENTS, Policy
 from suffice.signals import compute_signals
@@ -62,9 +61,10 @@ class Session:
             DataError: Another index is expected, or the loop has already stopped.
             NotFittedError: The rule reads a calibrated signal, and neither the policy nor the round has it.
         """
-        position = self._accept(observed)
+        self._accept(observed)
+        position = len(self.rounds)
+        values = compute_signals([*self.rounds, observed], self.policy.raw_signals, state=self.policy.state)
         self.rounds.append(observed)
-        values = compute_signals(self.rounds, self.policy.raw_signals, state=self.policy.state)
         for name, value in values.items():
             self._columns[name][position] = value
         if len(self._columns) > len(values):
@@ -102,20 +102,13 @@ class Session:
             raise DataError(f"the loop has already stopped ({self._decision.reason}): open a new Session")
         return self._stop(reason, self._view(len(self.rounds)), {})
 
-    def _accept(self, observed: Round) -> int:
+    def _accept(self, observed: Round) -> None:
         if self._decision is not None:
             raise DataError(
                 f"round {observed.index} came after the stop at round {self._decision.stop_round}: open a new Session"
             )
         if observed.index != self.next_round:
             raise DataError(f"round {observed.index} came where round {self.next_round} is expected")
-        for name in self.policy.signals:
-            if name in CALIBRATED and name in self._columns and name not in observed.signals:
-                raise NotFittedError(
-                    f"the rule reads {name!r}: give the policy a calibrator (`suffice calibrate`), or put the value "
-                    "into Round.signals"
-                )
-        return len(self.rounds)
 
     def _write_costs(self, observed: Round, position: int) -> None:
         # A host that reports no cost at all has not said that the round was free.

@@ -1,0 +1,69 @@
+"""The embedded span reader as a model of the retrieval loop: real answers offline, on two cores."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from suffice.errors import ModelError
+from suffice.llm.span_reader import SpanReader
+from suffice.rounds import Cost, Passage, Reply
+
+__all__ = ["SpanReaderModel"]
+
+
+class SpanReaderModel:
+    """Answers by pointing at a span of the passages, or with yes or no; it cannot answer without passages.
+
+    Its margin is measured over whole answers, not over one token: the log-probability of the best span minus that of
+    the best span with another normalised answer, nats.
+
+    Args:
+        path: Folder of a trained reader; None = the one in the package.
+        threads: Worker threads for encoding passages.
+        cache_size: How many encoded (question, passage) pairs to remember: round r pays for its new passage only.
+    """
+
+    def __init__(self, path: str | Path | None = None, *, threads: int = 2, cache_size: int = 4096) -> None:
+        self._reader = SpanReader(path, threads=threads, cache_size=cache_size)
+
+    @property
+    def name(self) -> str:
+        """What reports call it."""
+        return "span-reader"
+
+    @property
+    def capabilities(self) -> frozenset[str]:
+        """It gives `answer_margin` and `answer_probability` itself."""
+        return frozenset({"logprobs", "answer_probability"})
+
+    def fingerprint(self) -> Mapping[str, Any]:
+        """The revision of the weights."""
+        return {"model": self.name, "revision": self._reader.revision}
+
+    def answer(self, question: str, passages: Sequence[Passage]) -> Reply:
+        """Read the passages; see `Answerer.answer`."""
+        if not passages:
+            raise ModelError("the span reader cannot answer without passages: start at round 1")
+        began = time.perf_counter()
+        reading = self._reader.read(question, [(passage.title, passage.text) for passage in passages])
+        cost = Cost(
+            calls=1,
+            uncached_tokens=reading.new_tokens,
+            cached_tokens=reading.cached_tokens,
+            seconds=time.perf_counter() - began,
+        )
+        return Reply(
+            answer=reading.answer or None,
+            text=reading.answer,
+            signals={"answer_margin": reading.answer_margin, "answer_probability": reading.answer_probability},
+            costs={"generator": cost},
+            finish_reason="stop",
+        )
+
+    async def answer_async(self, question: str, passages: Sequence[Passage]) -> Reply:
+        """Read in a worker thread."""
+        return await asyncio.to_thread(self.answer, question, passages)

@@ -1,0 +1,344 @@
+"""Recording: every round of every question, each reply on disk before the next call goes out."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from suffice._version import __version__
+from suffice.errors import AuthenticationFailedError, ConfigMismatchError, DataError, ModelError
+from suffice.loop.evidence import Evidence, rank_evidence
+from suffice.loop.retrieval import RetrievalLoop, dependencies, round_of
+from suffice.loop.rows import fill_costs, reply_from_payload, reply_to_payload, rows_of
+from suffice.retrieval import Question, dataset_hash
+from suffice.rounds import Cost, End, Reply, Round, total_cost
+from suffice.store.journal import Journal, differences
+from suffice.store.recording import read_recording, write_recording
+from suffice.store.schema import build_table
+
+__all__ = ["Progress", "RecordSummary", "record", "record_async"]
+
+
+@dataclass(slots=True, kw_only=True)
+class Progress:
+    """How far a recording run has come.
+
+    Attributes:
+        total: Questions asked for.
+        done: Questions with all their rounds on disk, earlier runs included.
+        resumed: Of these, how many an earlier run had finished.
+        failed: Questions that a failing model cut short in this run.
+        cost: What this run spent.
+        began: When it began, `time.monotonic` seconds.
+    """
+
+    total: int
+    done: int = 0
+    resumed: int = 0
+    failed: int = 0
+    cost: Cost = field(default_factory=Cost)
+    began: float = field(default_factory=time.monotonic)
+
+    @property
+    def questions_per_s(self) -> float:
+        """Questions finished in this run, per second."""
+        return (self.done - self.resumed) / max(time.monotonic() - self.began, 1e-9)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordSummary:
+    """Outcome of a recording run.
+
+    Attributes:
+        path: The recording.
+        questions: Questions in the file.
+        rounds: Rows in the file.
+        failed: Why the model failed, by question; running again completes them.
+        cost: What this run spent.
+        seconds: How long it took.
+    """
+
+    path: Path
+    questions: int
+    rounds: int
+    failed: Mapping[str, str]
+    cost: Cost
+    seconds: float
+
+
+def record(questions: Sequence[Question], loop: RetrievalLoop, path: str | Path, **options: Any) -> RecordSummary:
+    """Record in the foreground; see `record_async` for arguments and errors."""
+    return asyncio.run(record_async(questions, loop, path, **options))
+
+
+async def record_async(
+    questions: Sequence[Question],
+    loop: RetrievalLoop,
+    path: str | Path,
+    *,
+    concurrency: int = 8,
+    parallel_rounds: bool = False,
+    on_progress: Callable[[Progress], None] | None = None,
+) -> RecordSummary:
+    """Run every round of every question and write the recording; the rule of the policy is not asked.
+
+    Interrupted at any instant, it goes on where it was when it is called again with the same arguments: a reply that
+    reached the journal is never asked for again.
+
+    Args:
+        questions: What to record; ids must be unique.
+        loop: Model, retriever, and a policy that gives the rounds, the answer position and fitted signal state.
+        path: The parquet file; the journal lies beside it until the recording is complete.
+        concurrency: Questions in flight, and so at most as many calls (times the rounds if they are parallel).
+        parallel_rounds: Send a question's rounds together; the use of prefix caches is then not that of a live run,
+            and the file says `cache_state: unknown`.
+        on_progress: Called after every reply.
+
+    Raises:
+        ConfigMismatchError: The file was recorded with another configuration.
+        DataError: Question ids repeat, or another process records into this file.
+        AuthenticationFailedError: The endpoint refused the credentials.
+    """
+    recorder = _Recorder(questions, loop, Path(path), concurrency, parallel_rounds, on_progress)
+    return await recorder.run()
+
+
+class _Recorder:
+    def __init__(
+        self,
+        questions: Sequence[Question],
+        loop: RetrievalLoop,
+        path: Path,
+        concurrency: int,
+        parallel_rounds: bool,
+        on_progress: Callable[[Progress], None] | None,
+    ) -> None:
+        ids = [question.question_id for question in questions]
+        if len(set(ids)) != len(ids) or not ids:
+            raise DataError(f"{len(ids)} questions with {len(set(ids))} distinct ids: at least one, no id twice")
+        if concurrency < 1:
+            raise DataError(f"concurrency must be at least 1, not {concurrency!r}")
+        self.questions = questions
+        self.loop = replace(loop, policy=replace(loop.policy, rule=type(loop.policy)().rule, calibrators=()))
+        self.loop.check()
+        self.path = path
+        self.concurrency = concurrency
+        self.parallel_rounds = parallel_rounds
+        self.on_progress = on_progress
+        self.progress = Progress(total=len(ids))
+        self.failed: dict[str, str] = {}
+        self.cut_short: dict[str, list[dict[str, Any]]] = {}
+        self.config = _configuration(self.loop, parallel_rounds)
+
+    async def run(self) -> RecordSummary:
+        existing = self._existing()
+        journal = Journal(self.path.with_name(self.path.name + ".journal"), self.config)
+        try:
+            done = journal.finished()
+            kept = set(existing.column("question_id").to_pylist()) if existing is not None else set()
+            open_ = [q for q in self.questions if q.question_id not in kept and q.question_id not in done]
+            self.progress.done = self.progress.resumed = len(self.questions) - len(open_)
+            await self._all(open_, journal)
+            table = self._table(existing, {**journal.finished(), **self.cut_short})
+            metadata = self._metadata()
+            if table is None:
+                raise ModelError(f"no question was answered; the first failure: {next(iter(self.failed.values()))}")
+            write_recording(self.path, table, metadata)
+        except BaseException:
+            journal.close()
+            raise
+        if self.failed:
+            journal.close()  # its replies spare a rerun the calls that succeeded
+        else:
+            journal.delete()
+        seconds = time.monotonic() - self.progress.began
+        return RecordSummary(
+            path=self.path,
+            questions=len(set(table.column("question_id").to_pylist())),
+            rounds=table.num_rows,
+            failed=self.failed,
+            cost=self.progress.cost,
+            seconds=seconds,
+        )
+
+    def _existing(self) -> pa.Table | None:
+        """Return the complete trajectories of an earlier run's file."""
+        if not self.path.exists():
+            return None
+        recording = read_recording(self.path)
+        changed = differences(recording.metadata.get("config", {}), self.config)
+        if changed:
+            raise ConfigMismatchError(
+                f"{str(self.path)!r} was recorded with another configuration ({'; '.join(changed)}): "
+                "record to another file"
+            )
+        asked = {q.question_id: q.question for q in self.questions}
+        texts = recording.per_question("question", recording.question_ids)
+        for question_id, text in zip(recording.question_ids, texts.tolist(), strict=True):
+            if asked.get(question_id, text) != text:
+                raise ConfigMismatchError(
+                    f"question {question_id!r} reads {asked[question_id]!r} now and {text!r} in {str(self.path)!r}: "
+                    "record to another file"
+                )
+        complete = recording.table.filter(pa.compute.not_equal(recording.table.column("end"), "failed"))
+        return complete if complete.num_rows else None
+
+    async def _all(self, questions: Sequence[Question], journal: Journal) -> None:
+        """Work through the questions, `concurrency` at a time; the first fatal error stops all."""
+        queue = iter(questions)
+
+        async def worker() -> None:
+            for question in queue:
+                await self._one(question, journal)
+
+        try:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(min(self.concurrency, len(questions))):
+                    group.create_task(worker())
+        except BaseExceptionGroup as errors:
+            raise errors.exceptions[0] from None
+
+    async def _one(self, question: Question, journal: Journal) -> None:
+        policy = self.loop.policy
+        evidence = rank_evidence(self.loop.retriever, question.question, question.passages, policy.max_rounds)
+        wanted = [r for r in range(policy.start_round, policy.max_rounds + 1) if r <= len(evidence.passages)]
+        committed = journal.replies(question.question_id)
+        replies: dict[int, tuple[Reply, float]] = {}
+        error: ModelError | None = None
+        if not wanted:
+            self.failed[question.question_id] = "no passage was found for the question"
+        try:
+            if self.parallel_rounds:
+                tasks = [self._round(question, evidence, r, committed, journal, replies) for r in wanted]
+                results = await asyncio.gather(*tasks, return_exceptions=True)
+                raised = [result for result in results if isinstance(result, BaseException)]
+                if raised:
+                    raise raised[0]
+            else:
+                for r in wanted:
+                    await self._round(question, evidence, r, committed, journal, replies)
+        except AuthenticationFailedError:
+            raise
+        except ModelError as failure:
+            error = failure
+            self.failed[question.question_id] = str(failure)
+        if error is None and wanted:
+            end: End = "max_rounds" if wanted[-1] == policy.max_rounds else "exhausted"
+            journal.finish(question.question_id, self._rows(question, evidence, replies, wanted, end))
+            self.progress.done += 1
+        else:
+            answered = [r for r in wanted if all(earlier in replies for earlier in wanted[: wanted.index(r) + 1])]
+            self.cut_short[question.question_id] = self._rows(question, evidence, replies, answered, "failed")
+            self.progress.failed += 1
+        self._tell()
+
+    async def _round(
+        self,
+        question: Question,
+        evidence: Evidence,
+        r: int,
+        committed: Mapping[tuple[int, str], Mapping[str, Any]],
+        journal: Journal,
+        replies: dict[int, tuple[Reply, float]],
+    ) -> None:
+        """Get one round's reply and measurements, from the journal where they are there."""
+        passages = evidence.passages[:r]
+        payload = committed.get((r, "generator"))
+        if payload is None:
+            fresh = await self.loop.model.answer_async(question.question, passages)
+            payload = reply_to_payload(fresh, time.time())
+            journal.put(question.question_id, r, "generator", payload)
+            self._spent(fresh.costs)
+        reply = reply_from_payload(payload)
+        for enricher in self.loop.enrichers:
+            part = committed.get((r, enricher.name))
+            if part is None:
+                found = await enricher.measure(question.question, passages, reply)
+                measured = Reply(answer=None, signals=found.signals, costs=found.costs)
+                part = reply_to_payload(measured, time.time())
+                journal.put(question.question_id, r, enricher.name, part)
+                self._spent(found.costs)
+            added = reply_from_payload(part)
+            reply = replace(reply, signals={**reply.signals, **added.signals}, costs={**reply.costs, **added.costs})
+        replies[r] = (reply, float(payload["recorded_at"]))
+
+    def _rows(
+        self,
+        question: Question,
+        evidence: Evidence,
+        replies: Mapping[int, tuple[Reply, float]],
+        wanted: Iterable[int],
+        end: End,
+    ) -> list[dict[str, Any]]:
+        rounds: list[Round] = []
+        times = []
+        for r in wanted:
+            reply, recorded_at = replies[r]
+            rounds.append(round_of(r, evidence, reply, first=not rounds))
+            times.append(recorded_at)
+        cells = {"model": self.loop.model.name, "retriever": self.loop.retriever.name}
+        prompt = self.config["model"].get("prompt_id")
+        if prompt is not None:
+            cells["prompt_id"] = str(prompt)
+        return rows_of(question, rounds, end, state=self.loop.policy.state, cells=cells, recorded_at=times)
+
+    def _spent(self, costs: Mapping[str, Cost]) -> None:
+        self.progress.cost = self.progress.cost + total_cost(costs)
+        self._tell()
+
+    def _tell(self) -> None:
+        if self.on_progress is not None:
+            self.on_progress(self.progress)
+
+    def _table(self, existing: pa.Table | None, finished: Mapping[str, list[dict[str, Any]]]) -> pa.Table | None:
+        """Return all rows in the order of the questions; those only in the file come last."""
+        rows = [row for q in self.questions for row in finished.get(q.question_id, [])]
+        fill_costs(rows)
+        parts = [build_table(rows)] if rows else []
+        if existing is not None:
+            parts.append(existing)
+        if not parts:
+            return None
+        table = pa.concat_tables(parts, promote_options="permissive")
+        place = {q.question_id: position for position, q in enumerate(self.questions)}
+        keys = [place.get(q, len(place)) for q in table.column("question_id").to_pylist()]
+        order = sorted(range(table.num_rows), key=keys.__getitem__)  # stable: rounds stay in order
+        return table.take(pa.array(order))
+
+    def _metadata(self) -> dict[str, Any]:
+        return {
+            "config": self.config,
+            "depends": dependencies(self.loop.model),
+            "state": {name: fitted.to_dict() for name, fitted in self.loop.policy.state.items()},
+            "cache_state": "unknown" if self.parallel_rounds else "live",
+            "dataset": {"hash": dataset_hash(self.questions), "questions": len(self.questions)},
+            "failed": dict(self.failed),
+            "suffice": __version__,
+        }
+
+
+def _configuration(loop: RetrievalLoop, parallel_rounds: bool) -> dict[str, Any]:
+    """Return everything that changes what is recorded."""
+    policy = loop.policy
+    return {
+        "model": dict(loop.model.fingerprint()),
+        "retriever": dict(loop.retriever.fingerprint()),
+        "enrichers": {enricher.name: dict(enricher.fingerprint()) for enricher in loop.enrichers},
+        "start_round": policy.start_round,
+        "max_rounds": policy.max_rounds,
+        "answer_position": policy.answer_position.to_dict(),
+        "state": {name: _hash(fitted.to_dict()) for name, fitted in policy.state.items()},
+        "parallel_rounds": parallel_rounds,
+    }
+
+
+def _hash(data: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:16]

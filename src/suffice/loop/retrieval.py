@@ -1,0 +1,207 @@
+"""The retrieval loop: rank once, reveal one passage a round, stop when the policy says so (TASR section 3.1)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from suffice.errors import AuthenticationFailedError, ConfigMismatchError, ModelError
+from suffice.llm.base import Answerer
+from suffice.loop.evidence import Enricher, Evidence, rank_evidence
+from suffice.retrieval import Retriever
+from suffice.rounds import Cost, Decision, Passage, Reply, Round, total_cost
+from suffice.session import Policy, Session
+
+__all__ = ["Outcome", "RetrievalLoop", "dependencies", "round_of"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What the loop returned for one question.
+
+    Attributes:
+        question: The question.
+        decision: The final decision, with the answer and the reason.
+        rounds: Every round that ran.
+        error: Why the model failed, where it did; the decision still carries the best answer before that.
+    """
+
+    question: str
+    decision: Decision
+    rounds: tuple[Round, ...]
+    error: ModelError | None = None
+
+    @property
+    def answer(self) -> str | None:
+        """The returned answer; None if no round has one."""
+        return self.decision.answer
+
+    @property
+    def cost(self) -> Cost:
+        """Everything that was spent, over rounds and components."""
+        total = Cost()
+        for observed in self.rounds:
+            total = total + total_cost(observed.costs)
+        return total
+
+
+def dependencies(model: Answerer) -> dict[str, Any]:
+    """Return what fitted state depends on: the model and its prompt, not the address that serves it."""
+    described = model.fingerprint()
+    return {key: described[key] for key in ("model", "revision", "prompt_id") if key in described}
+
+
+def round_of(r: int, evidence: Evidence, reply: Reply, *, first: bool) -> Round:
+    """Return the round that a reply makes; the first one carries the cost of ranking."""
+    costs: Mapping[str, Cost] = {**reply.costs, "retrieval": evidence.cost} if first else reply.costs
+    return Round(
+        index=r,
+        answer=reply.answer,
+        text=reply.text,
+        answer_tokens=reply.answer_tokens,
+        passages=evidence.passages[:r],
+        pool_scores=evidence.pool_scores,
+        signals=reply.signals,
+        costs=costs,
+        finish_reason=reply.finish_reason,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class RetrievalLoop:
+    """Answers questions round by round under a policy.
+
+    Attributes:
+        model: Answers from the revealed passages.
+        retriever: Ranks the question's pool or a corpus.
+        policy: Decides when to stop and which answer to return.
+        enrichers: Measure signals that need calls of their own.
+    """
+
+    model: Answerer
+    retriever: Retriever
+    policy: Policy = field(default_factory=Policy)
+    enrichers: tuple[Enricher, ...] = ()
+
+    def check(self) -> None:
+        """Refuse, before the first paid call, a policy that cannot decide with this model.
+
+        Raises:
+            NotFittedError: The policy lacks fitted state that its rule reads.
+            LogprobsUnavailableError: The rule needs log-probabilities that the model does not give.
+            ModelError: The rule needs something else that neither the model nor an enricher gives.
+            ConfigMismatchError: The policy was fitted with another model or prompt.
+        """
+        given = self.model.capabilities.union(*(enricher.capabilities for enricher in self.enrichers))
+        self.policy.check(given)
+        if self.policy.start_round == 0 and "closed_book" not in given:
+            raise ModelError(
+                f"{self.model.name!r} cannot answer without passages, so the loop cannot start at round 0: "
+                "use start_round=1"
+            )
+        ours = dependencies(self.model)
+        wrong = {k: (v, ours[k]) for k, v in self.policy.depends.items() if k in ours and ours[k] != v}
+        if wrong:
+            told = "; ".join(f"{key}: fitted with {old!r}, running {new!r}" for key, (old, new) in wrong.items())
+            raise ConfigMismatchError(
+                f"the policy belongs to another model or prompt ({told}): calibrate on a recording of this one"
+            )
+
+    def stream(self, question: str, pool: Sequence[Passage] = ()) -> Iterator[tuple[Round | None, Outcome | Decision]]:
+        """Run one question and yield each round with its decision; the last item is ``(None, outcome)``.
+
+        Args:
+            question: The question.
+            pool: The question's own passages; none = search the retriever's corpus.
+        """
+        self.check()
+        if self.enrichers:  # they are asynchronous
+            yield from _drained(self, question, pool)
+            return
+        evidence, session, error = self._begin(question, pool)
+        try:
+            while session.decision is None and (passages := _revealed(session, evidence)) is not None:
+                observed = self._observed(session, evidence, self.model.answer(question, passages))
+                yield observed, session.observe(observed)
+        except ModelError as raised:
+            error = raised
+        except BaseException:
+            _end(session, "cancelled")
+            raise
+        yield None, self._outcome(question, session, error)
+
+    async def stream_async(
+        self, question: str, pool: Sequence[Passage] = ()
+    ) -> AsyncIterator[tuple[Round | None, Outcome | Decision]]:
+        """Like `stream`, without blocking the event loop; a cancelled task cancels the request in flight."""
+        self.check()
+        evidence, session, error = self._begin(question, pool)
+        try:
+            while session.decision is None and (passages := _revealed(session, evidence)) is not None:
+                reply = await self.model.answer_async(question, passages)
+                for enricher in self.enrichers:
+                    found = await enricher.measure(question, passages, reply)
+                    reply = replace(
+                        reply, signals={**reply.signals, **found.signals}, costs={**reply.costs, **found.costs}
+                    )
+                observed = self._observed(session, evidence, reply)
+                yield observed, session.observe(observed)
+        except ModelError as raised:
+            error = raised
+        except BaseException:
+            _end(session, "cancelled")
+            raise
+        yield None, self._outcome(question, session, error)
+
+    def run(self, question: str, pool: Sequence[Passage] = ()) -> Outcome:
+        """Answer one question; a failing model ends it with the best answer so far, never an exception.
+
+        Raises:
+            AuthenticationFailedError: The endpoint refused the credentials: nothing was or will be answered.
+        """
+        *_, (_, outcome) = self.stream(question, pool)
+        assert isinstance(outcome, Outcome)
+        return outcome
+
+    async def run_async(self, question: str, pool: Sequence[Passage] = ()) -> Outcome:
+        """Like `run`, without blocking the event loop."""
+        outcome: Outcome | Decision | None = None
+        async for _, outcome in self.stream_async(question, pool):
+            pass
+        assert isinstance(outcome, Outcome)
+        return outcome
+
+    def _begin(self, question: str, pool: Sequence[Passage]) -> tuple[Evidence, Session, ModelError | None]:
+        return rank_evidence(self.retriever, question, pool, self.policy.max_rounds), Session(self.policy), None
+
+    def _observed(self, session: Session, evidence: Evidence, reply: Reply) -> Round:
+        return round_of(session.next_round, evidence, reply, first=not session.rounds)
+
+    def _outcome(self, question: str, session: Session, error: ModelError | None) -> Outcome:
+        if isinstance(error, AuthenticationFailedError) and not session.rounds:
+            raise error
+        _end(session, "failed" if error is not None else "exhausted")
+        assert session.decision is not None
+        return Outcome(question=question, decision=session.decision, rounds=tuple(session.rounds), error=error)
+
+
+def _revealed(session: Session, evidence: Evidence) -> tuple[Passage, ...] | None:
+    """Return the next round's passages; None once the evidence has run out."""
+    r = session.next_round
+    return evidence.passages[:r] if r <= len(evidence.passages) else None
+
+
+def _end(session: Session, reason: Any) -> None:
+    if session.decision is None:
+        session.end(reason)
+
+
+def _drained(
+    loop: RetrievalLoop, question: str, pool: Sequence[Passage]
+) -> Iterator[tuple[Round | None, Outcome | Decision]]:
+    async def collect() -> list[tuple[Round | None, Outcome | Decision]]:
+        return [item async for item in loop.stream_async(question, pool)]
+
+    yield from asyncio.run(collect())

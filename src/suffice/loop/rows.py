@@ -1,0 +1,129 @@
+"""Rounds as rows of a recording, and replies as what the journal keeps of them."""
+
+from __future__ import annotations
+
+import base64
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from suffice.metrics import METRICS
+from suffice.retrieval import Question
+from suffice.rounds import COST_KINDS, Cost, End, Reply, Round, Token
+from suffice.session import LOOP_COMPONENTS
+from suffice.signals import compute_signals
+from suffice.signals.state import FittedState
+from suffice.store.schema import cost_column
+
+__all__ = ["reply_from_payload", "reply_to_payload", "rows_of"]
+
+
+def _number(value: float) -> float | None:
+    return None if math.isnan(value) else value
+
+
+def reply_to_payload(reply: Reply, recorded_at: float) -> dict[str, Any]:
+    """Return a reply as JSON-ready values; infinite log-probabilities are kept as they came."""
+    tokens = None
+    if reply.answer_tokens is not None:
+        tokens = [
+            [
+                token.text,
+                token.logprob,
+                [list(pair) for pair in token.alternatives],
+                None if token.raw is None else base64.b64encode(token.raw).decode(),
+            ]
+            for token in reply.answer_tokens
+        ]
+    return {
+        "answer": reply.answer,
+        "text": reply.text,
+        "answer_tokens": tokens,
+        "signals": dict(reply.signals),
+        "costs": {component: asdict(cost) for component, cost in reply.costs.items()},
+        "finish_reason": reply.finish_reason,
+        "recorded_at": recorded_at,
+    }
+
+
+def reply_from_payload(payload: Mapping[str, Any]) -> Reply:
+    """Return the reply that `reply_to_payload` wrote; only the answer's tokens are kept."""
+    tokens = payload["answer_tokens"]
+    if tokens is not None:
+        tokens = tuple(
+            Token(text, logprob, tuple((a, b) for a, b in alternatives), None if raw is None else base64.b64decode(raw))
+            for text, logprob, alternatives, raw in tokens
+        )
+    return Reply(
+        answer=payload["answer"],
+        text=payload["text"],
+        answer_tokens=tokens,
+        signals=payload["signals"],
+        costs={component: Cost(**cost) for component, cost in payload["costs"].items()},
+        finish_reason=payload["finish_reason"],
+    )
+
+
+def rows_of(
+    question: Question,
+    rounds: Sequence[Round],
+    end: End,
+    *,
+    state: Mapping[str, FittedState],
+    cells: Mapping[str, str],
+    recorded_at: Sequence[float],
+) -> list[dict[str, Any]]:
+    """Return one row for each round: identity, what happened, signals, costs, metrics.
+
+    Args:
+        question: The question; without gold answers the metrics are undefined.
+        rounds: All its rounds.
+        end: Why there is no further round.
+        state: Fitted state of signals, by name.
+        cells: Text columns that are equal on every row (model, retriever, prompt_id).
+        recorded_at: When each round's reply came, seconds since 1970.
+    """
+    rows = []
+    for position, observed in enumerate(rounds):
+        row: dict[str, Any] = {
+            "question_id": question.question_id,
+            "round": observed.index,
+            "cluster": question.question_id,
+            "end": end,
+            **cells,
+            "question": question.question,
+            "question_type": question.type,
+            "golds": list(question.answers),
+            "answer": observed.answer,
+            "text": observed.text,
+            "passage_ids": [passage.passage_id for passage in observed.passages],
+            "finish_reason": observed.finish_reason,
+            "feedback": observed.feedback,
+        }
+        signals = compute_signals(rounds[: position + 1], state=state)
+        row |= {name: _number(value) for name, value in signals.items()}
+        row |= cost_columns(observed.costs)
+        for name, metric in METRICS.items():
+            row[name] = metric(observed.answer, question.answers) if question.answers else None
+        row["recorded_at"] = recorded_at[position]
+        rows.append(row)
+    return rows
+
+
+def cost_columns(costs: Mapping[str, Cost]) -> dict[str, float | None]:
+    """Return the cost columns of one round; what the endpoint did not tell is None."""
+    columns = {}
+    for component, cost in costs.items():
+        for kind in COST_KINDS:
+            columns[cost_column(component, kind)] = _number(float(getattr(cost, kind)))
+    return columns
+
+
+def fill_costs(rows: list[dict[str, Any]]) -> None:
+    """Write 0 where a component was not called in a round although the recording has it."""
+    names = {name for row in rows for name in row if name.startswith("cost.")}
+    for row in rows:
+        if any(row.get(cost_column(component, "calls")) is not None for component in LOOP_COMPONENTS):
+            for name in names:
+                row.setdefault(name, 0.0)

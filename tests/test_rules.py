@@ -1,0 +1,280 @@
+"""Rules: laws of the algebra, of its text, and of what lazy evaluation reads."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from suffice import (
+    FirstOf,
+    KOf,
+    Never,
+    Patience,
+    Rounds,
+    Rule,
+    answer_stable,
+    fixed_k,
+    parse_rule,
+    round_aware,
+    signal,
+    tasr,
+)
+from suffice.errors import RuleSyntaxError, UnknownSignalError
+from suffice.rules import NAMED_RULES, AllOf, AnyOf, Threshold, WeightedSum
+
+NAMES = ("a", "b", "c", "p_correct")
+numbers = st.sampled_from([-1.5, -1.0, 0.0, 0.25, 0.5, 1.0, 2.0, 1e-9, 1e20, 1 / 3])
+thresholds = st.builds(Threshold, st.sampled_from(NAMES), st.sampled_from([">", ">=", "<", "<="]), numbers)
+sums = st.builds(
+    WeightedSum,
+    st.lists(st.tuples(numbers, st.sampled_from(NAMES)), min_size=2, max_size=3).map(tuple),
+    st.sampled_from([">", ">=", "<", "<="]),
+    numbers,
+)
+
+
+def combined(children: st.SearchStrategy[Rule]) -> st.SearchStrategy[Rule]:
+    several = st.lists(children, min_size=2, max_size=3).map(tuple)
+    return st.one_of(
+        st.builds(AllOf, several),
+        st.builds(AnyOf, several),
+        st.builds(FirstOf, several),
+        several.flatmap(lambda rules: st.builds(KOf, st.integers(1, len(rules)), st.just(rules))),
+        st.builds(Patience, children, st.integers(1, 4)),
+    )
+
+
+rules = st.recursive(st.one_of(thresholds, sums, st.just(Never())), combined, max_leaves=8)
+values = st.sampled_from([float("nan"), -2.0, -1.0, 0.0, 0.25, 0.3, 1.0, 2.5])
+
+
+@st.composite
+def many_rounds(draw: st.DrawFn) -> Rounds:
+    n_questions, n_rounds = draw(st.integers(1, 4)), draw(st.integers(1, 6))
+    columns = {
+        name: np.array(draw(st.lists(values, min_size=n_questions * n_rounds, max_size=n_questions * n_rounds))).reshape(
+            n_questions, n_rounds
+        )
+        for name in NAMES
+    }
+    return Rounds.from_columns(columns)
+
+
+def cut(rounds: Rounds, n: int) -> Rounds:
+    columns = {name: column[..., :n] for name, column in rounds.columns.items()}
+    return Rounds(columns, rounds.index[:n], rounds.seen[..., :n])
+
+
+def first(fires: np.ndarray) -> np.ndarray:
+    return np.where(fires.any(axis=-1), fires.argmax(axis=-1), fires.shape[-1])
+
+
+@given(rules)
+def test_the_text_of_a_rule_parses_back_to_it(rule):
+    assert parse_rule(str(rule)) == rule
+
+
+@given(rules, many_rounds())
+def test_a_rule_never_reads_a_later_round(rule, rounds):
+    whole = rule.fires(rounds)
+    for n in range(1, len(rounds) + 1):
+        np.testing.assert_array_equal(rule.fires(cut(rounds, n)), whole[..., :n])
+
+
+@given(rules, many_rounds())
+def test_many_questions_fire_as_each_alone(rule, rounds):
+    whole = rule.fires(rounds)
+    for q in range(rounds.shape[0]):
+        columns = {name: column[q] for name, column in rounds.columns.items()}
+        np.testing.assert_array_equal(rule.fires(Rounds(columns, rounds.index, rounds.seen[q])), whole[q])
+
+
+@given(rules, rules, many_rounds())
+def test_and_stops_no_earlier_and_or_no_later(a, b, rounds):
+    alone = first(a.fires(rounds))
+    assert (first((a & b).fires(rounds)) >= alone).all()
+    assert (first((a | b).fires(rounds)) <= alone).all()
+
+
+@given(st.lists(rules, min_size=2, max_size=4), many_rounds())
+def test_first_of_fires_exactly_where_or_does(members, rounds):
+    either = members[0]
+    for member in members[1:]:
+        either = either | member
+    np.testing.assert_array_equal(FirstOf(tuple(members)).fires(rounds), either.fires(rounds))
+
+
+@given(rules, many_rounds(), st.integers(1, 4))
+def test_more_patience_never_fires_earlier(rule, rounds, n):
+    assert (first(Patience(rule, n + 1).fires(rounds)) >= first(Patience(rule, n).fires(rounds))).all()
+
+
+@given(rules)
+def test_undefined_never_stops(rule):
+    nothing = Rounds.from_columns({name: np.full((2, 5), np.nan) for name in NAMES})
+    zero_weights = [part for part in _parts(rule) if isinstance(part, WeightedSum) and not any(w for w, _ in part.terms)]
+    if not zero_weights:  # a sum of nothing but zero weights reads no signal
+        assert not rule.fires(nothing).any()
+
+
+def _parts(rule):
+    yield rule
+    for inner in getattr(rule, "rules", ()):
+        yield from _parts(inner)
+    if isinstance(rule, Patience):
+        yield from _parts(rule.rule)
+
+
+@settings(max_examples=60)
+@given(rules, many_rounds())
+def test_values_that_lazy_evaluation_does_not_read_change_nothing(rule, rounds):
+    whole, reads = rule.fires(rounds), rule.reads(rounds)
+    for poison in (np.nan, -5.0, 5.0):
+        # Unread cells are poisoned one signal at a time: what is read stays as it was.
+        for name in NAMES:
+            read = reads.get(name, np.zeros(rounds.shape, dtype=bool))
+            spoilt = dict(rounds.columns)
+            spoilt[name] = np.where(read, spoilt[name], poison)
+            again = rule.fires(Rounds(spoilt, rounds.index, rounds.seen))
+            if not any(isinstance(part, Patience) for part in _parts(rule)):
+                np.testing.assert_array_equal(again, whole)
+
+
+def test_a_later_member_is_not_read_where_an_earlier_one_settled_it():
+    rounds = Rounds.from_columns({"a": [0.0, 1.0, 1.0], "b": [1.0, 1.0, 1.0]})
+    rule = FirstOf(((signal("a") >= 1), (signal("b") >= 2)))
+    assert rule.reads(rounds)["b"].tolist() == [True, False, False]
+    assert (signal("a") >= 1).__and__(signal("b") >= 2).reads(rounds)["b"].tolist() == [False, True, True]
+
+
+def test_votes_count_an_undefined_member_as_not_fired():
+    rounds = Rounds.from_columns({"a": [1.0, 1.0], "b": [np.nan, 1.0], "c": [0.0, 0.0]})
+    votes = KOf(2, (signal("a") > 0, signal("b") > 0, signal("c") > 0))
+    assert votes.fires(rounds).tolist() == [False, True]
+
+
+def test_an_undefined_term_with_weight_makes_a_sum_undefined_and_one_without_does_not():
+    rounds = Rounds.from_columns({"a": [2.0], "b": [np.nan]})
+    assert not (signal("a") + signal("b") > 1).fires(rounds).any()
+    assert (signal("a") + 0 * signal("b") > 1).fires(rounds).all()
+    assert not (signal("a") + -1 * signal("b") < 5).fires(rounds).any()
+
+
+def test_patience_resets_at_an_undefined_round():
+    rounds = Rounds.from_columns({"a": [1.0, np.nan, 1.0, 1.0]})
+    assert Patience(signal("a") > 0, 2).fires(rounds).tolist() == [False, False, False, True]
+
+
+def test_a_cascade_names_the_first_member_that_holds():
+    rounds = Rounds.from_columns({"a": [0.0, 1.0], "b": [0.0, 1.0]})
+    assert FirstOf((signal("b") > 0, signal("a") > 0)).held(rounds) == "b > 0"
+    assert ((signal("a") > 3) | (signal("b") > 0)).held(rounds) == "b > 0"
+    assert answer_stable().held(rounds) == "answer_stable >= 1"
+
+
+def test_a_rule_has_no_truth_value_and_no_negation():
+    with pytest.raises(TypeError, match="combine rules with & and |"):
+        bool(tasr())
+    with pytest.raises(TypeError, match="1 < a < 2"):
+        0.2 < signal("a") < 0.5  # noqa: B015
+    with pytest.raises(TypeError, match="cannot be negated"):
+        ~tasr()
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("", "is not a rule"),
+        ("answer_stable >= 1 & p_correct > 0.25", "parentheses"),
+        ("(a > 1) and (b > 2)", "not `and`"),
+        ("~(a > 1)", "cannot be negated"),
+        ("not (a > 1)", "cannot be negated"),
+        ("0.2 < a < 0.5", "one comparison at a time"),
+        ("a == 1", "allowed comparisons"),
+        ("a > b", "a number is expected"),
+        ("a > True", "a number is expected"),
+        ("a > 1e999", "finite"),
+        ("a > 'x'", "a number is expected"),
+        ("__import__('os').system('true')", "is not allowed"),
+        ("(lambda: 1)()", "is not allowed"),
+        ("a.b > 1", "a signal or a weighted sum"),
+        ("nonsense", "needs a comparison"),
+        ("nonsense(1)", "no rule"),
+        ("fixed_k()", "takes 1"),
+        ("k_of(0, (a > 1))", "1..1"),
+        ("k_of(2, (a > 1))", "1..1"),
+        ("k_of(1.5, (a > 1))", "whole number"),
+        ("patience((a > 1), 0)", ">= 1"),
+        ("first_of()", "at least 1"),
+        ("(" * 5000, "is not a rule"),
+        ("a > 1" + " " * 30_000, "too long"),
+        ("é > 1", "ASCII"),
+    ],
+)
+def test_text_that_is_no_rule_is_refused_with_a_hint(text, hint):
+    with pytest.raises(RuleSyntaxError, match=None) as caught:
+        parse_rule(text)
+    assert hint in str(caught.value)
+
+
+def test_a_deep_rule_is_refused_and_does_not_crash():
+    with pytest.raises(RuleSyntaxError):
+        parse_rule("patience(" * 900 + "(a > 1)" + ")" * 900)
+
+
+@pytest.mark.parametrize("name", sorted(NAMED_RULES))
+def test_every_named_rule_parses_and_spells_itself_out(name):
+    entry = NAMED_RULES[name]
+    for arity in entry.arity:
+        arguments = [0.5 if name != "fixed_k" else 3][:arity]
+        text = name if arity == 0 else f"{name}({', '.join(map(str, arguments))})"
+        rule = parse_rule(text)
+        assert parse_rule(str(rule)) == rule
+        assert entry.doc
+
+
+def test_the_published_rules_say_what_the_paper_says():
+    assert str(tasr()) == "(answer_stable >= 1) & (p_correct > 0.25)"
+    assert str(fixed_k(3)) == "round >= 3"
+    assert str(round_aware(0.9)) == (
+        "((round <= 1) & (p_correct > 0.9)) | ((answer_stable >= 1) & (p_correct > 0.25))"
+    )
+    assert str(parse_rule("soft_sum")) == "answer_stable + p_correct + overlap > 1.5"
+    assert str(parse_rule("tasr_guarded")) == "(answer_stable >= 1) & (p_correct > 0.25) & (abstained < 1)"
+
+
+def test_an_unknown_signal_is_named_with_those_there_are():
+    with pytest.raises(UnknownSignalError, match=r"'missing'.*a, round"):
+        (signal("missing") > 1).fires(Rounds.from_columns({"a": [1.0]}))
+
+
+def test_constructors_refuse_what_text_could_not_spell():
+    for build in (
+        lambda: signal("two words"),
+        lambda: signal("lambda"),
+        lambda: Threshold("a", "==", 1),
+        lambda: Threshold("a", ">", float("nan")),
+        lambda: WeightedSum((), ">", 1),
+        lambda: WeightedSum(((1, "a"),), ">", 1),
+        lambda: WeightedSum(((float("inf"), "a"), (1, "b")), ">", 1),
+        lambda: AllOf((signal("a") > 1,)),
+        lambda: AnyOf((signal("a") > 1, "b > 2")),
+        lambda: KOf(True, (signal("a") > 1,)),
+    ):
+        with pytest.raises(RuleSyntaxError):
+            build()
+
+
+def test_operands_refuse_foreign_types():
+    for broken in (
+        lambda: tasr() & 1,
+        lambda: tasr() | "x",
+        lambda: signal("a") + 1,
+        lambda: signal("a") - 1,
+    ):
+        with pytest.raises(TypeError):
+            broken()
+    assert str(2 * signal("a") - signal("b") > 0) == "2 * a + -1 * b > 0"
+    assert str(2 * signal("a") < 1) == "2 * a < 1"

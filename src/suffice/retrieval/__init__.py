@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from suffice.retrieval.base import Retriever
 from suffice.retrieval.bm25 import PoolBM25
+from suffice.retrieval.corpus import open_corpus, read_corpus
+from suffice.retrieval.corpus_bm25 import CorpusBM25
 from suffice.retrieval.datasets import (
     BUNDLED,
     Question,
@@ -16,6 +18,7 @@ from suffice.retrieval.pool import InMemoryRetriever
 
 __all__ = [
     "BUNDLED",
+    "CorpusBM25",
     "InMemoryRetriever",
     "PoolBM25",
     "Question",
@@ -23,5 +26,7 @@ __all__ = [
     "bundled_path",
     "dataset_hash",
     "load_questions",
+    "open_corpus",
     "question_hash",
+    "read_corpus",
 ]

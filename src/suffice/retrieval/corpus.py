@@ -1,0 +1,185 @@
+"""Documents on disk as a corpus: a folder of text files, or JSON lines.
+
+A folder is read recursively, `.txt` and `.md` files in the order of their paths, hidden ones left out.  Each file is split
+into passages of about 120 words at paragraph borders, one file in memory at a time.  Because the loop reveals each
+title once, every passage gets a title of its own: the file's name, the Markdown heading above it, and the number of
+the part where one heading has several.
+
+A JSON lines file holds ``{"id": ..., "title": ..., "text": ...}`` and each line is one passage, taken as it is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+from suffice.errors import DataError, SchemaError
+from suffice.retrieval.corpus_bm25 import CorpusBM25
+from suffice.retrieval.passages import PASSAGE_WORDS, split_text
+from suffice.rounds import Passage
+
+__all__ = ["Decoding", "corpus_source", "open_corpus", "read_corpus"]
+
+Decoding = Literal["strict", "replace"]
+"""What to do with bytes that are not UTF-8: refuse the file, or put a replacement character."""
+
+_SUFFIXES = (".txt", ".md")
+_BLOCK = 1 << 20
+
+_log = logging.getLogger(__name__)
+
+
+def read_corpus(path: str | Path, *, errors: Decoding = "strict") -> Iterator[Passage]:
+    """Yield the passages of a folder or of a JSON lines file, in a fixed order.
+
+    Args:
+        path: A folder with `.txt` and `.md` files, or a `.jsonl` file.
+        errors: `"strict"` refuses bytes that are not UTF-8; `"replace"` puts U+FFFD in their place.
+
+    Raises:
+        DataError: Nothing to read, bytes that are not UTF-8, or a line that is no passage; the message names the file.
+    """
+    path = Path(path)
+    if path.is_dir():
+        return _read_folder(path, errors)
+    return _read_lines(_jsonl(path), errors)
+
+
+def corpus_source(path: str | Path, *, errors: Decoding = "strict") -> str:
+    """Return a hash of the content and names of a corpus on disk and of how it is read.
+
+    Args:
+        path: As for `read_corpus`.
+        errors: As for `read_corpus`.
+
+    Raises:
+        DataError: There is nothing to read.
+    """
+    path = Path(path)
+    digest = hashlib.sha256(f"1 {errors} {PASSAGE_WORDS}".encode())
+    files = _documents(path) if path.is_dir() else [_jsonl(path)]
+    for file in files:
+        name = file.relative_to(path).as_posix() if path.is_dir() else ""
+        with file.open("rb") as handle:
+            content = hashlib.file_digest(handle, "sha256").hexdigest()
+        digest.update(json.dumps([name, content]).encode())
+    return digest.hexdigest()
+
+
+def open_corpus(path: str | Path, index_dir: str | Path | None = None, *, errors: Decoding = "strict") -> CorpusBM25:
+    """Return a BM25 index of a corpus on disk: the saved one if it still fits, else a new one, which is saved.
+
+    Args:
+        path: A folder with `.txt` and `.md` files, or a `.jsonl` file.
+        index_dir: Where the index lives; None for ``<path>.suffice-index`` beside the corpus.
+        errors: As for `read_corpus`.
+
+    Raises:
+        DataError: The corpus cannot be read, or the index cannot be written to the `index_dir` that was named.  A
+            place beside the corpus that cannot be written is logged, and the index then lives in memory only.
+    """
+    path = Path(path)
+    source = corpus_source(path, errors=errors)
+    beside = path.resolve()
+    directory = beside.with_name(f"{beside.name}.suffice-index") if index_dir is None else Path(index_dir)
+    try:
+        return CorpusBM25.load(directory, source=source)
+    except SchemaError as reason:
+        _log.info("indexing %s: %s", path, reason)
+    index = CorpusBM25(list(read_corpus(path, errors=errors)))
+    try:
+        index.save(directory, source=source)
+    except DataError as error:
+        if index_dir is not None:
+            raise
+        _log.warning("the index of %s is not kept: %s", path, error)
+    return index
+
+
+def _jsonl(path: Path) -> Path:
+    if not path.exists():
+        raise DataError(f"no corpus at {str(path)!r}; give a folder of .txt and .md files, or a .jsonl file.")
+    if path.suffix != ".jsonl":
+        raise DataError(
+            f"{path}: a corpus file is JSON lines and ends in .jsonl; give such a file, or the folder of documents."
+        )
+    return path
+
+
+def _documents(folder: Path) -> list[Path]:
+    """Return the documents of a folder in the order of their paths; links to folders are not followed."""
+    found: list[Path] = []
+    for parent, folders, files in os.walk(folder):
+        folders[:] = [name for name in folders if not name.startswith(".") and not name.endswith(".suffice-index")]
+        wanted = (name for name in files if name.lower().endswith(_SUFFIXES) and not name.startswith("."))
+        found.extend(Path(parent) / name for name in wanted)
+    if not found:
+        raise DataError(f"{folder}: no .txt or .md file in this folder; put documents there, or give a .jsonl file.")
+    return sorted(found, key=lambda file: file.relative_to(folder).as_posix())
+
+
+def _read_folder(folder: Path, errors: Decoding) -> Iterator[Passage]:
+    files = _documents(folder)
+    stems = Counter(file.stem for file in files)
+    names = Counter(file.relative_to(folder).with_suffix("").as_posix() for file in files)
+    for file in files:
+        relative = file.relative_to(folder)
+        # The shortest name that no other document has.
+        name = file.stem
+        if stems[name] > 1:
+            name = relative.with_suffix("").as_posix()
+            name = name if names[name] == 1 else relative.as_posix()
+        try:
+            with file.open(encoding="utf-8-sig", errors=errors) as lines:
+                parts = split_text(lines, name, markdown=file.suffix.lower() == ".md")
+                for i, (title, text) in enumerate(parts):
+                    yield Passage(passage_id=f"{relative.as_posix()}#{i}", title=title, text=text)
+        except UnicodeDecodeError as error:
+            raise DataError(
+                f"{file}: not UTF-8 (byte {error.object[error.start : error.start + 1]!r}); save it as UTF-8, or read "
+                "with errors='replace'."
+            ) from error
+        except OSError as error:
+            raise DataError(f"{file}: cannot be read ({error}).") from error
+
+
+def _read_lines(path: Path, errors: Decoding) -> Iterator[Passage]:
+    seen: dict[str, int] = {}
+    with path.open("rb") as lines:
+        for number, raw in enumerate(lines, start=1):
+            where = f"{path}, line {number}"
+            try:
+                row = json.loads(raw.decode("utf-8-sig", errors=errors) or "null") if raw.strip() else None
+            except UnicodeDecodeError as error:
+                raise DataError(
+                    f"{where}: not UTF-8; save the file as UTF-8, or read with errors='replace'."
+                ) from error
+            except json.JSONDecodeError as error:
+                raise DataError(f"{where}: not JSON ({error}); expected an object with title and text.") from error
+            if row is None:
+                continue
+            passage = _passage(row, number, where)
+            if passage.passage_id in seen:
+                raise DataError(
+                    f"{where}: id {passage.passage_id!r} was used before, on line {seen[passage.passage_id]}; each "
+                    "passage needs its own."
+                )
+            seen[passage.passage_id] = number
+            yield passage
+
+
+def _passage(row: object, number: int, where: str) -> Passage:
+    if not isinstance(row, dict) or not isinstance(row.get("text"), str):
+        raise DataError(f"{where}: {row!r:.80} is no passage; expected an object with a string 'text'.")
+    given = row.get("id", number)
+    title = row.get("title")
+    if isinstance(given, bool) or not isinstance(given, str | int) or not isinstance(title, str | None):
+        raise DataError(f"{where}: id is {given!r:.40}, title is {title!r:.40}; expected strings (id may be a number).")
+    # Without a title the id stands in, so that the loop does not take two passages for one.
+    return Passage(passage_id=str(given), title=title or str(given), text=row["text"])

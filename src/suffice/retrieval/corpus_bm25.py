@@ -1,0 +1,249 @@
+"""BM25 over a corpus: built by bm25s, searched by a small compiled kernel, saved without pickle.
+
+bm25s computes the score that each token gives each passage when the index is built.  A search adds these scores up and
+keeps the best k; `bm25s.BM25.retrieve` does that with a heap, which breaks ties at random.  The kernel here keeps ties
+in the order of the corpus, so that a recording can be repeated, and takes no longer (`benchmarks/bench_bm25.py`).
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from suffice.errors import SchemaError
+from suffice.retrieval.base import checked_k
+from suffice.retrieval.bm25 import K1, B, bm25_fingerprint, check_parameters
+from suffice.retrieval.storage import Stored, open_stored, read_passages, write_passages, write_stored
+from suffice.retrieval.tokens import TOKENS, passage_text, words
+from suffice.rounds import Passage
+
+__all__ = ["CorpusBM25", "passages_hash"]
+
+_KIND = "suffice-bm25-index"
+_VERSION = 1
+_FULL_SORT = 128
+"""Above this k a stable sort of all scores is quicker than inserting into a sorted list."""
+
+_Floats32 = npt.NDArray[np.float32]
+_Ints = npt.NDArray[np.int32]
+
+
+def passages_hash(passages: Iterable[Passage]) -> str:
+    """Return 16 hexadecimal digits that identify passages (id, title, text) in their order."""
+    digest = hashlib.sha256()
+    for passage in passages:
+        digest.update(json.dumps([passage.passage_id, passage.title, passage.text]).encode() + b"\n")
+    return digest.hexdigest()[:16]
+
+
+class CorpusBM25:
+    """Ranks the passages of a corpus; the same formula and tokens as `PoolBM25`, scores in 32 bits.
+
+    >>> corpus = [
+    ...     Passage(passage_id="1", title="Jubilee", text="A film of 1978 by Derek Jarman."),
+    ...     Passage(passage_id="2", title="The Tempest", text="A film of 1979 by Derek Jarman."),
+    ... ]
+    >>> [passage.title for passage in CorpusBM25(corpus).rank("Who made The Tempest?", k=1)]
+    ['The Tempest']
+
+    Args:
+        passages: The corpus, in the order that breaks ties; it may be empty.
+        k1: Saturation of the term frequency, at least 0.
+        b: Share of length normalisation, in [0, 1].
+    """
+
+    name = "bm25-corpus"
+
+    def __init__(self, passages: Sequence[Passage], *, k1: float = K1, b: float = B) -> None:
+        check_parameters(k1, b)
+        self.k1 = k1
+        self.b = b
+        self.passages = tuple(passages)
+        self.corpus_hash = passages_hash(self.passages)
+        self._vocabulary, self._data, self._indices, self._starts = _build(self.passages, k1, b)
+
+    def __len__(self) -> int:
+        return len(self.passages)
+
+    def fingerprint(self) -> dict[str, Any]:
+        """Return the variant, its parameters, the tokenisation and the hash of the corpus."""
+        own = {"passages": len(self.passages), "corpus_hash": self.corpus_hash}
+        return bm25_fingerprint(self.name, self.k1, self.b) | own
+
+    def rank(self, question: str, *, pool: Sequence[Passage] | None = None, k: int | None = None) -> list[Passage]:  # noqa: ARG002 - a corpus retriever takes no notice of a pool
+        """Return passages of the corpus, best first; ties, and passages that share no token, in their order.
+
+        Args:
+            question: Any text; without a known token every score is 0.
+            pool: Not read.
+            k: At most this many, at least 1; None for all.
+
+        Raises:
+            DataError: `k` is below 1.
+        """
+        found, scores = self.search(question, checked_k(k, len(self.passages)))
+        return [
+            replace(self.passages[i], score=score) for i, score in zip(found.tolist(), scores.tolist(), strict=True)
+        ]
+
+    def search(self, question: str, k: int) -> tuple[npt.NDArray[np.int64], _Floats32]:
+        """Return positions in the corpus and scores of the `k` best passages.
+
+        Args:
+            question: Any text.
+            k: At most this many, at least 0.
+
+        Returns:
+            Positions and scores, each of shape ``(min(k, len(self)),)``; scores in [0, inf), descending.
+        """
+        known = [self._vocabulary[word] for word in words(question) if word in self._vocabulary]
+        k = min(k, len(self.passages))
+        if not known or k == 0:
+            return np.arange(k), np.zeros(k, dtype=np.float32)
+        add_up, best = _kernels()
+        tokens = np.array(known, dtype=np.int32)
+        scores = add_up(self._data, self._indices, self._starts, tokens, len(self.passages))
+        if k > _FULL_SORT:
+            order = np.argsort(-scores, kind="stable")[:k]
+            return order, scores[order]
+        return best(scores, k)  # type: ignore[no-any-return]
+
+    def save(self, directory: str | Path, *, source: str = "") -> Path:
+        """Write the index and its passages to a folder, which is created.
+
+        Args:
+            directory: The folder; its old index is replaced.
+            source: What the corpus was made from, in any words; `load` checks it if asked to.
+
+        Returns:
+            The folder.
+
+        Raises:
+            DataError: The folder holds other files, or cannot be written.
+        """
+        with write_stored(Path(directory), _KIND, _VERSION) as stored:
+            write_passages(stored.path("passages.jsonl"), self.passages)
+            stored.path("vocabulary.json").write_text(json.dumps(list(self._vocabulary)), encoding="utf-8")
+            np.save(stored.path("data.npy"), self._data, allow_pickle=False)
+            np.save(stored.path("indices.npy"), self._indices, allow_pickle=False)
+            np.save(stored.path("starts.npy"), self._starts, allow_pickle=False)
+            stored.meta = {**self.fingerprint(), "source": source}
+        return Path(directory)
+
+    @classmethod
+    def load(cls, directory: str | Path, *, source: str | None = None) -> CorpusBM25:
+        """Read an index that `save` wrote; nothing in it is executed.
+
+        Args:
+            directory: The folder.
+            source: What the corpus must have been made from; None for anything.
+
+        Raises:
+            SchemaError: The folder holds no such index, one of another version or source, or it is damaged.
+        """
+        stored = open_stored(Path(directory), _KIND, _VERSION)
+        if source is not None and stored.meta.get("source") != source:
+            raise SchemaError(
+                f"{directory}: the index was made from {stored.meta.get('source')!r}, not {source!r}; build it again."
+            )
+        index = cls.__new__(cls)
+        index._restore(stored)  # noqa: SLF001 - the class's own constructor
+        return index
+
+    def _restore(self, stored: Stored) -> None:
+        try:
+            vocabulary = json.loads(stored.path("vocabulary.json").read_text(encoding="utf-8"))
+            self.k1, self.b = float(stored.meta["k1"]), float(stored.meta["b"])
+            self.corpus_hash = str(stored.meta["corpus_hash"])
+            self.passages = read_passages(stored.path("passages.jsonl"))
+            self._vocabulary = {word: i for i, word in enumerate(vocabulary)}
+            self._data = np.load(stored.path("data.npy"), allow_pickle=False)
+            self._indices = np.load(stored.path("indices.npy"), allow_pickle=False)
+            self._starts = np.load(stored.path("starts.npy"), allow_pickle=False)
+            fits = self._fits() and stored.meta["tokens"] == TOKENS
+        except (KeyError, IndexError, TypeError, ValueError) as error:
+            raise SchemaError(f"{stored.directory}: the index is damaged ({error!r}); build it again.") from error
+        if not fits:
+            raise SchemaError(f"{stored.directory}: the parts of the index do not fit together; build it again.")
+
+    def _fits(self) -> bool:
+        """Whether every number that the compiled kernel will follow stays inside its array."""
+        data, indices, starts = self._data, self._indices, self._starts
+        return bool(
+            data.dtype == np.float32
+            and indices.dtype == np.int32
+            and starts.dtype == np.int64
+            and data.shape == indices.shape == (len(data),)
+            and starts.shape == (len(self._vocabulary) + 1,)
+            and starts[0] == 0
+            and starts[-1] == len(data)
+            and np.all(np.diff(starts) >= 0)
+            and np.all((indices >= 0) & (indices < len(self.passages)))
+            and np.all(np.isfinite(data))
+        )
+
+
+def _build(
+    passages: Sequence[Passage], k1: float, b: float
+) -> tuple[dict[str, int], _Floats32, _Ints, npt.NDArray[np.int64]]:
+    """Return the vocabulary and, token by token, the passages that hold it and the score that it gives them."""
+    vocabulary: dict[str, int] = {}
+    documents = [
+        [vocabulary.setdefault(word, len(vocabulary)) for word in words(passage_text(passage.title, passage.text))]
+        for passage in passages
+    ]
+    if not vocabulary:  # bm25s divides by the mean length
+        return vocabulary, np.empty(0, np.float32), np.empty(0, np.int32), np.zeros(1, np.int64)
+    import bm25s
+
+    index = bm25s.BM25(method="lucene", k1=k1, b=b)
+    index.index((documents, vocabulary), create_empty_token=False, show_progress=False)
+    scores = index.scores
+    return vocabulary, scores["data"], scores["indices"].astype(np.int32), scores["indptr"].astype(np.int64)
+
+
+@functools.cache
+def _kernels() -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """Return the compiled functions; compiling them takes about half a second, once per process."""
+    from numba import njit
+
+    return njit(nogil=True)(_add_up), njit(nogil=True)(_best)
+
+
+def _add_up(data: _Floats32, indices: _Ints, starts: npt.NDArray[np.int64], tokens: _Ints, size: int) -> _Floats32:
+    scores = np.zeros(size, dtype=np.float32)
+    for token in tokens:
+        for j in range(starts[token], starts[token + 1]):
+            scores[indices[j]] += data[j]
+    return scores
+
+
+def _best(scores: _Floats32, k: int) -> tuple[npt.NDArray[np.int64], _Floats32]:
+    """Return the first k of a stable descending sort, by insertion into a sorted list of k."""
+    best = np.empty(k, dtype=np.float32)
+    where = np.empty(k, dtype=np.int64)
+    length = 0
+    for i in range(len(scores)):
+        score = scores[i]
+        if length < k:
+            place = length
+            length += 1
+        elif score > best[k - 1]:
+            place = k - 1
+        else:
+            continue
+        while place > 0 and best[place - 1] < score:
+            best[place] = best[place - 1]
+            where[place] = where[place - 1]
+            place -= 1
+        best[place] = score
+        where[place] = i
+    return where, best

@@ -1,0 +1,138 @@
+"""Folders that hold an index: written so that a half-written one is never taken for whole.
+
+`suffice-index.json` names kind, version and the sha256 of every other file.  It is removed first and written last.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from suffice.errors import DataError, SchemaError
+from suffice.rounds import Passage
+
+__all__ = ["MANIFEST", "Stored", "open_stored", "read_passages", "write_passages", "write_stored"]
+
+MANIFEST = "suffice-index.json"
+"""The file that makes a folder an index."""
+
+_OURS = frozenset(
+    {
+        MANIFEST,
+        "passages.jsonl",
+        "vocabulary.json",
+        "data.npy",
+        "indices.npy",
+        "starts.npy",
+        "vectors.npy",
+    }
+)
+
+
+@dataclass
+class Stored:
+    """An index folder.
+
+    Attributes:
+        directory: The folder.
+        meta: JSON-ready values that describe the index.
+        used: Names of the files that belong to it.
+    """
+
+    directory: Path
+    meta: dict[str, Any] = field(default_factory=dict)
+    used: list[str] = field(default_factory=list)
+
+    def path(self, name: str) -> Path:
+        """Return the path of a file of the index.
+
+        Raises:
+            SchemaError: An index that was opened does not have this file.
+        """
+        if self.meta and name not in self.used:
+            raise SchemaError(f"{self.directory}: this index has no {name}; build it again.")
+        if name not in self.used:
+            self.used.append(name)
+        return self.directory / name
+
+
+@contextmanager
+def write_stored(directory: Path, kind: str, version: int) -> Iterator[Stored]:
+    """Write an index: the caller writes its files and sets `meta`; the manifest follows when all went well.
+
+    Raises:
+        DataError: The folder holds files of another kind, or cannot be written.
+    """
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        foreign = sorted({item.name for item in directory.iterdir()} - _OURS)
+        if foreign:
+            raise DataError(
+                f"{directory}: will not write an index among other files ({', '.join(foreign[:3])}); name an empty or "
+                "new folder."
+            )
+        for name in _OURS:  # the manifest goes with them: until the new one is written there is no index here
+            (directory / name).unlink(missing_ok=True)
+        stored = Stored(directory)
+        yield stored
+        manifest = {
+            "kind": kind,
+            "version": version,
+            "meta": stored.meta,
+            "files": {name: _sha256(directory / name) for name in stored.used},
+        }
+        (directory / MANIFEST).write_text(json.dumps(manifest, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise DataError(f"{directory}: the index cannot be written ({error}); name another folder.") from error
+
+
+def open_stored(directory: Path, kind: str, version: int) -> Stored:
+    """Return an index folder whose files are all there and unchanged.
+
+    Raises:
+        SchemaError: The folder holds no such index, one of another version, or it is damaged.
+    """
+    try:
+        manifest = json.loads((directory / MANIFEST).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise SchemaError(
+            f"{directory}: no complete index here ({type(error).__name__} reading {MANIFEST}); build it with save()."
+        ) from error
+    found = (manifest.get("kind"), manifest.get("version")) if isinstance(manifest, dict) else (None, None)
+    if found != (kind, version):
+        raise SchemaError(
+            f"{directory}: kind {found[0]!r} version {found[1]!r}; this release reads {kind!r} version {version}. "
+            "Build it again."
+        )
+    files, meta = manifest.get("files"), manifest.get("meta")
+    if not isinstance(files, dict) or not isinstance(meta, dict) or not set(files) <= _OURS:
+        raise SchemaError(f"{directory}: {MANIFEST} is damaged; build the index again.")
+    for name, digest in files.items():
+        if not (directory / name).is_file() or _sha256(directory / name) != digest:
+            raise SchemaError(f"{directory}: {name} is missing, truncated or changed; build the index again.")
+    return Stored(directory, meta, list(files))
+
+
+def write_passages(path: Path, passages: Sequence[Passage]) -> None:
+    """Write id, title and text of each passage as JSON lines."""
+    with path.open("w", encoding="utf-8") as lines:
+        for passage in passages:
+            row = [passage.passage_id, passage.title, passage.text]
+            lines.write(json.dumps(row) + "\n")  # escaped to ASCII: lone surrogates survive
+
+
+def read_passages(path: Path) -> tuple[Passage, ...]:
+    """Return the passages that `write_passages` wrote."""
+    with path.open(encoding="utf-8") as lines:
+        rows = map(json.loads, lines)
+        return tuple(Passage(passage_id=row[0], title=row[1], text=row[2]) for row in rows)
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as handle:
+        return hashlib.file_digest(handle, "sha256").hexdigest()

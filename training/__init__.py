@@ -1,0 +1,1 @@
+"""Training code of the embedded span reader; see README.md."""

@@ -70,7 +70,7 @@ class Endpoint:
         reply: What it answers.
         latency_s: How long each answer takes, seconds.
         fault: A key of `FAULTS`, `hang`, `drop` or `echo` for every request; or one (or None) for each of the first.
-        logprobs: `raw`, `processed` (0 and -9999), `null` (0 and null) or `none`.
+        logprobs: `raw`, `processed` (0 and -9999), `null` (0 and null), `none`, or `refused` (400).
         usage: `full` with cached tokens (a prefix cache of words), `plain` without, or `none`.
         retry_after: Value of that header in 429 and 503; None sends none.
         api_key: If given, any other key is refused with 401.
@@ -176,6 +176,8 @@ class Endpoint:
             await asyncio.sleep(self.latency_s)
         if self.api_key is not None and request.headers.get("authorization") != f"Bearer {self.api_key}":
             fault = "401"
+        if self.logprobs == "refused" and request.body.get("logprobs"):
+            fault = "logprobs"
         if fault == "hang":
             await asyncio.sleep(3600)
         if fault == "drop":

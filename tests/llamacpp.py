@@ -27,8 +27,38 @@ from typing import Any
 from suffice.llm.prompts import ANSWER_FIRST
 from suffice.rounds import Passage
 
-CITIES = "Oslo Lima Rome Cairo Delhi Kyoto Paris Quito Tunis Sofia Hanoi Accra Dakar Minsk Riga Bern".split()
-THINGS = "tower bridge museum harbour garden castle library market temple palace theatre station".split()
+CITIES = [
+    "Oslo",
+    "Lima",
+    "Rome",
+    "Cairo",
+    "Delhi",
+    "Kyoto",
+    "Paris",
+    "Quito",
+    "Tunis",
+    "Sofia",
+    "Hanoi",
+    "Accra",
+    "Dakar",
+    "Minsk",
+    "Riga",
+    "Bern",
+]
+THINGS = [
+    "tower",
+    "bridge",
+    "museum",
+    "harbour",
+    "garden",
+    "castle",
+    "library",
+    "market",
+    "temple",
+    "palace",
+    "theatre",
+    "station",
+]
 KNOWN = len(THINGS) // 2
 SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 TEMPLATE = (
@@ -345,7 +375,8 @@ def _serve(settings: dict[str, Any]) -> None:
         params.cache_type_k = params.cache_type_v = xllamacpp.ggml_type.GGML_TYPE_F32
         params.flash_attn_type = xllamacpp.llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_DISABLED
     server = xllamacpp.Server(params)
-    print(server.listening_address, flush=True)
+    sys.stdout.write(f"{server.listening_address}\n")
+    sys.stdout.flush()
     sys.stdin.read()
     # Without the native destructors, which may wait for connections that clients keep open.
     os._exit(0)

@@ -7,14 +7,14 @@ import threading
 import weakref
 from collections.abc import AsyncGenerator, Mapping
 from typing import TYPE_CHECKING, Any
-from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from suffice.errors import DataError
 
 if TYPE_CHECKING:
     import openai
 
-__all__ = ["Clients", "public_url"]
+__all__ = ["Clients", "checked_url"]
 
 
 class Clients:
@@ -79,14 +79,16 @@ async def _keep(client: openai.AsyncOpenAI) -> AsyncGenerator[None, None]:
         await client.close()
 
 
-def public_url(url: str) -> tuple[str, list[str]]:
-    """Return an endpoint's address as it may be shown, and the secrets left out: password and query.
+def checked_url(url: str) -> str:
+    """Return an endpoint's address in one spelling.
 
-    >>> public_url("https://me:secret@host/v1/?code=hidden")
-    ('https://host/v1', ['secret', 'hidden'])
+    A password or a query in it is refused, because HTTP libraries write the whole address into their logs.
+
+    >>> checked_url("https://Host:8000/v1/")
+    'https://host:8000/v1'
 
     Raises:
-        DataError: It is no address.
+        DataError: It is no address, or holds more than scheme, host, port and path.
     """
     try:
         parts = urlsplit(url)
@@ -95,7 +97,7 @@ def public_url(url: str) -> tuple[str, list[str]]:
         parts, port = SplitResult("", "", "", "", ""), None
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise DataError("base_url must look like http://host:port/v1 (what was given is not shown: it may hold a key)")
+    if "@" in parts.netloc or parts.query or parts.fragment:
+        raise DataError("base_url may hold no user, password, query or fragment: use api_key or default_headers")
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
-    secrets = [unquote(parts.password), parts.password] if parts.password else []
-    secrets += [value for _, value in parse_qsl(parts.query)]
-    return f"{parts.scheme}://{host}{f':{port}' if port else ''}{parts.path.rstrip('/')}", list(dict.fromkeys(secrets))
+    return f"{parts.scheme}://{host}{f':{port}' if port else ''}{parts.path.rstrip('/')}"

@@ -20,7 +20,7 @@ Api = Literal["chat", "completions"]
 _NAN = float("nan")
 _SERVER_ERROR = 500
 _OURS = ("model", "messages", "prompt", "stream", "n")
-_NEVER = -9000.0
+_NEVER = -100.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +114,7 @@ def is_processed(completion: Completion) -> bool:
     """
     seen = [token for token in completion.tokens or () if token.alternatives]
     return bool(seen) and all(
-        token.logprob == 0.0 and all(value == 0.0 or not value > _NEVER for _, value in token.alternatives)
+        token.logprob == 0.0 and all(value == 0.0 or value <= _NEVER for _, value in token.alternatives)
         for token in seen
     )
 

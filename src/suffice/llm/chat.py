@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, get_args
 
 from suffice.errors import DataError, LogprobsUnavailableError, ModelError
-from suffice.llm._clients import Clients, public_url
+from suffice.llm._clients import Clients, checked_url
 from suffice.llm._failures import Redactor, failure_of
 from suffice.llm._wire import Api, Completion, checked_settings, is_processed, parse, request_body
 from suffice.llm.prompts import ANSWER_FIRST, Prompt
@@ -63,8 +63,8 @@ class ChatModel:
     only up to one or two minutes, by version; an endpoint that asks for more ends the call with a retryable
     `ModelError` that says how long, and the caller decides (a recording goes on when it is run again).
 
-    The API key, the values of `default_headers` and any password or query in `base_url` never appear in the
-    fingerprint, in the cache, in messages or in logs.  Do not put secrets into `extra_body`: it is part of both.
+    The API key and the values of `default_headers` never appear in the fingerprint, in the cache, in messages or in
+    logs.  Do not put secrets into `extra_body`: it is part of fingerprint and cache.
 
     Async calls use one client per event loop; it is closed with the loop, or by `aclose`.
 
@@ -133,15 +133,15 @@ class ChatModel:
         url = base_url or os.environ.get("OPENAI_BASE_URL") or _OPENAI_URL
         key = api_key or os.environ.get("OPENAI_API_KEY") or _NO_KEY
         headers = dict(default_headers or {})
-        self.endpoint, hidden = public_url(url)
-        secrets = [*hidden, *headers.values(), *([] if key == _NO_KEY else [key])]
+        self.endpoint = checked_url(url)
+        secrets = [*headers.values(), *([] if key == _NO_KEY else [key])]
         self._redact = Redactor(secrets)
         # In replies only what is surely no word: redacting must not change an answer.
         self._redact_reply = Redactor(secret for secret in secrets if len(secret) >= _MIN_SECRET_IN_REPLY)
         self._lock = threading.Lock()
         self._clients = Clients(
             {
-                "base_url": url,
+                "base_url": self.endpoint,
                 "api_key": key,
                 "timeout": self.timeout_s,
                 "max_retries": max_retries,
@@ -159,7 +159,7 @@ class ChatModel:
 
     @property
     def capabilities(self) -> frozenset[str]:
-        """What is asked of the endpoint: `logprobs`, `verbal_confidence`; `check_logprobs` asks whether it complies."""
+        """What is asked of the endpoint: `logprobs`, `verbal_confidence`; `verify` asks whether it complies."""
         asked = {
             "logprobs": (self._settings["top_logprobs"] or 0) >= _MIN_ALTERNATIVES,
             "verbal_confidence": self.prompt.asks_confidence,
@@ -188,7 +188,7 @@ class ChatModel:
         Raises:
             ModelError: The endpoint failed; `retryable` tells whether trying again may help.
         """
-        return self._reply(self.complete(self.prompt.messages(question, passages)))
+        return self.read(self.complete(self.prompt.messages(question, passages)))
 
     async def answer_async(self, question: str, passages: Sequence[Passage] = ()) -> Reply:
         """Like `answer`, without blocking the event loop; cancelling the task cancels the request.
@@ -196,7 +196,7 @@ class ChatModel:
         Raises:
             ModelError: The endpoint failed; `retryable` tells whether trying again may help.
         """
-        return self._reply(await self.complete_async(self.prompt.messages(question, passages)))
+        return self.read(await self.complete_async(self.prompt.messages(question, passages)))
 
     def complete(
         self, messages: Sequence[Mapping[str, str]] | str, *, use_cache: bool = True, **overrides: Any
@@ -250,15 +250,37 @@ class ChatModel:
             return self._done(call, reply.text, reply.retries_taken, time.perf_counter() - started)
         raise failure
 
-    def check_logprobs(self) -> None:
-        """Send one short request and see whether usable log-probabilities come back; call it before a paid run.
+    def read(self, completion: Completion) -> Reply:
+        """Return what a completion says: its answer, the answer's tokens, the stated confidence, the cost."""
+        text = completion.text
+        if self.position.kind == "tool":
+            text = completion.tool_arguments or text
+        located = self.position.locate(text, completion.tokens)
+        signals = {"verbal_confidence": parse_confidence(completion.text)} if self.prompt.asks_confidence else {}
+        return Reply(
+            answer=located.answer,
+            text=text,
+            tokens=completion.tokens,
+            answer_tokens=located.answer_tokens,
+            signals=signals,
+            costs={"generator": completion.cost},
+            finish_reason=completion.finish_reason,
+        )
+
+    def verify(self, needs: frozenset[str]) -> None:
+        """Make sure that `logprobs`, if needed, really come, with one short request; call it before a paid run.
 
         Raises:
             LogprobsUnavailableError: There are none, fewer than two alternatives, or only processed ones.
             ModelError: The endpoint failed.
         """
-        asked = max(self._settings["top_logprobs"] or 0, _MIN_ALTERNATIVES)
-        reply = self.complete("Reply with one word.", use_cache=False, max_tokens=4, top_logprobs=asked)
+        if "logprobs" not in needs:
+            return
+        if "logprobs" not in self.capabilities:
+            raise LogprobsUnavailableError(
+                f"log-probabilities are needed, but top_logprobs is {self._settings['top_logprobs']!r}: set it to 2 or more"
+            )
+        reply = self.complete("Reply with one word.", use_cache=False, max_tokens=4)
         advice = "use another endpoint, or a policy that reads no answer_margin"
         if reply.tokens is None:
             raise LogprobsUnavailableError(f"{self.endpoint} gives no log-probabilities for {self.model!r}: {advice}")
@@ -278,22 +300,6 @@ class ChatModel:
     async def aclose(self) -> None:
         """Close the connections of the running event loop."""
         await self._clients.aclose()
-
-    def _reply(self, completion: Completion) -> Reply:
-        text = completion.text
-        if self.position.kind == "tool":
-            text = completion.tool_arguments or text
-        located = self.position.locate(text, completion.tokens)
-        signals = {"verbal_confidence": parse_confidence(completion.text)} if self.prompt.asks_confidence else {}
-        return Reply(
-            answer=located.answer,
-            text=text,
-            tokens=completion.tokens,
-            answer_tokens=located.answer_tokens,
-            signals=signals,
-            costs={"generator": completion.cost},
-            finish_reason=completion.finish_reason,
-        )
 
     def _resource(self, client: Any) -> Any:
         resource = client.chat.completions if self.api == "chat" else client.completions

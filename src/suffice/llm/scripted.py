@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from suffice.errors import DataError, ModelError
+from suffice.errors import DataError, LogprobsUnavailableError, ModelError
 from suffice.rounds import Cost, Passage, Reply
 
 __all__ = ["ScriptedModel"]
@@ -84,6 +84,15 @@ class ScriptedModel:
     def calls(self) -> int:
         """How often it was called, failed and cancelled calls included."""
         return len(self.requests)
+
+    def verify(self, needs: frozenset[str]) -> None:
+        """Refuse what `capabilities` does not hold.
+
+        Raises:
+            LogprobsUnavailableError: Log-probabilities are needed and not claimed.
+        """
+        if "logprobs" in needs - self._capabilities:
+            raise LogprobsUnavailableError(f"{self!r} gives no log-probabilities: add 'logprobs' to its capabilities")
 
     def fingerprint(self) -> Mapping[str, Any]:
         """Name, capabilities and a hash of the script; a function is known by its name only."""

@@ -1,0 +1,238 @@
+"""What an endpoint can do, found out by asking it."""
+
+from __future__ import annotations
+
+import math
+import random
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal
+
+from suffice.errors import AuthenticationFailedError, DataError, LogprobsUnavailableError, ModelError
+from suffice.llm._wire import is_processed
+from suffice.llm.chat import ChatModel, Completion
+from suffice.rounds import Passage
+from suffice.signals.margins import token_margin
+
+__all__ = ["EndpointReport", "probe"]
+
+LogprobsKind = Literal["raw", "processed", "none", "unknown"]
+"""`processed`: after sampling, 0 for the chosen token and nothing for the others, which holds no margin."""
+
+_NAN = float("nan")
+_ASKED = (20, 5, 2)
+_PREFIX_NUMBERS = (1100, 250)
+_REUSED = 0.5
+_TWO = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndpointReport:
+    """What an endpoint can do; everything that could not be found out is NaN, None or `unknown`, with a note.
+
+    Attributes:
+        endpoint: Its address, without secrets.
+        model: The model's name.
+        api: `chat` or `completions`.
+        reachable: Whether it answered at all.
+        capabilities: What rules may rely on, in the words of `Signal.needs`.
+        logprobs: Of what kind its log-probabilities are.
+        alternatives: Most alternatives at one token that came back, count; 20 were asked for.
+        cached_tokens_reported: Whether it says how many input tokens came from its prefix cache; None if unknown.
+        prefix_reuse: Whether an extended prompt reuses its start; None where it does not report it.
+        prefix_share: Cached tokens over the tokens of the start, 0 to 1; NaN if not reported.
+        prefix_latency_ratio: Time of an extended prompt over that of a new one as long; below 1 hints at reuse. NaN
+            if unknown.
+        workers: Requests that were sent at once.
+        speedup: Median time of one request alone, times `workers`, over the time of that many at once; NaN if unknown.
+        latency_s: Median time of a short request alone, seconds; NaN if unknown.
+        repeats: Prompts that were sent twice: one after the other, then at once, in another order.
+        changed_answers: Share of them whose answer changed, 0 to 1; NaN if unknown.
+        margin_drift: Largest change of the answer's margin, nats; NaN if there are no margins.
+        answered: Share of all those replies in which an answer was found, 0 to 1; NaN if unknown.
+        notes: What went wrong, one line each.
+    """
+
+    endpoint: str
+    model: str
+    api: str
+    reachable: bool = False
+    capabilities: tuple[str, ...] = ()
+    logprobs: LogprobsKind = "unknown"
+    alternatives: int = 0
+    cached_tokens_reported: bool | None = None
+    prefix_reuse: bool | None = None
+    prefix_share: float = _NAN
+    prefix_latency_ratio: float = _NAN
+    workers: int = 0
+    speedup: float = _NAN
+    latency_s: float = _NAN
+    repeats: int = 0
+    changed_answers: float = _NAN
+    margin_drift: float = _NAN
+    answered: float = _NAN
+    notes: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report as JSON-ready values; NaN becomes None."""
+        return {
+            name: None if isinstance(value, float) and math.isnan(value) else value
+            for name, value in asdict(self).items()
+        }
+
+
+def probe(model: ChatModel, *, repeats: int = 20, workers: int = 4) -> EndpointReport:
+    """Ask an endpoint what it can do, with about `2 * (repeats + workers)` short requests and a few long ones.
+
+    No probe ends the others: what an endpoint lacks or refuses becomes a note.  The response cache is left out.
+
+    Args:
+        model: The model as it will be used; its prompt, position and parameters are those of the probes.
+        repeats: Prompts for the determinism probe.
+        workers: Requests sent at once.
+
+    Raises:
+        DataError: `repeats` or `workers` is below 1.
+    """
+    if repeats < 1 or workers < 1:
+        raise DataError(f"repeats and workers must be at least 1, got {repeats!r} and {workers!r}")
+    report = EndpointReport(endpoint=model.endpoint, model=model.model, api=model.api)
+    report = _logprobs(model, report)
+    if not report.reachable:
+        return report
+    asked = None if report.logprobs == "none" else min(report.alternatives, _ASKED[1]) or None
+    steps: tuple[tuple[str, Callable[[], EndpointReport]], ...] = (
+        ("prefix reuse", lambda: _prefix(model, report)),
+        ("concurrency", lambda: _concurrency(model, report, workers)),
+        ("determinism", lambda: _determinism(model, report, repeats, workers, asked)),
+    )
+    for name, step in steps:
+        try:
+            report = step()
+        except ModelError as error:
+            report = _noted(report, f"{name}: {error}")
+    return report
+
+
+def _noted(report: EndpointReport, note: str) -> EndpointReport:
+    return replace(report, notes=(*report.notes, note))
+
+
+def _logprobs(model: ChatModel, report: EndpointReport) -> EndpointReport:
+    """Find out whether the endpoint answers, and what log-probabilities it gives."""
+    reply: Completion | None = None
+    for asked in (*_ASKED, None):
+        try:
+            reply = _ask(model, "Name a colour.", max_tokens=8, top_logprobs=asked)
+        except AuthenticationFailedError as error:
+            return _noted(report, f"authentication: {error}")
+        except ModelError as error:
+            # Only a refusal may depend on how many alternatives were asked for.
+            if error.retryable or asked is None:
+                return _noted(report, f"first request: {error}")
+            what = "log-probabilities" if isinstance(error, LogprobsUnavailableError) else "the request"
+            report = _noted(report, f"refuses {what} with {asked} alternatives: {error}")
+        else:
+            break
+    tokens = (reply.tokens if reply is not None else None) or ()
+    most = max((len(token.alternatives) for token in tokens), default=0)
+    kind: LogprobsKind = "none"
+    if reply is not None and most:
+        kind = "processed" if is_processed(reply) else "raw"
+    usable = kind == "raw" and most >= _TWO
+    capabilities = {"logprobs"} if usable else set()
+    if model.prompt.asks_confidence:
+        capabilities.add("verbal_confidence")
+    return replace(report, reachable=True, capabilities=tuple(sorted(capabilities)), logprobs=kind, alternatives=most)
+
+
+def _ask(model: ChatModel, messages: Any, **overrides: Any) -> Completion:
+    return model.complete(messages, use_cache=False, **overrides)
+
+
+def _prefix(model: ChatModel, report: EndpointReport) -> EndpointReport:
+    """Send a long text nobody has sent before, extend it, and compare with another as long."""
+    start = extended = fresh = None
+    for count in _PREFIX_NUMBERS:
+        text = _numbers(count)
+        try:
+            start = _ask(model, text, max_tokens=1, top_logprobs=None)
+            extended = _ask(model, f"{text} {_numbers(8)}", max_tokens=1, top_logprobs=None)
+            fresh = _ask(model, f"{_numbers(count)} {_numbers(8)}", max_tokens=1, top_logprobs=None)
+            break
+        except ModelError as error:
+            if error.retryable or count == _PREFIX_NUMBERS[-1]:
+                raise
+            report = _noted(report, f"prefix reuse, {count} numbers: {error}")
+    if start is None or extended is None or fresh is None:
+        return report
+    reported = extended.cached_tokens_reported
+    length = start.cost.uncached_tokens + start.cost.cached_tokens
+    share = min(extended.cost.cached_tokens / length, 1.0) if reported and length > 0 else _NAN
+    return replace(
+        report,
+        cached_tokens_reported=reported,
+        prefix_share=share,
+        prefix_reuse=None if math.isnan(share) else share >= _REUSED,
+        prefix_latency_ratio=extended.cost.seconds / fresh.cost.seconds if fresh.cost.seconds > 0 else _NAN,
+    )
+
+
+def _numbers(count: int) -> str:
+    """Return a text that no cache has seen."""
+    rng = random.Random(secrets.randbits(64))  # noqa: S311 - it must be new, not secret
+    return " ".join(str(rng.randrange(100)) for _ in range(count))
+
+
+def _concurrency(model: ChatModel, report: EndpointReport, workers: int) -> EndpointReport:
+    """Send requests one after the other, then as many at once."""
+
+    def ask(number: str) -> float:
+        return _ask(
+            model, f"Write one sentence about the number {number}.", max_tokens=16, top_logprobs=None
+        ).cost.seconds
+
+    alone = sorted(ask(_numbers(3)) for _ in range(workers))
+    with ThreadPoolExecutor(workers) as pool:
+        started = time.perf_counter()
+        list(pool.map(ask, [_numbers(3) for _ in range(workers)]))
+        parallel_s = time.perf_counter() - started
+    median = alone[len(alone) // 2]
+    return replace(report, workers=workers, speedup=workers * median / parallel_s, latency_s=median)
+
+
+def _determinism(
+    model: ChatModel, report: EndpointReport, repeats: int, workers: int, asked: int | None
+) -> EndpointReport:
+    """Send each prompt twice: alone, then among others, since it is batching that changes results."""
+    prompts = [_question(model, number) for number in range(repeats)]
+
+    def read(messages: Any) -> tuple[str | None, float]:
+        reply = model.read(_ask(model, messages, top_logprobs=asked))
+        return reply.answer, token_margin(reply.answer_tokens[0]) if reply.answer_tokens else _NAN
+
+    first = [read(messages) for messages in prompts]
+    with ThreadPoolExecutor(workers) as pool:
+        second = list(pool.map(read, reversed(prompts)))[::-1]
+    drifts = [abs(a[1] - b[1]) for a, b in zip(first, second, strict=True) if a[0] == b[0]]
+    known = [drift for drift in drifts if not math.isnan(drift)]
+    return replace(
+        report,
+        repeats=repeats,
+        changed_answers=sum(a[0] != b[0] for a, b in zip(first, second, strict=True)) / repeats,
+        margin_drift=max(known, default=_NAN),
+        answered=sum(answer is not None for answer, _ in (*first, *second)) / (2 * repeats),
+    )
+
+
+_PLACES = ("Oslo", "Lima", "Cairo", "Kyoto", "Quito")
+_THINGS = ("tower", "bridge", "museum", "library", "harbour", "garden", "castle")
+
+
+def _question(model: ChatModel, number: int) -> Sequence[dict[str, str]]:
+    thing, place = _THINGS[number % len(_THINGS)], _PLACES[number % len(_PLACES)]
+    passage = Passage(passage_id="1", title=f"The {thing}", text=f"The {thing} number {number} stands in {place}.")
+    return model.prompt.messages(f"Where does the {thing} number {number} stand?", [passage])

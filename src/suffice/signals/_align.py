@@ -21,10 +21,12 @@ _MAX_TAIL = 8
 _MAX_UNKNOWN = 3
 _NON_ASCII = 0x80
 _UNKNOWN = "\ufffd".encode()
+_BLANK = (b"",)
 _CLOSE_THINKING = re.compile(rb"</(?:think|thinking|thought)>|\[/THINK\]|<channel\|>|<\|message\|>", re.IGNORECASE)
 _SPECIAL = re.compile(r"\s*(?:<\|?/?[\w.:|-]{1,40}\|?>|\[/?[A-Z_]{2,20}\])\s*")
 _ESCAPE = re.compile(r"<0x([0-9A-Fa-f]{2})>|\\x([0-9A-Fa-f]{2})")
 _SPACES = b" \t\r\n\v\f"
+_SPACE_RUN = re.compile(rb"[ \t\r\n\v\f]*+")
 
 _Span = tuple[int, int]
 _State = tuple[int, int, int, int]
@@ -92,14 +94,14 @@ def _search(target: bytes, tokens: Sequence[Token], begin: int, span: _Span) -> 
     states: set[_State] = {(0, -1, -1, 0)}
     for index in range(begin, len(tokens)):
         spellings = _spellings(tokens[index])
-        skippable = not tokens[index].text.strip() or _SPECIAL.fullmatch(tokens[index].text) is not None
+        skippable = _BLANK in spellings or _SPECIAL.fullmatch(tokens[index].text) is not None
         following = set(states) if skippable else set()
         for position, first, last, tail in states:
             if position >= content_end:
                 if tail < _MAX_TAIL:
                     following.add((position, first, last, tail + 1))
                 continue
-            start = _skip_spaces(target, position)
+            start = _SPACE_RUN.match(target, position).end()  # type: ignore[union-attr]  # matches nothing, too
             for spelling in spellings:
                 for end in _ends(target, start, spelling):
                     has_first, has_last = start <= span[0] < end, start <= span[1] < end
@@ -109,12 +111,6 @@ def _search(target: bytes, tokens: Sequence[Token], begin: int, span: _Span) -> 
             return None
     runs = {(first, last) for position, first, last, _ in states if position >= content_end}
     return runs.pop() if len(runs) == 1 else None
-
-
-def _skip_spaces(target: bytes, position: int) -> int:
-    while position < len(target) and target[position] in _SPACES:
-        position += 1
-    return position
 
 
 def _spellings(token: Token) -> set[tuple[bytes, ...]]:
@@ -137,7 +133,7 @@ def _spellings(token: Token) -> set[tuple[bytes, ...]]:
     spellings: set[tuple[bytes, ...]] = {(spelling.lstrip(_SPACES),) for spelling in found}
     if token.raw is None and _UNKNOWN in plain:
         spellings.add(tuple(plain.lstrip(_SPACES).split(_UNKNOWN)))
-    return spellings - {(b"",)}
+    return spellings
 
 
 def _ends(target: bytes, start: int, spelling: tuple[bytes, ...]) -> Iterator[int]:

@@ -1,0 +1,212 @@
+"""The registry, and what holds for every signal."""
+
+import math
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from suffice.errors import DataError, UnknownSignalError
+from suffice.rounds import Passage, Round, Token
+from suffice.signals import SIGNALS, Idf, Signal, ZScore, base, clean_column, compute_signals, register
+
+STATE = {"overlap": Idf.fit(["a b", "b c"]), "top_score_z": ZScore(1.0, 2.0), "top_score_z_robust": ZScore(0.0, 0.0)}
+
+ANY_FLOAT = st.floats() | st.sampled_from([9999.0, -9999.0, -100.0])
+TOKENS = st.builds(
+    Token,
+    st.text(max_size=3),
+    ANY_FLOAT,
+    st.lists(st.tuples(st.text(max_size=2), ANY_FLOAT), max_size=3).map(tuple),
+)
+PASSAGES = st.builds(Passage, passage_id=st.text(max_size=2), title=st.text(max_size=5), text=st.text(max_size=9))
+MEASURED = st.dictionaries(
+    st.sampled_from([*SIGNALS, "own"]), ANY_FLOAT | st.none() | st.text(max_size=3) | st.integers() | st.booleans()
+)
+ROUNDS = st.builds(
+    Round,
+    index=st.just(0),
+    answer=st.none() | st.text(max_size=6) | st.sampled_from(["yes", "unknown", "a b", "The"]),
+    text=st.text(max_size=20) | st.sampled_from(["Answer: a\nConfidence: 4"]),
+    answer_tokens=st.none() | st.lists(TOKENS, max_size=3).map(tuple),
+    passages=st.lists(PASSAGES, max_size=3).map(tuple),
+    pool_scores=st.lists(ANY_FLOAT, max_size=4).map(tuple),
+    signals=st.just({}) | MEASURED,
+)
+
+
+@st.composite
+def loops(draw):
+    start = draw(st.integers(0, 1))
+    rounds = draw(st.lists(ROUNDS, min_size=1, max_size=4))
+    fields = ("answer", "text", "answer_tokens", "passages", "pool_scores", "signals")
+    return [Round(index=start + i, **{name: getattr(r, name) for name in fields}) for i, r in enumerate(rounds)]
+
+
+@settings(max_examples=200)
+@given(loops())
+def test_no_data_raises_and_every_value_is_in_range_or_undefined(rounds):
+    for name, value in compute_signals(rounds, state=STATE).items():
+        assert type(value) is float
+        low, high = SIGNALS[name].range if name in SIGNALS else (-math.inf, math.inf)
+        assert math.isnan(value) or (math.isfinite(value) and low <= value <= high)
+        if name in SIGNALS and rounds[-1].index < SIGNALS[name].first_round:
+            assert math.isnan(value)
+
+
+@given(loops())
+def test_appending_rounds_never_changes_an_earlier_value(rounds):
+    growing, live = [], []
+    for observed in rounds:  # one list that grows, as a session holds it
+        growing.append(observed)
+        live.append(compute_signals(growing, state=STATE))
+    np.testing.assert_equal([compute_signals(rounds[: i + 1], state=STATE) for i in range(len(rounds))], live)
+
+
+@given(loops())
+def test_a_signal_reads_no_more_rounds_than_it_declares(rounds):
+    for name, signal in SIGNALS.items():
+        if signal.compute is not None:
+            whole = compute_signals(rounds, [name], state={})
+            np.testing.assert_equal(compute_signals(rounds[-1 - signal.lookback :], [name], state={}), whole)
+
+
+@given(loops())
+def test_asking_for_one_signal_equals_asking_for_all(rounds):
+    everything = compute_signals(rounds, state=STATE)
+    for name, value in everything.items():
+        np.testing.assert_equal(compute_signals(rounds, [name], state=STATE), {name: value})
+
+
+@given(st.lists(ANY_FLOAT, max_size=6), st.sampled_from([*SIGNALS, "own"]))
+def test_a_recorded_column_is_cleaned_as_a_live_value_is(values, name):
+    live = [compute_signals([Round(index=5, signals={name: value})], [name], state={})[name] for value in values]
+    np.testing.assert_equal(clean_column(name, np.array(values, dtype=np.float64)).tolist(), live)
+
+
+@given(st.lists(ANY_FLOAT, min_size=3, max_size=3), st.sampled_from([*SIGNALS, "own"]))
+def test_with_its_rounds_a_column_is_undefined_before_the_first_round_as_live(values, name):
+    live = [
+        compute_signals([Round(index=i, signals={name: value})], [name], state={})[name]
+        for i, value in enumerate(values)
+    ]
+    cleaned = clean_column(name, np.array([values]), index=np.arange(3))
+    np.testing.assert_equal(cleaned.tolist(), [live])
+
+
+def test_out_of_range_is_undefined_but_margins_are_clipped():
+    rounds = [
+        Round(
+            index=2,
+            signals={"p_correct": 1.1, "answer_margin": math.inf, "answer_margin_min": 31.0, "answer_stable": -1.0},
+        )
+    ]
+    values = compute_signals(rounds, rounds[0].signals, state={})
+    np.testing.assert_equal(
+        values, {"p_correct": math.nan, "answer_margin": 30.0, "answer_margin_min": math.nan, "answer_stable": math.nan}
+    )
+    assert SIGNALS["answer_margin"].clean(-math.inf) == 0
+
+
+@pytest.mark.parametrize("value", [None, "0.5", b"1", [0.5], np.array([0.5]), object(), 10**400, 1j])
+def test_what_is_no_number_is_undefined(value):
+    assert math.isnan(SIGNALS["p_correct"].clean(value))
+
+
+@pytest.mark.parametrize("value", [np.float32(0.5), np.float64(0.5), 0.5])
+def test_numpy_s_numbers_are_numbers(value):
+    assert SIGNALS["p_correct"].clean(value) == 0.5
+    assert SIGNALS["answer_stable"].clean(np.bool_(True)) == SIGNALS["answer_stable"].clean(np.int64(1)) == 1
+
+
+def test_a_measured_value_wins_over_a_computed_one():
+    rounds = [Round(index=1, answer="a"), Round(index=2, answer="a", signals={"answer_stable": 0.0})]
+    assert compute_signals(rounds, ["answer_stable"], state={}) == {"answer_stable": 0.0}
+
+
+def test_a_measured_value_that_is_undefined_is_not_replaced_by_a_computed_one():
+    rounds = [Round(index=1, answer="a"), Round(index=2, answer="a", signals={"answer_stable": math.nan})]
+    assert math.isnan(compute_signals(rounds, ["answer_stable"], state={})["answer_stable"])
+
+
+def test_a_signal_that_nobody_measured_is_undefined():
+    values = compute_signals([Round(index=1)], ["rerank_score", "judge_entailment", "answer_probability"], state={})
+    assert all(map(math.isnan, values.values()))
+
+
+def test_a_host_s_own_signal_needs_no_registration_but_must_be_there():
+    first, second = Round(index=1, signals={"mine": 2.0}), Round(index=2)
+    assert compute_signals([first], ["mine"], state={}) == {"mine": 2.0}
+    assert compute_signals([first], state={})["mine"] == 2.0
+    assert math.isnan(compute_signals([first, second], ["mine"], state={})["mine"])
+    assert math.isnan(compute_signals([Round(index=1, signals={"mine": math.inf})], ["mine"], state={})["mine"])
+    with pytest.raises(UnknownSignalError, match="'mine' is not registered"):
+        compute_signals([second], ["mine"], state={})
+
+
+def test_signals_of_no_round_are_refused():
+    with pytest.raises(DataError, match="no rounds"):
+        compute_signals([], ["answer_stable"], state={})
+
+
+def test_a_registered_signal_is_computed_like_any_other(monkeypatch):
+    monkeypatch.setattr(base, "_REGISTRY", dict(base._REGISTRY))
+    mine = Signal(
+        name="shouting",
+        compute=lambda rounds: float((rounds[-1].answer or "").isupper()),
+        range=(0, 1),
+        unit="bool",
+        doc="Shouts.",
+    )
+    assert register(mine) is mine
+    assert compute_signals([Round(index=1, answer="PARIS")], ["shouting"], state={}) == {"shouting": 1.0}
+    with pytest.raises(DataError, match="already"):
+        register(mine)
+
+
+def test_a_signal_s_name_can_be_spelled_in_a_rule():
+    with pytest.raises(DataError, match="identifier"):
+        Signal(name="p correct", compute=None, range=(0, 1), unit="bool", doc="")
+    with pytest.raises(DataError, match="low to high"):
+        Signal(name="x", compute=None, range=(1, 0), unit="bool", doc="")
+
+
+def test_the_registry_cannot_be_written_around_register():
+    with pytest.raises(TypeError):
+        SIGNALS["x"] = None
+
+
+def test_every_signal_of_the_methods_page_is_declared():
+    assert set(SIGNALS) == {
+        *("answer_stable", "answer_f1_previous", "answer_similarity_previous", "abstained", "answer_in_evidence"),
+        *("answer_length", "answer_margin", "answer_margin_min", "answer_margin_p10", "answer_margin_mean"),
+        *("answer_margin_median", "answer_logprob_mean", "answer_probability", "p_correct"),
+        *("verbal_confidence", "calibrated_confidence", "overlap", "top_score", "score_gap", "top_score_z_pool"),
+        *("top_score_z", "top_score_z_robust", "rerank_score", "judge_entailment"),
+        *("round", "calls", "tokens", "seconds"),
+    }
+
+
+def test_every_declaration_is_complete():
+    units = {"nats", "probability", "bool", "score", "count", "seconds", "ratio", "z"}
+    for name, signal in SIGNALS.items():
+        assert signal.name == name
+        assert signal.unit in units
+        assert signal.doc.endswith(".")
+        assert (signal.unit == "bool") <= (signal.range == (0.0, 1.0))
+        assert (signal.unit == "probability") <= (signal.range == (0.0, 1.0))
+        assert (signal.lookback > 0) <= (signal.first_round > signal.lookback)
+        assert not (signal.fitted and signal.compute)
+    assert [name for name, signal in SIGNALS.items() if signal.clip] == ["answer_margin"]
+    assert {name for name, signal in SIGNALS.items() if "logprobs" in signal.needs} >= {"answer_margin", "p_correct"}
+    assert "not exactly replayable" in SIGNALS["seconds"].doc
+
+
+def test_signals_cost_an_import_of_numpy_only():
+    code = "import sys, numpy; before = set(sys.modules); import suffice.signals; print(*(set(sys.modules) - before))"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    foreign = {name.split(".")[0] for name in loaded} - set(sys.stdlib_module_names) - {"suffice", "numpy"}
+    assert not foreign

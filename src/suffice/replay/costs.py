@@ -1,0 +1,233 @@
+"""The ledger: what a policy would have paid live (operational), and what measuring it cost besides (evaluation)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from suffice.calibration import CALIBRATED
+from suffice.replay.prices import Price
+from suffice.rounds import COST_KINDS, Floats, Mask, Rounds
+from suffice.rules.selectors import Last
+from suffice.session import LOOP_COMPONENTS, Policy, Stops
+from suffice.signals import SIGNALS
+from suffice.store.recording import Recording
+from suffice.store.schema import cost_column
+
+__all__ = ["CostTable", "Ledger", "loop_masks", "operational_masks"]
+
+TOKEN_KINDS = ("uncached_tokens", "cached_tokens", "output_tokens")
+GATE, GENERATOR, RETRIEVAL = "gate", "generator", "retrieval"
+_NOT_LANGUAGE_MODELS = frozenset({RETRIEVAL, "reranker", "embedder"})
+"""Components that are not language models: their requests are no `calls`, and they need not report tokens."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ledger:
+    """What each question cost, by component and kind.
+
+    Attributes:
+        costs: By component, then kind: shape ``(n_questions,)``, unit of the kind; NaN where unknown.
+        calls: Requests to language models (loop, judges, gate), shape ``(n_questions,)``, count.
+        money: Shape ``(n_questions,)``, USD; NaN where a price or a token count is unknown.
+    """
+
+    costs: Mapping[str, Mapping[str, Floats]]
+    calls: Floats
+    money: Floats
+
+    def total(self, kind: str) -> Floats:
+        """Return one kind over all components, shape ``(n_questions,)``; `tokens` adds the three kinds of tokens."""
+        kinds = TOKEN_KINDS if kind == "tokens" else (kind,)
+        total: Floats = np.zeros(self.calls.shape)
+        for component in self.costs.values():
+            for name in kinds:
+                total = total + component[name]
+        return total
+
+    def scaled(self, weight: float) -> Ledger:
+        """Return every figure times `weight`, for expectations."""
+        costs = {c: {kind: weight * values for kind, values in kinds.items()} for c, kinds in self.costs.items()}
+        return Ledger(costs=costs, calls=weight * self.calls, money=weight * self.money)
+
+    def plus(self, other: Ledger) -> Ledger:
+        """Return the sum of two ledgers of the same components."""
+        costs = {
+            c: {kind: values + other.costs[c][kind] for kind, values in kinds.items()}
+            for c, kinds in self.costs.items()
+        }
+        return Ledger(costs=costs, calls=self.calls + other.calls, money=self.money + other.money)
+
+
+class CostTable:
+    """The recorded costs of all rounds, prepared once for every policy.
+
+    Args:
+        recording: Recorded rounds.
+        prices: One price for all language models, or prices by component; None = money is NaN.
+
+    Attributes:
+        components: Components in the recording, sorted.
+        columns: By component and kind, shape ``(n_questions, n_rounds)``: 0 past the end, NaN where unknown.
+        modelled: Whether cached tokens are modelled from shared prompt tokens instead of measured.
+        notes: What is missing or modelled, in words.
+    """
+
+    def __init__(self, recording: Recording, prices: Price | Mapping[str, Price] | None = None) -> None:
+        self.seen = recording.seen
+        self.index = recording.index
+        self._prices = prices
+        notes: list[str] = []
+        names = [name.split(".", 1)[1].rsplit(".", 1) for name in recording.names("cost")]
+        given = {component for component, _ in names}
+        self.components = tuple(sorted(given if given & set(LOOP_COMPONENTS) else given | {GENERATOR}))
+        recorded = {(component, kind) for component, kind in names}
+        self.columns = {
+            component: {kind: self._load(recording, component, kind, recorded, notes) for kind in COST_KINDS}
+            for component in self.components
+        }
+        self.call_columns = self._call_columns(notes)
+        self.modelled = recording.metadata.get("cache_state") == "unknown" and GENERATOR in self.components
+        if self.modelled:
+            self._model_cache()
+            notes.append(
+                "cached and uncached tokens are modelled: rounds were recorded in parallel, so each round is taken to "
+                "share the prompt tokens of the one before"
+            )
+        self.notes = tuple(notes)
+        self.recorded = self.charge(dict.fromkeys(self.components, self.seen))
+
+    def _load(
+        self, recording: Recording, component: str, kind: str, recorded: set[tuple[str, str]], notes: list[str]
+    ) -> Floats:
+        if (component, kind) in recorded:
+            column = np.where(self.seen, recording.column(cost_column(component, kind)), 0.0)
+            unknown = int(np.isnan(column).sum())
+            if unknown:
+                notes.append(f"{component}: {kind} is unknown in {unknown} of {int(self.seen.sum())} rounds")
+            return column
+        if component in _NOT_LANGUAGE_MODELS and kind in TOKEN_KINDS:
+            return np.zeros(self.seen.shape)
+        if component not in LOOP_COMPONENTS or kind != "calls":  # missing calls of the loop are counted, below
+            notes.append(f"{component}: {kind} was not recorded")
+        return np.where(self.seen, np.nan, 0.0)
+
+    def _call_columns(self, notes: list[str]) -> dict[str, Floats]:
+        """Return the calls of each language model; where the loop's are unknown a round counts as one call."""
+        columns = {c: kinds["calls"] for c, kinds in self.columns.items() if c not in _NOT_LANGUAGE_MODELS}
+        loop = [component for component in LOOP_COMPONENTS if component in columns]
+        unknown = np.logical_and.reduce([np.isnan(columns[component]) for component in loop])
+        if unknown.any():
+            notes.append(f"calls are counted as one a round in {int(unknown.sum())} rounds whose calls are unknown")
+            for component in loop:
+                columns[component] = np.where(unknown, 1.0 if component == loop[0] else 0.0, columns[component])
+        return columns
+
+    def _model_cache(self) -> None:
+        columns = self.columns[GENERATOR]
+        prompt = columns["uncached_tokens"] + columns["cached_tokens"]
+        shared = np.zeros_like(prompt)
+        shared[:, 1:] = np.minimum(prompt[:, 1:], prompt[:, :-1])
+        shared[:, self.index <= 1] = 0.0  # a closed-book prompt is another prompt; a first round finds nothing cached
+        columns["cached_tokens"], columns["uncached_tokens"] = shared, prompt - shared
+
+    def charge(self, masks: Mapping[str, Mask]) -> Ledger:
+        """Return what the rounds in `masks` (by component, shape ``(n_questions, n_rounds)``) cost."""
+        nobody = np.zeros(self.seen.shape, dtype=np.bool_)
+        costs: dict[str, dict[str, Floats]] = {}
+        calls, money = np.zeros(len(self.seen)), np.zeros(len(self.seen))
+        for component, columns in self.columns.items():
+            mask = masks.get(component, nobody)
+            costs[component] = {kind: np.where(mask, column, 0.0).sum(axis=1) for kind, column in columns.items()}
+            if component in self.call_columns:
+                calls = calls + np.where(mask, self.call_columns[component], 0.0).sum(axis=1)
+            money = money + self._money(component, costs[component])
+        return Ledger(costs=costs, calls=calls, money=money)
+
+    def _money(self, component: str, costs: Mapping[str, Floats]) -> Floats:
+        uncached, cached, output = (costs[kind] for kind in TOKEN_KINDS)
+        price = self._prices if isinstance(self._prices, Price) else (self._prices or {}).get(component)
+        if price is not None:
+            return price.of(uncached, cached, output)
+        free = uncached + cached + output == 0
+        return np.where(free & (self._prices is not None), 0.0, np.nan)
+
+
+def loop_masks(table: CostTable, view: Rounds, position: npt.NDArray[np.int64]) -> dict[str, Mask]:
+    """Return which rounds a policy pays for that reads no signal and stops at `position`: the loop and its evidence."""
+    visited = view.seen & (np.arange(len(view)) <= position[:, None])
+    masks = {component: visited for component in (*LOOP_COMPONENTS, RETRIEVAL, GATE) if component in table.components}
+    if GATE in masks and GENERATOR in masks and view.index[0] == 0:
+        answers = visited.copy()
+        answers[:, 0] &= position == 0  # cost_to_answer falls due only if the gate lets the closed-book answer out
+        masks[GENERATOR] = answers
+    return {component: _widen(table, view, mask) for component, mask in masks.items()}
+
+
+def operational_masks(
+    table: CostTable, policy: Policy, stopped: Stops, components: Mapping[str, str] | None = None
+) -> dict[str, Mask]:
+    """Return which rounds a policy pays for, by component, each of shape ``(n_questions, n_rounds)``.
+
+    The loop and its evidence in every visited round; a judge, reranker or embedder where the lazily evaluated rule,
+    or the selector, reads one of its signals; at a gated round 0 the answer only where it is used.
+
+    Args:
+        table: The recorded costs.
+        policy: What decides.
+        stopped: Where it stops.
+        components: Whose call produces a signal, for signals that are not in `SIGNALS`.
+    """
+    view = stopped.view
+    visited = stopped.charged()
+    masks = loop_masks(table, view, stopped.position)
+    needs = _needs(table, policy, stopped, components or {})
+    for component in table.components:
+        if component not in masks:
+            masks[component] = _widen(table, view, needs.get(component, np.zeros_like(visited)))
+    if GATE in table.components and GENERATOR in table.components and view.index[0] == 0:
+        answered = stopped.answer_rounds == 0
+        if not isinstance(policy.selector, Last):  # every seen answer is a candidate
+            answered = answered | visited[:, 0]
+        if GENERATOR in needs:
+            answered = answered | needs[GENERATOR][:, 0]
+        masks[GENERATOR] = masks[GENERATOR].copy()
+        masks[GENERATOR][:, int(-table.index[0])] |= answered & visited[:, 0]
+    return masks
+
+
+def _needs(
+    table: CostTable, policy: Policy, stopped: Stops, components: Mapping[str, str]
+) -> dict[str, npt.NDArray[np.bool_]]:
+    """Return which rounds' calls of each component are read by the rule or the selector."""
+    view, visited = stopped.view, stopped.charged()
+    reads = [(name, mask & visited) for name, mask in policy.rule.reads(view).items()]
+    reads += [(name, visited) for name in policy.selector.signals]
+    sources = {calibrator.output: calibrator.signal for calibrator in policy.calibrators}
+    needs: dict[str, npt.NDArray[np.bool_]] = {}
+    for name, mask in reads:
+        raw = sources.get(name, CALIBRATED.get(name, name))
+        known = SIGNALS.get(raw)
+        component = components.get(raw) or (known.component if known else f"judge:{raw}")
+        if component not in table.components:
+            continue
+        first, back = (known.first_round, known.lookback) if known else (0, 0)
+        read = mask & (view.index >= first)
+        for step in range(back + 1):
+            earlier = np.zeros_like(read)
+            earlier[:, : len(view) - step] = read[:, step:]
+            needs[component] = needs[component] | earlier if component in needs else earlier
+    return needs
+
+
+def _widen(table: CostTable, view: Rounds, mask: Mask) -> Mask:
+    """Return a mask over the view's rounds as one over all recorded rounds."""
+    if mask.shape == table.seen.shape:
+        return mask
+    wide = np.zeros(table.seen.shape, dtype=np.bool_)
+    offset = int(view.index[0] - table.index[0])
+    wide[:, offset : offset + len(view)] = mask
+    return wide

@@ -1,0 +1,373 @@
+"""Replay: what any set of policies would have done on recorded rounds, beside every baseline, with intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from suffice.errors import CensoredError, DataError
+from suffice.replay.baselines import (
+    Bench,
+    Run,
+    closed_book,
+    fixed_budget,
+    oracle_best,
+    oracle_earliest,
+    random_stop,
+    run_policy,
+)
+from suffice.replay.checks import check_policy, policy_for, tuned_on
+from suffice.replay.costs import TOKEN_KINDS, CostTable, Ledger
+from suffice.replay.margins import MarginTest, equivalence, non_inferiority
+from suffice.replay.outcomes import is_agreement, outcome
+from suffice.replay.prices import Price
+from suffice.replay.result import ReplayResult, Row, Spread
+from suffice.replay.statistics import PairedResult, Units, bootstrap_weights, paired_results
+from suffice.rounds import COST_KINDS, Floats, Mask, Rounds
+from suffice.rules import Rule
+from suffice.session import Policy
+from suffice.store.recording import Recording
+
+__all__ = ["drop_failed", "replay", "replay_matrix"]
+
+_SLACK = 1e-12  # expectations are sums in another order
+
+
+def drop_failed(recording: Recording) -> tuple[Recording, int]:
+    """Return the recording without the questions that failed while it was made, and how many those were.
+
+    Raises:
+        DataError: All failed.
+    """
+    failed = np.asarray(recording.ends == "failed", dtype=np.bool_)
+    if failed.all():
+        raise DataError(f"all {len(failed)} recorded questions failed: run `suffice record` again to complete them")
+    return (recording.select(~failed), int(failed.sum())) if failed.any() else (recording, 0)
+
+
+def replay(
+    recording: Recording,
+    policies: Sequence[Policy | Rule | str],
+    *,
+    metrics: Sequence[str] = ("f1", "em"),
+    baseline: str | Policy = "fixed_k(3)",
+    n_resamples: int = 1000,
+    seed: int = 42,
+    level: float = 0.95,
+    prices: Price | Mapping[str, Price] | None = None,
+    margins: Sequence[float] = (0.02,),
+) -> ReplayResult:
+    """Evaluate policies on recorded rounds, without a call.
+
+    Exact for the recorded run where every question was recorded to its end: stopping takes a prefix.  Beside the
+    policies stand the whole fixed_k frontier, each policy's random twin, the closed book where round 0 was recorded,
+    and two oracles.
+
+    Args:
+        recording: Recorded rounds.
+        policies: What to evaluate; a rule or its text stands for a policy with the recording's own settings.
+        metrics: Columns in [0, 1], or `agreement`, see `outcome`; the first is what quality means.  Empty for costs
+            and stops alone.
+        baseline: What differences are taken against: the label of a row (`fixed_k(3)`, `closed_book`,
+            `oracle_best`), `full`, a rule or a policy.
+        n_resamples: Bootstrap draws.
+        seed: Of the draws.
+        level: Nominal coverage of intervals.
+        prices: For all language models, or by component; None = money is NaN.
+        margins: Margins of the first metric for non-inferiority and equivalence.
+
+    Raises:
+        DataError: A metric is missing, or there is nothing to compare.
+        CensoredError: A policy stops where no answer was recorded.
+        ConfigMismatchError: A policy was made for something else.
+        UnknownSignalError: A policy reads a signal that was not recorded.
+        NotFittedError: A policy lacks fitted state.
+        RuleSyntaxError: Text is no rule.
+    """
+    kept, n_failed = drop_failed(recording)
+    made = [item if isinstance(item, Policy) else policy_for(kept, item, name=str(item)) for item in policies]
+    made = [_relabelled(policy, made[:position]) for position, policy in enumerate(made)]
+    notes = {policy.label: check_policy(policy, kept) for policy in made}
+    bench = _bench(kept, made, metrics, baseline, prices)
+    runs = _policy_runs(bench, made, notes, metrics) + _baseline_runs(bench, made, metrics)
+    runs, reference = _with_baseline(bench, runs, baseline, metrics)
+    weights = bootstrap_weights(len(Units.of(len(kept.question_ids), kept.clusters).sizes), n_resamples, rng=seed)
+    deltas = _deltas(runs, reference, kept.clusters, weights, level)
+    rows = []
+    for run, row_deltas in zip(runs, deltas, strict=True):
+        match, dominating = _cheapest(run, runs, metrics)
+        tests = _margin_tests(run, reference, metrics, margins, weights=weights, clusters=kept.clusters, level=level)
+        rows.append(
+            _row(bench, run, deltas=row_deltas, tests=tests, match=match, dominating=dominating, n_failed=n_failed)
+        )
+    return ReplayResult(
+        rows=tuple(rows),
+        metrics=tuple(metrics),
+        baseline=reference.label,
+        n=len(kept.question_ids),
+        n_clusters=weights.shape[1],
+        n_failed=n_failed,
+        level=level,
+        n_resamples=n_resamples,
+        seed=seed,
+        data_hash=recording.data_hash,
+        notes=_notes(bench, metrics, n_failed),
+    )
+
+
+def replay_matrix(view: Rounds, rules: Sequence[Rule], by_stop: Mapping[str, Floats]) -> dict[str, Floats]:
+    """Return outcomes of many rules that share a view, each of shape ``(n_rules, n_questions)``.
+
+    The fast path under a search: one decision per rule and question, then one look-up per outcome.
+
+    Args:
+        view: What the rules read, shape ``(n_questions, n_rounds)``.
+        rules: The rules.
+        by_stop: Outcomes of a stop at each position (`values_by_stop`, cumulated calls), shape of `view`.
+    """
+    n, width = view.shape
+    fires: npt.NDArray[np.bool_] = np.empty((len(rules), n, width), dtype=np.bool_)
+    for position, rule in enumerate(rules):
+        fires[position] = rule.fires(view)
+    ended: Mask = np.arange(width) >= view.seen.sum(axis=-1)[:, None] - 1  # the last seen round stops, as all later
+    np.logical_or(fires & view.seen, ended, out=fires)
+    flat = np.argmax(fires, axis=-1)
+    flat += np.arange(n) * width
+    return {name: np.ascontiguousarray(table).ravel()[flat] for name, table in by_stop.items()}
+
+
+def _relabelled(policy: Policy, before: Sequence[Policy]) -> Policy:
+    same = sum(other.label == policy.label for other in before)
+    return policy if same == 0 else replace(policy, name=f"{policy.label} #{same + 1}")
+
+
+def _bench(
+    kept: Recording,
+    policies: Sequence[Policy],
+    metrics: Sequence[str],
+    baseline: str | Policy,
+    prices: Price | Mapping[str, Price] | None,
+) -> Bench:
+    if len(set(metrics)) != len(metrics):
+        raise DataError(f"a metric is named twice: {list(metrics)!r}")
+    columns = {column for policy in policies for column in policy.raw_columns}
+    if isinstance(baseline, Policy):
+        columns |= set(baseline.raw_columns)
+    elif baseline not in ("closed_book", "oracle_best", "oracle_earliest") and not baseline.startswith("random("):
+        columns |= set(policy_for(kept, baseline).raw_columns)
+    values = {name: outcome(kept, name) for name in metrics}
+    return Bench(kept, values, CostTable(kept, prices), kept.rounds(sorted(columns)))
+
+
+def _policy_runs(
+    bench: Bench, policies: Sequence[Policy], notes: Mapping[str, tuple[str, ...]], metrics: Sequence[str]
+) -> list[Run]:
+    runs, twins = [], []
+    for policy in policies:
+        run, stopped = run_policy(bench, policy)
+        _refuse_unmeasured(bench, run, metrics)
+        runs.append(replace(run, notes=run.notes + notes[policy.label]))
+        twins.append(random_stop(bench, policy, stopped))
+    return runs + twins
+
+
+def _refuse_unmeasured(bench: Bench, run: Run, metrics: Sequence[str]) -> None:
+    for name in metrics:
+        unknown = np.isnan(run.values[name])
+        if not unknown.any():
+            continue
+        q = int(np.argmax(unknown))
+        stop = "" if run.rounds is None else f" at round {int(run.rounds[q])}"
+        what = (
+            f"{run.label!r} stops at rounds whose {name!r} was not measured in {int(unknown.sum())} of {len(unknown)} "
+            f"questions (question {bench.recording.question_ids[q]!r}{stop})"
+        )
+        measured = ~np.isnan(bench.metrics[name])
+        last = np.arange(bench.recording.shape[1]) == bench.recording.seen.sum(axis=1, keepdims=True) - 1
+        if measured.any() and not (measured & ~last).any():
+            raise CensoredError(
+                f"{what}: answers exist only at the last round of this recording, so an earlier stop has no answer to "
+                "score. Replay stops and costs alone with metrics=(), or record answers at every round"
+            )
+        raise DataError(
+            f"{what}. Drop those questions (Recording.select), or use another metric: 'agreement' needs no gold answers"
+        )
+
+
+def _baseline_runs(bench: Bench, policies: Sequence[Policy], metrics: Sequence[str]) -> list[Run]:
+    """Return every baseline that the recording allows, in the order of the table."""
+    runs = []
+    first = int(bench.recording.index[0])
+    if first == 0:
+        runs.append(closed_book(bench))
+    runs += [fixed_budget(bench, k) for k in range(1, bench.highest + 1)]
+    start = min((policy.start_round for policy in policies), default=1)
+    if bench.highest < start:
+        return runs
+    if "em" in bench.recording.table.column_names:
+        em = outcome(bench.recording, "em")
+        if not np.isnan(em).all():
+            runs.append(oracle_earliest(bench, em, start))
+    if metrics and not np.isnan(bench.metrics[metrics[0]]).all():
+        runs.append(oracle_best(bench, bench.metrics[metrics[0]], start))
+    return runs
+
+
+def _with_baseline(
+    bench: Bench, runs: list[Run], baseline: str | Policy, metrics: Sequence[str]
+) -> tuple[list[Run], Run]:
+    """Return the runs with the baseline among them, and the baseline."""
+    label = baseline.label if isinstance(baseline, Policy) else baseline
+    if label == "full":
+        label = f"fixed_k({bench.highest})"
+    found = [run for run in runs if run.label == label and (isinstance(baseline, str) or run.policy == baseline)]
+    if not found:
+        policy = baseline if isinstance(baseline, Policy) else policy_for(bench.recording, baseline)
+        check_policy(policy, bench.recording)
+        taken = any(run.label == policy.label for run in runs)
+        found = [run_policy(bench, policy, label=f"{policy.label} (baseline)" if taken else "", kind=_kind(policy))[0]]
+        runs = [*runs, found[0]]
+    _refuse_unmeasured(bench, found[0], metrics)
+    return runs, found[0]
+
+
+def _kind(policy: Policy) -> str:
+    return "fixed" if not policy.signals or policy.signals == ("round",) else "rule"
+
+
+def _deltas(
+    runs: Sequence[Run], reference: Run, clusters: npt.NDArray[np.object_], weights: Floats, level: float
+) -> list[dict[str, PairedResult]]:
+    """Return the paired differences of each run, all quantities of all runs on the same draws."""
+    quantities = {name: [run.values[name] for run in runs] for name in reference.values}
+    quantities["calls"] = [run.ledger.calls for run in runs]
+    quantities["tokens"] = [run.ledger.total("tokens") for run in runs]
+    base = {**reference.values, "calls": reference.ledger.calls, "tokens": reference.ledger.total("tokens")}
+    deltas: list[dict[str, PairedResult]] = [{} for _ in runs]
+    for name, rows in quantities.items():
+        known = [position for position, row in enumerate(rows) if not np.isnan(row - base[name]).any()]
+        if not known:
+            continue
+        matrix = np.stack([rows[position] - base[name] for position in known])
+        for position, result in zip(
+            known, paired_results(matrix, weights, clusters=clusters, level=level), strict=True
+        ):
+            deltas[position][name] = result
+    return deltas
+
+
+def _margin_tests(
+    run: Run,
+    reference: Run,
+    metrics: Sequence[str],
+    margins: Sequence[float],
+    *,
+    weights: Floats,
+    clusters: npt.NDArray[np.object_],
+    level: float,
+) -> tuple[MarginTest, ...]:
+    if not metrics or run is reference:
+        return ()
+    difference = run.values[metrics[0]] - reference.values[metrics[0]]
+    if np.isnan(difference).any():
+        return ()
+    return tuple(
+        test(difference, margin, weights=weights, clusters=clusters, level=level)
+        for margin in margins
+        for test in (non_inferiority, equivalence)
+    )
+
+
+def _cheapest(run: Run, runs: Sequence[Run], metrics: Sequence[str]) -> tuple[str | None, str | None]:
+    """Return the cheapest fixed_k or random run with at least the same quality, and whether it dominates."""
+    if not metrics:
+        return None, None
+    quality, calls = _point(run, metrics[0])
+    rivals = [(other.label, *_point(other, metrics[0])) for other in runs if other.kind in ("fixed", "random")]
+    rivals = [rival for rival in rivals if rival[0] != run.label and rival[1] >= quality - _SLACK]
+    if not rivals:
+        return None, None
+    label, its_quality, its_calls = min(rivals, key=lambda rival: (rival[2], -rival[1]))
+    better = its_calls < calls - _SLACK or its_quality > quality + _SLACK
+    return label, label if its_calls <= calls + _SLACK and better else None
+
+
+def _point(run: Run, metric: str) -> tuple[float, float]:
+    return float(run.values[metric].mean()), float(run.ledger.calls.mean())
+
+
+def _row(
+    bench: Bench,
+    run: Run,
+    *,
+    deltas: Mapping[str, PairedResult],
+    tests: tuple[MarginTest, ...],
+    match: str | None,
+    dominating: str | None,
+    n_failed: int,
+) -> Row:
+    n_selected = tuned_on(run.policy, bench.recording.question_ids) if run.policy is not None else 0
+    notes = list(run.notes)
+    unmeasured = [name for name, values in run.values.items() if np.isnan(values).any()]
+    if unmeasured:
+        notes.append(f"no answer was recorded where this stops: {', '.join(unmeasured)} unknown")
+    operational = _means(run.ledger)
+    recorded = _means(bench.table.recorded)
+    return Row(
+        label=run.label,
+        kind=run.kind,
+        rule="" if run.policy is None else str(run.policy.rule),
+        metrics={name: float(values.mean()) for name, values in run.values.items()},
+        deltas=deltas,
+        margins=tests,
+        calls=_spread(run.ledger.calls, *run.calls),
+        costs=operational,
+        components={
+            component: {kind: float(values.mean()) for kind, values in kinds.items()}
+            for component, kinds in run.ledger.costs.items()
+        },
+        evaluation={kind: recorded[kind] - operational[kind] for kind in recorded},
+        stop_rounds=run.stop_rounds,
+        reasons=dict(run.reasons),
+        n=len(bench.recording.question_ids),
+        n_failed=n_failed,
+        n_censored=run.n_censored,
+        oracle_seen=run.oracle_seen or {},
+        cheapest_match=match,
+        dominated_by=dominating,
+        selected_here=n_selected > 0,
+        n_selected=n_selected,
+        notes=tuple(notes),
+    )
+
+
+def _means(ledger: Ledger) -> dict[str, float]:
+    totals = {kind: float(ledger.total(kind).mean()) for kind in COST_KINDS if kind != "calls"}
+    return {
+        "calls": float(ledger.calls.mean()),
+        **totals,
+        "tokens": sum(totals[kind] for kind in TOKEN_KINDS),
+        "money": float(ledger.money.mean()),
+    }
+
+
+def _spread(mean_of: Floats, values: Floats, weights: Floats) -> Spread:
+    order = np.argsort(values, kind="stable")
+    reached = np.cumsum(weights[order]) / weights.sum()
+    p50, p95 = (float(values[order[int(np.searchsorted(reached, share - _SLACK))]]) for share in (0.5, 0.95))
+    return Spread(mean=float(mean_of.mean()), p50=p50, p95=p95)
+
+
+def _notes(bench: Bench, metrics: Sequence[str], n_failed: int) -> tuple[str, ...]:
+    notes = list(bench.table.notes)
+    if any(is_agreement(name) for name in metrics):
+        notes.append("agreement measures sameness with the full-budget run's answer, not truth")
+    if n_failed:
+        notes.append(f"{n_failed} questions failed while recording and are left out of every row alike")
+    cut = int((bench.recording.ends == "rule").sum())
+    if cut:
+        notes.append(f"censored: a rule ended {cut} of {len(bench.recording.ends)} recorded questions early")
+    return tuple(notes)

@@ -1,0 +1,105 @@
+"""What is measured at each round (metrics, agreement), and what a policy gets if it stops there."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import numpy.typing as npt
+
+from suffice.errors import DataError
+from suffice.metrics import answer_key, f1
+from suffice.rounds import Floats, Mask, Rounds
+from suffice.rules import Selector
+from suffice.store.recording import Recording
+
+__all__ = ["AGREEMENT", "answers_by_stop", "is_agreement", "outcome", "values_by_stop"]
+
+AGREEMENT = ("agreement", "agreement_em", "agreement_f1")
+"""Metrics against the answer of the full-budget run: they measure sameness, not truth."""
+
+_ABOVE = re.compile(r"\s*(?P<name>[A-Za-z_]\w*)\s*(?P<comparison>>=|>)\s*(?P<value>[0-9.]+)\s*")
+
+Positions = npt.NDArray[np.int64]
+
+
+def is_agreement(name: str) -> bool:
+    """Return whether a metric compares answers with the full-budget run instead of gold answers."""
+    return name.split(">", maxsplit=1)[0].strip() in AGREEMENT
+
+
+def outcome(recording: Recording, name: str) -> Floats:
+    """Return a metric at every round, shape ``(n_questions, n_rounds)``, in [0, 1]; NaN where not measured.
+
+    Args:
+        recording: Recorded rounds.
+        name: A numeric column; `agreement` (the same as `agreement_em`) or `agreement_f1`, which compare each answer
+            with that of the full-budget run and need no gold answers; or a threshold on one of these, ``f1 > 0.5``,
+            which is 1 where it holds.
+
+    Raises:
+        DataError: There is no such column, or its values leave [0, 1].
+    """
+    threshold = _ABOVE.fullmatch(name)
+    if threshold is not None:
+        values, least = outcome(recording, threshold["name"]), float(threshold["value"])
+        holds = values > least if threshold["comparison"] == ">" else values >= least
+        return np.where(np.isnan(values), np.nan, holds)
+    if name in AGREEMENT:
+        return _agreement(recording, tokens=name == "agreement_f1")
+    if name not in recording.table.column_names:
+        raise DataError(
+            f"the recording has no metric {name!r}; there are: {', '.join(recording.names('metric')) or 'none'}. "
+            "Without gold answers use 'agreement', the sameness with the full-budget run's answer"
+        )
+    values = recording.column(name)
+    known = values[~np.isnan(values)]
+    if known.size and (known.min() < 0 or known.max() > 1):
+        raise DataError(
+            f"a metric must lie in [0, 1]; {name!r} runs from {known.min():g} to {known.max():g}: rescale the column"
+        )
+    return values
+
+
+def _agreement(recording: Recording, *, tokens: bool) -> Floats:
+    """Compare every answer with the last non-blank one of its trajectory; no answer agrees with no answer."""
+    if "answer" not in recording.table.column_names:
+        raise DataError("agreement compares answers, and the recording has no column 'answer': use a metric column")
+    values = np.full(recording.shape, np.nan)
+    for q, answers in enumerate(recording.answers.tolist()):
+        keys = [answer_key(answer) if isinstance(answer, str) else "" for answer in answers]
+        given = [r for r, key in enumerate(keys) if key]
+        for r in np.flatnonzero(recording.seen[q]).tolist():
+            if not given:
+                values[q, r] = 1.0
+            elif keys[r] == keys[given[-1]]:
+                values[q, r] = 1.0  # also where all words are articles, on which F1 has nothing to count
+            else:
+                values[q, r] = f1(answers[r], [answers[given[-1]]]) if tokens else 0.0
+    return values
+
+
+def answers_by_stop(selector: Selector, view: Rounds) -> Positions:
+    """Return which answer a stop at each position would return, shape ``(n_questions, n_rounds)``, -1 for none.
+
+    A stop past the end of a trajectory is a stop at its last round.
+    """
+    last = view.seen.sum(axis=-1) - 1
+    return np.stack([selector.select(view, np.minimum(k, last)) for k in range(len(view))], axis=-1)
+
+
+def values_by_stop(answers: Positions, seen: Mask, metric: Floats) -> Floats:
+    """Return the metric of the answer that a stop at each position would return, shape ``(n_questions, n_rounds)``.
+
+    Where no seen round has an answer, what was measured at the stop itself counts (0 for EM and F1); a question
+    without any round scores 0.
+
+    Args:
+        answers: From `answers_by_stop`.
+        seen: Which rounds exist, same shape.
+        metric: Same shape, of the same rounds.
+    """
+    last = seen.sum(axis=-1, keepdims=True) - 1
+    stop = np.minimum(np.arange(seen.shape[-1]), last)
+    position = np.where(answers >= 0, answers, stop)
+    return np.where(position >= 0, np.take_along_axis(metric, np.maximum(position, 0), axis=-1), 0.0)

@@ -1,0 +1,190 @@
+"""What every importer returns: trajectories recorded by somebody else, in this library's words."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from suffice.errors import DataError
+from suffice.metrics import METRICS, normalize_answer
+from suffice.rounds import COST_KINDS, Cost, End, Round
+from suffice.signals import SIGNALS, compute_signals
+from suffice.store.schema import column_kind, cost_column
+
+__all__ = [
+    "ImportedRun",
+    "ImportedTrajectory",
+    "check_unit",
+    "end_of",
+    "one_call",
+    "score",
+    "text_id",
+    "unknown_metrics",
+]
+
+_NAN = float("nan")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportedTrajectory:
+    """All recorded rounds of one question by one system.
+
+    Attributes:
+        question_id: Unique within the run.
+        cluster: The question itself, where the run holds several trajectories of it (agents, logs): what resampling
+            draws.  Equal to `question_id` otherwise.
+        question: The question's text; "" if the files do not tell.
+        golds: Gold answers; empty if the files do not tell.
+        rounds: In order of their index, from 0 or 1, without gaps.  A round whose answer the files do not tell has
+            the answer None.
+        end: Why there is no further round; `rule` means censored.
+        metrics: One mapping for each round, `em`, `f1` and others to [0, 1]; NaN where the answer is unknown.
+        extras: One mapping for each round: columns of the files that have no name of ours.
+        labels: The same for all rounds: system, data set, agent, log, question type, ...
+
+    Raises:
+        DataError: The rounds have a gap, or the other sequences another length.
+    """
+
+    question_id: str
+    cluster: str
+    rounds: tuple[Round, ...]
+    end: End
+    metrics: tuple[Mapping[str, float], ...]
+    question: str = ""
+    golds: tuple[str, ...] = ()
+    extras: tuple[Mapping[str, Any], ...] = ()
+    labels: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        found = [item.index for item in self.rounds]
+        if not found or found[0] not in (0, 1) or found != list(range(found[0], found[0] + len(found))):
+            raise DataError(
+                f"question {self.question_id!r} has the rounds {found}; expected 0, 1, 2, ... or 1, 2, ... without gaps "
+                "or copies."
+            )
+        if len(self.metrics) != len(found) or len(self.extras) not in (0, len(found)):
+            raise DataError(
+                f"question {self.question_id!r} has {len(found)} rounds, {len(self.metrics)} metrics and "
+                f"{len(self.extras)} extras; expected one of each for each round."
+            )
+
+    @property
+    def metrics_known(self) -> tuple[bool, ...]:
+        """For each round, whether at least one metric is known."""
+        return tuple(any(not math.isnan(value) for value in given.values()) for given in self.metrics)
+
+
+@dataclass(slots=True, kw_only=True)
+class ImportedRun:
+    """A recorded run.
+
+    Attributes:
+        source: The format it came in: `tasr`, `tabular`, `ircot`, `debate` or `reflexion`.
+        trajectories: In the order of the files.
+        notes: What a reader of results must know: what was cut, left out, mended, or is unknown.
+    """
+
+    source: str
+    trajectories: list[ImportedTrajectory]
+    notes: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        seen: set[str] = set()
+        for trajectory in self.trajectories:
+            if trajectory.question_id in seen:
+                raise DataError(
+                    f"question id {trajectory.question_id!r} comes twice in this {self.source} run; each trajectory needs "
+                    "its own."
+                )
+            seen.add(trajectory.question_id)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return one mapping for each question and round, ready for `suffice.store.write_recording`.
+
+        Signals that follow from the answers (`answer_stable`, ...) are computed where the files do not bring them.
+        """
+        return [row for trajectory in self.trajectories for row in _rows(trajectory)]
+
+    def kinds(self) -> dict[str, str]:
+        """Return the kind of each column whose name does not tell it, for `suffice.store.write_recording`."""
+        kinds: dict[str, str] = {}
+        for trajectory in self.trajectories:
+            kinds |= {name: "signal" for item in trajectory.rounds for name in item.signals if name not in SIGNALS}
+            kinds |= {name: "metric" for given in trajectory.metrics for name in given if name not in METRICS}
+        return kinds
+
+
+def _rows(trajectory: ImportedTrajectory) -> Iterable[dict[str, Any]]:
+    for i, item in enumerate(trajectory.rounds):
+        row: dict[str, Any] = {
+            "question_id": trajectory.question_id,
+            "round": item.index,
+            "cluster": trajectory.cluster,
+            "end": trajectory.end,
+            "question": trajectory.question or None,
+            "golds": list(trajectory.golds),
+            "answer": item.answer,
+            "text": item.text or None,
+            "passage_ids": [passage.passage_id for passage in item.passages],
+            "finish_reason": item.finish_reason,
+            "feedback": item.feedback,
+        }
+        row |= {name: _json(value) for name, value in trajectory.metrics[i].items()}
+        signals = compute_signals(trajectory.rounds[: i + 1], state={})
+        row |= {name: _json(value) for name, value in signals.items()}
+        for component, cost in item.costs.items():
+            row |= {cost_column(component, kind): _json(getattr(cost, kind)) for kind in COST_KINDS}
+        extras = trajectory.extras[i] if trajectory.extras else {}
+        for name, value in {**trajectory.labels, **extras}.items():
+            # A foreign column must not pass for one of ours.
+            taken = name in row or column_kind(name) != "label"
+            row[f"imported_{name}" if taken else name] = value
+        yield row
+
+
+def _json(value: float) -> float | None:
+    return None if math.isnan(value) else float(value)
+
+
+def score(answer: str | None, golds: Sequence[str]) -> dict[str, float]:
+    """Return every metric of an answer that is known; NaN without gold answers."""
+    return {name: metric(answer, golds) if golds else _NAN for name, metric in METRICS.items()}
+
+
+def unknown_metrics() -> dict[str, float]:
+    """Return every metric as NaN, for a round whose answer the files do not tell."""
+    return dict.fromkeys(METRICS, _NAN)
+
+
+def one_call() -> Cost:
+    """Return the cost of one call of which the files tell neither tokens nor seconds."""
+    return Cost(calls=1, uncached_tokens=_NAN, cached_tokens=_NAN, output_tokens=_NAN, seconds=_NAN)
+
+
+def text_id(text: str) -> str:
+    """Return 12 hexadecimal digits of the normalised text, the id of a question that has none.
+
+    >>> text_id("Who made it?") == text_id("who made  it")
+    True
+    """
+    return hashlib.sha256((normalize_answer(text) or text).encode()).hexdigest()[:12]
+
+
+def check_unit(value: float, name: str, where: str) -> float:
+    """Return a metric that lies in [0, 1] or is NaN.
+
+    Raises:
+        DataError: It does not.
+    """
+    if not (math.isnan(value) or 0 <= value <= 1):
+        raise DataError(f"{where}: {name} is {value!r}; a metric lies in [0, 1], or is empty where unknown.")
+    return value
+
+
+def end_of(n_rounds: int, longest: int, shorter: End) -> End:
+    """Return `max_rounds` for a trajectory as long as the longest, `shorter` for another."""
+    return "max_rounds" if n_rounds == longest else shorter

@@ -1,0 +1,193 @@
+r"""Recorded debates on arithmetic: JSON, gzipped or not, with three agents that answer in three rounds.
+
+``{question: [[[{"role": "user", "content": ...}, {"role": "assistant", "content": ...}, ...], ...], gold]}``: one list
+of messages for each agent, and a gold text that ends in ``#### 52``.
+
+One trajectory for each question and agent, clustered by question: from round 2 on an agent has read the others' last
+replies, so stopping one agent after round r is a prefix of the run, and agents of one question are not independent.
+
+Answers are numbers.  An answer is read out of the last ``\boxed{...}``, else from behind ``####``, else it is the last
+number of the reply; text in a box without a number is kept as it is.  `em` is numeric equality; `f1` equals it, since an
+answer is a single token; containment says nothing about numbers ("12" contains "1") and is undefined.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+import re
+import zlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from suffice.adapters.base import ImportedRun, ImportedTrajectory, one_call, text_id
+from suffice.errors import DataError, SchemaError
+from suffice.rounds import Round
+
+__all__ = ["numeric_answer", "read_debate"]
+
+_NUMBER = re.compile(r"(?<![\w.])[-\u2212]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?![\d])|(?<![\w])[-\u2212]?\.\d+")
+_FRACTION = re.compile(r"\\[dt]?frac\{\s*(-?\d+)\s*\}\{\s*(\d+)\s*\}")
+_LATEX = re.compile(r"\\(?:text|mathrm|mathbf)\b|\\[$%!,;]|[{}$]")
+_GOLD = re.compile(r"####\s*(\S.*?)\s*$")
+_RUN = re.compile(r"(?P<dataset>[^_]+)_(?P<model>[^_]+)_persona_(?P<personas>.+)_agents\d+_rounds\d+$")
+_CLOSE = 1e-6
+
+
+def read_debate(path: str | Path) -> ImportedRun:
+    """Read one debate file, `.json` or `.json.gz`.
+
+    Args:
+        path: The file; data set, model and personas are read from a name like
+            ``gsm_Qwen3-14B_persona_enigma-zen_agents3_rounds3.json.gz``.
+
+    Raises:
+        SchemaError: The file is no such JSON.
+        DataError: A question has no gold number, or an agent no reply; the message names file and question.
+    """
+    path = Path(path)
+    found = _RUN.search(path.name.removesuffix(".gz").removesuffix(".json"))
+    labels = found.groupdict() if found else {"run": path.name}
+    trajectories: list[ImportedTrajectory] = []
+    for number, (question, entry) in enumerate(_load(path).items(), start=1):
+        where = f"{path}, question {number}"
+        agents, gold = _entry(entry, where)
+        for agent, messages in enumerate(agents, start=1):
+            trajectories.append(
+                _trajectory(question, gold, agent, _replies(messages, f"{where}, agent {agent}"), labels)
+            )
+    if not trajectories:
+        raise DataError(f"{path}: no question in this file.")
+    longest = max(len(item.rounds) for item in trajectories)
+    for item in trajectories:
+        if len(item.rounds) < longest:
+            raise DataError(
+                f"{path}: agent {item.labels['agent']} has {len(item.rounds)} replies to {item.question!r:.60}, others "
+                f"have {longest}; a debate gives each agent every round."
+            )
+    rounds = [item for trajectory in trajectories for item in trajectory.rounds]
+    unboxed = sum("\\boxed" not in item.text for item in rounds)
+    silent = sum(item.answer is None for item in rounds)
+    notes = [
+        f"{len(trajectories)} agents in {len({item.cluster for item in trajectories})} debates; resample by cluster",
+        f"{unboxed} of {len(rounds)} replies have no \\boxed answer: their last number was taken",
+        f"{silent} replies have no answer at all",
+        "em is numeric equality, f1 equals it, containment is undefined; tokens and seconds are not in the files",
+    ]
+    return ImportedRun(source="debate", trajectories=trajectories, notes=notes)
+
+
+def numeric_answer(text: str) -> str | None:
+    r"""Return the answer of a reply as a plain number where it has one; None if there is none.
+
+    >>> numeric_answer(r"That gives \boxed{\$45,000.00}."), numeric_answer("So 3 * 4 = 12 boxes.")
+    ('45000', '12')
+    >>> numeric_answer(r"\boxed{52 WPM} after 2 lessons"), numeric_answer(r"\boxed{\frac{1}{2}}")
+    ('52', '0.5')
+    """
+    boxed = _boxed(text)
+    if boxed is None:
+        marked = _GOLD.search(text)
+        numbers = _numbers(marked.group(1) if marked else text)
+        return _plain(numbers[-1]) if numbers else None
+    tail = boxed.rsplit("=", 1)[-1]
+    numbers = _numbers(tail)
+    if not numbers:
+        return " ".join(_LATEX.sub(" ", boxed).split()) or None
+    # "30 * 3 = 90 boxes": behind the last sign of equality the first number is the answer.
+    return _plain(numbers[0])
+
+
+def _boxed(text: str) -> str | None:
+    """Return what stands in the last box, up to its closing brace or the end of the text."""
+    at = text.rfind("\\boxed")
+    if at < 0:
+        return None
+    rest = text[at + len("\\boxed") :].lstrip()
+    if not rest.startswith("{"):
+        return rest.split("\n", 1)[0]
+    depth = 0
+    for i, character in enumerate(rest):
+        depth += (character == "{") - (character == "}")
+        if depth == 0:
+            return rest[1:i]
+    return rest[1:]
+
+
+def _numbers(text: str) -> list[float]:
+    def fraction(match: re.Match[str]) -> str:
+        below = int(match.group(2))
+        return f" {int(match.group(1)) / below!r} " if below else " "
+
+    cleaned = _LATEX.sub(" ", _FRACTION.sub(fraction, text))
+    return [float(match.group().replace(",", "").replace("\u2212", "-")) for match in _NUMBER.finditer(cleaned)]
+
+
+def _plain(value: float) -> str | None:
+    if not math.isfinite(value):
+        return None
+    return str(int(value)) if value.is_integer() else repr(value)
+
+
+def _same(answer: str | None, gold: float) -> float:
+    try:
+        return float(answer is not None and math.isclose(float(answer), gold, rel_tol=_CLOSE, abs_tol=_CLOSE))
+    except ValueError:
+        return 0.0
+
+
+def _load(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        raise DataError(f"no file {str(path)!r}; give the .json or .json.gz of a debate.")
+    try:
+        raw = path.read_bytes()
+        loaded = json.loads(gzip.decompress(raw) if path.suffix == ".gz" else raw)
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise SchemaError(f"{path}: not a complete gzip file ({error}).") from error
+    except ValueError as error:
+        raise SchemaError(f"{path}: not JSON in UTF-8 ({error}).") from error
+    if not isinstance(loaded, dict):
+        raise SchemaError(f"{path}: found {type(loaded).__name__}; expected an object of question -> [agents, gold].")
+    return loaded
+
+
+def _entry(entry: Any, where: str) -> tuple[list[Any], float]:
+    if not (isinstance(entry, list) and len(entry) == 2 and isinstance(entry[0], list) and entry[0]):  # noqa: PLR2004
+        raise DataError(f"{where}: expected a pair of agents and gold text; found {entry!r:.80}.")
+    marked = _GOLD.search(entry[1]) if isinstance(entry[1], str) else None
+    numbers = _numbers(marked.group(1)) if marked else []
+    if not numbers:
+        raise DataError(f"{where}: the gold text is {entry[1]!r:.80}; expected one that ends in '#### <number>'.")
+    return entry[0], numbers[-1]
+
+
+def _replies(messages: Any, where: str) -> list[str]:
+    if not isinstance(messages, list) or not all(isinstance(item, dict) for item in messages):
+        raise DataError(f"{where}: expected a list of messages with role and content.")
+    replies = [item.get("content") for item in messages if item.get("role") == "assistant"]
+    if not replies or not all(isinstance(reply, str) for reply in replies):
+        raise DataError(f"{where}: expected at least one reply of the assistant, each with a text.")
+    return replies
+
+
+def _trajectory(
+    question: str, gold: float, agent: int, replies: Sequence[str], labels: Mapping[str, str]
+) -> ImportedTrajectory:
+    cluster = text_id(question)
+    answers = [numeric_answer(reply) for reply in replies]
+    scores = [_same(answer, gold) for answer in answers]
+    return ImportedTrajectory(
+        question_id=f"{cluster}/agent{agent}",
+        cluster=cluster,
+        question=question,
+        golds=(_plain(gold) or "",),
+        rounds=tuple(
+            Round(index=index, answer=answer, text=reply, costs={"generator": one_call()})
+            for index, (answer, reply) in enumerate(zip(answers, replies, strict=True), start=1)
+        ),
+        end="max_rounds",
+        metrics=tuple({"em": value, "f1": value, "contains": math.nan} for value in scores),
+        labels={**labels, "agent": str(agent)},
+    )

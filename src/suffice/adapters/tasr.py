@@ -1,0 +1,120 @@
+"""TASR's recorded rounds: parquet files with one row for each question and round.
+
+The files hold metrics but no gold answers and no passages, and one call of the model for each round.  Two traps of the
+published pipeline are undone here: a missing margin was given the calibrated value 0.5, which passes the published
+threshold of 0.25, and becomes undefined; files without `answer_token_margin` fall back on `first_token_margin`, and the
+run's notes say so, for the first token of a reply is its answer only where the prompt makes it so.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from suffice.adapters.base import ImportedRun, ImportedTrajectory, one_call
+from suffice.adapters.tabular import Grid, trajectories
+from suffice.errors import DataError, SchemaError
+from suffice.rounds import Round
+
+__all__ = ["TASR_COLUMNS", "read_tasr"]
+
+TASR_COLUMNS: Mapping[str, tuple[str, ...]] = {
+    "question_id": ("qid",),
+    "round": ("round",),
+    "answer": ("current_answer",),
+    "em": ("current_em",),
+    "f1": ("current_f1",),
+    "top_score": ("top_bm25_score",),
+    "score_gap": ("gap_1_2", "gap"),
+    "overlap": ("jaccard_overlap", "overlap_signal"),
+    "verbal_confidence": ("llm_confidence",),
+    "calibrated_confidence": ("calibrated_conf",),
+    "answer_margin": ("answer_token_margin", "first_token_margin"),
+    "p_correct": ("calibrated_logit_margin",),
+    "top_score_z": ("top_score_z_global",),
+    "top_score_z_pool": ("top_score_z_intra",),
+    "judge_entailment": ("judge_entailment",),
+}
+"""Our name to theirs; the first that a file has is taken, and the others are kept as they are."""
+
+_PER_QUESTION = "question_type"
+
+
+def read_tasr(path: str | Path, *, first_round: int | None = None) -> ImportedRun:
+    """Read a parquet file of TASR's rounds.
+
+    Args:
+        path: The file.
+        first_round: What the file's lowest round is in our count, 0 (closed book) or 1 (one passage); None if it
+            counts so already, as the published files do.
+
+    Raises:
+        SchemaError: The file is no parquet, or lacks `qid`, `round` or `current_answer`.
+        DataError: A value cannot be used, or a question's rounds have a gap or a copy; the message names the row.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise DataError(f"no file {str(path)!r}; give a parquet file of TASR's rounds.")
+    rows = _rows(path)
+    names = list(rows[0]) if rows else []
+    columns = {
+        ours: next(theirs for theirs in candidates if theirs in names)
+        for ours, candidates in TASR_COLUMNS.items()
+        if any(theirs in names for theirs in candidates)
+    }
+    missing = [TASR_COLUMNS[ours][0] for ours in ("question_id", "round", "answer") if ours not in columns]
+    if missing:
+        raise SchemaError(
+            f"{path}: no column {missing[0]!r}, so these are not TASR's rounds; there are: {', '.join(names) or 'no rows'}."
+            " Use the tabular importer with a column map."
+        )
+    grid = Grid(columns=columns, first_round=first_round, ended_early="exhausted")
+    grid.check(path, names)
+    records = [(f"{path}, row {number}", row) for number, row in enumerate(rows, start=1)]
+    notes = ["each round is one call; tokens, gold answers and passages are not in the files"]
+    if columns.get("answer_margin") == "first_token_margin":
+        notes.append("answer_margin is first_token_margin: the files have no answer_token_margin")
+    found = [_finished(trajectory) for trajectory in trajectories(records, grid, str(path))]
+    undone = sum(_invented(item) for trajectory in found for item in trajectory.rounds)
+    if undone:
+        notes.append(f"p_correct is undefined in {undone} rounds without a margin, where the files put a constant")
+        found = [replace(item, rounds=tuple(map(_without_invented, item.rounds))) for item in found]
+    shorter = sum(trajectory.end == "exhausted" for trajectory in found)
+    if shorter:
+        notes.append(f"{shorter} questions have fewer rounds than the longest: taken as out of passages")
+    return ImportedRun(source="tasr", trajectories=found, notes=notes)
+
+
+def _rows(path: Path) -> list[dict[str, Any]]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        return pq.read_table(path, partitioning=None).to_pylist()  # type: ignore[no-any-return]
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        raise SchemaError(f"{path}: does not read as parquet (corrupt or truncated?): {error}") from error
+
+
+def _finished(trajectory: ImportedTrajectory) -> ImportedTrajectory:
+    """Charge one call a round, of unknown length, and lift what is the same in all rounds out of them."""
+    kind = next((extra.get(_PER_QUESTION) for extra in trajectory.extras), None)
+    return replace(
+        trajectory,
+        rounds=tuple(replace(item, costs={"generator": one_call()}) for item in trajectory.rounds),
+        extras=tuple({k: v for k, v in extra.items() if k != _PER_QUESTION} for extra in trajectory.extras),
+        labels={} if kind is None else {_PER_QUESTION: kind},
+    )
+
+
+def _invented(item: Round) -> bool:
+    given = item.signals
+    if "answer_margin" not in given or math.isnan(given.get("p_correct", math.nan)):
+        return False
+    return math.isnan(given["answer_margin"])
+
+
+def _without_invented(item: Round) -> Round:
+    return replace(item, signals={**item.signals, "p_correct": math.nan}) if _invented(item) else item

@@ -1,6 +1,7 @@
 """Where the answer stands: in the text, and in tokens of every shape that endpoints return."""
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -258,6 +259,18 @@ def test_the_tokens_of_the_answer_are_found_or_none(text, tokens, answer_tokens)
         assert tokens[last : last + len(answer_tokens)] == located.answer_tokens
 
 
+def test_replaced_characters_at_the_end_of_the_text_are_not_taken_for_a_cut_stop_string():
+    tokens = spelled("Answer", ":", " \ufffd", "\ufffd\ufffd", "\ufffd", "\ufffd")
+    assert MARKER.locate("Answer: \u6771\u4eac", tokens).answer_tokens == tokens[2:]
+
+
+def test_the_byte_level_alphabet_is_that_of_real_tokenizers():
+    text = "".join(map(chr, range(0x800))) + "\uffff\U0010ffff\U0001f642\u3042"
+    pairs = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False).pre_tokenize_str(text)
+    assert bytes(_BYTE_LEVEL[character] for piece, _ in pairs for character in piece) == text.encode()
+    assert set(_BYTE_LEVEL) == set(pre_tokenizers.ByteLevel.alphabet())
+
+
 def test_after_a_removed_thinking_block_the_margin_is_not_the_draft_s():
     draft, final = Token(" Paris", -2.0), Token(" Paris", -0.1)
     tokens = (*spelled("Answer", ":"), draft, *spelled("</think>", "Answer", ":"), final)
@@ -403,6 +416,7 @@ SPELLINGS = {
 
 
 @pytest.mark.parametrize("spelling", SPELLINGS)
+@settings(deadline=None)
 @given(text=REPLIES, widths=CUTS)
 def test_every_tokenisation_of_a_text_finds_the_same_answer(spelling, text, widths):
     parts = pieces(text.encode(), widths)
@@ -415,7 +429,7 @@ def test_every_tokenisation_of_a_text_finds_the_same_answer(spelling, text, widt
     assert located.answer_tokens[0] is tokens[first]
 
 
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None)
 @given(text=REPLIES, widths=CUTS, noise=st.data())
 def test_damaged_tokens_give_the_right_answer_tokens_or_none(text, widths, noise):
     parts = pieces(text.encode(), widths)
@@ -459,7 +473,7 @@ FRAGMENTS = [
 ANY_TEXT = st.lists(st.sampled_from(FRAGMENTS) | st.text(max_size=4), max_size=8).map("".join)
 
 
-@settings(max_examples=400)
+@settings(max_examples=400, deadline=None)
 @given(text=ANY_TEXT, tokens=ANY_TOKENS, position=st.sampled_from([MARKER, JSON, START, AnswerPosition("tool")]))
 def test_locate_never_raises_and_its_span_is_in_the_text(text, tokens, position):
     located = position.locate(text, tokens)
@@ -480,8 +494,10 @@ def test_locate_never_raises_and_its_span_is_in_the_text(text, tokens, position)
 )
 def test_a_long_reply_takes_linear_time(fragment):
     text = 'Answer: {"' + fragment * (200_000 // len(fragment))
+    began = time.perf_counter()
     for position in (MARKER, JSON, START):
         position.locate(text, spelled(text))
+    assert time.perf_counter() - began < 10  # 0.1 s, where a quadratic search takes minutes
 
 
 # -- as a value -------------------------------------------------------------------------------------------------------
@@ -505,6 +521,7 @@ def test_a_position_survives_json(position):
         {"kind": 5, "text": "x"},
         {"kind": "json", "text": None},
         {"kind": "json", "text": " "},
+        {"kind": "json", "text": ""},
         ["kind", "text"],
     ],
 )

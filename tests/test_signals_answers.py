@@ -3,7 +3,7 @@
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from suffice.errors import DataError
@@ -81,6 +81,7 @@ def test_similarity_of_very_long_answers_compares_their_beginnings():
     assert answer_similarity_previous(loop("ab" * 500_000, "ab" * 500_000 + "c")) == 1
 
 
+@settings(deadline=None)
 @given(st.lists(st.text(max_size=6) | st.none(), min_size=2, max_size=5))
 def test_comparisons_agree_on_equal_keys(answers):
     rounds = loop(*answers)
@@ -179,6 +180,7 @@ def test_every_default_pattern_matches_itself():
     assert len(set(ABSTAIN_PATTERNS)) == len(ABSTAIN_PATTERNS)
 
 
+@settings(deadline=None)
 @given(st.text())
 def test_abstaining_never_raises(answer):
     value = abstained_by(ABSTAIN_PATTERNS)(answer)

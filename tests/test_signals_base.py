@@ -46,7 +46,7 @@ def loops(draw):
     return [Round(index=start + i, **{name: getattr(r, name) for name in fields}) for i, r in enumerate(rounds)]
 
 
-@settings(max_examples=200)
+@settings(max_examples=200, deadline=None)
 @given(loops())
 def test_no_data_raises_and_every_value_is_in_range_or_undefined(rounds):
     for name, value in compute_signals(rounds, state=STATE).items():
@@ -57,6 +57,7 @@ def test_no_data_raises_and_every_value_is_in_range_or_undefined(rounds):
             assert math.isnan(value)
 
 
+@settings(deadline=None)
 @given(loops())
 def test_appending_rounds_never_changes_an_earlier_value(rounds):
     growing, live = [], []
@@ -66,6 +67,7 @@ def test_appending_rounds_never_changes_an_earlier_value(rounds):
     np.testing.assert_equal([compute_signals(rounds[: i + 1], state=STATE) for i in range(len(rounds))], live)
 
 
+@settings(deadline=None)
 @given(loops())
 def test_a_signal_reads_no_more_rounds_than_it_declares(rounds):
     for name, signal in SIGNALS.items():
@@ -74,6 +76,7 @@ def test_a_signal_reads_no_more_rounds_than_it_declares(rounds):
             np.testing.assert_equal(compute_signals(rounds[-1 - signal.lookback :], [name], state={}), whole)
 
 
+@settings(deadline=None)
 @given(loops())
 def test_asking_for_one_signal_equals_asking_for_all(rounds):
     everything = compute_signals(rounds, state=STATE)
@@ -81,12 +84,20 @@ def test_asking_for_one_signal_equals_asking_for_all(rounds):
         np.testing.assert_equal(compute_signals(rounds, [name], state=STATE), {name: value})
 
 
+@pytest.mark.parametrize("name", [*SIGNALS, "own"])
+def test_infinite_values_of_a_column_are_undefined_but_margins_are_clipped(name):
+    cleaned = clean_column(name, np.array([[math.inf], [-math.inf]]))
+    np.testing.assert_equal(cleaned, [[30.0], [0.0]] if name == "answer_margin" else [[math.nan], [math.nan]])
+
+
+@settings(deadline=None)
 @given(st.lists(ANY_FLOAT, max_size=6), st.sampled_from([*SIGNALS, "own"]))
 def test_a_recorded_column_is_cleaned_as_a_live_value_is(values, name):
     live = [compute_signals([Round(index=5, signals={name: value})], [name], state={})[name] for value in values]
     np.testing.assert_equal(clean_column(name, np.array(values, dtype=np.float64)).tolist(), live)
 
 
+@settings(deadline=None)
 @given(st.lists(ANY_FLOAT, min_size=3, max_size=3), st.sampled_from([*SIGNALS, "own"]))
 def test_with_its_rounds_a_column_is_undefined_before_the_first_round_as_live(values, name):
     live = [

@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.feature_extraction.text import TfidfVectorizer
 
@@ -79,6 +79,7 @@ def test_overlap_is_undefined_without_earlier_passages():
     assert math.isnan(overlap("...", "!"))
 
 
+@settings(deadline=None)
 @given(st.lists(st.text(alphabet="ab \u00e9.", max_size=12), min_size=2, max_size=4))
 def test_overlap_is_in_range_and_does_not_depend_on_the_order_of_earlier_passages(texts):
     value = overlap(*texts)
@@ -144,6 +145,7 @@ def test_a_scale_of_zero_makes_every_z_undefined():
     assert math.isnan(signal("top_score_z", retrieved(3.0), top_score_z=z))
 
 
+@settings(deadline=None)
 @given(st.lists(st.floats(), min_size=1, max_size=4), st.floats(-1e308, 1e308), st.floats(0, 1e308))
 def test_z_scores_of_a_column_equal_those_of_its_rounds(values, center, scale):
     z = ZScore(center, scale)

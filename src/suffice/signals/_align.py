@@ -109,7 +109,10 @@ def _search(target: bytes, tokens: Sequence[Token], begin: int, span: _Span) -> 
         states = following
         if not states or len(states) > _MAX_STATES:
             return None
-    runs = {(first, last) for position, first, last, _ in states if position >= content_end}
+    complete = [state for state in states if state[0] >= content_end]
+    # Tokens past the text are what a stop string cut off: not where every token has its place in the text.
+    whole = [state for state in complete if state[3] == 0] or complete
+    runs = {(first, last) for _, first, last, _ in whole}
     return runs.pop() if len(runs) == 1 else None
 
 

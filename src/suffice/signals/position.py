@@ -63,12 +63,12 @@ class AnswerPosition:
 
     Attributes:
         kind: One of the above.
-        text: The marker, or the name of the field; the kind's default (`Answer:`, `answer`) where None is given.
+        text: The marker, or the name of the field; the kind's default (`Answer:`, `answer`) where none is given.
         span: The function of kind `callable`; what it raises is not caught.
     """
 
     kind: PositionKind = "marker"
-    text: str | None = None
+    text: str = ""
     span: Callable[[str], tuple[int, int] | None] | None = None
 
     def __post_init__(self) -> None:
@@ -76,9 +76,9 @@ class AnswerPosition:
             raise DataError(f"unknown kind of answer position {self.kind!r}; known are {', '.join(_KINDS)}")
         if (self.kind == "callable") != (self.span is not None):
             raise DataError(f"answer position {self.kind!r}: a span function goes with kind 'callable', and only there")
-        if self.text is None:
+        if self.text == "":
             object.__setattr__(self, "text", _DEFAULTS[self.kind])
-        elif not isinstance(self.text, str) or not (self.text.strip() or self.kind == "callable"):
+        elif not isinstance(self.text, str) or not self.text.strip():
             raise DataError(f"answer position {self.kind!r}: text must be a marker or a field name, not {self.text!r}")
 
     def locate(self, text: str, tokens: Sequence[Token] | None = None) -> Located:
@@ -108,7 +108,7 @@ class AnswerPosition:
         )
 
     def _find(self, text: str) -> tuple[str, int, int] | None:
-        name = self.text or ""
+        name = self.text
         if self.span is not None:
             span = _checked(self.span(text), text)
         elif self.kind == "tool":
@@ -148,7 +148,7 @@ class AnswerPosition:
         if not isinstance(data, Mapping) or set(data) != {"kind", "text"}:
             raise DataError(f"an answer position has exactly the fields kind and text, not {data!r}")
         kind, text = data["kind"], data["text"]
-        if kind == "callable" or not isinstance(kind, str) or not isinstance(text, str):
+        if kind == "callable" or not isinstance(kind, str) or not isinstance(text, str) or not text:
             raise DataError(f"an answer position is text of kind marker, json, tool or start, not {data!r}")
         return cls(cast("PositionKind", kind), text)
 

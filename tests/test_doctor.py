@@ -1,0 +1,136 @@
+from __future__ import annotations
+
+import itertools
+import json
+import math
+
+import pytest
+
+from suffice.errors import DataError
+from suffice.llm.chat import ChatModel
+from suffice.llm.doctor import EndpointReport, probe
+from suffice.llm.prompts import NO_CONFIDENCE
+from suffice.store.cache import ResponseCache
+from tests.endpoint import Endpoint
+
+
+def examine(endpoint: Endpoint, *, repeats: int = 3, workers: int = 4, **parameters) -> EndpointReport:
+    model = ChatModel("m", **{"base_url": endpoint.url, "max_retries": 0, "timeout_s": 5.0} | parameters)
+    try:
+        return probe(model, repeats=repeats, workers=workers)
+    finally:
+        model.close()
+
+
+def test_a_full_endpoint_gets_a_full_report():
+    with Endpoint(latency_s=0.02) as endpoint:
+        report = examine(endpoint)
+    assert report.reachable
+    assert report.capabilities == ("logprobs", "verbal_confidence")
+    assert (report.logprobs, report.alternatives) == ("raw", 20)
+    assert (report.cached_tokens_reported, report.prefix_reuse) == (True, True)
+    assert report.prefix_share > 0.9
+    assert (report.changed_answers, report.margin_drift, report.answered) == (0.0, 0.0, 1.0)
+    assert report.latency_s >= 0.02
+    assert report.speedup > 1.5
+    assert endpoint.most_running == 4
+    assert report.notes == ()
+
+
+@pytest.mark.parametrize(
+    ("logprobs", "kind"), [("none", "none"), ("refused", "none"), ("processed", "processed"), ("null", "processed")]
+)
+def test_unusable_logprobs_are_no_capability(logprobs, kind):
+    with Endpoint(logprobs=logprobs) as endpoint:
+        report = examine(endpoint)
+    assert report.reachable
+    assert report.logprobs == kind
+    assert report.capabilities == ("verbal_confidence",)
+    assert math.isnan(report.margin_drift)
+    assert report.answered == 1.0
+    assert bool(report.notes) == (logprobs == "refused")
+
+
+def test_fewer_alternatives_than_asked_are_counted():
+    def few(body):
+        top = [{"token": "a", "logprob": -0.1 * i} for i in range(1, min(body.get("top_logprobs", 0), 3) + 1)]
+        content = [{"token": "a", "logprob": -0.1, "top_logprobs": top}]
+        return {"choices": [{"message": {"content": "a"}, "logprobs": {"content": content}}]}
+
+    with Endpoint(few) as endpoint:
+        assert examine(endpoint).alternatives == 3
+
+
+def test_unreported_cached_tokens_leave_reuse_unknown():
+    with Endpoint(usage="plain") as endpoint:
+        report = examine(endpoint)
+    assert report.cached_tokens_reported is False
+    assert report.prefix_reuse is None
+    assert math.isnan(report.prefix_share)
+    assert report.prefix_latency_ratio > 0
+
+
+def test_a_text_that_is_too_long_is_tried_shorter():
+    def limited(body):
+        if len(body["messages"][0]["content"].split()) > 500:
+            return {"error": {"code": 400, "message": "context size exceeded"}}
+        return {"choices": [{"message": {"content": "x"}}], "usage": {"prompt_tokens": 9}, "timings": {"cache_n": 8}}
+
+    with Endpoint(limited) as endpoint:
+        report = examine(endpoint)
+    assert report.prefix_reuse is True
+    assert "context size" in report.notes[0]
+
+
+def test_changed_answers_and_drift_are_measured():
+    count = itertools.count()
+
+    def fickle(body):
+        n = next(count)
+        return ("Answer: Rome" if n == 7 else "Answer: Oslo", 1.0 + 0.01 * n)
+
+    with Endpoint(fickle) as endpoint:
+        report = examine(endpoint, repeats=5, workers=1)
+    assert report.changed_answers == 0.2
+    assert 0 < report.margin_drift < 1
+
+
+@pytest.mark.parametrize("fault", ["401", "500", "html", "half", "empty", "hang", "drop", "404"])
+def test_an_endpoint_that_always_fails_gets_a_report_too(fault):
+    with Endpoint(fault=fault) as endpoint:
+        report = examine(endpoint, timeout_s=0.2)
+    assert not report.reachable
+    assert report.logprobs == "unknown"
+    assert report.capabilities == ()
+    assert report.notes
+
+
+def test_one_failing_probe_does_not_end_the_others():
+    with Endpoint(fault=[None, "500"]) as endpoint:
+        report = examine(endpoint)
+    assert report.logprobs == "raw"
+    assert report.prefix_reuse is None
+    assert report.changed_answers == 0.0
+    assert len(report.notes) == 1
+    assert "prefix reuse" in report.notes[0]
+
+
+def test_the_response_cache_is_left_out(tmp_path):
+    with Endpoint() as endpoint, ResponseCache(tmp_path / "cache") as cache:
+        examine(endpoint, cache=cache)
+        assert len(cache) == 0
+
+
+def test_the_report_is_json_with_null_for_nan():
+    with Endpoint(usage="none", logprobs="none") as endpoint:
+        report = examine(endpoint, prompt=NO_CONFIDENCE)
+    values = json.loads(json.dumps(report.to_dict(), allow_nan=False))
+    assert values["margin_drift"] is None
+    assert values["capabilities"] == []
+
+
+def test_counts_below_one_are_refused():
+    model = ChatModel("m", base_url="http://localhost:1/v1")
+    for wrong in ({"repeats": 0}, {"workers": 0}):
+        with pytest.raises(DataError):
+            probe(model, **wrong)

@@ -69,10 +69,8 @@ class Sigmoid:
     intercept: float
 
     def predict(self, values: Floats) -> Floats:
-        from numpy import exp
-
         scores = np.clip(self.slope * np.asarray(values) + self.intercept, -700.0, 700.0)  # exp() stays finite
-        return np.asarray(1.0 / (1.0 + exp(-scores)))
+        return np.asarray(1.0 / (1.0 + np.exp(-scores)))
 
     def to_dict(self) -> dict[str, Any]:
         return {"map": "sigmoid", "slope": self.slope, "intercept": self.intercept}
@@ -105,7 +103,8 @@ def fit_platt(values: Floats, target: Floats, weights: Floats) -> CalibrationMap
     A curve that would fall is replaced by the mean: a calibrator is monotone increasing.
     """
     mean = float(np.average(target, weights=weights))
-    spread = float(values.std())
+    center = float(np.average(values, weights=weights))
+    spread = float(np.sqrt(np.average((values - center) ** 2, weights=weights)))
     if spread == 0 or mean in (0.0, 1.0):
         return Constant(mean)
     from sklearn.linear_model import LogisticRegression
@@ -115,7 +114,6 @@ def fit_platt(values: Floats, target: Floats, weights: Floats) -> CalibrationMap
     labels = np.concatenate([np.ones(len(values)), np.zeros(len(values))])
     shares = np.concatenate([weights * target, weights * (1 - target)])
     used = shares > 0
-    center = float(values.mean())
     fitted = LogisticRegression(C=1e4, max_iter=1000).fit(
         ((rows[used] - center) / spread)[:, None], labels[used], sample_weight=shares[used]
     )

@@ -1,1 +1,22 @@
-"""Placeholder."""
+"""Models: any OpenAI-compatible endpoint, the embedded span reader, and a scripted double."""
+
+from suffice.llm.base import Answerer
+from suffice.llm.chat import ChatModel, Completion
+from suffice.llm.doctor import EndpointReport, probe
+from suffice.llm.prompts import PROMPTS, Prompt
+from suffice.llm.reader import SpanReaderModel
+from suffice.llm.scripted import ScriptedModel
+from suffice.llm.span_reader import SpanReader
+
+__all__ = [
+    "PROMPTS",
+    "Answerer",
+    "ChatModel",
+    "Completion",
+    "EndpointReport",
+    "Prompt",
+    "ScriptedModel",
+    "SpanReader",
+    "SpanReaderModel",
+    "probe",
+]

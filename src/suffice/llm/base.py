@@ -24,6 +24,15 @@ class Answerer(Protocol):
         """What it can give, in the words of `Signal.needs`: `logprobs`, `verbal_confidence`, `answer_probability`."""
         ...
 
+    def verify(self, needs: frozenset[str]) -> None:
+        """Make sure, with one short request if it must be, that `capabilities` are kept as far as `needs` goes.
+
+        Raises:
+            LogprobsUnavailableError: Log-probabilities are needed and do not come.
+            ModelError: The model cannot be reached.
+        """
+        ...
+
     def fingerprint(self) -> Mapping[str, Any]:
         """Everything that changes its replies (model, prompt, parameters, revision), JSON-ready and without secrets."""
         ...

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from suffice.errors import ModelError
 from suffice.llm.span_reader import SpanReader
 from suffice.rounds import Cost, Passage, Reply
 
@@ -45,9 +44,9 @@ class SpanReaderModel:
         return {"model": self.name, "revision": self._reader.revision}
 
     def answer(self, question: str, passages: Sequence[Passage]) -> Reply:
-        """Read the passages; see `Answerer.answer`."""
+        """Read the passages; see `Answerer.answer`.  Without passages there is nothing to point at: no answer."""
         if not passages:
-            raise ModelError("the span reader cannot answer without passages: start at round 1")
+            return Reply(answer=None, costs={"generator": Cost()}, finish_reason="stop")
         began = time.perf_counter()
         reading = self._reader.read(question, [(passage.title, passage.text) for passage in passages])
         cost = Cost(
@@ -63,6 +62,9 @@ class SpanReaderModel:
             costs={"generator": cost},
             finish_reason="stop",
         )
+
+    def verify(self, needs: frozenset[str]) -> None:
+        """Nothing to ask: what it gives is known."""
 
     async def answer_async(self, question: str, passages: Sequence[Passage]) -> Reply:
         """Read in a worker thread."""

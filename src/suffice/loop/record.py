@@ -128,7 +128,6 @@ class _Recorder:
             raise DataError(f"concurrency must be at least 1, not {concurrency!r}")
         self.questions = questions
         self.loop = replace(loop, policy=replace(loop.policy, rule=type(loop.policy)().rule, calibrators=()))
-        self.loop.check()
         self.path = path
         self.concurrency = concurrency
         self.parallel_rounds = parallel_rounds
@@ -139,6 +138,7 @@ class _Recorder:
         self.config = _configuration(self.loop, parallel_rounds)
 
     async def run(self) -> RecordSummary:
+        await asyncio.to_thread(self.loop.check)
         existing = self._existing()
         journal = Journal(self.path.with_name(self.path.name + ".journal"), self.config)
         try:
@@ -147,7 +147,8 @@ class _Recorder:
             open_ = [q for q in self.questions if q.question_id not in kept and q.question_id not in done]
             self.progress.done = self.progress.resumed = len(self.questions) - len(open_)
             await self._all(open_, journal)
-            table = self._table(existing, {**journal.finished(), **self.cut_short})
+            fresh = {q: rows for q, rows in journal.finished().items() if q not in kept}
+            table = self._table(existing, {**fresh, **self.cut_short})
             metadata = self._metadata()
             if table is None:
                 raise ModelError(f"no question was answered; the first failure: {next(iter(self.failed.values()))}")
@@ -208,7 +209,12 @@ class _Recorder:
 
     async def _one(self, question: Question, journal: Journal) -> None:
         policy = self.loop.policy
-        evidence = rank_evidence(self.loop.retriever, question.question, question.passages, policy.max_rounds)
+        try:
+            evidence = rank_evidence(self.loop.retriever, question.question, question.passages, policy.max_rounds)
+        except DataError as error:  # a question without a pool must not end the run of the others
+            self.failed[question.question_id] = str(error)
+            self.progress.failed += 1
+            return
         wanted = [r for r in range(policy.start_round, policy.max_rounds + 1) if r <= len(evidence.passages)]
         committed = journal.replies(question.question_id)
         replies: dict[int, tuple[Reply, float]] = {}

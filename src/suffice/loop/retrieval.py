@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from suffice.errors import AuthenticationFailedError, ConfigMismatchError, ModelError
@@ -50,7 +51,8 @@ class Outcome:
 def dependencies(model: Answerer) -> dict[str, Any]:
     """Return what fitted state depends on: the model and its prompt, not the address that serves it."""
     described = model.fingerprint()
-    return {key: described[key] for key in ("model", "revision", "prompt_id") if key in described}
+    named = {key: described[key] for key in ("revision", "prompt_id") if key in described}
+    return {"model": described.get("model", model.name), **named}
 
 
 def round_of(r: int, evidence: Evidence, reply: Reply, *, first: bool) -> Round:
@@ -85,8 +87,15 @@ class RetrievalLoop:
     policy: Policy = field(default_factory=Policy)
     enrichers: tuple[Enricher, ...] = ()
 
+    @cached_property
+    def _checked(self) -> bool:
+        self.check()
+        return True
+
     def check(self) -> None:
-        """Refuse, before the first paid call, a policy that cannot decide with this model.
+        """Refuse, before the first paid question, a policy that cannot decide with this model.
+
+        Runs by itself before the first question.
 
         Raises:
             NotFittedError: The policy lacks fitted state that its rule reads.
@@ -96,11 +105,6 @@ class RetrievalLoop:
         """
         given = self.model.capabilities.union(*(enricher.capabilities for enricher in self.enrichers))
         self.policy.check(given)
-        if self.policy.start_round == 0 and "closed_book" not in given:
-            raise ModelError(
-                f"{self.model.name!r} cannot answer without passages, so the loop cannot start at round 0: "
-                "use start_round=1"
-            )
         ours = dependencies(self.model)
         wrong = {k: (v, ours[k]) for k, v in self.policy.depends.items() if k in ours and ours[k] != v}
         if wrong:
@@ -108,6 +112,7 @@ class RetrievalLoop:
             raise ConfigMismatchError(
                 f"the policy belongs to another model or prompt ({told}): calibrate on a recording of this one"
             )
+        self.model.verify(self.policy.needs)
 
     def stream(self, question: str, pool: Sequence[Passage] = ()) -> Iterator[tuple[Round | None, Outcome | Decision]]:
         """Run one question and yield each round with its decision; the last item is ``(None, outcome)``.
@@ -116,7 +121,7 @@ class RetrievalLoop:
             question: The question.
             pool: The question's own passages; none = search the retriever's corpus.
         """
-        self.check()
+        assert self._checked
         if self.enrichers:  # they are asynchronous
             yield from _drained(self, question, pool)
             return
@@ -136,7 +141,7 @@ class RetrievalLoop:
         self, question: str, pool: Sequence[Passage] = ()
     ) -> AsyncIterator[tuple[Round | None, Outcome | Decision]]:
         """Like `stream`, without blocking the event loop; a cancelled task cancels the request in flight."""
-        self.check()
+        await asyncio.to_thread(lambda: self._checked)
         evidence, session, error = self._begin(question, pool)
         try:
             while session.decision is None and (passages := _revealed(session, evidence)) is not None:

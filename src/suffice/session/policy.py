@@ -161,6 +161,11 @@ class Policy:
             return raw[f"cost.{LOOP_COMPONENTS[0]}.{_CUMULATED[name][0]}"]  # raises, naming the column
         return np.where(raw.seen, np.cumsum(per_round, axis=-1), np.nan)
 
+    @property
+    def needs(self) -> frozenset[str]:
+        """What the model or a measurement must give for this policy to decide, in the words of `Signal.needs`."""
+        return frozenset().union(*(SIGNALS[name].needs for name in self.raw_signals if name in SIGNALS))
+
     def check(self, capabilities: frozenset[str] | None = None) -> None:
         """Refuse a policy that cannot decide, before the first call.
 

@@ -1,0 +1,58 @@
+"""A recording run as a process of its own, so that a test can kill it: ``python -m tests.recording URL PATH``."""
+
+from __future__ import annotations
+
+import sys
+
+from suffice import ChatModel, Passage, Policy, RetrievalLoop, record
+from suffice.retrieval import PoolBM25, Question
+from suffice.signals import Idf
+
+CONCURRENCY = 4
+QUESTIONS = 100
+ROUNDS = 3
+
+
+def questions(n: int = QUESTIONS) -> list[Question]:
+    """Return questions whose passages differ in length and words."""
+    made = []
+    for number in range(n):
+        passages = tuple(
+            Passage(
+                passage_id=f"q{number}#{p}",
+                title=f"Title {number} {p}",
+                text=f"fact{number} " * (p % 3 + 1) + f"word{p} lies here. Answer: a trap",
+            )
+            for p in range(2 if number % 10 == 0 else 5)
+        )
+        made.append(
+            Question(
+                question_id=f"q{number}",
+                question=f"Where is fact{number}?",
+                answers=(f"place{number}",),
+                passages=passages,
+            )
+        )
+    return made
+
+
+def loop(url: str, **options) -> RetrievalLoop:
+    """Return the loop that records."""
+    texts = [passage.text for question in questions() for passage in question.passages]
+    policy = Policy(max_rounds=ROUNDS, state={"overlap": Idf.fit(texts)})
+    model = ChatModel("tiny", base_url=url, api_key="key", max_retries=0, **options)
+    return RetrievalLoop(model=model, retriever=PoolBM25(), policy=policy)
+
+
+def reply(body: dict) -> tuple[str, float]:
+    """Answer by a pure function of the prompt, so that every run gets the same replies."""
+    prompt = "\n".join(message["content"] for message in body["messages"])
+    n = sum(map(ord, prompt)) % 7
+    return f"Answer: place{n}\nConfidence: {n % 5 + 1}", 0.5 + n
+
+
+if __name__ == "__main__":
+    url, path = sys.argv[1:]
+    prepared = loop(url)
+    print("ready", flush=True)
+    record(questions(), prepared, path, concurrency=CONCURRENCY)

@@ -1,0 +1,128 @@
+"""Policies: one JSON file, read strictly, that names what it depends on."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from suffice import AnswerPosition, Calibrator, Policy, parse_rule, parse_selector, tasr
+from suffice.errors import DataError, LogprobsUnavailableError, ModelError, NotFittedError, RuleSyntaxError, SchemaError
+from suffice.signals import Idf, ZScore
+
+
+@pytest.fixture
+def fitted() -> Policy:
+    margins = [[0.1, 0.4], [2.0, 3.0], [5.0, 1.0]]
+    return Policy(
+        rule=parse_rule("first_of((tasr_guarded), (patience((overlap > 0.15), 2)), (top_score_z > 3))"),
+        selector=parse_selector("weighted_majority"),
+        start_round=0,
+        max_rounds=4,
+        calibrators=(Calibrator().fit(margins, [[0, 0], [1, 0], [1, 1]], index=[1, 2]),),
+        state={"overlap": Idf.fit(["one two", "two three"]), "top_score_z": ZScore.fit([1.0, 2.0, 4.0])},
+        answer_position=AnswerPosition("json", "answer"),
+        abstain_patterns=("pass",),
+        depends={"model": "m"},
+        provenance={"data": "abc"},
+        name="mine",
+    )
+
+
+def test_a_policy_reads_back_equal(fitted, tmp_path):
+    path = tmp_path / "deep" / "policy.json"
+    fitted.save(path)
+    assert Policy.load(path) == fitted
+    assert Policy.load(path).label == "mine"
+    assert [item.name for item in path.parent.iterdir()] == ["policy.json"]
+
+
+def change(data, path, value):
+    *parents, last = path
+    for key in parents:
+        data = data[key]
+    if value is KeyError:
+        del data[last]
+    else:
+        data[last] = value
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "error"),
+    [
+        (["format"], "other", SchemaError),
+        (["version"], 99, SchemaError),
+        (["surprise"], 1, SchemaError),
+        (["name"], KeyError, SchemaError),
+        (["rule"], "import os", RuleSyntaxError),
+        (["rule"], 5, SchemaError),
+        (["selector"], "best", RuleSyntaxError),
+        (["start_round"], 2, DataError),
+        (["start_round"], True, SchemaError),
+        (["max_rounds"], 0, DataError),
+        (["max_rounds"], 2.5, SchemaError),
+        (["calibrators", 0, "maps", "1"], {"map": "python", "code": "1"}, SchemaError),
+        (["calibrators", 0, "maps", "1", "x"], [3.0, 1.0], SchemaError),
+        (["calibrators", 0, "maps", "1", "y"], [0.0, 7.0], SchemaError),
+        (["calibrators", 0, "maps", "one"], {"map": "constant", "value": 0.5}, SchemaError),
+        (["calibrators", 0, "method"], "magic", SchemaError),
+        (["calibrators", 0, "surprise"], 1, SchemaError),
+        (["calibrators", 0, "maps"], {}, SchemaError),
+        (["calibrators", 0, "per_round"], False, SchemaError),
+        (["calibrators"], {}, SchemaError),
+        (["state", "top_score_z"], {"kind": "pickle"}, DataError),
+        (["answer_position"], {"kind": "callable"}, DataError),
+        (["abstain_patterns"], 3, SchemaError),
+    ],
+)
+def test_a_file_with_anything_unexpected_is_refused(fitted, tmp_path, path, value, error):
+    data = fitted.to_dict()
+    change(data, path, value)
+    file = tmp_path / "policy.json"
+    file.write_text(json.dumps(data))
+    with pytest.raises(error):
+        Policy.load(file)
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b"{", b"\xff\xfe", b"NaN", b'{"format": "suffice.policy"}'])
+def test_a_file_that_is_no_policy_is_refused(tmp_path, content):
+    file = tmp_path / "policy.json"
+    file.write_bytes(content)
+    with pytest.raises(SchemaError):
+        Policy.load(file)
+    with pytest.raises(DataError, match="cannot be read"):
+        Policy.load(tmp_path / "absent.json")
+
+
+def test_two_calibrators_of_one_signal_are_refused():
+    one = Calibrator().fit([[1.0, 2.0]], [[0, 1]], index=[1, 2])
+    with pytest.raises(DataError, match="two calibrators"):
+        Policy(calibrators=(one, one))
+
+
+def test_a_policy_is_refused_before_the_first_call_when_the_model_lacks_what_it_needs():
+    calibrated = Policy(rule=tasr(), calibrators=(Calibrator().fit([[1.0, 2.0]], [[0, 1]], index=[1, 2]),))
+    calibrated.check(frozenset({"logprobs"}))
+    with pytest.raises(LogprobsUnavailableError, match="answer_stable"):
+        calibrated.check(frozenset())
+    with pytest.raises(ModelError, match="judge"):
+        Policy(rule=parse_rule("stable_and_entailed")).check(frozenset({"logprobs"}))
+    with pytest.raises(NotFittedError, match="suffice calibrate"):
+        Policy(rule=tasr()).check()
+    with pytest.raises(NotFittedError, match="overlap"):
+        Policy(rule=parse_rule("stable_and_overlap")).check()
+    Policy(rule=parse_rule("answer_stable_guarded")).check(frozenset())
+
+
+def test_a_callable_position_works_but_cannot_be_saved(tmp_path):
+    policy = Policy(answer_position=AnswerPosition("callable", span=lambda text: (0, len(text))))
+    with pytest.raises(DataError):
+        policy.save(tmp_path / "policy.json")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_nothing_half_written_stays_when_saving_fails(fitted, tmp_path):
+    broken = Policy(provenance={"value": float("nan")})
+    with pytest.raises(ValueError, match="JSON"):
+        broken.save(tmp_path / "policy.json")
+    assert list(tmp_path.iterdir()) == []

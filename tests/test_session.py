@@ -1,0 +1,220 @@
+"""Sessions: what one live question does, line by line of the semantics."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+from suffice import (
+    Calibrator,
+    Cost,
+    FirstOf,
+    Never,
+    Patience,
+    Policy,
+    Round,
+    Session,
+    answer_stable,
+    fixed_k,
+    parse_rule,
+    parse_selector,
+    signal,
+    tasr,
+)
+from suffice.errors import DataError, NotFittedError, UnknownSignalError
+
+NAN = float("nan")
+
+
+def play(policy: Policy, answers, **columns):
+    """Observe one round per answer; `columns` are host-measured signals."""
+    session = Session(policy)
+    decision = None
+    for position, answer in enumerate(answers):
+        signals = {name: values[position] for name, values in columns.items()}
+        decision = session.observe(Round(index=policy.start_round + position, answer=answer, signals=signals))
+        if decision.stop:
+            return decision
+    return decision
+
+
+def test_the_walk_through_of_the_paper_stops_at_round_3():
+    decision = play(Policy(rule=tasr()), ["Titus Andronicus", "The Tempest", "the tempest."], p_correct=[0.3, 0.81, 0.8])
+    assert (decision.stop_round, decision.answer_round, decision.answer) == (3, 3, "the tempest.")
+    assert decision.reason == "rule"
+    assert decision.signals == {"answer_stable": 1.0, "p_correct": 0.8}
+
+
+def test_a_rule_that_holds_at_the_last_round_beats_max_rounds():
+    assert play(Policy(rule=fixed_k(3), max_rounds=3), ["a", "b", "c"]).reason == "rule"
+    assert play(Policy(rule=fixed_k(4), max_rounds=3), ["a", "b", "c"]).reason == "max_rounds"
+
+
+def test_max_rounds_is_the_highest_index_so_a_start_at_0_makes_one_call_more():
+    assert play(Policy(rule=Never(), max_rounds=2, start_round=0), ["a", "b", "c"]).stop_round == 2
+    assert not play(Policy(rule=Never(), max_rounds=2, start_round=0), ["a", "b"]).stop
+
+
+def test_if_no_round_was_answered_the_reason_is_failed():
+    decision = play(Policy(rule=fixed_k(2)), [None, "  "])
+    assert (decision.reason, decision.answer, decision.answer_round, decision.fired) == ("failed", None, None, None)
+    session = Session(Policy())
+    assert session.end("failed").stop_round is None
+
+
+@pytest.mark.parametrize("reason", ["exhausted", "failed", "cancelled"])
+def test_a_loop_that_is_ended_from_outside_keeps_its_best_answer(reason):
+    session = Session(Policy(rule=Never(), selector=parse_selector("max_p_correct")))
+    session.observe(Round(index=1, answer="good", signals={"p_correct": 0.9}))
+    session.observe(Round(index=2, answer="worse", signals={"p_correct": 0.1}))
+    decision = session.end(reason)
+    assert (decision.reason, decision.answer, decision.answer_round, decision.stop_round) == (reason, "good", 1, 2)
+    assert session.decision is decision
+
+
+def test_a_stopped_session_and_a_wrong_round_are_refused():
+    session = Session(Policy(rule=fixed_k(1)))
+    with pytest.raises(DataError, match="round 2 came where round 1"):
+        session.observe(Round(index=2, answer="a"))
+    session.observe(Round(index=1, answer="a"))
+    with pytest.raises(DataError, match="after the stop"):
+        session.observe(Round(index=2, answer="a"))
+    with pytest.raises(DataError, match="already stopped"):
+        session.end("failed")
+    with pytest.raises(DataError, match="allowed: exhausted"):
+        Session(Policy()).end("rule")
+
+
+def test_stability_is_undefined_at_rounds_0_and_1_even_when_round_0_was_seen():
+    decision = play(Policy(rule=answer_stable(), start_round=0), ["a", "a"])
+    assert not decision.stop
+    assert math.isnan(decision.signals["answer_stable"])
+
+
+def test_undefined_and_infinite_values_never_stop_the_loop():
+    for value in (NAN, float("inf"), float("-inf")):
+        assert not play(Policy(rule=parse_rule("p_correct > 0.1")), ["a"], p_correct=[value]).stop
+        assert not play(Policy(rule=parse_rule("p_correct < 0.1")), ["a"], p_correct=[value]).stop
+        assert not play(Policy(rule=parse_rule("my_own < 0.1")), ["a"], my_own=[value]).stop
+
+
+def test_an_infinite_margin_is_clipped_to_its_range():
+    decision = play(Policy(rule=signal("answer_margin") > 1), ["a"], answer_margin=[float("inf")])
+    assert decision.stop
+    assert decision.signals["answer_margin"] == 30.0
+
+
+def test_patience_does_not_see_rounds_before_the_start():
+    decision = play(Policy(rule=Patience(signal("x") > 0, 2), start_round=1), ["a", "a"], x=[1, 1])
+    assert decision.stop_round == 2
+
+
+def test_calls_and_tokens_count_the_loops_own_generation_since_the_start():
+    policy = Policy(rule=parse_rule("(calls >= 2) & (tokens >= 220)"))
+    costs = {
+        "generator": Cost(calls=1, uncached_tokens=70, cached_tokens=30, output_tokens=10),
+        "judge:entailment": Cost(calls=5, uncached_tokens=1000),
+    }
+    session = Session(policy)
+    first = session.observe(Round(index=1, answer="a", costs=costs))
+    assert first.signals == {"calls": 1.0, "tokens": 110.0}
+    second = session.observe(Round(index=2, answer="a", costs=costs))
+    assert second.stop
+    assert second.signals == {"calls": 2.0, "tokens": 220.0}
+
+
+def test_a_host_that_tells_no_cost_has_not_said_that_the_round_was_free():
+    decision = play(Policy(rule=parse_rule("calls < 100")), ["a"])
+    assert not decision.stop
+    assert math.isnan(decision.signals["calls"])
+
+
+def test_a_calibrated_signal_without_a_calibrator_is_an_error_and_changes_nothing():
+    session = Session(Policy(rule=tasr()))
+    with pytest.raises(NotFittedError, match="suffice calibrate"):
+        session.observe(Round(index=1, answer="a"))
+    assert session.rounds == []
+
+
+def test_an_unknown_signal_is_an_error_and_not_a_silent_never():
+    with pytest.raises(UnknownSignalError, match="no_such"):
+        play(Policy(rule=parse_rule("no_such > 1")), ["a"])
+
+
+def test_a_calibrator_of_the_policy_wins_over_nothing_and_reads_the_raw_margin():
+    calibrator = Calibrator().fit([[0.0, 0.0], [4.0, 4.0]], [[0, 0], [1, 1]], index=[1, 2])
+    decision = play(Policy(rule=tasr(), calibrators=(calibrator,)), ["a", "a"], answer_margin=[1.0, 2.0])
+    assert decision.stop
+    assert decision.signals["p_correct"] == pytest.approx(0.5)
+
+
+def test_the_decision_names_the_member_of_a_cascade_that_held():
+    rule = FirstOf((signal("approved") >= 1, fixed_k(2)))
+    decision = play(Policy(rule=rule), ["a", "b"], approved=[0, 0])
+    assert decision.fired == "round >= 2"
+
+
+def test_a_decision_is_json_with_null_for_undefined():
+    decision = play(Policy(rule=parse_rule("p_correct > 0.9")), ["a"], p_correct=[NAN])
+    assert json.loads(json.dumps(decision.to_dict(), allow_nan=False))["signals"] == {"p_correct": None}
+
+
+@pytest.mark.parametrize(
+    ("selector", "answers", "p", "expected"),
+    [
+        ("last", ["a", "b", None], [0.1, 0.2, 0.3], "b"),
+        ("first", [None, "b", "c"], [0.1, 0.2, 0.3], "b"),
+        ("max_p_correct", ["a", "b", "c"], [0.5, 0.9, 0.9], "c"),  # among ties the latest
+        ("max_p_correct", ["a", "b", None], [0.5, NAN, 0.9], "a"),  # undefined scores and missing answers are skipped
+        ("max_p_correct", ["a", "b", None], [NAN, NAN, NAN], "b"),  # nothing is left: the last non-empty answer
+        ("majority", ["The x", "y", "x!"], [0.1, 0.1, 0.1], "x!"),
+        ("majority", ["x", "y", "y", "x"], [0.1] * 4, "x"),  # tied: the answer seen last, at its latest round
+        ("majority", ["x", "y", "x", "y"], [0.1] * 4, "y"),
+        ("weighted_majority", ["x", "x", "y"], [0.2, 0.2, 0.5], "y"),
+        ("weighted_majority", ["x", "x", "y"], [0.3, 0.3, 0.5], "x"),
+        ("weighted_majority", ["x", "x", "y"], [NAN, 0.2, 0.1], "x"),
+        ("weighted_majority", ["x", "x", "y"], [NAN, NAN, NAN], "y"),
+    ],
+)
+def test_selectors(selector, answers, p, expected):
+    n = len(answers)
+    policy = Policy(rule=Never(), selector=parse_selector(selector), max_rounds=n)
+    assert play(policy, answers, p_correct=p).answer == expected
+
+
+def test_selectors_never_look_past_the_stop():
+    policy = Policy(rule=fixed_k(2), selector=parse_selector("max_p_correct"))
+    session = Session(policy)
+    for r, p in ((1, 0.2), (2, 0.1)):
+        decision = session.observe(Round(index=r, answer=f"a{r}", signals={"p_correct": p}))
+    assert decision.answer_round == 1
+
+
+def test_a_refusal_counts_as_the_policy_says():
+    answers = ["not mentioned", "not mentioned"]
+    stable, guarded = parse_rule("answer_stable"), parse_rule("answer_stable_guarded")
+    assert play(Policy(rule=stable), answers).stop
+    assert not play(Policy(rule=guarded), answers).stop
+    own = Policy(rule=guarded, abstain_patterns=("pass",))
+    assert play(own, answers).stop
+    assert not play(own, ["pass", "pass"]).stop
+
+
+def test_observe_all_ends_with_the_first_stop():
+    session = Session(Policy(rule=fixed_k(2)))
+    rounds = (Round(index=r, answer=str(r)) for r in range(1, 9))
+    decision = session.observe_all(rounds)
+    assert decision is not None
+    assert decision.stop_round == 2
+    assert Session(Policy()).observe_all([]) is None
+
+
+def test_seconds_add_up_as_calls_do():
+    policy = Policy(rule=parse_rule("seconds > 1"))
+    session = Session(policy)
+    cost = {"generator": Cost(calls=1, seconds=0.75)}
+    assert not session.observe(Round(index=1, answer="a", costs=cost)).stop
+    assert session.observe(Round(index=2, answer="a", costs=cost)).signals["seconds"] == np.float64(1.5)

@@ -1,17 +1,20 @@
-"""Recorded Reflexion trials: JSON lines, one question of one log a line.
+"""Recorded Reflexion trials: JSON lines, trials of one question in one log a line.
 
 ``{"log": ..., "question": ..., "gold": ..., "trials": [{"trial": 1, "answer": ..., "logged_correct": false}, ...]}``
 
 Reflexion (Shinn et al., 2023) tries again until the gold answer says that it was right.  Trials after the first success
 are copies in the logs, not runs: they are cut, and such a trajectory ends by `rule`.  It is **censored by a stop that
 used the gold label**, which no rule of a deployed loop can do.
+
+Some logs append an instruction ("You have attempted to answer following question before and failed. ...") to the question
+from the second trial on, once or twice.  It is taken off, and lines that then are the same question of the same log are
+put together; taken as they are, the published logs would seem to hold 195 questions instead of 100.
 """
 
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,17 +24,19 @@ from suffice.rounds import Round
 
 __all__ = ["read_reflexion"]
 
+_APPENDED = "You have attempted to answer following question before and failed"
+
 
 def read_reflexion(path: str | Path, *, incomplete: Literal["drop", "keep"] = "drop") -> ImportedRun:
     """Read Reflexion's trials; round r is trial r, and the rows of one question, from several logs, form a cluster.
 
     Args:
         path: The JSON lines file.
-        incomplete: Logs of some agents lack trials of some questions.  `"drop"` leaves such trajectories out and
-            notes how many; `"keep"` gives the lacking trials no answer and undefined metrics.
+        incomplete: Some agents' logs lack trials, mostly the first.  `"drop"` leaves such trajectories out and notes
+            how many; `"keep"` gives the lacking trials no answer and undefined metrics.
 
     Raises:
-        DataError: A line is no such record; the message names file and line.
+        DataError: A line is no such record, or two lines hold the same trial; the message names file and line.
     """
     path = Path(path)
     if incomplete not in ("drop", "keep"):
@@ -39,40 +44,48 @@ def read_reflexion(path: str | Path, *, incomplete: Literal["drop", "keep"] = "d
     if not path.is_file():
         raise DataError(f"no file {str(path)!r}; give a JSON lines file of Reflexion trials.")
     trajectories: list[ImportedTrajectory] = []
-    seen: dict[str, str] = {}
-    cut = lacking = disagree = 0
-    for where, record in _records(path):
-        trials = _until_success(record["trials"])
-        cut += len(record["trials"]) - len(trials)
-        complete = [trial["trial"] for trial in trials] == list(range(1, len(trials) + 1))
+    cut = lacking = 0
+    merged = _merged(path)
+    for (log, question), (gold, trials) in merged.items():
+        kept = _until_success(trials)
+        cut += len(trials) - len(kept)
+        complete = max(kept) == len(kept)
         lacking += not complete
-        if not complete and incomplete == "drop":
-            continue
-        trajectory = _trajectory(record, trials)
-        if trajectory.question_id in seen:
-            raise DataError(
-                f"{where}: this question of log {record['log']!r} was read before, at {seen[trajectory.question_id]}."
-            )
-        seen[trajectory.question_id] = where
-        disagree += sum(
-            given["em"] != extra["logged_correct"]
-            for given, extra in zip(trajectory.metrics, trajectory.extras, strict=True)
-            if not (math.isnan(given["em"]) or extra["logged_correct"] is None)
-        )
-        trajectories.append(trajectory)
+        if complete or incomplete == "keep":
+            trajectories.append(_trajectory(log, question, gold, kept))
     if not trajectories:
         raise DataError(f"{path}: no trajectory with all its trials; expected at least one.")
     censored = sum(item.end == "rule" for item in trajectories)
-    clusters = len({item.cluster for item in trajectories})
     verb = "were left out" if incomplete == "drop" else "have rounds without an answer"
     notes = [
-        f"{len(trajectories)} trajectories of {clusters} questions; resample by cluster",
+        f"{len(trajectories)} trajectories of {len({item.cluster for item in trajectories})} questions; resample by cluster",
         f"{censored} trajectories ended at the first logged success, by the gold label: censored",
         f"{cut} trials after a success were copies and were cut",
-        f"{lacking} trajectories lack trials in their log and {verb}",
-        f"em differs from logged_correct in {disagree} trials: the logs normalise answers in another way",
+        f"{lacking} of {len(merged)} trajectories lack trials in their log and {verb}",
+        f"em differs from logged_correct in {_disagreements(trajectories)} trials: the logs compare answers in another way",
     ]
     return ImportedRun(source="reflexion", trajectories=trajectories, notes=notes)
+
+
+_Trials = dict[int, dict[str, Any]]
+
+
+def _merged(path: Path) -> dict[tuple[str, str], tuple[str, _Trials]]:
+    """Return gold answer and trials by log and question, the appended instruction taken off."""
+    merged: dict[tuple[str, str], tuple[str, _Trials]] = {}
+    for where, record in _records(path):
+        question = record["question"].split(_APPENDED)[0].strip()
+        if not question:
+            raise DataError(f"{where}: question is {record['question']!r:.80}; expected a question.")
+        gold, trials = merged.setdefault((record["log"], question), (record["gold"], {}))
+        for trial in record["trials"]:
+            if trial["trial"] in trials or gold != record["gold"]:
+                raise DataError(
+                    f"{where}: trial {trial['trial']} of {question!r:.60} in log {record['log']!r} was read before, or "
+                    "with another gold answer; each may stand in the file once."
+                )
+            trials[trial["trial"]] = trial
+    return {key: (gold, dict(sorted(trials.items()))) for key, (gold, trials) in merged.items()}
 
 
 def _records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -112,41 +125,43 @@ def _check(record: Any, where: str) -> None:
         before = trial["trial"]
 
 
-def _until_success(trials: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    kept = []
-    for trial in trials:
-        kept.append(trial)
+def _until_success(trials: _Trials) -> _Trials:
+    kept = {}
+    for number, trial in trials.items():
+        kept[number] = trial
         if trial["logged_correct"]:
             break
     return kept
 
 
-def _trajectory(record: Mapping[str, Any], trials: list[dict[str, Any]]) -> ImportedTrajectory:
-    by_number = {trial["trial"]: trial for trial in trials}
-    numbers = range(1, trials[-1]["trial"] + 1)
-    cluster, golds = text_id(record["question"]), (record["gold"],)
-    agent, *strategy = record["log"].split("/")[:-1] or [record["log"]]
+def _disagreements(trajectories: list[ImportedTrajectory]) -> int:
+    pairs = [
+        (given["em"], extra["logged_correct"])
+        for item in trajectories
+        for given, extra in zip(item.metrics, item.extras, strict=True)
+    ]
+    return sum(em != logged for em, logged in pairs if logged is not None)
+
+
+def _trajectory(log: str, question: str, gold: str, trials: _Trials) -> ImportedTrajectory:
+    last = max(trials)
+    rounds, metrics, extras = [], [], []
+    for number in range(1, last + 1):
+        trial = trials.get(number)
+        answer = None if trial is None else trial["answer"]
+        rounds.append(Round(index=number, answer=answer, costs={"generator": one_call()}))
+        metrics.append(unknown_metrics() if trial is None else score(answer, (gold,)))
+        extras.append({"logged_correct": None if trial is None else float(trial["logged_correct"])})
+    agent, _, rest = log.partition("/")
+    cluster = text_id(question)
     return ImportedTrajectory(
-        question_id=f"{cluster}@{record['log']}",
+        question_id=f"{cluster}@{log}",
         cluster=cluster,
-        question=record["question"],
-        golds=golds,
-        rounds=tuple(
-            Round(
-                index=number,
-                answer=by_number[number]["answer"] if number in by_number else None,
-                costs={"generator": one_call()},
-            )
-            for number in numbers
-        ),
-        end="rule" if trials[-1]["logged_correct"] else "max_rounds",
-        metrics=tuple(
-            score(by_number[number]["answer"], golds) if number in by_number else unknown_metrics()
-            for number in numbers
-        ),
-        extras=tuple(
-            {"logged_correct": float(by_number[number]["logged_correct"]) if number in by_number else None}
-            for number in numbers
-        ),
-        labels={"log": record["log"], "agent": agent, "strategy": "/".join(strategy)},
+        question=question,
+        golds=(gold,),
+        rounds=tuple(rounds),
+        end="rule" if trials[last]["logged_correct"] else "max_rounds",
+        metrics=tuple(metrics),
+        extras=tuple(extras),
+        labels={"log": log, "agent": agent, "strategy": rest.rpartition("/")[0]},
     )

@@ -186,7 +186,7 @@ def _trajectory(question_id: str, rows: Sequence[_Row], grid: Grid, shift: int, 
     metrics = []
     for row in rows:
         # Without a column of answers, what a metric says would be about nothing.
-        computed = score(row.own["answer"], row.golds if "answer" in row.own else ())
+        computed = score(row.own.get("answer"), row.golds if "answer" in row.own else ())
         metrics.append({**computed, **row.metrics})
     return ImportedTrajectory(
         question_id=question_id,

@@ -6,18 +6,22 @@ others it names the city of the newest passage: so it is stable and sure on the 
 
 ::
 
-    model = build_model(directory)  # gguf, transformers weights and tokenizer of the same model
+    model = tiny_model()  # gguf, transformers weights and tokenizer of the same model
     with start_server(model) as server:
         ChatModel("tiny", base_url=server.url)
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import functools
 import json
 import random
+import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -127,6 +131,14 @@ def chat_text(messages: Any) -> str:
     """Return what the chat template makes of messages, up to where the model goes on."""
     parts = [f"<|im_start|>{message['role']}\n{message['content']}<|im_end|>\n" for message in messages]
     return "".join(parts) + "<|im_start|>assistant\n"
+
+
+@functools.cache
+def tiny_model() -> TinyModel:
+    """Return the model, built once per process into a folder that goes with it."""
+    directory = tempfile.mkdtemp(prefix="suffice-tiny-")
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    return build_model(Path(directory))
 
 
 def build_model(directory: Path) -> TinyModel:

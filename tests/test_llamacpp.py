@@ -13,14 +13,14 @@ from suffice.llm.doctor import probe
 from suffice.llm.prompts import CONFIDENCE_FIRST
 from suffice.rounds import Reply
 from suffice.signals.margins import token_margin
-from tests.llamacpp import CITIES, KNOWN, TinyModel, build_model, chat_text, questions, start_server
+from tests.llamacpp import CITIES, KNOWN, TinyModel, chat_text, questions, start_server, tiny_model
 
 ROUNDS = [(question, k) for question in questions(6, seed=3) for k in (0, 1, 3, 5)]
 
 
 @pytest.fixture(scope="session")
-def tiny(tmp_path_factory) -> TinyModel:
-    return build_model(tmp_path_factory.mktemp("tiny"))
+def tiny() -> TinyModel:
+    return tiny_model()
 
 
 @pytest.fixture(scope="module")

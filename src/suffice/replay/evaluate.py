@@ -88,6 +88,7 @@ def replay(
         RuleSyntaxError: Text is no rule.
     """
     kept, n_failed = drop_failed(recording)
+    metrics = _companions(kept, metrics)
     made = [item if isinstance(item, Policy) else policy_for(kept, item, name=str(item)) for item in policies]
     made = [_relabelled(policy, made[:position]) for position, policy in enumerate(made)]
     notes = {policy.label: check_policy(policy, kept) for policy in made}
@@ -105,7 +106,7 @@ def replay(
         )
     return ReplayResult(
         rows=tuple(rows),
-        metrics=tuple(metrics),
+        metrics=metrics,
         baseline=reference.label,
         n=len(kept.question_ids),
         n_clusters=weights.shape[1],
@@ -139,6 +140,14 @@ def replay_matrix(view: Rounds, rules: Sequence[Rule], by_stop: Mapping[str, Flo
     return {name: np.ascontiguousarray(table).ravel()[flat] for name, table in by_stop.items()}
 
 
+def _companions(recording: Recording, metrics: Sequence[str]) -> tuple[str, ...]:
+    """Return the metrics; containment favours long answers and is never reported without EM and F1 (SEMANTICS)."""
+    if len(set(metrics)) != len(metrics):
+        raise DataError(f"a metric is named twice: {list(metrics)!r}")
+    beside = ("em", "f1") if "contains" in metrics else ()
+    return (*metrics, *(name for name in beside if name not in metrics and name in recording.table.column_names))
+
+
 def _relabelled(policy: Policy, before: Sequence[Policy]) -> Policy:
     same = sum(other.label == policy.label for other in before)
     return policy if same == 0 else replace(policy, name=f"{policy.label} #{same + 1}")
@@ -151,8 +160,6 @@ def _bench(
     baseline: str | Policy,
     prices: Price | Mapping[str, Price] | None,
 ) -> Bench:
-    if len(set(metrics)) != len(metrics):
-        raise DataError(f"a metric is named twice: {list(metrics)!r}")
     columns = {column for policy in policies for column in policy.raw_columns}
     if isinstance(baseline, Policy):
         columns |= set(baseline.raw_columns)

@@ -1,0 +1,191 @@
+"""Random trajectories, rules and selectors for laws."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+from hypothesis import strategies as st
+
+from suffice.calibration import Calibrator
+from suffice.metrics import exact_match, f1
+from suffice.rounds import COST_KINDS, Cost, Round, Trajectory
+from suffice.rules import SELECTORS, AllOf, AnyOf, FirstOf, KOf, Never, Patience, Threshold, WeightedSum, parse_selector
+from suffice.session import Policy
+from suffice.signals import compute_signals
+from suffice.store.recording import Recording
+from suffice.store.schema import build_table
+
+NAN, INF = math.nan, math.inf
+
+GOLDS = ["the Tempest"]
+ANSWERS = [None, "", "  ", "The The", "the a", "Tempest", "the tempest!", "Storm", "tempest storm", "not mentioned"]
+MEASURED = {
+    "answer_margin": [NAN, INF, -INF, 0.0, 0.1, 0.5, 1.0, 2.5, 9999.0],
+    "verbal_confidence": [NAN, 1.0, 3.0, 5.0],
+    "overlap": [NAN, 0.0, 0.15, 0.4, 1.0, INF],
+    "score_gap": [NAN, 0.0, 2.0],
+    "judge_entailment": [NAN, 1.0, 4.0, 5.0],
+    "own_judge": [NAN, 0.0, 0.5, 1.0],
+}
+"""Signals that a host or a model measures, with the values that tests draw; the last is a user's own."""
+
+COMPUTED = ("answer_stable", "abstained", "answer_f1_previous")
+RECORDED = (*MEASURED, *COMPUTED)
+CALIBRATOR = Calibrator(unseen_round="nearest").fit(
+    np.array([[0.0, 0.4, 1.2], [2.0, 1.0, 3.0], [0.5, 2.0, 2.5]]), [[0, 0, 1], [1, 0, 1], [0, 1, 1]], index=[1, 2, 3]
+)
+RULE_SIGNALS = (*RECORDED, "p_correct", "round", "calls", "tokens")
+THRESHOLDS = (-1.0, 0.0, 0.15, 0.25, 0.5, 1.0, 2.0, 3.0, 4.0, 150.0)
+
+
+def thresholds(names: tuple[str, ...] = RULE_SIGNALS) -> st.SearchStrategy:
+    return st.builds(
+        Threshold, st.sampled_from(names), st.sampled_from([">", ">=", "<", "<="]), st.sampled_from(THRESHOLDS)
+    )
+
+
+def weighted_sums(names: tuple[str, ...] = RULE_SIGNALS) -> st.SearchStrategy:
+    term = st.tuples(st.sampled_from([-1.0, 0.0, 0.5, 1.0, 2.0]), st.sampled_from(names))
+    return st.builds(
+        WeightedSum, st.lists(term, min_size=2, max_size=3).map(tuple), st.sampled_from([">", "<="]), st.just(1.5)
+    )
+
+
+def _with_k(rules: list) -> st.SearchStrategy:
+    return st.builds(KOf, st.integers(1, len(rules)), st.just(tuple(rules)))
+
+
+def _combined(inner: st.SearchStrategy) -> st.SearchStrategy:
+    several = st.lists(inner, min_size=2, max_size=3)
+    return st.one_of(
+        st.builds(AllOf, several.map(tuple)),
+        st.builds(AnyOf, several.map(tuple)),
+        st.builds(FirstOf, several.map(tuple)),
+        several.flatmap(_with_k),
+        st.builds(Patience, inner, st.integers(1, 3)),
+    )
+
+
+def rules(names: tuple[str, ...] = RULE_SIGNALS) -> st.SearchStrategy:
+    leaves = st.one_of(thresholds(names), thresholds(names), weighted_sums(names), st.just(Never()))
+    return st.recursive(leaves, _combined, max_leaves=5)
+
+
+def selectors() -> st.SearchStrategy:
+    return st.sampled_from([*SELECTORS.values(), parse_selector("max_answer_margin")])
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """The same questions as a live loop sees them and as a recorder stores them."""
+
+    trajectories: list[Trajectory]
+    recording: Recording
+
+
+@st.composite
+def recorded(
+    draw,
+    *,
+    max_questions: int = 4,
+    max_rounds: int = 5,
+    start: int | None = None,
+    ends: tuple[str, ...] = ("max_rounds", "exhausted"),
+    complete: bool = False,
+) -> Recorded:
+    """Questions with ragged ends; `complete` gives every round an answer and every question all rounds."""
+    first = draw(st.integers(0, 1)) if start is None else start
+    highest = draw(st.integers(1, max_rounds))
+    trajectories = []
+    for q in range(draw(st.integers(1, max_questions))):
+        end = draw(st.sampled_from(ends))
+        if complete or end == "max_rounds":
+            last, end = highest, "max_rounds"
+        else:
+            last = draw(st.integers(first, highest))
+        rounds = tuple(draw(_rounds(r, complete)) for r in range(first, last + 1))
+        trajectories.append(Trajectory(question_id=f"q{q}", rounds=rounds, end=end))
+    return Recorded(trajectories, record(trajectories))
+
+
+def _rounds(r: int, complete: bool) -> st.SearchStrategy[Round]:
+    answers = [answer for answer in ANSWERS if answer] if complete else ANSWERS
+    signals = st.fixed_dictionaries({name: st.sampled_from(values) for name, values in MEASURED.items()})
+    tokens = st.sampled_from([0.0, 10.0, 100.0])
+    generator = st.builds(Cost, calls=st.just(1.0), uncached_tokens=tokens, output_tokens=tokens, seconds=st.just(0.5))
+    judge = st.builds(Cost, calls=st.just(1.0), uncached_tokens=st.just(50.0), output_tokens=st.just(1.0))
+    costs = st.fixed_dictionaries(
+        {"generator": generator, "judge:entailment": judge, "judge:own_judge": judge, "retrieval": st.just(Cost())}
+    )
+    return st.builds(Round, index=st.just(r), answer=st.sampled_from(answers), signals=signals, costs=costs)
+
+
+def record(trajectories: list[Trajectory], metadata: dict | None = None) -> Recording:
+    """What a recorder stores: measured and computed signals, costs and metrics of every round."""
+    rows = []
+    for trajectory in trajectories:
+        for position, item in enumerate(trajectory.rounds):
+            values = compute_signals(trajectory.rounds[: position + 1], RECORDED, state={})
+            costs = {
+                f"cost.{component}.{kind}": getattr(cost, kind)
+                for component, cost in item.costs.items()
+                for kind in COST_KINDS
+            }
+            rows.append(
+                {
+                    "question_id": trajectory.question_id,
+                    "round": item.index,
+                    "end": trajectory.end,
+                    "answer": item.answer,
+                    "em": exact_match(item.answer, GOLDS),
+                    "f1": f1(item.answer, GOLDS),
+                    **values,
+                    **costs,
+                }
+            )
+    table = build_table(rows, kinds={"own_judge": "signal"})
+    return Recording(table, metadata)
+
+
+@st.composite
+def policies(draw, recording: Recording, names: tuple[str, ...] = RULE_SIGNALS) -> Policy:
+    lowest, highest = int(recording.index[0]), int(recording.index[-1])
+    return Policy(
+        rule=draw(rules(names)),
+        selector=draw(selectors()),
+        start_round=draw(st.integers(lowest, min(1, highest))),
+        max_rounds=max(1, draw(st.integers(1, highest)) if highest >= 1 else 1),
+        calibrators=(CALIBRATOR,),
+    )
+
+
+def reference_rows(item: Trajectory, policy: Policy) -> list[dict]:
+    """The rows that `tests/reference.py` reads, signals derived one number at a time."""
+    rows: list[dict] = []
+    spent = {"calls": 0.0, "tokens": 0.0}
+    for position, observed in enumerate(item.rounds):
+        if not policy.start_round <= observed.index <= policy.max_rounds:
+            continue
+        values = compute_signals(item.rounds[: position + 1], RECORDED, state={})
+        margin = np.array([values["answer_margin"]])
+        spent["calls"] += observed.costs["generator"].calls
+        spent["tokens"] += observed.costs["generator"].tokens
+        rows.append(
+            {
+                **values,
+                **spent,
+                "round": float(observed.index),
+                "p_correct": float(CALIBRATOR.predict(margin, index=[observed.index])[0]),
+                "answer": observed.answer,
+                "em": exact_match(observed.answer, GOLDS),
+                "f1": f1(observed.answer, GOLDS),
+            }
+        )
+    return rows
+
+
+def shortened(item: Trajectory, n: int) -> Trajectory:
+    """The trajectory with its first n rounds only."""
+    return replace(item, rounds=item.rounds[:n])

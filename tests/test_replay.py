@@ -1,0 +1,452 @@
+"""Replay: laws against live sessions and plain loops, baselines, verdicts, refusals."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from suffice.errors import CensoredError, ConfigMismatchError, DataError, NotFittedError, UnknownSignalError
+from suffice.replay import id_hash, policy_for, replay, replay_matrix
+from suffice.replay.baselines import Bench, oracle_best, oracle_earliest, random_stop, run_policy
+from suffice.replay.costs import CostTable
+from suffice.replay.evaluate import drop_failed
+from suffice.replay.outcomes import answers_by_stop, outcome, values_by_stop
+from suffice.rounds import Cost, Round, Rounds, Trajectory
+from suffice.rules import Never, fixed_k, parse_rule, parse_selector, signal
+from suffice.session import Policy, Session, stops
+from suffice.signals import AnswerPosition
+from suffice.store.recording import Recording
+from suffice.store.schema import build_table
+from tests import reference
+from tests.strategies import (
+    CALIBRATOR,
+    MEASURED,
+    policies,
+    record,
+    recorded,
+    reference_rows,
+    rules,
+)
+
+SETTINGS = settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+def bench_of(recording: Recording, *policies_: Policy) -> Bench:
+    columns = sorted({column for policy in policies_ for column in policy.raw_columns})
+    metrics = {name: outcome(recording, name) for name in ("f1", "em")}
+    return Bench(recording, metrics, CostTable(recording), recording.rounds(columns))
+
+
+def simple(answers: list[list[str | None]], *, end: str = "max_rounds", start: int = 1, **columns) -> Recording:
+    """Questions with the gold answer `a`; `columns` by name, shape of `answers`."""
+    rows = []
+    for q, given_ in enumerate(answers):
+        for r, answer in enumerate(given_, start=start):
+            rows.append(
+                {
+                    "question_id": f"q{q}",
+                    "round": r,
+                    "end": end,
+                    "answer": answer,
+                    "em": float(answer == "a"),
+                    "f1": float(answer == "a"),
+                    "cost.generator.calls": 1.0,
+                    **{name: values[q][r - start] for name, values in columns.items()},
+                }
+            )
+    return Recording(build_table(rows))
+
+
+# --- laws -----------------------------------------------------------------------------------------------------------
+
+
+@SETTINGS
+@given(st.data())
+def test_replay_equals_a_live_session(data):
+    drawn = data.draw(recorded())
+    policy = data.draw(policies(drawn.recording))
+    stopped = stops(policy, drawn.recording.rounds(policy.raw_columns))
+    reasons = stopped.reasons(drawn.recording.ends, policy.max_rounds)
+    for q, item in enumerate(drawn.trajectories):
+        live = [observed for observed in item.rounds if policy.start_round <= observed.index <= policy.max_rounds]
+        session = Session(policy)
+        decision = session.observe_all(live)
+        if decision is None or not decision.stop:
+            decision = session.end("exhausted")
+        assert decision.stop_round == (None if not live else int(stopped.rounds[q]))
+        answered = int(stopped.answer_rounds[q])
+        assert decision.answer_round == (None if answered < 0 else answered)
+        assert decision.answer == (None if answered < 0 else item.rounds[answered - item.rounds[0].index].answer)
+        assert decision.reason == reasons[q]
+        assert (decision.fired is not None) == (reasons[q] == "rule")
+
+
+@SETTINGS
+@given(st.data())
+def test_stops_and_answers_equal_plain_loops(data):
+    drawn = data.draw(recorded())
+    policy = data.draw(policies(drawn.recording))
+    run, stopped = run_policy(bench_of(drawn.recording, policy), policy)
+    for q, item in enumerate(drawn.trajectories):
+        rows = reference_rows(item, policy)
+        stop, fired = reference.stop(policy.rule, rows)
+        chosen = reference.select(str(policy.selector), rows, stop)
+        assert (int(stopped.position[q]), bool(stopped.fired[q])) == (stop, fired)
+        assert int(stopped.answer_position[q]) == chosen
+        for name in ("em", "f1"):
+            assert run.values[name][q] == reference.scored(rows, stop, chosen, name)
+
+
+@SETTINGS
+@given(st.data())
+def test_one_question_alone_replays_as_it_does_in_the_full_recording(data):
+    drawn = data.draw(recorded(complete=True))
+    policy = data.draw(policies(drawn.recording))
+    full, _ = run_policy(bench_of(drawn.recording, policy), policy)
+    for q in range(len(drawn.trajectories)):
+        alone = drawn.recording.select(np.arange(len(drawn.trajectories)) == q)
+        run, _ = run_policy(bench_of(alone, policy), policy)
+        assert run.rounds is not None
+        assert full.rounds is not None
+        assert run.rounds[0] == full.rounds[q]
+        assert [run.values[name][0] for name in ("em", "f1")] == [full.values[name][q] for name in ("em", "f1")]
+        np.testing.assert_equal(run.ledger.calls[0], full.ledger.calls[q])
+
+
+@SETTINGS
+@given(st.data())
+def test_and_stops_no_earlier_and_or_no_later(data):
+    drawn = data.draw(recorded())
+    a, b = data.draw(rules()), data.draw(rules())
+    base = Policy(max_rounds=max(1, int(drawn.recording.index[-1])), start_round=int(drawn.recording.index[0]))
+    base = replace(base, calibrators=(CALIBRATOR,))
+    where = {}
+    for name, rule in {"a": a, "and": a & b, "or": a | b}.items():
+        policy = replace(base, rule=rule)
+        where[name] = stops(policy, drawn.recording.rounds(policy.raw_columns)).position
+    assert (where["and"] >= where["a"]).all()
+    assert (where["or"] <= where["a"]).all()
+
+
+@SETTINGS
+@given(st.data())
+def test_the_matrix_path_equals_one_policy_at_a_time(data):
+    drawn = data.draw(recorded())
+    policy = data.draw(policies(drawn.recording))
+    many = [policy.rule, *data.draw(st.lists(rules(), max_size=4))]
+    wide = replace(policy, rule=parse_rule(" | ".join(f"({rule})" for rule in [*many, fixed_k(1)])))
+    bench = bench_of(drawn.recording, wide)
+    view = wide.view(bench.raw)
+    answers = answers_by_stop(policy.selector, view)
+    by_stop = {name: values_by_stop(answers, view.seen, bench.in_view(m, view)) for name, m in bench.metrics.items()}
+    matrix = replay_matrix(view, many, by_stop)
+    for position, rule in enumerate(many):
+        run, _ = run_policy(bench, replace(policy, rule=rule))
+        for name in ("em", "f1"):
+            assert matrix[name][position].tolist() == run.values[name].tolist()
+
+
+@SETTINGS
+@given(st.data())
+def test_the_random_twin_is_the_mean_over_all_permutations(data):
+    drawn = data.draw(recorded(max_questions=5))
+    policy = data.draw(policies(drawn.recording))
+    bench = bench_of(drawn.recording, policy)
+    _, stopped = run_policy(bench, policy)
+    twin = random_stop(bench, policy, stopped)
+    every = [reference_rows(item, policy) for item in drawn.trajectories]
+    having = [q for q, rows in enumerate(every) if rows]
+    if not having:
+        return
+    positions = [reference.stop(policy.rule, every[q])[0] for q in having]
+    for name in ("em", "f1"):
+        at = [
+            [
+                reference.scored(every[q], k, reference.select(str(policy.selector), every[q], k), name)
+                for k in range(len(every[q]))
+            ]
+            for q in having
+        ]
+        assert twin.values[name][having].tolist() == pytest.approx(
+            reference.random_expectation(positions, at), abs=1e-12
+        )
+    calls = [[float(k + 1) for k in range(len(every[q]))] for q in having]
+    loop = twin.ledger.costs["generator"]["calls"][having].tolist()
+    assert loop == pytest.approx(reference.random_expectation(positions, calls), abs=1e-12)
+
+
+@SETTINGS
+@given(st.data())
+def test_oracles_equal_plain_loops(data):
+    drawn = data.draw(recorded())
+    start = int(drawn.recording.index[0])
+    if drawn.recording.index[-1] < 1:
+        return
+    policy = Policy(start_round=start, max_rounds=int(drawn.recording.index[-1]))
+    bench = bench_of(drawn.recording, policy)
+    earliest = oracle_earliest(bench, bench.metrics["em"], start)
+    best = oracle_best(bench, bench.metrics["f1"], start)
+    assert earliest.rounds is not None
+    assert best.rounds is not None
+    for q, item in enumerate(drawn.trajectories):
+        rows = reference_rows(item, policy)
+        assert earliest.rounds[q] == rows[reference.oracle_earliest(rows)]["round"]
+        assert best.rounds[q] == rows[reference.oracle_best(rows, "f1")]["round"]
+        assert best.values["f1"][q] == max(row["f1"] for row in rows)
+
+
+@settings(SETTINGS, max_examples=40)
+@given(st.data())
+def test_the_dominated_verdict_equals_a_plain_comparison(data):
+    drawn = data.draw(recorded(complete=True, start=1))
+    policy = data.draw(policies(drawn.recording))
+    result = replay(drawn.recording, [policy], n_resamples=20)
+    points = {row.label: (row.metrics["f1"], row.calls.mean) for row in result.rows if row.kind in ("fixed", "random")}
+    for row in result.rows:
+        rivals = {label: point for label, point in points.items() if label != row.label}
+        expected = reference.dominated((row.metrics["f1"], row.calls.mean), rivals)
+        assert (row.dominated_by in expected) if expected else row.dominated_by is None
+        good = [label for label, (quality, _) in rivals.items() if quality >= row.metrics["f1"] - 1e-12]
+        assert (row.cheapest_match in good) if good else row.cheapest_match is None
+        if good and row.cheapest_match is not None:
+            assert points[row.cheapest_match][1] == min(points[label][1] for label in good)
+
+
+@settings(SETTINGS, max_examples=40)
+@given(st.data())
+def test_a_rule_compared_with_itself_has_delta_exactly_zero(data):
+    drawn = data.draw(recorded(start=1))
+    policy = replace(data.draw(policies(drawn.recording)), name="itself")
+    result = replay(drawn.recording, [policy], baseline=policy, n_resamples=20)
+    for delta in result.row("itself").deltas.values():
+        assert (delta.delta, delta.low, delta.high, delta.n_nonzero, delta.p_exact) == (0.0, 0.0, 0.0, 0, 1.0)
+
+
+# --- what a result says ---------------------------------------------------------------------------------------------
+
+
+def test_every_baseline_is_in_the_table():
+    recording = simple([["x", "b", "a", "a"], ["x", "a", "b", "b"]], start=0)
+    result = replay(recording, [Policy(rule=fixed_k(2), max_rounds=3, name="mine")])
+    assert [(row.label, row.kind) for row in result.rows] == [
+        ("mine", "rule"),
+        ("random(mine)", "random"),
+        ("closed_book", "closed_book"),
+        ("fixed_k(1)", "fixed"),
+        ("fixed_k(2)", "fixed"),
+        ("fixed_k(3)", "fixed"),
+        ("oracle_earliest", "oracle"),
+        ("oracle_best", "oracle"),
+    ]
+    assert result.row("fixed_k(1)").metrics["f1"] == 0.5
+    assert result.row("closed_book").metrics["f1"] == 0.0
+    assert result.row("oracle_best").metrics["f1"] == 1.0
+    assert result.row("oracle_best").calls.mean == 1.5
+
+
+def test_a_result_is_json_without_nan():
+    recording = simple([["b", "a", "a"], ["a", "b", "b"]], answer_stable=[[None, 0, 1], [None, 0, 1]])
+    result = replay(recording, ["answer_stable"])
+    text = json.dumps(result.to_dict(), allow_nan=False)
+    back = json.loads(text)
+    assert back["rows"][0]["costs"]["money"] is None
+    assert back["rows"][0]["label"] == "answer_stable"
+    assert back["baseline"] == "fixed_k(3)"
+    assert back["rows"][0]["stop_rounds"] == {"3": 1.0}
+
+
+def test_the_headline_names_the_cheapest_policy_that_does_as_well():
+    recording = simple(
+        [["a", "a", "a"], ["b", "a", "a"], ["b", "b", "a"]], answer_stable=[[None, 1, 1], [None, 0, 1], [None, 1, 0]]
+    )
+    result = replay(recording, ["answer_stable"])
+    row = result.row("answer_stable")
+    assert (row.metrics["f1"], row.calls.mean) == pytest.approx((2 / 3, 7 / 3))
+    assert row.cheapest_match == row.dominated_by == "fixed_k(2)"
+    assert "dominated by fixed_k(2)" in result.headline("answer_stable")
+    assert "cheapest fixed or random policy of at least this f1: fixed_k(2)" not in result.headline("answer_stable")
+    assert "none" in result.headline("fixed_k(3)")
+
+
+def test_calls_have_mean_median_and_95th_percentile():
+    answers = [["a"] * 5 for _ in range(20)]
+    fire_at = [1] * 11 + [2] * 7 + [5] * 2
+    column = [[float(r >= at) for r in range(1, 6)] for at in fire_at]
+    row = replay(simple(answers, own=column), [signal("own") > 0.5]).rows[0]
+    assert (row.calls.mean, row.calls.p50, row.calls.p95) == (1.75, 1.0, 5.0)
+    assert row.stop_rounds == {1: 0.55, 2: 0.35, 5: 0.1}
+    assert row.reasons == {"rule": 20}
+
+
+def test_the_oracle_over_seen_rounds_stands_beside_the_one_over_full_width():
+    recording = simple([["a", "b", "b"], ["b", "b", "a"]])
+    result = replay(recording, [Policy(rule=fixed_k(2), max_rounds=3, name="two")])
+    assert result.row("two").metrics["f1"] == 0.0
+    assert result.row("two").oracle_seen == {"f1": 0.5, "em": 0.5}
+    assert result.row("oracle_best").metrics["f1"] == 1.0
+
+
+def test_two_policies_of_one_name_are_told_apart():
+    recording = simple([["b", "a"], ["a", "b"]])
+    one, two = Policy(rule=fixed_k(1), max_rounds=2, name="x"), Policy(rule=fixed_k(2), max_rounds=2, name="x")
+    result = replay(recording, [one, two])
+    assert [row.label for row in result.rows[:2]] == ["x", "x #2"]
+    assert result.rows[0].metrics == result.rows[1].metrics == {"f1": 0.5, "em": 0.5}
+    assert result.rows[0].stop_rounds != result.rows[1].stop_rounds
+
+
+def test_a_baseline_may_be_a_label_a_rule_or_a_policy():
+    recording = simple([["b", "a", "a"], ["a", "b", "b"]], answer_stable=[[None, 0, 1], [None, 0, 1]])
+    for baseline, label in [
+        ("full", "fixed_k(3)"),
+        ("oracle_best", "oracle_best"),
+        ("random(answer_stable)", "random(answer_stable)"),
+        ("round >= 2", "round >= 2"),
+        (Policy(rule=fixed_k(2), max_rounds=3), "round >= 2"),
+        (Policy(rule=fixed_k(1), max_rounds=3, name="answer_stable"), "answer_stable (baseline)"),
+    ]:
+        result = replay(recording, ["answer_stable"], baseline=baseline, n_resamples=10)
+        assert result.baseline == label
+        assert result.row(label).deltas["f1"].delta == 0.0
+
+
+def test_without_metrics_stops_and_costs_are_replayed_alone():
+    row = replay(simple([["b", "a"], ["a", "b"]]), ["fixed_k(1)"], metrics=()).rows[0]
+    assert row.metrics == {}
+    assert row.calls.mean == 1.0
+    assert row.deltas["calls"].delta == -1.0
+
+
+def test_a_user_metric_in_the_unit_interval_works_and_others_are_refused():
+    recording = simple([["b", "a"], ["a", "b"]], helpful=[[0.2, 0.4], [0.6, 1.0]], tokens_used=[[5, 9], [5, 9]])
+    row = replay(recording, ["fixed_k(1)"], metrics=("helpful", "helpful > 0.5")).rows[0]
+    assert row.metrics == pytest.approx({"helpful": 0.4, "helpful > 0.5": 0.5})
+    with pytest.raises(DataError, match=r"must lie in \[0, 1\]; 'tokens_used' runs from 5 to 9"):
+        replay(recording, ["fixed_k(1)"], metrics=("tokens_used",))
+    with pytest.raises(DataError, match="no metric 'bleu'; there are: em, f1"):
+        replay(recording, ["fixed_k(1)"], metrics=("bleu",))
+
+
+def test_rows_that_repeat_a_question_are_resampled_together():
+    rows = [
+        {"question_id": f"q{q}", "cluster": f"c{q % 3}", "round": r, "answer": "a", "f1": float((q + r) % 2), "em": 0.0}
+        for q in range(12)
+        for r in (1, 2)
+    ]
+    result = replay(Recording(build_table(rows)), ["fixed_k(1)"], baseline="full")
+    assert (result.n, result.n_clusters) == (12, 3)
+    assert result.rows[0].deltas["f1"].n_clusters == 3
+
+
+# --- refusals -------------------------------------------------------------------------------------------------------
+
+
+def test_replay_refuses_metrics_where_answers_exist_only_at_the_last_round():
+    answers = [[None, None, "a"], [None, None, "b"]]
+    known = [[None, None, 1.0], [None, None, 0.0]]
+    recording = simple(answers, em=known, f1=known)
+    with pytest.raises(CensoredError, match="answers exist only at the last round"):
+        replay(recording, ["fixed_k(2)"])
+    full = replay(recording, ["full"], baseline="full")
+    assert full.rows[0].metrics["em"] == 0.5
+    early = full.row("fixed_k(1)")
+    assert math.isnan(early.metrics["em"])
+    assert "em" not in early.deltas
+    assert any("no answer was recorded" in note for note in early.notes)
+    assert replay(recording, ["fixed_k(2)"], metrics=()).rows[0].calls.mean == 2.0
+
+
+def test_a_metric_that_is_missing_for_some_questions_is_refused_with_a_way_out():
+    recording = simple([["b", "a"], ["a", "b"]], f1=[[0.0, 1.0], [None, None]])
+    with pytest.raises(DataError, match=r"'f1' was not measured in 1 of 2 questions \(question 'q1' at round 1\)"):
+        replay(recording, ["fixed_k(1)"])
+    assert replay(recording, ["fixed_k(1)"], metrics=("agreement",)).rows[0].metrics == {"agreement": 0.0}
+
+
+def test_a_policy_that_needs_more_rounds_than_were_recorded_is_refused():
+    recording = simple([["b", "a"], ["a", "b"]])
+    with pytest.raises(ConfigMismatchError, match=r"runs to round 5, the recording only to round 2: use max_rounds=2"):
+        replay(recording, [Policy(rule=fixed_k(1))])
+    with pytest.raises(ConfigMismatchError, match="starts at round 0, the recording at round 1"):
+        replay(recording, [Policy(rule=fixed_k(1), start_round=0, max_rounds=2)])
+    closed = simple([["b"], ["a"]], start=0)
+    with pytest.raises(ConfigMismatchError, match="the recording ends at round 0"):
+        replay(closed, [Policy(rule=fixed_k(1), max_rounds=1)])
+
+
+def test_where_the_evidence_ran_out_everywhere_a_higher_budget_is_fine():
+    recording = simple([["b", "a"], ["a", "b"]], end="exhausted")
+    row = replay(recording, [Policy(rule=Never(), max_rounds=5)]).rows[0]
+    assert (row.reasons, row.n_censored) == ({"exhausted": 2}, 0)
+
+
+def test_a_policy_of_another_model_or_answer_position_is_refused():
+    recording = simple([["b", "a"], ["a", "b"]])
+    recording.metadata["depends"] = {"model": "m1", "retriever": "bm25"}
+    fine = Policy(rule=fixed_k(1), max_rounds=2, depends={"model": "m1", "prompt": "p"})
+    assert replay(recording, [fine]).rows[0].calls.mean == 1.0
+    with pytest.raises(ConfigMismatchError, match="made for model 'm2', the recording has 'm1'"):
+        replay(recording, [replace(fine, depends={"model": "m2"})])
+    recording.metadata["config"] = {"answer_position": AnswerPosition().to_dict()}
+    assert replay(recording, [fine]).rows[0].calls.mean == 1.0
+    recording.metadata["config"] = {"answer_position": {**AnswerPosition().to_dict(), "changed": 1}}
+    with pytest.raises(ConfigMismatchError, match="give the policy the recording's answer position"):
+        replay(recording, [fine])
+
+
+def test_a_policy_without_its_calibrator_or_signal_is_refused():
+    recording = simple([["b", "a"], ["a", "b"]], answer_stable=[[None, 0], [None, 0]])
+    with pytest.raises(NotFittedError, match="no calibrator, and the recording has no such column"):
+        replay(recording, ["tasr"])
+    with pytest.raises(UnknownSignalError, match="'overlap' is not among the columns"):
+        replay(recording, ["overlap > 0.5"])
+    with_column = simple([["b", "a"]], answer_stable=[[None, 1]], p_correct=[[0.1, 0.9]])
+    row = replay(with_column, ["tasr"]).rows[0]
+    assert any("cannot run live" in note for note in row.notes)
+
+
+def test_policies_tuned_on_these_questions_are_labelled_selected_here():
+    recording = simple([["b", "a"], ["a", "b"]])
+    tuned = Policy(rule=fixed_k(1), max_rounds=2, name="t", provenance={"tune_ids": [id_hash("q1"), id_hash("other")]})
+    clean = replace(tuned, name="c", provenance={"tune_ids": [id_hash("other")]})
+    result = replay(recording, [tuned, clean])
+    assert [(row.selected_here, row.n_selected) for row in result.rows[:2]] == [(True, 1), (False, 0)]
+    assert "selected here" in result.headline("t")
+    assert "selected here" not in result.headline("c")
+
+
+def test_all_failed_or_twice_the_same_metric_is_refused():
+    with pytest.raises(DataError, match="all 1 recorded questions failed"):
+        replay(simple([["b", "a"]], end="failed"), ["fixed_k(1)"])
+    with pytest.raises(DataError, match="a metric is named twice"):
+        replay(simple([["b", "a"]]), ["fixed_k(1)"], metrics=("em", "em"))
+    with pytest.raises(DataError, match="no row 'x'; there are: fixed_k"):
+        replay(simple([["b", "a"]]), []).row("x")
+
+
+def test_policy_for_takes_the_recordings_rounds_position_and_dependencies():
+    recording = simple([["b", "a", "a", "b"]])
+    recording.metadata.update(depends={"model": "m"}, config={"answer_position": AnswerPosition().to_dict()})
+    policy = policy_for(recording, "tasr", selector=parse_selector("majority"))
+    assert (policy.max_rounds, policy.depends, policy.label) == (4, {"model": "m"}, "tasr")
+    assert policy_for(recording, "full").rule == Never()
+
+
+def test_failed_questions_are_dropped_once():
+    recording = simple([["b", "a"], ["a", "b"]])
+    assert drop_failed(recording) == (recording, 0)
+
+
+def test_strategies_cover_what_they_promise():
+    item = Trajectory(
+        question_id="q",
+        rounds=(Round(index=1, answer="x", signals=dict.fromkeys(MEASURED, 1.0), costs={"generator": Cost(calls=1)}),),
+        end="max_rounds",
+    )
+    assert isinstance(record([item]).rounds(), Rounds)

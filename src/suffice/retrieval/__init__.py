@@ -14,11 +14,14 @@ from suffice.retrieval.datasets import (
     load_questions,
     question_hash,
 )
+from suffice.retrieval.dense import DenseRetriever, Encoder
 from suffice.retrieval.pool import InMemoryRetriever
 
 __all__ = [
     "BUNDLED",
     "CorpusBM25",
+    "DenseRetriever",
+    "Encoder",
     "InMemoryRetriever",
     "PoolBM25",
     "Question",

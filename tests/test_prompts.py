@@ -76,6 +76,9 @@ def test_prompts_read_back_equal_from_json():
         {"name": "x", "version": 1, "system": "s", "colour": "red"},
         {"name": "x", "version": 1},
         {"name": "x", "version": "1", "system": "s"},
+        {"name": "x", "version": True, "system": "s"},
+        {"name": "x", "version": 1, "system": "s", "asks_confidence": "no"},
+        {"name": "x", "version": 1, "system": "s", "prefill": None},
     ],
 )
 def test_a_prompt_with_wrong_fields_is_refused(values):

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from suffice.errors import AuthenticationFailedError, LogprobsUnavailableError, ModelError, ModelTimeoutError
 
-__all__ = ["Redactor", "bad_body", "failure_of", "shortened", "status_failure"]
+__all__ = ["Redactor", "bad_body", "failure_of", "is_unmistakable", "secret_values", "shortened", "status_failure"]
 
 _SHOWN = 300
 _MIN_SECRET = 4
 _REDACTED = "[redacted]"
+_SECRET_HEADER = re.compile(r"auth|key|token|secret|cookie|signature|password", re.IGNORECASE)
+_MIN_UNMISTAKABLE = 12
 _RETRYABLE = frozenset({408, 409, 425, 429})
 _FOREVER = ("insufficient_quota", "billing_hard_limit_reached")
 
@@ -43,6 +45,21 @@ class Redactor:
         return "Redactor(...)"
 
 
+def secret_values(headers: Mapping[str, str], key: str | None) -> list[str]:
+    """Return the key, and the values of headers that carry one, also without a scheme such as `Bearer`."""
+    values = [value for name, value in headers.items() if _SECRET_HEADER.search(name)]
+    return [*([key] if key else []), *values, *(value.split()[-1] for value in values if value.strip())]
+
+
+def is_unmistakable(value: str) -> bool:
+    """Whether a value is no word or phrase that a reply could hold by itself.
+
+    >>> is_unmistakable("sk-0123456789"), is_unmistakable("production"), is_unmistakable("EMPTY")
+    (True, False, False)
+    """
+    return len(value) >= _MIN_UNMISTAKABLE and any(c.isdigit() for c in value)
+
+
 def shortened(text: str) -> str:
     """Return one line of at most some hundred characters, for a message."""
     line = " ".join(text.split())
@@ -66,7 +83,7 @@ def status_failure(
     if status == 429 and any(word in detail for word in _FOREVER):  # noqa: PLR2004
         return ModelError(f"{said}. The quota is used up.")
     if status in _RETRYABLE or status >= 500:  # noqa: PLR2004
-        wait = f" It asks to wait {retry_after} s." if retry_after else ""
+        wait = f" It sent Retry-After: {retry_after}." if retry_after else ""
         return ModelError(f"{said}.{wait} Try again later, with less concurrency.", retryable=True)
     if asked_logprobs and "logprob" in detail.lower():
         return LogprobsUnavailableError(
@@ -94,11 +111,12 @@ def failure_of(error: Exception, where: str, redact: Redactor, *, timeout_s: flo
     if isinstance(error, openai.APIConnectionError):
         cause = f"{type(error.__cause__).__name__}: {error.__cause__}" if error.__cause__ else str(error)
         return ModelError(
-            f"{where} cannot be reached, or dropped the connection ({redact(shortened(cause))}). "
+            f"{where} cannot be reached, or dropped the connection ({shortened(redact(cause))}). "
             "Check that it runs and that base_url is right.",
             retryable=True,
         )
-    return ModelError(f"{where} failed: {redact(shortened(f'{type(error).__name__}: {error}'))}")
+    said = shortened(redact(f"{type(error).__name__}: {error}"))
+    return ModelError(f"{where} failed: {said}")
 
 
 def _detail(error: Any) -> str:

@@ -11,7 +11,7 @@ from typing import Any, Protocol, get_args
 
 from suffice.errors import DataError, LogprobsUnavailableError, ModelError
 from suffice.llm._clients import Clients, checked_url
-from suffice.llm._failures import Redactor, failure_of
+from suffice.llm._failures import Redactor, failure_of, is_unmistakable, secret_values
 from suffice.llm._wire import Api, Completion, checked_settings, is_processed, parse, request_body
 from suffice.llm.prompts import ANSWER_FIRST, Prompt
 from suffice.rounds import Passage, Reply
@@ -22,7 +22,6 @@ __all__ = ["Api", "Cache", "ChatModel", "ChatStats", "Completion"]
 
 _OPENAI_URL = "https://api.openai.com/v1"
 _NO_KEY = "none"
-_MIN_SECRET_IN_REPLY = 8
 _MIN_ALTERNATIVES = 2
 
 
@@ -134,10 +133,10 @@ class ChatModel:
         key = api_key or os.environ.get("OPENAI_API_KEY") or _NO_KEY
         headers = dict(default_headers or {})
         self.endpoint = checked_url(url)
-        secrets = [*headers.values(), *([] if key == _NO_KEY else [key])]
-        self._redact = Redactor(secrets)
-        # In replies only what is surely no word: redacting must not change an answer.
-        self._redact_reply = Redactor(secret for secret in secrets if len(secret) >= _MIN_SECRET_IN_REPLY)
+        keys = secret_values(headers, None if key == _NO_KEY else key)
+        self._redact = Redactor([*keys, *headers.values()])
+        # A reply is changed only where a key stands in it for certain: redacting may not touch an answer.
+        self._redact_reply = Redactor(value for value in keys if is_unmistakable(value))
         self._lock = threading.Lock()
         self._clients = Clients(
             {
@@ -256,7 +255,7 @@ class ChatModel:
         if self.position.kind == "tool":
             text = completion.tool_arguments or text
         located = self.position.locate(text, completion.tokens)
-        signals = {"verbal_confidence": parse_confidence(completion.text)} if self.prompt.asks_confidence else {}
+        signals = {"verbal_confidence": parse_confidence(text)} if self.prompt.asks_confidence else {}
         return Reply(
             answer=located.answer,
             text=text,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from suffice.errors import DataError
@@ -25,6 +25,16 @@ _TASK = (
     "Answer the question with a short phrase: a name, a date, a number, yes or no. "
     "Use the numbered passages if there are any; without passages, answer from what you know."
 )
+_REQUIRED = ("name", "version", "system")
+_KINDS: Mapping[str, type] = {
+    "name": str,
+    "version": int,
+    "system": str,
+    "question": str,
+    "passage": str,
+    "asks_confidence": bool,
+    "prefill": str,
+}
 _SCALE = "The confidence is a whole number from 1 (a guess) to 5 (certain)."
 
 
@@ -109,13 +119,13 @@ class Prompt:
         Raises:
             DataError: A field is unknown, missing or of another type.
         """
-        known = {field.name: field for field in fields(cls)}
-        unknown = sorted(set(values) - set(known))
+        unknown = sorted(set(values) - set(_KINDS))
         if unknown:
-            raise DataError(f"a prompt has no field {unknown[0]!r}; there are: {', '.join(known)}")
-        for name, kind in (("name", str), ("version", int), ("system", str)):
-            if not isinstance(values.get(name), kind):
-                raise DataError(f"a prompt's {name!r} must be of type {kind.__name__}, got {values.get(name)!r}")
+            raise DataError(f"a prompt has no field {unknown[0]!r}; there are: {', '.join(_KINDS)}")
+        for name, kind in _KINDS.items():
+            given = values.get(name) if name in _REQUIRED else values.get(name, kind())
+            if type(given) is not kind:
+                raise DataError(f"a prompt's {name!r} must be of type {kind.__name__}, got {given!r}")
         return cls(**values)
 
 

@@ -1,0 +1,5 @@
+"""``python -m suffice``."""
+
+from suffice.cli.main import run
+
+run()

@@ -1,0 +1,153 @@
+"""`suffice demo`: the main job, offline: record, calibrate, replay, deploy, and check that live equals replayed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from rich.progress import track
+
+from suffice.cli import options
+from suffice.cli.offline import show_calibration, show_replay
+from suffice.cli.show import console, errors, number, print_json, recording_progress, table
+from suffice.errors import SufficeError
+from suffice.llm import SpanReaderModel
+from suffice.loop import Outcome, RetrievalLoop, record
+from suffice.replay import CalibrationSummary, ReplayResult, calibrate, replay
+from suffice.retrieval import PoolBM25, Question, load_questions
+from suffice.session import Policy, stops
+from suffice.signals import FittedState
+from suffice.store import read_recording
+
+__all__ = ["demo"]
+
+_RULES = ("tasr", "tasr_guarded", "answer_stable", "answer_stable_guarded", "margin")
+_SHOWN = 6
+
+
+def demo(
+    out: Annotated[Path, typer.Option("--out", "-o", help="Where recordings and policy go.")] = Path("suffice-demo"),
+    dataset: Annotated[str, typer.Option("--dataset", help="Bundled questions: hotpotqa or 2wiki.")] = "hotpotqa",
+    limit: Annotated[int | None, typer.Option("--limit", min=20, help="Fewer questions per split.")] = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Run the whole chain on real questions with the embedded reader, without a network."""
+    if dataset not in ("hotpotqa", "2wiki"):
+        raise typer.BadParameter(f"{dataset!r}; allowed: hotpotqa, 2wiki", param_hint="--dataset")
+    began = time.monotonic()
+    tune, evaluation = (load_questions(f"{dataset}_{split}", limit=limit) for split in ("tune", "eval"))
+    recordings = {"tune": out / f"{dataset}_tune.parquet", "eval": out / f"{dataset}_eval.parquet"}
+    _say(as_json, f"1. Record {len(tune)} tune and {len(evaluation)} eval questions, 5 rounds each.")
+    state = options.overlap_state(f"{dataset}_tune")
+    for split, questions in (("tune", tune), ("eval", evaluation)):
+        _record(questions, recordings[split], state, quiet=as_json)
+
+    _say(as_json, "\n2. Fit the calibrators of TASR on the tune questions and lock the policy.")
+    locked, summary = calibrate(read_recording(recordings["tune"]), rule="tasr")
+    policy_path = out / "tasr.policy.json"
+    locked.save(policy_path)
+    if not as_json:
+        show_calibration(summary)
+
+    _say(as_json, "\n3. Replay it on the eval questions beside every baseline, without another call.")
+    result = _replay(recordings, locked)
+    if not as_json:
+        show_replay(result)
+
+    _say(as_json, "\n4. Run the locked policy live on the eval questions: fresh model, no cache, no recording.")
+    outcomes = _live(evaluation, Policy.load(policy_path), quiet=as_json)
+    differences = _differences(recordings["eval"], Policy.load(policy_path), evaluation, outcomes)
+    _report(outcomes, evaluation, differences, summary, result, out, time.monotonic() - began, as_json=as_json)
+    if differences:
+        raise SufficeError(f"{len(differences)} live questions differ from the replay; the first: {differences[0]}")
+
+
+def _say(quiet: bool, text: str) -> None:
+    if not quiet:
+        console.print(text, style="bold", markup=False, soft_wrap=True)
+
+
+def _record(questions: Sequence[Question], path: Path, state: dict[str, FittedState], *, quiet: bool) -> None:
+    loop = RetrievalLoop(model=SpanReaderModel(), retriever=PoolBM25(), policy=Policy(state=state))
+    with recording_progress(f"recording {path.stem}", None, quiet=quiet) as tell:
+        summary = record(questions, loop, path, concurrency=2, on_progress=tell)
+    _say(quiet, f"   {path}: {summary.rounds} rounds, {summary.cost.calls:,.0f} new calls, {summary.seconds:.1f} s")
+
+
+def _replay(recordings: dict[str, Path], locked: Policy) -> ReplayResult:
+    tune = read_recording(recordings["tune"])
+    others = [calibrate(tune, rule=name)[0] for name in _RULES if name != "tasr"]
+    return replay(read_recording(recordings["eval"]), [locked, *others])
+
+
+def _live(questions: Sequence[Question], policy: Policy, *, quiet: bool) -> list[Outcome]:
+    loop = RetrievalLoop(model=SpanReaderModel(), retriever=PoolBM25(), policy=policy)
+    disabled = quiet or not errors.is_terminal
+    listed = track(questions, "answering live", console=errors, transient=True, disable=disabled)
+    return [loop.run(question.question, question.passages) for question in listed]
+
+
+def _differences(path: Path, policy: Policy, questions: Sequence[Question], outcomes: Sequence[Outcome]) -> list[str]:
+    """Return the questions whose live stop round or answer is not the replayed one."""
+    recording = read_recording(path)
+    replayed = stops(policy, recording.rounds(policy.raw_columns))
+    place = {question_id: position for position, question_id in enumerate(recording.question_ids)}
+    found = []
+    for question, outcome in zip(questions, outcomes, strict=True):
+        q = place[question.question_id]
+        column = int(np.searchsorted(recording.index, replayed.answer_rounds[q]))
+        expected = (int(replayed.rounds[q]), recording.answers[q, column])
+        if (outcome.decision.stop_round, outcome.answer) != expected:
+            live = (outcome.decision.stop_round, outcome.answer)
+            found.append(f"{question.question_id}: live {live!r}, replayed {expected!r}")
+    return found
+
+
+def _report(
+    outcomes: Sequence[Outcome],
+    questions: Sequence[Question],
+    differences: Sequence[str],
+    summary: CalibrationSummary,
+    result: ReplayResult,
+    out: Path,
+    seconds: float,
+    *,
+    as_json: bool,
+) -> None:
+    calls = float(np.mean([outcome.cost.calls - 1 for outcome in outcomes]))  # ranking is one call of the retriever
+    if as_json:
+        live: dict[str, Any] = {
+            "questions": len(outcomes),
+            "mean_calls": calls,
+            "differences_from_replay": list(differences),
+        }
+        print_json({"calibration": summary.to_dict(), "replay": result.to_dict(), "live": live, "seconds": seconds})
+        return
+    rows = [
+        [
+            question.question[:70],
+            outcome.answer or "(none)",
+            question.answers[0],
+            f"{outcome.decision.reason}, round {outcome.decision.stop_round}",
+            number(outcome.cost.tokens, 0),
+        ]
+        for question, outcome in list(zip(questions, outcomes, strict=True))[:_SHOWN]
+    ]
+    console.print(table("The first live answers", ["question", "answer", "gold", "stopped", "tokens"], rows, left=4))
+    equal = len(outcomes) - len(differences)
+    console.print(
+        f"\nlive = replayed for {equal} of {len(outcomes)} questions (stop round and answer); {calls:.2f} calls on average "
+        "instead of 5.",
+        markup=False,
+        soft_wrap=True,
+    )
+    console.print(
+        f"policy, recordings: {out}/ (the whole demo took {seconds:.0f} s)\n"
+        "The same on your endpoint:  suffice record DATASET -o run.parquet --base-url URL --model NAME",
+        markup=False,
+        soft_wrap=True,
+    )

@@ -1,0 +1,86 @@
+"""The command line: parse, call, print.
+
+Exit codes: 0 done, 1 failed (the message says what and what to do), 2 wrong usage, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from typing import Annotated
+
+import typer
+
+from suffice._version import __version__
+from suffice.cli import answer, demo, inspect, offline, recording
+from suffice.cli.show import errors
+from suffice.errors import RuleSyntaxError, SufficeError
+
+__all__ = ["app", "run"]
+
+app = typer.Typer(
+    name="suffice",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Whether to retrieve, when to stop, and which round's answer to return. "
+    "Record rounds once, then calibrate, replay and prove a stopping rule offline.\n\n"
+    "Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted.",
+)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"suffice {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def common(
+    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks of errors.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Options that stand before the command."""
+    del debug, version  # read from the arguments by `run`, which outlives a failing parse
+
+
+app.command("demo")(demo.demo)
+app.command("answer")(answer.answer)
+app.command("record")(recording.record_command)
+app.command("calibrate")(offline.calibrate_command)
+app.command("replay")(offline.replay_command)
+app.command("signals")(inspect.signals)
+app.command("doctor")(inspect.doctor)
+app.command("import")(recording.import_command)
+
+
+def run(arguments: list[str] | None = None) -> None:
+    """Run the command line and exit; the entry point of the `suffice` script."""
+    given = sys.argv[1:] if arguments is None else arguments
+    debug = "--debug" in given
+    try:
+        code = app(args=given, standalone_mode=True)
+    except SufficeError as error:
+        _tell(f"error: {error}", debug)
+        code = 2 if isinstance(error, RuleSyntaxError) else 1
+    except KeyboardInterrupt:
+        _tell("interrupted; what was recorded is kept, and the same command goes on from there", debug)
+        code = 130
+    except Exception as error:  # noqa: BLE001 - the last resort: no traceback for users
+        _tell(f"internal error: {type(error).__name__}: {error} (run with --debug for the traceback)", debug)
+        code = 1
+    sys.exit(code)
+
+
+def _tell(message: str, debug: bool) -> None:
+    if debug:
+        traceback.print_exc()
+    errors.print(message, markup=False, soft_wrap=True)
+
+
+if __name__ == "__main__":
+    run()

@@ -1,0 +1,173 @@
+"""`suffice calibrate` and `suffice replay`: fit and prove on recorded rounds, without a call."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from suffice.cli import options
+from suffice.cli.show import console, number, print_json, replay_tables, table
+from suffice.errors import DataError
+from suffice.replay import CalibrationSummary, MarginTest, Price, ReplayResult, calibrate, load_prices, replay
+from suffice.rules import parse_selector
+from suffice.session import Policy
+from suffice.store import Recording, read_recording
+
+__all__ = ["calibrate_command", "replay_command", "show_calibration", "show_replay"]
+
+_TEXT_RULES = ("answer_stable", "answer_stable_guarded")
+
+
+def calibrate_command(
+    path: Annotated[Path, typer.Argument(metavar="RECORDING", help="A recording of tune questions.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The policy, a JSON file.")],
+    rule: Annotated[str, typer.Option("--rule", help="The rule of the policy: a name or its text.")] = "tasr",
+    method: Annotated[str, typer.Option("--method", help="'isotonic' or 'platt'.")] = "isotonic",
+    per_round: Annotated[bool, typer.Option("--per-round/--global", help="One map per round, or one for all.")] = True,
+    target: Annotated[
+        str, typer.Option("--target", help="'em', 'f1 > 0.5', 'agreement' (no gold answers), or a column in [0, 1].")
+    ] = "em",
+    unseen_round: Annotated[str, typer.Option("--unseen-round", help="At a round not fitted: 'error' or 'nearest'.")] = (
+        "error"
+    ),
+    selector: Annotated[str, typer.Option("--selector", help="Which seen round's answer to return.")] = "last",
+    as_json: options.AsJson = False,
+) -> None:
+    """Fit what a rule needs on tune questions and write the policy; report how well it fits."""
+    if method not in ("isotonic", "platt"):
+        raise typer.BadParameter(f"{method!r}; allowed: isotonic, platt", param_hint="--method")
+    if unseen_round not in ("error", "nearest"):
+        raise typer.BadParameter(f"{unseen_round!r}; allowed: error, nearest", param_hint="--unseen-round")
+    policy, summary = calibrate(
+        read_recording(path),
+        rule=rule,
+        method="platt" if method == "platt" else "isotonic",
+        per_round=per_round,
+        target=target,
+        unseen_round="nearest" if unseen_round == "nearest" else "error",
+        selector=parse_selector(selector),
+    )
+    policy.save(out)
+    if as_json:
+        print_json({"policy": str(out), **summary.to_dict()})
+        return
+    show_calibration(summary)
+    console.print(f"policy written to {out}", markup=False, soft_wrap=True)
+
+
+def show_calibration(summary: CalibrationSummary) -> None:
+    """Print the fit, and what each way of fitting does to the rule."""
+    rows = []
+    for item in summary.comparisons:
+        brier = ", ".join(f"{name} {number(value, 3)}" for name, value in item.brier.items())
+        form = f"{'per-round' if item.per_round else 'global'} {item.method}{' (chosen)' if item.chosen else ''}"
+        rows.append([form, brier, number(100 * item.quality, 1), number(item.calls)])
+    title = f"Calibrators on {summary.n} tune questions, target {summary.target} (in sample: judge them on other questions)"
+    columns = ["calibrator", "Brier", f"rule's {summary.quality_metric.upper()}", "rule's calls"]
+    console.print(table(title, columns, rows, left=2))
+    for fit in summary.fits:
+        bins = [
+            [f"{b.low:.1f}-{b.high:.1f}", str(b.n), number(b.predicted, 3), number(b.observed, 3)]
+            for b in fit.report.bins
+            if b.n
+        ]
+        title = f"Reliability of {fit.output}: Brier {number(fit.report.brier, 3)}, ECE {number(fit.report.ece, 3)}"
+        console.print(table(title, ["bin", "rows", "predicted", "observed"], bins))
+    for note in summary.notes:
+        console.print(f"note: {note}", markup=False, soft_wrap=True)
+
+
+def replay_command(
+    path: Annotated[Path, typer.Argument(metavar="RECORDING", help="Recorded rounds.")],
+    rule: Annotated[
+        list[str] | None, typer.Option("--rule", help="A rule: a name or its text; may be repeated.")
+    ] = None,
+    policy: Annotated[
+        list[Path] | None, typer.Option("--policy", help="A policy file; may be repeated.")
+    ] = None,
+    metric: Annotated[
+        list[str] | None,
+        typer.Option("--metric", help="f1, em, contains, agreement, or a column in [0, 1]; the first is the quality."),
+    ] = None,
+    baseline: Annotated[
+        str, typer.Option("--baseline", help="A row's label, 'full', a rule or a policy file to compare with.")
+    ] = "fixed_k(3)",
+    resamples: Annotated[int, typer.Option("--resamples", min=1, help="Bootstrap draws.")] = 1000,
+    seed: Annotated[int, typer.Option("--seed", help="Of the draws.")] = 42,
+    level: Annotated[float, typer.Option("--level", min=0.5, max=0.9999, help="Coverage of intervals.")] = 0.95,
+    margin: Annotated[
+        list[float] | None, typer.Option("--margin", help="For non-inferiority and equivalence; may be repeated.")
+    ] = None,
+    prices: Annotated[
+        Path | None, typer.Option("--prices", help="USD per million tokens by model or component (TOML or JSON).")
+    ] = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Evaluate rules and policies on recorded rounds, beside every baseline; exact, and without a call."""
+    recording = read_recording(path)
+    policies: list[Policy | str] = [Policy.load(file) for file in policy or ()]
+    policies += list(rule or ())
+    if not policies:
+        policies = list(_TEXT_RULES)
+    result = replay(
+        recording,
+        policies,  # type: ignore[arg-type]  # a list of either is a sequence of both
+        metrics=tuple(metric or ("f1", "em")),
+        baseline=Policy.load(baseline) if Path(baseline).suffix == ".json" else baseline,
+        n_resamples=resamples,
+        seed=seed,
+        level=level,
+        prices=_prices(prices, recording),
+        margins=tuple(margin or (0.02,)),
+    )
+    if as_json:
+        print_json(result.to_dict())
+    else:
+        show_replay(result)
+
+
+def _prices(path: Path | None, recording: Recording) -> Price | dict[str, Price] | None:
+    if path is None:
+        return None
+    prices = load_prices(path)
+    name = recording.metadata.get("config", {}).get("model", {}).get("model")
+    if name in prices:
+        return prices[name]
+    components = {column.split(".")[1] for column in recording.names("cost")}
+    if not components & set(prices):
+        raise DataError(
+            f"{str(path)!r} prices neither the model {json.dumps(name)} nor a component of the recording "
+            f"({', '.join(sorted(components))}); it has: {', '.join(prices)}"
+        )
+    return prices
+
+
+def _margin_sentence(test: MarginTest, result: ReplayResult) -> str:
+    name = "non-inferior" if test.kind == "non_inferiority" else "equivalent"
+    verdict = "yes" if test.passed and test.passed_bootstrap else "not shown"
+    bound = f"lower bound {100 * test.low:+.1f} (t), {100 * test.low_bootstrap:+.1f} (bootstrap)"
+    warning = f"; {test.warning}" if test.warning else ""
+    return f"{name} to {result.baseline} within {100 * test.margin:g} points: {verdict}; {bound}{warning}"
+
+
+def show_replay(result: ReplayResult) -> None:
+    """Print the tables, one sentence for each policy, and what a reader must know."""
+    for item in replay_tables(result):
+        console.print(item)
+        console.print()
+    for row in result.rows:
+        if row.kind == "rule":
+            console.print(result.headline(row.label), markup=False, soft_wrap=True)
+            for test in row.margins:
+                console.print(f"  {_margin_sentence(test, result)}", markup=False, soft_wrap=True)
+    marks = []
+    if any(row.censored for row in result.rows):
+        marks.append("† censored: some questions were not recorded as far as the policy wanted to go")
+    if any(row.selected_here for row in result.rows):
+        marks.append("* selected here: fitted or chosen on some of these questions, so the figures flatter it")
+    seen = dict.fromkeys((*marks, *result.notes, *(f"{row.label}: {note}" for row in result.rows for note in row.notes)))
+    for note in seen:
+        console.print(f"note: {note}", markup=False, soft_wrap=True)

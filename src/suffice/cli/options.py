@@ -1,0 +1,126 @@
+"""Options that several commands share, and what they build."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from suffice.errors import DataError
+from suffice.llm import PROMPTS, Answerer, ChatModel, SpanReaderModel
+from suffice.retrieval import PoolBM25, Retriever, load_questions, open_corpus
+from suffice.signals import FittedState, Idf
+from suffice.signals.position import AnswerPosition
+
+ModelName = Annotated[
+    str, typer.Option("--model", help="The embedded 'span-reader', or a model's name at the endpoint.")
+]
+BaseUrl = Annotated[
+    str | None, typer.Option("--base-url", help="An OpenAI-compatible endpoint, usually ending with /v1.")
+]
+KeyVariable = Annotated[
+    str, typer.Option("--api-key-env", help="The environment variable that holds the API key; never the key itself.")
+]
+PromptName = Annotated[str, typer.Option("--prompt", help=f"One of: {', '.join(PROMPTS)}.")]
+Api = Annotated[str, typer.Option("--api", help="'chat', or 'completions' (legacy).")]
+MaxTokens = Annotated[int, typer.Option("--max-tokens", min=1, help="Most tokens per reply.")]
+Logprobs = Annotated[
+    bool, typer.Option("--logprobs/--no-logprobs", help="Ask for log-probabilities; rules on margins need them.")
+]
+Timeout = Annotated[float, typer.Option("--timeout", min=0.1, help="Longest silence of the endpoint, seconds.")]
+CacheFile = Annotated[
+    Path | None, typer.Option("--cache", help="A response cache (sqlite); the same request is then paid once.")
+]
+ExtraBody = Annotated[
+    str, typer.Option("--extra-body", help="More fields of each request, as JSON. No secrets: they are recorded.")
+]
+Corpus = Annotated[
+    Path | None,
+    typer.Option("--corpus", help="A folder of .txt/.md files or a .jsonl file to search; the index is kept beside it."),
+]
+Dense = Annotated[
+    str | None, typer.Option("--dense", help="Rank with a sentence-transformers model (id or path) instead of BM25.")
+]
+MaxRounds = Annotated[int, typer.Option("--max-rounds", min=1, help="The highest round R.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs, and nothing else, to standard output.")]
+
+
+def build_model(  # noqa: PLR0913 - one argument for each option of the command line
+    name: str,
+    base_url: str | None,
+    *,
+    key_variable: str,
+    prompt: str,
+    api: str,
+    max_tokens: int,
+    logprobs: bool,
+    timeout: float,
+    cache: Path | None,
+    extra_body: str,
+    position: AnswerPosition | None = None,
+) -> Answerer:
+    """Return the model that the options describe.
+
+    Raises:
+        DataError: The options contradict each other.
+    """
+    if name == "span-reader" and base_url is None:
+        return SpanReaderModel()
+    if base_url is None and "OPENAI_BASE_URL" not in os.environ and key_variable not in os.environ:
+        raise DataError(
+            f"model {name!r} needs an endpoint: give --base-url (or OPENAI_BASE_URL), or put a key for OpenAI's into "
+            f"{key_variable}; without a network use --model span-reader"
+        )
+    if prompt not in PROMPTS:
+        raise DataError(f"there is no prompt {prompt!r}; there are: {', '.join(PROMPTS)}")
+    return ChatModel(
+        name,
+        base_url=base_url,
+        api_key=os.environ.get(key_variable),
+        prompt=PROMPTS[prompt],
+        position=position,
+        api=api,  # type: ignore[arg-type]  # ChatModel refuses what it does not know
+        max_tokens=max_tokens,
+        top_logprobs=5 if logprobs else None,
+        timeout_s=timeout,
+        extra_body=_object(extra_body),
+        cache=None if cache is None else _response_cache(cache),
+    )
+
+
+def _object(text: str) -> Mapping[str, Any]:
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise DataError(f"--extra-body {text!r} is not JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise DataError(f"--extra-body must be a JSON object, not {text!r}")
+    return value
+
+
+def _response_cache(path: Path) -> Any:
+    from suffice.store import ResponseCache
+
+    return ResponseCache(path)
+
+
+def build_retriever(corpus: Path | None, dense: str | None) -> Retriever:
+    """Return the retriever that the options describe: the question's own pool unless there is a corpus."""
+    if dense is not None:
+        from suffice.retrieval.corpus import read_corpus
+        from suffice.retrieval.dense import DenseRetriever
+
+        return DenseRetriever(dense, passages=None if corpus is None else list(read_corpus(corpus)))
+    return PoolBM25() if corpus is None else open_corpus(corpus)
+
+
+def overlap_state(dataset: str | None) -> dict[str, FittedState]:
+    """Return the inverse document frequencies that `overlap` needs, fitted on the passages of a data set."""
+    if dataset is None:
+        return {}
+    questions = load_questions(dataset)
+    return {"overlap": Idf.fit(f"{p.title} {p.text}" for question in questions for p in question.passages)}

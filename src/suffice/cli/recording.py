@@ -1,0 +1,185 @@
+"""`suffice record` and `suffice import`: rounds of one's own, and rounds of others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from suffice import adapters
+from suffice._version import __version__
+from suffice.cli import options
+from suffice.cli.show import console, money, number, print_json, recording_progress
+from suffice.errors import DataError
+from suffice.llm import Answerer
+from suffice.loop import RecordSummary, RetrievalLoop, record
+from suffice.replay import Price, load_prices
+from suffice.retrieval import BUNDLED, load_questions
+from suffice.session import Policy
+from suffice.store import read_recording, write_recording
+
+__all__ = ["import_command", "record_command"]
+
+_READERS = {
+    "tasr": adapters.read_tasr,
+    "tabular": adapters.read_tabular,
+    "ircot": adapters.read_ircot,
+    "debate": adapters.read_debate,
+    "reflexion": adapters.read_reflexion,
+}
+
+
+def record_command(
+    dataset: Annotated[
+        str, typer.Argument(help=f"A bundled set ({', '.join(BUNDLED)}), a .jsonl(.gz) file, or HotpotQA's .json.")
+    ],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The recording, a parquet file.")],
+    max_rounds: options.MaxRounds = 5,
+    round_zero: Annotated[bool, typer.Option("--round-zero", help="Record the model alone as round 0, too.")] = False,
+    limit: Annotated[int | None, typer.Option("--limit", min=1, help="Only the first questions.")] = None,
+    concurrency: Annotated[int, typer.Option("--concurrency", min=1, help="Questions in flight.")] = 8,
+    parallel_rounds: Annotated[
+        bool, typer.Option("--parallel-rounds", help="Send a question's rounds together; cached costs are then modelled.")
+    ] = False,
+    fit_overlap_on: Annotated[
+        str | None, typer.Option("--fit-overlap-on", help="A data set of tune questions: its passages weigh `overlap`.")
+    ] = None,
+    prices: Annotated[Path | None, typer.Option("--prices", help="USD per million tokens by model (TOML or JSON).")] = None,
+    model: options.ModelName = "span-reader",
+    base_url: options.BaseUrl = None,
+    api_key_env: options.KeyVariable = "OPENAI_API_KEY",
+    prompt: options.PromptName = "answer_first",
+    api: options.Api = "chat",
+    max_tokens: options.MaxTokens = 64,
+    logprobs: options.Logprobs = True,
+    timeout: options.Timeout = 120.0,
+    cache: options.CacheFile = None,
+    extra_body: options.ExtraBody = "{}",
+    corpus: options.Corpus = None,
+    dense: options.Dense = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Record every round of every question, full width; run it again to go on after an interruption."""
+    questions = load_questions(dataset, limit=limit)
+    answerer = options.build_model(
+        model,
+        base_url,
+        key_variable=api_key_env,
+        prompt=prompt,
+        api=api,
+        max_tokens=max_tokens,
+        logprobs=logprobs,
+        timeout=timeout,
+        cache=cache,
+        extra_body=extra_body,
+    )
+    if logprobs:
+        answerer.verify(frozenset({"logprobs"}))
+    policy = Policy(
+        start_round=0 if round_zero else 1, max_rounds=max_rounds, state=options.overlap_state(fit_overlap_on)
+    )
+    loop = RetrievalLoop(model=answerer, retriever=options.build_retriever(corpus, dense), policy=policy)
+    price = price_of(prices, answerer)
+    with recording_progress(f"recording {dataset}", price, quiet=as_json) as tell:
+        summary = record(
+            questions, loop, out, concurrency=concurrency, parallel_rounds=parallel_rounds, on_progress=tell
+        )
+    _report(summary, price, as_json=as_json)
+    if summary.failed:
+        raise typer.Exit(1)
+
+
+def price_of(path: Path | None, model: Answerer) -> Price | None:
+    """Return the price of a model.
+
+    Raises:
+        DataError: The file does not name it.
+    """
+    if path is None:
+        return None
+    prices = load_prices(path)
+    name = str(model.fingerprint().get("model", model.name))
+    if name not in prices:
+        raise DataError(f"{str(path)!r} has no price for {name!r}; it has: {', '.join(prices)}")
+    return prices[name]
+
+
+def _report(summary: RecordSummary, price: Price | None, *, as_json: bool) -> None:
+    cost = summary.cost
+    usd = None if price is None else money(cost, price)
+    if as_json:
+        data: dict[str, Any] = {
+            "path": str(summary.path),
+            "questions": summary.questions,
+            "rounds": summary.rounds,
+            "failed": dict(summary.failed),
+            "calls": cost.calls,
+            "tokens": None if cost.tokens != cost.tokens else cost.tokens,  # noqa: PLR0124 - NaN is null
+            "usd": usd,
+            "seconds": summary.seconds,
+        }
+        print_json(data)
+        return
+    spent = f", ${number(usd, 4)}" if usd is not None else ""
+    console.print(
+        f"{summary.path}: {summary.questions} questions, {summary.rounds} rounds; this run: {cost.calls:,.0f} calls, "
+        f"{number(cost.tokens, 0)} tokens{spent}, {number(summary.seconds, 1)} s",
+        markup=False,
+        soft_wrap=True,
+    )
+    if summary.failed:
+        question, why = next(iter(summary.failed.items()))
+        console.print(
+            f"{len(summary.failed)} questions failed; run the same command again to complete them. "
+            f"The first, {question}: {why}",
+            markup=False,
+            soft_wrap=True,
+        )
+
+
+def import_command(
+    kind: Annotated[str, typer.Argument(help=f"One of: {', '.join(_READERS)} ('tabular' is CSV or JSONL).")],
+    path: Annotated[Path, typer.Argument(help="The file that somebody recorded.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The recording, a parquet file.")],
+    column: Annotated[
+        list[str] | None, typer.Option("--column", help="For tabular files: OURS=THEIRS, for instance round=step.")
+    ] = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Turn a run recorded elsewhere into a recording; notes say what it can and cannot tell."""
+    if kind not in _READERS:
+        raise typer.BadParameter(f"{kind!r} is no known format; there are: {', '.join(_READERS)}", param_hint="KIND")
+    pairs = [item.partition("=") for item in column or ()]
+    if any(not ours or not theirs for ours, _, theirs in pairs):
+        raise typer.BadParameter("a column is given as OURS=THEIRS", param_hint="--column")
+    if pairs and kind != "tabular":
+        raise typer.BadParameter("only tabular files take a column map", param_hint="--column")
+    columns = {ours: theirs for ours, _, theirs in pairs}
+    run = adapters.read_tabular(path, columns or None) if kind == "tabular" else _READERS[kind](path)
+    metadata = {"source": run.source, "notes": run.notes, "cache_state": "unknown", "suffice": __version__}
+    write_recording(out, run.rows(), metadata, run.kinds())
+    recording = read_recording(out)
+    censored = sum(end == "rule" for end in recording.ends.tolist())
+    clusters = len(set(recording.clusters.tolist()))
+    if as_json:
+        n, width = recording.shape
+        print_json(
+            {
+                "path": str(out),
+                "trajectories": n,
+                "clusters": clusters,
+                "rounds": width,
+                "censored": censored,
+                "notes": run.notes,
+            }
+        )
+        return
+    console.print(
+        f"{out}: {recording.shape[0]} trajectories of {clusters} questions, up to {recording.shape[1]} rounds, "
+        f"{censored} censored",
+        markup=False,
+        soft_wrap=True,
+    )
+    for note in run.notes:
+        console.print(f"note: {note}", markup=False, soft_wrap=True)

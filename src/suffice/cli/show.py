@@ -1,0 +1,194 @@
+"""Tables and progress bars for people, JSON for programs."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from rich.console import Console, Group
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
+
+from suffice.loop.record import Progress as Recorded
+from suffice.replay import Price, ReplayResult, Row
+from suffice.rounds import Cost, Decision, Round
+
+__all__ = [
+    "console",
+    "decision_lines",
+    "number",
+    "print_json",
+    "recording_progress",
+    "replay_tables",
+    "round_row",
+    "rounds_table",
+    "table",
+]
+
+_WIDE = 200
+"""Columns of tables that go to a file or a pipe, where nothing needs to fit a screen."""
+
+console = Console(highlight=False, width=None if sys.stdout.isatty() else _WIDE)
+errors = Console(stderr=True, highlight=False, width=None if sys.stderr.isatty() else _WIDE)
+
+
+def print_json(data: Any) -> None:
+    """Print strict JSON to standard output."""
+    sys.stdout.write(json.dumps(data, ensure_ascii=False, allow_nan=False, indent=2) + "\n")
+
+
+def number(value: float | None, digits: int = 2) -> str:
+    """Return a number for a table; a dash where it is undefined.
+
+    >>> number(0.256), number(float("nan")), number(1234567.0, 0)
+    ('0.26', '-', '1,234,567')
+    """
+    return "-" if value is None or math.isnan(value) else f"{value:,.{digits}f}"
+
+
+def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], *, left: int = 1) -> Group:
+    """Return a plain table under its title; the first `left` columns are text, the others numbers."""
+    out = Table(box=None, pad_edge=False, header_style="bold")
+    for position, name in enumerate(columns):
+        out.add_column(name, justify="left" if position < left else "right", no_wrap=position == 0, overflow="fold")
+    for row in rows:
+        out.add_row(*(cell.replace("[", r"\[") for cell in row))
+    return Group(*([Text(title, style="italic")] if title else []), out)
+
+
+@contextmanager
+def recording_progress(
+    title: str, price: Price | None, *, quiet: bool
+) -> Iterator[Callable[[Recorded], None] | None]:
+    """Show a bar with questions per second, calls, tokens and money on standard error, if it is a terminal."""
+    if quiet or not errors.is_terminal:
+        yield None
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, TextColumn("{task.fields[spent]}"), console=errors, transient=True) as progress:
+        task = progress.add_task(title, total=None, spent="")
+
+        def tell(state: Recorded) -> None:
+            progress.update(task, total=state.total, completed=state.done + state.failed, spent=_spent(state, price))
+
+        yield tell
+
+
+def _spent(state: Recorded, price: Price | None) -> str:
+    parts = [
+        f"{state.questions_per_s:.1f} questions/s",
+        f"{state.cost.calls:,.0f} calls",
+        f"{number(state.cost.tokens, 0)} tokens",
+    ]
+    if price is not None:
+        parts.append(f"${number(money(state.cost, price), 4)}")
+    return ", ".join(parts)
+
+
+def money(cost: Cost, price: Price) -> float:
+    """Return what a cost is in USD."""
+    kinds = (cost.uncached_tokens, cost.cached_tokens, cost.output_tokens)
+    return float(price.of(*(np.float64(tokens) for tokens in kinds)))
+
+
+def replay_tables(result: ReplayResult) -> list[Group]:
+    """Return the result of a replay as tables: outcomes with intervals, then costs and stops."""
+    quality = result.metrics
+    shown = [name for name in (*quality[:1], "calls") if any(name in row.deltas for row in result.rows)]
+    columns = [
+        "policy",
+        *(name.upper() for name in quality),
+        *(f"Δ{name} vs {result.baseline}" for name in shown),
+        "calls",
+        "P50",
+        "P95",
+        "verdict",
+    ]
+    outcomes = [
+        [
+            _label(row),
+            *(number(100 * row.metrics.get(name, math.nan), 1) for name in quality),
+            *(_delta(row, name) for name in shown),
+            number(row.calls.mean),
+            number(row.calls.p50, 0),
+            number(row.calls.p95, 0),
+            _verdict(row),
+        ]
+        for row in result.rows
+    ]
+    interval = f"{100 * result.level:g} % intervals, {result.n_resamples:,} paired bootstrap draws, seed {result.seed}"
+    first = table(f"{result.n} questions; {interval}", columns, outcomes)
+    rounds = sorted({r for row in result.rows for r in row.stop_rounds})
+    kinds = ("tokens", "uncached_tokens", "cached_tokens", "output_tokens", "seconds", "money")
+    costs = [
+        [
+            _label(row),
+            *(number(row.costs.get(kind, math.nan), 3 if kind == "seconds" else 6 if kind == "money" else 0) for kind in kinds),
+            *(f"{100 * row.stop_rounds.get(r, 0):.0f}%" for r in rounds),
+        ]
+        for row in result.rows
+    ]
+    names = ["policy", "tokens", "uncached", "cached", "output", "seconds", "USD", *(f"stop@{r}" for r in rounds)]
+    return [first, table("Mean operational cost per question, and share of questions by stop round", names, costs)]
+
+
+def _label(row: Row) -> str:
+    marks = ("†" if row.censored else "") + ("*" if row.selected_here else "")
+    return row.label + marks
+
+
+def _delta(row: Row, name: str) -> str:
+    delta = row.deltas.get(name)
+    if delta is None:
+        return "-"
+    scale, digits = (1, 2) if name == "calls" else (100, 1)
+    return (
+        f"{scale * delta.delta:+.{digits}f} [{scale * delta.low:+.{digits}f}, {scale * delta.high:+.{digits}f}]"
+    )
+
+
+def _verdict(row: Row) -> str:
+    if row.dominated_by is not None:
+        return f"dominated by {row.dominated_by}"
+    if row.kind == "oracle":
+        return "not reachable"
+    return "" if row.kind != "rule" else "not dominated"
+
+
+ROUND_COLUMNS = ("round", "answer", "new evidence", "signals", "tokens new/cached", "seconds")
+
+
+def rounds_table(rows: Iterable[Sequence[str]]) -> Group:
+    """Return the rounds of one question as a table."""
+    return table("", ROUND_COLUMNS, rows, left=4)
+
+
+def round_row(observed: Round, decision: Decision) -> list[str]:
+    """Return one round as a row."""
+    signals = ", ".join(f"{name} {number(value)}" for name, value in decision.signals.items())
+    cost = observed.costs.get("generator", Cost())
+    return [
+        str(observed.index),
+        observed.answer or "(none)",
+        observed.passages[-1].title if observed.passages else "(none)",
+        signals,
+        f"{number(cost.uncached_tokens, 0)}/{number(cost.cached_tokens, 0)}",
+        number(cost.seconds, 3),
+    ]
+
+
+def decision_lines(decision: Decision, cost: Cost) -> str:
+    """Return the answer, the reason and the cost of one question."""
+    why = f"{decision.reason} ({decision.fired})" if decision.fired else str(decision.reason)
+    return (
+        f"answer   {decision.answer if decision.answer is not None else '(none)'}\n"
+        f"stopped  after round {decision.stop_round}, answer of round {decision.answer_round}; reason: {why}\n"
+        f"cost     {cost.calls:.0f} calls, {number(cost.tokens, 0)} tokens "
+        f"({number(cost.cached_tokens, 0)} cached), {number(cost.seconds, 2)} s"
+    )

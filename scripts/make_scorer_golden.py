@@ -24,6 +24,8 @@ PAIRS = [
     # yes, no, noanswer: all or nothing
     *((a, g) for a in ("yes", "no", "noanswer", "Yes.", "NO!", "yes it is", "no answer") for g in ("yes", "no")),
     *((a, "noanswer") for a in ("noanswer", "NoAnswer.", "yes", "", "no answer", "the noanswer")),
+    ("noanswer", "noanswer given"),
+    ("noanswer noanswer", "noanswer"),
     ("the yes", "yes"),
     ("yes yes", "yes"),
     ("yes", "yes yes"),

@@ -650,6 +650,13 @@ def test_a_foreign_column_cannot_pass_for_one_of_ours(tmp_path):
     assert (row["imported_answer"], row["imported_em"], row["imported_recorded_at"]) == ("x", 1, "now")
 
 
+def test_a_column_that_has_the_name_of_a_mapped_signal_is_kept_beside_it(tmp_path):
+    path = json_lines(tmp_path / "r.jsonl", {"question_id": "q", "round": 1, "new": 0.5, "novelty": "high"})
+    columns = {"question_id": "question_id", "round": "round", "novelty": "new"}
+    (row,) = read_tabular(path, columns).rows()
+    assert (row["novelty"], row["imported_novelty"]) == (0.5, "high")
+
+
 def test_a_trajectory_without_rounds_with_a_gap_or_uneven_columns_is_refused():
     def trajectory(*indices, metrics=None, extras=()):
         rounds = tuple(Round(index=index) for index in indices)

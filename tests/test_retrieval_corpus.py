@@ -38,8 +38,8 @@ def test_paragraphs_are_collected_up_to_the_size_and_never_cut_needlessly():
 
 
 def test_a_long_paragraph_is_cut_at_sentence_ends():
-    parts = split(" ".join(sentence(i) for i in range(40)))
-    assert len(parts) == 4
+    parts = split(" ".join(sentence(i, 13) for i in range(40)))
+    assert len(parts) == 5
     assert all(text.endswith("end.") and len(text.split()) <= PASSAGE_WORDS for _, text in parts)
 
 

@@ -85,7 +85,11 @@ def answers_by_stop(selector: Selector, view: Rounds) -> Positions:
     A stop past the end of a trajectory is a stop at its last round.
     """
     last = view.seen.sum(axis=-1) - 1
-    return np.stack([selector.select(view, np.minimum(k, last)) for k in range(len(view))], axis=-1)
+    stop = np.minimum(np.arange(len(view)), last[:, None])
+    # One more axis, for the stops: each answer is then normalised once instead of once for each stop.
+    columns = {name: view[name][:, None, :] for name in selector.signals}
+    answers = None if view.answers is None else view.answers[:, None, :]
+    return selector.select(Rounds(columns, view.index, view.seen[:, None, :], answers), stop)
 
 
 def values_by_stop(answers: Positions, seen: Mask, metric: Floats) -> Floats:

@@ -7,7 +7,9 @@ set serves every rule and every metric, so that differences between rules carry 
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -42,6 +44,9 @@ FEW_NONZERO = 10
 
 _LARGEST_BLOCK = 2**23
 """Resampled means held at once, a bound on memory (64 MiB)."""
+
+_WORTH_THREADS = 2**18
+"""Numbers from which partitioning on several threads pays."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -295,9 +300,20 @@ def quantiles(means: Floats, levels: tuple[float, float]) -> tuple[Floats, Float
     last = means.shape[-1] - 1
     places = [(math.floor(level * last), level * last) for level in levels]
     wanted = sorted({min(place + step, last) for place, _ in places for step in (0, 1)})
-    means.partition(wanted, axis=-1)
+    _partition(means, wanted)
     low, high = (
         means[:, place] + (exact - place) * (means[:, min(place + 1, last)] - means[:, place])
         for place, exact in places
     )
     return low, high
+
+
+def _partition(means: Floats, places: list[int]) -> None:
+    """Partition each row in place; large blocks on several threads, since numpy lets go of the interpreter lock."""
+    threads = min(len(means), os.cpu_count() or 1) if means.size >= _WORTH_THREADS else 1
+    if threads == 1:
+        means.partition(places, axis=-1)
+        return
+    with ThreadPoolExecutor(threads) as pool:
+        for done in [pool.submit(part.partition, places, axis=-1) for part in np.array_split(means, threads)]:
+            done.result()

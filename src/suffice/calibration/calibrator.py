@@ -174,6 +174,8 @@ class Calibrator:
         except (AttributeError, TypeError, ValueError) as error:
             raise SchemaError(f"the maps of a calibrator do not read: {error}") from None
         if not maps or (not data["per_round"] and set(maps) != {-1}):
-            raise SchemaError(f"a calibrator with per_round={data['per_round']!r} cannot have the rounds {sorted(maps)}")
+            raise SchemaError(
+                f"a calibrator with per_round={data['per_round']!r} cannot have the rounds {sorted(maps)}"
+            )
         scalars = {name: data[name] for name in ("output", "signal", "method", "per_round", "unseen_round", "target")}
         return cls(**scalars, maps=maps, rounds_fitted=counts)

@@ -135,10 +135,7 @@ def map_from_dict(data: Mapping[str, Any]) -> CalibrationMap:
         if data["map"] == "piecewise_linear" and set(data) == {"map", "x", "y"}:
             return _piecewise(data["x"], data["y"])
         if data["map"] == "sigmoid" and set(data) == {"map", "slope", "intercept"}:
-            slope, intercept = float(data["slope"]), float(data["intercept"])
-            if not (np.isfinite(slope) and np.isfinite(intercept) and slope > 0):
-                raise ValueError(f"slope {slope!r} and intercept {intercept!r} must be finite, the slope positive")
-            return Sigmoid(slope, intercept)
+            return _sigmoid(float(data["slope"]), float(data["intercept"]))
     except (KeyError, TypeError, ValueError) as error:
         raise SchemaError(f"a calibration map does not read: {error}") from None
     raise SchemaError(f"unknown calibration map {dict(data)!r}: constant, piecewise_linear or sigmoid expected")
@@ -149,6 +146,12 @@ def _probabilities(values: Any) -> list[float]:
     if not all(0.0 <= number <= 1.0 for number in numbers):
         raise ValueError(f"probabilities must lie in [0, 1], not {numbers!r}")
     return numbers
+
+
+def _sigmoid(slope: float, intercept: float) -> Sigmoid:
+    if not (np.isfinite(slope) and np.isfinite(intercept) and slope > 0):
+        raise ValueError(f"slope {slope!r} and intercept {intercept!r} must be finite, the slope positive")
+    return Sigmoid(slope, intercept)
 
 
 def _piecewise(x: Any, y: Any) -> PiecewiseLinear:

@@ -126,18 +126,17 @@ def _show(report: EndpointReport, verdicts: dict[str, str]) -> None:
         ("prefix reuse", f"{_yes(report.prefix_reuse)} (share {number(report.prefix_share)})"),
         ("concurrency", f"{report.workers} at once run {number(report.speedup, 1)}x as fast as one by one"),
         ("latency", f"{number(report.latency_s, 3)} s"),
-        (
-            "determinism",
-            f"{report.repeats} prompts twice: {number(100 * report.changed_answers, 0)} % changed answers, "
-            f"margin drift {number(report.margin_drift, 4)} nats",
-        ),
+        ("repeated prompts", f"{report.repeats}: {number(100 * report.changed_answers, 0)} % changed answers"),
+        ("margin drift", f"{number(report.margin_drift, 4)} nats"),
         ("gives", ", ".join(report.capabilities) or "text only"),
     ]
     console.print(table("Endpoint", ["what", "found"], [[name, str(value)] for name, value in facts], left=2))
     for note in report.notes:
         console.print(f"note: {note}", markup=False, soft_wrap=True)
     console.print()
-    console.print(table("Rules that can run there", ["rule", "runs"], [list(pair) for pair in verdicts.items()], left=2))
+    console.print(
+        table("Rules that can run there", ["rule", "runs"], [list(pair) for pair in verdicts.items()], left=2)
+    )
 
 
 def _yes(value: bool | None) -> str:

@@ -30,9 +30,9 @@ def calibrate_command(
     target: Annotated[
         str, typer.Option("--target", help="'em', 'f1 > 0.5', 'agreement' (no gold answers), or a column in [0, 1].")
     ] = "em",
-    unseen_round: Annotated[str, typer.Option("--unseen-round", help="At a round not fitted: 'error' or 'nearest'.")] = (
-        "error"
-    ),
+    unseen_round: Annotated[
+        str, typer.Option("--unseen-round", help="At a round not fitted: 'error' or 'nearest'.")
+    ] = ("error"),
     selector: Annotated[str, typer.Option("--selector", help="Which seen round's answer to return.")] = "last",
     as_json: options.AsJson = False,
 ) -> None:
@@ -65,7 +65,9 @@ def show_calibration(summary: CalibrationSummary) -> None:
         brier = ", ".join(f"{name} {number(value, 3)}" for name, value in item.brier.items())
         form = f"{'per-round' if item.per_round else 'global'} {item.method}{' (chosen)' if item.chosen else ''}"
         rows.append([form, brier, number(100 * item.quality, 1), number(item.calls)])
-    title = f"Calibrators on {summary.n} tune questions, target {summary.target} (in sample: judge them on other questions)"
+    title = (
+        f"Calibrators on {summary.n} tune questions, target {summary.target} (in sample: judge them on other questions)"
+    )
     columns = ["calibrator", "Brier", f"rule's {summary.quality_metric.upper()}", "rule's calls"]
     console.print(table(title, columns, rows, left=2))
     for fit in summary.fits:
@@ -85,9 +87,7 @@ def replay_command(
     rule: Annotated[
         list[str] | None, typer.Option("--rule", help="A rule: a name or its text; may be repeated.")
     ] = None,
-    policy: Annotated[
-        list[Path] | None, typer.Option("--policy", help="A policy file; may be repeated.")
-    ] = None,
+    policy: Annotated[list[Path] | None, typer.Option("--policy", help="A policy file; may be repeated.")] = None,
     metric: Annotated[
         list[str] | None,
         typer.Option("--metric", help="f1, em, contains, agreement, or a column in [0, 1]; the first is the quality."),
@@ -114,7 +114,7 @@ def replay_command(
         policies = list(_TEXT_RULES)
     result = replay(
         recording,
-        policies,  # type: ignore[arg-type]  # a list of either is a sequence of both
+        policies,
         metrics=tuple(metric or ("f1", "em")),
         baseline=Policy.load(baseline) if Path(baseline).suffix == ".json" else baseline,
         n_resamples=resamples,
@@ -168,6 +168,8 @@ def show_replay(result: ReplayResult) -> None:
         marks.append("† censored: some questions were not recorded as far as the policy wanted to go")
     if any(row.selected_here for row in result.rows):
         marks.append("* selected here: fitted or chosen on some of these questions, so the figures flatter it")
-    seen = dict.fromkeys((*marks, *result.notes, *(f"{row.label}: {note}" for row in result.rows for note in row.notes)))
+    seen = dict.fromkeys(
+        (*marks, *result.notes, *(f"{row.label}: {note}" for row in result.rows for note in row.notes))
+    )
     for note in seen:
         console.print(f"note: {note}", markup=False, soft_wrap=True)

@@ -40,7 +40,9 @@ ExtraBody = Annotated[
 ]
 Corpus = Annotated[
     Path | None,
-    typer.Option("--corpus", help="A folder of .txt/.md files or a .jsonl file to search; the index is kept beside it."),
+    typer.Option(
+        "--corpus", help="A folder of .txt/.md files or a .jsonl file to search; the index is kept beside it."
+    ),
 ]
 Dense = Annotated[
     str | None, typer.Option("--dense", help="Rank with a sentence-transformers model (id or path) instead of BM25.")
@@ -49,7 +51,7 @@ MaxRounds = Annotated[int, typer.Option("--max-rounds", min=1, help="The highest
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs, and nothing else, to standard output.")]
 
 
-def build_model(  # noqa: PLR0913 - one argument for each option of the command line
+def build_model(
     name: str,
     base_url: str | None,
     *,

@@ -40,12 +40,15 @@ def record_command(
     limit: Annotated[int | None, typer.Option("--limit", min=1, help="Only the first questions.")] = None,
     concurrency: Annotated[int, typer.Option("--concurrency", min=1, help="Questions in flight.")] = 8,
     parallel_rounds: Annotated[
-        bool, typer.Option("--parallel-rounds", help="Send a question's rounds together; cached costs are then modelled.")
+        bool,
+        typer.Option("--parallel-rounds", help="Send a question's rounds together; cached costs are then modelled."),
     ] = False,
     fit_overlap_on: Annotated[
         str | None, typer.Option("--fit-overlap-on", help="A data set of tune questions: its passages weigh `overlap`.")
     ] = None,
-    prices: Annotated[Path | None, typer.Option("--prices", help="USD per million tokens by model (TOML or JSON).")] = None,
+    prices: Annotated[
+        Path | None, typer.Option("--prices", help="USD per million tokens by model (TOML or JSON).")
+    ] = None,
     model: options.ModelName = "span-reader",
     base_url: options.BaseUrl = None,
     api_key_env: options.KeyVariable = "OPENAI_API_KEY",
@@ -115,7 +118,7 @@ def _report(summary: RecordSummary, price: Price | None, *, as_json: bool) -> No
             "rounds": summary.rounds,
             "failed": dict(summary.failed),
             "calls": cost.calls,
-            "tokens": None if cost.tokens != cost.tokens else cost.tokens,  # noqa: PLR0124 - NaN is null
+            "tokens": None if cost.tokens != cost.tokens else cost.tokens,
             "usd": usd,
             "seconds": summary.seconds,
         }

@@ -63,9 +63,7 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], *, 
 
 
 @contextmanager
-def recording_progress(
-    title: str, price: Price | None, *, quiet: bool
-) -> Iterator[Callable[[Recorded], None] | None]:
+def recording_progress(title: str, price: Price | None, *, quiet: bool) -> Iterator[Callable[[Recorded], None] | None]:
     """Show a bar with questions per second, calls, tokens and money on standard error, if it is a terminal."""
     if quiet or not errors.is_terminal:
         yield None
@@ -93,8 +91,8 @@ def _spent(state: Recorded, price: Price | None) -> str:
 
 def money(cost: Cost, price: Price) -> float:
     """Return what a cost is in USD."""
-    kinds = (cost.uncached_tokens, cost.cached_tokens, cost.output_tokens)
-    return float(price.of(*(np.float64(tokens) for tokens in kinds)))
+    uncached, cached, output = (np.array(n) for n in (cost.uncached_tokens, cost.cached_tokens, cost.output_tokens))
+    return float(price.of(uncached, cached, output))
 
 
 def replay_tables(result: ReplayResult) -> list[Group]:
@@ -129,7 +127,10 @@ def replay_tables(result: ReplayResult) -> list[Group]:
     costs = [
         [
             _label(row),
-            *(number(row.costs.get(kind, math.nan), 3 if kind == "seconds" else 6 if kind == "money" else 0) for kind in kinds),
+            *(
+                number(row.costs.get(kind, math.nan), 3 if kind == "seconds" else 6 if kind == "money" else 0)
+                for kind in kinds
+            ),
             *(f"{100 * row.stop_rounds.get(r, 0):.0f}%" for r in rounds),
         ]
         for row in result.rows
@@ -148,9 +149,7 @@ def _delta(row: Row, name: str) -> str:
     if delta is None:
         return "-"
     scale, digits = (1, 2) if name == "calls" else (100, 1)
-    return (
-        f"{scale * delta.delta:+.{digits}f} [{scale * delta.low:+.{digits}f}, {scale * delta.high:+.{digits}f}]"
-    )
+    return f"{scale * delta.delta:+.{digits}f} [{scale * delta.low:+.{digits}f}, {scale * delta.high:+.{digits}f}]"
 
 
 def _verdict(row: Row) -> str:

@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import json
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -15,11 +15,12 @@ import pyarrow as pa
 
 from suffice._version import __version__
 from suffice.errors import AuthenticationFailedError, ConfigMismatchError, DataError, ModelError
-from suffice.loop.evidence import Evidence, rank_evidence
-from suffice.loop.retrieval import RetrievalLoop, dependencies, round_of
-from suffice.loop.rows import fill_costs, reply_from_payload, reply_to_payload, rows_of
+from suffice.loop.evidence import rank_evidence
+from suffice.loop.retrieval import RetrievalLoop, dependencies
+from suffice.loop.rows import fill_costs
+from suffice.loop.trajectory import RecordedTrajectory
 from suffice.retrieval import Question, dataset_hash
-from suffice.rounds import Cost, End, Reply, Round, total_cost
+from suffice.rounds import Cost, total_cost
 from suffice.store.journal import Journal, differences
 from suffice.store.recording import read_recording, write_recording
 from suffice.store.schema import build_table
@@ -107,7 +108,14 @@ async def record_async(
         DataError: Question ids repeat, or another process records into this file.
         AuthenticationFailedError: The endpoint refused the credentials.
     """
-    recorder = _Recorder(questions, loop, Path(path), concurrency, parallel_rounds, on_progress)
+    recorder = _Recorder(
+        questions,
+        loop,
+        Path(path),
+        concurrency=concurrency,
+        parallel_rounds=parallel_rounds,
+        on_progress=on_progress,
+    )
     return await recorder.run()
 
 
@@ -117,6 +125,7 @@ class _Recorder:
         questions: Sequence[Question],
         loop: RetrievalLoop,
         path: Path,
+        *,
         concurrency: int,
         parallel_rounds: bool,
         on_progress: Callable[[Progress], None] | None,
@@ -149,10 +158,7 @@ class _Recorder:
             await self._all(open_, journal)
             fresh = {q: rows for q, rows in journal.finished().items() if q not in kept}
             table = self._table(existing, {**fresh, **self.cut_short})
-            metadata = self._metadata()
-            if table is None:
-                raise ModelError(f"no question was answered; the first failure: {next(iter(self.failed.values()))}")
-            write_recording(self.path, table, metadata)
+            write_recording(self.path, table, self._metadata())
         except BaseException:
             journal.close()
             raise
@@ -212,89 +218,31 @@ class _Recorder:
         try:
             evidence = rank_evidence(self.loop.retriever, question.question, question.passages, policy.max_rounds)
         except DataError as error:  # a question without a pool must not end the run of the others
-            self.failed[question.question_id] = str(error)
-            self.progress.failed += 1
+            self._failed(question, str(error))
             return
         wanted = [r for r in range(policy.start_round, policy.max_rounds + 1) if r <= len(evidence.passages)]
-        committed = journal.replies(question.question_id)
-        replies: dict[int, tuple[Reply, float]] = {}
-        error: ModelError | None = None
+        trajectory = RecordedTrajectory(self.loop, question, evidence, journal, self._spent)
         if not wanted:
-            self.failed[question.question_id] = "no passage was found for the question"
+            self._failed(question, "no passage was found for the question")
+            return
         try:
-            if self.parallel_rounds:
-                tasks = [self._round(question, evidence, r, committed, journal, replies) for r in wanted]
-                results = await asyncio.gather(*tasks, return_exceptions=True)
-                raised = [result for result in results if isinstance(result, BaseException)]
-                if raised:
-                    raise raised[0]
-            else:
-                for r in wanted:
-                    await self._round(question, evidence, r, committed, journal, replies)
+            await trajectory.run(wanted, parallel=self.parallel_rounds)
         except AuthenticationFailedError:
             raise
-        except ModelError as failure:
-            error = failure
-            self.failed[question.question_id] = str(failure)
-        if error is None and wanted:
-            end: End = "max_rounds" if wanted[-1] == policy.max_rounds else "exhausted"
-            journal.finish(question.question_id, self._rows(question, evidence, replies, wanted, end))
-            self.progress.done += 1
-        else:
-            answered = [r for r in wanted if all(earlier in replies for earlier in wanted[: wanted.index(r) + 1])]
-            self.cut_short[question.question_id] = self._rows(question, evidence, replies, answered, "failed")
-            self.progress.failed += 1
+        except ModelError as error:
+            self.cut_short[question.question_id] = trajectory.rows("failed")
+            self._failed(question, str(error))
+            return
+        journal.finish(
+            question.question_id, trajectory.rows("max_rounds" if wanted[-1] == policy.max_rounds else "exhausted")
+        )
+        self.progress.done += 1
         self._tell()
 
-    async def _round(
-        self,
-        question: Question,
-        evidence: Evidence,
-        r: int,
-        committed: Mapping[tuple[int, str], Mapping[str, Any]],
-        journal: Journal,
-        replies: dict[int, tuple[Reply, float]],
-    ) -> None:
-        """Get one round's reply and measurements, from the journal where they are there."""
-        passages = evidence.passages[:r]
-        payload = committed.get((r, "generator"))
-        if payload is None:
-            fresh = await self.loop.model.answer_async(question.question, passages)
-            payload = reply_to_payload(fresh, time.time())
-            journal.put(question.question_id, r, "generator", payload)
-            self._spent(fresh.costs)
-        reply = reply_from_payload(payload)
-        for enricher in self.loop.enrichers:
-            part = committed.get((r, enricher.name))
-            if part is None:
-                found = await enricher.measure(question.question, passages, reply)
-                measured = Reply(answer=None, signals=found.signals, costs=found.costs)
-                part = reply_to_payload(measured, time.time())
-                journal.put(question.question_id, r, enricher.name, part)
-                self._spent(found.costs)
-            added = reply_from_payload(part)
-            reply = replace(reply, signals={**reply.signals, **added.signals}, costs={**reply.costs, **added.costs})
-        replies[r] = (reply, float(payload["recorded_at"]))
-
-    def _rows(
-        self,
-        question: Question,
-        evidence: Evidence,
-        replies: Mapping[int, tuple[Reply, float]],
-        wanted: Iterable[int],
-        end: End,
-    ) -> list[dict[str, Any]]:
-        rounds: list[Round] = []
-        times = []
-        for r in wanted:
-            reply, recorded_at = replies[r]
-            rounds.append(round_of(r, evidence, reply, first=not rounds))
-            times.append(recorded_at)
-        cells = {"model": self.loop.model.name, "retriever": self.loop.retriever.name}
-        prompt = self.config["model"].get("prompt_id")
-        if prompt is not None:
-            cells["prompt_id"] = str(prompt)
-        return rows_of(question, rounds, end, state=self.loop.policy.state, cells=cells, recorded_at=times)
+    def _failed(self, question: Question, why: str) -> None:
+        self.failed[question.question_id] = why
+        self.progress.failed += 1
+        self._tell()
 
     def _spent(self, costs: Mapping[str, Cost]) -> None:
         self.progress.cost = self.progress.cost + total_cost(costs)
@@ -304,7 +252,7 @@ class _Recorder:
         if self.on_progress is not None:
             self.on_progress(self.progress)
 
-    def _table(self, existing: pa.Table | None, finished: Mapping[str, list[dict[str, Any]]]) -> pa.Table | None:
+    def _table(self, existing: pa.Table | None, finished: Mapping[str, list[dict[str, Any]]]) -> pa.Table:
         """Return all rows in the order of the questions; those only in the file come last."""
         rows = [row for q in self.questions for row in finished.get(q.question_id, [])]
         fill_costs(rows)
@@ -312,7 +260,7 @@ class _Recorder:
         if existing is not None:
             parts.append(existing)
         if not parts:
-            return None
+            raise ModelError(f"no question was answered; the first failure: {next(iter(self.failed.values()))}")
         table = pa.concat_tables(parts, promote_options="permissive")
         place = {q.question_id: position for position, q in enumerate(self.questions)}
         keys = [place.get(q, len(place)) for q in table.column("question_id").to_pylist()]

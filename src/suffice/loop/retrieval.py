@@ -172,9 +172,8 @@ class RetrievalLoop:
 
     async def run_async(self, question: str, pool: Sequence[Passage] = ()) -> Outcome:
         """Like `run`, without blocking the event loop."""
-        outcome: Outcome | Decision | None = None
-        async for _, outcome in self.stream_async(question, pool):
-            pass
+        items = [item async for item in self.stream_async(question, pool)]
+        outcome = items[-1][1]
         assert isinstance(outcome, Outcome)
         return outcome
 

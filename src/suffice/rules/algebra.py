@@ -40,7 +40,9 @@ def _checked(comparison: str, value: float) -> float:
 
 def _check_name(name: str) -> None:
     if not (name.isidentifier() and name.isascii()) or keyword.iskeyword(name):
-        raise RuleSyntaxError(f"{name!r} is not a signal name: ASCII letters, digits and underscores, no Python keyword")
+        raise RuleSyntaxError(
+            f"{name!r} is not a signal name: ASCII letters, digits and underscores, no Python keyword"
+        )
 
 
 def _check_count(what: str, value: Any, low: int, high: int | None) -> None:
@@ -302,7 +304,7 @@ class KOf(_Members):
         votes = np.zeros(rounds.shape, dtype=np.int64)
         for rule in self.rules:
             votes = votes + rule.fires(rounds)
-        return cast("Mask", votes >= self.k)
+        return votes >= self.k
 
     def reads(self, rounds: Rounds) -> Mapping[str, Mask]:
         # Settled once k members fired, or once too few are left to reach k.

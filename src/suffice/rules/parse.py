@@ -90,13 +90,13 @@ def _linear(node: ast.expr, text: str) -> Linear:
 def _number(node: ast.expr, text: str) -> float:
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
         return -_number(node.operand, text)
-    if isinstance(node, ast.Constant) and type(node.value) in (int, float):
+    if isinstance(node, ast.Constant) and isinstance(node.value, int | float) and not isinstance(node.value, bool):
         return float(node.value)
     raise _refused(node, text, "a number is expected here")
 
 
 def _whole(node: ast.expr, text: str) -> int:
-    if isinstance(node, ast.Constant) and type(node.value) is int:
+    if isinstance(node, ast.Constant) and isinstance(node.value, int) and not isinstance(node.value, bool):
         return node.value
     raise _refused(node, text, "a whole number is expected here")
 

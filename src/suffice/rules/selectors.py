@@ -22,15 +22,16 @@ def _key(answer: object) -> str:
     return answer_key(answer) if isinstance(answer, str) else ""
 
 
-_keys = np.frompyfunc(_key, 1, 1)
+def _keys(rounds: Rounds) -> npt.NDArray[np.object_]:
+    """Return what makes two answers the same, shape ``(..., n_rounds)``; "" where there is none."""
+    if rounds.answers is None:
+        raise DataError("these rounds carry no answers: give Rounds(answers=...) to select among them")
+    return np.asarray(np.frompyfunc(_key, 1, 1)(rounds.answers), dtype=object)
 
 
 def answered(rounds: Rounds) -> Mask:
     """Return which rounds have a non-blank answer, shape ``(..., n_rounds)``."""
-    if rounds.answers is None:
-        raise DataError("these rounds carry no answers: give Rounds(answers=...) to select among them")
-    present: Mask = np.asarray(_keys(rounds.answers) != "", dtype=np.bool_)
-    return present & rounds.seen
+    return np.asarray(_keys(rounds) != "", dtype=np.bool_) & rounds.seen
 
 
 class Selector(ABC):
@@ -126,7 +127,7 @@ class Majority(Selector):
             column = rounds[self.weight]
             candidates = candidates & ~np.isnan(column)
             votes = np.where(candidates, column, 0.0)
-        keys = _keys(rounds.answers)
+        keys = _keys(rounds)
         same = np.asarray(keys[..., :, None] == keys[..., None, :], dtype=np.bool_)
         # Summed in the order of the rounds for every round of one answer, so that equal totals are equal numbers.
         totals = np.where(same & candidates[..., None, :], votes[..., None, :], 0.0).sum(axis=-1)

@@ -76,7 +76,7 @@ def stops(policy: Policy, raw: Rounds) -> Stops:
     """
     view = policy.view(raw)
     fires = policy.rule.fires(view) & view.seen
-    fired = fires.any(axis=-1)
+    fired = np.asarray(fires.any(axis=-1))
     last = view.seen.sum(axis=-1) - 1
     position = np.where(fired, np.argmax(fires, axis=-1), last)
     answer_position = policy.selector.select(view, position)

@@ -91,7 +91,9 @@ class Recording:
             DataError: The column holds text.
         """
         column = self._arrow(name)
-        if not (pa.types.is_floating(column.type) or pa.types.is_integer(column.type) or pa.types.is_boolean(column.type)):
+        if not (
+            pa.types.is_floating(column.type) or pa.types.is_integer(column.type) or pa.types.is_boolean(column.type)
+        ):
             raise DataError(f"the column {name!r} holds {column.type}, not numbers")
         values = column.cast(pa.float64()).to_numpy(zero_copy_only=False)
         dense = np.full(self.shape, np.nan)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -33,6 +33,13 @@ TEXT_COLUMNS = (
 """Text columns with a fixed meaning, `round`, `golds`, `passage_ids` and `recorded_at` aside."""
 
 _LISTS = ("golds", "passage_ids")
+_KINDS: Mapping[str, Container[str]] = {
+    "identity": ("question_id", "cluster", "round", "end", "prompt_id"),
+    "happened": (*TEXT_COLUMNS, *_LISTS),
+    "provenance": ("recorded_at",),
+    "metric": METRICS,
+    "signal": SIGNALS,
+}
 _UNITS = {"calls": "count", "seconds": "seconds"}
 
 
@@ -52,19 +59,9 @@ def column_kind(name: str, field: pa.Field | None = None) -> str:
     """
     if field is not None and field.metadata and b"kind" in field.metadata:
         return str(field.metadata[b"kind"].decode())
-    if name in ("question_id", "cluster", "round", "end", "prompt_id"):
-        return "identity"
-    if name in TEXT_COLUMNS or name in _LISTS:
-        return "happened"
     if name.startswith("cost.") and name.rsplit(".", 1)[-1] in COST_KINDS:
         return "cost"
-    if name == "recorded_at":
-        return "provenance"
-    if name in METRICS:
-        return "metric"
-    if name in SIGNALS:
-        return "signal"
-    return "label"
+    return next((kind for kind, names in _KINDS.items() if name in names), "label")
 
 
 def _field(name: str, kinds: Mapping[str, str], values: Sequence[Any]) -> pa.Field:
@@ -111,7 +108,9 @@ def build_table(rows: Iterable[Mapping[str, Any]], kinds: Mapping[str, str] | No
         if pa.types.is_floating(field.type):
             values = [None if value is None or value != value else float(value) for value in values]  # noqa: PLR0124
         elif pa.types.is_string(field.type):
-            values = [None if value is None else value if isinstance(value, str) else json.dumps(value) for value in values]
+            values = [
+                None if value is None else value if isinstance(value, str) else json.dumps(value) for value in values
+            ]
         fields.append(field)
         arrays.append(pa.array(values, type=field.type))
     return pa.table(arrays, schema=pa.schema(fields))

@@ -1,8 +1,9 @@
 """Live loops: answer one question under a policy, or record every round of many."""
 
-from suffice.loop.evidence import Enricher, Evidence, Measurement
+from suffice.loop.evidence import Evidence
 from suffice.loop.record import Progress, RecordSummary, record, record_async
 from suffice.loop.retrieval import Outcome, RetrievalLoop
+from suffice.signals import Enricher, Measurement
 
 __all__ = [
     "Enricher",

@@ -1,24 +1,65 @@
-"""The order in which rounds reveal evidence, and measurements that need a call of their own."""
+"""The order in which rounds reveal evidence."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from functools import cached_property
 
 from suffice.retrieval import Retriever
-from suffice.rounds import Cost, Passage, Reply
+from suffice.rounds import Cost, Passage
 
-__all__ = ["Enricher", "Evidence", "Measurement", "rank_evidence"]
+__all__ = ["Enricher", "Evidence", "Measurement", "Ranking"]
+
+
+class Evidence:
+    """A question's passages in the order in which rounds reveal them; no title twice (TASR section 3.1).
+
+    Ranked once, and only when a round needs evidence: a question that stops at round 0 costs no retrieval.
+
+    Args:
+        retriever: Ranks the pool, or its own corpus.
+        question: The question.
+        pool: The question's own passages; none = search the retriever's corpus.
+        max_rounds: How many rounds may need a passage.
+    """
+
+    def __init__(self, retriever: Retriever, question: str, pool: Sequence[Passage], max_rounds: int) -> None:
+        self._retriever, self._question, self._pool, self._max_rounds = retriever, question, pool, max_rounds
+
+    @cached_property
+    def ranked(self) -> Ranking:
+        """The ranking, made at the first use.
+
+        Raises:
+            DataError: There is neither a pool nor a corpus.
+        """
+        began = time.perf_counter()
+        wanted = None if self._pool else 4 * self._max_rounds
+        while True:
+            found = self._retriever.rank(self._question, pool=self._pool or None, k=wanted)
+            passages = _distinct(found)
+            # A corpus may repeat titles: ask for more until the rounds are served or it has no more.
+            if wanted is None or len(passages) >= self._max_rounds or len(found) < wanted:
+                break
+            wanted *= 4
+        cost = Cost(calls=1, seconds=time.perf_counter() - began)
+        return Ranking(passages=passages, pool_scores=tuple(passage.score for passage in found), cost=cost)
+
+    def reveal(self, r: int) -> tuple[Passage, ...] | None:
+        """Return the passages that round `r` sees; None once the evidence has run out."""
+        if r == 0:
+            return ()
+        return self.ranked.passages[:r] if r <= len(self.ranked.passages) else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Evidence:
+class Ranking:
     """A question's ranked passages.
 
     Attributes:
-        passages: In the order in which rounds reveal them; no title twice.
+        passages: Best first, no title twice.
         pool_scores: The retriever's scores of all candidates, best first.
         cost: What ranking took.
     """
@@ -28,59 +69,8 @@ class Evidence:
     cost: Cost
 
 
-def rank_evidence(retriever: Retriever, question: str, pool: Sequence[Passage], max_rounds: int) -> Evidence:
-    """Rank once against the question and skip passages with an already seen title (TASR section 3.1).
-
-    Args:
-        retriever: Ranks the pool, or its own corpus.
-        question: The question.
-        pool: The question's own passages; none = search the retriever's corpus.
-        max_rounds: How many rounds may need a passage.
-    """
-    began = time.perf_counter()
-    # A corpus is asked for more than the rounds need: some titles repeat, and scores describe the candidates.
-    ranked = retriever.rank(question, pool=pool or None, k=None if pool else 4 * max_rounds)
-    seen: set[str] = set()
-    passages = []
-    for passage in ranked:
-        key = passage.title.strip().lower() or passage.passage_id
-        if key not in seen:
-            seen.add(key)
-            passages.append(passage)
-    cost = Cost(calls=1, seconds=time.perf_counter() - began)
-    return Evidence(passages=tuple(passages), pool_scores=tuple(passage.score for passage in ranked), cost=cost)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Measurement:
-    """What an `Enricher` found out about one round: signals by name, costs by component."""
-
-    signals: Mapping[str, float]
-    costs: Mapping[str, Cost]
-
-
-@runtime_checkable
-class Enricher(Protocol):
-    """Measures signals of a round with a call of its own: a judge, a cross-encoder."""
-
-    @property
-    def name(self) -> str:
-        """The component that its costs are booked under."""
-        ...
-
-    @property
-    def capabilities(self) -> frozenset[str]:
-        """What it adds to what the model gives, in the words of `Signal.needs`."""
-        ...
-
-    def fingerprint(self) -> Mapping[str, Any]:
-        """Everything that changes what it measures, JSON-ready and without secrets."""
-        ...
-
-    async def measure(self, question: str, passages: Sequence[Passage], reply: Reply) -> Measurement:
-        """Measure one round.
-
-        Raises:
-            ModelError: The call failed.
-        """
-        ...
+def _distinct(passages: Sequence[Passage]) -> tuple[Passage, ...]:
+    seen: dict[str, Passage] = {}
+    for passage in passages:
+        seen.setdefault(passage.title.strip().lower() or passage.passage_id, passage)
+    return tuple(seen.values())

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from suffice._version import __version__
 from suffice.errors import AuthenticationFailedError, ConfigMismatchError, DataError, ModelError
-from suffice.loop.evidence import rank_evidence
+from suffice.loop.evidence import Evidence
 from suffice.loop.retrieval import RetrievalLoop, dependencies
 from suffice.loop.rows import fill_costs
 from suffice.loop.trajectory import RecordedTrajectory
@@ -215,12 +215,12 @@ class _Recorder:
 
     async def _one(self, question: Question, journal: Journal) -> None:
         policy = self.loop.policy
+        evidence = Evidence(self.loop.retriever, question.question, question.passages, policy.max_rounds)
         try:
-            evidence = rank_evidence(self.loop.retriever, question.question, question.passages, policy.max_rounds)
+            wanted = [r for r in range(policy.start_round, policy.max_rounds + 1) if evidence.reveal(r) is not None]
         except DataError as error:  # a question without a pool must not end the run of the others
             self._failed(question, str(error))
             return
-        wanted = [r for r in range(policy.start_round, policy.max_rounds + 1) if r <= len(evidence.passages)]
         trajectory = RecordedTrajectory(self.loop, question, evidence, journal, self._spent)
         if not wanted:
             self._failed(question, "no passage was found for the question")

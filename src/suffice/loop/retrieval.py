@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 from suffice.errors import AuthenticationFailedError, ConfigMismatchError, ModelError
 from suffice.llm.base import Answerer
-from suffice.loop.evidence import Enricher, Evidence, rank_evidence
+from suffice.loop.evidence import Enricher, Evidence
 from suffice.retrieval import Retriever
 from suffice.rounds import Cost, Decision, Passage, Reply, Round, total_cost
 from suffice.session import Policy, Session
@@ -55,18 +55,18 @@ def dependencies(model: Answerer) -> dict[str, Any]:
     return {"model": described.get("model", model.name), **named}
 
 
-def round_of(r: int, evidence: Evidence, reply: Reply, *, first: bool) -> Round:
-    """Return the round that a reply makes; the first one carries the cost of ranking."""
-    costs: Mapping[str, Cost] = {**reply.costs, "retrieval": evidence.cost} if first else reply.costs
+def round_of(r: int, evidence: Evidence, reply: Reply) -> Round:
+    """Return the round that a reply makes; round 1, the first that needs evidence, carries the cost of ranking."""
+    ranked = evidence.ranked if r > 0 else None
     return Round(
         index=r,
         answer=reply.answer,
         text=reply.text,
         answer_tokens=reply.answer_tokens,
-        passages=evidence.passages[:r],
-        pool_scores=evidence.pool_scores,
+        passages=ranked.passages[:r] if ranked else (),
+        pool_scores=ranked.pool_scores if ranked else (),
         signals=reply.signals,
-        costs=costs,
+        costs={**reply.costs, "retrieval": ranked.cost} if ranked and r == 1 else reply.costs,
         finish_reason=reply.finish_reason,
     )
 
@@ -127,8 +127,8 @@ class RetrievalLoop:
             return
         evidence, session, error = self._begin(question, pool)
         try:
-            while session.decision is None and (passages := _revealed(session, evidence)) is not None:
-                observed = self._observed(session, evidence, self.model.answer(question, passages))
+            while session.decision is None and (passages := evidence.reveal(session.next_round)) is not None:
+                observed = round_of(session.next_round, evidence, self.model.answer(question, passages))
                 yield observed, session.observe(observed)
         except ModelError as raised:
             error = raised
@@ -144,14 +144,14 @@ class RetrievalLoop:
         await asyncio.to_thread(lambda: self._checked)
         evidence, session, error = self._begin(question, pool)
         try:
-            while session.decision is None and (passages := _revealed(session, evidence)) is not None:
+            while session.decision is None and (passages := evidence.reveal(session.next_round)) is not None:
                 reply = await self.model.answer_async(question, passages)
                 for enricher in self.enrichers:
                     found = await enricher.measure(question, passages, reply)
                     reply = replace(
                         reply, signals={**reply.signals, **found.signals}, costs={**reply.costs, **found.costs}
                     )
-                observed = self._observed(session, evidence, reply)
+                observed = round_of(session.next_round, evidence, reply)
                 yield observed, session.observe(observed)
         except ModelError as raised:
             error = raised
@@ -178,10 +178,7 @@ class RetrievalLoop:
         return outcome
 
     def _begin(self, question: str, pool: Sequence[Passage]) -> tuple[Evidence, Session, ModelError | None]:
-        return rank_evidence(self.retriever, question, pool, self.policy.max_rounds), Session(self.policy), None
-
-    def _observed(self, session: Session, evidence: Evidence, reply: Reply) -> Round:
-        return round_of(session.next_round, evidence, reply, first=not session.rounds)
+        return Evidence(self.retriever, question, pool, self.policy.max_rounds), Session(self.policy), None
 
     def _outcome(self, question: str, session: Session, error: ModelError | None) -> Outcome:
         if isinstance(error, AuthenticationFailedError) and not session.rounds:
@@ -189,12 +186,6 @@ class RetrievalLoop:
         _end(session, "failed" if error is not None else "exhausted")
         assert session.decision is not None
         return Outcome(question=question, decision=session.decision, rounds=tuple(session.rounds), error=error)
-
-
-def _revealed(session: Session, evidence: Evidence) -> tuple[Passage, ...] | None:
-    """Return the next round's passages; None once the evidence has run out."""
-    r = session.next_round
-    return evidence.passages[:r] if r <= len(evidence.passages) else None
 
 
 def _end(session: Session, reason: Any) -> None:

@@ -58,7 +58,7 @@ class RecordedTrajectory:
                 raise result
 
     async def _round(self, r: int) -> None:
-        passages = self.evidence.passages[:r]
+        passages = self.evidence.reveal(r) or ()
         payload = self.committed.get((r, "generator"))
         if payload is None:
             payload = self._commit(r, "generator", await self.loop.model.answer_async(self.question.question, passages))
@@ -86,7 +86,7 @@ class RecordedTrajectory:
             if r not in self.replies:
                 break
             reply, recorded_at = self.replies[r]
-            rounds.append(round_of(r, self.evidence, reply, first=not rounds))
+            rounds.append(round_of(r, self.evidence, reply))
             times.append(recorded_at)
         cells = {"model": self.loop.model.name, "retriever": self.loop.retriever.name}
         prompt = self.loop.model.fingerprint().get("prompt_id")

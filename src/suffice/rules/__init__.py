@@ -1,7 +1,7 @@
 """Rules: predicates over rounds, and selectors among them."""
 
-from suffice.rules.algebra import AllOf, AnyOf, FirstOf, KOf, Never, Patience, Threshold, WeightedSum, signal
-from suffice.rules.base import Rule
+from suffice.rules.algebra import FirstOf, KOf, Never, Patience, Threshold, WeightedSum, signal
+from suffice.rules.base import AllOf, AnyOf, Rule
 from suffice.rules.named import NAMED_RULES, NamedRule, answer_stable, fixed_k, margin, round_aware, tasr
 from suffice.rules.parse import parse_rule
 from suffice.rules.selectors import SELECTORS, Selector, parse_selector

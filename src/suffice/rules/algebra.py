@@ -13,9 +13,9 @@ import numpy as np
 
 from suffice.errors import RuleSyntaxError
 from suffice.rounds import Floats, Mask, Rounds
-from suffice.rules.base import Rule, merge_reads
+from suffice.rules.base import Either, Members, Rule, check_rules, merge_reads
 
-__all__ = ["AllOf", "AnyOf", "FirstOf", "KOf", "Never", "Patience", "Threshold", "WeightedSum", "signal"]
+__all__ = ["FirstOf", "KOf", "Never", "Patience", "Threshold", "WeightedSum", "signal"]
 
 _COMPARISONS: dict[str, Callable[[Any, float], Any]] = {
     ">": operator.gt,
@@ -49,13 +49,6 @@ def _check_count(what: str, value: Any, low: int, high: int | None) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or value < low or (high is not None and value > high):
         allowed = f"{low}..{high}" if high is not None else f">= {low}"
         raise RuleSyntaxError(f"{what} must be a whole number {allowed}, not {value!r}")
-
-
-def _check_rules(owner: str, rules: Any, least: int) -> tuple[Rule, ...]:
-    members = tuple(rules)
-    if len(members) < least or not all(isinstance(member, Rule) for member in members):
-        raise RuleSyntaxError(f"{owner} takes at least {least} rules, not {members!r}")
-    return members
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,110 +187,28 @@ class Never(Rule):
         return "never()"
 
 
-class _Members(Rule):
-    """What the rules that hold several others share."""
-
-    __slots__ = ()
-    rules: tuple[Rule, ...]
-
-    @property
-    def signals(self) -> frozenset[str]:
-        return frozenset().union(*(rule.signals for rule in self.rules))
-
-
-def _reads_in_order(members: tuple[Rule, ...], rounds: Rounds, settled_by: bool) -> Mapping[str, Mask]:
-    """Return what members read when one that evaluates to `settled_by` spares the later ones."""
-    open_: Mask = rounds.seen
-    reads: list[Mapping[str, Mask]] = []
-    for member in members:
-        reads.append({name: mask & open_ for name, mask in member.reads(rounds).items()})
-        fires = member.fires(rounds)
-        open_ = open_ & (~fires if settled_by else fires)
-    return merge_reads(reads)
-
-
-def _flat(kind: type[_Members], members: tuple[Rule, ...]) -> tuple[Rule, ...]:
-    return tuple(inner for member in members for inner in (member.rules if type(member) is kind else (member,)))
-
-
 @dataclass(frozen=True, slots=True)
-class AllOf(_Members):
-    """Fires where all members do: what ``&`` builds."""
-
-    rules: tuple[Rule, ...]
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "rules", _flat(AllOf, _check_rules("AllOf", self.rules, 2)))
-
-    def fires(self, rounds: Rounds) -> Mask:
-        fires = self.rules[0].fires(rounds)
-        for rule in self.rules[1:]:
-            fires = fires & rule.fires(rounds)
-        return fires
-
-    def reads(self, rounds: Rounds) -> Mapping[str, Mask]:
-        return _reads_in_order(self.rules, rounds, settled_by=False)
-
-    def __str__(self) -> str:
-        return " & ".join(f"({rule})" for rule in self.rules)
-
-
-class _Any(_Members):
-    """What ``|`` and `FirstOf` share: they fire at the same rounds."""
-
-    __slots__ = ()
-
-    def fires(self, rounds: Rounds) -> Mask:
-        fires = self.rules[0].fires(rounds)
-        for rule in self.rules[1:]:
-            fires = fires | rule.fires(rounds)
-        return fires
-
-    def reads(self, rounds: Rounds) -> Mapping[str, Mask]:
-        return _reads_in_order(self.rules, rounds, settled_by=True)
-
-    def held(self, rounds: Rounds) -> str:
-        for rule in self.rules:
-            if rule.fires(rounds)[-1]:
-                return rule.held(rounds)
-        return str(self)
-
-
-@dataclass(frozen=True, slots=True)
-class AnyOf(_Any):
-    """Fires where any member does: what ``|`` builds."""
-
-    rules: tuple[Rule, ...]
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "rules", _flat(AnyOf, _check_rules("AnyOf", self.rules, 2)))
-
-    def __str__(self) -> str:
-        return " | ".join(f"({rule})" for rule in self.rules)
-
-
-@dataclass(frozen=True, slots=True)
-class FirstOf(_Any):
+class FirstOf(Either):
     """An ordered cascade: fires exactly where ``a | b | ...`` does, and names the first member that holds."""
 
     rules: tuple[Rule, ...]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "rules", _check_rules("first_of", self.rules, 1))
+        object.__setattr__(self, "rules", check_rules("first_of", self.rules, 1))
 
     def __str__(self) -> str:
         return f"first_of({', '.join(f'({rule})' for rule in self.rules)})"
 
 
 @dataclass(frozen=True, slots=True)
-class KOf(_Members):
+class KOf(Members):
     """Fires where at least `k` members do; a member with an undefined signal counts as not fired."""
 
     k: int
     rules: tuple[Rule, ...]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "rules", _check_rules("k_of", self.rules, 1))
+        object.__setattr__(self, "rules", check_rules("k_of", self.rules, 1))
         _check_count("k of k_of", self.k, 1, len(self.rules))
 
     def fires(self, rounds: Rounds) -> Mask:
@@ -329,7 +240,7 @@ class Patience(Rule):
     n: int = 2
 
     def __post_init__(self) -> None:
-        _check_rules("patience", (self.rule,), 1)
+        check_rules("patience", (self.rule,), 1)
         _check_count("n of patience", self.n, 1, None)
 
     def fires(self, rounds: Rounds) -> Mask:

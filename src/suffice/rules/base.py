@@ -1,16 +1,18 @@
-"""The one idea: a rule is a value that reads columns."""
+"""The one idea: a rule is a value that reads columns; and what ``&`` and ``|`` build."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import NoReturn
+from dataclasses import dataclass
+from typing import Any, NoReturn
 
 import numpy as np
 
+from suffice.errors import RuleSyntaxError
 from suffice.rounds import Mask, Rounds
 
-__all__ = ["Rule"]
+__all__ = ["AllOf", "AnyOf", "Either", "Members", "Rule", "check_rules", "merge_reads"]
 
 
 class Rule(ABC):
@@ -48,13 +50,9 @@ class Rule(ABC):
         return str(self)
 
     def __and__(self, other: Rule) -> Rule:
-        from suffice.rules.algebra import AllOf
-
         return AllOf((self, other)) if isinstance(other, Rule) else NotImplemented
 
     def __or__(self, other: Rule) -> Rule:
-        from suffice.rules.algebra import AnyOf
-
         return AnyOf((self, other)) if isinstance(other, Rule) else NotImplemented
 
     def __bool__(self) -> NoReturn:
@@ -76,3 +74,97 @@ def merge_reads(reads: list[Mapping[str, Mask]]) -> dict[str, Mask]:
         for name, mask in mapping.items():
             merged[name] = np.logical_or(merged[name], mask) if name in merged else mask
     return merged
+
+
+def check_rules(owner: str, rules: Any, least: int) -> tuple[Rule, ...]:
+    """Return `rules` as a tuple of at least `least` rules.
+
+    Raises:
+        RuleSyntaxError: They are fewer, or something among them is no rule.
+    """
+    members = tuple(rules)
+    if len(members) < least or not all(isinstance(member, Rule) for member in members):
+        raise RuleSyntaxError(f"{owner} takes at least {least} rules, not {members!r}")
+    return members
+
+
+class Members(Rule):
+    """What the rules that hold several others share."""
+
+    __slots__ = ()
+    rules: tuple[Rule, ...]
+
+    @property
+    def signals(self) -> frozenset[str]:
+        return frozenset().union(*(rule.signals for rule in self.rules))
+
+
+def _reads_in_order(members: tuple[Rule, ...], rounds: Rounds, settled_by: bool) -> Mapping[str, Mask]:
+    """Return what members read when one that evaluates to `settled_by` spares the later ones."""
+    open_: Mask = rounds.seen
+    reads: list[Mapping[str, Mask]] = []
+    for member in members:
+        reads.append({name: mask & open_ for name, mask in member.reads(rounds).items()})
+        fires = member.fires(rounds)
+        open_ = open_ & (~fires if settled_by else fires)
+    return merge_reads(reads)
+
+
+def _flat(kind: type[Members], members: tuple[Rule, ...]) -> tuple[Rule, ...]:
+    return tuple(inner for member in members for inner in (member.rules if type(member) is kind else (member,)))
+
+
+@dataclass(frozen=True, slots=True)
+class AllOf(Members):
+    """Fires where all members do: what ``&`` builds."""
+
+    rules: tuple[Rule, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rules", _flat(AllOf, check_rules("AllOf", self.rules, 2)))
+
+    def fires(self, rounds: Rounds) -> Mask:
+        fires = self.rules[0].fires(rounds)
+        for rule in self.rules[1:]:
+            fires = fires & rule.fires(rounds)
+        return fires
+
+    def reads(self, rounds: Rounds) -> Mapping[str, Mask]:
+        return _reads_in_order(self.rules, rounds, settled_by=False)
+
+    def __str__(self) -> str:
+        return " & ".join(f"({rule})" for rule in self.rules)
+
+
+class Either(Members):
+    """What ``|`` and `FirstOf` share: they fire at the same rounds."""
+
+    __slots__ = ()
+
+    def fires(self, rounds: Rounds) -> Mask:
+        fires = self.rules[0].fires(rounds)
+        for rule in self.rules[1:]:
+            fires = fires | rule.fires(rounds)
+        return fires
+
+    def reads(self, rounds: Rounds) -> Mapping[str, Mask]:
+        return _reads_in_order(self.rules, rounds, settled_by=True)
+
+    def held(self, rounds: Rounds) -> str:
+        for rule in self.rules:
+            if rule.fires(rounds)[-1]:
+                return rule.held(rounds)
+        return str(self)
+
+
+@dataclass(frozen=True, slots=True)
+class AnyOf(Either):
+    """Fires where any member does: what ``|`` builds."""
+
+    rules: tuple[Rule, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rules", _flat(AnyOf, check_rules("AnyOf", self.rules, 2)))
+
+    def __str__(self) -> str:
+        return " | ".join(f"({rule})" for rule in self.rules)

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from suffice.errors import RuleSyntaxError
-from suffice.rules.algebra import AllOf, AnyOf, FirstOf, KOf, Linear, Never, Patience, signal
-from suffice.rules.base import Rule
+from suffice.rules.algebra import FirstOf, KOf, Linear, Never, Patience, signal
+from suffice.rules.base import AllOf, AnyOf, Rule
 from suffice.rules.named import NAMED_RULES
 
 __all__ = ["parse_rule"]

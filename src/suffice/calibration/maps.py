@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
@@ -53,9 +53,13 @@ class PiecewiseLinear:
 
     x: tuple[float, ...]
     y: tuple[float, ...]
+    _knots: tuple[Floats, Floats] = field(init=False, repr=False, compare=False)  # arrays once, not at each decision
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_knots", (np.asarray(self.x, dtype=np.float64), np.asarray(self.y, dtype=np.float64)))
 
     def predict(self, values: Floats) -> Floats:
-        return np.interp(values, self.x, self.y)  # NaN stays NaN
+        return np.interp(values, *self._knots)  # NaN stays NaN
 
     def to_dict(self) -> dict[str, Any]:
         return {"map": "piecewise_linear", "x": list(self.x), "y": list(self.y)}

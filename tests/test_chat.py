@@ -200,7 +200,7 @@ def test_prompts_without_confidence_give_no_confidence_signal():
 
 def test_capabilities_follow_what_is_asked():
     url = "http://localhost:1/v1"
-    assert ChatModel("m", base_url=url).capabilities == {"logprobs", "verbal_confidence"}
+    assert ChatModel("m", base_url=url).capabilities == {"logprobs", "token_logprobs", "verbal_confidence"}
     assert ChatModel("m", base_url=url, prompt=NO_CONFIDENCE, top_logprobs=None).capabilities == frozenset()
     assert "logprobs" not in ChatModel("m", base_url=url, top_logprobs=1).capabilities
 

@@ -26,7 +26,7 @@ def test_a_full_endpoint_gets_a_full_report():
     with Endpoint(latency_s=0.02) as endpoint:
         report = examine(endpoint)
     assert report.reachable
-    assert report.capabilities == ("logprobs", "verbal_confidence")
+    assert report.capabilities == ("logprobs", "token_logprobs", "verbal_confidence")
     assert (report.logprobs, report.alternatives) == ("raw", 20)
     assert (report.cached_tokens_reported, report.prefix_reuse) == (True, True)
     assert report.prefix_share > 0.9

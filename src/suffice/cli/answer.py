@@ -16,6 +16,7 @@ from suffice.loop import Outcome, RetrievalLoop
 from suffice.rounds import COST_KINDS, Cost, Decision, Round
 from suffice.rules import parse_rule, parse_selector
 from suffice.session import Policy
+from suffice.signals import LOGPROB_NEEDS
 
 __all__ = ["answer"]
 
@@ -58,7 +59,7 @@ def answer(
         prompt=prompt,
         api=api,
         max_tokens=max_tokens,
-        logprobs=logprobs and "logprobs" in decides.needs,
+        logprobs=logprobs and bool(LOGPROB_NEEDS & decides.needs),
         timeout=timeout,
         cache=cache,
         extra_body=extra_body,
@@ -69,7 +70,7 @@ def answer(
     if as_json:
         print_json(_as_dict(outcome))
     else:
-        console.print(decision_lines(outcome.decision, outcome.cost), markup=False, soft_wrap=True)
+        console.print(decision_lines(outcome.decision, outcome.costs), markup=False, soft_wrap=True)
     if outcome.error is not None:
         raise ModelError(f"the model failed after {len(outcome.rounds)} rounds: {outcome.error}")
 
@@ -78,7 +79,7 @@ def _shown(loop: RetrievalLoop, question: str, *, quiet: bool) -> Outcome:
     """Run the question; on a terminal the rounds appear as they come."""
     rows: list[list[str]] = []
     outcome: Outcome | None = None
-    with Live(console=console, auto_refresh=False, transient=False) as live:
+    with Live(console=console, auto_refresh=False, transient=True) as live:
         for observed, result in loop.stream(question):
             if observed is None:
                 assert isinstance(result, Outcome)
@@ -86,7 +87,9 @@ def _shown(loop: RetrievalLoop, question: str, *, quiet: bool) -> Outcome:
             elif not quiet:
                 assert isinstance(result, Decision)
                 rows.append(round_row(observed, result))
-                live.update(rounds_table(rows), refresh=True)
+                live.update(rounds_table(rows), refresh=console.is_terminal)
+    if not quiet:
+        console.print(rounds_table(rows))
     assert outcome is not None
     return outcome
 
@@ -96,7 +99,7 @@ def _as_dict(outcome: Outcome) -> dict[str, Any]:
         "question": outcome.question,
         **outcome.decision.to_dict(),
         "error": None if outcome.error is None else str(outcome.error),
-        "cost": _cost(outcome.cost),
+        "costs": {component: _cost(cost) for component, cost in outcome.costs.items()},
         "rounds": [_round(observed) for observed in outcome.rounds],
     }
 

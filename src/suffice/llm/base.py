@@ -21,7 +21,7 @@ class Answerer(Protocol):
 
     @property
     def capabilities(self) -> frozenset[str]:
-        """What it can give, in the words of `Signal.needs`: `logprobs`, `verbal_confidence`, `answer_probability`."""
+        """What it can give, in the words of `Signal.needs`: `logprobs`, `token_logprobs`, ..."""
         ...
 
     def verify(self, needs: frozenset[str]) -> None:

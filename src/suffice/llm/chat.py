@@ -15,6 +15,7 @@ from suffice.llm._failures import Redactor, failure_of, is_unmistakable, secret_
 from suffice.llm._wire import Api, Completion, checked_settings, is_processed, parse, request_body
 from suffice.llm.prompts import ANSWER_FIRST, Prompt
 from suffice.rounds import Passage, Reply
+from suffice.signals.margins import LOGPROB_NEEDS
 from suffice.signals.position import AnswerPosition
 from suffice.signals.text import parse_confidence
 
@@ -158,12 +159,13 @@ class ChatModel:
 
     @property
     def capabilities(self) -> frozenset[str]:
-        """What is asked of the endpoint: `logprobs`, `verbal_confidence`; `verify` asks whether it complies."""
-        asked = {
-            "logprobs": (self._settings["top_logprobs"] or 0) >= _MIN_ALTERNATIVES,
-            "verbal_confidence": self.prompt.asks_confidence,
-        }
-        return frozenset(name for name, is_asked in asked.items() if is_asked)
+        """What is asked of the endpoint; `verify` asks whether it complies.
+
+        `logprobs` and `token_logprobs` (the same, for an endpoint), and `verbal_confidence`.
+        """
+        has_alternatives = (self._settings["top_logprobs"] or 0) >= _MIN_ALTERNATIVES
+        confidence = frozenset({"verbal_confidence"} if self.prompt.asks_confidence else ())
+        return LOGPROB_NEEDS | confidence if has_alternatives else confidence
 
     def fingerprint(self) -> Mapping[str, Any]:
         """Everything that changes the replies, JSON-ready and without secrets; the key and headers are not in it."""
@@ -267,15 +269,15 @@ class ChatModel:
         )
 
     def verify(self, needs: frozenset[str]) -> None:
-        """Make sure that `logprobs`, if needed, really come, with one short request; call it before a paid run.
+        """Make sure that log-probabilities, if needed, really come, with one short request; call it before a paid run.
 
         Raises:
             LogprobsUnavailableError: There are none, fewer than two alternatives, or only processed ones.
             ModelError: The endpoint failed.
         """
-        if "logprobs" not in needs:
+        if not LOGPROB_NEEDS & needs:
             return
-        if "logprobs" not in self.capabilities:
+        if not self.capabilities >= LOGPROB_NEEDS:
             raise LogprobsUnavailableError(
                 f"log-probabilities are needed, but top_logprobs is {self._settings['top_logprobs']!r}: set it to 2 or more"
             )

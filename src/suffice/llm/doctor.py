@@ -15,7 +15,7 @@ from suffice.errors import AuthenticationFailedError, DataError, LogprobsUnavail
 from suffice.llm._wire import is_processed
 from suffice.llm.chat import ChatModel, Completion
 from suffice.rounds import Passage
-from suffice.signals.margins import token_margin
+from suffice.signals.margins import LOGPROB_NEEDS, token_margin
 
 __all__ = ["EndpointReport", "probe"]
 
@@ -143,7 +143,7 @@ def _logprobs(model: ChatModel, report: EndpointReport) -> EndpointReport:
     if reply is not None and most:
         kind = "processed" if is_processed(reply) else "raw"
     usable = kind == "raw" and most >= _TWO
-    capabilities = {"logprobs"} if usable else set()
+    capabilities = set(LOGPROB_NEEDS) if usable else set()
     if model.prompt.asks_confidence:
         capabilities.add("verbal_confidence")
     return replace(report, reachable=True, capabilities=tuple(sorted(capabilities)), logprobs=kind, alternatives=most)

@@ -13,6 +13,7 @@ from typing import Any
 
 from suffice.errors import DataError, LogprobsUnavailableError, ModelError
 from suffice.rounds import Cost, Passage, Reply
+from suffice.signals import LOGPROB_NEEDS
 
 __all__ = ["ScriptedModel"]
 
@@ -91,8 +92,9 @@ class ScriptedModel:
         Raises:
             LogprobsUnavailableError: Log-probabilities are needed and not claimed.
         """
-        if "logprobs" in needs - self._capabilities:
-            raise LogprobsUnavailableError(f"{self!r} gives no log-probabilities: add 'logprobs' to its capabilities")
+        missing = sorted(LOGPROB_NEEDS & needs - self._capabilities)
+        if missing:
+            raise LogprobsUnavailableError(f"{self!r} gives no log-probabilities: add {missing} to its capabilities")
 
     def fingerprint(self) -> Mapping[str, Any]:
         """Name, capabilities and a hash of the script; a function is known by its name only."""

@@ -10,7 +10,7 @@ from functools import cached_property
 from suffice.retrieval import Retriever
 from suffice.rounds import Cost, Passage
 
-__all__ = ["Enricher", "Evidence", "Measurement", "Ranking"]
+__all__ = ["Evidence", "Ranking"]
 
 
 class Evidence:

@@ -10,10 +10,11 @@ from typing import Any
 
 from suffice.errors import AuthenticationFailedError, ConfigMismatchError, ModelError
 from suffice.llm.base import Answerer
-from suffice.loop.evidence import Enricher, Evidence
+from suffice.loop.evidence import Evidence
 from suffice.retrieval import Retriever
 from suffice.rounds import Cost, Decision, Passage, Reply, Round, total_cost
 from suffice.session import Policy, Session
+from suffice.signals import Enricher
 
 __all__ = ["Outcome", "RetrievalLoop", "dependencies", "round_of"]
 
@@ -40,12 +41,18 @@ class Outcome:
         return self.decision.answer
 
     @property
+    def costs(self) -> dict[str, Cost]:
+        """What was spent over all rounds, by component."""
+        costs: dict[str, Cost] = {}
+        for observed in self.rounds:
+            for component, cost in observed.costs.items():
+                costs[component] = costs.get(component, Cost()) + cost
+        return costs
+
+    @property
     def cost(self) -> Cost:
         """Everything that was spent, over rounds and components."""
-        total = Cost()
-        for observed in self.rounds:
-            total = total + total_cost(observed.costs)
-        return total
+        return total_cost(self.costs)
 
 
 def dependencies(model: Answerer) -> dict[str, Any]:

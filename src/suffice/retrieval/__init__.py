@@ -16,10 +16,12 @@ from suffice.retrieval.datasets import (
 )
 from suffice.retrieval.dense import DenseRetriever, Encoder
 from suffice.retrieval.pool import InMemoryRetriever
+from suffice.retrieval.rerank import CrossEncoderScorer
 
 __all__ = [
     "BUNDLED",
     "CorpusBM25",
+    "CrossEncoderScorer",
     "DenseRetriever",
     "Encoder",
     "InMemoryRetriever",

@@ -8,8 +8,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -18,8 +17,11 @@ from suffice.errors import DataError, LogprobsUnavailableError, ModelError, NotF
 from suffice.rounds import Floats, Rounds
 from suffice.rules import Never, Rule, Selector, parse_rule, parse_selector
 from suffice.rules.selectors import Last
-from suffice.signals import SIGNALS, AnswerPosition, abstained_by, clean_column
+from suffice.signals import LOGPROB_NEEDS, SIGNALS, AnswerPosition, abstained_by, clean_column
 from suffice.signals.state import FittedState, ZScore, state_from_dict
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 __all__ = ["LOOP_COMPONENTS", "Policy"]
 
@@ -124,9 +126,9 @@ class Policy:
         Raises:
             UnknownSignalError: A column that the policy reads is not there.
         """
-        keep = (raw.index >= self.start_round) & (raw.index <= self.max_rounds)
-        if not keep.all():
-            span = slice(int(np.argmax(keep)), int(np.argmax(keep)) + int(keep.sum()))
+        first = int(raw.index[0]) if len(raw.index) else self.start_round
+        if first < self.start_round or first + len(raw.index) - 1 > self.max_rounds:
+            span = slice(max(0, self.start_round - first), max(0, self.max_rounds + 1 - first))
             columns = {name: column[..., span] for name, column in raw.columns.items()}
             answers = None if raw.answers is None else raw.answers[..., span]
             raw = Rounds(columns, raw.index[span], raw.seen[..., span], answers)
@@ -193,7 +195,7 @@ class Policy:
             known = SIGNALS.get(name)
             missing = sorted((known.needs if known else frozenset()) - capabilities)
             if missing:
-                kind = LogprobsUnavailableError if "logprobs" in missing else ModelError
+                kind = LogprobsUnavailableError if LOGPROB_NEEDS & set(missing) else ModelError
                 raise kind(
                     f"the rule reads {name!r}, which needs {', '.join(missing)}; the model gives: "
                     f"{', '.join(sorted(capabilities)) or 'nothing beyond the text'}. Use an endpoint that gives it, or "
@@ -258,6 +260,8 @@ class Policy:
 
     def save(self, path: str | Path) -> None:
         """Write the policy as JSON, whole or not at all."""
+        from pathlib import Path
+
         text = json.dumps(self.to_dict(), indent=2, allow_nan=False, ensure_ascii=False) + "\n"
         target = Path(path)
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -273,6 +277,8 @@ class Policy:
             SchemaError: The file is no policy that this release reads.
             RuleSyntaxError: Its rule does not parse.
         """
+        from pathlib import Path
+
         try:
             data = json.loads(Path(path).read_text(encoding="utf-8"), parse_constant=_refuse_constant)
         except OSError as error:

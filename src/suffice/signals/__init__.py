@@ -3,19 +3,23 @@
 from suffice.signals.answers import ABSTAIN_PATTERNS, abstained_by
 from suffice.signals.base import SIGNALS, Signal, clean_column, compute_signals, register
 from suffice.signals.evidence import top_score  # importing a module registers its signals
-from suffice.signals.margins import MAX_MARGIN, token_margin
+from suffice.signals.margins import LOGPROB_NEEDS, MAX_MARGIN, token_margin
+from suffice.signals.measured import Enricher, Measurement
 from suffice.signals.position import AnswerPosition, Located
 from suffice.signals.state import FittedState, Idf, ZScore, overlap_tokens, state_from_dict
 from suffice.signals.text import parse_confidence, strip_thinking
 
 __all__ = [
     "ABSTAIN_PATTERNS",
+    "LOGPROB_NEEDS",
     "MAX_MARGIN",
     "SIGNALS",
     "AnswerPosition",
+    "Enricher",
     "FittedState",
     "Idf",
     "Located",
+    "Measurement",
     "Signal",
     "ZScore",
     "abstained_by",

@@ -12,11 +12,15 @@ from collections.abc import Callable, Sequence
 from suffice.rounds import Round, Token
 from suffice.signals.base import Signal, register
 
-__all__ = ["MAX_MARGIN", "answer_logprob_mean", "answer_margin", "margin_aggregate", "token_margin"]
+__all__ = ["LOGPROB_NEEDS", "MAX_MARGIN", "answer_logprob_mean", "answer_margin", "margin_aggregate", "token_margin"]
 
 _NAN = float("nan")
 MAX_MARGIN = 30.0
 """Margins above this many nats are cut to it: bfloat16 models show nothing finer there."""
+
+LOGPROB_NEEDS = frozenset({"logprobs", "token_logprobs"})
+"""What log-probabilities are called in `Signal.needs`: `logprobs` gives the answer's margin, which a model may measure
+in its own way; `token_logprobs` are those of every token of the answer."""
 
 _LOWEST = -100.0
 """At and below, servers mean "not given": -100, -9999, minus infinity."""
@@ -113,7 +117,6 @@ def answer_logprob_mean(rounds: Sequence[Round]) -> float:
     return min(_mean(logprobs), 0.0)
 
 
-_LOGPROBS = frozenset({"logprobs"})
 _RANGE = (0.0, MAX_MARGIN)
 
 register(
@@ -122,7 +125,7 @@ register(
         compute=answer_margin,
         range=_RANGE,
         unit="nats",
-        needs=_LOGPROBS,
+        needs=frozenset({"logprobs"}),
         clip=True,
         source="TASR, section 3.2",
         doc="Top-1 minus top-2 log-probability at the first token of the answer.",
@@ -140,7 +143,7 @@ for _name, _aggregate, _words in (
             compute=margin_aggregate(_aggregate),
             range=_RANGE,
             unit="nats",
-            needs=_LOGPROBS,
+            needs=frozenset({"token_logprobs"}),
             source="TASR, section 5.4",
             doc=f"{_words} margin over the tokens of the answer.",
         )
@@ -151,7 +154,7 @@ register(
         compute=answer_logprob_mean,
         range=(_LOWEST, 0.0),
         unit="nats",
-        needs=_LOGPROBS,
+        needs=frozenset({"token_logprobs"}),
         doc="Mean log-probability of the answer's generated tokens.",
     )
 )

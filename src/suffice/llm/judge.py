@@ -1,0 +1,200 @@
+"""A language model as a judge: how well does the evidence entail the answer?"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from suffice.errors import DataError
+from suffice.llm.chat import ChatModel
+from suffice.llm.prompts import Message, Prompt
+from suffice.rounds import Cost, Passage, Reply
+from suffice.signals import Measurement, strip_thinking
+
+__all__ = ["ENTAILMENT", "EntailmentJudge", "JudgePrompt", "parse_mark"]
+
+_NAN = float("nan")
+_COMPONENT = "judge:entailment"
+_SIGNAL = "judge_entailment"
+_LOWEST, _HIGHEST = 1.0, 5.0
+
+_NUMBER = re.compile(r"(?<![\w.,-])[0-9]{1,4}(?:[.,][0-9]{1,4})?(?![0-9])")
+_OUT_OF = re.compile(r"\s{0,3}(?:/|out\s{1,3}of|of)\s{0,3}(?P<top>[0-9]{1,4})(?!\w)", re.IGNORECASE)
+_MARK = re.compile(
+    r"(?<![\w-])(?:mark|score|rating|entailment)[*_`\"'\s]{0,4}(?:[:=]|\bis\b)[*_`\"'\s(<\[]{0,6}", re.IGNORECASE
+)
+_OTHER_SCALE = re.compile(r"\s?%|[-\u2013\u2014][0-9]")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgePrompt:
+    """How a question, its passages and an answer become messages for a judge.
+
+    The answer comes last, after the passages in the order in which they were revealed, so that a prefix cache pays for
+    the new passage only.
+
+    Attributes:
+        name: What reports call it.
+        version: Raised with every change of the text.
+        system: The instructions; `{scale}` is replaced by the five marks.
+        scale: What each mark means, from 1 to 5.
+        answer: Template of the last part of the user message; `{answer}` is replaced.
+    """
+
+    name: str
+    version: int
+    system: str
+    scale: tuple[str, str, str, str, str]
+    answer: str = "\n\nProposed answer: {answer}"
+
+    @property
+    def prompt_id(self) -> str:
+        """Name and version, as recordings store them.
+
+        >>> ENTAILMENT.prompt_id
+        'entailment@1'
+        """
+        return f"{self.name}@{self.version}"
+
+    @property
+    def sha256(self) -> str:
+        """Hash of every field, 64 hexadecimal digits."""
+        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()
+
+    def messages(
+        self, question: str, passages: Sequence[Passage], answer: str, *, descending: bool = False
+    ) -> tuple[Message, ...]:
+        """Return the chat messages.
+
+        Args:
+            question: The question.
+            passages: In the order in which they were revealed.
+            answer: What is judged.
+            descending: Explain the scale from 5 down to 1: judges favour what they read first.
+        """
+        marks = [f"{mark} = {meaning}" for mark, meaning in enumerate(self.scale, 1)]
+        system = self.system.replace("{scale}", "\n".join(reversed(marks) if descending else marks))
+        evidence = Prompt(name=self.name, version=self.version, system=system).user(question, passages)
+        user = evidence + self.answer.replace("{answer}", answer.strip())
+        return {"role": "system", "content": system}, {"role": "user", "content": user}
+
+
+ENTAILMENT = JudgePrompt(
+    name="entailment",
+    version=1,
+    system=(
+        "You check answers against evidence. Read the question, the numbered passages and the proposed answer. Judge "
+        "only whether the passages, taken together, show that the proposed answer is right; do not use what you know "
+        "besides.\n{scale}\nReply with exactly one line:\nMark: <1-5>"
+    ),
+    scale=(
+        "the passages contradict the answer, or have nothing to do with it",
+        "the passages are about the subject, but do not support the answer",
+        "the passages support a part of the answer, or leave it open",
+        "the passages make the answer very likely, with one step missing",
+        "the passages state the answer, or it follows from them",
+    ),
+)
+"""Does the evidence entail the answer, 1 to 5 (TASR section 5.2, in our words)."""
+
+
+def parse_mark(text: str) -> float:
+    """Return the mark that a judge's reply states, 1 to 5; NaN if it states none on that scale, or several.
+
+    Read after any thinking block: the number after `Mark:`, `Score:` or the like, else the only number there is.
+
+    >>> parse_mark("**Mark:** 4/5"), parse_mark("I would say 4 out of 5."), parse_mark('{"score": 2}')
+    (4.0, 4.0, 2.0)
+    >>> parse_mark("Mark: <1-5>"), parse_mark("85%"), parse_mark("between 2 and 4"), parse_mark("8/10")
+    (nan, nan, nan, nan)
+    """
+    visible = strip_thinking(text)[1]
+    for label in _MARK.finditer(visible):
+        number = _NUMBER.match(visible, label.end())
+        if number is not None:
+            return _on_scale(visible, number)
+    values = set()
+    place = 0
+    while (number := _NUMBER.search(visible, place)) is not None:
+        values.add(_on_scale(visible, number))
+        top = _OUT_OF.match(visible, number.end())
+        place = number.end() if top is None else top.end()
+    return values.pop() if len(values) == 1 else _NAN
+
+
+def _on_scale(text: str, number: re.Match[str]) -> float:
+    """Return a number as a mark; NaN for a percentage, a range, or a mark out of something else than 5."""
+    top = _OUT_OF.match(text, number.end())
+    if _OTHER_SCALE.match(text, number.end()) or (top is not None and float(top["top"]) != _HIGHEST):
+        return _NAN
+    value = float(number[0].replace(",", "."))
+    return value if _LOWEST <= value <= _HIGHEST else _NAN
+
+
+class EntailmentJudge:
+    """Asks a model how well the revealed passages entail the answer: the signal `judge_entailment`, 1 to 5.
+
+    Without an answer, or without passages, the mark is NaN and nothing is asked.  A reply that states no mark gives
+    NaN, and its call is paid for.  A bare judge sees one order of the scale; `passes=2` asks again with the scale
+    explained in the other order and returns the mean, for twice the calls (NaN if either mark is missing).
+
+    Args:
+        model: The judge; its own prompt, `max_tokens` and `top_logprobs` are not used.
+        passes: 1, or 2 for both orders of the scale.
+        prompt: What it is asked.
+        max_tokens: Most tokens of a reply; a judge that thinks aloud needs more.
+
+    Raises:
+        DataError: `passes` is neither 1 nor 2.
+    """
+
+    name = _COMPONENT
+
+    def __init__(
+        self, model: ChatModel, *, passes: int = 1, prompt: JudgePrompt = ENTAILMENT, max_tokens: int = 16
+    ) -> None:
+        if passes not in (1, 2):
+            raise DataError(f"a judge asks once or, with the scale in both orders, twice; not {passes!r} times")
+        self.model, self.passes, self.prompt, self.max_tokens = model, passes, prompt, max_tokens
+
+    def __repr__(self) -> str:
+        return f"EntailmentJudge({self.model!r}, passes={self.passes})"
+
+    @property
+    def capabilities(self) -> frozenset[str]:
+        """`judge`."""
+        return frozenset({"judge"})
+
+    def fingerprint(self) -> Mapping[str, Any]:
+        """Everything that changes the marks, JSON-ready and without secrets."""
+        asked = ("kind", "endpoint", "api", "model", "temperature", "seed", "extra_body")
+        described = self.model.fingerprint()
+        return {
+            **{name: described[name] for name in asked},
+            "prompt_id": self.prompt.prompt_id,
+            "prompt_sha256": self.prompt.sha256,
+            "passes": self.passes,
+            "max_tokens": self.max_tokens,
+        }
+
+    async def measure(self, question: str, passages: Sequence[Passage], reply: Reply) -> Measurement:
+        """Return the mark of one round, and what it cost.
+
+        Raises:
+            ModelError: The judge failed.
+        """
+        cost = Cost()
+        if not (reply.answer or "").strip() or not passages:
+            return Measurement(signals={_SIGNAL: _NAN}, costs={_COMPONENT: cost})
+        marks = []
+        for descending in (False, True)[: self.passes]:
+            messages = self.prompt.messages(question, passages, reply.answer or "", descending=descending)
+            said = await self.model.complete_async(messages, max_tokens=self.max_tokens, top_logprobs=None)
+            cost = cost + said.cost
+            marks.append(parse_mark(said.text))
+        return Measurement(signals={_SIGNAL: math.fsum(marks) / len(marks)}, costs={_COMPONENT: cost})

@@ -1,0 +1,50 @@
+"""Measurements of a round that need a call of their own: a judge, a cross-encoder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+from suffice.rounds import Cost, Passage, Reply
+
+__all__ = ["Enricher", "Measurement"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measurement:
+    """What an `Enricher` found out about one round: signals by name, costs by component."""
+
+    signals: Mapping[str, float]
+    costs: Mapping[str, Cost]
+
+
+@runtime_checkable
+class Enricher(Protocol):
+    """Measures signals of a round with a call of its own: a judge, a cross-encoder.
+
+    A recording measures every round.  A live loop measures lazily, as SEMANTICS wants a policy's costs counted: only
+    where the policy, evaluated member by member, reads a signal whose `component` is this enricher's name.
+    """
+
+    @property
+    def name(self) -> str:
+        """The component that its costs are booked under."""
+        ...
+
+    @property
+    def capabilities(self) -> frozenset[str]:
+        """What it adds to what the model gives, in the words of `Signal.needs`."""
+        ...
+
+    def fingerprint(self) -> Mapping[str, Any]:
+        """Everything that changes what it measures, JSON-ready and without secrets."""
+        ...
+
+    async def measure(self, question: str, passages: Sequence[Passage], reply: Reply) -> Measurement:
+        """Measure one round.
+
+        Raises:
+            ModelError: The call failed.
+        """
+        ...

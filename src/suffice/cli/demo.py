@@ -118,7 +118,7 @@ def _report(
     *,
     as_json: bool,
 ) -> None:
-    calls = float(np.mean([outcome.cost.calls - 1 for outcome in outcomes]))  # ranking is one call of the retriever
+    calls = float(np.mean([outcome.costs["generator"].calls for outcome in outcomes]))
     if as_json:
         live: dict[str, Any] = {
             "questions": len(outcomes),

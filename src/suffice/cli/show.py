@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -17,7 +17,7 @@ from rich.text import Text
 
 from suffice.loop.record import Progress as Recorded
 from suffice.replay import Price, ReplayResult, Row
-from suffice.rounds import Cost, Decision, Round
+from suffice.rounds import Cost, Decision, Round, total_cost
 
 __all__ = [
     "console",
@@ -182,12 +182,14 @@ def round_row(observed: Round, decision: Decision) -> list[str]:
     ]
 
 
-def decision_lines(decision: Decision, cost: Cost) -> str:
+def decision_lines(decision: Decision, costs: Mapping[str, Cost]) -> str:
     """Return the answer, the reason and the cost of one question."""
+    cost = total_cost(costs)
+    calls = ", ".join(f"{spent.calls:.0f} {component}" for component, spent in costs.items())
     why = f"{decision.reason} ({decision.fired})" if decision.fired else str(decision.reason)
     return (
         f"answer   {decision.answer if decision.answer is not None else '(none)'}\n"
         f"stopped  after round {decision.stop_round}, answer of round {decision.answer_round}; reason: {why}\n"
-        f"cost     {cost.calls:.0f} calls, {number(cost.tokens, 0)} tokens "
+        f"cost     calls: {calls or 'none'}; {number(cost.tokens, 0)} tokens "
         f"({number(cost.cached_tokens, 0)} cached), {number(cost.seconds, 2)} s"
     )

@@ -71,7 +71,7 @@ class Session:
             self._write_costs(observed, position)
         self._answers[position] = observed.answer
         view = self._view(position + 1)
-        signals = {name: float(column[-1]) for name, column in view.columns.items()}
+        signals = _latest(view)
         if self.policy.rule.fires(view)[-1]:
             return self._stop("rule", view, signals, self.policy.rule.held(view))
         if observed.index == self.policy.max_rounds:
@@ -100,7 +100,8 @@ class Session:
             raise DataError(f"a loop cannot be ended for the reason {reason!r}; allowed: exhausted, failed, cancelled")
         if self._decision is not None:
             raise DataError(f"the loop has already stopped ({self._decision.reason}): open a new Session")
-        return self._stop(reason, self._view(len(self.rounds)), {})
+        view = self._view(len(self.rounds))
+        return self._stop(reason, view, _latest(view) if self.rounds else {})
 
     def _accept(self, observed: Round) -> None:
         if self._decision is not None:
@@ -141,3 +142,7 @@ class Session:
             signals=signals,
         )
         return self._decision
+
+
+def _latest(view: Rounds) -> dict[str, float]:
+    return {name: float(column[-1]) for name, column in view.columns.items()}

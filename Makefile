@@ -1,0 +1,62 @@
+# `make demo` needs Python 3.11 or newer; `make test` also downloads PyTorch (CPU).
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+TORCH ?= torch==2.13.0
+OUT ?= suffice-demo
+PYTEST_ARGS ?=
+SOURCES := pyproject.toml $(shell find src -type f -not -name '*.pyc')
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint bench docs results dev clean
+
+help:
+	@echo "make demo     record, calibrate, replay and deploy TASR on real questions, offline"
+	@echo "make test     run all tests"
+	@echo "make lint     ruff, mypy and the import contracts"
+	@echo "make bench    run the benchmarks; one JSON line each"
+	@echo "make docs     write the generated parts of the documentation again"
+	@echo "make results  run the demo on both data sets and write its tables into docs/results"
+	@echo "make clean    remove the virtual environment and what tools left behind"
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Suffice needs Python 3.11 or newer, this is " + sys.version.split()[0] + ": run  make PYTHON=/path/to/python3.11")'
+	$(PYTHON) -m venv $(VENV)
+
+# What users get: the package alone, unless the environment already holds the editable one.
+$(VENV)/.installed: $(SOURCES) | $(BIN)/python
+	test -e $(VENV)/.dev || $(BIN)/python -m pip install --quiet --disable-pip-version-check .
+	touch $@
+
+# PyTorch goes first and alone: pip may then take a CPU build, and nothing later asks for another one.
+$(VENV)/.dev: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check "$(TORCH)"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev,dense,training]"
+	touch $@
+
+dev: $(VENV)/.dev
+
+demo: $(VENV)/.installed
+	$(BIN)/suffice demo --out $(OUT)
+
+test: $(VENV)/.dev
+	$(BIN)/python -m pytest -n 2 --dist loadfile $(PYTEST_ARGS)
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/lint-imports
+
+bench: $(VENV)/.dev
+	$(BIN)/python -m benchmarks
+
+docs: $(VENV)/.dev
+	$(BIN)/python docs/build.py
+
+results: $(VENV)/.dev
+	$(BIN)/python docs/results.py
+	$(BIN)/python docs/build.py
+
+clean:
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .coverage .coverage.*

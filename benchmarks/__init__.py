@@ -1,0 +1,1 @@
+"""Benchmarks: each module states its question, asserts correctness first, and returns its figures from `run()`."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -11,14 +13,16 @@ import typer
 from suffice.cli import options
 from suffice.cli.show import console, number, print_json, replay_tables, table
 from suffice.errors import DataError
-from suffice.replay import CalibrationSummary, MarginTest, Price, ReplayResult, calibrate, load_prices, replay
-from suffice.rules import parse_selector
+from suffice.replay import CalibrationSummary, MarginTest, Price, ReplayResult, Row, calibrate, load_prices, policy_for
+from suffice.replay import replay as evaluate
+from suffice.rules import answer_stable, parse_selector, signal, tasr
 from suffice.session import Policy
 from suffice.store import Recording, read_recording
 
 __all__ = ["calibrate_command", "replay_command", "show_calibration", "show_replay"]
 
-_TEXT_RULES = ("answer_stable", "answer_stable_guarded")
+_TEXT_RULES = ("answer_stable",)
+_GUARDABLE = (tasr(), answer_stable())
 
 
 def calibrate_command(
@@ -108,13 +112,12 @@ def replay_command(
 ) -> None:
     """Evaluate rules and policies on recorded rounds, beside every baseline; exact, and without a call."""
     recording = read_recording(path)
-    policies: list[Policy | str] = [Policy.load(file) for file in policy or ()]
-    policies += list(rule or ())
-    if not policies:
-        policies = list(_TEXT_RULES)
-    result = replay(
+    policies = [Policy.load(file) for file in policy or ()]
+    texts = rule or (() if policies else _TEXT_RULES)
+    policies += [policy_for(recording, text) for text in texts]
+    result = evaluate(
         recording,
-        policies,
+        _with_guarded(policies),
         metrics=tuple(metric or ("f1", "em")),
         baseline=Policy.load(baseline) if Path(baseline).suffix == ".json" else baseline,
         n_resamples=resamples,
@@ -127,6 +130,19 @@ def replay_command(
         print_json(result.to_dict())
     else:
         show_replay(result)
+
+
+def _with_guarded(policies: Sequence[Policy]) -> list[Policy]:
+    """Add to `tasr` and `answer_stable` the variant that never stops on a refusal: both are always reported."""
+    listed: list[Policy] = []
+    for policy in policies:
+        listed.append(policy)
+        if policy.rule in _GUARDABLE:
+            guarded = policy.rule & (signal("abstained") < 1)
+            name = f"{policy.name}_guarded" if policy.name else ""
+            if all(guarded != other.rule for other in policies):
+                listed.append(replace(policy, rule=guarded, name=name))
+    return listed
 
 
 def _prices(path: Path | None, recording: Recording) -> Price | dict[str, Price] | None:
@@ -169,7 +185,11 @@ def show_replay(result: ReplayResult) -> None:
     if any(row.selected_here for row in result.rows):
         marks.append("* selected here: fitted or chosen on some of these questions, so the figures flatter it")
     seen = dict.fromkeys(
-        (*marks, *result.notes, *(f"{row.label}: {note}" for row in result.rows for note in row.notes))
+        (*marks, *result.notes, *(f"{_whose(row)}: {note}" for row in result.rows for note in row.notes))
     )
     for note in seen:
         console.print(f"note: {note}", markup=False, soft_wrap=True)
+
+
+def _whose(row: Row) -> str:
+    return "random(...)" if row.kind == "random" else row.label

@@ -24,7 +24,7 @@ from suffice.store.schema import build_table
 from tests import reference
 from tests.strategies import policies, recorded, reference_rows
 
-SETTINGS = settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+SETTINGS = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 PRICE = Price(uncached=1.0, cached=0.1, output=4.0)
 
 
@@ -80,7 +80,7 @@ def test_the_ledger_equals_plain_loops(data):
             assert index[masks[f"judge:{judge}"][q]].tolist() == sorted(int(rows[t]["round"]) for t in called)
 
 
-@settings(SETTINGS, max_examples=50)
+@settings(SETTINGS, max_examples=30)
 @given(st.data())
 def test_operational_and_evaluation_costs_add_up_to_what_was_recorded(data):
     drawn = data.draw(recorded(start=1))
@@ -255,6 +255,18 @@ def test_unknown_rounds_make_only_what_visits_them_unknown():
     assert result.rows[0].costs["cached_tokens"] == 2.0
     assert math.isnan(result.row("fixed_k(3)").costs["cached_tokens"])
     assert "generator: cached_tokens is unknown in 1 of 3 rounds" in result.notes
+
+
+def test_a_component_that_is_silent_where_the_loop_reports_was_not_called():
+    columns = {
+        **full_costs(["generator"]),
+        **{f"cost.critic.{kind}": [None, 1.0, None] for kind in COST_KINDS},
+        "cost.critic.seconds": [None, None, None],
+    }
+    result = replay(table_of(question(**columns)), ["fixed_k(3)"])
+    assert (result.rows[0].calls.mean, result.rows[0].costs["tokens"]) == (4.0, 12.0)
+    assert math.isnan(result.rows[0].costs["seconds"])  # the critic was called at round 2, and its time is unknown
+    assert result.row("fixed_k(1)").costs["seconds"] == 1.0
 
 
 def test_calls_count_one_a_round_where_the_recording_does_not_say():

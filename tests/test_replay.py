@@ -34,7 +34,7 @@ from tests.strategies import (
     rules,
 )
 
-SETTINGS = settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+SETTINGS = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def bench_of(recording: Recording, *policies_: Policy) -> Bench:
@@ -201,7 +201,7 @@ def test_oracles_equal_plain_loops(data):
         assert best.values["f1"][q] == max(row["f1"] for row in rows)
 
 
-@settings(SETTINGS, max_examples=40)
+@settings(SETTINGS, max_examples=30)
 @given(st.data())
 def test_the_dominated_verdict_equals_a_plain_comparison(data):
     drawn = data.draw(recorded(complete=True, start=1))
@@ -218,7 +218,7 @@ def test_the_dominated_verdict_equals_a_plain_comparison(data):
             assert points[row.cheapest_match][1] == min(points[label][1] for label in good)
 
 
-@settings(SETTINGS, max_examples=40)
+@settings(SETTINGS, max_examples=30)
 @given(st.data())
 def test_a_rule_compared_with_itself_has_delta_exactly_zero(data):
     drawn = data.draw(recorded(start=1))

@@ -19,7 +19,7 @@ from suffice.store.recording import Recording
 from suffice.store.schema import build_table
 from tests.strategies import CALIBRATOR, policies, record, recorded, rules, shortened
 
-SETTINGS = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+SETTINGS = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def recording_of(

@@ -85,6 +85,7 @@ class CostTable:
         given = {component for component, _ in names}
         self.components = tuple(sorted(given if given & set(LOOP_COMPONENTS) else given | {GENERATOR}))
         recorded = {(component, kind) for component, kind in names}
+        self._free = self._not_called(recording, recorded)
         self.columns = {
             component: {kind: self._load(recording, component, kind, recorded, notes) for kind in COST_KINDS}
             for component in self.components
@@ -100,11 +101,25 @@ class CostTable:
         self.notes = tuple(notes)
         self.recorded = self.charge(dict.fromkeys(self.components, self.seen))
 
+    def _not_called(self, recording: Recording, recorded: set[tuple[str, str]]) -> dict[str, Mask]:
+        """Return by component the rounds in which it was not called: another's calls are known there, its own not.
+
+        As in a live session: a host that reports any cost of the loop has said that the rest of the round was free.
+        """
+        known: dict[str, Mask] = {}
+        for component in self.components:
+            columns = [recording.column(cost_column(component, kind)) for c, kind in sorted(recorded) if c == component]
+            known[component] = np.logical_or.reduce(
+                [~np.isnan(column) for column in columns] or [np.zeros(self.seen.shape, dtype=np.bool_)]
+            )
+        told = np.logical_or.reduce([known[component] for component in LOOP_COMPONENTS if component in known])
+        return {component: told & ~mask for component, mask in known.items()}
+
     def _load(
         self, recording: Recording, component: str, kind: str, recorded: set[tuple[str, str]], notes: list[str]
     ) -> Floats:
         if (component, kind) in recorded:
-            column = np.where(self.seen, recording.column(cost_column(component, kind)), 0.0)
+            column = np.where(self.seen & ~self._free[component], recording.column(cost_column(component, kind)), 0.0)
             unknown = int(np.isnan(column).sum())
             if unknown:
                 notes.append(f"{component}: {kind} is unknown in {unknown} of {int(self.seen.sum())} rounds")
@@ -113,7 +128,7 @@ class CostTable:
             return np.zeros(self.seen.shape)
         if component not in LOOP_COMPONENTS or kind != "calls":  # missing calls of the loop are counted, below
             notes.append(f"{component}: {kind} was not recorded")
-        return np.where(self.seen, np.nan, 0.0)
+        return np.where(self.seen & ~self._free[component], np.nan, 0.0)
 
     def _call_columns(self, notes: list[str]) -> dict[str, Floats]:
         """Return the calls of each language model; where the loop's are unknown a round counts as one call."""

@@ -1,0 +1,247 @@
+"""The package as a whole: public names, light imports, missing extras, import contracts, and what no file may hold."""
+
+import ast
+import importlib
+import inspect
+import json
+import os
+import pkgutil
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import suffice
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCE = ROOT / "src" / "suffice"
+PACKAGES = sorted(
+    ["suffice", *(m.name for m in pkgutil.walk_packages(suffice.__path__, "suffice.") if m.ispkg)],
+)
+MODULES = sorted(m.name for m in pkgutil.walk_packages(suffice.__path__, "suffice.") if not m.name.endswith("__main__"))
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+
+def python(code: str) -> str:
+    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def without(modules: tuple[str, ...], code: str) -> str:
+    """Run code where some modules cannot be imported, as if they were not installed."""
+    block = f"import sys\nfor name in {modules!r}: sys.modules[name] = None\n"
+    return python(block + code)
+
+
+def tracked() -> list[Path]:
+    """Return the files of the repository; outside git, those that are not build products."""
+    try:
+        listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+        found = [ROOT / name for name in listed.split("\0") if name]
+    except (OSError, subprocess.CalledProcessError):
+        ignored = {".git", ".venv", "__pycache__", "build", "dist"}
+        found = [p for p in ROOT.rglob("*") if not ignored.intersection(p.relative_to(ROOT).parts)]
+    return [path for path in found if path.is_file()]
+
+
+@pytest.mark.parametrize("name", PACKAGES)
+def test_all_equals_the_public_names(name):
+    module = importlib.import_module(name)
+    tree = ast.parse(inspect.getsource(module))
+    defined = set(getattr(module, "_LAZY", ()))
+    for node in tree.body:
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("suffice"):
+            defined |= {alias.asname or alias.name for alias in node.names}
+    public = {item for item in defined if not item.startswith("_") or item == "__version__"}
+    listed = getattr(module, "__all__", [])
+    assert sorted(listed) == sorted(set(listed))
+    assert set(listed) == public
+    for item in listed:
+        assert getattr(module, item) is not None
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_every_module_says_what_it_offers(name):
+    module = importlib.import_module(name)
+    assert (module.__doc__ or "").strip()
+    for item in getattr(module, "__all__", ()):
+        assert hasattr(module, item), f"{name}.__all__ names {item!r}, which is not there"
+
+
+def test_the_lazy_names_are_those_that_type_checkers_see():
+    tree = ast.parse((SOURCE / "__init__.py").read_text())
+    seen = {}
+    for node in tree.body:
+        if isinstance(node, ast.If):
+            for item in node.body:
+                seen |= {alias.name: item.module for alias in item.names}
+    assert seen == suffice._LAZY
+
+
+def test_an_unknown_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        _ = suffice.nonsense
+
+
+def _exports(module):
+    return [getattr(module, item) for item in getattr(module, "__all__", ())]
+
+
+def test_every_public_name_has_a_docstring():
+    """Methods too, of every class that a package exports."""
+    exported = {
+        value for name in PACKAGES for value in _exports(importlib.import_module(name)) if inspect.isclass(value)
+    }
+    bare = []
+    for name in MODULES:
+        if name.rpartition(".")[2].startswith("_"):
+            continue
+        module = importlib.import_module(name)
+        for item, value in vars(module).items():
+            ours = getattr(value, "__module__", None) == name and not item.startswith("_")
+            if not ours or not (inspect.isclass(value) or inspect.isfunction(value)):
+                continue
+            bare += [] if value.__doc__ else [f"{name}.{item}"]
+            members = vars(value) if inspect.isclass(value) and value in exported else {}
+            for member, function in members.items():
+                is_public = not member.startswith("_") and (
+                    inspect.isroutine(function) or isinstance(function, property)
+                )
+                if is_public and not inspect.getdoc(getattr(value, member)):  # an inherited one counts
+                    bare.append(f"{name}.{item}.{member}")
+    assert not bare
+
+
+def test_importing_suffice_loads_numpy_only():
+    code = "import json, sys, suffice; print(json.dumps(sorted({n.partition('.')[0] for n in sys.modules})))"
+    loaded = set(json.loads(python(code))) - sys.stdlib_module_names
+    third_party = {
+        name for name in loaded if not name.startswith("_") and name not in ("sitecustomize", "usercustomize")
+    }
+    editable = {name for name in third_party if name.startswith("__editable__")}
+    assert third_party - editable == {"suffice", "numpy"}
+
+
+def test_deciding_needs_numpy_only():
+    """What a deployment runs: load a policy, observe rounds."""
+    heavy = ("scipy", "sklearn", "pyarrow", "bm25s", "numba", "openai", "typer", "rich", "onnxruntime", "tokenizers")
+    out = without(
+        heavy,
+        "from suffice import Policy, Round, Session, parse_rule, tasr\n"
+        "session = Session(Policy(rule=tasr()))\n"
+        "for r in (1, 2): d = session.observe(Round(index=r, answer='Oslo', signals={'p_correct': 0.9}))\n"
+        "policy = Policy.from_dict(session.policy.to_dict())\n"
+        "print(d.reason, d.answer, policy.rule == parse_rule('tasr'))",
+    )
+    assert out.split() == ["rule", "Oslo", "True"]
+
+
+@pytest.mark.parametrize(
+    ("blocked", "extra", "code"),
+    [
+        (("onnxruntime",), "reader", "from suffice import SpanReaderModel; SpanReaderModel()"),
+        (("tokenizers",), "reader", "from suffice import SpanReaderModel; SpanReaderModel()"),
+        (
+            ("sentence_transformers",),
+            "dense",
+            "from suffice import Passage; from suffice.retrieval.dense import DenseRetriever; DenseRetriever('any').rank('q', pool=[Passage(passage_id='1', title='t', text='x')])",
+        ),
+    ],
+)
+def test_a_missing_extra_says_what_to_install(blocked, extra, code):
+    out = without(
+        blocked,
+        f"try:\n    {code.replace('; ', chr(10) + '    ')}\n"
+        "except ImportError as error:\n    print(type(error).__name__, error.extra, '|', error)",
+    )
+    assert out.startswith(f"MissingExtraError {extra} |")
+    assert f"pip install 'suffice[{extra}]'" in out
+
+
+def test_every_extra_that_is_asked_for_exists():
+    asked = set()
+    for path in SOURCE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "MissingExtraError":
+                asked.add(ast.literal_eval(node.args[1]))
+    assert asked
+    assert asked <= set(PROJECT["optional-dependencies"])
+
+
+def test_torch_is_never_imported_by_the_package():
+    for path in SOURCE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            assert not {name.partition(".")[0] for name in names} & {"torch", "transformers"}, path
+
+
+def test_every_base_dependency_is_imported():
+    imported = set()
+    for path in SOURCE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            imported |= {name.partition(".")[0] for name in names}
+    needed = {re.match(r"[\w-]+", item)[0].replace("scikit-learn", "sklearn") for item in PROJECT["dependencies"]}
+    assert needed <= imported
+
+
+def test_the_version_stands_in_one_place():
+    pattern = re.compile(rf"^__version__\s*=\s*[\"']{re.escape(suffice.__version__)}[\"']", re.MULTILINE)
+    assert [p.name for p in SOURCE.rglob("*.py") if pattern.search(p.read_text())] == ["_version.py"]
+    assert "version" not in PROJECT
+    assert f"## {suffice.__version__}" in (ROOT / "CHANGELOG.md").read_text()
+    assert f"version: {suffice.__version__}\n" in (ROOT / "CITATION.cff").read_text()
+
+
+def test_the_import_contracts_hold():
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "import sys; from importlinter.cli import lint_imports; sys.exit(lint_imports(no_cache=True))",
+        ],
+        check=False,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "COLUMNS": "200"},
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert " 0 broken" in done.stdout
+
+
+def test_init_files_only_export():
+    for path in SOURCE.rglob("__init__.py"):
+        for node in ast.parse(path.read_text()).body:
+            assert not isinstance(node, ast.ClassDef | ast.For | ast.While), path
+            if isinstance(node, ast.FunctionDef):
+                assert node.name == "__getattr__", path
+
+
+def test_no_file_holds_a_path_of_some_machine():
+    # Spelled in parts, so that this file does not hold them either.
+    homes = re.compile(
+        rb"(?<![\w.:/-])/(?:" + b"|".join([b"ho" + b"me", b"Us" + b"ers", b"ro" + b"ot", b"wo" + b"rk"]) + rb")/\w"
+    )
+    temporary = re.compile(rb"(?<![\w.:/-])/t" + rb"mp/\w")
+    binary = {".gz", ".onnx", ".parquet", ".safetensors", ".png"}
+    found = []
+    for path in tracked():
+        if path.suffix in binary:
+            continue
+        for number, line in enumerate(path.read_bytes().splitlines(), start=1):
+            if homes.search(line) or temporary.search(line):
+                found.append(f"{path.relative_to(ROOT)}:{number}: {line[:120]!r}")
+    assert not found, "\n".join(found)
+
+
+def test_no_tracked_file_is_huge():
+    """Weights are the largest thing that ships."""
+    assert max(path.stat().st_size for path in tracked()) <= 30_000_000

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 from suffice.errors import AuthenticationFailedError, ConfigMismatchError, ModelError
 from suffice.llm.base import Answerer
 from suffice.loop.evidence import Evidence
+from suffice.loop.measuring import measure_lazily
 from suffice.retrieval import Retriever
 from suffice.rounds import Cost, Decision, Passage, Reply, Round, total_cost
 from suffice.session import Policy, Session
@@ -86,7 +87,7 @@ class RetrievalLoop:
         model: Answers from the revealed passages.
         retriever: Ranks the question's pool or a corpus.
         policy: Decides when to stop and which answer to return.
-        enrichers: Measure signals that need calls of their own.
+        enrichers: Measure signals that need calls of their own, where the policy reads them.
     """
 
     model: Answerer
@@ -98,6 +99,10 @@ class RetrievalLoop:
     def _checked(self) -> bool:
         self.check()
         return True
+
+    def ready(self) -> bool:
+        """Run `check`, once for this loop; the first question does it by itself."""
+        return self._checked
 
     def check(self) -> None:
         """Refuse, before the first paid question, a policy that cannot decide with this model.
@@ -128,10 +133,10 @@ class RetrievalLoop:
             question: The question.
             pool: The question's own passages; none = search the retriever's corpus.
         """
-        assert self._checked
         if self.enrichers:  # they are asynchronous
-            yield from _drained(self, question, pool)
+            yield from _stepped(self, question, pool)
             return
+        self.ready()
         evidence, session, error = self._begin(question, pool)
         try:
             while session.decision is None and (passages := evidence.reveal(session.next_round)) is not None:
@@ -148,18 +153,17 @@ class RetrievalLoop:
         self, question: str, pool: Sequence[Passage] = ()
     ) -> AsyncIterator[tuple[Round | None, Outcome | Decision]]:
         """Like `stream`, without blocking the event loop; a cancelled task cancels the request in flight."""
-        await asyncio.to_thread(lambda: self._checked)
+        await asyncio.to_thread(self.ready)
         evidence, session, error = self._begin(question, pool)
         try:
             while session.decision is None and (passages := evidence.reveal(session.next_round)) is not None:
                 reply = await self.model.answer_async(question, passages)
-                for enricher in self.enrichers:
-                    found = await enricher.measure(question, passages, reply)
-                    reply = replace(
-                        reply, signals={**reply.signals, **found.signals}, costs={**reply.costs, **found.costs}
-                    )
                 observed = round_of(session.next_round, evidence, reply)
+                if self.enrichers:
+                    observed, error = await measure_lazily(self.enrichers, session, question, observed, reply)
                 yield observed, session.observe(observed)
+                if error is not None:  # the round counts, without the measurement that failed
+                    break
         except ModelError as raised:
             error = raised
         except BaseException:
@@ -200,10 +204,15 @@ def _end(session: Session, reason: Any) -> None:
         session.end(reason)
 
 
-def _drained(
+def _stepped(
     loop: RetrievalLoop, question: str, pool: Sequence[Passage]
 ) -> Iterator[tuple[Round | None, Outcome | Decision]]:
-    async def collect() -> list[tuple[Round | None, Outcome | Decision]]:
-        return [item async for item in loop.stream_async(question, pool)]
+    """Run the asynchronous stream step by step, so that each round appears as it ends."""
+    stream = loop.stream_async(question, pool)
 
-    yield from asyncio.run(collect())
+    async def step() -> tuple[Round | None, Outcome | Decision] | None:
+        return await anext(stream, None)
+
+    with asyncio.Runner() as runner:
+        while (item := runner.run(step())) is not None:
+            yield item

@@ -68,11 +68,16 @@ class Rule(ABC):
 
 
 def merge_reads(reads: list[Mapping[str, Mask]]) -> dict[str, Mask]:
-    """Return the union of several `Rule.reads`."""
+    """Return the union of several `Rule.reads`, names in the order in which the last round reads them."""
     merged: dict[str, Mask] = {}
     for mapping in reads:
         for name, mask in mapping.items():
-            merged[name] = np.logical_or(merged[name], mask) if name in merged else mask
+            earlier = merged.get(name)
+            if earlier is not None:
+                if not earlier[..., -1:].any():
+                    del merged[name]  # skipped so far: this member is the first that reads it
+                mask = np.logical_or(earlier, mask)  # noqa: PLW2901
+            merged[name] = mask
     return merged
 
 

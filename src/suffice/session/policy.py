@@ -98,10 +98,14 @@ class Policy:
                 derived[name] = ("top_score", fitted)
         return derived
 
+    def raw_of(self, name: str) -> str:
+        """Return the measured signal behind one that the rule reads: itself, unless fitted state makes it."""
+        return self._derived[name][0] if name in self._derived else name
+
     @cached_property
     def raw_signals(self) -> tuple[str, ...]:
         """The signals that must be measured or recorded for this policy to decide, sorted."""
-        raw = {self._derived[name][0] if name in self._derived else name for name in self.signals}
+        raw = set(map(self.raw_of, self.signals))
         return tuple(sorted(raw - set(_CUMULATED) - {"round"}))
 
     @cached_property

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import numpy as np
 
 from suffice.errors import DataError
 from suffice.rounds import COST_KINDS, Cost, Decision, Reason, Round, Rounds
 from suffice.session.policy import LOOP_COMPONENTS, Policy
-from suffice.signals import compute_signals
+from suffice.signals import SIGNALS, compute_signals
 
 __all__ = ["Session"]
 
@@ -61,22 +62,34 @@ class Session:
             DataError: Another index is expected, or the loop has already stopped.
             NotFittedError: The rule reads a calibrated signal, and neither the policy nor the round has it.
         """
-        self._accept(observed)
-        position = len(self.rounds)
-        values = compute_signals([*self.rounds, observed], self.policy.raw_signals, state=self.policy.state)
+        view = self._written(observed)
         self.rounds.append(observed)
-        for name, value in values.items():
-            self._columns[name][position] = value
-        if len(self._columns) > len(values):
-            self._write_costs(observed, position)
-        self._answers[position] = observed.answer
-        view = self._view(position + 1)
         signals = _latest(view)
         if self.policy.rule.fires(view)[-1]:
             return self._stop("rule", view, signals, self.policy.rule.held(view))
         if observed.index == self.policy.max_rounds:
             return self._stop("max_rounds", view, signals)
         return Decision(stop=False, signals=signals)
+
+    def reads(self, observed: Round) -> tuple[str, ...]:
+        """Return the measured signals that deciding at `observed` reads, in the order in which it reads them.
+
+        The rule's members are evaluated in order, a skipped one reads nothing, and a signal that the round does not
+        bring counts as undefined: so the first one that is returned and missing is read whatever it turns out to be.
+        The session does not move.
+
+        Args:
+            observed: The round, as far as it is known; its index must be `next_round`.
+
+        Raises:
+            DataError: Another index is expected, or the loop has already stopped.
+        """
+        policy = self.policy
+        foreign = dict.fromkeys((name for name in policy.raw_signals if name not in SIGNALS), float("nan"))
+        view = self._written(replace(observed, signals={**foreign, **observed.signals}))
+        read = [name for name, mask in policy.rule.reads(view).items() if mask[-1]]
+        raw = dict.fromkeys(policy.raw_of(name) for name in (*read, *sorted(policy.selector.signals)))
+        return tuple(n for n in raw if n not in SIGNALS or observed.index >= SIGNALS[n].first_round)
 
     def observe_all(self, rounds: Iterable[Round]) -> Decision | None:
         """Observe rounds until the policy stops; return the last decision, None if there was no round."""
@@ -110,6 +123,18 @@ class Session:
             )
         if observed.index != self.next_round:
             raise DataError(f"round {observed.index} came where round {self.next_round} is expected")
+
+    def _written(self, observed: Round) -> Rounds:
+        """Write the columns of the next round and return the view of all rounds so far."""
+        self._accept(observed)
+        position = len(self.rounds)
+        values = compute_signals([*self.rounds, observed], self.policy.raw_signals, state=self.policy.state)
+        for name, value in values.items():
+            self._columns[name][position] = value
+        if len(self._columns) > len(values):
+            self._write_costs(observed, position)
+        self._answers[position] = observed.answer
+        return self._view(position + 1)
 
     def _write_costs(self, observed: Round, position: int) -> None:
         # A host that reports no cost at all has not said that the round was free.

@@ -1,0 +1,68 @@
+"""Every file in examples/ runs, offline, in a process of its own."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.endpoint import Endpoint
+
+EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
+SAYS = {
+    "custom_signal.py": "'shared_words': 1.0} stop",
+    "own_loop.py": "answer 'The Danube' of draft 5; rule: (answer_stable >= 1) & (abstained < 1)",
+    "record_and_replay.py": "tasr: f1",
+    "tasr_live.py": "answer: The Tempest (round 3), because (answer_stable >= 1) & (p_correct > 0.25)",
+}
+"""Something that each of them prints."""
+
+
+def run(name, folder, **variables):
+    environment = {key: value for key, value in os.environ.items() if not key.startswith(("OPENAI_", "SUFFICE_"))}
+    return subprocess.run(
+        [sys.executable, "-W", "error", str(EXAMPLES / name)],
+        check=False,
+        cwd=folder,
+        env={**environment, **variables},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+
+
+def test_every_example_is_known_here():
+    assert {path.name for path in EXAMPLES.glob("*.py")} == {*SAYS, "own_endpoint.py"}
+
+
+@pytest.mark.parametrize("name", sorted(SAYS))
+def test_the_example_runs(name, tmp_path):
+    done = run(name, tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert not done.stderr
+    assert SAYS[name] in done.stdout
+    assert not list(tmp_path.iterdir()), "an example leaves nothing behind"
+
+
+def test_the_endpoint_example_runs_against_any_endpoint(tmp_path):
+    with Endpoint(reply="Answer: Oslo\nConfidence: 4") as endpoint:
+        done = run("own_endpoint.py", tmp_path, SUFFICE_URL=endpoint.url, SUFFICE_MODEL="m")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("'Oslo' (gold ") == 3
+    assert done.stdout.count("rule at round 2") == 3
+    assert len(endpoint.requests) == 6
+
+
+def test_the_endpoint_example_says_what_is_missing(tmp_path):
+    done = run("own_endpoint.py", tmp_path)
+    assert done.returncode == 2
+    assert "set SUFFICE_URL" in done.stdout
+
+
+def test_the_endpoint_example_fails_in_one_line(tmp_path):
+    with Endpoint(fault="401") as endpoint:
+        done = run("own_endpoint.py", tmp_path, SUFFICE_URL=endpoint.url)
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: ")
+    assert "Traceback" not in done.stderr

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -45,6 +46,10 @@ def answer(
     cache: options.CacheFile = None,
     extra_body: options.ExtraBody = "{}",
     dense: options.Dense = None,
+    rerank: options.Rerank = None,
+    judge_model: options.JudgeModel = None,
+    judge_base_url: options.JudgeBaseUrl = None,
+    judge_api_key_env: options.JudgeKeyVariable = None,
     as_json: options.AsJson = False,
 ) -> None:
     """Answer one question from a corpus, stopping as soon as the policy says so."""
@@ -65,55 +70,71 @@ def answer(
         extra_body=extra_body,
         position=decides.answer_position,
     )
-    loop = RetrievalLoop(model=answerer, retriever=options.build_retriever(corpus, dense), policy=decides)
-    outcome = _shown(loop, question, quiet=as_json)
+    enrichers = options.build_enrichers(
+        rerank,
+        judge_model,
+        judge_base_url or base_url,
+        key_variable=judge_api_key_env or api_key_env,
+        timeout=timeout,
+        cache=cache,
+    )
+    retriever = options.build_retriever(corpus, dense)
+    loop = RetrievalLoop(model=answerer, retriever=retriever, policy=decides, enrichers=enrichers)
+    outcome, decisions = _quiet(loop, question) if as_json else _shown(loop, question)
     if as_json:
-        print_json(_as_dict(outcome))
+        print_json(_as_dict(outcome, decisions))
     else:
         console.print(decision_lines(outcome.decision, outcome.costs), markup=False, soft_wrap=True)
     if outcome.error is not None:
         raise ModelError(f"the model failed after {len(outcome.rounds)} rounds: {outcome.error}")
 
 
-def _shown(loop: RetrievalLoop, question: str, *, quiet: bool) -> Outcome:
-    """Run the question; on a terminal the rounds appear as they come."""
+def _quiet(loop: RetrievalLoop, question: str) -> tuple[Outcome, list[Decision]]:
+    """Run the question; return the outcome and what was decided at each round."""
+    *rounds, (_, outcome) = loop.stream(question)
+    assert isinstance(outcome, Outcome)
+    return outcome, [decision for _, decision in rounds if isinstance(decision, Decision)]
+
+
+def _shown(loop: RetrievalLoop, question: str) -> tuple[Outcome, list[Decision]]:
+    """Like `_quiet`, and print the rounds; on a terminal they appear as they come."""
     rows: list[list[str]] = []
+    decisions: list[Decision] = []
     outcome: Outcome | None = None
     with Live(console=console, auto_refresh=False, transient=True) as live:
         for observed, result in loop.stream(question):
-            if observed is None:
-                assert isinstance(result, Outcome)
+            if isinstance(result, Outcome):
                 outcome = result
-            elif not quiet:
-                assert isinstance(result, Decision)
+            elif observed is not None:
+                decisions.append(result)
                 rows.append(round_row(observed, result))
                 live.update(rounds_table(rows), refresh=console.is_terminal)
-    if not quiet:
-        console.print(rounds_table(rows))
+    console.print(rounds_table(rows))
     assert outcome is not None
-    return outcome
+    return outcome, decisions
 
 
-def _as_dict(outcome: Outcome) -> dict[str, Any]:
+def _as_dict(outcome: Outcome, decisions: Sequence[Decision]) -> dict[str, Any]:
     return {
         "question": outcome.question,
         **outcome.decision.to_dict(),
         "error": None if outcome.error is None else str(outcome.error),
         "costs": {component: _cost(cost) for component, cost in outcome.costs.items()},
-        "rounds": [_round(observed) for observed in outcome.rounds],
+        "rounds": [_round(*pair) for pair in zip(outcome.rounds, decisions, strict=True)],
     }
 
 
-def _round(observed: Round) -> dict[str, Any]:
+def _round(observed: Round, decision: Decision) -> dict[str, Any]:
     return {
         "round": observed.index,
         "answer": observed.answer,
         "text": observed.text,
         "passages": [{"id": passage.passage_id, "title": passage.title} for passage in observed.passages],
+        "signals": decision.to_dict()["signals"],
         "costs": {component: _cost(cost) for component, cost in observed.costs.items()},
     }
 
 
 def _cost(cost: Cost) -> dict[str, float | None]:
-    known = replace(cost)
-    return {kind: None if getattr(known, kind) != getattr(known, kind) else getattr(known, kind) for kind in COST_KINDS}
+    spent = {kind: float(getattr(cost, kind)) for kind in COST_KINDS}
+    return {kind: None if math.isnan(value) else value for kind, value in spent.items()}

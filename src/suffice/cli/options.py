@@ -11,9 +11,9 @@ from typing import Annotated, Any
 import typer
 
 from suffice.errors import DataError
-from suffice.llm import PROMPTS, Answerer, ChatModel, SpanReaderModel
-from suffice.retrieval import PoolBM25, Retriever, load_questions, open_corpus
-from suffice.signals import FittedState, Idf
+from suffice.llm import PROMPTS, Answerer, ChatModel, EntailmentJudge, SpanReaderModel
+from suffice.retrieval import CrossEncoderScorer, PoolBM25, Retriever, load_questions, open_corpus
+from suffice.signals import Enricher, FittedState, Idf
 from suffice.signals.position import AnswerPosition
 
 ModelName = Annotated[
@@ -47,6 +47,21 @@ Corpus = Annotated[
 Dense = Annotated[
     str | None, typer.Option("--dense", help="Rank with a sentence-transformers model (id or path) instead of BM25.")
 ]
+JudgeModel = Annotated[
+    str | None,
+    typer.Option("--judge-model", help="A model that marks how well the passages entail the answer: judge_entailment."),
+]
+JudgeBaseUrl = Annotated[
+    str | None, typer.Option("--judge-base-url", help="The judge's endpoint; default: that of the model.")
+]
+JudgeKeyVariable = Annotated[
+    str | None,
+    typer.Option("--judge-api-key-env", help="The environment variable of the judge's API key; default: the model's."),
+]
+Rerank = Annotated[
+    str | None,
+    typer.Option("--rerank", help="A cross-encoder (id or path) that scores each new passage: rerank_score."),
+]
 MaxRounds = Annotated[int, typer.Option("--max-rounds", min=1, help="The highest round R.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs, and nothing else, to standard output.")]
 
@@ -72,11 +87,7 @@ def build_model(
     """
     if name == "span-reader" and base_url is None:
         return SpanReaderModel()
-    if base_url is None and "OPENAI_BASE_URL" not in os.environ and key_variable not in os.environ:
-        raise DataError(
-            f"model {name!r} needs an endpoint: give --base-url (or OPENAI_BASE_URL), or put a key for OpenAI's into "
-            f"{key_variable}; without a network use --model span-reader"
-        )
+    _require_endpoint(name, base_url, key_variable, option="--base-url")
     if prompt not in PROMPTS:
         raise DataError(f"there is no prompt {prompt!r}; there are: {', '.join(PROMPTS)}")
     return ChatModel(
@@ -108,6 +119,50 @@ def _response_cache(path: Path) -> Any:
     from suffice.store import ResponseCache
 
     return ResponseCache(path)
+
+
+def build_enrichers(
+    rerank: str | None,
+    judge_model: str | None,
+    base_url: str | None,
+    *,
+    key_variable: str,
+    timeout: float,
+    cache: Path | None,
+) -> tuple[Enricher, ...]:
+    """Return what measures signals with calls of its own, cheapest first.
+
+    Args:
+        rerank: A cross-encoder.
+        judge_model: The judge's name at its endpoint.
+        base_url: The judge's endpoint.
+        key_variable: The environment variable of its key.
+        timeout: Longest silence of its endpoint, seconds.
+        cache: The response cache.
+
+    Raises:
+        DataError: A judge without an address.
+    """
+    enrichers: list[Enricher] = [] if rerank is None else [CrossEncoderScorer(rerank)]
+    if judge_model is not None:
+        _require_endpoint(judge_model, base_url, key_variable, option="--judge-base-url")
+        judge = ChatModel(
+            judge_model,
+            base_url=base_url,
+            api_key=os.environ.get(key_variable),
+            timeout_s=timeout,
+            cache=None if cache is None else _response_cache(cache),
+        )
+        enrichers.append(EntailmentJudge(judge))
+    return tuple(enrichers)
+
+
+def _require_endpoint(name: str, base_url: str | None, key_variable: str, *, option: str) -> None:
+    if base_url is None and "OPENAI_BASE_URL" not in os.environ and key_variable not in os.environ:
+        raise DataError(
+            f"model {name!r} needs an endpoint: give {option} (or OPENAI_BASE_URL), or put a key for OpenAI's into "
+            f"{key_variable}; without a network use --model span-reader"
+        )
 
 
 def build_retriever(corpus: Path | None, dense: str | None) -> Retriever:

@@ -61,6 +61,10 @@ def record_command(
     extra_body: options.ExtraBody = "{}",
     corpus: options.Corpus = None,
     dense: options.Dense = None,
+    rerank: options.Rerank = None,
+    judge_model: options.JudgeModel = None,
+    judge_base_url: options.JudgeBaseUrl = None,
+    judge_api_key_env: options.JudgeKeyVariable = None,
     as_json: options.AsJson = False,
 ) -> None:
     """Record every round of every question, full width; run it again to go on after an interruption."""
@@ -82,7 +86,16 @@ def record_command(
     policy = Policy(
         start_round=0 if round_zero else 1, max_rounds=max_rounds, state=options.overlap_state(fit_overlap_on)
     )
-    loop = RetrievalLoop(model=answerer, retriever=options.build_retriever(corpus, dense), policy=policy)
+    enrichers = options.build_enrichers(
+        rerank,
+        judge_model,
+        judge_base_url or base_url,
+        key_variable=judge_api_key_env or api_key_env,
+        timeout=timeout,
+        cache=cache,
+    )
+    retriever = options.build_retriever(corpus, dense)
+    loop = RetrievalLoop(model=answerer, retriever=retriever, policy=policy, enrichers=enrichers)
     price = price_of(prices, answerer)
     with recording_progress(f"recording {dataset}", price, quiet=as_json) as tell:
         summary = record(

@@ -58,7 +58,7 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], *, 
     for position, name in enumerate(columns):
         out.add_column(name, justify="left" if position < left else "right", no_wrap=position == 0, overflow="fold")
     for row in rows:
-        out.add_row(*(cell.replace("[", r"\[") for cell in row))
+        out.add_row(*(Text(cell) for cell in row))  # no markup: answers hold brackets
     return Group(*([Text(title, style="italic")] if title else []), out)
 
 

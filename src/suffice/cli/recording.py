@@ -173,7 +173,7 @@ def import_command(
         raise typer.BadParameter("only tabular files take a column map", param_hint="--column")
     columns = {ours: theirs for ours, _, theirs in pairs}
     run = adapters.read_tabular(path, columns or None) if kind == "tabular" else _READERS[kind](path)
-    metadata = {"source": run.source, "notes": run.notes, "cache_state": "unknown", "suffice": __version__}
+    metadata = {"source": run.source, "notes": run.notes, "suffice": __version__}
     write_recording(out, run.rows(), metadata, run.kinds())
     recording = read_recording(out)
     censored = sum(end == "rule" for end in recording.ends.tolist())

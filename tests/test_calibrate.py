@@ -162,6 +162,16 @@ def test_z_scores_are_fitted_on_one_value_a_question():
     assert 0 < replay(RECORDING, [policy]).rows[0].stop_rounds[1] < 1
 
 
+def test_a_z_score_skips_rounds_without_a_ranking():
+    rows = [
+        {"question_id": f"q{q}", "round": r, "answer": "a", "em": 1.0, "top_score": score if r else None}
+        for q, score in enumerate([2.0, 4.0])
+        for r in (0, 1)
+    ]
+    policy, _ = calibrate(Recording(build_table(rows)), rule="top_score_z > 0")
+    assert policy.state["top_score_z"].to_dict() == {"type": "zscore", "center": 3.0, "scale": 1.0}
+
+
 def test_the_recorders_document_frequencies_are_copied_into_the_policy():
     idf = Idf.fit(["the tempest", "the storm"])
     stored = questions()

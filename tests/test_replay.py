@@ -274,6 +274,19 @@ def test_the_headline_names_the_cheapest_policy_that_does_as_well():
     assert "none" in result.headline("fixed_k(3)")
 
 
+def test_among_equally_cheap_policies_the_better_one_is_named():
+    # The rule stops at 1 and 3: its random twin is as good and as cheap, fixed_k(2) is as cheap and better.
+    recording = simple(
+        [["b"] * 3, ["b"] * 3], own=[[1.0, 0.0, 0.0], [0.0, 0.0, 1.0]], f1=[[0.5, 1.0, 0.75], [0.25, 1.0, 0.5]]
+    )
+    result = replay(recording, ["own > 0.5"])
+    points = [
+        (result.row(label).metrics["f1"], result.row(label).calls.mean) for label in ("own > 0.5", "random(own > 0.5)")
+    ]
+    assert points == [(0.5, 2.0), (0.5, 2.0)]
+    assert result.row("own > 0.5").dominated_by == "fixed_k(2)"
+
+
 def test_calls_have_mean_median_and_95th_percentile():
     answers = [["a"] * 5 for _ in range(20)]
     fire_at = [1] * 11 + [2] * 7 + [5] * 2

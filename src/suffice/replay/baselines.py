@@ -176,13 +176,13 @@ def random_stop(bench: Bench, policy: Policy, stopped: Stops) -> Run:
     for k, weight in zip(position.tolist(), weights, strict=True):
         for name, table in tables.items():
             values[name] = values[name] + weight * table[:, k]
-        part = _paid(bench, policy.selector, view, np.minimum(k, last))
+        part = _paid(bench, policy.selector, view, np.minimum(k, last), answers[:, k])
         support.append(part.calls)
         support_weights.append(np.full(len(last), weight))
         ledger = part.scaled(weight) if ledger is None else ledger.plus(part.scaled(weight))
         censored |= (last < k) & (bench.recording.ends == "rule")
     if ledger is None:
-        ledger = _paid(bench, policy.selector, view, last)
+        ledger = _paid(bench, policy.selector, view, last, last)
         support, support_weights = [ledger.calls], [np.ones(len(last))]
     return Run(
         label=f"random({policy.label})",
@@ -197,9 +197,9 @@ def random_stop(bench: Bench, policy: Policy, stopped: Stops) -> Run:
     )
 
 
-def _paid(bench: Bench, selector: Selector, view: Rounds, stop: Positions) -> Ledger:
+def _paid(bench: Bench, selector: Selector, view: Rounds, stop: Positions, answer: Positions) -> Ledger:
     """Return the costs of stopping at `stop` without reading a signal, except what the selector reads."""
-    blind = Stops(view=view, position=stop, answer_position=selector.select(view, stop), fired=stop >= 0)
+    blind = Stops(view=view, position=stop, answer_position=answer, fired=stop >= 0)
     return bench.table.charge(
         operational_masks(
             bench.table, Policy(selector=selector, start_round=int(view.index[0])), blind, bench.components

@@ -265,7 +265,7 @@ def sign_flip_test(differences: npt.ArrayLike) -> float:
 def few_warning(nonzero: int) -> str:
     """Return what a reader must know when only `nonzero` pairs differ."""
     return (
-        f"only {nonzero} pairs differ (fewer than {FEW_NONZERO}): intervals and t tests of sparse differences "
+        f"only {nonzero} {'pair differs' if nonzero == 1 else 'pairs differ'} (fewer than {FEW_NONZERO}): intervals and t tests of sparse differences "
         "promise more than they keep; read the exact test"
     )
 

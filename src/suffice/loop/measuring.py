@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 from suffice.errors import ModelError
-from suffice.rounds import Reply, Round
+from suffice.rounds import Cost, Reply, Round
 from suffice.session import Session
 from suffice.signals import SIGNALS, Enricher
 
 __all__ = ["measure_lazily"]
+
+_NAN = float("nan")
 
 
 async def measure_lazily(
@@ -29,6 +32,11 @@ async def measure_lazily(
         reply: The model's reply.
     """
     waiting = {enricher.name: enricher for enricher in enrichers}
+    own = [signal for signal in session.policy.raw_signals if signal not in SIGNALS]
+    # A user's own signal that is not measured here is undefined, not unknown.
+    observed = _with(
+        observed, dict.fromkeys((s for s in own if _component(s) in waiting), _NAN) | dict(observed.signals)
+    )
     order = [name for name in waiting if _is_eager(name, session)]
     try:
         while waiting:
@@ -36,11 +44,14 @@ async def measure_lazily(
             if name is None:
                 break
             found = await waiting.pop(name).measure(question, observed.passages, reply)
-            signals, costs = {**observed.signals, **found.signals}, {**observed.costs, **found.costs}
-            observed = replace(observed, signals=signals, costs=costs)
+            observed = _with(observed, {**observed.signals, **found.signals}, found.costs)
     except ModelError as error:
-        return observed, error
+        return _with(observed, dict.fromkeys(own, _NAN) | dict(observed.signals)), error
     return observed, None
+
+
+def _with(observed: Round, signals: Mapping[str, float], costs: Mapping[str, Cost] = MappingProxyType({})) -> Round:
+    return replace(observed, signals=signals, costs={**observed.costs, **costs})
 
 
 def _component(signal: str) -> str:

@@ -156,6 +156,15 @@ def test_a_users_own_judge_is_found_by_name_or_by_the_recordings_word():
     assert charged(told, signal("other") > 0.5)["judge:mine"] == [1, 2]
 
 
+def test_a_component_that_measures_no_signal_belongs_to_the_loop():
+    recording = table_of(question(**full_costs(["generator", "reader", "judge:mine"]), own=[0.0, 1.0, 1.0]))
+    assert charged(recording, signal("own") > 0.5) == {"generator": [1, 2], "judge:mine": [], "reader": [1, 2]}
+    told = table_of(
+        question(**full_costs(["generator", "reader"]), own=[0.0, 1.0, 1.0]), {"signal_components": {"x": "reader"}}
+    )
+    assert charged(told, signal("own") > 0.5)["reader"] == []
+
+
 def test_a_calibrated_signal_charges_the_component_of_its_raw_signal():
     recording = table_of(question(**full_costs(["generator", "reranker"]), rerank_score=[0.0, 2.0, 3.0]))
     assert charged(recording, signal("rerank_score") > 1)["reranker"] == [1, 2]
@@ -244,7 +253,7 @@ def test_kinds_that_were_not_recorded_are_nan_and_the_result_says_so():
     assert row.evaluation["output_tokens"] == 7.0
     assert math.isnan(row.costs["cached_tokens"])
     assert math.isnan(row.costs["tokens"])
-    assert "generator: cached_tokens was not recorded" in result.notes
+    assert "generator: uncached_tokens, cached_tokens, seconds not recorded" in result.notes
     assert result.to_dict()["rows"][0]["costs"]["cached_tokens"] is None
     assert "tokens" not in row.deltas
 
@@ -254,7 +263,7 @@ def test_unknown_rounds_make_only_what_visits_them_unknown():
     result = replay(table_of(question(**columns)), ["fixed_k(2)"])
     assert result.rows[0].costs["cached_tokens"] == 2.0
     assert math.isnan(result.row("fixed_k(3)").costs["cached_tokens"])
-    assert "generator: cached_tokens is unknown in 1 of 3 rounds" in result.notes
+    assert "generator: cached_tokens unknown in 1 of 3 rounds" in result.notes
 
 
 def test_a_component_that_is_silent_where_the_loop_reports_was_not_called():
@@ -281,6 +290,7 @@ def test_calls_are_those_of_language_models_and_retrieval_reports_no_tokens():
         **cost("retrieval", "calls"),
         **cost("retrieval", "seconds", 0.5),
     }
+    columns |= cost("retrieval", "output_tokens", [None, None, None])
     row = replay(table_of(question(**columns)), ["fixed_k(2)"]).rows[0]
     assert row.calls.mean == 6.0
     assert row.costs["tokens"] == 18.0

@@ -62,6 +62,14 @@ class Ledger:
         return Ledger(costs=costs, calls=self.calls + other.calls, money=self.money + other.money)
 
 
+def _is_on_demand(component: str, told: set[str]) -> bool:
+    """Return whether a component is called only where a rule reads its signal; all others belong to the loop."""
+    if component in (*LOOP_COMPONENTS, RETRIEVAL, GATE):
+        return False
+    asked = told | {signal.component for signal in SIGNALS.values()} | {"reranker", "embedder"}
+    return component.startswith("judge:") or component in asked
+
+
 class CostTable:
     """The recorded costs of all rounds, prepared once for every policy.
 
@@ -71,6 +79,7 @@ class CostTable:
 
     Attributes:
         components: Components in the recording, sorted.
+        loop: Those whose calls every visited round makes; the others are called where a rule reads their signals.
         columns: By component and kind, shape ``(n_questions, n_rounds)``: 0 past the end, NaN where unknown.
         modelled: Whether cached tokens are modelled from shared prompt tokens instead of measured.
         notes: What is missing or modelled, in words.
@@ -80,16 +89,19 @@ class CostTable:
         self.seen = recording.seen
         self.index = recording.index
         self._prices = prices
-        notes: list[str] = []
+        gaps: dict[tuple[str, str], list[str]] = {}
         names = [name.split(".", 1)[1].rsplit(".", 1) for name in recording.names("cost")]
         given = {component for component, _ in names}
         self.components = tuple(sorted(given if given & set(LOOP_COMPONENTS) else given | {GENERATOR}))
         recorded = {(component, kind) for component, kind in names}
+        told = set((recording.metadata.get("signal_components") or {}).values())
+        self.loop = tuple(component for component in self.components if not _is_on_demand(component, told))
         self._free = self._not_called(recording, recorded)
         self.columns = {
-            component: {kind: self._load(recording, component, kind, recorded, notes) for kind in COST_KINDS}
+            component: {kind: self._load(recording, component, kind, recorded, gaps) for kind in COST_KINDS}
             for component in self.components
         }
+        notes = [f"{component}: {', '.join(kinds)} {what}" for (component, what), kinds in gaps.items()]
         self.call_columns = self._call_columns(notes)
         self.modelled = recording.metadata.get("cache_state") == "unknown" and GENERATOR in self.components
         if self.modelled:
@@ -116,18 +128,27 @@ class CostTable:
         return {component: told & ~mask for component, mask in known.items()}
 
     def _load(
-        self, recording: Recording, component: str, kind: str, recorded: set[tuple[str, str]], notes: list[str]
+        self,
+        recording: Recording,
+        component: str,
+        kind: str,
+        recorded: set[tuple[str, str]],
+        gaps: dict[tuple[str, str], list[str]],
     ) -> Floats:
         if (component, kind) in recorded:
             column = np.where(self.seen & ~self._free[component], recording.column(cost_column(component, kind)), 0.0)
-            unknown = int(np.isnan(column).sum())
-            if unknown:
-                notes.append(f"{component}: {kind} is unknown in {unknown} of {int(self.seen.sum())} rounds")
+            unknown = np.isnan(column)
+            if component in _NOT_LANGUAGE_MODELS and kind in TOKEN_KINDS:
+                return np.where(unknown, 0.0, column)
+            if unknown.any():
+                gaps.setdefault(
+                    (component, f"unknown in {int(unknown.sum())} of {int(self.seen.sum())} rounds"), []
+                ).append(kind)
             return column
         if component in _NOT_LANGUAGE_MODELS and kind in TOKEN_KINDS:
             return np.zeros(self.seen.shape)
         if component not in LOOP_COMPONENTS or kind != "calls":  # missing calls of the loop are counted, below
-            notes.append(f"{component}: {kind} was not recorded")
+            gaps.setdefault((component, "not recorded"), []).append(kind)
         return np.where(self.seen & ~self._free[component], np.nan, 0.0)
 
     def _call_columns(self, notes: list[str]) -> dict[str, Floats]:
@@ -174,7 +195,7 @@ class CostTable:
 def loop_masks(table: CostTable, view: Rounds, position: npt.NDArray[np.int64]) -> dict[str, Mask]:
     """Return which rounds a policy pays for that reads no signal and stops at `position`: the loop and its evidence."""
     visited = view.seen & (np.arange(len(view)) <= position[:, None])
-    masks = {component: visited for component in (*LOOP_COMPONENTS, RETRIEVAL, GATE) if component in table.components}
+    masks = dict.fromkeys(table.loop, visited)
     if GATE in masks and GENERATOR in masks and view.index[0] == 0:
         answers = visited.copy()
         answers[:, 0] &= position == 0  # cost_to_answer falls due only if the gate lets the closed-book answer out

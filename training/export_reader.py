@@ -44,12 +44,19 @@ class Exported(nn.Module):
         return self.model(ids, types)[0]
 
 
-def load_checkpoint(path: Path) -> tuple[SpanModel, dict[str, Any]]:
-    """Return the model in evaluation mode and the rest of the checkpoint."""
-    stored = torch.load(path, map_location="cpu", weights_only=True)
+def load_checkpoints(paths: Sequence[Path]) -> tuple[SpanModel, dict[str, Any]]:
+    """Return the mean of the checkpoints' weights, in evaluation mode, and what `config.json` says of its training.
+
+    Averaging pays where the runs started from one checkpoint and differ in their seed only (Wortsman et al., 2022).
+    """
+    stored = [torch.load(path, map_location="cpu", weights_only=True) for path in paths]
+    weights = {name: torch.stack([s["weights"][name] for s in stored]).mean(0) for name in stored[0]["weights"]}
     model = SpanModel()
-    model.load_state_dict(stored["weights"])
-    return model.eval(), stored
+    model.load_state_dict(weights)
+    if any(s["train_questions"] != stored[0]["train_questions"] for s in stored):
+        raise ValueError("the checkpoints were trained on different questions: they cannot be averaged")
+    about = {"averaged_runs": [s["stages"] for s in stored], "train_questions": stored[0]["train_questions"]}
+    return model.eval(), about
 
 
 def export_fp32(model: SpanModel, path: Path) -> None:
@@ -210,21 +217,20 @@ def main(argv: Sequence[str] | None = None) -> None:
     from suffice.llm._span_windows import Featurizer
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--checkpoint", type=Path, required=True)
+    parser.add_argument("--checkpoint", type=Path, nargs="+", required=True, help="several are averaged")
     parser.add_argument("--minilm", type=Path, required=True)
     parser.add_argument("--output", type=Path, required=True)
     parser.add_argument("--golden", type=Path, help="write torch logits for the parity test")
     parser.add_argument("--precision", choices=("weights", "dynamic", "fp32"), default="weights")
     args = parser.parse_args(argv)
     args.output.mkdir(parents=True, exist_ok=True)
-    model, stored = load_checkpoint(args.checkpoint)
+    model, about = load_checkpoints(args.checkpoint)
     tokenizer = Tokenizer.from_file(str(args.minilm / "tokenizer.json"))
     tokenizer.no_padding()
     tokenizer.no_truncation()
     tokenizer.save(str(args.output / "tokenizer.json"), pretty=False)
     config = ReaderConfig()
-    settings = {"reader": asdict(config), "training": stored["config"], "dev": stored["figures"]}
-    settings["train_questions"] = stored["train_questions"]
+    settings = {"reader": asdict(config), **about}
     (args.output / "config.json").write_text(json.dumps(settings, indent=2) + "\n", "utf-8")
     featurizer = Featurizer(tokenizer, config)
     windows = [w for passage in PARITY_PASSAGES for w in featurizer.windows(*passage)]

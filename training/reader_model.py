@@ -42,8 +42,9 @@ class Layer(nn.Module):
 class SpanModel(nn.Module):
     """Scores every span of up to L tokens of every window.
 
-    A span's logit is start + end + pair + length + passage: the usual two token scores, a low-rank interaction of
-    the span's first and last token, a bias for its length, and a score of the whole passage read from [CLS].
+    A span's logit is (start + end + pair + length) * sharpness + passage: the usual two token scores, a low-rank
+    interaction of the span's first and last token, a bias for its length; and, both read from [CLS], how far apart
+    the spans of this passage should be, and how likely it is to hold the answer at all.
     """
 
     def __init__(self, dropout: float = 0.1) -> None:
@@ -55,8 +56,10 @@ class SpanModel(nn.Module):
         self.start_end = nn.Linear(D, 2)
         self.first, self.last = nn.Linear(D, R), nn.Linear(D, R)
         self.length = nn.Parameter(torch.zeros(L))
-        self.passage = nn.Linear(D, 1)
+        self.passage, self.sharpness = nn.Linear(D, 1), nn.Linear(D, 1)
         self.support = nn.Linear(D, 1)  # auxiliary, training only: is the passage a supporting one?
+        nn.init.zeros_(self.sharpness.weight)
+        nn.init.zeros_(self.sharpness.bias)
         nn.init.constant_(self.passage.bias, -7.0)  # about 1,000 spans a passage: start near log-odds 0 in all
 
     def encode(self, ids: Tensor, types: Tensor, mask: Tensor | None) -> Tensor:
@@ -70,16 +73,21 @@ class SpanModel(nn.Module):
 
     def forward(self, ids: Tensor, types: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """(B, T) -> span logits (B, T, L), element (b, i, l) for tokens i..i+l; support logits (B,)."""
-        x = self.encode(ids, types, mask)
+        x = self.encode(ids, types, mask).float()
+        with torch.autocast(x.device.type, enabled=False):  # bf16 would round the logits to steps of 0.06
+            return self.spans(x), self.support(x[:, 0]).squeeze(-1)
+
+    def spans(self, x: Tensor) -> Tensor:
+        """(B, T, D) -> (B, T, L)."""
         start, end = self.start_end(x).unbind(-1)  # (B, T) each
         first, last = self.first(x), self.last(x)  # (B, T, R)
-        t = ids.shape[1]
+        t = x.shape[1]
         end, last = F.pad(end, (0, L - 1)), F.pad(last, (0, 0, 0, L - 1))
         spans = torch.stack(  # a static loop over L: no gather, so the exported graph is plain slices and products
             [end[:, i : i + t] + (first * last[:, i : i + t]).sum(-1) * R**-0.5 for i in range(L)], dim=-1
         )  # (B, T, L)
-        spans = spans + start[..., None] + self.length + self.passage(x[:, 0])[..., None]
-        return spans.float(), self.support(x[:, 0]).squeeze(-1).float()
+        cls = x[:, :1, :]  # (B, 1, D)
+        return (spans + start[..., None] + self.length) * self.sharpness(cls).exp() + self.passage(cls)
 
 
 def load_minilm(model: SpanModel, weights: Path) -> None:
@@ -103,7 +111,7 @@ def load_minilm(model: SpanModel, weights: Path) -> None:
             target[f"{new}down.{kind}"] = source[f"{old}output.dense.{kind}"]
             target[f"{new}norm2.{kind}"] = source[f"{old}output.LayerNorm.{kind}"]
     missing, unexpected = model.load_state_dict(target, strict=False)
-    heads = ("start_end", "first", "last", "length", "passage", "support")
+    heads = ("start_end", "first", "last", "length", "passage", "sharpness", "support")
     if unexpected or any(name.split(".")[0] not in heads for name in missing):
         raise ValueError(f"{weights} is not all-MiniLM-L6-v2: missing {missing}, unexpected {unexpected}")
 

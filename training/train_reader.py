@@ -41,7 +41,9 @@ class TrainConfig:
 
     seed: int = 0
     epochs: int = 2
-    cloze_per_question: int = 5  # recurring-span questions made of each multi-hop question's paragraphs, read first
+    stop_after: int | None = None  # steps after which to stop, though the learning rate was to fall for longer
+    cloze_per_question: int = 0  # recurring-span questions made of each multi-hop question's paragraphs
+    cloze_first: bool = False  # all of them before the real questions; else mixed into every epoch
     questions_per_step: int = 12
     lr: float = 2e-4
     head_lr: float = 1e-3
@@ -49,9 +51,9 @@ class TrainConfig:
     weight_decay: float = 0.01
     warmup: float = 0.06
     dropout: float = 0.1
-    unanswerable: float = 0.1  # share of draws without any passage that has the answer
+    unanswerable: float = 0.15  # share of draws without any passage that has the answer
     support_weight: float = 0.2
-    passages_multi: tuple[int, ...] = (2, 2, 3, 3, 4, 5, 6, 8, 10)  # numbers of passages drawn, equally likely
+    passages_multi: tuple[int, ...] = (2, 3, 3, 4, 5, 6, 8, 10)  # numbers of passages drawn, equally likely
     passages_single: tuple[int, ...] = (1, 2, 2, 3, 4)
     single_share: tuple[float, ...] = (1.0, 0.5)  # of single-passage questions, per epoch
     chunk: int = 16  # windows per forward pass
@@ -149,15 +151,14 @@ def _draw(indices: Sequence[int], n: int, weights: NDArray[np.float64], rng: np.
 
 
 def steps(kinds: Sequence[str], config: TrainConfig, rng: np.random.Generator) -> list[list[int]]:
-    """The question indices of every step of the run: first the cloze questions, then the epochs of real ones."""
+    """The question indices of every step of the run."""
     plan: list[list[int]] = []
+    cloze = [i for i, kind in enumerate(kinds) if kind == "cloze"]
+    real = [i for i, kind in enumerate(kinds) if kind != "cloze"]
     for epoch in range(-1, config.epochs):
         share = config.single_share[min(max(epoch, 0), len(config.single_share) - 1)]
-        drawn = [
-            i
-            for i, kind in enumerate(kinds)
-            if (kind == "cloze") == (epoch < 0) and (kind != "single" or rng.random() < share)
-        ]
+        drawn = [i for i in real if epoch >= 0 and (kinds[i] != "single" or rng.random() < share)]
+        drawn += cloze if config.cloze_first == (epoch < 0) else []
         rng.shuffle(drawn)
         plan += [drawn[i : i + config.questions_per_step] for i in range(0, len(drawn), config.questions_per_step)]
     return plan
@@ -267,6 +268,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--minilm", type=Path, required=True, help="folder with model.safetensors and tokenizer.json")
     parser.add_argument("--output", type=Path, required=True)
+    parser.add_argument("--init", type=Path, help="start from this checkpoint's weights instead of MiniLM's")
     parser.add_argument("--set", nargs="*", default=[], metavar="NAME=JSON", help="fields of TrainConfig")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--reports", type=int, default=3, help="how often development figures are taken")
@@ -274,10 +276,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     torch.set_num_threads(args.threads)
     chosen = {k: json.loads(v) for k, v in (item.split("=", 1) for item in args.set)}
     config = TrainConfig(**{k: tuple(v) if isinstance(v, list) else v for k, v in chosen.items()})
-    train(config, args.data, args.minilm, args.output, args.reports)
+    train(config, args.data, args.minilm, args.output, n_reports=args.reports, init=args.init)
 
 
-def train(config: TrainConfig, data: Path, minilm: Path, output: Path, n_reports: int) -> None:
+def train(
+    config: TrainConfig, data: Path, minilm: Path, output: Path, *, n_reports: int = 3, init: Path | None = None
+) -> None:
     """One run, from prepared data to `output` (a torch file of weights, configuration and figures)."""
     from tokenizers import Tokenizer
 
@@ -303,15 +307,21 @@ def train(config: TrainConfig, data: Path, minilm: Path, output: Path, n_reports
 
     model = SpanModel(config.dropout).to(device)
     load_minilm(model, minilm / "model.safetensors")
+    earlier: list[dict[str, Any]] = []
+    if init is not None:
+        stored = torch.load(init, weights_only=True)
+        model.load_state_dict(stored["weights"])
+        earlier = stored["stages"]
     optimizer = torch.optim.AdamW(parameter_groups(model, config), betas=(0.9, 0.98))
     warmup = max(1, int(config.warmup * len(plan)))
     schedule = torch.optim.lr_scheduler.LambdaLR(
         optimizer, lambda s: min((s + 1) / warmup, (len(plan) - s) / max(1, len(plan) - warmup))
     )
     model.train()
-    reports = {len(plan) * i // n_reports for i in range(1, n_reports + 1)}
+    last = min(len(plan), config.stop_after or len(plan))
+    reports = {last * i // n_reports for i in range(1, n_reports + 1)}
     averages, began = np.zeros(2), time.perf_counter()
-    for step, chosen in enumerate(plan, 1):
+    for step, chosen in enumerate(plan[: config.stop_after], 1):
         drawn = [draw_passages(questions[i], kinds[i], config, rng) for i in chosen]
         loss, support = step_loss(model, drawn, config, device)
         (loss + config.support_weight * support).backward()
@@ -330,7 +340,12 @@ def train(config: TrainConfig, data: Path, minilm: Path, output: Path, n_reports
             figures = evaluate(model, featurizer, data, device)
             for name, values in figures.items():
                 print(f"step {step} {name}\n{table(values)}", flush=True)
-            about = {"config": asdict(config), "figures": figures, "step": step, "train_questions": pairs_hash(records)}
+            about = {
+                "stages": [*earlier, asdict(config)],
+                "figures": figures,
+                "step": step,
+                "train_questions": pairs_hash(records),
+            }
             torch.save({"weights": model.state_dict(), **about}, output)
 
 

@@ -32,7 +32,10 @@ from suffice.metrics import answer_key
 __all__ = ["Reading", "SpanReader"]
 
 MARGIN_RANGE = (0.0, 30.0)
-"""Range of `answer_margin` [nats]; a larger difference is clipped."""
+"""Range of `answer_margin` [nats]; a difference outside is clipped."""
+
+NULL_LOGIT = 0.0
+"""Logit of "the answer is not here", a constant of the training objective: span logits are log-odds against it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,9 +45,10 @@ class Reading:
     Attributes:
         answer: Text of the best span, `yes` or `no`.  Empty only where no passage has any text.
         answer_margin: Log-probability of the best span minus that of the best span with a *different* normalised
-            answer [nats], in [0, 30].  NaN (undefined) where there is no second answer.
-        answer_probability: Probability mass of all spans with the best span's normalised answer, in [0, 1].  NaN
-            where no passage has any text.
+            answer [nats], in [0, 30].  "The answer is not here" is such a different answer, so a best span that is
+            less likely than that has margin 0.  NaN (undefined) where no passage has any text.
+        answer_probability: Probability mass of all spans with the best span's normalised answer, among all spans and
+            "the answer is not here", in [0, 1].  NaN where no passage has any text.
         passage_index: Which passage the best span came from, from 0; -1 where no passage has any text.
         new_tokens: Tokens encoded for this reading, questions and separators included.
         cached_tokens: Tokens whose encoding was remembered from an earlier reading.
@@ -128,6 +132,9 @@ def _logsumexp(logits: NDArray[np.float64]) -> float:
 def decode(passages: Sequence[PassageSpans]) -> tuple[str, float, float, int]:
     """Choose the answer among all spans of all passages.
 
+    "The answer is not here" competes too, with the fixed logit that it had in training: it is never returned, but it
+    takes its share of the probability, and it counts as a different answer in the margin.
+
     Returns:
         answer, answer_margin [nats], answer_probability, passage_index, as in `Reading`.
     """
@@ -138,11 +145,11 @@ def decode(passages: Sequence[PassageSpans]) -> tuple[str, float, float, int]:
     ]
     if not spans:
         return "", np.nan, np.nan, -1
-    total = _logsumexp(np.array([passage.log_normaliser for passage in passages]))
+    total = _logsumexp(np.array([NULL_LOGIT, *(passage.log_normaliser for passage in passages)]))
     best, negative_index, answer, key = max(spans, key=lambda span: span[:2])
     same = np.array([logit for logit, _, _, other in spans if other == key])
-    different = [logit for logit, _, _, other in spans if other != key]
-    margin = float(np.clip(best - max(different), *MARGIN_RANGE)) if different else np.nan
+    different = max((logit for logit, _, _, other in spans if other != key), default=-np.inf)
+    margin = float(np.clip(best - max(different, NULL_LOGIT), *MARGIN_RANGE))
     probability = min(1.0, float(np.exp(_logsumexp(same) - total)))
     return answer, margin, probability, -negative_index
 

@@ -55,8 +55,7 @@ docs: $(VENV)/.dev
 	$(BIN)/python docs/build.py
 
 results: $(VENV)/.dev
-	$(BIN)/python docs/results.py
-	$(BIN)/python docs/build.py
+	$(BIN)/python docs/build.py --results
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .coverage .coverage.*

@@ -1,0 +1,216 @@
+"""What the documentation shows runs, and what is generated is current.
+
+In the README and in every page of docs/: `python` blocks run, one namespace for each page; `console` blocks run their
+`$ suffice ...` lines, against a scripted endpoint where they name http://localhost:8000/v1; `json` blocks parse.  What
+cannot run here is an `sh` block under a comment `<!-- not run: WHY -->`, and those are counted.
+"""
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.endpoint import Endpoint, prompt_of
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
+URL = "http://localhost:8000/v1"
+NOT_RUN = 2
+"""Blocks of all pages that cannot run here: installing, and starting servers."""
+
+_FENCE = re.compile(r"^(?P<indent> *)```(?P<language>[\w-]*)\n(?P<text>.*?)^(?P=indent)```$", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"\]\((?P<target>[^)\s]+)\)")
+
+
+@dataclass(frozen=True)
+class Block:
+    language: str
+    text: str
+    line: int
+    not_run: str | None
+
+
+def blocks(page):
+    text = page.read_text("utf-8")
+    found = []
+    for match in _FENCE.finditer(text):
+        before = text[: match.start()].rstrip("\n").rpartition("\n")[2]
+        reason = re.fullmatch(r"<!-- not run: (.+) -->", before)
+        line = text.count("\n", 0, match.start()) + 1
+        found.append(Block(match["language"], match["text"], line, reason[1] if reason else None))
+    return found
+
+
+def commands(text):
+    """Return the arguments of each `$ suffice ...` line."""
+    lines = text.replace("\\\n", " ").splitlines()
+    asked = [line[2:] for line in lines if line.startswith("$ ")]
+    assert asked, "a console block shows at least one command"
+    split = [shlex.split(line) for line in asked]
+    assert all(words[0] == "suffice" for words in split), "console blocks hold `suffice` commands; others are `sh`"
+    return [words[1:] for words in split]
+
+
+def execute(page, url):
+    """Run a page; in a process of its own, in an empty folder."""
+    from suffice.cli.main import run
+
+    namespace = {"__name__": "__main__"}
+    for block in blocks(page):
+        if block.not_run is not None:
+            continue
+        sys.stdout.write(f"-- {page.name}:{block.line}\n")
+        text = block.text.replace(URL, url)
+        if block.language == "python":
+            # Padded, so that a traceback names the line of the page.
+            exec(compile("\n" * block.line + text, str(page), "exec"), namespace)
+        elif block.language == "console":
+            for arguments in commands(text):
+                sys.stdout.write(f"$ suffice {shlex.join(arguments)}\n")
+                with pytest.raises(SystemExit) as ended:
+                    run(arguments)
+                assert ended.value.code in (0, None), f"{page.name}:{block.line}: exit code {ended.value.code}"
+
+
+def reply(body):
+    """Answer something that depends on the question, and changes once as evidence comes."""
+    prompt = prompt_of(body)
+    passages = prompt.count("\nPassage ")
+    word = ("yes", "no", "Oslo", "1961")[zlib.crc32(prompt.partition("\n\nPassage")[0].encode()) % 4]
+    return f"Answer: {'unsure' if passages < 2 else word}\nConfidence: 4"
+
+
+@pytest.mark.parametrize("name", [name for name, page in zip(NAMES, PAGES, strict=True) if blocks(page)])
+def test_the_examples_of_the_page_run(name, tmp_path):
+    environment = {key: value for key, value in os.environ.items() if not key.startswith(("OPENAI_", "SUFFICE_"))}
+    environment["PYTHONPATH"] = str(ROOT)
+    with Endpoint(reply=reply) as endpoint:
+        done = subprocess.run(
+            [sys.executable, "-W", "error", "-m", "tests.test_docs", str(ROOT / name), endpoint.url],
+            check=False,
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+    assert done.returncode == 0, f"{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_block_is_run_or_says_why_not(name):
+    for block in blocks(ROOT / name):
+        where = f"{name}:{block.line}"
+        assert block.language in ("", "python", "console", "json", "sh"), where
+        assert (block.language == "sh") == (block.not_run is not None), f"{where}: `sh` and the comment go together"
+        if block.language == "json":
+            json.loads(block.text)
+        if block.language == "console":
+            commands(block.text)
+
+
+def test_few_blocks_are_not_run():
+    assert sum(block.not_run is not None for page in PAGES for block in blocks(page)) == NOT_RUN
+
+
+def test_the_quickstart_has_at_most_twenty_lines():
+    block = next(block for block in blocks(ROOT / "README.md") if block.language == "python")
+    assert block.text.count("\n") <= 20
+
+
+@pytest.mark.parametrize("name", [*NAMES, "CONTRIBUTING.md", "CHANGELOG.md", "DATA.md"])
+def test_links_lead_somewhere(name):
+    text = _FENCE.sub("", (ROOT / name).read_text("utf-8"))
+    for match in _LINK.finditer(text):
+        target, _, _ = match["target"].partition("#")
+        if target and "://" not in target:
+            assert ((ROOT / name).parent / target).exists(), f"{name}: {target}"
+
+
+def test_every_page_is_reached_from_the_index():
+    seen, left = set(), [ROOT / "docs" / "index.md"]
+    while left:
+        page = left.pop()
+        if page in seen or page.suffix != ".md":
+            continue
+        seen.add(page)
+        for match in _LINK.finditer(page.read_text("utf-8")):
+            target = match["target"].partition("#")[0]
+            if target and "://" not in target:
+                left.append((page.parent / target).resolve())
+    assert set(PAGES) - {ROOT / "README.md"} <= seen
+
+
+def test_generated_parts_are_current():
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "docs" / "build.py"), "--check"],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("dataset", ["hotpotqa", "2wiki"])
+def test_the_figures_belong_to_what_ships(dataset):
+    """Weights, questions and version: after a change of one of them, `make results`."""
+    import suffice
+    from suffice.retrieval import dataset_hash
+
+    found = json.loads((ROOT / "docs" / "results" / f"{dataset}.json").read_text("utf-8"))
+    assert found["reader"] == suffice.SpanReaderModel().fingerprint()["revision"]
+    assert found["suffice"] == suffice.__version__
+    for split, expected in found["questions"].items():
+        assert dataset_hash(suffice.load_questions(f"{dataset}_{split}")) == expected
+    assert found["live"]["differences_from_replay"] == []
+
+
+def test_the_exit_codes_are_those_of_the_command_line():
+    from suffice.cli import main
+
+    page = (ROOT / "docs" / "reference" / "command-line.md").read_text("utf-8")
+    documented = re.findall(r"^\| (\d+) \|", page, re.MULTILINE)
+    assert documented == ["0", "1", "2", "130"]
+    for code in documented:
+        assert code in main.__doc__
+    for command in main.app.registered_commands:
+        assert f"`suffice {command.name}" in page
+
+
+def test_the_policy_page_names_every_field():
+    from suffice import Policy
+
+    page = (ROOT / "docs" / "reference" / "policy.md").read_text("utf-8")
+    assert re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE) == list(Policy().to_dict())
+
+
+def test_the_recording_page_names_every_column(tmp_path):
+    import suffice
+    from suffice.retrieval import InMemoryRetriever
+
+    questions = suffice.load_questions("2wiki_tune", limit=1)
+    model = suffice.ScriptedModel(lambda question, passages: "yes")
+    loop = suffice.RetrievalLoop(model=model, retriever=InMemoryRetriever(), policy=suffice.Policy(max_rounds=2))
+    suffice.record(questions, loop, tmp_path / "r.parquet")
+    recording = suffice.read_recording(tmp_path / "r.parquet")
+    page = (ROOT / "docs" / "reference" / "recording.md").read_text("utf-8")
+    generic = {*suffice.SIGNALS, *recording.names("cost")}
+    for column in recording.table.column_names:
+        assert column in generic or f"`{column}`" in page, column
+    for kind in ("calls", "uncached_tokens", "cached_tokens", "output_tokens", "seconds"):
+        assert f"`{kind}`" in page
+    for key in recording.metadata:
+        assert f"`{key}`" in page, key
+
+
+if __name__ == "__main__":
+    execute(Path(sys.argv[1]), sys.argv[2])

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from suffice.errors import DataError
+from suffice.loop.rows import fill_costs
 from suffice.metrics import METRICS, normalize_answer
 from suffice.rounds import COST_KINDS, Cost, End, Round
 from suffice.signals import SIGNALS, compute_signals
@@ -107,7 +108,9 @@ class ImportedRun:
 
         Signals that follow from the answers (`answer_stable`, ...) are computed where the files do not bring them.
         """
-        return [row for trajectory in self.trajectories for row in _rows(trajectory)]
+        rows = [row for trajectory in self.trajectories for row in _rows(trajectory)]
+        fill_costs(rows)
+        return rows
 
     def kinds(self) -> dict[str, str]:
         """Return the kind of each column whose name does not tell it, for `suffice.store.write_recording`."""

@@ -54,8 +54,12 @@ class CalibrationReport:
     bins: tuple[ReliabilityBin, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return JSON-ready values."""
-        return asdict(self)
+        """Return JSON-ready values; the means of an empty bin are None."""
+        data = asdict(self)
+        for item in data["bins"]:
+            if not item["n"]:
+                item["predicted"] = item["observed"] = None
+        return data
 
 
 def calibration_report(probabilities: npt.ArrayLike, outcomes: npt.ArrayLike, *, n_bins: int = 10) -> CalibrationReport:

@@ -16,7 +16,7 @@ from suffice.signals import compute_signals
 from suffice.signals.state import FittedState
 from suffice.store.schema import cost_column
 
-__all__ = ["reply_from_payload", "reply_to_payload", "rows_of"]
+__all__ = ["cost_columns", "fill_costs", "reply_from_payload", "reply_to_payload", "rows_of"]
 
 
 def _number(value: float) -> float | None:

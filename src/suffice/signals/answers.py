@@ -208,7 +208,9 @@ def _compile(patterns: tuple[str, ...]) -> re.Pattern[str]:
     return re.compile("|".join(branches) if branches else r"(?!)")
 
 
-_abstains = abstained_by(ABSTAIN_PATTERNS)
+@lru_cache(maxsize=1)
+def _by_default() -> Callable[[str | None], float]:
+    return abstained_by(ABSTAIN_PATTERNS)  # compiling the patterns takes a millisecond of every import
 
 
 def abstained(rounds: Sequence[Round]) -> float:
@@ -217,7 +219,7 @@ def abstained(rounds: Sequence[Round]) -> float:
     >>> abstained([Round(index=1, answer="I don't know.")])
     1.0
     """
-    return _abstains(rounds[-1].answer)
+    return _by_default()(rounds[-1].answer)
 
 
 def answer_in_evidence(rounds: Sequence[Round]) -> float:

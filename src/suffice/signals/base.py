@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -17,6 +18,7 @@ from suffice.signals.state import FittedState, number
 __all__ = ["SIGNALS", "Signal", "clean_column", "compute_signals", "register"]
 
 _NAN = float("nan")
+_LARGEST = sys.float_info.max
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,7 +183,8 @@ def clean_column(name: str, column: Floats, *, index: npt.NDArray[np.int64] | No
         return np.where(np.isfinite(column), column, np.nan)
     low, high = signal.range
     if signal.clip:
-        cleaned = np.clip(column, low, high)
+        cleaned = np.minimum(np.maximum(column, low), high)  # np.clip takes three times as long on short columns
     else:
-        cleaned = np.where(np.isfinite(column) & (column >= low) & (column <= high), column, np.nan)
+        low, high = max(low, -_LARGEST), min(high, _LARGEST)  # which leaves infinities out, too
+        cleaned = np.where((column >= low) & (column <= high), column, np.nan)
     return cleaned if index is None else np.where(index >= signal.first_round, cleaned, np.nan)

@@ -325,6 +325,8 @@ def reranker(mark=1.0):
         ("(rerank_score > 0) | (judge_entailment >= 4)", [], [1], 1),
         ("(answer_stable & (judge_entailment >= 4)) | (rerank_score > 0) | (judge_entailment >= 4)", [], [1], 1),
         ("k_of(1, answer_stable, judge_entailment > 4, rerank_score > 0)", [1], [1], 1),
+        ("(round >= 3) & patience((judge_entailment >= 4), 3)", [1, 2, 3], [], 3),
+        ("(round >= 3) & patience((judge_entailment >= 4), 1)", [3], [], 3),
         ("never()", [], [], 5),
     ],
 )

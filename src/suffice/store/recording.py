@@ -22,6 +22,7 @@ from suffice.store.schema import FORMAT, META_KEY, VERSION, build_table, column_
 
 __all__ = ["Recording", "read_recording", "write_recording"]
 
+_FEW = 1000
 _ENDS = frozenset({"max_rounds", "exhausted", "rule", "failed"})
 
 
@@ -33,6 +34,7 @@ class Recording:
         metadata: What the file says about itself.
 
     Raises:
+        SchemaError: The columns that name question and round are missing, or of another kind.
         DataError: No rows, a question's round twice, a gap in its rounds, or an unknown `end`.
     """
 
@@ -44,8 +46,7 @@ class Recording:
                 raise SchemaError(f"a recording needs the column {name!r}; there are: {', '.join(table.column_names)}")
         self.table = table
         self.metadata: dict[str, Any] = dict(metadata or {})
-        ids = table.column("question_id").to_numpy(zero_copy_only=False)
-        rounds = table.column("round").to_numpy(zero_copy_only=False).astype(np.int64)
+        ids, rounds = _identities(table)
         order: dict[str, int] = {}
         self._row = np.fromiter((order.setdefault(q, len(order)) for q in ids), dtype=np.int64, count=len(ids))
         self.question_ids: list[str] = list(order)
@@ -166,6 +167,33 @@ class Recording:
         return digest.hexdigest()[:16]
 
 
+def _identities(table: pa.Table) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
+    """Return the question and the round of each row, shape ``(n_rows,)``."""
+    ids, rounds = table.column("question_id"), table.column("round")
+    if not (pa.types.is_string(ids.type) or pa.types.is_large_string(ids.type)) or ids.null_count:
+        raise SchemaError(f"the column 'question_id' must hold text in every row, not {ids.type} with gaps or numbers")
+    try:
+        whole = rounds.cast(pa.int64())  # refuses text that is no number, and fractions
+    except pa.ArrowException as error:
+        raise SchemaError(f"the column 'round' must hold whole numbers: {error}") from None
+    if whole.null_count:
+        raise SchemaError(f"the column 'round' must hold a whole number in every row; {whole.null_count} have none")
+    numbers = whole.to_numpy()
+    if numbers.max() > table.num_rows + _FEW:  # a smaller gap is told by its question; this one is too large to lay out
+        raise DataError(f"round {numbers.max()} stands in a table of {table.num_rows} rows: rounds must have no gaps")
+    return ids.to_numpy(zero_copy_only=False), numbers
+
+
+def _header(text: bytes, path: str | Path) -> dict[str, Any]:
+    try:
+        metadata = json.loads(text)
+    except ValueError as error:
+        raise SchemaError(f"the header of {str(path)!r} is not JSON: {error}") from None
+    if not isinstance(metadata, dict):
+        raise SchemaError(f"the header of {str(path)!r} must be a JSON object, not {str(metadata)[:80]!r}")
+    return metadata
+
+
 def write_recording(
     path: str | Path,
     rows: Iterable[Mapping[str, Any]] | pa.Table,
@@ -214,7 +242,7 @@ def read_recording(path: str | Path) -> Recording:
         raise SchemaError(
             f"{str(path)!r} is parquet, but no recording of Suffice: `suffice import` turns other tables into one"
         )
-    metadata = json.loads(header)
+    metadata = _header(header, path)
     if metadata.get("format") != FORMAT or metadata.get("version") != VERSION:
         raise SchemaError(
             f"{str(path)!r} has the format {metadata.get('format')!r} version {metadata.get('version')!r}; "

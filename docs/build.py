@@ -281,7 +281,8 @@ def _panel(found: dict[str, Any], title: str, x0: int, y0: int, w: int, h: int) 
             colour, radius = ("#c2410c", 6) if row["label"] == "tasr" else ("#1d4ed8", 5)
             parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius}" fill="{colour}"/>')
             parts.append(
-                f'<text x="{x:.1f}" y="{y - 10:.1f}" text-anchor="middle" fill="{colour}">{row["label"]}</text>'
+                f'<text x="{x:.1f}" y="{y - 10:.1f}" text-anchor="middle" fill="{colour}" stroke="#ffffff" '
+                f'stroke-width="3" paint-order="stroke">{row["label"]}</text>'
             )
     return parts
 

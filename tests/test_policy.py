@@ -73,6 +73,11 @@ def change(data, path, value):
         (["state", "top_score_z"], {"kind": "pickle"}, DataError),
         (["answer_position"], {"kind": "callable"}, DataError),
         (["abstain_patterns"], 3, SchemaError),
+        (["calibrators"], [1], SchemaError),
+        (["calibrators", 0, "maps", "1"], {"map": "piecewise_linear", "x": [2.0, 1.0], "y": [0.1, 0.5]}, SchemaError),
+        (["calibrators", 0, "maps", "1"], {"map": "piecewise_linear", "x": [1.0], "y": [0.5]}, SchemaError),
+        (["calibrators", 0, "maps", "1"], {"map": "sigmoid", "slope": -1.0, "intercept": 0.0}, SchemaError),
+        (["calibrators", 0, "maps", "1"], {"map": "sigmoid", "slope": "x", "intercept": 0.0}, SchemaError),
     ],
 )
 def test_a_file_with_anything_unexpected_is_refused(fitted, tmp_path, path, value, error):

@@ -17,11 +17,12 @@ from suffice import (
     answer_stable,
     fixed_k,
     parse_rule,
+    parse_selector,
     round_aware,
     signal,
     tasr,
 )
-from suffice.errors import RuleSyntaxError, UnknownSignalError
+from suffice.errors import DataError, RuleSyntaxError, UnknownSignalError
 from suffice.rules import NAMED_RULES, AllOf, AnyOf, Threshold, WeightedSum
 
 NAMES = ("a", "b", "c", "p_correct")
@@ -54,9 +55,9 @@ values = st.sampled_from([float("nan"), -2.0, -1.0, 0.0, 0.25, 0.3, 1.0, 2.5])
 def many_rounds(draw: st.DrawFn) -> Rounds:
     n_questions, n_rounds = draw(st.integers(1, 4)), draw(st.integers(1, 6))
     columns = {
-        name: np.array(draw(st.lists(values, min_size=n_questions * n_rounds, max_size=n_questions * n_rounds))).reshape(
-            n_questions, n_rounds
-        )
+        name: np.array(
+            draw(st.lists(values, min_size=n_questions * n_rounds, max_size=n_questions * n_rounds))
+        ).reshape(n_questions, n_rounds)
         for name in NAMES
     }
     return Rounds.from_columns(columns)
@@ -114,7 +115,9 @@ def test_more_patience_never_fires_earlier(rule, rounds, n):
 @given(rules)
 def test_undefined_never_stops(rule):
     nothing = Rounds.from_columns({name: np.full((2, 5), np.nan) for name in NAMES})
-    zero_weights = [part for part in _parts(rule) if isinstance(part, WeightedSum) and not any(w for w, _ in part.terms)]
+    zero_weights = [
+        part for part in _parts(rule) if isinstance(part, WeightedSum) and not any(w for w, _ in part.terms)
+    ]
     if not zero_weights:  # a sum of nothing but zero weights reads no signal
         assert not rule.fires(nothing).any()
 
@@ -171,6 +174,7 @@ def test_a_cascade_names_the_first_member_that_holds():
     rounds = Rounds.from_columns({"a": [0.0, 1.0], "b": [0.0, 1.0]})
     assert FirstOf((signal("b") > 0, signal("a") > 0)).held(rounds) == "b > 0"
     assert ((signal("a") > 3) | (signal("b") > 0)).held(rounds) == "b > 0"
+    assert AnyOf((signal("a") > 3, signal("b") > 3)).held(rounds) == "(a > 3) | (b > 3)"  # none holds: the rule itself
     assert answer_stable().held(rounds) == "answer_stable >= 1"
 
 
@@ -203,6 +207,7 @@ def test_a_rule_has_no_truth_value_and_no_negation():
         ("nonsense", "needs a comparison"),
         ("nonsense(1)", "no rule"),
         ("fixed_k()", "takes 1"),
+        ("a / 2 > 1", "a signal or a weighted sum"),
         ("k_of(0, (a > 1))", "1..1"),
         ("k_of(2, (a > 1))", "1..1"),
         ("k_of(1.5, (a > 1))", "whole number"),
@@ -217,6 +222,15 @@ def test_text_that_is_no_rule_is_refused_with_a_hint(text, hint):
     with pytest.raises(RuleSyntaxError, match=None) as caught:
         parse_rule(text)
     assert hint in str(caught.value)
+
+
+def test_differences_of_signals_are_sums_with_weight_minus_one():
+    assert parse_rule("a - b > 0") == (signal("a") - signal("b") > 0)
+
+
+def test_selectors_refuse_rounds_without_answers():
+    with pytest.raises(DataError, match="no answers"):
+        parse_selector("last").select(Rounds.from_columns({"a": [1.0]}), np.asarray(0))
 
 
 def test_a_deep_rule_is_refused_and_does_not_crash():
@@ -238,9 +252,7 @@ def test_every_named_rule_parses_and_spells_itself_out(name):
 def test_the_published_rules_say_what_the_paper_says():
     assert str(tasr()) == "(answer_stable >= 1) & (p_correct > 0.25)"
     assert str(fixed_k(3)) == "round >= 3"
-    assert str(round_aware(0.9)) == (
-        "((round <= 1) & (p_correct > 0.9)) | ((answer_stable >= 1) & (p_correct > 0.25))"
-    )
+    assert str(round_aware(0.9)) == ("((round <= 1) & (p_correct > 0.9)) | ((answer_stable >= 1) & (p_correct > 0.25))")
     assert str(parse_rule("soft_sum")) == "answer_stable + p_correct + overlap > 1.5"
     assert str(parse_rule("tasr_guarded")) == "(answer_stable >= 1) & (p_correct > 0.25) & (abstained < 1)"
 

@@ -42,7 +42,9 @@ def play(policy: Policy, answers, **columns):
 
 
 def test_the_walk_through_of_the_paper_stops_at_round_3():
-    decision = play(Policy(rule=tasr()), ["Titus Andronicus", "The Tempest", "the tempest."], p_correct=[0.3, 0.81, 0.8])
+    decision = play(
+        Policy(rule=tasr()), ["Titus Andronicus", "The Tempest", "the tempest."], p_correct=[0.3, 0.81, 0.8]
+    )
     assert (decision.stop_round, decision.answer_round, decision.answer) == (3, 3, "the tempest.")
     assert decision.reason == "rule"
     assert decision.signals == {"answer_stable": 1.0, "p_correct": 0.8}
@@ -210,6 +212,40 @@ def test_observe_all_ends_with_the_first_stop():
     assert decision is not None
     assert decision.stop_round == 2
     assert Session(Policy()).observe_all([]) is None
+
+
+def test_the_signals_that_a_round_makes_the_policy_read_are_told_before_it_is_observed():
+    session = Session(Policy(rule=parse_rule("first_of((approved >= 1), ((round >= 2) & (judge_entailment >= 4)))")))
+    assert session.reads(Round(index=1, answer="a")) == ("approved", "round")
+    assert session.reads(Round(index=1, answer="a", signals={"approved": 1})) == ("approved",)
+    session.observe(Round(index=1, answer="a", signals={"approved": 0}))
+    assert session.reads(Round(index=2, answer="a", signals={"approved": 0})) == (
+        "approved",
+        "round",
+        "judge_entailment",
+    )
+
+
+def test_a_rule_on_costs_that_were_not_recorded_names_the_column():
+    from suffice import Rounds
+
+    raw = Rounds.from_columns({"answer_stable": [1.0, 1.0]})
+    with pytest.raises(UnknownSignalError, match=r"cost\.generator\.calls"):
+        Policy(rule=parse_rule("calls > 1")).view(raw)
+
+
+def test_costs_add_up_over_components():
+    from suffice.rounds import total_cost
+
+    cost = Cost(calls=1, uncached_tokens=2, cached_tokens=3, output_tokens=4, seconds=5)
+    assert total_cost({"generator": cost, "judge:x": cost}) == cost + cost
+    assert (cost + cost).tokens == 18
+
+
+def test_a_view_can_carry_answers():
+    from suffice import Rounds
+
+    assert Rounds.from_columns({"a": [[1.0, 2.0]]}, answers=[["x", None]]).answers.tolist() == [["x", None]]
 
 
 def test_seconds_add_up_as_calls_do():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -287,7 +286,7 @@ class Policy:
             data = json.loads(Path(path).read_text(encoding="utf-8"), parse_constant=_refuse_constant)
         except OSError as error:
             raise DataError(f"the policy {str(path)!r} cannot be read: {error.strerror or error}") from None
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise SchemaError(f"the policy {str(path)!r} is not JSON: {error}") from None
         return cls.from_dict(data)
 
@@ -300,6 +299,4 @@ def _of(data: Mapping[str, Any], name: str, kind: type) -> Any:
     value = data[name]
     if not isinstance(value, kind) or isinstance(value, bool):
         raise SchemaError(f"the field {name!r} of a policy must be of type {kind.__name__}, not {value!r}")
-    if isinstance(value, float) and not math.isfinite(value):
-        raise SchemaError(f"the field {name!r} of a policy must be finite, not {value!r}")
     return cast("Any", value)

@@ -300,6 +300,27 @@ def readme_part(results: dict[str, dict[str, Any]]) -> str:
     )
 
 
+def findings(results: dict[str, dict[str, Any]]) -> str:
+    """Return which rules failed against a baseline, by data set."""
+    lines = []
+    for name, found in results.items():
+        rows = {row["label"]: row for row in found["rows"]}
+        rules = [row for row in found["rows"] if row["kind"] == "rule" and not row["label"].endswith("_guarded")]
+        gains = {
+            row["label"]: 100 * (row["metrics"]["f1"] - rows[f"random({row['label']})"]["metrics"]["f1"])
+            for row in rules
+        }
+        dominated = [f"`{row['label']}` by `{row['dominated_by']}`" for row in rules if row["dominated_by"]]
+        blind = [f"`{label}` ({gain:+.1f} F1)" for label, gain in gains.items() if gain <= 0]
+        wide = [f"`{row['label']}`" for row in rules if row["deltas"]["f1"]["low"] <= 0 <= row["deltas"]["f1"]["high"]]
+        lines.append(
+            f"- **{DATASETS[name]}.** Dominated: {', '.join(dominated) or 'none'}. No better than stopping at random with the "
+            f"same calls: {', '.join(blind) or 'none'}. Difference to `{found['baseline']}` not told from zero by the "
+            f"{100 * found['level']:.0f} % interval: {', '.join(wide) or 'none'}.\n"
+        )
+    return "\n" + "".join(lines) + "\n"
+
+
 def between(text: str, part: str) -> str:
     """Return `text` with `part` between its two marks."""
     head, _, rest = text.partition(BEGIN)
@@ -311,11 +332,12 @@ def between(text: str, part: str) -> str:
 def generated() -> dict[Path, str]:
     """Return every generated file and its text."""
     results = load_results()
-    readme = ROOT / "README.md"
+    readme, index = ROOT / "README.md", RESULTS / "index.md"
     return {
         DOCS / "reference" / "signals.md": signals_page(),
         DOCS / "frontier.svg": frontier(results),
         readme: between(readme.read_text("utf-8"), readme_part(results)),
+        index: between(index.read_text("utf-8"), findings(results)),
         **{RESULTS / f"{name}.md": result_page(name, found) for name, found in results.items()},
     }
 

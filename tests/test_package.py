@@ -245,3 +245,36 @@ def test_no_file_holds_a_path_of_some_machine():
 def test_no_tracked_file_is_huge():
     """Weights are the largest thing that ships."""
     assert max(path.stat().st_size for path in tracked()) <= 30_000_000
+
+
+def test_every_benchmark_states_its_question_and_runs_without_arguments():
+    for path in sorted((ROOT / "benchmarks").glob("bench_*.py")):
+        tree = ast.parse(path.read_text())
+        functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
+        assert "run" in functions, path
+        arguments = functions["run"].args
+        assert len(arguments.args) == len(arguments.defaults), f"{path.name}: run() needs no arguments"
+        assert (ast.get_docstring(tree) or "").count("?"), f"{path.name} states the question that it answers"
+
+
+def test_an_unknown_benchmark_is_wrong_usage(capsys):
+    from benchmarks.__main__ import main
+
+    with pytest.raises(SystemExit) as ended:
+        main(["nonsense"])
+    assert ended.value.code == 2
+    assert "there is no benchmark 'nonsense'" in capsys.readouterr().err
+
+
+def test_a_failing_benchmark_is_a_line_and_an_exit_code(capsys, monkeypatch):
+    import benchmarks.__main__ as runner
+
+    def run():
+        raise AssertionError("not equal")
+
+    monkeypatch.setattr(runner, "names", lambda: ["broken"])
+    monkeypatch.setitem(sys.modules, "benchmarks.bench_broken", type("Module", (), {"run": staticmethod(run)}))
+    assert runner.main([]) == 1
+    line, summary = (json.loads(text) for text in capsys.readouterr().out.splitlines())
+    assert (line["ok"], line["error"]) == (False, "AssertionError: not equal")
+    assert summary == {"summary": True, "ran": 1, "failed": ["broken"]}

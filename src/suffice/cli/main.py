@@ -18,6 +18,9 @@ from suffice.errors import RuleSyntaxError, SufficeError
 
 __all__ = ["app", "run"]
 
+_INTERRUPTED = 130
+_KEPT = "interrupted; what was recorded is kept, and the same command goes on from there"
+
 app = typer.Typer(
     name="suffice",
     no_args_is_help=True,
@@ -63,13 +66,17 @@ def run(arguments: list[str] | None = None) -> None:
     given = sys.argv[1:] if arguments is None else arguments
     debug = "--debug" in given
     try:
-        code = app(args=given, standalone_mode=True)
+        code = app(args=given, prog_name="suffice", standalone_mode=True)
+    except SystemExit as left:
+        if left.code == _INTERRUPTED:  # typer takes Ctrl-C for itself
+            _tell(_KEPT, debug=False)
+        raise
     except SufficeError as error:
         _tell(f"error: {error}", debug)
         code = 2 if isinstance(error, RuleSyntaxError) else 1
     except KeyboardInterrupt:
-        _tell("interrupted; what was recorded is kept, and the same command goes on from there", debug)
-        code = 130
+        _tell(_KEPT, debug)
+        code = _INTERRUPTED
     except Exception as error:  # noqa: BLE001 - the last resort: no traceback for users
         _tell(f"internal error: {type(error).__name__}: {error} (run with --debug for the traceback)", debug)
         code = 1

@@ -1,0 +1,384 @@
+"""The command line, offline: help, JSON, exit codes, and every wrong file that a user may give it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from suffice import Policy, parse_rule
+from suffice.cli.main import app
+from suffice.store import read_recording, write_recording
+from suffice.store.schema import META_KEY, build_table
+from tests.cli_tools import cli, dataset, question, reply
+from tests.endpoint import Endpoint
+from tests.test_importers import IRCOT, REFLEXION, tasr_file, tasr_row
+
+COMMANDS = ["demo", "answer", "record", "calibrate", "replay", "signals", "doctor", "import"]
+ESCAPE = re.compile(r"\x1b")
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory):
+    """A recording of 40 questions over an endpoint, full width."""
+    folder = tmp_path_factory.mktemp("recorded")
+    dataset(folder / "q.jsonl", n=40)
+    with Endpoint(reply) as endpoint:
+        done = cli("record", folder / "q.jsonl", "-o", folder / "r.parquet", "--base-url", endpoint.url, "--model", "m")
+    assert done.code == 0, done
+    return folder / "r.parquet"
+
+
+def rewritten(recorded, path, **changes):
+    """Write the recording with other cells: a value, or a function of the row."""
+    rows = read_recording(recorded).table.to_pylist()
+    for row in rows:
+        for name, change in changes.items():
+            row[name] = change(row) if callable(change) else change
+    write_recording(path, rows, read_recording(recorded).metadata)
+    return path
+
+
+# Form
+
+
+def test_every_command_explains_itself():
+    assert sorted(command.name for command in app.registered_commands) == sorted(COMMANDS)
+    whole = cli("--help")
+    assert whole.code == 0
+    for command in COMMANDS:
+        assert command in whole.out
+        told = cli(command, "--help")
+        assert (told.code, told.err) == (0, "")
+        assert f"suffice {command}" in told.out
+        assert not ESCAPE.search(told.out)
+    assert "0 done, 1 failed, 2 wrong usage, 130 interrupted" in whole.out
+    assert cli("--version").out.startswith("suffice ")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["nonsense"],
+        ["record"],
+        ["record", "q.jsonl"],
+        ["record", "q.jsonl", "-o", "r.parquet", "--concurrency", "0"],
+        ["record", "q.jsonl", "-o", "r.parquet", "--limit", "0"],
+        ["replay"],
+        ["replay", "r.parquet", "--level", "2"],
+        ["calibrate", "r.parquet", "-o", "p.json", "--method", "magic"],
+        ["calibrate", "r.parquet", "-o", "p.json", "--unseen-round", "x"],
+        ["answer", "Where?"],
+        ["demo", "--dataset", "squad"],
+        ["import", "pickle", "x", "-o", "r.parquet"],
+        ["import", "tasr", "x", "-o", "r.parquet", "--column", "round=step"],
+        ["import", "tabular", "x", "-o", "r.parquet", "--column", "round"],
+        ["doctor"],
+        ["signals", "--unknown"],
+        ["answer", "Where?", "--corpus", ".", "--rule", "answer_stable and margin"],
+    ],
+)
+def test_wrong_usage_is_2_and_says_what_is_wrong(arguments, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result = cli(*arguments)
+    assert result.code == 2
+    assert result.error
+    assert result.out == "" or "Usage" in result.out
+
+
+@pytest.mark.parametrize("arguments", [["signals"], ["replay", "{r}"], ["calibrate", "{r}", "-o", "{d}/p.json"]])
+def test_json_is_strict_and_alone_on_standard_output(arguments, recorded, tmp_path):
+    filled = [argument.format(r=recorded, d=tmp_path) for argument in arguments]
+    result = cli(*filled, "--json")
+    assert (result.code, result.err) == (0, "")
+    assert result.json
+    plain = cli(*filled)
+    assert plain.code == 0
+    assert not ESCAPE.search(plain.out)
+    with pytest.raises(ValueError, match=r"Expecting|Extra data"):
+        json.loads(plain.out)
+
+
+def test_a_process_writes_no_escape_codes_to_a_pipe_even_where_colours_are_forced_off(recorded):
+    for environment in ({}, {"NO_COLOR": "1"}, {"TERM": "dumb"}):
+        done = subprocess.run(
+            [sys.executable, "-m", "suffice", "replay", str(recorded), "--resamples", "50"],
+            capture_output=True,
+            text=True,
+            env={**os.environ, **environment},
+            check=True,
+        )
+        assert not ESCAPE.search(done.stdout + done.stderr)
+        assert "answer_stable" in done.stdout
+
+
+def test_debug_shows_the_traceback_and_nothing_else_does(tmp_path):
+    missing = tmp_path / "missing.parquet"
+    plain, debug = cli("replay", missing), cli("--debug", "replay", missing)
+    assert "there is no recording" in plain.error
+    assert debug.code == plain.code == 1
+    assert "Traceback" in debug.err
+    assert plain.err.strip() in debug.err
+
+
+def test_an_interrupted_recording_is_130_and_the_same_command_goes_on(tmp_path):
+    path = dataset(tmp_path / "q.jsonl", n=6)
+    with Endpoint(reply, latency_s=0.1) as endpoint:
+        arguments = ["record", str(path), "-o", str(tmp_path / "r.parquet"), "--base-url", endpoint.url, "--model", "m"]
+        child = subprocess.Popen(
+            [sys.executable, "-m", "suffice", *arguments, "--concurrency", "1"], stderr=subprocess.PIPE, text=True
+        )
+        while len(endpoint.requests) < 6:
+            time.sleep(0.01)
+        child.send_signal(signal.SIGINT)
+        said = child.communicate(timeout=20)[1]
+        assert child.returncode == 130
+        assert "interrupted; what was recorded is kept" in said
+        assert "Traceback" not in said
+        before = len(endpoint.requests)
+        endpoint.latency_s = 0.0
+        assert cli(*arguments).code == 0
+        # One probe for log-probabilities a run; of the rest only what was in flight is asked again.
+        assert before + len(endpoint.requests) - before <= 6 * 5 + 2 + 1
+    assert read_recording(tmp_path / "r.parquet").shape == (6, 5)
+
+
+# Calibrate, replay, signals
+
+
+def test_signals_lists_every_signal_and_named_rule():
+    listed = cli("signals", "--json").json
+    names = {signal["name"] for signal in listed["signals"]}
+    assert {"answer_margin", "judge_entailment", "rerank_score", "answer_stable"} <= names
+    assert next(s for s in listed["signals"] if s["name"] == "answer_margin_min")["needs"] == ["token_logprobs"]
+    assert "tasr" in listed["rules"]
+    shown = cli("signals").out
+    assert all(name in shown for name in names)
+
+
+def test_calibrate_and_replay_chain_through_files(recorded, tmp_path):
+    policy = tmp_path / "p.json"
+    fitted = cli("calibrate", recorded, "-o", policy, "--rule", "tasr", "--json").json
+    assert fitted["policy"] == str(policy)
+    loaded = Policy.load(policy)
+    assert loaded.depends["model"] == "m"
+    result = cli("replay", recorded, "--policy", policy, "--rule", "answer_stable", "--resamples", "100", "--json").json
+    labels = [row["label"] for row in result["rows"]]
+    assert loaded.label in labels
+    kinds = {row["kind"] for row in result["rows"]}
+    assert kinds == {"rule", "random", "fixed", "oracle"}
+    assert {"fixed_k(1)", "fixed_k(5)", "oracle_best", "oracle_earliest", "answer_stable_guarded"} <= set(labels)
+    shown = cli("replay", recorded, "--policy", policy, "--resamples", "100").out
+    assert "selected here" in shown
+
+
+def test_replay_compares_with_any_baseline_metric_and_price(recorded, tmp_path):
+    prices = tmp_path / "prices.toml"
+    prices.write_text("[m]\ninput = 1.0\ncached = 0.1\noutput = 2.0\n")
+    result = cli(
+        *("replay", recorded, "--rule", "fixed_k(2)", "--baseline", "full", "--metric", "em", "--metric", "agreement"),
+        *("--resamples", "50", "--level", "0.9", "--margin", "0.05", "--json"),
+    ).json
+    assert result["metrics"][:2] == ["em", "agreement"]
+    wrong = cli("replay", recorded, "--prices", tmp_path / "none.toml")
+    assert "none.toml" in wrong.error
+    for arguments, says in [
+        (("--metric", "beauty"), "beauty"),
+        (("--baseline", "fixed_k(99)x"), "fixed_k"),
+        (("--rule", "nothing_like_it > 1"), "nothing_like_it"),
+        (("--rule", "p_correct > 0.5"), "p_correct"),
+    ]:
+        assert says in cli("replay", recorded, *arguments).error
+
+
+# Wrong files
+
+
+def broken_files(recorded, folder):
+    """Yield what a user may take for a recording, with what the message must say."""
+    whole = recorded.read_bytes()
+    table = read_recording(recorded).table
+    yield folder / "missing.parquet", "there is no recording"
+    for name, data in {
+        "empty": b"",
+        "noise": os.urandom(3000),
+        "text": b"question_id,round\nq,1\n",
+        "latin": "Öl für Tübingen".encode("latin-1"),
+        "half": whole[: len(whole) // 2],
+        "tail": whole[-len(whole) // 2 :],
+        "short": whole[:-1],
+    }.items():
+        (folder / f"{name}.parquet").write_bytes(data)
+        yield folder / f"{name}.parquet", "corrupt or truncated"
+    pq.write_table(pa.table({"a": [1]}), folder / "foreign.parquet")
+    yield folder / "foreign.parquet", "suffice import"
+    newer = table.replace_schema_metadata({META_KEY: b'{"format": "suffice.recording", "version": 2}'})
+    pq.write_table(newer, folder / "newer.parquet")
+    yield folder / "newer.parquet", "version 2"
+    rows = table.to_pylist()
+    for name, changed, says in [
+        ("twice", [*rows, rows[7]], "more than once"),
+        ("gap", [row for row in rows if (row["question_id"], row["round"]) != ("q3", 2)], "'q3' lacks round 2"),
+        ("headless", [row for row in rows if row["round"] > 1], "start at 0 or 1"),
+        ("ends", [{**row, "end": "bored"} for row in rows], "bored"),
+    ]:
+        write_recording(folder / f"{name}.parquet", changed, {})
+        yield folder / f"{name}.parquet", says
+
+
+def test_a_file_that_is_no_recording_is_told_by_every_command_that_reads_one(recorded, tmp_path):
+    for path, says in broken_files(recorded, tmp_path):
+        for arguments in (["replay", path], ["calibrate", path, "-o", tmp_path / "p.json"]):
+            assert says in cli(*arguments).error, path
+        assert not (tmp_path / "p.json").exists()
+        if path.exists():
+            with Endpoint(reply) as endpoint:
+                before = path.read_bytes()
+                questions = dataset(tmp_path / "q.jsonl")
+                told = cli("record", questions, "-o", path, "--base-url", endpoint.url, "--model", "m", "--no-logprobs")
+                assert told.error
+                assert (path.read_bytes(), endpoint.requests) == (before, [])
+
+
+def test_undefined_signals_never_stop_and_nothing_breaks_on_them(recorded, tmp_path):
+    nothing = {"answer_margin": float("nan"), "verbal_confidence": None, "answer_stable": float("inf")}
+    path = rewritten(recorded, tmp_path / "r.parquet", **nothing)
+    result = cli(
+        "replay", path, "--rule", "answer_margin > 0", "--rule", "answer_stable", "--resamples", "20", "--json"
+    )
+    rules = [row for row in result.json["rows"] if row["kind"] == "rule"]
+    assert {row["calls"]["mean"] for row in rules} == {5}
+    assert "answer_margin" in cli("calibrate", path, "-o", tmp_path / "p.json", "--rule", "margin").error
+
+
+def test_empty_answers_and_a_megabyte_are_ordinary_rows(recorded, tmp_path):
+    def answer(row):
+        return [None, "", "  ", "The The", "x" * 1_000_000][(row["round"] - 1 + int(row["question_id"][1:])) % 5]
+
+    path = rewritten(recorded, tmp_path / "r.parquet", answer=answer)
+    result = cli("replay", path, "--rule", "answer_stable", "--resamples", "20", "--metric", "agreement", "--json")
+    assert result.code == 0
+    assert result.json["n"] == 40
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"surprise": 1}, "surprise"),
+        ({"rule": "answer_stable >="}, "answer_stable >="),
+        ({"rule": "__import__('os').system('true')"}, "not allowed"),
+        ({"rule": 5}, "rule"),
+        ({"version": 9}, "version 9"),
+        ({"format": "other"}, "suffice.policy"),
+        ({"max_rounds": 0}, "max_rounds"),
+        ({"max_rounds": "5"}, "max_rounds"),
+        ({"selector": "best"}, "best"),
+        ({"calibrators": [{"kind": "pickle"}]}, "calibrator"),
+        ({"state": {"overlap": {}}}, "state"),
+        ({"answer_position": {"kind": "python"}}, "position"),
+    ],
+)
+def test_a_policy_file_with_something_wrong_is_told(change, says, recorded, tmp_path):
+    path = tmp_path / "p.json"
+    path.write_text(json.dumps({**Policy(rule=parse_rule("answer_stable")).to_dict(), **change}))
+    result = cli("replay", recorded, "--policy", path)
+    assert says in result.error
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"[]", b"\xff\xfe", b'{"rule": NaN}', b'"policy"', b"[" * 100_000])
+def test_a_file_that_is_no_policy_is_told(data, recorded, tmp_path):
+    (tmp_path / "p.json").write_bytes(data)
+    assert "policy" in cli("replay", recorded, "--policy", tmp_path / "p.json").error
+    assert "policy" in cli("replay", recorded, "--policy", tmp_path / "nowhere.json").error
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "says"),
+    [
+        ("q.jsonl", b'{"id": "a", "question": "\xff?"}\n', "UTF-8"),
+        ("q.jsonl", b'{"id": "a"', "line 1: not JSON"),
+        ("q.jsonl", b"", "no questions"),
+        ("q.jsonl", b"[1]", "expected a JSON object"),
+        ("q.jsonl", b'{"id": "a", "question": ""}', "question is ''"),
+        ("q.jsonl", json.dumps(question(1)).encode() + b"\n" + json.dumps(question(1)).encode(), "'q1' was used"),
+        ("q.csv", b"id,question\n", "jsonl"),
+        ("q.jsonl.gz", b"not gzip", "gzip"),
+    ],
+)
+def test_questions_that_cannot_be_read_are_told_before_any_call(name, data, says, tmp_path):
+    (tmp_path / name).write_bytes(data)
+    with Endpoint(reply) as endpoint:
+        told = cli("record", tmp_path / name, "-o", tmp_path / "r.parquet", "--base-url", endpoint.url, "--model", "m")
+        assert says in told.error
+        assert endpoint.requests == []
+
+
+# Imports
+
+
+def test_tasr_files_are_imported_and_replayed(tmp_path):
+    source = tasr_file(tmp_path / "t.parquet", [tasr_row(f"q{i}", r) for i in range(12) for r in (1, 2, 3, 4, 5)])
+    done = cli("import", "tasr", source, "-o", tmp_path / "r.parquet", "--json").json
+    assert (done["trajectories"], done["rounds"], done["censored"]) == (12, 5, 0)
+    result = cli("replay", tmp_path / "r.parquet", "--rule", "answer_stable", "--metric", "em", "--json").json
+    row = next(row for row in result["rows"] if row["label"] == "answer_stable")
+    assert (row["calls"]["mean"], row["metrics"]["em"]) == (3, 1)
+
+
+def test_any_table_is_imported_with_a_column_map(tmp_path):
+    source = tmp_path / "t.csv"
+    lines = [f"{q},{step},{'Oslo' if step > 1 else 'Lima'},Oslo,{step / 4}" for q in "abc" for step in (1, 2, 3)]
+    source.write_text("\n".join(["qid,step,ans,gold,sure", *lines]))
+    names = {"question_id": "qid", "round": "step", "answer": "ans", "golds": "gold", "sureness": "sure"}
+    columns = [part for ours, theirs in names.items() for part in ("--column", f"{ours}={theirs}")]
+    assert cli("import", "tabular", source, "-o", tmp_path / "r.parquet", *columns).code == 0
+    result = cli("replay", tmp_path / "r.parquet", "--rule", "sureness >= 0.5", "--resamples", "20", "--json").json
+    (row,) = [row for row in result["rows"] if row["kind"] == "rule"]
+    assert (row["calls"]["mean"], row["metrics"]["em"]) == (2, 1)
+    wrong = [part.replace("round=step", "round=none") for part in columns]
+    assert "'none'" in cli("import", "tabular", source, "-o", tmp_path / "x.parquet", *wrong).error
+
+
+def test_ircot_answers_exist_at_the_last_round_only_and_earlier_stops_are_refused(tmp_path):
+    done = cli("import", "ircot", IRCOT, "-o", tmp_path / "r.parquet")
+    assert done.code == 0
+    assert "note:" in done.out
+    refused = cli("replay", tmp_path / "r.parquet", "--rule", "fixed_k(1)")
+    assert "last round" in refused.error
+
+
+def test_reflexion_is_marked_censored_and_clustered(tmp_path):
+    done = cli("import", "reflexion", REFLEXION, "-o", tmp_path / "r.parquet", "--json").json
+    assert done["censored"] > 0
+    assert done["clusters"] < done["trajectories"]
+    shown = cli(
+        "replay", tmp_path / "r.parquet", "--rule", "fixed_k(3)", "--baseline", "fixed_k(1)", "--resamples", "50"
+    )
+    assert shown.code == 0, shown.err
+    assert "†" in shown.out
+    assert "censored" in shown.out
+    result = cli("replay", tmp_path / "r.parquet", "--rule", "fixed_k(3)", "--baseline", "fixed_k(1)", "--json").json
+    assert any(row["censored"] for row in result["rows"])
+    assert result["n_clusters"] < result["n"]
+
+
+@pytest.mark.parametrize("kind", ["tasr", "tabular", "ircot", "reflexion", "debate"])
+def test_importing_what_is_something_else_is_an_error_and_writes_nothing(kind, tmp_path):
+    for name, data in {"x.parquet": b"PAR1noPAR1", "x.csv": b"\xff\xfe\n", "x.jsonl": b"{]", "x.zip": b"PK no"}.items():
+        (tmp_path / name).write_bytes(data)
+        assert cli("import", kind, tmp_path / name, "-o", tmp_path / "r" / "r.parquet").error
+    assert cli("import", kind, tmp_path / "missing.csv", "-o", tmp_path / "r" / "r.parquet").error
+    assert not (tmp_path / "r").exists()
+
+
+def test_a_table_of_rows_without_a_recordings_header_is_not_taken_for_one(tmp_path):
+    pq.write_table(build_table([{"question_id": "q", "round": 1}]), tmp_path / "r.parquet")
+    assert "suffice import" in cli("replay", tmp_path / "r.parquet").error

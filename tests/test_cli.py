@@ -182,7 +182,7 @@ def test_calibrate_and_replay_chain_through_files(recorded, tmp_path):
 
 def test_replay_compares_with_any_baseline_metric_and_price(recorded, tmp_path):
     prices = tmp_path / "prices.toml"
-    prices.write_text("[m]\ninput = 1.0\ncached = 0.1\noutput = 2.0\n")
+    prices.write_text("[m]\nuncached = 1.0\ncached = 0.1\noutput = 2.0\n")
     result = cli(
         *("replay", recorded, "--rule", "fixed_k(2)", "--baseline", "full", "--metric", "em", "--metric", "agreement"),
         *("--resamples", "50", "--level", "0.9", "--margin", "0.05", "--json"),

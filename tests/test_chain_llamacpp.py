@@ -1,0 +1,106 @@
+"""The whole chain over HTTP, on llama.cpp's own server: record, calibrate, replay, answer; live equals replayed."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from suffice import ChatModel, Policy, RetrievalLoop, read_recording
+from suffice.retrieval import PoolBM25, load_questions
+from suffice.session import stops
+from tests.cli_tools import cli
+from tests.llamacpp import questions, start_server, tiny_model
+
+TUNE, EVAL, ROUNDS = 30, 20, 5
+
+
+@pytest.fixture(scope="module")
+def server():
+    with start_server(tiny_model()) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def chain(server, tmp_path_factory):
+    """Run record (tune and eval) and calibrate by the command line; return the folder of their files."""
+    folder = tmp_path_factory.mktemp("chain")
+    for split, n, seed in (("tune", TUNE, 21), ("eval", EVAL, 22)):
+        lines = [
+            {
+                "id": question.question_id,
+                "question": question.question,
+                "answers": [question.answer],
+                "paragraphs": [{"title": p.title, "text": p.text} for p in question.passages],
+            }
+            for question in questions(n, seed=seed)
+        ]
+        (folder / f"{split}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        arguments = ("record", folder / f"{split}.jsonl", "-o", folder / f"{split}.parquet", "--base-url", server.url)
+        done = cli(*arguments, "--model", "tiny", "--max-tokens", 24, "--concurrency", 1)
+        assert done.code == 0, done
+    assert cli("calibrate", folder / "tune.parquet", "-o", folder / "tasr.json", "--rule", "tasr").code == 0
+    return folder
+
+
+def test_the_recording_holds_real_margins_confidences_and_cached_tokens(chain):
+    recording = read_recording(chain / "eval.parquet")
+    assert recording.shape == (EVAL, ROUNDS)
+    margins = recording.column("answer_margin")
+    assert np.isfinite(margins).mean() > 0.95
+    assert margins.std() > 0.5
+    assert np.isfinite(recording.column("answer_margin_min")).mean() > 0.95
+    assert set(np.unique(recording.column("verbal_confidence"))) <= {1, 2, 3, 4, 5}
+    cached = recording.column("cost.generator.cached_tokens")
+    assert (cached[:, 1:] > cached[:, :1].min()).all()
+    assert 0.2 < recording.column("em").mean() < 0.95
+
+
+@pytest.mark.parametrize("rule", ["tasr", "tasr_guarded", "answer_stable", "margin"])
+def test_replay_equals_a_live_run_question_by_question(chain, server, rule):
+    path = chain / f"{rule}.json"
+    assert cli("calibrate", chain / "tune.parquet", "-o", path, "--rule", rule).code == 0
+    policy = Policy.load(path)
+    recording = read_recording(chain / "eval.parquet")
+    replayed = stops(policy, recording.rounds(policy.raw_columns))
+    model = ChatModel("tiny", base_url=server.url, max_tokens=24, max_retries=0)  # no response cache
+    loop = RetrievalLoop(model=model, retriever=PoolBM25(), policy=policy)
+    outcomes = [loop.run(question.question, question.passages) for question in load_questions(chain / "eval.jsonl")]
+    model.close()
+    answers = recording.answers[np.arange(EVAL), replayed.answer_rounds - 1]
+    assert [outcome.decision.stop_round for outcome in outcomes] == replayed.rounds.tolist()
+    assert [outcome.answer for outcome in outcomes] == answers.tolist()
+    assert [outcome.decision.reason for outcome in outcomes] == replayed.reasons(recording.ends, policy.max_rounds)
+    assert len(set(replayed.rounds.tolist())) > 1  # it decides, question by question
+
+
+def test_replay_by_the_command_line_shows_the_policy_beside_every_baseline(chain):
+    told = cli("replay", chain / "eval.parquet", "--policy", chain / "tasr.json", "--resamples", 100, "--json").json
+    rows = {row["label"]: row for row in told["rows"]}
+    assert 2 <= rows["tasr"]["calls"]["mean"] < ROUNDS
+    assert {"fixed_k(1)", "fixed_k(5)", "oracle_best", "tasr_guarded"} <= set(rows)
+    assert rows["tasr"]["costs"]["cached_tokens"] > 0
+
+
+def test_answer_runs_the_same_policy_over_a_folder(chain, server, tmp_path):
+    docs = tmp_path / "docs"
+    docs.mkdir()
+    (question,) = questions(1, seed=5)
+    for passage in question.passages:
+        (docs / f"{passage.title}.txt").write_text(passage.text)
+    told = cli(
+        *("answer", question.question, "--corpus", docs, "--policy", chain / "tasr.json", "--base-url", server.url),
+        *("--model", "tiny", "--max-tokens", 24, "--json"),
+    ).json
+    assert told["reason"] in ("rule", "max_rounds")
+    assert told["answer"]
+    assert told["signals"]["p_correct"] is not None
+    assert len(told["rounds"]) == told["stop_round"]
+
+
+def test_a_policy_of_another_model_is_refused_there(chain, server, tmp_path):
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "a.txt").write_text("The tower is in Oslo.")
+    arguments = ("answer", "Where?", "--corpus", tmp_path / "docs", "--policy", chain / "tasr.json")
+    assert "calibrate" in cli(*arguments, "--base-url", server.url, "--model", "other").error

@@ -193,7 +193,7 @@ def result_page(name: str, found: dict[str, Any]) -> str:
     return (
         f"{NOTICE}# {DATASETS[name]}: the demo's table\n\n{facts(found)}\n\n"
         "The model is the embedded span reader (22 M parameters): its absolute figures are far below those of a large\n"
-        "language model, and its int8 arithmetic may differ in the last digits between families of CPUs.\n\n"
+        "language model. Floating-point results may differ in the last digits between CPUs, and an answer with them.\n\n"
         + result_table(found)
         + "\n`random(RULE)` is the exact expectation over random permutations of the rule's own stop rounds: the same calls, "
         "without\nthe information. Oracles know the gold answers.\n\n"

@@ -83,6 +83,8 @@ def execute(page, url):
 def reply(body):
     """Answer something that depends on the question, and changes once as evidence comes."""
     prompt = prompt_of(body)
+    if "Proposed answer" in prompt:
+        return "Mark: 4"
     passages = prompt.count("\nPassage ")
     word = ("yes", "no", "Oslo", "1961")[zlib.crc32(prompt.partition("\n\nPassage")[0].encode()) % 4]
     return f"Answer: {'unsure' if passages < 2 else word}\nConfidence: 4"

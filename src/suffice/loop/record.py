@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -143,6 +143,7 @@ class _Recorder:
         self.on_progress = on_progress
         self.progress = Progress(total=len(ids))
         self.failed: dict[str, str] = {}
+        self.still_failed: dict[str, str] = {}  # in the file, and not asked for now
         self.cut_short: dict[str, list[dict[str, Any]]] = {}
         self.config = _configuration(self.loop, parallel_rounds)
 
@@ -152,6 +153,7 @@ class _Recorder:
         journal = Journal(self.path.with_name(self.path.name + ".journal"), self.config)
         try:
             done = journal.finished()
+            self._check_texts(((q, rows[0]["question"]) for q, rows in done.items() if rows), journal.path)
             kept = set(existing.column("question_id").to_pylist()) if existing is not None else set()
             open_ = [q for q in self.questions if q.question_id not in kept and q.question_id not in done]
             self.progress.done = self.progress.resumed = len(self.questions) - len(open_)
@@ -162,10 +164,11 @@ class _Recorder:
         except BaseException:
             journal.close()
             raise
-        if self.failed:
-            journal.close()  # its replies spare a rerun the calls that succeeded
-        else:
+        complete = table.filter(pa.compute.not_equal(table.column("end"), "failed"))
+        if journal.questions() <= set(complete.column("question_id").to_pylist()):
             journal.delete()
+        else:
+            journal.close()  # its replies spare a rerun the calls that succeeded
         seconds = time.monotonic() - self.progress.began
         return RecordSummary(
             path=self.path,
@@ -177,7 +180,7 @@ class _Recorder:
         )
 
     def _existing(self) -> pa.Table | None:
-        """Return the complete trajectories of an earlier run's file."""
+        """Return what an earlier run's file holds, without the failed questions that are asked again."""
         if not self.path.exists():
             return None
         recording = read_recording(self.path)
@@ -187,16 +190,24 @@ class _Recorder:
                 f"{str(self.path)!r} was recorded with another configuration ({'; '.join(changed)}): "
                 "record to another file"
             )
-        asked = {q.question_id: q.question for q in self.questions}
         texts = recording.per_question("question", recording.question_ids)
-        for question_id, text in zip(recording.question_ids, texts.tolist(), strict=True):
+        self._check_texts(zip(recording.question_ids, texts.tolist(), strict=True), self.path)
+        asked = {question.question_id for question in self.questions}
+        self.still_failed = {q: why for q, why in recording.metadata.get("failed", {}).items() if q not in asked}
+        ids, ends = (recording.table.column(name).to_pylist() for name in ("question_id", "end"))
+        keep = [end != "failed" or q not in asked for q, end in zip(ids, ends, strict=True)]
+        kept = recording.table.filter(pa.array(keep))
+        return kept if kept.num_rows else None
+
+    def _check_texts(self, recorded: Iterable[tuple[str, str]], where: Path) -> None:
+        """Refuse to go on where a question of the same id had another text."""
+        asked = {q.question_id: q.question for q in self.questions}
+        for question_id, text in recorded:
             if asked.get(question_id, text) != text:
                 raise ConfigMismatchError(
-                    f"question {question_id!r} reads {asked[question_id]!r} now and {text!r} in {str(self.path)!r}: "
+                    f"question {question_id!r} reads {asked[question_id]!r} now and {text!r} in {str(where)!r}: "
                     "record to another file"
                 )
-        complete = recording.table.filter(pa.compute.not_equal(recording.table.column("end"), "failed"))
-        return complete if complete.num_rows else None
 
     async def _all(self, questions: Sequence[Question], journal: Journal) -> None:
         """Work through the questions, `concurrency` at a time; the first fatal error stops all."""
@@ -253,8 +264,9 @@ class _Recorder:
             self.on_progress(self.progress)
 
     def _table(self, existing: pa.Table | None, finished: Mapping[str, list[dict[str, Any]]]) -> pa.Table:
-        """Return all rows in the order of the questions; those only in the file come last."""
-        rows = [row for q in self.questions for row in finished.get(q.question_id, [])]
+        """Return all rows in the order of the questions; those of an earlier run only come last."""
+        order_of = dict.fromkeys([*(q.question_id for q in self.questions), *finished])
+        rows = [row for question_id in order_of for row in finished.get(question_id, [])]
         fill_costs(rows)
         parts = [build_table(rows)] if rows else []
         if existing is not None:
@@ -274,7 +286,7 @@ class _Recorder:
             "state": {name: fitted.to_dict() for name, fitted in self.loop.policy.state.items()},
             "cache_state": "unknown" if self.parallel_rounds else "live",
             "dataset": {"hash": dataset_hash(self.questions), "questions": len(self.questions)},
-            "failed": dict(self.failed),
+            "failed": {**self.still_failed, **self.failed},
             "suffice": __version__,
         }
 

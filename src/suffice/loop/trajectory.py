@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from suffice.errors import ConfigMismatchError
 from suffice.loop.evidence import Evidence
 from suffice.loop.retrieval import RetrievalLoop, round_of
 from suffice.loop.rows import reply_from_payload, reply_to_payload, rows_of
 from suffice.retrieval import Question
-from suffice.rounds import Cost, End, Reply, Round
+from suffice.rounds import Cost, End, Passage, Reply, Round
 from suffice.store.journal import Journal
 
 __all__ = ["RecordedTrajectory"]
@@ -45,6 +48,7 @@ class RecordedTrajectory:
         """Get these rounds, one after the other or all together.
 
         Raises:
+            ConfigMismatchError: A committed reply belongs to another question or other passages.
             ModelError: A call failed; the replies before it are committed.
         """
         if not parallel:
@@ -59,9 +63,16 @@ class RecordedTrajectory:
 
     async def _round(self, r: int) -> None:
         passages = self.evidence.reveal(r) or ()
+        asked = _digest(self.question.question, passages)
         payload = self.committed.get((r, "generator"))
         if payload is None:
-            payload = self._commit(r, "generator", await self.loop.model.answer_async(self.question.question, passages))
+            fresh = await self.loop.model.answer_async(self.question.question, passages)
+            payload = self._commit(r, "generator", fresh, asked=asked)
+        elif payload.get("asked", asked) != asked:
+            raise ConfigMismatchError(
+                f"round {r} of question {self.question.question_id!r} was asked with another text or other passages "
+                f"before the interruption ({str(self.journal.path)!r}): record to another file"
+            )
         reply = reply_from_payload(payload)
         for enricher in self.loop.enrichers:
             part = self.committed.get((r, enricher.name))
@@ -72,8 +83,8 @@ class RecordedTrajectory:
             reply = replace(reply, signals={**reply.signals, **added.signals}, costs={**reply.costs, **added.costs})
         self.replies[r] = (reply, float(payload["recorded_at"]))
 
-    def _commit(self, r: int, part: str, reply: Reply) -> Mapping[str, Any]:
-        payload = reply_to_payload(reply, time.time())
+    def _commit(self, r: int, part: str, reply: Reply, **more: str) -> Mapping[str, Any]:
+        payload = {**reply_to_payload(reply, time.time()), **more}
         self.journal.put(self.question.question_id, r, part, payload)
         self.spent(reply.costs)
         return payload
@@ -93,3 +104,9 @@ class RecordedTrajectory:
         if prompt is not None:
             cells["prompt_id"] = str(prompt)
         return rows_of(self.question, rounds, end, state=self.loop.policy.state, cells=cells, recorded_at=times)
+
+
+def _digest(question: str, passages: Sequence[Passage]) -> str:
+    """Return a hash of what a round asks."""
+    asked = [question, *([passage.passage_id, passage.title, passage.text] for passage in passages)]
+    return hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:16]

@@ -108,6 +108,11 @@ class Journal:
         """Return the finished rows by question."""
         return {q: json.loads(rows) for q, rows in self._db.execute("SELECT question_id, rows FROM finished")}
 
+    def questions(self) -> set[str]:
+        """Return every question of which something is here."""
+        rows = self._db.execute("SELECT question_id FROM replies UNION SELECT question_id FROM finished")
+        return {question_id for (question_id,) in rows}
+
     def close(self) -> None:
         """Give the file free."""
         self._db.close()

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 import suffice
+from suffice.errors import NotFittedError
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src" / "suffice"
@@ -138,6 +139,13 @@ def test_deciding_needs_numpy_only():
         "print(d.reason, d.answer, policy.rule == parse_rule('tasr'))",
     )
     assert out.split() == ["rule", "Oslo", "True"]
+
+
+def test_a_policy_can_be_checked_where_no_model_is_known():
+    """A deployment's start: fitted state is looked at, what the host gives is not."""
+    suffice.Policy(rule=suffice.answer_stable()).check()
+    with pytest.raises(NotFittedError, match="needs a calibrator"):
+        suffice.Policy(rule=suffice.tasr()).check()
 
 
 @pytest.mark.parametrize(

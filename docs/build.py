@@ -115,6 +115,10 @@ def _delta(row: dict[str, Any], name: str, scale: float, digits: int) -> str:
     return "{:+.{d}f} [{:+.{d}f}, {:+.{d}f}]".format(*(scale * item[k] for k in ("delta", "low", "high")), d=digits)
 
 
+def _calls(row: dict[str, Any]) -> str:
+    return f"{row['calls']['mean'] + 1e-9:.2f}"  # expectations of equal calls differ in the last bit
+
+
 def _verdict(row: dict[str, Any]) -> str:
     if row["kind"] == "oracle":
         return "not reachable"
@@ -130,7 +134,7 @@ def result_table(found: dict[str, Any], kinds: tuple[str, ...] = ("rule", "rando
             f"`{row['label']}`",
             f"{100 * row['metrics']['f1']:.1f}",
             f"{100 * row['metrics']['em']:.1f}",
-            f"{row['calls']['mean']:.2f}",
+            _calls(row),
             f"{row['calls']['p95']:.0f}",
             f"{row['tokens']:,.0f}",
             _delta(row, "f1", 100, 1),
@@ -150,10 +154,12 @@ def sentence(found: dict[str, Any], label: str) -> str:
     full = next(row for row in found["rows"] if row["label"] == "fixed_k(5)")
     twin = next(row for row in found["rows"] if row["label"] == f"random({label})")
     quality, calls = row["metrics"]["f1"], row["calls"]["mean"]
+    unsure = ", which does not exclude zero" if row["deltas"]["f1"]["low"] <= 0 <= row["deltas"]["f1"]["high"] else ""
     text = (
-        f"`{label}` reaches {100 * quality:.1f} F1 at {calls:.2f} calls: {100 * quality / full['metrics']['f1']:.0f} % of "
+        f"`{label}` reaches {100 * quality:.1f} F1 at {_calls(row)} calls: {100 * quality / full['metrics']['f1']:.0f} % of "
         f"the F1 of `fixed_k(5)` at {100 * calls / full['calls']['mean']:.0f} % of its calls, and "
-        f"{100 * (quality - twin['metrics']['f1']):+.1f} F1 against stopping at random with the same calls."
+        f"{100 * (quality - twin['metrics']['f1']):+.1f} F1 against stopping at random with the same calls. Difference to "
+        f"`{found['baseline']}`: {_delta(row, 'f1', 100, 1)}{unsure}."
     )
     if row["dominated_by"]:
         return f"{text} **Dominated**: `{row['dominated_by']}` is at least as good for no more calls."
@@ -199,7 +205,7 @@ def result_page(name: str, found: dict[str, Any]) -> str:
         "without\nthe information. Oracles know the gold answers.\n\n"
         + "".join(f"- {sentence(found, label)}\n" for label in rules)
         + f"\nThe locked policy ran live on the same {live['questions']} questions, without a cache and without the "
-        f"recording:\n{live['mean_calls']:.2f} calls on average, {len(live['differences_from_replay'])} questions whose stop "
+        f"recording:\n{live['mean_calls'] + 1e-9:.2f} calls on average, {len(live['differences_from_replay'])} questions whose stop "
         "round or answer differs from the replay.\n\n## Calibration\n\n"
         + "In sample, on the tune questions: judge a calibrator on other questions.\n\n"
         + table(["calibrator", "Brier", "rule's F1", "rule's calls"], fits)

@@ -299,7 +299,7 @@ def test_answers_with_brackets_and_backslashes_are_printed_as_they_are(tmp_path)
     with Endpoint("Answer: \\[/bold] [red]x[/red]") as endpoint:
         shown = cli("answer", ASKED, "--corpus", docs, "--base-url", endpoint.url, "--model", "m")
     assert shown.code == 0
-    assert "\\[/bold] [red]x[/red]" in shown.out
+    assert shown.out.count("\\[/bold] [red]x[/red]") == 3  # two rounds and the answer
 
 
 def test_a_hand_written_policy_file_runs(tmp_path):

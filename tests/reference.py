@@ -27,8 +27,21 @@ def fires(rule: Rule, rows: list[dict], t: int) -> bool:
 
 
 def reads(rule: Rule, rows: list[dict], t: int) -> set[str]:
-    """The signals that a lazy, ordered evaluation of `rule` reads at position t."""
-    return evaluate(rule, rows, t)[1]
+    """The signals that a lazy, ordered evaluation of `rule` reads at position t.
+
+    What patience looks back on must be measured in every round, also in one where an earlier member has settled it.
+    """
+    names = evaluate(rule, rows, t)[1]
+    for patient in patient_members(rule):
+        names |= reads(patient.rule, rows, t)
+    return names
+
+
+def patient_members(rule: Rule) -> list[Patience]:
+    """Every `Patience` over several rounds within `rule`."""
+    if isinstance(rule, Patience):
+        return ([rule] if rule.n > 1 else []) + patient_members(rule.rule)
+    return [found for member in getattr(rule, "rules", ()) for found in patient_members(member)]
 
 
 def evaluate(rule: Rule, rows: list[dict], t: int) -> tuple[bool, set[str]]:  # noqa: PLR0911, PLR0912  # one branch for each kind of rule

@@ -180,6 +180,8 @@ FITTED = [
     "top_score_z > 0.2",
     "patience((judge_entailment >= 3), 2)",
     "first_of((rerank_score > 1), (judge_entailment >= 5), (tokens > 40))",
+    "(answer_stable >= 1) & (patience((judge_entailment >= 3), 2))",
+    "k_of(2, (answer_stable >= 1), (p_correct > 0.4), (patience((rerank_score > 0), 3)))",
 ]
 
 
@@ -193,7 +195,7 @@ def test_live_equals_replayed_for_fitted_policies_through_their_file(recorded, t
     compared(recording, loaded, questions, fresh(script, marks, loaded, PoolBM25()))
 
 
-@pytest.mark.parametrize("rule", [rule for rule in FITTED if "patience" not in rule])
+@pytest.mark.parametrize("rule", FITTED)
 def test_a_live_run_spends_what_replay_charges_component_by_component(recorded, rule):
     questions, script, marks, recording = recorded
     policy, _ = calibrate(recording, rule=rule, unseen_round="nearest")

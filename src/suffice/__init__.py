@@ -34,7 +34,7 @@ from suffice.signals import SIGNALS, AnswerPosition, Signal
 if TYPE_CHECKING:
     from suffice.llm import ChatModel, ScriptedModel, SpanReaderModel
     from suffice.loop import RetrievalLoop, record, record_async
-    from suffice.replay import calibrate, replay
+    from suffice.replay import calibrate
     from suffice.retrieval import load_questions
     from suffice.store import read_recording
 
@@ -48,7 +48,6 @@ _LAZY = {
     "read_recording": "suffice.store",
     "record": "suffice.loop",
     "record_async": "suffice.loop",
-    "replay": "suffice.replay",
 }
 
 __all__ = [
@@ -89,7 +88,6 @@ __all__ = [
     "read_recording",
     "record",
     "record_async",
-    "replay",
     "round_aware",
     "signal",
     "tasr",

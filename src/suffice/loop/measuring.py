@@ -8,7 +8,6 @@ from types import MappingProxyType
 
 from suffice.errors import ModelError
 from suffice.rounds import Cost, Reply, Round
-from suffice.rules import Patience, Rule
 from suffice.session import Session
 from suffice.signals import SIGNALS, Enricher
 
@@ -60,14 +59,6 @@ def _component(signal: str) -> str:
     return SIGNALS[signal].component if signal in SIGNALS else f"judge:{signal}"
 
 
-def _remembered(rule: Rule) -> frozenset[str]:
-    """Return the signals whose earlier values count at a later round, also where a skipped member holds them."""
-    if isinstance(rule, Patience) and rule.n > 1:
-        return rule.signals
-    inner: tuple[Rule, ...] = getattr(rule, "rules", ())
-    return frozenset().union(*map(_remembered, inner))
-
-
 def _next(waiting: dict[str, Enricher], session: Session, observed: Round) -> str | None:
     """Return the first enricher that the policy needs now."""
     return next((name for name in map(_component, session.reads(observed)) if name in waiting), None)
@@ -77,8 +68,6 @@ def _is_eager(name: str, session: Session) -> bool:
     """Whether an enricher must measure every round: later ones look back, or nobody knows what it measures."""
     policy = session.policy
     raw = policy.raw_signals
-    if any(_component(policy.raw_of(signal)) == name for signal in _remembered(policy.rule)):
-        return True
     if any(signal in SIGNALS and SIGNALS[signal].lookback and _component(signal) == name for signal in raw):
         return True
     unclaimed = any(signal not in SIGNALS for signal in raw)

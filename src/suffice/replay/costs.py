@@ -240,7 +240,7 @@ def _needs(
 ) -> dict[str, npt.NDArray[np.bool_]]:
     """Return which rounds' calls of each component are read by the rule or the selector."""
     view, visited = stopped.view, stopped.charged()
-    reads = [(name, mask & visited) for name, mask in policy.rule.reads(view).items()]
+    reads = [(name, mask & visited) for name, mask in policy.rule.reads(view, view.seen).items()]
     reads += [(name, visited) for name in policy.selector.signals]
     sources = {calibrator.output: calibrator.signal for calibrator in policy.calibrators}
     needs: dict[str, npt.NDArray[np.bool_]] = {}

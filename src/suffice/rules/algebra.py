@@ -120,8 +120,8 @@ class Threshold(Rule):
     def signals(self) -> frozenset[str]:
         return frozenset({self.name})
 
-    def reads(self, rounds: Rounds) -> Mapping[str, Mask]:
-        return {self.name: rounds.seen}
+    def reads(self, rounds: Rounds, asked: Mask) -> Mapping[str, Mask]:
+        return {self.name: rounds.seen & asked}
 
     def __str__(self) -> str:
         return f"{self.name} {self.comparison} {_number(self.value)}"
@@ -160,8 +160,8 @@ class WeightedSum(Rule):
     def signals(self) -> frozenset[str]:
         return frozenset(name for _, name in self.terms)
 
-    def reads(self, rounds: Rounds) -> Mapping[str, Mask]:
-        return {name: rounds.seen for weight, name in self.terms if weight != 0}
+    def reads(self, rounds: Rounds, asked: Mask) -> Mapping[str, Mask]:
+        return {name: rounds.seen & asked for weight, name in self.terms if weight != 0}
 
     def __str__(self) -> str:
         parts = [name if weight == 1 else f"{_number(weight)} * {name}" for weight, name in self.terms]
@@ -179,8 +179,8 @@ class Never(Rule):
     def signals(self) -> frozenset[str]:
         return frozenset()
 
-    def reads(self, rounds: Rounds) -> Mapping[str, Mask]:
-        del rounds
+    def reads(self, rounds: Rounds, asked: Mask) -> Mapping[str, Mask]:
+        del rounds, asked
         return {}
 
     def __str__(self) -> str:
@@ -217,14 +217,13 @@ class KOf(Members):
             votes = votes + rule.fires(rounds)
         return votes >= self.k
 
-    def reads(self, rounds: Rounds) -> Mapping[str, Mask]:
+    def reads(self, rounds: Rounds, asked: Mask) -> Mapping[str, Mask]:
         # Settled once k members fired, or once too few are left to reach k.
         votes = np.zeros(rounds.shape, dtype=np.int64)
         reads: list[Mapping[str, Mask]] = []
         for position, rule in enumerate(self.rules):
             left = len(self.rules) - position
-            open_ = rounds.seen & (votes < self.k) & (votes + left >= self.k)
-            reads.append({name: mask & open_ for name, mask in rule.reads(rounds).items()})
+            reads.append(rule.reads(rounds, asked & (votes < self.k) & (votes + left >= self.k)))
             votes = votes + rule.fires(rounds)
         return merge_reads(reads)
 
@@ -257,8 +256,9 @@ class Patience(Rule):
     def signals(self) -> frozenset[str]:
         return self.rule.signals
 
-    def reads(self, rounds: Rounds) -> Mapping[str, Mask]:
-        return self.rule.reads(rounds)
+    def reads(self, rounds: Rounds, asked: Mask) -> Mapping[str, Mask]:
+        # A later round looks back on this one, asked or not, and what was not measured then is gone.
+        return self.rule.reads(rounds, asked if self.n == 1 else rounds.seen)
 
     def __str__(self) -> str:
         return f"patience(({self.rule}), {self.n})"

@@ -37,8 +37,12 @@ class Rule(ABC):
         """The signals that the rule may read."""
 
     @abstractmethod
-    def reads(self, rounds: Rounds) -> Mapping[str, Mask]:
+    def reads(self, rounds: Rounds, asked: Mask) -> Mapping[str, Mask]:
         """Return which signals a lazy evaluation reads at which rounds, each of shape ``(..., n_rounds)``.
+
+        Args:
+            rounds: The rounds.
+            asked: Where somebody wants to know whether this rule fires, shape ``(..., n_rounds)``.
 
         Members are evaluated in order, and a member is skipped where an earlier one has settled the outcome. What a
         policy pays for judges and gates follows from this.
@@ -104,14 +108,15 @@ class Members(Rule):
         return frozenset().union(*(rule.signals for rule in self.rules))
 
 
-def _reads_in_order(members: tuple[Rule, ...], rounds: Rounds, settled_by: bool) -> Mapping[str, Mask]:
+def _reads_in_order(
+    members: tuple[Rule, ...], rounds: Rounds, asked: Mask, *, settled_by: bool
+) -> Mapping[str, Mask]:
     """Return what members read when one that evaluates to `settled_by` spares the later ones."""
-    open_: Mask = rounds.seen
     reads: list[Mapping[str, Mask]] = []
     for member in members:
-        reads.append({name: mask & open_ for name, mask in member.reads(rounds).items()})
+        reads.append(member.reads(rounds, asked))
         fires = member.fires(rounds)
-        open_ = open_ & (~fires if settled_by else fires)
+        asked = asked & (~fires if settled_by else fires)
     return merge_reads(reads)
 
 
@@ -134,8 +139,8 @@ class AllOf(Members):
             fires = fires & rule.fires(rounds)
         return fires
 
-    def reads(self, rounds: Rounds) -> Mapping[str, Mask]:
-        return _reads_in_order(self.rules, rounds, settled_by=False)
+    def reads(self, rounds: Rounds, asked: Mask) -> Mapping[str, Mask]:
+        return _reads_in_order(self.rules, rounds, asked, settled_by=False)
 
     def __str__(self) -> str:
         return " & ".join(f"({rule})" for rule in self.rules)
@@ -152,8 +157,8 @@ class Either(Members):
             fires = fires | rule.fires(rounds)
         return fires
 
-    def reads(self, rounds: Rounds) -> Mapping[str, Mask]:
-        return _reads_in_order(self.rules, rounds, settled_by=True)
+    def reads(self, rounds: Rounds, asked: Mask) -> Mapping[str, Mask]:
+        return _reads_in_order(self.rules, rounds, asked, settled_by=True)
 
     def held(self, rounds: Rounds) -> str:
         for rule in self.rules:

@@ -87,7 +87,7 @@ class Session:
         policy = self.policy
         foreign = dict.fromkeys((name for name in policy.raw_signals if name not in SIGNALS), float("nan"))
         view = self._written(replace(observed, signals={**foreign, **observed.signals}))
-        read = [name for name, mask in policy.rule.reads(view).items() if mask[-1]]
+        read = [name for name, mask in policy.rule.reads(view, view.seen).items() if mask[-1]]
         raw = dict.fromkeys(policy.raw_of(name) for name in (*read, *sorted(policy.selector.signals)))
         return tuple(n for n in raw if n not in SIGNALS or observed.index >= SIGNALS[n].first_round)
 

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from suffice.errors import DataError, SchemaError
-from suffice.replay import CostTable, Price, load_prices, operational_masks, replay
+from suffice.replay import CostTable, Price, component_prices, load_prices, operational_masks, replay
 from suffice.replay.baselines import Bench, closed_book, fixed_budget, oracle_best, random_stop, run_policy
 from suffice.replay.outcomes import outcome
 from suffice.rounds import COST_KINDS
@@ -358,3 +358,14 @@ def test_prices_that_do_not_read_are_refused(tmp_path):
     assert issubclass(SchemaError, DataError)
     with pytest.raises(DataError, match="cannot be read"):
         load_prices(tmp_path / "none.json")
+
+
+def test_each_component_is_priced_by_its_own_name_or_by_its_models(tmp_path):
+    path = tmp_path / "prices.toml"
+    path.write_text(
+        '[small]\nuncached = 1\ncached = 0\noutput = 2\n["judge:entailment"]\nuncached = 5\ncached = 5\noutput = 5\n'
+    )
+    prices = component_prices(path, {"generator": "small", "judge:entailment": "large"})
+    assert (prices["generator"].output, prices["judge:entailment"].output) == (2, 5)
+    with pytest.raises(DataError, match="neither 'writer' nor its model 'unknown'"):
+        component_prices(path, {"writer": ""})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,8 +11,16 @@ import typer
 
 from suffice.cli import options
 from suffice.cli.show import console, number, print_json, replay_tables, table
-from suffice.errors import DataError
-from suffice.replay import CalibrationSummary, MarginTest, Price, ReplayResult, Row, calibrate, load_prices, policy_for
+from suffice.replay import (
+    CalibrationSummary,
+    MarginTest,
+    Price,
+    ReplayResult,
+    Row,
+    calibrate,
+    component_prices,
+    policy_for,
+)
 from suffice.replay import replay as evaluate
 from suffice.rules import answer_stable, parse_selector, signal, tasr
 from suffice.session import Policy
@@ -22,6 +29,7 @@ from suffice.store import Recording, read_recording
 __all__ = ["calibrate_command", "replay_command", "show_calibration", "show_replay"]
 
 _TEXT_RULES = ("answer_stable",)
+_PRICED = ("generator", "writer", "critic", "gate")
 _GUARDABLE = (tasr(), answer_stable())
 
 
@@ -145,20 +153,15 @@ def _with_guarded(policies: Sequence[Policy]) -> list[Policy]:
     return listed
 
 
-def _prices(path: Path | None, recording: Recording) -> Price | dict[str, Price] | None:
+def _prices(path: Path | None, recording: Recording) -> dict[str, Price] | None:
+    """Return the prices of the recorded components; one whose model the recording does not name goes by its own name."""
     if path is None:
         return None
-    prices = load_prices(path)
-    name = recording.metadata.get("config", {}).get("model", {}).get("model")
-    if name in prices:
-        return prices[name]
-    components = {column.split(".")[1] for column in recording.names("cost")}
-    if not components & set(prices):
-        raise DataError(
-            f"{str(path)!r} prices neither the model {json.dumps(name)} nor a component of the recording "
-            f"({', '.join(sorted(components))}); it has: {', '.join(prices)}"
-        )
-    return prices
+    config = recording.metadata.get("config", {})
+    names = {column.split(".")[1]: "" for column in recording.names("cost")}
+    names |= {component: told.get("model", "") for component, told in config.get("enrichers", {}).items()}
+    names["generator"] = config.get("model", {}).get("model", "")
+    return component_prices(path, {c: n for c, n in names.items() if c in _PRICED or c.startswith("judge:")})
 
 
 def _margin_sentence(test: MarginTest, result: ReplayResult) -> str:

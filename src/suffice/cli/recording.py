@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,10 +12,8 @@ from suffice import adapters
 from suffice._version import __version__
 from suffice.cli import options
 from suffice.cli.show import console, money, number, print_json, recording_progress
-from suffice.errors import DataError
-from suffice.llm import Answerer
 from suffice.loop import RecordSummary, RetrievalLoop, record
-from suffice.replay import Price, load_prices
+from suffice.replay import Price, component_prices
 from suffice.retrieval import BUNDLED, load_questions
 from suffice.session import Policy
 from suffice.store import read_recording, write_recording
@@ -96,34 +95,23 @@ def record_command(
     )
     retriever = options.build_retriever(corpus, dense)
     loop = RetrievalLoop(model=answerer, retriever=retriever, policy=policy, enrichers=enrichers)
-    price = price_of(prices, answerer)
-    with recording_progress(f"recording {dataset}", price, quiet=as_json) as tell:
+    by_component = None
+    if prices is not None:
+        names = {"generator": answerer.fingerprint().get("model", answerer.name)}
+        names |= {e.name: e.fingerprint().get("model", e.name) for e in enrichers if e.name.startswith("judge:")}
+        by_component = component_prices(prices, names)
+    with recording_progress(f"recording {dataset}", by_component, quiet=as_json) as tell:
         summary = record(
             questions, loop, out, concurrency=concurrency, parallel_rounds=parallel_rounds, on_progress=tell
         )
-    _report(summary, price, as_json=as_json)
+    _report(summary, by_component, as_json=as_json)
     if summary.failed:
         raise typer.Exit(1)
 
 
-def price_of(path: Path | None, model: Answerer) -> Price | None:
-    """Return the price of a model.
-
-    Raises:
-        DataError: The file does not name it.
-    """
-    if path is None:
-        return None
-    prices = load_prices(path)
-    name = str(model.fingerprint().get("model", model.name))
-    if name not in prices:
-        raise DataError(f"{str(path)!r} has no price for {name!r}; it has: {', '.join(prices)}")
-    return prices[name]
-
-
-def _report(summary: RecordSummary, price: Price | None, *, as_json: bool) -> None:
+def _report(summary: RecordSummary, prices: Mapping[str, Price] | None, *, as_json: bool) -> None:
     cost = summary.cost
-    usd = None if price is None else money(cost, price)
+    usd = None if prices is None else money(summary.costs, prices)
     if as_json:
         data: dict[str, Any] = {
             "path": str(summary.path),

@@ -63,7 +63,9 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], *, 
 
 
 @contextmanager
-def recording_progress(title: str, price: Price | None, *, quiet: bool) -> Iterator[Callable[[Recorded], None] | None]:
+def recording_progress(
+    title: str, prices: Mapping[str, Price] | None, *, quiet: bool
+) -> Iterator[Callable[[Recorded], None] | None]:
     """Show a bar with questions per second, calls, tokens and money on standard error, if it is a terminal."""
     if quiet or not errors.is_terminal:
         yield None
@@ -73,26 +75,30 @@ def recording_progress(title: str, price: Price | None, *, quiet: bool) -> Itera
         task = progress.add_task(title, total=None, spent="")
 
         def tell(state: Recorded) -> None:
-            progress.update(task, total=state.total, completed=state.done + state.failed, spent=_spent(state, price))
+            progress.update(task, total=state.total, completed=state.done + state.failed, spent=_spent(state, prices))
 
         yield tell
 
 
-def _spent(state: Recorded, price: Price | None) -> str:
+def _spent(state: Recorded, prices: Mapping[str, Price] | None) -> str:
     parts = [
         f"{state.questions_per_s:.1f} questions/s",
         f"{state.cost.calls:,.0f} calls",
         f"{number(state.cost.tokens, 0)} tokens",
     ]
-    if price is not None:
-        parts.append(f"${number(money(state.cost, price), 4)}")
+    if prices is not None:
+        parts.append(f"${number(money(state.costs, prices), 4)}")
     return ", ".join(parts)
 
 
-def money(cost: Cost, price: Price) -> float:
-    """Return what a cost is in USD."""
-    uncached, cached, output = (np.array(n) for n in (cost.uncached_tokens, cost.cached_tokens, cost.output_tokens))
-    return float(price.of(uncached, cached, output))
+def money(costs: Mapping[str, Cost], prices: Mapping[str, Price]) -> float:
+    """Return what the priced components cost, USD; NaN where a token count is unknown."""
+    spent = 0.0
+    for component, price in prices.items():
+        cost = costs.get(component, Cost())
+        uncached, cached, output = (np.array(n) for n in (cost.uncached_tokens, cost.cached_tokens, cost.output_tokens))
+        spent += float(price.of(uncached, cached, output))
+    return spent
 
 
 def replay_tables(result: ReplayResult) -> list[Group]:

@@ -37,7 +37,7 @@ class Progress:
         done: Questions with all their rounds on disk, earlier runs included.
         resumed: Of these, how many an earlier run had finished.
         failed: Questions that a failing model cut short in this run.
-        cost: What this run spent.
+        costs: What this run spent, by component.
         began: When it began, `time.monotonic` seconds.
     """
 
@@ -45,8 +45,13 @@ class Progress:
     done: int = 0
     resumed: int = 0
     failed: int = 0
-    cost: Cost = field(default_factory=Cost)
+    costs: dict[str, Cost] = field(default_factory=dict)
     began: float = field(default_factory=time.monotonic)
+
+    @property
+    def cost(self) -> Cost:
+        """What this run spent, over all components."""
+        return total_cost(self.costs)
 
     @property
     def questions_per_s(self) -> float:
@@ -63,7 +68,7 @@ class RecordSummary:
         questions: Questions in the file.
         rounds: Rows in the file.
         failed: Why the model failed, by question; running again completes them.
-        cost: What this run spent.
+        costs: What this run spent, by component.
         seconds: How long it took.
     """
 
@@ -71,8 +76,13 @@ class RecordSummary:
     questions: int
     rounds: int
     failed: Mapping[str, str]
-    cost: Cost
+    costs: Mapping[str, Cost]
     seconds: float
+
+    @property
+    def cost(self) -> Cost:
+        """What this run spent, over all components."""
+        return total_cost(self.costs)
 
 
 def record(questions: Sequence[Question], loop: RetrievalLoop, path: str | Path, **options: Any) -> RecordSummary:
@@ -175,7 +185,7 @@ class _Recorder:
             questions=len(set(table.column("question_id").to_pylist())),
             rounds=table.num_rows,
             failed=self.failed,
-            cost=self.progress.cost,
+            costs=dict(self.progress.costs),
             seconds=seconds,
         )
 
@@ -256,7 +266,8 @@ class _Recorder:
         self._tell()
 
     def _spent(self, costs: Mapping[str, Cost]) -> None:
-        self.progress.cost = self.progress.cost + total_cost(costs)
+        for component, cost in costs.items():
+            self.progress.costs[component] = self.progress.costs.get(component, Cost()) + cost
         self._tell()
 
     def _tell(self) -> None:

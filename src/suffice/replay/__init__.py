@@ -6,7 +6,7 @@ from suffice.replay.costs import CostTable, Ledger, operational_masks
 from suffice.replay.evaluate import replay, replay_matrix
 from suffice.replay.margins import MarginTest, equivalence, non_inferiority
 from suffice.replay.outcomes import AGREEMENT, outcome
-from suffice.replay.prices import PRICES, Price, load_prices
+from suffice.replay.prices import PRICES, Price, component_prices, load_prices
 from suffice.replay.result import ReplayResult, Row, Spread
 from suffice.replay.statistics import (
     Intervals,
@@ -35,6 +35,7 @@ __all__ = [
     "bootstrap_weights",
     "calibrate",
     "check_policy",
+    "component_prices",
     "equivalence",
     "id_hash",
     "load_prices",

@@ -13,7 +13,7 @@ from typing import Any
 from suffice.errors import DataError, SchemaError
 from suffice.rounds import Floats
 
-__all__ = ["PRICES", "Price", "load_prices"]
+__all__ = ["PRICES", "Price", "component_prices", "load_prices"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,3 +83,27 @@ def load_prices(path: str | Path) -> dict[str, Price]:
             raise SchemaError(f"the price of {model!r} needs exactly uncached, cached and output, not {entry!r}")
         prices[str(model)] = Price(**entry)
     return prices
+
+
+def component_prices(path: str | Path, models: Mapping[str, str]) -> dict[str, Price]:
+    """Read the price of each component: by the component's own name, else by its model's.
+
+    Args:
+        path: The file, see `load_prices`.
+        models: The name of the model behind each component that costs money; "" if unknown.
+
+    Raises:
+        DataError: A component has no price.
+        SchemaError: The file does not read.
+    """
+    prices = load_prices(path)
+    found = {}
+    for component, model in models.items():
+        name = component if component in prices else model
+        if name not in prices:
+            raise DataError(
+                f"{str(path)!r} prices neither {component!r} nor its model {model or 'unknown'!r}; it has: "
+                f"{', '.join(prices)}"
+            )
+        found[component] = prices[name]
+    return found

@@ -108,9 +108,7 @@ class Members(Rule):
         return frozenset().union(*(rule.signals for rule in self.rules))
 
 
-def _reads_in_order(
-    members: tuple[Rule, ...], rounds: Rounds, asked: Mask, *, settled_by: bool
-) -> Mapping[str, Mask]:
+def _reads_in_order(members: tuple[Rule, ...], rounds: Rounds, asked: Mask, *, settled_by: bool) -> Mapping[str, Mask]:
     """Return what members read when one that evaluates to `settled_by` spares the later ones."""
     reads: list[Mapping[str, Mask]] = []
     for member in members:

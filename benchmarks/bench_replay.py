@@ -167,10 +167,14 @@ def run() -> dict[str, Any]:
         assert np.allclose(intervals.low, peer[name].loc[0.025], rtol=0, atol=1e-12)
         assert np.allclose(intervals.high, peer[name].loc[0.975], rtol=0, atol=1e-12)
     (mine, mine_cpu), (floor, floor_cpu) = interleaved([lambda: ours(view, rules, f1, calls, baseline), bare], 25)
-    print(f"replay + bootstrap of {len(rules)} rules x {QUESTIONS} questions x {ROUNDS} rounds x {DRAWS} draws, 2 metrics")
+    print(
+        f"replay + bootstrap of {len(rules)} rules x {QUESTIONS} questions x {ROUNDS} rounds x {DRAWS} draws, 2 metrics"
+    )
     print(f"  ours                      {mine:8.4f} s   (target {TARGET_S} s)")
     print(f"  bare product + partition  {floor:8.4f} s   ratio {mine / floor:.2f} (target {TARGET_RATIO})")
-    print(f"  processor time            {mine_cpu:8.4f} s   against {floor_cpu:.4f} s, ratio {mine_cpu / floor_cpu:.2f}")
+    print(
+        f"  processor time            {mine_cpu:8.4f} s   against {floor_cpu:.4f} s, ratio {mine_cpu / floor_cpu:.2f}"
+    )
     print(f"  pandas, checked equal     {pandas_s:8.4f} s   {pandas_s / mine:.0f} times ours")
     return {
         "name": "replay",

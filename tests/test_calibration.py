@@ -92,6 +92,11 @@ def test_a_degenerate_round_falls_back_to_its_mean():
     assert falling.predict([0.5, 9.0], index=[1, 1]).tolist() == pytest.approx([2 / 3, 2 / 3])
 
 
+def test_equal_values_are_degenerate_whatever_rounding_makes_of_their_mean():
+    fitted = Calibrator(method="platt").fit(np.full((6, 1), 0.1), [[1], [0], [1], [1], [0], [1]], index=[1])
+    assert fitted.predict([0.0, 0.1, 9.0], index=[1, 1, 1]).tolist() == pytest.approx([2 / 3] * 3)
+
+
 def test_a_round_without_any_value_falls_back_to_its_mean_too():
     fitted = Calibrator().fit([[np.nan, 1.0], [np.nan, 2.0]], [[1, 0], [0, 1]], index=[1, 2])
     assert fitted.predict([3.0], index=[1]).tolist() == [0.5]

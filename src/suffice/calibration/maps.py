@@ -109,7 +109,7 @@ def fit_platt(values: Floats, target: Floats, weights: Floats) -> CalibrationMap
     mean = float(np.average(target, weights=weights))
     center = float(np.average(values, weights=weights))
     spread = float(np.sqrt(np.average((values - center) ** 2, weights=weights)))
-    if spread == 0 or mean in (0.0, 1.0):
+    if values.min() == values.max() or mean in (0.0, 1.0):
         return Constant(mean)
     from sklearn.linear_model import LogisticRegression
 

@@ -22,7 +22,7 @@ from suffice.signals.state import FittedState, ZScore, state_from_dict
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["LOOP_COMPONENTS", "Policy"]
+__all__ = ["CUMULATED", "LOOP_COMPONENTS", "Policy"]
 
 FORMAT = "suffice.policy"
 VERSION = 1
@@ -30,11 +30,12 @@ VERSION = 1
 LOOP_COMPONENTS = ("generator", "writer", "critic")
 """The components whose calls the signals `calls` and `tokens` count: the loop's own generation (SEMANTICS)."""
 
-_CUMULATED = {
+CUMULATED = {
     "calls": ("calls",),
     "tokens": ("uncached_tokens", "cached_tokens", "output_tokens"),
     "seconds": ("seconds",),
 }
+"""The signals that add up costs since the start round, and the kinds of cost that they add."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,11 +106,11 @@ class Policy:
     def raw_signals(self) -> tuple[str, ...]:
         """The signals that must be measured or recorded for this policy to decide, sorted."""
         raw = set(map(self.raw_of, self.signals))
-        return tuple(sorted(raw - set(_CUMULATED) - {"round"}))
+        return tuple(sorted(raw - set(CUMULATED) - {"round"}))
 
     @cached_property
     def _cost_columns(self) -> tuple[str, ...]:
-        kinds = {kind for name in self.signals for kind in _CUMULATED.get(name, ())}
+        kinds = {kind for name in self.signals for kind in CUMULATED.get(name, ())}
         return tuple(f"cost.{component}.{kind}" for component in LOOP_COMPONENTS for kind in sorted(kinds))
 
     @property
@@ -141,7 +142,7 @@ class Policy:
     def _column(self, name: str, raw: Rounds) -> Floats:
         if name == "round":
             return np.where(raw.seen, raw.index.astype(np.float64), np.nan)
-        if name in _CUMULATED:
+        if name in CUMULATED:
             return self._cumulated(name, raw)
         if name in self._derived:
             source, fitted = self._derived[name]
@@ -157,13 +158,13 @@ class Policy:
         per_round = np.zeros(raw.shape)
         found = False
         for component in LOOP_COMPONENTS:
-            for kind in _CUMULATED[name]:
+            for kind in CUMULATED[name]:
                 column = raw.columns.get(f"cost.{component}.{kind}")
                 if column is not None:
                     found = True
                     per_round = per_round + column
         if not found:
-            return raw[f"cost.{LOOP_COMPONENTS[0]}.{_CUMULATED[name][0]}"]  # raises, naming the column
+            return raw[f"cost.{LOOP_COMPONENTS[0]}.{CUMULATED[name][0]}"]  # raises, naming the column
         return np.where(raw.seen, np.cumsum(per_round, axis=-1), np.nan)
 
     @property

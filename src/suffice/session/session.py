@@ -9,7 +9,7 @@ import numpy as np
 
 from suffice.errors import DataError
 from suffice.rounds import COST_KINDS, Cost, Decision, Reason, Round, Rounds
-from suffice.session.policy import LOOP_COMPONENTS, Policy
+from suffice.session.policy import CUMULATED, LOOP_COMPONENTS, Policy
 from suffice.signals import SIGNALS, compute_signals
 
 __all__ = ["Session"]
@@ -39,6 +39,7 @@ class Session:
         width = policy.max_rounds - policy.start_round + 1
         self._index = np.arange(policy.start_round, policy.max_rounds + 1, dtype=np.int64)
         self._columns = {name: np.full(width, np.nan) for name in policy.raw_columns}
+        self._derived = {name: np.full(width, np.nan) for name in policy.signals}
         self._answers = np.full(width, None, dtype=object)
         self._seen = np.ones(width, dtype=np.bool_)
 
@@ -148,8 +149,16 @@ class Session:
                     column[position] = getattr(cost, kind)
 
     def _view(self, n: int) -> Rounds:
-        columns = {name: column[:n] for name, column in self._columns.items()}
-        return self.policy.view(Rounds(columns, self._index[:n], self._seen[:n], self._answers[:n]))
+        """Return the view of the first `n` rounds; only the last of them is derived anew."""
+        if n:
+            last = slice(n - 1, n)
+            raw = {name: column[last] for name, column in self._columns.items()}
+            latest = self.policy.view(Rounds(raw, self._index[last], self._seen[last], self._answers[last]))
+            for name, column in latest.columns.items():
+                earlier = self._derived[name][n - 2] if name in CUMULATED and n > 1 else 0.0
+                self._derived[name][n - 1] = column[0] + earlier
+        derived = {name: column[:n] for name, column in self._derived.items()}
+        return Rounds(derived, self._index[:n], self._seen[:n], self._answers[:n])
 
     def _stop(self, reason: Reason, view: Rounds, signals: dict[str, float], fired: str | None = None) -> Decision:
         chosen = -1

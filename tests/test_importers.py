@@ -23,6 +23,7 @@ from suffice.adapters import (
 )
 from suffice.adapters.debate import numeric_answer
 from suffice.errors import DataError, SchemaError
+from suffice.replay import replay
 from suffice.rounds import Round
 from suffice.store import read_recording, write_recording
 
@@ -530,6 +531,24 @@ def test_a_debate_has_a_trajectory_for_each_agent_with_an_answer_at_every_round(
     assert run.trajectories[1].labels == {"dataset": "gsm", "model": "Tiny-1B", "personas": "zen-drone", "agent": "2"}
     assert "3 of 9 replies have no \\boxed answer: their last number was taken" in run.notes
     assert "1 replies have no answer at all" in run.notes
+
+
+def test_a_debate_replays_with_answers_at_every_round_and_resamples_the_question(tmp_path):
+    run = read_debate(
+        debate_file(
+            tmp_path / NAME,
+            [r"\boxed{3}", r"\boxed{4}", r"\boxed{4}"],
+            [r"\boxed{4}", r"\boxed{4}", r"\boxed{5}"],
+        )
+    )
+    write_recording(tmp_path / "r.parquet", run.rows(), {}, run.kinds())
+    result = replay(read_recording(tmp_path / "r.parquet"), ["answer_stable"], metrics=("em",), baseline="full")
+    assert (result.n, result.n_clusters) == (2, 1)
+    stable = result.row("answer_stable")
+    assert stable.metrics == {"em": 1.0}  # the first agent stops at round 3, the second at round 2, both with 4
+    assert stable.stop_rounds == {2: 0.5, 3: 0.5}
+    assert [result.row(f"fixed_k({k})").metrics["em"] for k in (1, 2, 3)] == [0.5, 1.0, 0.5]
+    assert not stable.censored
 
 
 @pytest.mark.parametrize(

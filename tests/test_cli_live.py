@@ -160,9 +160,14 @@ def test_odd_questions_are_recorded_or_fail_alone(folder):
 
 def test_a_response_cache_pays_once(folder):
     with Endpoint(reply) as endpoint:
-        for name in ("a", "b"):
-            record(endpoint, folder, "--cache", folder / "cache.sqlite", "-o", folder / f"{name}.parquet")
+        spent = [
+            record(
+                endpoint, folder, "--cache", folder / "cache.sqlite", "-o", folder / f"{name}.parquet", "--json"
+            ).json
+            for name in ("a", "b")
+        ]
         assert len(endpoint.requests) == 2 + 15
+    assert [run["calls"] for run in spent] == [15, 0]
     one, two = (read_recording(folder / f"{name}.parquet") for name in "ab")
     assert one.data_hash == two.data_hash
 

@@ -132,6 +132,7 @@ class Reply:
         signals: Signals that the model measured itself (the span reader's margin, say), by name.
         costs: By component.
         finish_reason: As the endpoint gives it.
+        from_cache: Whether a response cache answered; the costs are then those of the original call.
     """
 
     answer: str | None
@@ -141,6 +142,7 @@ class Reply:
     signals: Mapping[str, float] = field(default_factory=dict)
     costs: Mapping[str, Cost] = field(default_factory=dict)
     finish_reason: str | None = None
+    from_cache: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -266,6 +266,7 @@ class ChatModel:
             signals=signals,
             costs={"generator": completion.cost},
             finish_reason=completion.finish_reason,
+            from_cache=completion.from_cache,
         )
 
     def verify(self, needs: frozenset[str]) -> None:

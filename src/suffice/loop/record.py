@@ -37,7 +37,7 @@ class Progress:
         done: Questions with all their rounds on disk, earlier runs included.
         resumed: Of these, how many an earlier run had finished.
         failed: Questions that a failing model cut short in this run.
-        costs: What this run spent, by component.
+        costs: What this run spent, by component; replies from a response cache cost nothing now.
         began: When it began, `time.monotonic` seconds.
     """
 

@@ -86,7 +86,7 @@ class RecordedTrajectory:
     def _commit(self, r: int, part: str, reply: Reply, **more: str) -> Mapping[str, Any]:
         payload = {**reply_to_payload(reply, time.time()), **more}
         self.journal.put(self.question.question_id, r, part, payload)
-        self.spent(reply.costs)
+        self.spent({} if reply.from_cache else reply.costs)
         return payload
 
     def rows(self, end: End) -> list[dict[str, Any]]:

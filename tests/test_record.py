@@ -78,7 +78,7 @@ def test_30_kills_lose_nothing_repeat_little_and_change_nothing(tmp_path):
         needed = len(endpoint.requests)
     assert kills == 30
     assert len(sent) == needed == 290  # ten questions have two passages only
-    assert len(safe) >= kills  # every kill came while calls were going out
+    assert len(safe) > 60  # the kills came while calls were going out
     assert {key: sent[key] for key in safe} == safe
     assert sum(sent.values()) - needed <= kills * run.CONCURRENCY
     assert table_of(killed) == table_of(whole)

@@ -382,3 +382,31 @@ def test_signals_of_the_model_win_over_computed_ones_and_reach_the_decision():
 def test_fixed_k_and_tasr_are_what_they_are_called():
     assert run(loop(rule=str(fixed_k(2)))).decision.stop_round == 2
     assert np.isin("p_correct", sorted(tasr().signals)).all()
+
+
+def test_a_policy_that_reads_answers_elsewhere_than_the_model_is_refused_before_the_first_call(tmp_path):
+    from suffice import AnswerPosition, ChatModel, record
+    from suffice.retrieval import Question
+    from tests.endpoint import Endpoint
+
+    passage = Passage(passage_id="p", title="t", text="x")
+    with Endpoint('{"answer": "yes"}') as endpoint:
+        model = ChatModel("m", base_url=endpoint.url, position=AnswerPosition("json"))
+        marker = RetrievalLoop(model=model, retriever=InMemoryRetriever(), policy=Policy(max_rounds=1))
+        with pytest.raises(ConfigMismatchError, match="'marker'.*'json'"):
+            marker.run("Q?", [passage])
+        with pytest.raises(ConfigMismatchError, match="position"):
+            record([Question(question_id="q", question="Q?", passages=(passage,))], marker, tmp_path / "r.parquet")
+        assert endpoint.requests == []
+        same = Policy(max_rounds=1, answer_position=AnswerPosition("json"))
+        loop = RetrievalLoop(model=model, retriever=InMemoryRetriever(), policy=same)
+        assert loop.run("Q?", [passage]).answer == "yes"
+
+        def span(text):
+            return 0, len(text)
+
+        called = AnswerPosition("callable", span=span)
+        model = ChatModel("m", base_url=endpoint.url, position=called)
+        policy = Policy(max_rounds=1, answer_position=called)
+        assert RetrievalLoop(model=model, retriever=InMemoryRetriever(), policy=policy).run("Q?", [passage]).answer
+        model.close()

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from suffice.errors import DataError
@@ -20,6 +22,7 @@ __all__ = [
     "ImportedTrajectory",
     "check_unit",
     "end_of",
+    "json_lines",
     "one_call",
     "score",
     "text_id",
@@ -175,6 +178,26 @@ def text_id(text: str) -> str:
     True
     """
     return hashlib.sha256((normalize_answer(text) or text).encode()).hexdigest()[:12]
+
+
+def json_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the objects of a JSON lines file, each with its place for messages; blank lines are passed over.
+
+    Raises:
+        DataError: A line is no JSON object in UTF-8.
+    """
+    with path.open("rb") as lines:
+        for number, raw in enumerate(lines, start=1):
+            where = f"{path}, line {number}"
+            if not raw.strip():
+                continue
+            try:
+                record = json.loads(raw.decode("utf-8-sig"))
+            except ValueError as error:
+                raise DataError(f"{where}: not JSON in UTF-8 ({error}).") from error
+            if not isinstance(record, dict):
+                raise DataError(f"{where}: found {type(record).__name__}; expected an object.")
+            yield where, record
 
 
 def check_unit(value: float, name: str, where: str) -> float:

@@ -13,12 +13,19 @@ put together; taken as they are, the published logs would seem to hold 195 quest
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from suffice.adapters.base import ImportedRun, ImportedTrajectory, one_call, score, text_id, unknown_metrics
+from suffice.adapters.base import (
+    ImportedRun,
+    ImportedTrajectory,
+    json_lines,
+    one_call,
+    score,
+    text_id,
+    unknown_metrics,
+)
 from suffice.errors import DataError
 from suffice.rounds import Round
 
@@ -73,7 +80,8 @@ _Trials = dict[int, dict[str, Any]]
 def _merged(path: Path) -> dict[tuple[str, str], tuple[str, _Trials]]:
     """Return gold answer and trials by log and question, the appended instruction taken off."""
     merged: dict[tuple[str, str], tuple[str, _Trials]] = {}
-    for where, record in _records(path):
+    for where, record in json_lines(path):
+        _check(record, where)
         question = record["question"].split(_APPENDED)[0].strip()
         if not question:
             raise DataError(f"{where}: question is {record['question']!r:.80}; expected a question.")
@@ -88,24 +96,8 @@ def _merged(path: Path) -> dict[tuple[str, str], tuple[str, _Trials]]:
     return {key: (gold, dict(sorted(trials.items()))) for key, (gold, trials) in merged.items()}
 
 
-def _records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    with path.open("rb") as lines:
-        for number, raw in enumerate(lines, start=1):
-            where = f"{path}, line {number}"
-            if not raw.strip():
-                continue
-            try:
-                record = json.loads(raw.decode("utf-8"))
-            except ValueError as error:
-                raise DataError(f"{where}: not JSON in UTF-8 ({error}).") from error
-            _check(record, where)
-            yield where, record
-
-
-def _check(record: Any, where: str) -> None:
-    if not isinstance(record, dict) or not all(
-        isinstance(record.get(name), str) for name in ("log", "question", "gold")
-    ):
+def _check(record: Mapping[str, Any], where: str) -> None:
+    if not all(isinstance(record.get(name), str) for name in ("log", "question", "gold")):
         raise DataError(f"{where}: expected an object with the texts log, question and gold, and with trials.")
     trials = record.get("trials")
     if not isinstance(trials, list) or not trials:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
-from suffice.adapters.base import ImportedRun, ImportedTrajectory, check_unit, end_of, score
+from suffice.adapters.base import ImportedRun, ImportedTrajectory, check_unit, end_of, json_lines, score
 from suffice.errors import DataError, SchemaError
 from suffice.metrics import METRICS
 from suffice.rounds import COST_KINDS, Cost, End, Round
@@ -61,7 +61,7 @@ def read_tabular(
         raise DataError(f"no file {str(path)!r}; give a .csv or .jsonl file.")
     if path.suffix not in (".csv", ".jsonl"):
         raise SchemaError(f"{path}: a table of rounds ends in .csv or .jsonl; convert it.")
-    records = list(_csv(path) if path.suffix == ".csv" else _json_lines(path))
+    records = list(_csv(path) if path.suffix == ".csv" else json_lines(path))
     if not records:
         raise DataError(f"{path}: no rows; expected one for each question and round.")
     names = list(dict.fromkeys(name for _, record in records for name in record))
@@ -278,18 +278,3 @@ def _decoded(path: Path) -> Iterator[str]:
                 raise DataError(
                     f"{path}, line {number}: not UTF-8 ({error.reason}); save the file as UTF-8."
                 ) from error
-
-
-def _json_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    with path.open("rb") as lines:
-        for number, raw in enumerate(lines, start=1):
-            where = f"{path}, line {number}"
-            if not raw.strip():
-                continue
-            try:
-                record = json.loads(raw.decode("utf-8-sig"))
-            except ValueError as error:
-                raise DataError(f"{where}: not JSON in UTF-8 ({error}).") from error
-            if not isinstance(record, dict):
-                raise DataError(f"{where}: found {type(record).__name__}; expected an object with one round.")
-            yield where, record

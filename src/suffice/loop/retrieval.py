@@ -124,7 +124,19 @@ class RetrievalLoop:
             raise ConfigMismatchError(
                 f"the policy belongs to another model or prompt ({told}): calibrate on a recording of this one"
             )
+        self._check_position()
         self.model.verify(self.policy.needs)
+
+    def _check_position(self) -> None:
+        """Refuse a policy whose margins were read somewhere else in the reply than the model reads them."""
+        theirs = self.model.fingerprint().get("position")
+        position = self.policy.answer_position
+        ours = {"kind": "callable"} if position.kind == "callable" else position.to_dict()
+        if theirs is not None and dict(theirs) != ours:
+            raise ConfigMismatchError(
+                f"the policy reads answers at {ours!r}, the model at {dict(theirs)!r}: give both the same "
+                "(ChatModel(position=...), Policy(answer_position=...))"
+            )
 
     def stream(self, question: str, pool: Sequence[Passage] = ()) -> Iterator[tuple[Round | None, Outcome | Decision]]:
         """Run one question and yield each round with its decision; the last item is ``(None, outcome)``.

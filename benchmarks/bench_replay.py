@@ -20,12 +20,12 @@ import numpy as np
 import pandas as pd
 from tests import reference
 
-from suffice.replay import bootstrap_weights, paired_bootstrap, replay_matrix
+from suffice.replay import replay_matrix
 from suffice.replay.outcomes import answers_by_stop, values_by_stop
-from suffice.replay.statistics import Intervals
 from suffice.rounds import Floats, Rounds
 from suffice.rules import AllOf, AnyOf, Rule, Threshold
 from suffice.rules.selectors import Last
+from suffice.statistics import Intervals, bootstrap_weights, paired_bootstrap
 
 QUESTIONS, ROUNDS, DRAWS, SEED = 300, 5, 1000, 42
 THRESHOLDS = {

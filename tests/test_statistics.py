@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from suffice.errors import DataError
-from suffice.replay import (
+from suffice.statistics import bootstrap as module
+from suffice.statistics import (
     bootstrap_weights,
     equivalence,
     non_inferiority,
@@ -21,8 +22,7 @@ from suffice.replay import (
     paired_results,
     sign_flip_test,
 )
-from suffice.replay import statistics as module
-from suffice.replay.statistics import Units
+from suffice.statistics.bootstrap import Units
 
 SEED = 42
 

@@ -13,7 +13,6 @@ from suffice.cli import options
 from suffice.cli.show import console, number, print_json, replay_tables, table
 from suffice.replay import (
     CalibrationSummary,
-    MarginTest,
     Price,
     ReplayResult,
     Row,
@@ -24,6 +23,7 @@ from suffice.replay import (
 from suffice.replay import replay as evaluate
 from suffice.rules import answer_stable, parse_selector, signal, tasr
 from suffice.session import Policy
+from suffice.statistics import MarginTest
 from suffice.store import Recording, read_recording
 
 __all__ = ["calibrate_command", "replay_command", "show_calibration", "show_replay"]

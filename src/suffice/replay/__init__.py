@@ -4,18 +4,10 @@ from suffice.replay.calibrate import CalibrationSummary, CalibratorFit, FitCompa
 from suffice.replay.checks import check_policy, id_hash, policy_for, tuned_on
 from suffice.replay.costs import CostTable, Ledger, operational_masks
 from suffice.replay.evaluate import replay, replay_matrix
-from suffice.replay.margins import MarginTest, equivalence, non_inferiority
 from suffice.replay.outcomes import AGREEMENT, outcome
 from suffice.replay.prices import PRICES, Price, component_prices, load_prices
 from suffice.replay.result import ReplayResult, Row, Spread
-from suffice.replay.statistics import (
-    Intervals,
-    PairedResult,
-    bootstrap_weights,
-    paired_bootstrap,
-    paired_results,
-    sign_flip_test,
-)
+from suffice.replay.sweep import equivalent_thresholds, even_thresholds, sweep
 
 __all__ = [
     "AGREEMENT",
@@ -24,29 +16,23 @@ __all__ = [
     "CalibratorFit",
     "CostTable",
     "FitComparison",
-    "Intervals",
     "Ledger",
-    "MarginTest",
-    "PairedResult",
     "Price",
     "ReplayResult",
     "Row",
     "Spread",
-    "bootstrap_weights",
     "calibrate",
     "check_policy",
     "component_prices",
-    "equivalence",
+    "equivalent_thresholds",
+    "even_thresholds",
     "id_hash",
     "load_prices",
-    "non_inferiority",
     "operational_masks",
     "outcome",
-    "paired_bootstrap",
-    "paired_results",
     "policy_for",
     "replay",
     "replay_matrix",
-    "sign_flip_test",
+    "sweep",
     "tuned_on",
 ]

@@ -21,14 +21,14 @@ from suffice.replay.baselines import (
 )
 from suffice.replay.checks import check_policy, policy_for, tuned_on
 from suffice.replay.costs import TOKEN_KINDS, CostTable, Ledger
-from suffice.replay.margins import MarginTest, equivalence, non_inferiority
 from suffice.replay.outcomes import is_agreement, outcome
 from suffice.replay.prices import Price
 from suffice.replay.result import ReplayResult, Row, Spread
-from suffice.replay.statistics import PairedResult, Units, bootstrap_weights, paired_results
 from suffice.rounds import COST_KINDS, Floats, Mask, Rounds
 from suffice.rules import Rule
 from suffice.session import Policy
+from suffice.statistics.bootstrap import PairedResult, Units, bootstrap_weights, paired_results
+from suffice.statistics.margins import MarginTest, equivalence, non_inferiority
 from suffice.store.recording import Recording
 
 __all__ = ["drop_failed", "replay", "replay_matrix"]

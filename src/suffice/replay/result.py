@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from suffice.errors import DataError
-from suffice.replay.margins import MarginTest
-from suffice.replay.statistics import PairedResult
+from suffice.statistics.bootstrap import PairedResult
+from suffice.statistics.margins import MarginTest
 
 __all__ = ["ReplayResult", "Row", "Spread", "jsonable"]
 

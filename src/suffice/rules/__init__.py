@@ -5,6 +5,7 @@ from suffice.rules.base import AllOf, AnyOf, Rule
 from suffice.rules.named import NAMED_RULES, NamedRule, answer_stable, fixed_k, margin, round_aware, tasr
 from suffice.rules.parse import parse_rule
 from suffice.rules.selectors import SELECTORS, Selector, parse_selector
+from suffice.rules.thresholds import find_threshold, thresholds, with_threshold
 
 __all__ = [
     "NAMED_RULES",
@@ -21,6 +22,7 @@ __all__ = [
     "Threshold",
     "WeightedSum",
     "answer_stable",
+    "find_threshold",
     "fixed_k",
     "margin",
     "parse_rule",
@@ -28,4 +30,6 @@ __all__ = [
     "round_aware",
     "signal",
     "tasr",
+    "thresholds",
+    "with_threshold",
 ]

@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice.errors import DataError
-from suffice.replay.statistics import (
+from suffice.rounds import Floats
+from suffice.statistics.bootstrap import (
     FEW_NONZERO,
     Clusters,
     Units,
@@ -20,7 +21,6 @@ from suffice.replay.statistics import (
     quantiles,
     resampled_means,
 )
-from suffice.rounds import Floats
 
 __all__ = ["MarginTest", "equivalence", "non_inferiority"]
 
@@ -80,7 +80,7 @@ def non_inferiority(
 
     The column that TASR publishes as "TOST" is this one-sided test.
 
-    >>> from suffice.replay.statistics import bootstrap_weights
+    >>> from suffice.statistics.bootstrap import bootstrap_weights
     >>> test = non_inferiority([0.0, 0.0, 0.0], 0.02, weights=bootstrap_weights(3, 10, rng=0))
     >>> test.passed, test.p, test.d_z
     (True, 0.0, nan)

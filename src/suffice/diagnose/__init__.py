@@ -1,0 +1,1 @@
+"""Diagnostics of signals, calibrators, stops and selectors."""

@@ -1,0 +1,66 @@
+"""The thresholds inside a rule: find them, and put another number in one's place."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from suffice.errors import RuleSyntaxError
+from suffice.rules.algebra import Patience, Threshold
+from suffice.rules.base import Members, Rule
+
+__all__ = ["find_threshold", "thresholds", "with_threshold"]
+
+
+def thresholds(rule: Rule) -> tuple[Threshold, ...]:
+    """Return the different thresholds of a rule, in the order of its text.
+
+    >>> from suffice.rules import tasr
+    >>> [str(literal) for literal in thresholds(tasr())]
+    ['answer_stable >= 1', 'p_correct > 0.25']
+    """
+    if isinstance(rule, Threshold):
+        return (rule,)
+    if isinstance(rule, Patience):
+        return thresholds(rule.rule)
+    members = rule.rules if isinstance(rule, Members) else ()
+    return tuple(dict.fromkeys(literal for member in members for literal in thresholds(member)))
+
+
+def find_threshold(rule: Rule, signal: str) -> Threshold:
+    """Return the only threshold of a rule on `signal`.
+
+    Raises:
+        RuleSyntaxError: There is none, or more than one.
+    """
+    found = [literal for literal in thresholds(rule) if literal.name == signal]
+    if len(found) != 1:
+        have = ", ".join(map(str, thresholds(rule))) or "none"
+        raise RuleSyntaxError(f"{rule!s} has {len(found)} thresholds on {signal!r}, one is needed; it has: {have}")
+    return found[0]
+
+
+def with_threshold(rule: Rule, literal: Threshold, value: float) -> Rule:
+    """Return the rule with another number in `literal`, wherever that stands.
+
+    >>> from suffice.rules import tasr
+    >>> print(with_threshold(tasr(), find_threshold(tasr(), "p_correct"), 0.5))
+    (answer_stable >= 1) & (p_correct > 0.5)
+
+    Args:
+        rule: Any rule.
+        literal: One of `thresholds(rule)`.
+        value: The new number, finite.
+
+    Raises:
+        RuleSyntaxError: The value is not finite.
+    """
+    if rule == literal:
+        return replace(literal, value=value)
+    if isinstance(rule, Patience):
+        return replace(rule, rule=with_threshold(rule.rule, literal, value))
+    if isinstance(rule, Members):
+        changed: Any = replace  # every kind of Members is a dataclass with the field `rules`
+        kept: Rule = changed(rule, rules=tuple(with_threshold(member, literal, value) for member in rule.rules))
+        return kept
+    return rule

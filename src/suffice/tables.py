@@ -1,0 +1,175 @@
+"""A table as a value: made once, printed as text, Markdown, LaTeX, CSV or JSON."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from suffice.errors import DataError
+
+__all__ = ["FORMATS", "Column", "Table", "render"]
+
+_LATEX = str.maketrans(
+    {
+        "\\": r"\textbackslash{}",
+        **{sign: f"\\{sign}" for sign in "&%$#_{}"},
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+        "<": r"\textless{}",
+        ">": r"\textgreater{}",
+        "|": r"\textbar{}",
+        "Δ": r"$\Delta$",
+        "−": "--",
+        "≥": r"$\geq$",
+        "≤": r"$\leq$",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a table.
+
+    Attributes:
+        name: Its heading.
+        spec: How numbers are printed, a format specification as ``.2f`` or ``+.1f``; empty for text.
+        scale: What numbers are multiplied with before printing: 100 for shares shown in points.
+        interval: Whether a value is a triple ``(value, low, high)``, printed as ``value [low, high]``.
+    """
+
+    name: str
+    spec: str = ""
+    scale: float = 1.0
+    interval: bool = False
+
+    def text(self, value: Any) -> str:
+        """Return a value as it is printed; a dash where it is undefined.
+
+        >>> Column("dF1", "+.1f", scale=100, interval=True).text((0.017, -0.01, 0.047))
+        '+1.7 [-1.0, +4.7]'
+        >>> Column("calls", ".2f").text(float("nan")), Column("rule").text(None)
+        ('-', '-')
+        """
+        if value is None or (isinstance(value, float) and math.isnan(value)):
+            return "-"
+        if self.interval and isinstance(value, tuple):
+            middle, low, high = (self._number(part) for part in value)
+            return f"{middle} [{low}, {high}]"
+        return self._number(value)
+
+    def _number(self, value: Any) -> str:
+        if not self.spec or isinstance(value, str | bool):
+            return str(value)
+        return "-" if math.isnan(value) else format(value * self.scale, self.spec)
+
+    @property
+    def numeric(self) -> bool:
+        """Whether the column is aligned to the right."""
+        return bool(self.spec)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """A table with its raw values.
+
+    Attributes:
+        title: One line.
+        columns: The columns.
+        rows: One value for each column: text, a number (NaN or None = undefined), or a triple for an interval.
+        notes: What a reader must know.
+    """
+
+    title: str
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[Any, ...], ...]
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for row in self.rows:
+            if len(row) != len(self.columns):
+                raise DataError(f"the table {self.title!r} has {len(self.columns)} columns and a row of {len(row)}")
+
+    def texts(self) -> list[list[str]]:
+        """Return every cell as it is printed."""
+        return [[column.text(value) for column, value in zip(self.columns, row, strict=True)] for row in self.rows]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-ready raw values, unscaled; NaN becomes None, an interval an object of value, low and high."""
+        names = [column.name for column in self.columns]
+        rows = [dict(zip(names, map(_plain, row), strict=True)) for row in self.rows]
+        return {"title": self.title, "rows": rows, "notes": list(self.notes)}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return dict(zip(("value", "low", "high"), map(_plain, value), strict=True))
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def _markdown(table: Table) -> str:
+    def line(cells: Sequence[str]) -> str:
+        return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
+
+    rule = line(["---:" if column.numeric else "---" for column in table.columns])
+    body = [line([column.name for column in table.columns]), rule, *map(line, table.texts())]
+    notes = [f"\n{note}" for note in table.notes]
+    return "\n".join([f"**{table.title}**\n", *body, *notes]) + "\n"
+
+
+def _latex(table: Table) -> str:
+    def line(cells: Sequence[str]) -> str:
+        return " & ".join(cell.translate(_LATEX) for cell in cells) + r" \\"
+
+    align = "".join("r" if column.numeric else "l" for column in table.columns)
+    head = [
+        r"\begin{table}",
+        rf"\caption{{{table.title.translate(_LATEX)}}}",
+        rf"\begin{{tabular}}{{{align}}}",
+        r"\toprule",
+    ]
+    body = [line([column.name for column in table.columns]), r"\midrule", *map(line, table.texts())]
+    notes = [rf"\par\footnotesize {note.translate(_LATEX)}" for note in table.notes]
+    return "\n".join([*head, *body, r"\bottomrule", r"\end{tabular}", *notes, r"\end{table}"]) + "\n"
+
+
+def _csv(table: Table) -> str:
+    """Return raw values, one interval as three columns."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    names: list[str] = []
+    for column in table.columns:
+        names += [column.name, f"{column.name} low", f"{column.name} high"] if column.interval else [column.name]
+    writer.writerow(names)
+    for row in table.rows:
+        cells: list[Any] = []
+        for column, value in zip(table.columns, row, strict=True):
+            parts = value if isinstance(value, tuple) else (value, None, None) if column.interval else (value,)
+            cells += [_plain(part) for part in parts]
+        writer.writerow(cells)
+    return out.getvalue()
+
+
+FORMATS = {"md": _markdown, "latex": _latex, "csv": _csv}
+"""The text formats of `render`."""
+
+
+def render(tables: Sequence[Table], form: str) -> str:
+    r"""Return tables as text in one of `FORMATS`, a blank line between them.
+
+    >>> print(render([Table(title="T", columns=(Column("rule"), Column("calls", ".1f")), rows=(("tasr", 3.13),))], "csv"))
+    rule,calls
+    tasr,3.13
+    <BLANKLINE>
+
+    Raises:
+        DataError: There is no such format.
+    """
+    if form not in FORMATS:
+        raise DataError(f"{form!r} is no table format; there are: {', '.join(FORMATS)}")
+    return "\n".join(FORMATS[form](table) for table in tables)

@@ -23,7 +23,6 @@ _LATEX = str.maketrans(
         ">": r"\textgreater{}",
         "|": r"\textbar{}",
         "Δ": r"$\Delta$",
-        "−": "--",
         "≥": r"$\geq$",
         "≤": r"$\leq$",
     }

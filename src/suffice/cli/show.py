@@ -18,12 +18,14 @@ from rich.text import Text
 from suffice.loop.record import Progress as Recorded
 from suffice.replay import Price, ReplayResult, Row
 from suffice.rounds import Cost, Decision, Round, total_cost
+from suffice.tables import Table as Results
 
 __all__ = [
     "console",
     "decision_lines",
     "number",
     "print_json",
+    "print_table",
     "recording_progress",
     "replay_tables",
     "round_row",
@@ -60,6 +62,16 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], *, 
     for row in rows:
         out.add_row(*(Text(cell) for cell in row))  # no markup: answers hold brackets
     return Group(*([Text(title, style="italic")] if title else []), out)
+
+
+def print_table(results: Results) -> None:
+    """Print a table of results, and its notes below it."""
+    names = [column.name for column in results.columns]
+    left = next((place for place, column in enumerate(results.columns) if column.numeric), len(names))
+    console.print(table(results.title, names, results.texts(), left=left))
+    for note in results.notes:
+        console.print(f"note: {note}", markup=False, soft_wrap=True)
+    console.print()
 
 
 @contextmanager

@@ -10,17 +10,17 @@ from typing import Annotated
 import typer
 
 from suffice.cli import options
-from suffice.cli.show import console, number, print_json, replay_tables, table
+from suffice.cli.show import console, number, print_json, print_table, table
 from suffice.replay import (
     CalibrationSummary,
     Price,
     ReplayResult,
-    Row,
     calibrate,
     component_prices,
     policy_for,
 )
 from suffice.replay import replay as evaluate
+from suffice.replay.tables import costs_table, outcomes_table, replay_notes, stops_table
 from suffice.rules import answer_stable, parse_selector, signal, tasr
 from suffice.session import Policy
 from suffice.statistics import MarginTest
@@ -174,25 +174,12 @@ def _margin_sentence(test: MarginTest, result: ReplayResult) -> str:
 
 def show_replay(result: ReplayResult) -> None:
     """Print the tables, one sentence for each policy, and what a reader must know."""
-    for item in replay_tables(result):
-        console.print(item)
-        console.print()
+    for item in (outcomes_table(result), costs_table(result), stops_table(result)):
+        print_table(item)
     for row in result.rows:
         if row.kind == "rule":
             console.print(result.headline(row.label), markup=False, soft_wrap=True)
             for test in row.margins:
                 console.print(f"  {_margin_sentence(test, result)}", markup=False, soft_wrap=True)
-    marks = []
-    if any(row.censored for row in result.rows):
-        marks.append("† censored: some questions were not recorded as far as the policy wanted to go")
-    if any(row.selected_here for row in result.rows):
-        marks.append("* selected here: fitted or chosen on some of these questions, so the figures flatter it")
-    seen = dict.fromkeys(
-        (*marks, *result.notes, *(f"{_whose(row)}: {note}" for row in result.rows for note in row.notes))
-    )
-    for note in seen:
+    for note in replay_notes(result):
         console.print(f"note: {note}", markup=False, soft_wrap=True)
-
-
-def _whose(row: Row) -> str:
-    return "random(...)" if row.kind == "random" else row.label

@@ -7,7 +7,7 @@ import math
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from rich.console import Console, Group
@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from suffice.loop.record import Progress as Recorded
-from suffice.replay import Price, ReplayResult, Row
+from suffice.replay import Price
 from suffice.rounds import Cost, Decision, Round, total_cost
 from suffice.tables import Table as Results
 
@@ -27,7 +27,6 @@ __all__ = [
     "print_json",
     "print_table",
     "recording_progress",
-    "replay_tables",
     "round_row",
     "rounds_table",
     "table",
@@ -66,9 +65,14 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], *, 
 
 def print_table(results: Results) -> None:
     """Print a table of results, and its notes below it."""
-    names = [column.name for column in results.columns]
-    left = next((place for place, column in enumerate(results.columns) if column.numeric), len(names))
-    console.print(table(results.title, names, results.texts(), left=left))
+    out = Table(box=None, pad_edge=False, header_style="bold")
+    for position, column in enumerate(results.columns):
+        side: Literal["left", "right"] = "right" if column.numeric else "left"
+        out.add_column(column.name, justify=side, no_wrap=position == 0, overflow="fold")
+    for row in results.texts():
+        out.add_row(*map(Text, row))  # no markup: answers hold brackets
+    console.print(Text(results.title, style="italic"))
+    console.print(out)
     for note in results.notes:
         console.print(f"note: {note}", markup=False, soft_wrap=True)
     console.print()
@@ -111,71 +115,6 @@ def money(costs: Mapping[str, Cost], prices: Mapping[str, Price]) -> float:
         uncached, cached, output = (np.array(n) for n in (cost.uncached_tokens, cost.cached_tokens, cost.output_tokens))
         spent += float(price.of(uncached, cached, output))
     return spent
-
-
-def replay_tables(result: ReplayResult) -> list[Group]:
-    """Return the result of a replay as tables: outcomes with intervals, then costs and stops."""
-    quality = result.metrics
-    shown = [name for name in (*quality[:1], "calls") if any(name in row.deltas for row in result.rows)]
-    columns = [
-        "policy",
-        *(name.upper() for name in quality),
-        *(f"Δ{name} vs {result.baseline}" for name in shown),
-        "calls",
-        "P50",
-        "P95",
-        "verdict",
-    ]
-    outcomes = [
-        [
-            _label(row),
-            *(number(100 * row.metrics.get(name, math.nan), 1) for name in quality),
-            *(_delta(row, name) for name in shown),
-            number(row.calls.mean),
-            number(row.calls.p50, 0),
-            number(row.calls.p95, 0),
-            _verdict(row),
-        ]
-        for row in result.rows
-    ]
-    interval = f"{100 * result.level:g} % intervals, {result.n_resamples:,} paired bootstrap draws, seed {result.seed}"
-    first = table(f"{result.n} questions; {interval}", columns, outcomes)
-    rounds = sorted({r for row in result.rows for r in row.stop_rounds})
-    kinds = ("tokens", "uncached_tokens", "cached_tokens", "output_tokens", "seconds", "money")
-    costs = [
-        [
-            _label(row),
-            *(
-                number(row.costs.get(kind, math.nan), 3 if kind == "seconds" else 6 if kind == "money" else 0)
-                for kind in kinds
-            ),
-            *(f"{100 * row.stop_rounds.get(r, 0):.0f}%" for r in rounds),
-        ]
-        for row in result.rows
-    ]
-    names = ["policy", "tokens", "uncached", "cached", "output", "seconds", "USD", *(f"stop@{r}" for r in rounds)]
-    return [first, table("Mean operational cost per question, and share of questions by stop round", names, costs)]
-
-
-def _label(row: Row) -> str:
-    marks = ("†" if row.censored else "") + ("*" if row.selected_here else "")
-    return row.label + marks
-
-
-def _delta(row: Row, name: str) -> str:
-    delta = row.deltas.get(name)
-    if delta is None:
-        return "-"
-    scale, digits = (1, 2) if name == "calls" else (100, 1)
-    return f"{scale * delta.delta:+.{digits}f} [{scale * delta.low:+.{digits}f}, {scale * delta.high:+.{digits}f}]"
-
-
-def _verdict(row: Row) -> str:
-    if row.dominated_by is not None:
-        return f"dominated by {row.dominated_by}"
-    if row.kind == "oracle":
-        return "not reachable"
-    return "" if row.kind != "rule" else "not dominated"
 
 
 ROUND_COLUMNS = ("round", "answer", "new evidence", "signals", "tokens new/cached", "seconds")

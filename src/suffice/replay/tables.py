@@ -1,0 +1,153 @@
+"""The tables of a replay: outcomes with intervals, costs and stops, and tests of margins."""
+
+from __future__ import annotations
+
+import math
+
+from suffice.replay.result import ReplayResult, Row
+from suffice.tables import Column, Table
+
+__all__ = ["costs_table", "margins_table", "outcomes_table", "replay_notes", "replay_tables", "stops_table", "verdict"]
+
+_CENSORED = "† censored: some questions were not recorded as far as the policy wanted to go"
+_SELECTED = "* selected here: fitted or chosen on some of these questions, so the figures flatter it"
+_KINDS = {
+    "tokens": Column("tokens", ",.0f"),
+    "uncached_tokens": Column("uncached", ",.0f"),
+    "cached_tokens": Column("cached", ",.0f"),
+    "output_tokens": Column("output", ",.0f"),
+    "seconds": Column("seconds", ",.3f"),
+    "money": Column("USD", ",.6f"),
+}
+
+
+def replay_tables(result: ReplayResult) -> list[Table]:
+    """Return the result of a replay as tables: outcomes, costs, stops, and margins where they were tested."""
+    tested = any(row.margins for row in result.rows)
+    return [
+        outcomes_table(result),
+        costs_table(result),
+        stops_table(result),
+        *([margins_table(result)] if tested else []),
+    ]
+
+
+def outcomes_table(result: ReplayResult) -> Table:
+    """Return metrics, paired differences to the baseline, calls, and whether a baseline dominates."""
+    quality = result.metrics
+    shown = [name for name in (*quality[:1], "calls") if any(name in row.deltas for row in result.rows)]
+    interval = f"{100 * result.level:g} % intervals, {result.n_resamples:,} paired bootstrap draws, seed {result.seed}"
+    marks = [_CENSORED] if any(row.censored for row in result.rows) else []
+    marks += [_SELECTED] if any(row.selected_here for row in result.rows) else []
+    return Table(
+        title=f"{result.n} questions; {interval}",
+        columns=(
+            Column("policy"),
+            *(Column(name.upper(), ",.1f", scale=100) for name in quality),
+            *(_delta_column(name, result.baseline) for name in shown),
+            Column("calls", ",.2f"),
+            Column("P50", ",.0f"),
+            Column("P95", ",.0f"),
+            Column("verdict"),
+        ),
+        rows=tuple(
+            (
+                _label(row),
+                *(row.metrics.get(name, math.nan) for name in quality),
+                *(_interval(row, name) for name in shown),
+                row.calls.mean,
+                row.calls.p50,
+                row.calls.p95,
+                verdict(row),
+            )
+            for row in result.rows
+        ),
+        notes=tuple(marks),
+    )
+
+
+def costs_table(result: ReplayResult) -> Table:
+    """Return the mean operational cost per question, by kind."""
+    return Table(
+        title="Mean operational cost per question",
+        columns=(Column("policy"), *_KINDS.values()),
+        rows=tuple((_label(row), *(row.costs.get(kind, math.nan) for kind in _KINDS)) for row in result.rows),
+    )
+
+
+def stops_table(result: ReplayResult) -> Table:
+    """Return the share of questions that stop at each round."""
+    rounds = sorted({r for row in result.rows for r in row.stop_rounds})
+    return Table(
+        title="Share of questions by stop round",
+        columns=(Column("policy"), *(Column(_round_name(r), ".0%") for r in rounds)),
+        rows=tuple((_label(row), *(row.stop_rounds.get(r, 0.0) for r in rounds)) for row in result.rows),
+    )
+
+
+def margins_table(result: ReplayResult) -> Table:
+    """Return the tests of non-inferiority and equivalence of every policy, at each margin."""
+    return Table(
+        title=f"{result.metrics[0].upper()} against {result.baseline}: is the loss within a margin?",
+        columns=(
+            Column("policy"),
+            Column("claim"),
+            Column("margin", ".1f", scale=100),
+            Column("difference", "+.1f", scale=100),
+            Column("lower bound, t", "+.1f", scale=100),
+            Column("lower bound, bootstrap", "+.1f", scale=100),
+            Column("confidence", ".1%"),
+            Column("shown"),
+        ),
+        rows=tuple(
+            (
+                _label(row),
+                "non-inferior" if test.kind == "non_inferiority" else "equivalent",
+                test.margin,
+                test.delta,
+                test.low,
+                test.low_bootstrap,
+                test.level,
+                "yes" if test.passed and test.passed_bootstrap else "no",
+            )
+            for row in result.rows
+            if row.kind == "rule"
+            for test in row.margins
+        ),
+        notes=tuple(dict.fromkeys(test.warning for row in result.rows for test in row.margins if test.warning)),
+    )
+
+
+def replay_notes(result: ReplayResult) -> tuple[str, ...]:
+    """Return what a reader of the result must know, the notes of its rows included, each once."""
+    rows = (
+        f"{'random(...)' if row.kind == 'random' else row.label}: {note}" for row in result.rows for note in row.notes
+    )
+    return tuple(dict.fromkeys((*result.notes, *rows)))
+
+
+def verdict(row: Row) -> str:
+    """Return whether a baseline does as well for less, in words."""
+    if row.dominated_by is not None:
+        return f"dominated by {row.dominated_by}"
+    if row.kind == "oracle":
+        return "not reachable"
+    return "" if row.kind != "rule" else "not dominated"
+
+
+def _label(row: Row) -> str:
+    return row.label + ("†" if row.censored else "") + ("*" if row.selected_here else "")
+
+
+def _delta_column(name: str, baseline: str) -> Column:
+    spec, scale = ("+,.2f", 1.0) if name == "calls" else ("+,.1f", 100.0)
+    return Column(f"Δ{name} vs {baseline}", spec, scale=scale, interval=True)
+
+
+def _interval(row: Row, name: str) -> tuple[float, float, float] | None:
+    delta = row.deltas.get(name)
+    return None if delta is None else (delta.delta, delta.low, delta.high)
+
+
+def _round_name(r: int) -> str:
+    return f"stop@{r}" if r >= 0 else "no round"

@@ -1,0 +1,141 @@
+"""p-values of "the expected loss is at least epsilon": a small one certifies that it is below.
+
+Both take independent losses of one distribution and promise ``P(p <= u) <= u`` wherever the expected loss is at least
+epsilon, for every n and every distribution on the stated range: nothing is assumed normal, and no n must be large.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from suffice.errors import DataError
+from suffice.rounds import Floats
+
+__all__ = ["betting_p_value", "hoeffding_bentkus_p_value", "net_p_value"]
+
+_SLACK = 1e-9
+"""Sums of losses carry rounding errors, and Bentkus rounds the sum up to a whole number."""
+
+_LARGEST_BET = 0.99
+"""Share of the largest bet that cannot ruin; one more than all would lose everything at a single loss of 1."""
+
+
+def hoeffding_bentkus_p_value(
+    mean: npt.ArrayLike, n: npt.ArrayLike, epsilon: npt.ArrayLike, *, binary: bool = False
+) -> Floats:
+    """Return the smaller of Hoeffding's and Bentkus' p-values of ``E[L] >= epsilon`` for losses in [0, 1].
+
+    Hoeffding in its relative-entropy form; Bentkus is e times a binomial tail (Bates et al. 2021, "Distribution-free,
+    risk-controlling prediction sets", section 3.1; Angelopoulos et al. 2021, "Learn then test").
+
+    >>> hoeffding_bentkus_p_value(0.0, 149, 0.02).round(4).item()  # (1 - 0.02) ** 149: no loss in 149 questions
+    0.0493
+
+    Args:
+        mean: Mean losses, any shape, each in [0, 1].
+        n: How many losses each is the mean of.
+        epsilon: The bound under test, in (0, 1).
+        binary: Whether a loss can only be 0 or 1, by its definition and not by what was seen: the binomial tail is then
+            exact and takes no factor e.
+
+    Returns:
+        p-values in [0, 1], shape of the arguments broadcast.
+
+    Raises:
+        DataError: A mean outside [0, 1], or epsilon outside (0, 1).
+    """
+    from scipy.stats import binom
+
+    mean, n, epsilon = (np.asarray(value, dtype=np.float64) for value in (mean, n, epsilon))
+    _check_range(mean, 0.0, 1.0, "mean losses")
+    _check_epsilon(epsilon)
+    low = np.minimum(mean, epsilon)  # above epsilon Hoeffding says nothing: p = 1
+    some, rest = np.where(low > 0, low, 1.0), 1 - low
+    divergence = np.where(low > 0, low * np.log(some / epsilon), 0.0) + rest * np.log(rest / (1 - epsilon))
+    bentkus = binom.cdf(np.ceil(n * mean - _SLACK), n, epsilon)
+    p = np.minimum(np.exp(-n * divergence), (1 if binary else np.e) * bentkus)
+    return np.asarray(np.minimum(p, 1.0), dtype=np.float64)
+
+
+def betting_p_value(losses: npt.ArrayLike, epsilon: float, *, level: float = 0.05) -> Floats:
+    """Return the p-values of ``E[L] >= epsilon`` for losses in [0, 1] by betting against it.
+
+    A gambler starts with 1 and before each loss stakes part of the capital on its being below epsilon; where the
+    hypothesis is true, the capital is a non-negative supermartingale, so by Ville's inequality it ever reaches 1/u with
+    probability at most u.  The p-value is 1 over the largest capital on the way (Waudby-Smith and Ramdas 2024,
+    "Estimating means of bounded random variables by betting", section 4; Bates et al. 2021, section 3.1).
+
+    The bets are predictable: the stake on loss i is set by losses 1 .. i-1 (their variance), n and `level` alone, and
+    never exceeds the stake that one loss of 1 would ruin.  The order of the losses must be fixed without looking at
+    them: the p-value depends on it.
+
+    >>> betting_p_value([[0.0] * 149, [0.02] * 149], 0.02).round(3).tolist()
+    [0.053, 1.0]
+
+    Args:
+        losses: Shape ``(..., n)``, in [0, 1], in the order of betting; one population or rule for each leading index.
+        epsilon: The bound under test, in (0, 1).
+        level: Where the decision will fall; the stakes aim at it.  Valid for every value in (0, 1).
+
+    Returns:
+        p-values in (0, 1], shape ``(...)``.
+
+    Raises:
+        DataError: No losses, a loss outside [0, 1] or undefined, epsilon or level outside (0, 1).
+    """
+    losses = np.asarray(losses, dtype=np.float64)
+    _check_range(losses, 0.0, 1.0, "losses")
+    _check_epsilon(np.asarray(epsilon))
+    if not 0 < level < 1:
+        raise DataError(f"the level must lie between 0 and 1, both excluded, not {level!r}")
+    n = losses.shape[-1]
+    if n == 0:
+        raise DataError("no losses: a certificate needs questions")
+    seen = np.arange(1, n)
+    # Running mean and variance, shrunk towards 1/2 and 1/4 as if one such loss had been seen before.
+    means = (0.5 + np.cumsum(losses, axis=-1)) / (np.arange(1, n + 1) + 1)
+    variances = np.full(losses.shape, 0.25)
+    variances[..., 1:] = (0.25 + np.cumsum((losses - means) ** 2, axis=-1)[..., :-1]) / (seen + 1)
+    stakes = np.minimum(np.sqrt(2 * np.log(1 / level) / (n * variances)), _LARGEST_BET / (1 - epsilon))
+    capital = np.cumsum(np.log1p(-stakes * (losses - epsilon)), axis=-1).max(axis=-1)
+    return np.asarray(np.exp(-np.maximum(capital, 0.0)), dtype=np.float64)
+
+
+def net_p_value(losses: npt.ArrayLike, epsilon: float, *, level: float = 0.05) -> Floats:
+    """Return `betting_p_value` for losses in [-1, 1], where gains are negative losses: both sides shifted to [0, 1].
+
+    >>> import numpy as np
+    >>> gains_and_losses = np.tile([0.0, -1.0, 0.0, 1.0, 0.0, -1.0, 0.0, 0.0], 50)
+    >>> net_p_value(gains_and_losses, 0.02).item() < 0.05, net_p_value(-gains_and_losses, 0.02).item() < 0.05
+    (True, False)
+
+    Args:
+        losses: Shape ``(..., n)``, in [-1, 1], in the order of betting.
+        epsilon: The bound under test, in (0, 1).
+        level: Where the decision will fall.
+
+    Raises:
+        DataError: As `betting_p_value`.
+    """
+    losses = np.asarray(losses, dtype=np.float64)
+    _check_range(losses, -1.0, 1.0, "losses")
+    _check_epsilon(np.asarray(epsilon))
+    return betting_p_value((losses + 1) / 2, (epsilon + 1) / 2, level=level)
+
+
+def _check_range(values: Floats, low: float, high: float, what: str) -> None:
+    if np.isnan(values).any():
+        raise DataError(f"{int(np.isnan(values).sum())} of {values.size} {what} are undefined: every question must count")
+    if values.size and (values.min() < low or values.max() > high):
+        raise DataError(
+            f"{what} must lie in [{low:g}, {high:g}], these run from {values.min():g} to {values.max():g}: rescale them"
+        )
+
+
+def _check_epsilon(epsilon: Floats) -> None:
+    if not ((epsilon > 0) & (epsilon < 1)).all():
+        raise DataError(
+            f"epsilon, the largest expected loss, must lie between 0 and 1, both excluded, not {epsilon.tolist()!r}: no "
+            "number of questions shows a loss of exactly 0, and 1 says nothing"
+        )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Mapping
@@ -26,6 +27,8 @@ __all__ = ["CUMULATED", "LOOP_COMPONENTS", "Policy"]
 
 FORMAT = "suffice.policy"
 VERSION = 1
+_OPTIONAL = frozenset({"certificate"})  # files from before certificates do not have it
+_NOT_DECIDING = ("name", "provenance", "certificate", "format", "version")
 
 LOOP_COMPONENTS = ("generator", "writer", "critic")
 """The components whose calls the signals `calls` and `tokens` count: the loop's own generation (SEMANTICS)."""
@@ -53,6 +56,8 @@ class Policy:
         abstain_patterns: What counts as a refusal to answer; None = the default list.
         depends: What else the fitted state belongs to (model, prompt, retriever), by name.
         provenance: Where it comes from: data hash, versions, fit figures.
+        certificate: What `suffice certify` showed of this policy (see `suffice.certify.Certificate`); None = nothing.
+            It belongs to the policy with its `digest` and to no other; `certified` tells.
         name: What reports call it; by default the text of the rule.
     """
 
@@ -66,6 +71,7 @@ class Policy:
     abstain_patterns: tuple[str, ...] | None = None
     depends: Mapping[str, Any] = field(default_factory=dict)
     provenance: Mapping[str, Any] = field(default_factory=dict)
+    certificate: Mapping[str, Any] | None = None
     name: str = ""
 
     def __post_init__(self) -> None:
@@ -81,6 +87,21 @@ class Policy:
     def label(self) -> str:
         """The name, or the text of the rule."""
         return self.name or str(self.rule)
+
+    @property
+    def digest(self) -> str:
+        """Short hash of everything that decides: all fields but the name, the provenance and the certificate.
+
+        Raises:
+            DataError: The answer position is a Python callable, which has no text.
+        """
+        deciding = {key: value for key, value in self.to_dict().items() if key not in _NOT_DECIDING}
+        return hashlib.sha256(json.dumps(deciding, sort_keys=True).encode()).hexdigest()[:16]
+
+    @property
+    def certified(self) -> bool:
+        """Whether there is a certificate, given to exactly this policy: one that was changed since has none."""
+        return self.certificate is not None and self.certificate.get("policy_digest") == self.digest
 
     @cached_property
     def signals(self) -> tuple[str, ...]:
@@ -226,6 +247,7 @@ class Policy:
             "abstain_patterns": None if self.abstain_patterns is None else list(self.abstain_patterns),
             "depends": dict(self.depends),
             "provenance": dict(self.provenance),
+            "certificate": None if self.certificate is None else dict(self.certificate),
         }
 
     @classmethod
@@ -241,8 +263,8 @@ class Policy:
         if data.get("version") != VERSION:
             raise SchemaError(f"policy version {data.get('version')!r} is not readable; this release reads {VERSION}")
         expected = {item.name for item in fields(cls)} | {"format", "version"}
-        if set(data) != expected:
-            unknown, missing = sorted(set(data) - expected), sorted(expected - set(data))
+        if not expected - _OPTIONAL <= set(data) <= expected:
+            unknown, missing = sorted(set(data) - expected), sorted(expected - _OPTIONAL - set(data))
             raise SchemaError(f"a policy file with unknown fields {unknown} and missing fields {missing}")
         patterns = data["abstain_patterns"]
         try:
@@ -257,6 +279,7 @@ class Policy:
                 abstain_patterns=None if patterns is None else tuple(map(str, _of(data, "abstain_patterns", list))),
                 depends=_of(data, "depends", dict),
                 provenance=_of(data, "provenance", dict),
+                certificate=None if data.get("certificate") is None else _of(data, "certificate", dict),
                 name=_of(data, "name", str),
             )
         except (TypeError, AttributeError) as error:

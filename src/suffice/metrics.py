@@ -1,4 +1,4 @@
-"""Outcomes that need a gold answer: exact match, token F1, containment.
+"""Outcomes that need a gold answer (exact match, token F1, containment), and what a judge's marks add up to.
 
 Definitions follow the official HotpotQA scorer (Yang et al., 2018): lowercase, strip punctuation, strip articles,
 collapse white space, in that order.  TASR's published replay strips articles before punctuation, which turns
@@ -7,12 +7,25 @@ collapse white space, in that order.  TASR's published replay strips articles be
 
 from __future__ import annotations
 
+import math
 import re
 import string
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
-__all__ = ["METRICS", "answer_key", "contains", "exact_match", "f1", "normalize_answer"]
+from suffice.errors import DataError
+
+__all__ = [
+    "EQUAL_WEIGHTS",
+    "METRICS",
+    "answer_key",
+    "contains",
+    "exact_match",
+    "f1",
+    "information_score",
+    "normalize_answer",
+]
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
@@ -95,3 +108,42 @@ def contains(answer: str | None, golds: Sequence[str]) -> float:
 
 METRICS = {"em": exact_match, "f1": f1, "contains": contains}
 """The metrics that a recording stores for each round, by column name."""
+
+EQUAL_WEIGHTS: Mapping[str, float] = MappingProxyType(
+    dict.fromkeys(("faithfulness", "answer_relevancy", "context_precision", "context_recall"), 0.25)
+)
+"""The weights of the published runs of Semantic Early-Stopping."""
+
+_OFF_SIMPLEX = 1e-9
+"""How far the weights' sum may be from 1: what rounding does to weights that were normalised."""
+
+
+def information_score(marks: Mapping[str, float], weights: Mapping[str, float] = EQUAL_WEIGHTS) -> float:
+    """Return the weighted mean of a judge's marks for one draft (Semantic Early-Stopping, IS_t), in [0, 1].
+
+    >>> marks = {"faithfulness": 1.0, "answer_relevancy": 0.5, "context_precision": 0.5, "context_recall": 0.0}
+    >>> information_score(marks)
+    0.5
+    >>> information_score({"faithfulness": 0.9}, {"faithfulness": 1.0, "context_recall": 0.0})
+    0.9
+
+    Args:
+        marks: By metric, each in [0, 1]; what is outside, NaN too, is undefined.
+        weights: By metric, on the simplex: none negative, together 1.
+
+    Returns:
+        The score; NaN where a mark with a non-zero weight is undefined or missing.
+
+    Raises:
+        DataError: The weights are not on the simplex.
+    """
+    if not all(weight >= 0 for weight in weights.values()) or not abs(sum(weights.values()) - 1) <= _OFF_SIMPLEX:
+        raise DataError(f"weights must be >= 0 and add up to 1, not {dict(weights)!r}: divide them by their sum")
+    score = 0.0
+    for name, weight in weights.items():
+        if weight > 0:
+            mark = marks.get(name, math.nan)
+            if not 0 <= mark <= 1:
+                return math.nan
+            score += weight * mark
+    return min(max(score, 0.0), 1.0)  # against rounding alone: a mean of marks lies among them

@@ -13,7 +13,7 @@ from suffice.errors import DataError, RuleSyntaxError
 from suffice.metrics import answer_key
 from suffice.rounds import Floats, Mask, Rounds
 
-__all__ = ["SELECTORS", "Selector", "parse_selector"]
+__all__ = ["SELECTORS", "Selector", "answered", "last_of", "parse_selector", "same_answers", "total"]
 
 Positions = npt.NDArray[np.int64]
 
@@ -34,6 +34,21 @@ def answered(rounds: Rounds) -> Mask:
     return np.asarray(_keys(rounds) != "", dtype=np.bool_) & rounds.seen
 
 
+def same_answers(rounds: Rounds) -> Mask:
+    """Return which rounds give the same answer, shape ``(..., n_rounds, n_rounds)``."""
+    keys = _keys(rounds)
+    return np.asarray(keys[..., :, None] == keys[..., None, :], dtype=np.bool_)
+
+
+def total(values: Floats) -> Floats:
+    """Return sums over the last axis, added strictly in the order of the rounds.
+
+    So equal sets of values have equal totals, and a tail of zeros changes nothing: a live prefix and the whole
+    recording give the same number, which `sum` with its unrolled loops does not promise.
+    """
+    return np.asarray(np.add.accumulate(values, axis=-1)[..., -1])
+
+
 class Selector(ABC):
     """Chooses among the rounds seen before and at the stop; its text is its specification."""
 
@@ -48,7 +63,7 @@ class Selector(ABC):
         """
         candidates = answered(rounds) & (np.arange(len(rounds)) <= np.asarray(stop)[..., None])
         position = self._among(rounds, candidates)
-        fallback = _latest(candidates)
+        fallback = last_of(candidates)
         return np.where(position >= 0, position, fallback)
 
     @abstractmethod
@@ -61,7 +76,8 @@ class Selector(ABC):
         return frozenset()
 
 
-def _latest(mask: Mask) -> Positions:
+def last_of(mask: Mask) -> Positions:
+    """Return the last position where `mask` holds, along the last axis; -1 where it never does."""
     last = mask.shape[-1] - 1 - np.argmax(mask[..., ::-1], axis=-1)
     return np.where(mask.any(axis=-1), last, -1)
 
@@ -72,7 +88,7 @@ class Last(Selector):
 
     def _among(self, rounds: Rounds, candidates: Mask) -> Positions:
         del rounds
-        return _latest(candidates)
+        return last_of(candidates)
 
     def __str__(self) -> str:
         return "last"
@@ -101,7 +117,7 @@ class MaxSignal(Selector):
         usable = candidates & ~np.isnan(column)
         scores = np.where(usable, column, -np.inf)
         best = usable & (scores == scores.max(axis=-1, keepdims=True))
-        return _latest(best)
+        return last_of(best)
 
     @property
     def signals(self) -> frozenset[str]:
@@ -127,12 +143,9 @@ class Majority(Selector):
             column = rounds[self.weight]
             candidates = candidates & ~np.isnan(column)
             votes = np.where(candidates, column, 0.0)
-        keys = _keys(rounds)
-        same = np.asarray(keys[..., :, None] == keys[..., None, :], dtype=np.bool_)
-        # Summed in the order of the rounds for every round of one answer, so that equal totals are equal numbers.
-        totals = np.where(same & candidates[..., None, :], votes[..., None, :], 0.0).sum(axis=-1)
+        totals = total(np.where(same_answers(rounds) & candidates[..., None, :], votes[..., None, :], 0.0))
         totals = np.where(candidates, totals, -np.inf)
-        return _latest(candidates & (totals == totals.max(axis=-1, keepdims=True)))
+        return last_of(candidates & (totals == totals.max(axis=-1, keepdims=True)))
 
     @property
     def signals(self) -> frozenset[str]:
@@ -153,7 +166,7 @@ SELECTORS: Mapping[str, Selector] = {
 
 
 def parse_selector(text: str) -> Selector:
-    """Return the selector that `text` names.
+    """Return the selector that `text` names, or that it spells: ``ranked(...)``, see `Ranked`.
 
     >>> str(parse_selector("max_answer_margin"))
     'max_answer_margin'
@@ -165,4 +178,10 @@ def parse_selector(text: str) -> Selector:
         return SELECTORS[text]
     if text.startswith("max_") and text[4:].isidentifier():
         return MaxSignal(text[4:])
-    raise RuleSyntaxError(f"{text!r} is no selector; there are: {', '.join(SELECTORS)} and max_SIGNAL")
+    if text.lstrip().startswith("ranked("):
+        from suffice.rules.ranker import parse_ranked  # which builds on this module
+
+        return parse_ranked(text)
+    raise RuleSyntaxError(
+        f"{text!r} is no selector; there are: {', '.join(SELECTORS)}, max_SIGNAL and ranked(SIGNAL=(weight, fill), ...)"
+    )

@@ -1,0 +1,158 @@
+"""A learned selector: a weighted sum of what is known at the stop, whose text holds all its numbers."""
+
+from __future__ import annotations
+
+import ast
+import keyword
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from suffice.errors import RuleSyntaxError
+from suffice.rounds import Floats, Mask, Rounds
+from suffice.rules.selectors import Positions, Selector, last_of, same_answers, total
+
+__all__ = ["SET_FEATURES", "Ranked", "Term", "parse_ranked"]
+
+SET_FEATURES = ("votes", "is_last", "is_first")
+"""What a term reads beside signals, from the seen rounds with an answer: the share of them that give this round's
+answer, whether this is the latest of them, whether it is the earliest."""
+
+_SUM, _BEST = "sum_", "best_"
+_LONGEST = 20_000
+_EXAMPLE = "ranked(p_correct=(1.25, 0.31), votes=(0.4, 0.0))"
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """One feature of a ranker.
+
+    Attributes:
+        name: A signal; one of `SET_FEATURES`; or ``sum_SIGNAL`` and ``best_SIGNAL``, the sum and the largest value of
+            a signal over the seen rounds with the same answer.
+        weight: What its value is multiplied with.
+        fill: The value that stands for a missing one; 0 for set features, which are never missing.
+    """
+
+    name: str
+    weight: float
+    fill: float = 0.0
+
+    @property
+    def signal(self) -> str | None:
+        """The signal that the feature is made of; None for a set feature."""
+        if self.name in SET_FEATURES:
+            return None
+        return self.name.removeprefix(_SUM if self.name.startswith(_SUM) else _BEST)
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked(Selector):
+    """The answer at the round with the largest weighted sum of features; among ties the latest.
+
+    With weights from a logistic regression the sum is, up to a constant, the log-odds that the round's answer is
+    right.  A missing signal takes its fill, so every answered round has a score.
+
+    >>> rounds = Rounds.from_columns({"p_correct": [0.9, 0.2, 0.3]}, answers=["Paris", "Rome", "rome"])
+    >>> int(Ranked((Term("p_correct", 1.0),)).select(rounds, np.array(2)))
+    0
+    >>> int(Ranked((Term("p_correct", 1.0), Term("votes", 3.0))).select(rounds, np.array(2)))
+    2
+
+    Attributes:
+        terms: The features, at least one, each once.
+    """
+
+    terms: tuple[Term, ...]
+
+    def __post_init__(self) -> None:
+        names = [term.name for term in self.terms]
+        if not names or len(set(names)) != len(names):
+            raise RuleSyntaxError(f"a ranker needs one or more features, each once, not {names!r}")
+        for term in self.terms:
+            named = term.name.isidentifier() and not keyword.iskeyword(term.name) and term.signal != ""
+            if not named or not math.isfinite(term.weight) or not math.isfinite(term.fill):
+                raise RuleSyntaxError(f"a ranker's term is a name with a finite weight and fill, not {term!r}")
+
+    @property
+    def signals(self) -> frozenset[str]:
+        return frozenset(term.signal for term in self.terms if term.signal is not None)
+
+    def features(self, rounds: Rounds, candidates: Mask) -> list[Floats]:
+        """Return the value of each term at every round, each of shape ``(..., n_rounds)``, missing ones filled.
+
+        Args:
+            rounds: The rounds from the policy's start on, with answers.
+            candidates: The seen rounds up to the stop that have an answer, same shape.
+        """
+        among = same_answers(rounds) & candidates[..., None, :]
+        return [_feature(term, rounds, candidates, among) for term in self.terms]
+
+    def _among(self, rounds: Rounds, candidates: Mask) -> Positions:
+        scores: Floats = np.zeros(candidates.shape)
+        for term, values in zip(self.terms, self.features(rounds, candidates), strict=True):
+            scores = scores + term.weight * values
+        scores = np.where(candidates, scores, -np.inf)
+        return last_of(candidates & (scores == scores.max(axis=-1, keepdims=True)))
+
+    def __str__(self) -> str:
+        return f"ranked({', '.join(f'{term.name}=({term.weight!r}, {term.fill!r})' for term in self.terms)})"
+
+
+def _feature(term: Term, rounds: Rounds, candidates: Mask, among: Mask) -> Floats:
+    """Return one feature; `among` says which candidates give the answer of which round, ``(..., n, n)``."""
+    if term.name == "votes":
+        return total(among.astype(np.float64)) / np.maximum(candidates.sum(axis=-1, keepdims=True), 1)
+    if term.name in ("is_last", "is_first"):
+        place = np.arange(candidates.shape[-1])
+        end = last_of(candidates) if term.name == "is_last" else np.argmax(candidates, axis=-1)
+        return np.asarray(place == end[..., None], dtype=np.float64)
+    assert term.signal is not None
+    column = rounds[term.signal]
+    values = np.where(np.isnan(column), term.fill, column)
+    if term.name.startswith(_SUM):
+        return total(np.where(among, values[..., None, :], 0.0))
+    if term.name.startswith(_BEST):
+        best = np.where(among, values[..., None, :], -np.inf).max(axis=-1)
+        return np.asarray(np.where(np.isneginf(best), term.fill, best))  # no candidate: the score is not used
+    return np.asarray(np.broadcast_to(values, candidates.shape))
+
+
+def parse_ranked(text: str) -> Ranked:
+    """Return the ranker that `text` spells, through a whitelist over the syntax tree; nothing is executed.
+
+    >>> print(parse_ranked("ranked(p_correct=(1.25, 0.31), votes=(-0.4, 0))"))
+    ranked(p_correct=(1.25, 0.31), votes=(-0.4, 0.0))
+
+    Raises:
+        RuleSyntaxError: The text is no ranker.
+    """
+    if len(text) > _LONGEST:
+        raise RuleSyntaxError(f"a selector of {len(text)} characters is too long; allowed: {_LONGEST}")
+    try:
+        node = ast.parse(text.strip(), mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise RuleSyntaxError(f"{text!r} is no ranker: {error}. Example: {_EXAMPLE}") from None
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name) or node.func.id != "ranked" or node.args:
+        raise RuleSyntaxError(f"{text!r} is no ranker; write {_EXAMPLE}")
+    return Ranked(tuple(_term(item, text) for item in node.keywords))
+
+
+def _term(item: ast.keyword, text: str) -> Term:
+    pair = item.value
+    if item.arg is None or not isinstance(pair, ast.Tuple) or len(pair.elts) != 2:
+        raise RuleSyntaxError(f"each feature in {text!r} needs a weight and a fill; write {_EXAMPLE}")
+    weight, fill = (_number(node, text) for node in pair.elts)
+    return Term(item.arg, weight, fill)
+
+
+def _number(node: ast.expr, text: str) -> float:
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        return -_number(node.operand, text)
+    if isinstance(node, ast.Constant) and isinstance(node.value, int | float) and not isinstance(node.value, bool):
+        try:
+            return float(node.value)
+        except OverflowError:
+            raise RuleSyntaxError(f"{str(node.value)[:20]}... in a ranker is too large for a number") from None
+    raise RuleSyntaxError(f"{ast.unparse(node)!r} in {text[:200]!r} is no number; write {_EXAMPLE}")

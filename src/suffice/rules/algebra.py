@@ -150,10 +150,11 @@ class WeightedSum(Rule):
 
     def fires(self, rounds: Rounds) -> Mask:
         total: Floats = np.zeros(rounds.shape)
-        for weight, name in self.terms:
-            column = rounds[name]
-            if weight != 0:
-                total = total + weight * column
+        with np.errstate(over="ignore", invalid="ignore"):  # a sum beyond all doubles is infinite, or undefined
+            for weight, name in self.terms:
+                column = rounds[name]
+                if weight != 0:
+                    total = total + weight * column
         return cast("Mask", _COMPARISONS[self.comparison](total, self.value)) & rounds.seen
 
     @property

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from suffice.errors import DataError
-from suffice.statistics import bootstrap as module
 from suffice.statistics import (
+    Units,
     bootstrap_weights,
     equivalence,
     non_inferiority,
@@ -22,7 +22,7 @@ from suffice.statistics import (
     paired_results,
     sign_flip_test,
 )
-from suffice.statistics.bootstrap import Units
+from suffice.statistics import bootstrap as module
 
 SEED = 42
 

@@ -27,8 +27,15 @@ from suffice.replay.result import ReplayResult, Row, Spread
 from suffice.rounds import COST_KINDS, Floats, Mask, Rounds
 from suffice.rules import Rule
 from suffice.session import Policy
-from suffice.statistics.bootstrap import PairedResult, Units, bootstrap_weights, paired_results
-from suffice.statistics.margins import MarginTest, equivalence, non_inferiority
+from suffice.statistics import (
+    MarginTest,
+    PairedResult,
+    Units,
+    bootstrap_weights,
+    equivalence,
+    non_inferiority,
+    paired_results,
+)
 from suffice.store.recording import Recording
 
 __all__ = ["drop_failed", "replay", "replay_matrix"]

@@ -8,8 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from suffice.errors import DataError
-from suffice.statistics.bootstrap import PairedResult
-from suffice.statistics.margins import MarginTest
+from suffice.statistics import MarginTest, PairedResult
 
 __all__ = ["ReplayResult", "Row", "Spread", "jsonable"]
 

@@ -1,29 +1,50 @@
 """Statistics of paired differences: the question is the unit, and every rule shares the same draws."""
 
-from suffice.statistics.bootstrap import (
-    FEW_NONZERO,
-    Clusters,
-    Intervals,
-    PairedResult,
-    Units,
-    bootstrap_weights,
-    paired_bootstrap,
-    paired_results,
+from suffice.statistics.bootstrap import bootstrap_weights
+from suffice.statistics.cells import CellDeltas, macro_bootstrap
+from suffice.statistics.corrections import MaxStatistic, benjamini_hochberg, holm, max_statistic
+from suffice.statistics.hypotheses import (
+    McNemar,
+    SignFlip,
+    cohens_d_z,
+    mcnemar_test,
+    paired_t_test,
+    permutation_tests,
     sign_flip_test,
+    wilcoxon_test,
 )
-from suffice.statistics.margins import MarginTest, equivalence, non_inferiority
+from suffice.statistics.intervals import INTERVALS, Intervals, paired_bootstrap, paired_t
+from suffice.statistics.margins import MarginTest, equivalence, margin_table, non_inferiority
+from suffice.statistics.paired import FEW_NONZERO, PairedResult, paired_results
+from suffice.statistics.units import Clusters, Units
 
 __all__ = [
     "FEW_NONZERO",
+    "INTERVALS",
+    "CellDeltas",
     "Clusters",
     "Intervals",
     "MarginTest",
+    "MaxStatistic",
+    "McNemar",
     "PairedResult",
+    "SignFlip",
     "Units",
+    "benjamini_hochberg",
     "bootstrap_weights",
+    "cohens_d_z",
     "equivalence",
+    "holm",
+    "macro_bootstrap",
+    "margin_table",
+    "max_statistic",
+    "mcnemar_test",
     "non_inferiority",
     "paired_bootstrap",
     "paired_results",
+    "paired_t",
+    "paired_t_test",
+    "permutation_tests",
     "sign_flip_test",
+    "wilcoxon_test",
 ]

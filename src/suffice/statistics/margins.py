@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -11,18 +12,13 @@ import numpy.typing as npt
 
 from suffice.errors import DataError
 from suffice.rounds import Floats
-from suffice.statistics.bootstrap import (
-    FEW_NONZERO,
-    Clusters,
-    Units,
-    check_differences,
-    few_warning,
-    json_ready,
-    quantiles,
-    resampled_means,
-)
+from suffice.statistics.bootstrap import quantiles, resampled_means
+from suffice.statistics.hypotheses import cohens_d_z
+from suffice.statistics.paired import FEW_NONZERO, few_warning, json_ready
+from suffice.statistics.units import Clusters, Units, check_differences, check_level, standard_errors
+from suffice.tables import Column, Table
 
-__all__ = ["MarginTest", "equivalence", "non_inferiority"]
+__all__ = ["MarginTest", "equivalence", "margin_table", "non_inferiority"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +38,7 @@ class MarginTest:
         low_bootstrap: Lower bound, percentile bootstrap.
         high_bootstrap: Upper bound, percentile bootstrap; +inf for non-inferiority.
         passed_bootstrap: Whether the bootstrap's bounds lie inside the margin.
+        smallest_margin: It passes by both methods at every margin above this one, and at none below; +inf if at none.
         n: Rows.
         n_clusters: Units.
         warning: What limits the test; empty if nothing does.
@@ -59,6 +56,7 @@ class MarginTest:
     low_bootstrap: float
     high_bootstrap: float
     passed_bootstrap: bool
+    smallest_margin: float
     n: int
     n_clusters: int
     warning: str = ""
@@ -134,11 +132,12 @@ def _margin_test(
     if not margin >= 0:
         raise DataError(f"a margin is a size >= 0, not {margin!r}: write 0.02 for a loss of two points")
     units = Units.of(len(row), clusters)
-    check_differences(row[None, :], level)
+    check_level(level)
+    check_differences(row)
     both = kind == "equivalence"
     delta = float(row.mean())
-    spread, d_z = _standard_error(row, units)
-    low, high, p = _t_bounds(delta, spread, margin, len(units.sizes) - 1, level)
+    error = float(standard_errors(row[None, :], units)[0])
+    low, high, p = _t_bounds(delta, error, margin, units.n_units - 1, level)
     means = np.concatenate([block for _, block in resampled_means(row[None, :], weights, units)])
     low_b, high_b = (float(bound[0]) for bound in quantiles(means, (1 - level, level)))
     nonzero = int(np.count_nonzero(units.sums(row)))
@@ -146,7 +145,7 @@ def _margin_test(
         kind=kind,
         margin=float(margin),
         delta=delta,
-        d_z=d_z,
+        d_z=cohens_d_z(row, clusters=clusters),
         level=level,
         low=low,
         high=high if both else math.inf,
@@ -155,21 +154,11 @@ def _margin_test(
         low_bootstrap=low_b,
         high_bootstrap=high_b if both else math.inf,
         passed_bootstrap=low_b > -margin and (not both or high_b < margin),
+        smallest_margin=max(0.0, -low, -low_b, *((high, high_b) if both else ())),
         n=len(row),
-        n_clusters=len(units.sizes),
+        n_clusters=units.n_units,
         warning=few_warning(nonzero) if nonzero < FEW_NONZERO else "",
     )
-
-
-def _standard_error(row: Floats, units: Units) -> tuple[float, float]:
-    """Return the standard error of the mean (0 if the units do not vary, NaN for one unit) and Cohen's d_z."""
-    means = units.sums(row) / units.sizes
-    if means.min() == means.max():
-        return (0.0 if len(means) > 1 else math.nan), math.nan
-    residuals = units.sums(row) - units.sizes * row.mean()  # of the ratio estimate; plain deviations if sizes are 1
-    n_units = len(residuals)
-    error = math.sqrt(n_units / (n_units - 1) * float(residuals @ residuals)) / len(row)
-    return error, float(row.mean()) / (error * math.sqrt(n_units))
 
 
 def _t_bounds(
@@ -185,3 +174,45 @@ def _t_bounds(
     p_low = float(stdtr(freedom, -(delta + margin) / error))
     p_high = float(stdtr(freedom, (delta - margin) / error))
     return delta - reach, delta + reach, (p_low, p_high)
+
+
+def margin_table(tests: Sequence[MarginTest], title: str = "Sensitivity to the margin") -> Table:
+    """Return how the verdict of several margins changes, one row for each test.
+
+    A margin is chosen before the data are seen; the table shows how much hangs on that choice, not which to take.
+
+    >>> from suffice.statistics.bootstrap import bootstrap_weights
+    >>> weights = bootstrap_weights(4, 100, rng=0)
+    >>> tests = [non_inferiority([0.0, -0.1, 0.1, 0.0], margin, weights=weights) for margin in (0.02, 0.2)]
+    >>> [(row[1], row[-2], round(row[-1], 3)) for row in margin_table(tests).rows]
+    [(0.02, 'not shown', 0.096), (0.2, 'yes', 0.096)]
+    """
+    names = {"non_inferiority": "non-inferior", "equivalence": "equivalent"}
+    columns = (
+        Column("claim"),
+        Column("margin", ".1f", scale=100),
+        Column("low (t)", "+.1f", scale=100),
+        Column("high (t)", "+.1f", scale=100),
+        Column("low (bootstrap)", "+.1f", scale=100),
+        Column("high (bootstrap)", "+.1f", scale=100),
+        Column("p (t)", ".3f"),
+        Column("shown"),
+        Column("passes above", ".1f", scale=100),
+    )
+    rows = tuple(
+        (
+            names[test.kind],
+            test.margin,
+            test.low,
+            test.high,
+            test.low_bootstrap,
+            test.high_bootstrap,
+            test.p,
+            "yes" if test.passed and test.passed_bootstrap else "not shown",
+            test.smallest_margin,
+        )
+        for test in tests
+    )
+    return Table(
+        title=title, columns=columns, rows=rows, notes=tuple(dict.fromkeys(t.warning for t in tests if t.warning))
+    )

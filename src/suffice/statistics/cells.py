@@ -1,0 +1,131 @@
+"""The mean over cells, each a (model, retriever, corpus), with draws shared where the questions are the same."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from suffice.errors import DataError
+from suffice.rounds import Floats
+from suffice.statistics.bootstrap import blocks, bootstrap_weights, quantiles
+from suffice.statistics.intervals import Intervals
+from suffice.statistics.units import check_differences, check_level
+
+__all__ = ["CellDeltas", "macro_bootstrap"]
+
+_NAMED = 5
+"""Questions named in a message."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellDeltas:
+    """Paired differences of several rules in one cell.
+
+    Attributes:
+        name: Of the cell.
+        deltas: Differences to the cell's baseline, shape ``(n_rules, n_rows)``; the rules are the same in every cell.
+        questions: The question of each row, shape ``(n_rows,)``; rows that repeat one are drawn together.
+    """
+
+    name: str
+    deltas: Floats
+    questions: Sequence[Any] | npt.NDArray[Any]
+
+    def sums(self, order: dict[Any, int]) -> tuple[Floats, Floats]:
+        """Return the sum of the differences over each question, ``(n_rules, n_questions)``, and its rows."""
+        codes = np.array([order[question] for question in self.questions], dtype=np.int64)
+        sums = np.zeros((len(self.deltas), len(order)))
+        np.add.at(sums.T, codes, self.deltas.T)
+        return sums, np.bincount(codes, minlength=len(order)).astype(np.float64)
+
+
+def macro_bootstrap(
+    cells: Sequence[CellDeltas], *, n_resamples: int = 1000, rng: np.random.Generator | int, level: float = 0.95
+) -> Intervals:
+    """Return the mean over cells of each rule's mean difference, with percentile intervals.
+
+    Cells over the same questions share each draw, since two models on the same questions are not independent cells;
+    cells over other questions are drawn independently, in the order in which their questions first come.  Each cell
+    weighs the same, however many questions it has.
+
+    >>> one = CellDeltas(name="small model", deltas=np.array([[0.5, 0.0]]), questions=["a", "b"])
+    >>> two = CellDeltas(name="large model", deltas=np.array([[0.0, 0.5]]), questions=["a", "b"])
+    >>> found = macro_bootstrap([one, two], rng=0)  # the second takes back what the first gains, question by question
+    >>> found.delta.tolist(), found.low.tolist(), found.high.tolist()
+    ([0.25], [0.25], [0.25])
+
+    Args:
+        cells: At least one; the question sets of any two are the same or have nothing in common.
+        n_resamples: Draws.
+        rng: Generator, or the seed of one.
+        level: Nominal coverage, in (0, 1).
+
+    Raises:
+        DataError: No cells, cells with other numbers of rules, questions that only one of two
+            overlapping cells has, NaN differences, a level outside (0, 1).
+    """
+    check_level(level)
+    made = _checked(cells)
+    generator = np.random.default_rng(rng)
+    drawn: dict[frozenset[Any], tuple[dict[Any, int], Floats]] = {}
+    parts = []
+    for cell in made:
+        questions = frozenset(cell.questions)
+        if questions not in drawn:
+            order = {question: place for place, question in enumerate(dict.fromkeys(cell.questions))}
+            drawn[questions] = order, bootstrap_weights(len(order), n_resamples, rng=generator)
+        order, weights = drawn[questions]
+        sums, sizes = cell.sums(order)
+        parts.append((sums, weights, weights @ sizes))
+    n_rules, tail = len(made[0].deltas), (1 - level) / 2
+    low, high = np.empty(n_rules), np.empty(n_rules)
+    for block in blocks(n_rules, n_resamples):
+        means = sum((sums[block] @ weights.T) / rows for sums, weights, rows in parts) / len(made)
+        assert isinstance(means, np.ndarray)
+        low[block], high[block] = quantiles(means, (tail, 1 - tail))
+    delta = np.mean([cell.deltas.mean(axis=-1) for cell in made], axis=0)
+    return Intervals(delta=delta, low=low, high=high, level=level, n_resamples=n_resamples)
+
+
+def _checked(cells: Sequence[CellDeltas]) -> list[CellDeltas]:
+    """Return the cells with their differences as matrices, or refuse what cannot be averaged."""
+    if not cells:
+        raise DataError("no cells to average: give at least one")
+    made: list[CellDeltas] = []
+    for cell in cells:
+        deltas = np.atleast_2d(np.asarray(cell.deltas, dtype=np.float64))
+        if deltas.shape[-1] != len(cell.questions) or not len(cell.questions):
+            raise DataError(
+                f"cell {cell.name!r} has {len(cell.questions)} questions for {deltas.shape[-1]} differences: "
+                "name one for each row, and at least one"
+            )
+        check_differences(deltas)
+        made.append(CellDeltas(name=cell.name, deltas=deltas, questions=cell.questions))
+        if len(deltas) != len(made[0].deltas):
+            raise DataError(
+                f"cell {cell.name!r} has {len(deltas)} rules, {made[0].name!r} has {len(made[0].deltas)}: "
+                "every cell needs every rule"
+            )
+        for other in made[:-1]:
+            _check_paired(other, made[-1])
+    return made
+
+
+def _check_paired(first: CellDeltas, second: CellDeltas) -> None:
+    left, right = set(first.questions), set(second.questions)
+    if left == right or not left & right:
+        return
+    only = [
+        f"only {cell.name!r} has {len(extra)}: {', '.join(map(repr, sorted(extra, key=str)[:_NAMED]))}"
+        + (", ..." if len(extra) > _NAMED else "")
+        for cell, extra in ((first, left - right), (second, right - left))
+        if extra
+    ]
+    raise DataError(
+        f"cells {first.name!r} and {second.name!r} share {len(left & right)} questions, but not all ({'; '.join(only)}). "
+        "Unpaired questions cannot be compared: record the missing ones, or drop them from both"
+    )

@@ -1,0 +1,262 @@
+"""Tests of a mean paired difference of zero: sign flips, McNemar, paired t, Wilcoxon; and Cohen's d_z.
+
+All are two-sided.  A row of differences without any variation decides by its value: p is 1 for zeros, and for any
+other constant the t test gives 0.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from suffice.errors import DataError
+from suffice.rounds import Floats
+from suffice.statistics.bootstrap import blocks
+from suffice.statistics.units import Clusters, Units, check_differences, standard_errors
+
+__all__ = [
+    "McNemar",
+    "SignFlip",
+    "cohens_d_z",
+    "mcnemar_test",
+    "paired_t_test",
+    "permutation_tests",
+    "sign_flip_test",
+    "wilcoxon_test",
+]
+
+_ENUMERABLE = 20
+"""Non-zero pairs whose sign patterns are enumerated: 2**20 sums take 8 MiB."""
+
+_SLACK = 1e-12
+"""Sums in another order differ in the last bits; relative to the sum of sizes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignFlip:
+    """A paired permutation test of a mean of zero, two-sided.
+
+    Attributes:
+        p: p-value.
+        test: `mcnemar` (all non-zero differences have one size: a binomial, exact at any number), `sign_flip` (every
+            pattern of signs enumerated, exact), or `monte_carlo` (random patterns).
+        n_nonzero: Units whose difference is not zero.
+        n_resamples: Random patterns; 0 where the test is exact.
+    """
+
+    p: float
+    test: str
+    n_nonzero: int
+    n_resamples: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class McNemar:
+    """McNemar's exact test of two binary outcomes, two-sided.
+
+    Attributes:
+        gained: Questions that only the rule got right.
+        lost: Questions that only the baseline got right.
+        p: p-value of the binomial with `gained` of ``gained + lost`` at a half; 1 without any.
+    """
+
+    gained: int
+    lost: int
+    p: float
+
+
+def permutation_tests(
+    deltas: Floats, *, n_resamples: int = 10_000, rng: np.random.Generator | int, clusters: Clusters = None
+) -> list[SignFlip]:
+    """Return the paired permutation test of each rule: exact where that is possible, by random signs beyond.
+
+    Under the hypothesis each unit's difference could as well have had the other sign (for binary outcomes that is
+    McNemar's hypothesis; in general it asks for symmetry).  Random signs are shared by all rules; their p-value counts
+    the observed pattern too, ``(1 + as extreme) / (1 + n_resamples)``, so that it is never zero (Phipson and Smyth
+    2010).
+
+    >>> [found] = permutation_tests([[1.0, 1.0, 0.0, 1.0]], rng=0)
+    >>> found.p, found.test
+    (0.25, 'mcnemar')
+
+    Args:
+        deltas: Differences to the baseline, shape ``(n_rules, n_rows)``, no NaN.
+        n_resamples: Random patterns of signs, >= 1.
+        rng: Generator, or the seed of one; not drawn from where every test is exact.
+        clusters: The unit of each row; a unit's rows change sign together.
+
+    Raises:
+        DataError: No rows, NaN or infinite differences, no resamples.
+    """
+    deltas = np.atleast_2d(np.asarray(deltas, dtype=np.float64))
+    units = Units.of(deltas.shape[-1], clusters)
+    check_differences(deltas)
+    if n_resamples < 1:
+        raise DataError(f"a permutation test needs resamples, not {n_resamples!r}; allowed: >= 1")
+    sums = units.sums(deltas)
+    found = [_exact(row) for row in sums]
+    left = [position for position, test in enumerate(found) if test is None]
+    drawn = iter(_random_signs(sums[left], n_resamples, np.random.default_rng(rng)) if left else ())
+    return [
+        test
+        if test is not None
+        else SignFlip(p=next(drawn), test="monte_carlo", n_nonzero=int(np.count_nonzero(row)), n_resamples=n_resamples)
+        for row, test in zip(sums, found, strict=True)
+    ]
+
+
+def _exact(row: Floats) -> SignFlip | None:
+    sizes = np.abs(row[row != 0])
+    n = len(sizes)
+    if n == 0 or sizes.max() - sizes.min() <= _SLACK * sizes.max():
+        return SignFlip(p=_binomial(int((row > 0).sum()), n), test="mcnemar", n_nonzero=n, n_resamples=0)
+    if n <= _ENUMERABLE:
+        return SignFlip(p=sign_flip_test(row), test="sign_flip", n_nonzero=n, n_resamples=0)
+    return None
+
+
+def _random_signs(sums: Floats, n_resamples: int, rng: np.random.Generator) -> list[float]:
+    extreme = np.zeros(len(sums), dtype=np.int64)
+    slack = _SLACK * np.abs(sums).sum(axis=-1, keepdims=True)
+    reached = np.abs(sums.sum(axis=-1, keepdims=True)) - slack
+    for block in blocks(n_resamples, max(sums.shape)):
+        signs = rng.integers(0, 2, size=(block.stop - block.start, sums.shape[-1]), dtype=np.int8) * 2.0 - 1.0
+        extreme += (np.abs(sums @ signs.T) >= reached).sum(axis=-1)
+    return [float(count) for count in (1 + extreme) / (1 + n_resamples)]
+
+
+def sign_flip_test(differences: npt.ArrayLike) -> float:
+    """Return the two-sided p-value of the exact sign-flip (paired permutation) test of a mean of zero.
+
+    Under the hypothesis each difference could as well have had the other sign; all ``2**k`` sign patterns of the k
+    non-zero ones are enumerated.
+
+    >>> sign_flip_test([1.0, 1.0, 0.0, 1.0])
+    0.25
+
+    Raises:
+        DataError: More than 20 non-zero differences: too many to enumerate.
+    """
+    values = np.asarray(differences, dtype=np.float64).ravel()
+    values = values[values != 0]
+    k = len(values)
+    if k > _ENUMERABLE:
+        raise DataError(
+            f"{k} non-zero pairs have 2**{k} sign patterns; the exact test takes at most {_ENUMERABLE}: "
+            "permutation_tests draws them"
+        )
+    totals = np.zeros(1)
+    for value in values:
+        totals = np.concatenate([totals + value, totals - value])
+    slack = _SLACK * np.abs(values).sum()
+    return float(np.mean(np.abs(totals) >= abs(values.sum()) - slack))
+
+
+def mcnemar_test(rule: npt.ArrayLike, baseline: npt.ArrayLike) -> McNemar:
+    """Return McNemar's exact test of two binary outcomes, as EM; the permutation test gives the same p.
+
+    >>> mcnemar_test([1, 1, 1, 0], [0, 0, 0, 0])
+    McNemar(gained=3, lost=0, p=0.25)
+
+    Args:
+        rule: Outcomes of the rule, shape ``(n_questions,)``, each 0 or 1.
+        baseline: Outcomes of the baseline, same shape.
+
+    Raises:
+        DataError: Shapes differ, or a value is neither 0 nor 1.
+    """
+    first, second = (np.asarray(values, dtype=np.float64).ravel() for values in (rule, baseline))
+    if first.shape != second.shape:
+        raise DataError(
+            f"{len(first)} outcomes of the rule and {len(second)} of the baseline: give one for each question"
+        )
+    odd = [value for value in np.concatenate([first, second]).tolist() if value not in (0.0, 1.0)]
+    if odd:
+        raise DataError(f"McNemar's test compares outcomes that are 0 or 1, not {odd[0]!r}: use permutation_tests")
+    gained, lost = int((first > second).sum()), int((first < second).sum())
+    return McNemar(gained=gained, lost=lost, p=_binomial(gained, gained + lost))
+
+
+def _binomial(wins: int, n: int) -> float:
+    """Return the two-sided p-value of `wins` of `n` fair coins."""
+    from scipy.special import bdtr
+
+    return min(1.0, 2 * float(bdtr(min(wins, n - wins), n, 0.5))) if n else 1.0
+
+
+def paired_t_test(deltas: Floats, *, clusters: Clusters = None) -> Floats:
+    """Return the two-sided p-value of each rule's paired t test, shape ``(n_rules,)``.
+
+    >>> paired_t_test(np.array([[1.0, 0.0, 2.0], [0.0, 0.0, 0.0], [0.1, 0.1, 0.1]])).round(3).tolist()
+    [0.225, 1.0, 0.0]
+
+    Args:
+        deltas: Differences to the baseline, shape ``(n_rules, n_rows)``, no NaN.
+        clusters: The unit of each row; the error is then that of a ratio, the degrees of freedom units - 1.
+
+    Returns:
+        1 from one unit alone, which tells nothing.
+
+    Raises:
+        DataError: No rows, NaN or infinite differences.
+    """
+    from scipy.special import stdtr
+
+    deltas = np.atleast_2d(np.asarray(deltas, dtype=np.float64))
+    units = Units.of(deltas.shape[-1], clusters)
+    check_differences(deltas)
+    if units.n_units == 1:
+        return np.ones(len(deltas))
+    delta, error = np.abs(deltas.mean(axis=-1)), standard_errors(deltas, units)
+    beyond = np.where(delta == 0, 0.0, np.inf)
+    p: Floats = 2 * stdtr(units.n_units - 1, -np.divide(delta, error, out=beyond, where=error > 0))
+    return p
+
+
+def wilcoxon_test(differences: npt.ArrayLike, *, clusters: Clusters = None) -> float:
+    """Return the two-sided p-value of Wilcoxon's signed-rank test; zeros are left out (Wilcoxon 1945).
+
+    It tests the symmetry of the non-zero differences about zero, by ranks: a shift of the mean that one large loss
+    makes is not what it looks for.  Without any non-zero difference p is 1.
+
+    >>> wilcoxon_test([0.5, 0.25, 0.0, 1.0])
+    0.25
+
+    Args:
+        differences: Rule minus baseline, shape ``(n_rows,)``, no NaN.
+        clusters: The unit of each row; the test then ranks the units' means.
+
+    Raises:
+        DataError: No rows, NaN or infinite differences.
+    """
+    from scipy.stats import wilcoxon
+
+    row = np.asarray(differences, dtype=np.float64).ravel()
+    units = Units.of(len(row), clusters)
+    check_differences(row)
+    means = units.sums(row) / units.sizes
+    nonzero = means[means != 0]
+    return float(wilcoxon(nonzero).pvalue) if len(nonzero) else 1.0
+
+
+def cohens_d_z(differences: npt.ArrayLike, *, clusters: Clusters = None) -> float:
+    """Return the mean difference over the standard deviation of the pairs (Cohen 1988); NaN where that is zero.
+
+    >>> round(cohens_d_z([1.0, 0.0, 2.0]), 3)
+    1.0
+
+    Args:
+        differences: Rule minus baseline, shape ``(n_rows,)``, no NaN.
+        clusters: The unit of each row; the deviation is then that of the units.
+
+    Raises:
+        DataError: No rows, NaN or infinite differences.
+    """
+    row = np.asarray(differences, dtype=np.float64).ravel()
+    units = Units.of(len(row), clusters)
+    check_differences(row)
+    error = float(standard_errors(row[None, :], units)[0])
+    return float(row.mean()) / (error * math.sqrt(units.n_units)) if error > 0 else math.nan

@@ -1,0 +1,106 @@
+"""The mean paired difference of one rule: interval, test, and what limits them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from suffice.rounds import Floats
+from suffice.statistics.hypotheses import sign_flip_test
+from suffice.statistics.intervals import paired_bootstrap
+from suffice.statistics.units import Clusters, Units
+
+__all__ = ["FEW_NONZERO", "PairedResult", "few_warning", "json_ready", "paired_results"]
+
+FEW_NONZERO = 10
+"""With fewer non-zero pairs than this, every interval under-covers and an exact test is given (SEMANTICS)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairedResult:
+    """The mean paired difference of one rule against a baseline.
+
+    Attributes:
+        delta: Mean difference, in the unit of the metric; positive = larger than the baseline.
+        low: Lower end of the interval.
+        high: Upper end.
+        level: Nominal coverage of the interval.
+        n: Rows (questions, or runs of questions).
+        n_clusters: Units that were resampled; equals `n` unless rows repeat a question.
+        n_nonzero: Units whose difference is not zero.
+        n_resamples: Draws.
+        interval: Method of the interval, see `paired_bootstrap`.
+        p_exact: Two-sided p-value of the exact sign-flip test; NaN where there are enough non-zero pairs without it.
+        p: Two-sided p-value of `test`; NaN where none was asked for.
+        p_holm: The same, adjusted by Holm over a family of rules; NaN outside of one.
+        test: What gave `p`, see `SignFlip`; empty where none was asked for.
+        warning: What limits the interval; empty if nothing does.
+    """
+
+    delta: float
+    low: float
+    high: float
+    level: float
+    n: int
+    n_clusters: int
+    n_nonzero: int
+    n_resamples: int
+    interval: str = "percentile"
+    p_exact: float = float("nan")
+    p: float = float("nan")
+    p_holm: float = float("nan")
+    test: str = ""
+    warning: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-ready values; NaN and infinities become None."""
+        return json_ready(asdict(self))
+
+
+def json_ready(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return flat values with None for NaN and infinities."""
+    return {
+        name: None if isinstance(value, float) and not math.isfinite(value) else value for name, value in values.items()
+    }
+
+
+def paired_results(
+    deltas: Floats, weights: Floats, *, clusters: Clusters = None, level: float = 0.95, method: str = "percentile"
+) -> list[PairedResult]:
+    """Return the interval of each rule, with an exact test where few pairs differ; arguments as `paired_bootstrap`."""
+    deltas = np.atleast_2d(np.asarray(deltas, dtype=np.float64))
+    intervals = paired_bootstrap(deltas, weights, clusters=clusters, level=level, method=method)
+    units = Units.of(deltas.shape[-1], clusters)
+    results = []
+    for position, sums in enumerate(units.sums(deltas)):
+        nonzero = int(np.count_nonzero(sums))
+        few = nonzero < FEW_NONZERO
+        results.append(
+            PairedResult(
+                delta=float(intervals.delta[position]),
+                low=float(intervals.low[position]),
+                high=float(intervals.high[position]),
+                level=level,
+                n=units.n_rows,
+                n_clusters=units.n_units,
+                n_nonzero=nonzero,
+                n_resamples=intervals.n_resamples,
+                interval=method,
+                p_exact=sign_flip_test(sums) if few else float("nan"),
+                warning=few_warning(nonzero) if few else "",
+            )
+        )
+    return results
+
+
+def few_warning(nonzero: int) -> str:
+    """Return what a reader must know when only `nonzero` pairs differ."""
+    differ = "pair differs" if nonzero == 1 else "pairs differ"
+    return (
+        f"only {nonzero} {differ} (fewer than {FEW_NONZERO}): intervals and t tests of sparse differences promise more "
+        "than they keep; read the exact test"
+    )

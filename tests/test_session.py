@@ -103,6 +103,15 @@ def test_undefined_and_infinite_values_never_stop_the_loop():
         assert not play(Policy(rule=parse_rule("my_own < 0.1")), ["a"], my_own=[value]).stop
 
 
+@pytest.mark.parametrize(("spent", "reported"), [((float("inf"), 1.0), [NAN, NAN]), ((1e308, 1e308), [1e308, NAN])])
+def test_a_cost_beyond_all_numbers_is_undefined_and_never_stops_the_loop(spent, reported):
+    session = Session(Policy(rule=parse_rule("(tokens > 1.2e308) | (10 * tokens < 0)")))
+    for r, (tokens, shown) in enumerate(zip(spent, reported, strict=True), start=1):
+        decision = session.observe(Round(index=r, answer="a", costs={"generator": Cost(calls=1, output_tokens=tokens)}))
+        assert not decision.stop
+        np.testing.assert_equal(decision.signals["tokens"], shown)
+
+
 def test_an_infinite_margin_is_clipped_to_its_range():
     decision = play(Policy(rule=signal("answer_margin") > 1), ["a"], answer_margin=[float("inf")])
     assert decision.stop

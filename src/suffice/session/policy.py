@@ -183,10 +183,13 @@ class Policy:
                 column = raw.columns.get(f"cost.{component}.{kind}")
                 if column is not None:
                     found = True
-                    per_round = per_round + column
+                    with np.errstate(over="ignore", invalid="ignore"):
+                        per_round = per_round + column
         if not found:
             return raw[f"cost.{LOOP_COMPONENTS[0]}.{CUMULATED[name][0]}"]  # raises, naming the column
-        return np.where(raw.seen, np.cumsum(per_round, axis=-1), np.nan)
+        with np.errstate(over="ignore", invalid="ignore"):
+            total = np.cumsum(per_round, axis=-1)
+        return np.where(raw.seen & np.isfinite(total), total, np.nan)  # infinite counts as undefined
 
     @property
     def needs(self) -> frozenset[str]:

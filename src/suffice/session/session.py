@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -14,8 +15,9 @@ from suffice.signals import SIGNALS, compute_signals
 
 __all__ = ["Session"]
 
+_NAN = float("nan")
 _FREE = Cost()
-_UNKNOWN = Cost(**dict.fromkeys(COST_KINDS, float("nan")))
+_UNKNOWN = Cost(**dict.fromkeys(COST_KINDS, _NAN))
 
 
 class Session:
@@ -155,8 +157,10 @@ class Session:
             raw = {name: column[last] for name, column in self._columns.items()}
             latest = self.policy.view(Rounds(raw, self._index[last], self._seen[last], self._answers[last]))
             for name, column in latest.columns.items():
-                earlier = self._derived[name][n - 2] if name in CUMULATED and n > 1 else 0.0
-                self._derived[name][n - 1] = column[0] + earlier
+                value = float(column[0])
+                if name in CUMULATED and n > 1:
+                    value += float(self._derived[name][n - 2])
+                self._derived[name][n - 1] = _NAN if math.isinf(value) else value
         derived = {name: column[:n] for name, column in self._derived.items()}
         return Rounds(derived, self._index[:n], self._seen[:n], self._answers[:n])
 

@@ -1,1 +1,31 @@
 """Certificates: the cheapest policy of a declared family whose loss is bounded with confidence."""
+
+from suffice.certify.certificate import ASSUMES, BREAKS, Certificate
+from suffice.certify.family import Family, arranged, listed, path_values, threshold_path
+from suffice.certify.losses import Claim, Measured, measure
+from suffice.certify.ltt import PROCEDURES, questions_needed, rejected
+from suffice.certify.procedure import Certification, Need, certify
+from suffice.certify.pvalues import betting_p_value, hoeffding_bentkus_p_value, net_p_value
+
+__all__ = [
+    "ASSUMES",
+    "BREAKS",
+    "PROCEDURES",
+    "Certificate",
+    "Certification",
+    "Claim",
+    "Family",
+    "Measured",
+    "Need",
+    "arranged",
+    "betting_p_value",
+    "certify",
+    "hoeffding_bentkus_p_value",
+    "listed",
+    "measure",
+    "net_p_value",
+    "path_values",
+    "questions_needed",
+    "rejected",
+    "threshold_path",
+]

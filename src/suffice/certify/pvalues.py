@@ -126,7 +126,9 @@ def net_p_value(losses: npt.ArrayLike, epsilon: float, *, level: float = 0.05) -
 
 def _check_range(values: Floats, low: float, high: float, what: str) -> None:
     if np.isnan(values).any():
-        raise DataError(f"{int(np.isnan(values).sum())} of {values.size} {what} are undefined: every question must count")
+        raise DataError(
+            f"{int(np.isnan(values).sum())} of {values.size} {what} are undefined: every question must count"
+        )
     if values.size and (values.min() < low or values.max() > high):
         raise DataError(
             f"{what} must lie in [{low:g}, {high:g}], these run from {values.min():g} to {values.max():g}: rescale them"

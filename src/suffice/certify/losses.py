@@ -1,0 +1,255 @@
+"""What each policy of a family loses against the baseline, question by question."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from suffice.certify.pvalues import hoeffding_bentkus_p_value, net_p_value
+from suffice.errors import CensoredError, ConfigMismatchError, DataError
+from suffice.replay import CostTable, check_policy, id_hash, outcome, policy_for
+from suffice.replay.baselines import Bench, Run, closed_book, oracle_best, oracle_earliest, run_policy
+from suffice.replay.evaluate import drop_failed
+from suffice.rounds import Floats
+from suffice.session import Policy
+from suffice.store.recording import Recording
+
+__all__ = ["BINARY_METRICS", "Claim", "Measured", "measure", "one_row_per_question"]
+
+BINARY_METRICS = frozenset({"em", "contains", "agreement", "agreement_em"})
+"""Metrics that can only be 0 or 1, by definition; so is a threshold on any metric, ``f1 > 0.5``."""
+
+Loss = Literal["net", "harm"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """What a certificate shall say: the expected loss against the baseline is at most epsilon, with confidence.
+
+    Attributes:
+        epsilon: The largest expected loss, in the unit of the metric, in (0, 1).
+        confidence: 1 - delta, in (0, 1): at most a share delta of all certification sets leads to a false certificate.
+        metric: A column in [0, 1], or `agreement` (see `suffice.replay.outcome`).
+        loss: `net` is metric(baseline) - metric(policy), in [-1, 1]; `harm` is max(0, net), in [0, 1], which no gain
+            on another question makes up for: its bound holds for `net` too.
+        baseline: `full` for the whole budget, a rule or its text, a policy, `closed_book` or an oracle.
+        seed: Of the order in which the betting goes through the questions: fix it before you see a result.
+    """
+
+    epsilon: float
+    confidence: float = 0.95
+    metric: str = "f1"
+    loss: Loss = "net"
+    baseline: str | Policy = "full"
+    seed: int = 42
+
+    def __post_init__(self) -> None:
+        if not 0 < self.epsilon < 1:
+            raise DataError(
+                f"the largest loss must lie between 0 and 1, both excluded, not {self.epsilon!r}: no number of questions "
+                "shows a loss of exactly 0; 0.02 is two points of the metric"
+            )
+        if not 0 < self.confidence < 1:
+            raise DataError(
+                f"the confidence must lie between 0 and 1, both excluded, not {self.confidence!r} (delta is 1 minus it): "
+                "0.95 is usual"
+            )
+        if self.loss not in ("net", "harm"):
+            raise DataError(f"{self.loss!r} is no loss; there are: net, harm")
+
+    @property
+    def delta(self) -> float:
+        """The risk of a false certificate."""
+        return round(1 - self.confidence, 12)  # 1 - 0.95 is a little more than 0.05
+
+    @property
+    def kind(self) -> str:
+        """The loss in words."""
+        return f"{'net loss' if self.loss == 'net' else 'harm'} of {self.metric}"
+
+    @property
+    def binary(self) -> bool:
+        """Whether the harm can only be 0 or 1, by the definition of the metric."""
+        return self.metric in BINARY_METRICS or ">" in self.metric
+
+    def reference_p_values(self, losses: Floats) -> Floats:
+        """Return Hoeffding-Bentkus p-values of each row: what `harm` is tested by, and a comparison for `net`."""
+        mean, n = losses.mean(axis=-1), losses.shape[-1]
+        if self.loss == "net":  # shifted to [0, 1]
+            return hoeffding_bentkus_p_value((mean + 1) / 2, n, (self.epsilon + 1) / 2)
+        return hoeffding_bentkus_p_value(mean, n, self.epsilon, binary=self.binary)
+
+    @property
+    def method(self) -> str:
+        """The test behind the p-values."""
+        if self.loss == "net":
+            return "betting (Waudby-Smith and Ramdas 2024)"
+        return f"Hoeffding-Bentkus{', binary' if self.binary else ''} (Angelopoulos et al. 2021)"
+
+    def p_values(self, losses: Floats, level: float) -> Floats:
+        """Return the p-value of each row of losses, shape ``(n_policies, n_questions)``, in the order of betting."""
+        if self.loss == "net":
+            return net_p_value(losses, self.epsilon, level=level)
+        return self.reference_p_values(losses)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """A family on recorded questions, which stand in the order of betting.
+
+    Attributes:
+        losses: Of the claim's kind, shape ``(n_policies, n_questions)``.
+        values: The metric under each policy, same shape.
+        calls: Requests to language models of each policy, same shape.
+        tokens: All tokens of each policy, same shape; NaN where unknown.
+        baseline_values: The metric under the baseline, shape ``(n_questions,)``.
+        baseline_calls: Its calls, shape ``(n_questions,)``.
+        baseline_tokens: Its tokens, shape ``(n_questions,)``.
+        baseline: Its name.
+        question_ids: Hashes of the questions' ids, in the same order.
+        n_failed: Questions left out because their recording failed.
+        notes: What a reader must know.
+    """
+
+    losses: Floats
+    values: Floats
+    calls: Floats
+    tokens: Floats
+    baseline_values: Floats
+    baseline_calls: Floats
+    baseline_tokens: Floats
+    baseline: str
+    question_ids: tuple[str, ...]
+    n_failed: int
+    notes: tuple[str, ...]
+
+
+def measure(recording: Recording, policies: Sequence[Policy], claim: Claim) -> Measured:
+    """Return what policies lose against the baseline of a claim, one row for each question.
+
+    Args:
+        recording: Recorded rounds, full width.
+        policies: At least one.
+        claim: Metric, loss and baseline; its seed orders the questions.
+
+    Raises:
+        DataError: The metric is missing or leaves [0, 1], or is unknown where a policy stops.
+        CensoredError: A policy or the baseline wanted rounds that a rule kept from being recorded.
+        ConfigMismatchError: A policy belongs to another model, prompt or retriever than the recording.
+        NotFittedError: A policy reads a calibrated signal and has no calibrator.
+    """
+    single, notes = one_row_per_question(recording)
+    kept, n_failed = drop_failed(single)
+    ours = claim.baseline
+    if isinstance(ours, str) and ours not in _SPECIAL:
+        ours = policy_for(kept, ours)
+    involved = [*policies, ours] if isinstance(ours, Policy) else list(policies)
+    for policy in involved:
+        policy.check()
+        check_policy(policy, kept)
+    columns = sorted({column for policy in involved for column in policy.raw_columns})
+    values = {claim.metric: outcome(kept, claim.metric)}
+    bench = Bench(kept, values, CostTable(kept), kept.rounds(columns))
+    reference = _SPECIAL[ours](bench, claim.metric) if isinstance(ours, str) else run_policy(bench, ours)[0]
+    runs = [run_policy(bench, policy)[0] for policy in policies]
+    for run in (*runs, reference):
+        _check_run(run, claim.metric, bench)
+    hashes = [id_hash(question_id) for question_id in kept.question_ids]
+    order = betting_order(hashes, claim.seed)
+    base = reference.values[claim.metric][order]
+    reached = np.stack([run.values[claim.metric] for run in runs])[:, order]
+    net = base - reached
+    return Measured(
+        losses=net if claim.loss == "net" else np.maximum(net, 0.0),
+        values=reached,
+        calls=np.stack([run.ledger.calls for run in runs])[:, order],
+        tokens=np.stack([run.ledger.total("tokens") for run in runs])[:, order],
+        baseline_values=base,
+        baseline_calls=reference.ledger.calls[order],
+        baseline_tokens=reference.ledger.total("tokens")[order],
+        baseline=reference.label,
+        question_ids=tuple(hashes[place] for place in order.tolist()),
+        n_failed=n_failed,
+        notes=(*notes, *_notes(base, claim, n_failed)),
+    )
+
+
+def betting_order(hashes: Sequence[str], seed: int) -> np.typing.NDArray[np.int64]:
+    """Return the order in which the betting goes through questions: shuffled by the seed, whatever order they came in.
+
+    >>> first, second = betting_order(["a", "b", "c"], 1), betting_order(["c", "b", "a"], 1)
+    >>> ["abc"[place] for place in first] == ["cba"[place] for place in second]
+    True
+    """
+    canonical = np.argsort(np.asarray(hashes), kind="stable")
+    return np.asarray(np.random.default_rng(seed).permutation(canonical), dtype=np.int64)
+
+
+def one_row_per_question(recording: Recording) -> tuple[Recording, tuple[str, ...]]:
+    """Return the recording with the first row of each cluster only, and a note where that left rows out.
+
+    Rows that repeat a question are not independent, and a certificate counts independent questions.
+    """
+    clusters = recording.clusters.tolist()
+    seen: set[str] = set()
+    keep = np.array([not (name in seen or seen.add(name)) for name in clusters])  # type: ignore[func-returns-value]
+    if keep.all():
+        return recording, ()
+    note = (
+        f"{len(keep)} rows repeat {int(keep.sum())} questions: the first row of each question counts, the others do not"
+    )
+    return recording.select(keep), (note,)
+
+
+def _check_run(run: Run, metric: str, bench: Bench) -> None:
+    if run.n_censored:
+        raise CensoredError(
+            f"{run.label!r} goes on past what was recorded in {run.n_censored} of {len(bench.recording.question_ids)} "
+            "questions, because a rule ended their recording: what it would lose there is unknown, and leaving those "
+            "questions out would choose the easy ones. Record the certification questions at full width, without a rule"
+        )
+    unknown = np.isnan(run.values[metric])
+    if unknown.any():
+        q = int(np.argmax(unknown))
+        raise DataError(
+            f"{metric!r} was not measured where {run.label!r} stops in {int(unknown.sum())} of {len(unknown)} questions "
+            f"(question {bench.recording.question_ids[q]!r}): a certificate counts every question. Record answers and "
+            "the metric at every round, or use another metric ('agreement' needs no gold answers)"
+        )
+
+
+def _notes(base: Floats, claim: Claim, n_failed: int) -> list[str]:
+    notes = []
+    if claim.metric.startswith("agreement"):
+        notes.append("agreement measures sameness with the full-budget run's answer, not truth")
+    if n_failed:
+        notes.append(f"{n_failed} questions failed while recording and are left out: the certificate is silent on such")
+    if not base.any():
+        notes.append(f"the baseline scores 0 {claim.metric} on every question: there is nothing to lose")
+    return notes
+
+
+def _earliest(bench: Bench, metric: str) -> Run:
+    del metric
+    if "em" not in bench.recording.table.column_names:
+        raise DataError("oracle_earliest needs the metric 'em', and the recording has no such column")
+    return oracle_earliest(bench, outcome(bench.recording, "em"))
+
+
+def _closed_book(bench: Bench, metric: str) -> Run:
+    del metric
+    if int(bench.recording.index[0]) != 0:
+        raise ConfigMismatchError(
+            "closed_book needs round 0, and this recording starts at round 1: record with round 0"
+        )
+    return closed_book(bench)
+
+
+_SPECIAL = {
+    "closed_book": _closed_book,
+    "oracle_best": lambda bench, metric: oracle_best(bench, bench.metrics[metric]),
+    "oracle_earliest": _earliest,
+}

@@ -1,4 +1,4 @@
-"""`suffice demo`: the main job, offline: record, calibrate, replay, deploy, and check that live equals replayed."""
+"""`suffice demo`: the main job, offline: record, calibrate, replay, deploy, check that live equals replayed, certify."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ import numpy as np
 import typer
 from rich.progress import track
 
+from suffice.certify import Claim
 from suffice.cli import options
+from suffice.cli.certify import certify_path, show_certification
 from suffice.cli.offline import show_calibration, show_replay
 from suffice.cli.show import console, errors, number, print_json, recording_progress, table
-from suffice.errors import SufficeError
+from suffice.errors import DataError, SufficeError
 from suffice.llm import SpanReaderModel
 from suffice.loop import Outcome, RetrievalLoop, record
-from suffice.replay import CalibrationSummary, ReplayResult, calibrate, replay
+from suffice.replay import ReplayResult, calibrate, replay
 from suffice.retrieval import PoolBM25, Question, load_questions
 from suffice.session import Policy, stops
 from suffice.signals import FittedState
@@ -27,6 +29,7 @@ __all__ = ["demo"]
 
 _RULES = ("tasr", "tasr_guarded", "answer_stable", "answer_stable_guarded", "margin")
 _SHOWN = 6
+_CLAIM = Claim(epsilon=0.02, metric="f1")
 
 
 def demo(
@@ -61,7 +64,26 @@ def demo(
     _say(as_json, "\n4. Run the locked policy live on the eval questions: fresh model, no cache, no recording.")
     outcomes = _live(evaluation, Policy.load(policy_path), quiet=as_json)
     differences = _differences(recordings["eval"], Policy.load(policy_path), evaluation, outcomes)
-    _report(outcomes, evaluation, differences, summary, result, out, time.monotonic() - began, as_json=as_json)
+    if not as_json:
+        _show_live(outcomes, evaluation, len(outcomes) - len(differences))
+
+    _say(
+        as_json, f"\n5. Certify on the eval questions: the cheapest threshold that loses at most {_CLAIM.epsilon:g} F1."
+    )
+    certification = _certify(recordings, locked, out / "tasr.certified.json", quiet=as_json)
+
+    _finish(out, time.monotonic() - began, quiet=as_json)
+    if as_json:
+        live = {"questions": len(outcomes), "mean_calls": _mean_calls(outcomes), "differences_from_replay": differences}
+        print_json(
+            {
+                "calibration": summary.to_dict(),
+                "replay": result.to_dict(),
+                "live": live,
+                "certification": certification,
+                "seconds": time.monotonic() - began,
+            }
+        )
     if differences:
         raise SufficeError(f"{len(differences)} live questions differ from the replay; the first: {differences[0]}")
 
@@ -107,26 +129,11 @@ def _differences(path: Path, policy: Policy, questions: Sequence[Question], outc
     return found
 
 
-def _report(
-    outcomes: Sequence[Outcome],
-    questions: Sequence[Question],
-    differences: Sequence[str],
-    summary: CalibrationSummary,
-    result: ReplayResult,
-    out: Path,
-    seconds: float,
-    *,
-    as_json: bool,
-) -> None:
-    calls = float(np.mean([outcome.costs["generator"].calls for outcome in outcomes]))
-    if as_json:
-        live: dict[str, Any] = {
-            "questions": len(outcomes),
-            "mean_calls": calls,
-            "differences_from_replay": list(differences),
-        }
-        print_json({"calibration": summary.to_dict(), "replay": result.to_dict(), "live": live, "seconds": seconds})
-        return
+def _mean_calls(outcomes: Sequence[Outcome]) -> float:
+    return float(np.mean([outcome.costs["generator"].calls for outcome in outcomes]))
+
+
+def _show_live(outcomes: Sequence[Outcome], questions: Sequence[Question], equal: int) -> None:
     rows = [
         [
             question.question[:70],
@@ -138,15 +145,35 @@ def _report(
         for question, outcome in list(zip(questions, outcomes, strict=True))[:_SHOWN]
     ]
     console.print(table("The first live answers", ["question", "answer", "gold", "stopped", "tokens"], rows, left=4))
-    equal = len(outcomes) - len(differences)
     console.print(
-        f"\nlive = replayed for {equal} of {len(outcomes)} questions (stop round and answer); {calls:.2f} calls on average "
-        "instead of 5.",
+        f"\nlive = replayed for {equal} of {len(outcomes)} questions (stop round and answer); "
+        f"{_mean_calls(outcomes):.2f} calls on average instead of 5.",
         markup=False,
         soft_wrap=True,
     )
+
+
+def _certify(recordings: dict[str, Path], locked: Policy, path: Path, *, quiet: bool) -> dict[str, Any]:
+    """Certify along the threshold of `p_correct`; thresholds and test order come from the tune questions."""
+    tune, evaluation = (read_recording(recordings[split]) for split in ("tune", "eval"))
+    try:
+        found = certify_path(evaluation, tune, locked, "p_correct", _CLAIM)
+    except DataError as error:  # with few questions no threshold may save a call
+        _say(quiet, f"not certifiable: {error}")
+        return {"certified": False, "headline": f"not certifiable: {error}"}
+    if not quiet:
+        show_certification(found)
+    if found.policy is not None:
+        found.policy.save(path)
+        _say(quiet, f"certified policy: {path} (read it with  suffice show {path})")
+    return found.to_dict()
+
+
+def _finish(out: Path, seconds: float, *, quiet: bool) -> None:
+    if quiet:
+        return
     console.print(
-        f"policy, recordings: {out}/ (the whole demo took {seconds:.0f} s)\n"
+        f"\npolicy, recordings: {out}/ (the whole demo took {seconds:.0f} s)\n"
         "The same on your endpoint:  suffice record DATASET -o run.parquet --base-url URL --model NAME",
         markup=False,
         soft_wrap=True,

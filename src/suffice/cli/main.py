@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from suffice._version import __version__
-from suffice.cli import answer, demo, inspect, offline, recording
+from suffice.cli import answer, certify, demo, inspect, offline, recording
 from suffice.cli.show import errors
 from suffice.errors import RuleSyntaxError, SufficeError
 
@@ -56,6 +56,8 @@ app.command("answer")(answer.answer)
 app.command("record")(recording.record_command)
 app.command("calibrate")(offline.calibrate_command)
 app.command("replay")(offline.replay_command)
+app.command("certify")(certify.certify_command)
+app.command("show")(certify.show_command)
 app.command("signals")(inspect.signals)
 app.command("doctor")(inspect.doctor)
 app.command("import")(recording.import_command)

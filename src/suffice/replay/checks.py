@@ -26,8 +26,8 @@ def id_hash(question_id: str) -> str:
 
 
 def tuned_on(policy: Policy, question_ids: Iterable[str]) -> int:
-    """Return how many of the questions the policy was fitted or selected on, by id hash."""
-    tuned = set(policy.provenance.get("tune_ids") or ())
+    """Return how many of the questions the policy was fitted or selected on, by id hash; a certificate selects too."""
+    tuned = {*(policy.provenance.get("tune_ids") or ()), *((policy.certificate or {}).get("question_ids") or ())}
     return sum(id_hash(question_id) in tuned for question_id in question_ids) if tuned else 0
 
 

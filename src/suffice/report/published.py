@@ -1,0 +1,87 @@
+"""Figures that a paper published, as data: read, scaled, and with what speaks against them."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+__all__ = ["Figure", "Flag", "Published", "published_tasr"]
+
+Figure = float | tuple[float, float, float]
+"""A value, or a value with the ends of its interval."""
+
+_POINTS = frozenset({"f1", "delta", "k1", "k3", "k5", "share_5"})
+"""What the paper prints in points and this library holds in [0, 1]."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flag:
+    """Something that speaks against a published figure.
+
+    Attributes:
+        id: A short name.
+        places: ``TABLE.ROW``, or ``TABLE`` for all of it.
+        reason: What it contradicts.
+    """
+
+    id: str
+    places: tuple[str, ...]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Published:
+    """The figures of one paper.
+
+    Attributes:
+        title: Of the paper.
+        arxiv: Its number.
+        cells: Model, retriever, corpus and setting of each published cell, by name.
+        tables: By `table1` ... `figure5`: title, version, and the rows by name, each a mapping of figures.
+        flags: What is inconsistent.
+    """
+
+    title: str
+    arxiv: str
+    cells: Mapping[str, Mapping[str, str]]
+    tables: Mapping[str, Mapping[str, Any]]
+    flags: tuple[Flag, ...]
+
+    def row(self, table: str, name: str | None) -> dict[str, Figure]:
+        """Return the figures of a row, F1 and its differences in [-1, 1]; empty where nothing was published."""
+        given = self.tables[table]["rows"].get(name, {}) if name is not None else {}
+        return {key: _scaled(value, 0.01 if key in _POINTS else 1.0) for key, value in given.items()}
+
+    def flagged(self, table: str, name: str | None = None) -> tuple[Flag, ...]:
+        """Return what speaks against a row, or without a name against a table as a whole."""
+        place = table if name is None else f"{table}.{name}"
+        return tuple(flag for flag in self.flags if place in flag.places)
+
+    def cells_of(self, setting: str) -> frozenset[str]:
+        """Return the published cells of a setting."""
+        return frozenset(name for name, told in self.cells.items() if told["setting"] == setting)
+
+
+def _scaled(value: Any, scale: float) -> Figure:
+    if isinstance(value, list):
+        middle, low, high = (float(part) * scale for part in value)
+        return middle, low, high
+    return float(value) * scale
+
+
+@cache
+def published_tasr() -> Published:
+    """Return the figures of TASR (arXiv 2606.13814).
+
+    >>> published_tasr().row("table2", "qwen_hp")["calls"]
+    2.71
+    """
+    text = files("suffice.data").joinpath("published", "tasr.toml").read_text("utf-8")
+    data = tomllib.loads(text)
+    flags = tuple(Flag(id=flag["id"], places=tuple(flag["places"]), reason=flag["reason"]) for flag in data["flag"])
+    tables = {name: part for name, part in data.items() if isinstance(part, dict) and "rows" in part}
+    return Published(**data["paper"], cells=data["cells"], tables=tables, flags=flags)

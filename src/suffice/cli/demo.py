@@ -13,16 +13,16 @@ from rich.progress import track
 
 from suffice.certify import Claim
 from suffice.cli import options
+from suffice.cli.bundled import record_bundled
 from suffice.cli.certify import certify_path, show_certification
 from suffice.cli.offline import show_calibration, show_replay
-from suffice.cli.show import console, errors, number, print_json, recording_progress, table
+from suffice.cli.show import console, errors, number, print_json, table
 from suffice.errors import DataError, SufficeError
 from suffice.llm import SpanReaderModel
-from suffice.loop import Outcome, RetrievalLoop, record
+from suffice.loop import Outcome, RetrievalLoop
 from suffice.replay import ReplayResult, calibrate, replay
 from suffice.retrieval import PoolBM25, Question, load_questions
 from suffice.session import Policy, stops
-from suffice.signals import FittedState
 from suffice.store import read_recording
 
 __all__ = ["demo"]
@@ -45,9 +45,9 @@ def demo(
     tune, evaluation = (load_questions(f"{dataset}_{split}", limit=limit) for split in ("tune", "eval"))
     recordings = {"tune": out / f"{dataset}_tune.parquet", "eval": out / f"{dataset}_eval.parquet"}
     _say(as_json, f"1. Record {len(tune)} tune and {len(evaluation)} eval questions, 5 rounds each.")
-    state = options.overlap_state(f"{dataset}_tune")
-    for split, questions in (("tune", tune), ("eval", evaluation)):
-        _record(questions, recordings[split], state, quiet=as_json)
+    for split, path in recordings.items():
+        made = record_bundled(dataset, split, out, limit=limit, quiet=as_json)
+        _say(as_json, f"   {path}: {made.rounds} rounds, {made.cost.calls:,.0f} new calls, {made.seconds:.1f} s")
 
     _say(as_json, "\n2. Fit the calibrators of TASR on the tune questions and lock the policy.")
     locked, summary = calibrate(read_recording(recordings["tune"]), rule="tasr")
@@ -91,13 +91,6 @@ def demo(
 def _say(quiet: bool, text: str) -> None:
     if not quiet:
         console.print(text, style="bold", markup=False, soft_wrap=True)
-
-
-def _record(questions: Sequence[Question], path: Path, state: dict[str, FittedState], *, quiet: bool) -> None:
-    loop = RetrievalLoop(model=SpanReaderModel(), retriever=PoolBM25(), policy=Policy(state=state))
-    with recording_progress(f"recording {path.stem}", None, quiet=quiet) as tell:
-        summary = record(questions, loop, path, concurrency=2, on_progress=tell)
-    _say(quiet, f"   {path}: {summary.rounds} rounds, {summary.cost.calls:,.0f} new calls, {summary.seconds:.1f} s")
 
 
 def _replay(recordings: dict[str, Path], locked: Policy) -> ReplayResult:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import keyword
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,6 +20,8 @@ answer, whether this is the latest of them, whether it is the earliest."""
 
 _SUM, _BEST = "sum_", "best_"
 _LONGEST = 20_000
+_HUGE = 1e100
+"""Beyond it neither weights nor signals count: products and sums stay finite."""
 _EXAMPLE = "ranked(p_correct=(1.25, 0.31), votes=(0.4, 0.0))"
 
 
@@ -72,7 +73,7 @@ class Ranked(Selector):
             raise RuleSyntaxError(f"a ranker needs one or more features, each once, not {names!r}")
         for term in self.terms:
             named = term.name.isidentifier() and not keyword.iskeyword(term.name) and term.signal != ""
-            if not named or not math.isfinite(term.weight) or not math.isfinite(term.fill):
+            if not named or not abs(term.weight) <= _HUGE or not abs(term.fill) <= _HUGE:
                 raise RuleSyntaxError(f"a ranker's term is a name with a finite weight and fill, not {term!r}")
 
     @property
@@ -103,14 +104,15 @@ class Ranked(Selector):
 def _feature(term: Term, rounds: Rounds, candidates: Mask, among: Mask) -> Floats:
     """Return one feature; `among` says which candidates give the answer of which round, ``(..., n, n)``."""
     if term.name == "votes":
-        return total(among.astype(np.float64)) / np.maximum(candidates.sum(axis=-1, keepdims=True), 1)
+        share: Floats = total(among.astype(np.float64)) / np.maximum(candidates.sum(axis=-1, keepdims=True), 1)
+        return share
     if term.name in ("is_last", "is_first"):
         place = np.arange(candidates.shape[-1])
         end = last_of(candidates) if term.name == "is_last" else np.argmax(candidates, axis=-1)
         return np.asarray(place == end[..., None], dtype=np.float64)
     assert term.signal is not None
     column = rounds[term.signal]
-    values = np.where(np.isnan(column), term.fill, column)
+    values = np.where(np.isnan(column), term.fill, np.clip(column, -_HUGE, _HUGE))
     if term.name.startswith(_SUM):
         return total(np.where(among, values[..., None, :], 0.0))
     if term.name.startswith(_BEST):

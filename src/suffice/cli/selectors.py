@@ -1,0 +1,102 @@
+"""`suffice selectors`: which seen round's answer to return, and how much of the oracle's gap that closes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import typer
+
+from suffice.calibration import CALIBRATED
+from suffice.cli import options
+from suffice.cli.show import console, print_json, print_table
+from suffice.diagnose.ranking import FEATURES, RankerFit, fit_ranker
+from suffice.diagnose.selection import compare_selectors
+from suffice.errors import DataError
+from suffice.replay import calibrate, policy_for
+from suffice.rules import Selector, parse_rule, parse_selector
+from suffice.rules.ranker import Ranked, Term
+from suffice.session import Policy
+from suffice.store import Recording, read_recording
+
+__all__ = ["selectors_command"]
+
+_TEXT = ("last", "first", "majority")
+_RULES = ("tasr", "answer_stable", "fixed_k(3)", "full")
+_CALIBRATED = ("max_p_correct", "weighted_majority")
+
+
+def selectors_command(
+    path: Annotated[Path, typer.Argument(metavar="RECORDING", help="Recorded rounds of questions to judge on.")],
+    tune: Annotated[Path, typer.Option("--tune", help="A recording of other questions, to fit on.")],
+    rule: Annotated[
+        list[str] | None, typer.Option("--rule", help="A stopping rule, or 'full'; may be repeated.")
+    ] = None,
+    selector: Annotated[
+        list[str] | None, typer.Option("--selector", help="A selector; may be repeated. Default: all, and a ranker.")
+    ] = None,
+    feature: Annotated[
+        list[str] | None,
+        typer.Option("--feature", help=f"Of the ranker; may be repeated. Default: {' '.join(FEATURES)}."),
+    ] = None,
+    metric: Annotated[str, typer.Option("--metric", help="f1, em, agreement, or a column in [0, 1].")] = "f1",
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Write the first rule with the fitted ranker as a policy.")
+    ] = None,
+    resamples: Annotated[int, typer.Option("--resamples", min=1, help="Bootstrap draws.")] = 1000,
+    seed: Annotated[int, typer.Option("--seed", help="Of the draws and of the cross-fitting.")] = 42,
+    level: Annotated[float, typer.Option("--level", min=0.5, max=0.9999, help="Coverage of intervals.")] = 0.95,
+    as_json: options.AsJson = False,
+) -> None:
+    """Compare selectors under stopping rules, a ranker fitted on tune questions among them."""
+    tuned = read_recording(tune)
+    base = _calibrated(tuned)
+    policies = [_policy(tuned, base, text) for text in rule or _RULES]
+    if not rule:  # of the usual ones those that the recordings can replay
+        fitted = {calibrator.output for calibrator in base.calibrators}
+        policies = [p for p in policies if set(p.signals) <= fitted | {"round"} | set(tuned.table.column_names)]
+    usual = _TEXT + (_CALIBRATED if base.calibrators else ())
+    chosen: list[Selector] = [parse_selector(text) for text in selector or usual]
+    fit = None if selector else _fitted(tuned, base, tuple(feature or FEATURES), metric, seed)
+    if fit is not None:
+        chosen.append(fit.policy.selector)
+        policies = [replace(policy, provenance=fit.policy.provenance) for policy in policies]
+    result = compare_selectors(
+        read_recording(path), policies, chosen, metric=metric, n_resamples=resamples, seed=seed, level=level
+    )
+    if out is not None:
+        if fit is None:
+            raise DataError("there is no fitted ranker to write: leave out --selector")
+        replace(policies[0], selector=fit.policy.selector).save(out)
+    if as_json:
+        print_json({"fit": None if fit is None else fit.to_dict(), **result.to_dict()})
+        return
+    if fit is not None:
+        print_table(fit.table())
+        console.print()
+    print_table(result.table())
+    if out is not None:
+        console.print(f"policy written to {out}", markup=False, soft_wrap=True)
+
+
+def _calibrated(tuned: Recording) -> Policy:
+    """Return a policy with calibrators for the calibrated signals whose raw signals were recorded."""
+    recorded = [name for name, raw in CALIBRATED.items() if raw in tuned.table.column_names]
+    outputs = [name for name in recorded if np.isfinite(tuned.column(CALIBRATED[name])).any()]
+    target = "em" if "em" in tuned.names("metric") else "agreement"
+    return calibrate(tuned, rule="never()", signals=outputs, target=target)[0]
+
+
+def _policy(tuned: Recording, base: Policy, text: str) -> Policy:
+    made = policy_for(tuned, text)
+    return replace(base, rule=made.rule if text == "full" else parse_rule(text), name=text)
+
+
+def _fitted(tuned: Recording, base: Policy, features: tuple[str, ...], metric: str, seed: int) -> RankerFit | None:
+    """Return the fitted ranker; None where no default feature was recorded."""
+    reads = Ranked(tuple(Term(name, 0.0) for name in features)).signals
+    if features == FEATURES and not reads <= {calibrator.output for calibrator in base.calibrators}:
+        features = ("votes", "is_last", "is_first")
+    return fit_ranker(tuned, base, metric=metric, features=features, seed=seed)

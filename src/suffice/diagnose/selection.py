@@ -1,0 +1,261 @@
+"""Selectors under stopping rules, and the share of the oracle's gap that each closes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from suffice.errors import DataError
+from suffice.replay.baselines import Bench, run_policy
+from suffice.replay.checks import check_policy, tuned_on
+from suffice.replay.costs import CostTable
+from suffice.replay.evaluate import drop_failed
+from suffice.replay.outcomes import outcome
+from suffice.replay.result import jsonable
+from suffice.rounds import Floats
+from suffice.rules.selectors import Last, Selector, parse_selector
+from suffice.session import Policy
+from suffice.statistics.bootstrap import bootstrap_weights
+from suffice.statistics.units import Units
+from suffice.store.recording import Recording
+from suffice.tables import Column, Table
+
+__all__ = ["SelectorComparison", "SelectorRow", "compare_selectors"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SelectorRow:
+    """One selector under one stopping rule; intervals are triples ``(value, low, high)``, NaN where undefined.
+
+    Attributes:
+        rule: The policy's label.
+        selector: Its text.
+        quality: Mean metric of the returned answers.
+        delta: Mean difference to `last` under the same rule.
+        gap_seen: Share of the gap between `last` and the best of the seen rounds that is closed.
+        gap_full: Share of the gap between `last` and the best of all recorded rounds.
+        oracle_seen: Mean metric of the best seen round.
+        oracle_full: Mean metric of the best recorded round.
+        calls: Mean operational calls, what the selector's signals need included.
+        n_differ: Questions whose metric differs from that of `last`.
+        n_selected: Questions that the policy was fitted or selected on.
+    """
+
+    rule: str
+    selector: str
+    quality: float
+    delta: tuple[float, float, float]
+    gap_seen: tuple[float, float, float]
+    gap_full: tuple[float, float, float]
+    oracle_seen: float
+    oracle_full: float
+    calls: float
+    n_differ: int
+    n_selected: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SelectorComparison:
+    """Selectors under stopping rules on one recording.
+
+    Attributes:
+        rows: Rules in the order given, selectors within.
+        metric: What quality means.
+        n: Questions.
+        n_failed: Questions left out because their recording failed.
+        level: Nominal coverage of the percentile intervals.
+        n_resamples: Draws, shared by all rows.
+        seed: Of the draws.
+        data_hash: Of the recording.
+        notes: What a reader must know.
+    """
+
+    rows: tuple[SelectorRow, ...]
+    metric: str
+    n: int
+    n_failed: int
+    level: float
+    n_resamples: int
+    seed: int
+    data_hash: str
+    notes: tuple[str, ...]
+
+    def row(self, rule: str, selector: str) -> SelectorRow:
+        """Return the row of a rule and a selector.
+
+        Raises:
+            DataError: There is none.
+        """
+        for row in self.rows:
+            if (row.rule, row.selector) == (rule, selector):
+                return row
+        have = ", ".join(f"{row.rule}/{row.selector}" for row in self.rows)
+        raise DataError(f"no row of {rule!r} and {selector!r}; there are: {have}")
+
+    def table(self) -> Table:
+        """Return one row for each rule and selector."""
+        name = self.metric.upper()
+        columns = (
+            Column("rule"),
+            Column("selector"),
+            Column(name, ".1f", scale=100),
+            Column(f"{name} vs last", "+.1f", scale=100, interval=True),
+            Column("gap closed, seen %", ".0f", scale=100, interval=True),
+            Column("gap closed, full %", ".0f", scale=100, interval=True),
+            Column("oracle seen", ".1f", scale=100),
+            Column("oracle full", ".1f", scale=100),
+            Column("calls", ".2f"),
+        )
+        rows = tuple(
+            (
+                row.rule + ("*" if row.n_selected else ""),
+                _short(row.selector),
+                row.quality,
+                row.delta,
+                row.gap_seen,
+                row.gap_full,
+                row.oracle_seen,
+                row.oracle_full,
+                row.calls,
+            )
+            for row in self.rows
+        )
+        title = (
+            f"Which round: {self.n} questions; {100 * self.level:g} % intervals, {self.n_resamples:,} paired bootstrap "
+            f"draws, seed {self.seed}"
+        )
+        return Table(title=title, columns=columns, rows=rows, notes=self.notes)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-ready values; NaN becomes None."""
+        data = {name: getattr(self, name) for name in self.__slots__ if name != "rows"}
+        clean = jsonable({**data, "rows": [asdict(row) for row in self.rows]})
+        assert isinstance(clean, dict)
+        return clean
+
+
+def _short(selector: str) -> str:
+    return "ranked" if selector.startswith("ranked(") else selector
+
+
+def compare_selectors(
+    recording: Recording,
+    policies: Sequence[Policy],
+    selectors: Sequence[Selector | str],
+    *,
+    metric: str = "f1",
+    n_resamples: int = 1000,
+    seed: int = 42,
+    level: float = 0.95,
+) -> SelectorComparison:
+    """Compare selectors under stopping rules, each with the share of the oracle's gap that it closes.
+
+    Args:
+        recording: Recorded rounds, of other questions than anything was fitted on.
+        policies: The stopping rules; their own selectors are not read.
+        selectors: What to compare; `last` is always the reference.
+        metric: A column in [0, 1], or `agreement`.
+        n_resamples: Bootstrap draws over questions (clusters), shared by all rows.
+        seed: Of the draws.
+        level: Nominal coverage of intervals.
+
+    Raises:
+        DataError: No policy or selector, or the metric was not measured where a policy returns an answer.
+        UnknownSignalError: A policy or a selector reads a signal that was not recorded.
+        NotFittedError: A policy lacks fitted state.
+    """
+    if not policies or not selectors:
+        raise DataError("nothing to compare: give one policy and one selector at least")
+    if not 0 < level < 1:
+        raise DataError(f"a level lies strictly between 0 and 1, as 0.95, not {level!r}")
+    kept, n_failed = drop_failed(recording)
+    chosen = {str(s): s for s in (parse_selector(s) if isinstance(s, str) else s for s in selectors)}
+    chosen.setdefault("last", Last())
+    made = [replace(policy, selector=selector) for policy in policies for selector in chosen.values()]
+    columns = sorted({column for policy in made for column in policy.raw_columns})
+    bench = Bench(kept, {metric: outcome(kept, metric)}, CostTable(kept), kept.rounds(columns))
+    units = Units.of(len(kept.question_ids), kept.clusters)
+    weights = bootstrap_weights(len(units.sizes), n_resamples, rng=seed)
+    rows, undefined = [], False
+    for policy in policies:
+        compared = _Compared(bench, policy, metric, (units, weights), level)
+        for selector in chosen.values():
+            rows.append(compared.row(selector))
+            undefined |= compared.undefined
+    notes = []
+    if undefined:
+        notes.append("some resamples have no gap between last and oracle; intervals of shares leave them out")
+    if any(row.n_selected for row in rows):
+        notes.append("* selected here: fitted on some of these questions, so the figures flatter it")
+    return SelectorComparison(
+        rows=tuple(rows),
+        metric=metric,
+        n=len(kept.question_ids),
+        n_failed=n_failed,
+        level=level,
+        n_resamples=n_resamples,
+        seed=seed,
+        data_hash=recording.data_hash,
+        notes=tuple(notes),
+    )
+
+
+class _Compared:
+    """One stopping rule: what `last` and the oracles return under it."""
+
+    def __init__(self, bench: Bench, policy: Policy, metric: str, draws: tuple[Units, Floats], level: float) -> None:
+        self._bench, self._policy, self._metric = bench, policy, metric
+        self._units, self._weights = draws
+        self._level = level
+        self.undefined = False
+        run, stopped = run_policy(bench, replace(policy, selector=Last()))
+        self._last = self._checked(run.values[metric], "last")
+        values = np.nan_to_num(bench.in_view(bench.metrics[metric], stopped.view), nan=-np.inf)
+        # An oracle chooses among what could be returned: never worse than `last`, which may return nothing.
+        self._seen = np.maximum(np.where(stopped.charged(), values, -np.inf).max(axis=1), self._last)
+        self._full = np.maximum(np.where(stopped.view.seen, values, -np.inf).max(axis=1), self._last)
+
+    def _checked(self, values: Floats, selector: str) -> Floats:
+        if np.isnan(values).any():
+            raise DataError(
+                f"{self._metric!r} was not measured for an answer that {selector!r} returns under "
+                f"{self._policy.label!r} in {int(np.isnan(values).sum())} questions: record answers at every round, or "
+                "use another metric"
+            )
+        return values
+
+    def row(self, selector: Selector) -> SelectorRow:
+        """Return the figures of one selector."""
+        policy = replace(self._policy, selector=selector)
+        check_policy(policy, self._bench.recording)
+        run, _ = run_policy(self._bench, policy)
+        values = self._checked(run.values[self._metric], str(selector))
+        gain = values - self._last
+        return SelectorRow(
+            rule=self._policy.label,
+            selector=str(selector),
+            quality=float(values.mean()),
+            delta=self._interval(gain, np.ones(len(gain))),
+            gap_seen=self._interval(gain, self._seen - self._last),
+            gap_full=self._interval(gain, self._full - self._last),
+            oracle_seen=float(self._seen.mean()),
+            oracle_full=float(self._full.mean()),
+            calls=float(run.ledger.calls.mean()),
+            n_differ=int(np.count_nonzero(gain)),
+            n_selected=tuned_on(policy, self._bench.recording.question_ids),
+        )
+
+    def _interval(self, above: Floats, below: Floats) -> tuple[float, float, float]:
+        """Return the ratio of two means with its percentile interval, both on the same draws; NaN without a gap."""
+        if not below.sum() > 0:
+            return (float("nan"),) * 3
+        top, bottom = (self._weights @ self._units.sums(part) for part in (above, below))
+        defined = bottom > 0
+        self.undefined |= not bool(defined.all())
+        ratios = top[defined] / bottom[defined]
+        tail = (1 - self._level) / 2
+        low, high = np.quantile(ratios, (tail, 1 - tail)).tolist()
+        return float(above.sum() / below.sum()), low, high

@@ -1,0 +1,150 @@
+"""The learned selector: its text, its score against plain loops, live against replayed."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from suffice.errors import RuleSyntaxError
+from suffice.metrics import answer_key
+from suffice.rounds import Rounds
+from suffice.rules import fixed_k, parse_selector
+from suffice.rules.ranker import Ranked, Term, parse_ranked
+from suffice.session import Policy, Session, stops
+from tests import strategies as drawn
+
+NAMES = (
+    "votes",
+    "is_last",
+    "is_first",
+    "answer_margin",
+    "sum_answer_margin",
+    "best_overlap",
+    "p_correct",
+    "sum_p_correct",
+)
+WEIGHTS = st.sampled_from([-1.5, -0.1, 0.0, 0.1, 0.3, 1.0, 2.5])
+TERMS = st.lists(st.sampled_from(NAMES), min_size=1, max_size=5, unique=True).flatmap(
+    lambda names: st.tuples(*(st.builds(Term, st.just(name), WEIGHTS, WEIGHTS) for name in names))
+)
+RANKERS = st.builds(Ranked, TERMS)
+
+
+def score(ranker: Ranked, rows: list[dict], stop: int, r: int) -> float:
+    """The weighted sum of one round, by plain loops."""
+    given_ = [t for t in range(stop + 1) if rows[t]["answer"] is not None and answer_key(rows[t]["answer"])]
+    same = [t for t in given_ if answer_key(rows[t]["answer"]) == answer_key(rows[r]["answer"])]
+    total = 0.0
+    for term in ranker.terms:
+        name, prefix = term.name, ""
+        for known in ("sum_", "best_"):
+            if name.startswith(known):
+                prefix, name = known, name[len(known) :]
+
+        def value(t: int, name: str = name, fill: float = term.fill) -> float:
+            return fill if math.isnan(rows[t][name]) else rows[t][name]
+
+        if name == "votes":
+            found = len(same) / len(given_)
+        elif name == "is_last":
+            found = float(r == given_[-1])
+        elif name == "is_first":
+            found = float(r == given_[0])
+        elif prefix == "sum_":
+            found = 0.0
+            for t in same:
+                found += value(t)
+        else:
+            found = max(map(value, same)) if prefix else value(r)
+        total += term.weight * found
+    return total
+
+
+@given(drawn.recorded(start=1), RANKERS, st.integers(1, 5))
+def test_the_ranker_chooses_live_and_replayed_what_plain_loops_choose(data, ranker, k):
+    policy = Policy(rule=fixed_k(k), selector=ranker, max_rounds=5, calibrators=(drawn.CALIBRATOR,))
+    replayed = stops(policy, data.recording.rounds())
+    for q, item in enumerate(data.trajectories):
+        rows = drawn.reference_rows(item, policy)
+        stop = min(k, len(rows)) - 1
+        usable = [r for r in range(stop + 1) if rows[r]["answer"] is not None and answer_key(rows[r]["answer"])]
+        expected = max(usable, key=lambda r: (score(ranker, rows, stop, r), r), default=-1)
+        assert replayed.answer_position[q] == expected
+        session = Session(policy)
+        decision = session.observe_all(item.rounds)
+        if decision is None or not decision.stop:
+            decision = session.end("exhausted")
+        assert decision.answer_round == (None if expected < 0 else rows[expected]["round"])
+
+
+@given(RANKERS)
+def test_the_text_of_a_ranker_reads_back_equal(ranker):
+    assert parse_selector(str(ranker)) == ranker
+    assert Policy.from_dict(Policy(selector=ranker).to_dict()).selector == ranker
+
+
+@given(drawn.recorded(start=1, complete=True))
+def test_simple_rankers_equal_the_selectors_that_they_spell(data):
+    raw = data.recording.rounds()
+    for text, ranker in (
+        ("last", "ranked(is_last=(1, 0))"),
+        ("first", "ranked(is_first=(1, 0))"),
+        ("majority", "ranked(votes=(1, 0))"),
+    ):
+        one, other = (
+            stops(Policy(rule=fixed_k(3), selector=parse_selector(s), max_rounds=5), raw).answer_position
+            for s in (text, ranker)
+        )
+        assert np.array_equal(one, other), text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ranked()",
+        "ranked(1)",
+        "ranked(a)",
+        "ranked(a=1)",
+        "ranked(a=(1,))",
+        "ranked(a=(1, 2, 3))",
+        "ranked(a=(1, 2), a=(1, 2))",
+        "ranked(a=(True, 0))",
+        "ranked(a=('1', 0))",
+        "ranked(a=(1e999, 0))",
+        "ranked(a=(1, __import__('os')))",
+        "ranked(a=(1, 0), **{})",
+        "ranked(sum_=(1, 0))",
+        "ranked(a=(1, 0)).x",
+        "ranked(a=(1, 0",
+        f"ranked(a=({'9' * 400}, 0))",
+        "ranked(" + "a" * 30_000 + "=(1, 0))",
+        "ranked(a=(" + "-" * 9000 + "1, 0))",
+    ],
+)
+def test_what_is_no_ranker_is_refused_by_its_text(text):
+    with pytest.raises(RuleSyntaxError):
+        parse_selector(text)
+
+
+def test_a_term_that_no_text_can_spell_is_refused():
+    for term in (Term("class", 1.0), Term("a b", 1.0), Term("a", math.nan), Term("a", 1.0, math.inf)):
+        with pytest.raises(RuleSyntaxError, match="finite weight"):
+            Ranked((term,))
+
+
+def test_a_ranker_reads_the_signals_behind_its_features_and_no_others():
+    ranker = parse_ranked("ranked(sum_p_correct=(1, 0), best_overlap=(1, 0), votes=(1, 0), is_last=(2, 0))")
+    assert ranker.signals == {"p_correct", "overlap"}
+    assert set(Policy(selector=ranker, calibrators=(drawn.CALIBRATOR,)).raw_signals) == {"answer_margin", "overlap"}
+
+
+def test_a_missing_signal_takes_its_fill_and_an_extreme_one_leaks_no_warning():
+    rounds = Rounds.from_columns({"a": [0.5, np.nan, 1e300]}, answers=["x", "y", ""])
+    assert int(parse_ranked("ranked(a=(1, 0.6))").select(rounds, np.asarray(2))) == 1
+    assert int(parse_ranked("ranked(a=(1, 0.4))").select(rounds, np.asarray(2))) == 0
+    loud = Rounds.from_columns({"a": [1e300, 1e300]}, answers=["x", "y"])
+    assert int(parse_ranked("ranked(a=(1e100, 0), sum_a=(-1e100, 0))").select(loud, np.asarray(1))) == 1

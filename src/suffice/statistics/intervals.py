@@ -110,7 +110,8 @@ def _quantile_of_each(ordered: Floats, levels: Floats) -> Floats:
     place = np.minimum(np.floor(exact).astype(np.int64), max(ordered.shape[-1] - 2, 0))
     following = np.minimum(place + 1, ordered.shape[-1] - 1)
     rows = np.arange(len(ordered))
-    return ordered[rows, place] + (exact - place) * (ordered[rows, following] - ordered[rows, place])
+    first: Floats = ordered[rows, place]
+    return first + (exact - place) * (ordered[rows, following] - first)
 
 
 def _studentised(drawn: Resampled, tail: float) -> tuple[Floats, Floats]:

@@ -1,0 +1,193 @@
+"""Corrections for many rules, means over cells and margins, against scipy, statsmodels and plain loops."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import scipy.stats
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from statsmodels.stats.multitest import multipletests
+
+from suffice.errors import DataError
+from suffice.statistics import (
+    CellDeltas,
+    benjamini_hochberg,
+    bootstrap_weights,
+    holm,
+    macro_bootstrap,
+    margin_table,
+    max_statistic,
+    non_inferiority,
+    paired_bootstrap,
+)
+from suffice.statistics import bootstrap as module
+
+SEED = 42
+
+
+def skewed(n: int, seed: int = 0, zeros: float = 0.0) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    return np.where(rng.random(n) < zeros, 0.0, rng.gamma(1.0, 1.0, n) - 0.8)
+
+
+@settings(max_examples=60, deadline=None)
+@given(arrays(np.float64, st.integers(1, 30), elements=st.floats(0, 1) | st.sampled_from([0.0, 0.01, 1.0])))
+def test_holm_and_benjamini_hochberg_equal_statsmodels(p):
+    np.testing.assert_allclose(holm(p), multipletests(p, method="holm")[1], rtol=0, atol=1e-12)
+    np.testing.assert_allclose(benjamini_hochberg(p), multipletests(p, method="fdr_bh")[1], rtol=0, atol=1e-12)
+    np.testing.assert_allclose(benjamini_hochberg(p), scipy.stats.false_discovery_control(p), rtol=0, atol=1e-12)
+    assert (holm(p) >= benjamini_hochberg(p) - 1e-15).all()
+
+
+def test_a_test_that_was_not_made_does_not_count():
+    p = [0.01, math.nan, 0.04]
+    assert holm(p).tolist() == pytest.approx([0.02, math.nan, 0.04], nan_ok=True)
+    assert benjamini_hochberg(p).tolist() == pytest.approx([0.02, math.nan, 0.04], nan_ok=True)
+    assert holm([]).tolist() == []
+    with pytest.raises(DataError, match=r"a p-value lies in \[0, 1\], not 1.5"):
+        holm([0.1, 1.5])
+
+
+def max_statistic_by_loops(deltas, weights, level):
+    n = deltas.shape[1]
+    error = deltas.std(axis=1, ddof=1) / math.sqrt(n)
+    delta = deltas.mean(axis=1)
+    draws = np.array([[(w @ row / n - row.mean()) / e for row, e in zip(deltas, error, strict=True)] for w in weights])
+    score = delta / error
+    critical = np.quantile(draws.max(axis=1), level)
+    single = [(1 + np.sum(draws.max(axis=1) >= s)) / (1 + len(weights)) for s in score]
+    left, down, floor = list(np.argsort(-score)), {}, 0.0
+    while left:
+        best = left[0]
+        floor = max(floor, (1 + np.sum(draws[:, left].max(axis=1) >= score[best])) / (1 + len(weights)))
+        down[best] = floor
+        left = left[1:]
+    return delta - critical * error, single, [down[i] for i in range(len(deltas))]
+
+
+def test_the_max_statistic_equals_plain_loops_in_blocks_too(monkeypatch):
+    rng = np.random.default_rng(3)
+    deltas = rng.normal(0.0, 1.0, (12, 40)) + 0.5 * rng.normal(size=40) + np.linspace(-0.3, 0.7, 12)[:, None]
+    weights = bootstrap_weights(40, 300, rng=SEED)
+    low, single, down = max_statistic_by_loops(deltas, weights, 0.9)
+    for size in (2**23, 1000):
+        monkeypatch.setattr(module, "_LARGEST_BLOCK", size)
+        found = max_statistic(deltas, weights, level=0.9)
+        np.testing.assert_allclose(found.low, low, rtol=0, atol=1e-12)
+        np.testing.assert_allclose(found.p, single, rtol=0, atol=1e-12)
+        np.testing.assert_allclose(found.p_step_down, down, rtol=0, atol=1e-12)
+    assert (found.p_step_down <= found.p + 1e-15).all()
+    assert (found.p_step_down < found.p).any()
+
+
+def test_the_max_statistic_of_one_rule_is_its_own_bound_and_copies_cost_nothing():
+    row = skewed(50, 4) + 0.3
+    weights = bootstrap_weights(50, 400, rng=SEED)
+    one = max_statistic(row, weights)
+    assert one.low[0] == pytest.approx(2 * row.mean() - np.quantile(weights @ row / 50, 0.95), abs=1e-12)
+    many = max_statistic(np.tile(row, (30, 1)), weights)
+    np.testing.assert_allclose(many.low, one.low[0], rtol=0, atol=1e-12)
+    assert len(set(many.p.round(12)) | set(one.p.round(12))) == 1
+
+
+def test_the_max_statistic_of_clusters_draws_them_whole():
+    rows, clusters = np.stack([skewed(40, seed) for seed in range(3)]), np.repeat(np.arange(10), 4)
+    weights = bootstrap_weights(10, 200, rng=SEED)
+    found = max_statistic(rows, weights, clusters=clusters)
+    of_means = max_statistic(rows.reshape(3, 10, 4).mean(axis=-1), weights)
+    np.testing.assert_allclose(found.low, of_means.low, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(found.p, of_means.p, rtol=0, atol=1e-12)
+
+
+def test_rules_without_variance_are_decided_by_their_sign():
+    rows = np.stack([np.zeros(20), np.full(20, 0.1), np.full(20, -0.1), skewed(20)])
+    found = max_statistic(rows, bootstrap_weights(20, 100, rng=SEED))
+    assert found.p[:3].tolist() == [1.0, 0.0, 1.0] == found.p_step_down[:3].tolist()
+    assert found.low[:3].tolist() == pytest.approx([0.0, 0.1, -0.1], abs=1e-15)
+    flat = max_statistic(rows[:1], bootstrap_weights(20, 100, rng=SEED))
+    assert (flat.critical, flat.low[0], flat.p[0]) == (0.0, 0.0, 1.0)
+    one = max_statistic(np.array([[0.5]]), bootstrap_weights(1, 10, rng=0))
+    assert (one.low[0], one.p[0]) == (-math.inf, 1.0)
+
+
+def test_cells_over_the_same_questions_share_their_draws():
+    first, second = np.stack([skewed(30, s) for s in (1, 2)]), np.stack([skewed(30, s) for s in (3, 4)])
+    names = [f"q{i}" for i in range(30)]
+    order = np.random.default_rng(0).permutation(30)
+    cells = [
+        CellDeltas(name="a", deltas=first, questions=names),
+        CellDeltas(name="b", deltas=second[:, order], questions=[names[i] for i in order]),
+    ]
+    found = macro_bootstrap(cells, n_resamples=500, rng=SEED)
+    expected = paired_bootstrap((first + second) / 2, bootstrap_weights(30, 500, rng=SEED))
+    for name in ("delta", "low", "high"):
+        np.testing.assert_allclose(getattr(found, name), getattr(expected, name), rtol=0, atol=1e-12)
+
+
+def test_cells_over_other_questions_are_drawn_independently_as_scipy_draws_samples():
+    rows = [skewed(30, 1), skewed(50, 2)]
+    cells = [
+        CellDeltas(name=str(i), deltas=row, questions=[(i, q) for q in range(len(row))]) for i, row in enumerate(rows)
+    ]
+    found = macro_bootstrap(cells, n_resamples=400, rng=SEED, level=0.9)
+    peer = scipy.stats.bootstrap(
+        rows,
+        lambda a, b, axis=-1: (a.mean(axis=axis) + b.mean(axis=axis)) / 2,
+        paired=False,
+        vectorized=True,
+        method="percentile",
+        confidence_level=0.9,
+        n_resamples=400,
+        rng=np.random.default_rng(SEED),
+    ).confidence_interval
+    assert (found.low[0], found.high[0]) == pytest.approx((peer.low, peer.high), abs=1e-12)
+    assert found.delta[0] == pytest.approx((rows[0].mean() + rows[1].mean()) / 2, abs=1e-15)  # cells weigh the same
+
+
+def test_runs_of_a_question_are_drawn_together_in_every_cell():
+    runs = CellDeltas(name="runs", deltas=np.array([[1.0, 0.0, 2.0]]), questions=["a", "b", "a"])
+    once = CellDeltas(name="once", deltas=np.array([[0.5, -1.0]]), questions=["b", "a"])
+    found = macro_bootstrap([runs, once], n_resamples=200, rng=SEED)
+    drawn = np.random.default_rng(SEED).integers(0, 2, size=(200, 2))
+    members = [({"a": [1.0, 2.0], "b": [0.0]}, {"a": [-1.0], "b": [0.5]})]
+    means = [
+        np.mean([np.mean([v for code in draw for v in cell["ab"[code]]]) for cell in members[0]])
+        for draw in drawn.tolist()
+    ]
+    assert found.low[0] == pytest.approx(np.percentile(means, 2.5), abs=1e-12)
+    assert found.high[0] == pytest.approx(np.percentile(means, 97.5), abs=1e-12)
+
+
+def test_cells_that_share_only_some_questions_are_refused_by_name():
+    first = CellDeltas(name="hotpotqa", deltas=np.zeros((1, 3)), questions=["a", "b", "c"])
+    second = CellDeltas(name="2wiki", deltas=np.zeros((1, 2)), questions=["a", "b"])
+    with pytest.raises(DataError, match=r"share 2 questions, but not all \(only 'hotpotqa' has 1: 'c'\)"):
+        macro_bootstrap([first, second], rng=0)
+    many = CellDeltas(name="many", deltas=np.zeros((1, 9)), questions=["a", *range(8)])
+    with pytest.raises(DataError, match=r"only 'many' has 8: 0, 1, 2, 3, 4, \.\.\."):
+        macro_bootstrap([second, many], rng=0)
+    with pytest.raises(DataError, match="no cells"):
+        macro_bootstrap([], rng=0)
+    with pytest.raises(DataError, match="'two' has 2 rules, '2wiki' has 1"):
+        macro_bootstrap([second, CellDeltas(name="two", deltas=np.zeros((2, 2)), questions=["a", "b"])], rng=0)
+    with pytest.raises(DataError, match="cell 'odd' has 1 questions for 3 differences"):
+        macro_bootstrap([CellDeltas(name="odd", deltas=np.zeros((1, 3)), questions=["a"])], rng=0)
+    with pytest.raises(DataError, match="NaN or infinite"):
+        macro_bootstrap([CellDeltas(name="nan", deltas=np.array([[np.nan]]), questions=["a"])], rng=0)
+
+
+def test_the_smallest_margin_is_where_the_verdict_turns():
+    row, weights = skewed(60, 3) - 0.2, bootstrap_weights(60, 500, rng=SEED)
+    least = non_inferiority(row, 0.02, weights=weights).smallest_margin
+    for margin, passed in [(least * 0.999, False), (least * 1.001, True)]:
+        test = non_inferiority(row, margin, weights=weights)
+        assert (test.passed and test.passed_bootstrap) == passed
+        assert test.smallest_margin == least
+    table = margin_table([non_inferiority(row, margin, weights=weights) for margin in (0.0, least / 2, 2 * least)])
+    assert [r[-2] for r in table.rows] == ["not shown", "not shown", "yes"]
+    assert non_inferiority(row + 5, 0.02, weights=weights).smallest_margin == 0.0
+    assert non_inferiority([0.5], 0.02, weights=bootstrap_weights(1, 5, rng=0)).smallest_margin == math.inf

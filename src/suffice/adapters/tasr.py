@@ -36,6 +36,8 @@ TASR_COLUMNS: Mapping[str, tuple[str, ...]] = {
     "p_correct": ("calibrated_logit_margin",),
     "top_score_z": ("top_score_z_global",),
     "top_score_z_pool": ("top_score_z_intra",),
+    "answer_in_evidence": ("answer_in_evidence",),
+    "rerank_score": ("ce_top_score", "rerank_score"),
     "judge_entailment": ("judge_entailment",),
 }
 """Our name to theirs; the first that a file has is taken, and the others are kept as they are."""

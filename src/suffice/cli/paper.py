@@ -26,6 +26,7 @@ __all__ = ["app", "tasr_command"]
 app = typer.Typer(no_args_is_help=True, help="The tables of a paper from recordings, beside the published figures.")
 
 _OWN = {"hotpotqa": "HotpotQA distractor", "2wiki": "2WikiMultiHopQA distractor"}
+_DEFAULTS = {"--cells": None, "--format": "table", "--resamples": 1000, "--seed": 42, "--level": 0.95}
 _HEADING = "# The tables of TASR\n\n"
 _SHAPES = ("table", *FORMATS, "json")
 
@@ -60,8 +61,9 @@ def tasr_command(
     if out is not None and not out.parent.is_dir():
         raise DataError(f"there is no folder {str(out.parent)!r} to write {out.name!r} to")
     listed = own_cells(folder, quiet=as_json) if cells is None else read_cells(cells)
-    words = ["suffice", "paper", "tasr", *([] if cells is None else ["--cells", str(cells)])]
-    words += [] if seed == 42 else ["--seed", str(seed)]  # noqa: PLR2004
+    given = {"--cells": cells, "--format": form, "--resamples": resamples, "--seed": seed, "--level": level}
+    changed = {name: value for name, value in given.items() if value != _DEFAULTS.get(name)}
+    words = ["suffice", "paper", "tasr", *(str(word) for pair in changed.items() for word in pair)]
     with _bar() as tell:
         paper = paper_tasr(
             listed, n_resamples=resamples, seed=seed, level=level, command=shlex.join(words), on_progress=tell

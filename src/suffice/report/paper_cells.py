@@ -81,10 +81,11 @@ class Cell:
                 "`published` out for a cell of your own"
             )
         theirs = known[self.published]["setting"]
-        if theirs != self.setting or self.prompt != "answer_first":
+        prompts = ("answer_first", "confidence_first")
+        if theirs != self.setting or self.prompt not in prompts:
             raise DataError(
-                f"cell {self.name!r} cannot stand beside {self.published!r}: that one has the setting {theirs!r} and the "
-                f"prompt 'answer_first', this one {self.setting!r} and {self.prompt!r}"
+                f"cell {self.name!r} cannot stand beside {self.published!r}: that one has the setting {theirs!r} and a "
+                f"prompt among {', '.join(prompts)}, this one {self.setting!r} and {self.prompt!r}"
             )
 
 
@@ -106,12 +107,15 @@ def read_cells(path: str | Path) -> list[Cell]:
         other = f", not {', '.join(map(repr, data))}" if data else ""
         raise DataError(f"{path}: a list of cells holds [[cell]] tables, at least one{other}")
     cells = [_cell(entry, number, path) for number, entry in enumerate(entries, start=1)]
-    for key in ("name", "published"):
-        values = [getattr(cell, key) for cell in cells if getattr(cell, key)]
-        twice = next((value for value in values if values.count(value) > 1), None)
-        if twice is not None:
-            raise DataError(f"{path}: two cells have the {key} {twice!r}")
+    _once(path, "name", [cell.name for cell in cells])
+    _once(path, "published cell and prompt", [f"{cell.published}, {cell.prompt}" for cell in cells if cell.published])
     return cells
+
+
+def _once(path: Path, what: str, values: list[str]) -> None:
+    twice = next((value for value in values if values.count(value) > 1), None)
+    if twice is not None:
+        raise DataError(f"{path}: two cells have the {what} {twice!r}")
 
 
 def _cell(entry: Any, number: int, path: Path) -> Cell:

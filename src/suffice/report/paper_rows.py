@@ -19,6 +19,8 @@ __all__ = ["NOT_PUBLISHED", "Draws", "Layout", "value_of"]
 
 NOT_PUBLISHED = "published: -"
 _SLACK = 1e-12
+_NOT_COMPARED = frozenset({"rows", "ratio"})
+"""Counts, and quotients of figures that are compared themselves."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,11 +153,12 @@ class Layout:
         ours = (*heads, "here", *(_shown(here.get(key)) for key in self.columns))
         if not published:
             return [(*ours, f"{remark}; {NOT_PUBLISHED}" if remark else NOT_PUBLISHED)]
-        differences = [_difference(here.get(key), published.get(key)) for key in self.columns]
+        compared = {key: published.get(key) for key in self.columns if key not in _NOT_COMPARED}
+        differences = [_difference(here.get(key), compared.get(key)) for key in self.columns]
         outside = [
-            column.name for key, column in self.columns.items() if _outside(here.get(key), published.get(key), column)
+            self.columns[key].name for key, told in compared.items() if _outside(here.get(key), told, self.columns[key])
         ]
-        mark = f"published outside our interval: {', '.join(outside)}" if outside else ""
+        mark = f"published outside our interval: {'; '.join(outside)}" if outside else ""
         return [
             (*ours, remark),
             self._published(heads, row, "published"),

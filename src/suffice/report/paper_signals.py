@@ -92,6 +92,11 @@ def _published_model(group: Sequence[CellRuns], published: Published, setting: s
     return None, [f"{model}: the paper's means are over {', '.join(sorted(theirs))}, these over others: not compared"]
 
 
+def _by_tune(cells: Sequence[CellRuns]) -> list[CellRuns]:
+    """Return the first cell of each tune recording: a transferred calibration brings none of its own."""
+    return list({item.cell.tune: item for item in reversed(cells)}.values())[::-1]
+
+
 def margin_figure(cells: Sequence[CellRuns], published: Published, draws: Draws) -> Table:
     """Return figure 2, left: the margins of right and of wrong rounds on the tune questions.
 
@@ -114,7 +119,7 @@ def margin_figure(cells: Sequence[CellRuns], published: Published, draws: Draws)
     )
     lines: list[tuple[Any, ...]] = []
     notes = [draws.note, "a round is right where its exact match is 1; v3 takes the tune questions, and so do we"]
-    for item in cells:
+    for item in _by_tune(cells):
         here, why = _separations(item.tune, draws)
         if why:
             notes.append(f"left out, {item.cell.name}: {why}")
@@ -152,7 +157,7 @@ def reliability_figure(cells: Sequence[CellRuns], published: Published, draws: D
     """
     rows: list[tuple[Any, ...]] = []
     missing = []
-    for item in cells:
+    for item in _by_tune(cells):
         found, questions = _rows(item.tune, margin=_column(item.tune, _MARGIN), em=_column(item.tune, "em"))
         if len(questions) < _BUCKETS:
             missing.append(f"left out, {item.cell.name}: too few rounds have both answer_margin and em")
@@ -196,9 +201,13 @@ def confidence_figure(cells: Sequence[CellRuns], published: Published, draws: Dr
         published=published,
     )
     lines: list[tuple[Any, ...]] = []
-    notes = [draws.note, "rounds of all cells of a prompt together; a uniform choice has 20.0 % and 1.609 nats"]
-    for prompt in dict.fromkeys(item.cell.prompt for item in cells):
-        group = [item for item in cells if item.cell.prompt == prompt]
+    together = (
+        "rounds of all cells of a prompt together (the paper does not say of which cells its shares are); a uniform "
+        "choice has 20.0 % and 1.609 nats"
+    )
+    notes = [draws.note, together]
+    for prompt, beside in dict.fromkeys((item.cell.prompt, bool(item.cell.published)) for item in cells):
+        group = [c for c in cells if (c.cell.prompt, bool(c.cell.published)) == (prompt, beside)]
         told = [_rows(item.eval, said=_column(item.eval, "verbal_confidence")) for item in group]
         silent = [item.cell.name for item, (_, questions) in zip(group, told, strict=True) if not questions]
         if silent:
@@ -209,8 +218,7 @@ def confidence_figure(cells: Sequence[CellRuns], published: Published, draws: Dr
         questions = [question for _, asked in told for question in asked]
         shares, _ = draws.means([(prompt, {f"share_{m}": (np.rint(said) == m) * 1.0 for m in _MARKS}, questions)])
         here: Mapping[str, Figure] = {"rows": float(len(said)), **shares, "entropy": _entropy(np.rint(said))}
-        published_row = prompt if any(item.cell.published for item in group) else None
-        lines += layout.lines((prompt, len(group) - len(silent)), here, published_row)
+        lines += layout.lines((prompt, len(group) - len(silent)), here, prompt if beside else None)
     if not lines:
         raise DataError("; ".join(notes[2:]))
     return layout.table(lines, notes)

@@ -143,6 +143,7 @@ def _cells_table(cells: Sequence[CellRuns], published: Published) -> Table:
         notes.append(
             "a cell without a published counterpart stands alone: its figures are compared with none of the paper's"
         )
+    notes += [f"{item.cell.name}: {told}" for item in cells if (told := _identity(item))]
     if any(item.cell.model == _READER for item in cells):
         notes.append(_SMALL)
     return Table(
@@ -154,6 +155,17 @@ def _cells_table(cells: Sequence[CellRuns], published: Published) -> Table:
         ),
         rows=tuple(rows),
         notes=tuple(notes),
+    )
+
+
+def _identity(item: CellRuns) -> str:
+    """Return which model and questions a recording says it is of; "" if it does not say."""
+    metadata = (item.tune.metadata, item.eval.metadata)
+    sets = [told["dataset"]["hash"] for told in metadata if "hash" in (told.get("dataset") or {})]
+    depends = item.eval.metadata.get("depends") or {}
+    parts = [f"{key} {value}" for key, value in sorted(depends.items()) if isinstance(value, str)]
+    return ", ".join(
+        [*parts, *([f"questions {' (tune) and '.join(sets)} (eval)"] if len(sets) == len(metadata) else [])]
     )
 
 

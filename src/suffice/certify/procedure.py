@@ -34,8 +34,8 @@ class Need:
         p_value: What it reached.
         loss: Its mean loss on the certification set.
         calls: Its mean calls there.
-        questions: About how many questions would do if losses stay distributed as observed; None if no number would,
-            or too many.
+        questions: About how many questions would do, four times in five, if losses stay distributed as observed; None
+            if no number would, or too many.
     """
 
     rule: str

@@ -20,7 +20,7 @@ from suffice.rounds import Floats, Mask, Rounds
 from suffice.signals import clean_column
 from suffice.store.schema import FORMAT, META_KEY, VERSION, build_table, column_kind
 
-__all__ = ["Recording", "read_recording", "write_recording"]
+__all__ = ["Recording", "read_recording", "recording_header", "write_recording"]
 
 _FEW = 1000
 _ENDS = frozenset({"max_rounds", "exhausted", "rule", "failed"})
@@ -223,6 +223,26 @@ def write_recording(
         temporary.unlink(missing_ok=True)
 
 
+def recording_header(schema: pa.Schema, path: str | Path) -> dict[str, Any]:
+    """Return what a file says about itself.
+
+    Raises:
+        SchemaError: It is no recording, or of another version.
+    """
+    header = (schema.metadata or {}).get(META_KEY)
+    if header is None:
+        raise SchemaError(
+            f"{str(path)!r} is parquet, but no recording of Suffice: `suffice import` turns other tables into one"
+        )
+    metadata = _header(header, path)
+    if metadata.get("format") != FORMAT or metadata.get("version") != VERSION:
+        raise SchemaError(
+            f"{str(path)!r} has the format {metadata.get('format')!r} version {metadata.get('version')!r}; "
+            f"this release reads {FORMAT!r} version {VERSION}"
+        )
+    return metadata
+
+
 def read_recording(path: str | Path) -> Recording:
     """Read a recording.
 
@@ -237,15 +257,5 @@ def read_recording(path: str | Path) -> Recording:
         table = pq.read_table(source, partitioning=None)
     except (pa.ArrowException, OSError) as error:
         raise SchemaError(f"{str(path)!r} does not read as parquet (corrupt or truncated?): {error}") from None
-    header = (table.schema.metadata or {}).get(META_KEY)
-    if header is None:
-        raise SchemaError(
-            f"{str(path)!r} is parquet, but no recording of Suffice: `suffice import` turns other tables into one"
-        )
-    metadata = _header(header, path)
-    if metadata.get("format") != FORMAT or metadata.get("version") != VERSION:
-        raise SchemaError(
-            f"{str(path)!r} has the format {metadata.get('format')!r} version {metadata.get('version')!r}; "
-            f"this release reads {FORMAT!r} version {VERSION}"
-        )
+    metadata = recording_header(table.schema, source)
     return Recording(table, metadata)

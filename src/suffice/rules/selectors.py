@@ -22,16 +22,27 @@ def _key(answer: object) -> str:
     return answer_key(answer) if isinstance(answer, str) else ""
 
 
-def _keys(rounds: Rounds) -> npt.NDArray[np.object_]:
-    """Return what makes two answers the same, shape ``(..., n_rounds)``; "" where there is none."""
+def _answers(rounds: Rounds) -> npt.NDArray[np.object_]:
     if rounds.answers is None:
         raise DataError("these rounds carry no answers: give Rounds(answers=...) to select among them")
-    return np.asarray(np.frompyfunc(_key, 1, 1)(rounds.answers), dtype=object)
+    return rounds.answers
+
+
+def _keys(rounds: Rounds) -> npt.NDArray[np.object_]:
+    """Return what makes two answers the same, shape ``(..., n_rounds)``; "" where there is none."""
+    return np.asarray(np.frompyfunc(_key, 1, 1)(_answers(rounds)), dtype=object)
+
+
+def _is_answer(answer: object) -> bool:
+    return isinstance(answer, str) and answer != "" and not answer.isspace()
+
+
+_are_answers = np.frompyfunc(_is_answer, 1, 1)
 
 
 def answered(rounds: Rounds) -> Mask:
-    """Return which rounds have a non-blank answer, shape ``(..., n_rounds)``."""
-    return np.asarray(_keys(rounds) != "", dtype=np.bool_) & rounds.seen
+    """Return which rounds have a non-blank answer, shape ``(..., n_rounds)``: those with a key that is not empty."""
+    return np.asarray(_are_answers(_answers(rounds)), dtype=np.bool_) & rounds.seen
 
 
 def same_answers(rounds: Rounds) -> Mask:

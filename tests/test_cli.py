@@ -22,7 +22,7 @@ from tests.cli_tools import cli, dataset, question, reply
 from tests.endpoint import Endpoint
 from tests.test_importers import IRCOT, REFLEXION, tasr_file, tasr_row
 
-COMMANDS = ["demo", "answer", "record", "calibrate", "replay", "certify", "show", "signals", "doctor", "import"]
+COMMANDS = ["demo", "answer", "record", "calibrate", "replay", "report", "certify", "show", "signals", "doctor", "import"]
 ESCAPE = re.compile(r"\x1b")
 
 

@@ -13,6 +13,8 @@ from suffice.errors import DataError
 
 __all__ = ["FORMATS", "Column", "Table", "render"]
 
+_TIES_UP = 1 + 1e-12
+
 _LATEX = str.maketrans(
     {
         "\\": r"\textbackslash{}",
@@ -63,7 +65,8 @@ class Column:
     def _number(self, value: Any) -> str:
         if not self.spec or isinstance(value, str | bool):
             return str(value)
-        return "-" if math.isnan(value) else format(value * self.scale, self.spec)
+        # Means that are equal differ in the last bit: a tie of decimals must not print as two numbers.
+        return "-" if math.isnan(value) else format(value * self.scale * _TIES_UP, self.spec)
 
     @property
     def numeric(self) -> bool:

@@ -16,7 +16,6 @@ from suffice.replay import (
     Price,
     ReplayResult,
     calibrate,
-    component_prices,
     policy_for,
 )
 from suffice.replay import replay as evaluate
@@ -26,9 +25,19 @@ from suffice.session import Policy
 from suffice.statistics import MarginTest
 from suffice.store import Recording, read_recording
 
-__all__ = ["calibrate_command", "replay_command", "show_calibration", "show_replay"]
+__all__ = [
+    "TEXT_RULES",
+    "calibrate_command",
+    "prices_for",
+    "replay_command",
+    "show_calibration",
+    "show_replay",
+    "with_guarded",
+]
 
-_TEXT_RULES = ("answer_stable",)
+TEXT_RULES = ("answer_stable",)
+"""What is replayed where neither a rule nor a policy is named: it needs nothing but text."""
+
 _PRICED = ("generator", "writer", "critic", "gate")
 _GUARDABLE = (tasr(), answer_stable())
 
@@ -121,17 +130,17 @@ def replay_command(
     """Evaluate rules and policies on recorded rounds, beside every baseline; exact, and without a call."""
     recording = read_recording(path)
     policies = [Policy.load(file) for file in policy or ()]
-    texts = rule or (() if policies else _TEXT_RULES)
+    texts = rule or (() if policies else TEXT_RULES)
     policies += [policy_for(recording, text) for text in texts]
     result = evaluate(
         recording,
-        _with_guarded(policies),
+        with_guarded(policies),
         metrics=tuple(metric or ("f1", "em")),
         baseline=Policy.load(baseline) if Path(baseline).suffix == ".json" else baseline,
         n_resamples=resamples,
         seed=seed,
         level=level,
-        prices=_prices(prices, recording),
+        prices=prices_for(prices, recording),
         margins=tuple(margin or (0.02,)),
     )
     if as_json:
@@ -140,7 +149,7 @@ def replay_command(
         show_replay(result)
 
 
-def _with_guarded(policies: Sequence[Policy]) -> list[Policy]:
+def with_guarded(policies: Sequence[Policy]) -> list[Policy]:
     """Add to `tasr` and `answer_stable` the variant that never stops on a refusal: both are always reported."""
     listed: list[Policy] = []
     for policy in policies:
@@ -153,7 +162,7 @@ def _with_guarded(policies: Sequence[Policy]) -> list[Policy]:
     return listed
 
 
-def _prices(path: Path | None, recording: Recording) -> dict[str, Price] | None:
+def prices_for(path: Path | None, recording: Recording) -> dict[str, Price] | None:
     """Return the prices of the recorded components; one whose model the recording does not name goes by its own name."""
     if path is None:
         return None

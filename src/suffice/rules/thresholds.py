@@ -9,7 +9,7 @@ from suffice.errors import RuleSyntaxError
 from suffice.rules.algebra import Patience, Threshold
 from suffice.rules.base import Members, Rule
 
-__all__ = ["find_threshold", "thresholds", "with_threshold"]
+__all__ = ["find_threshold", "substitute", "thresholds", "with_threshold"]
 
 
 def thresholds(rule: Rule) -> tuple[Threshold, ...]:
@@ -55,12 +55,17 @@ def with_threshold(rule: Rule, literal: Threshold, value: float) -> Rule:
     Raises:
         RuleSyntaxError: The value is not finite.
     """
+    return substitute(rule, literal, replace(literal, value=value))
+
+
+def substitute(rule: Rule, literal: Threshold, other: Rule) -> Rule:
+    """Return the rule with another rule in the place of `literal`, wherever that stands."""
     if rule == literal:
-        return replace(literal, value=value)
+        return other
     if isinstance(rule, Patience):
-        return replace(rule, rule=with_threshold(rule.rule, literal, value))
+        return replace(rule, rule=substitute(rule.rule, literal, other))
     if isinstance(rule, Members):
         changed: Any = replace  # every kind of Members is a dataclass with the field `rules`
-        kept: Rule = changed(rule, rules=tuple(with_threshold(member, literal, value) for member in rule.rules))
+        kept: Rule = changed(rule, rules=tuple(substitute(member, literal, other) for member in rule.rules))
         return kept
     return rule

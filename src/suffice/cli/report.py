@@ -1,0 +1,168 @@
+"""`suffice report`: everything that a replay shows, as one page that opens from disk, or as text or JSON."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from suffice.calibration import CALIBRATED
+from suffice.cli import options
+from suffice.cli.offline import TEXT_RULES, prices_for, with_guarded
+from suffice.cli.show import console, errors, print_json
+from suffice.errors import DataError
+from suffice.replay import calibrate, policy_for
+from suffice.report import Report, Settings, make_report, render_html
+from suffice.rules import parse_rule
+from suffice.session import Policy
+from suffice.store import Recording, read_recording
+from suffice.tables import FORMATS, render
+
+__all__ = ["report_command", "write_page"]
+
+_PAGE = Path("report.html")
+
+
+def report_command(
+    paths: Annotated[list[Path], typer.Argument(metavar="RECORDING...", help="Recorded rounds; one or several.")],
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="The file; default: report.html, or standard output for text.")
+    ] = None,
+    policy: Annotated[list[Path] | None, typer.Option("--policy", help="A policy file; may be repeated.")] = None,
+    rule: Annotated[
+        list[str] | None, typer.Option("--rule", help="A rule: a name or its text; may be repeated.")
+    ] = None,
+    tune: Annotated[
+        Path | None, typer.Option("--tune", help="A recording of tune questions: fits rules and shows drift.")
+    ] = None,
+    metric: Annotated[
+        list[str] | None,
+        typer.Option("--metric", help="f1, em, contains, agreement, or a column in [0, 1]; the first is the quality."),
+    ] = None,
+    baseline: Annotated[
+        str, typer.Option("--baseline", help="A row's label, 'full', a rule or a policy file to compare with.")
+    ] = "fixed_k(3)",
+    resamples: Annotated[int, typer.Option("--resamples", min=1, help="Bootstrap draws.")] = 1000,
+    seed: Annotated[int, typer.Option("--seed", help="Of the draws and of the sample of questions.")] = 42,
+    level: Annotated[float, typer.Option("--level", min=0.5, max=0.9999, help="Coverage of intervals.")] = 0.95,
+    margin: Annotated[
+        list[float] | None, typer.Option("--margin", help="For non-inferiority and equivalence; may be repeated.")
+    ] = None,
+    prices: Annotated[
+        Path | None, typer.Option("--prices", help="USD per million tokens by model or component (TOML or JSON).")
+    ] = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Hold every trajectory, however large the page becomes.")
+    ] = False,
+    form: Annotated[str, typer.Option("--format", help=f"html, {', '.join(FORMATS)} or json.")] = "html",
+    as_json: options.AsJson = False,
+) -> None:
+    """Write one HTML page about policies on recorded rounds: trade-offs, a threshold to move, every question."""
+    if form not in ("html", "json", *FORMATS):
+        raise typer.BadParameter(f"{form!r}; allowed: html, json, {', '.join(FORMATS)}", param_hint="--format")
+    recordings = _read(paths)
+    tuned = None if tune is None else read_recording(tune)
+    settings = Settings(
+        metrics=tuple(metric or ("f1", "em")),
+        baseline=Policy.load(baseline) if Path(baseline).suffix == ".json" else baseline,
+        n_resamples=resamples,
+        seed=seed,
+        level=level,
+        margins=tuple(margin or (0.02,)),
+        command=_command(paths, policy, rule, tune, metric, baseline, prices),
+    )
+    with errors.status("replaying") if errors.is_terminal else nullcontext():
+        report = make_report(
+            recordings,
+            _policies(next(iter(recordings.values())), policy or (), rule or (), tuned),
+            tune=tuned,
+            settings=settings,
+            prices={name: prices_for(prices, recording) for name, recording in recordings.items()},
+        )
+        text = render_html(report, everything=everything) if form == "html" else _text(report, form)
+    target = _PAGE if out is None and form == "html" else out
+    if target is not None:
+        write_page(target, text)
+    if as_json or (form == "json" and target is None):
+        print_json({"report": None if target is None else str(target), **report.to_dict()})
+    elif target is None:
+        typer.echo(text, nl=False)
+    else:
+        for cell in report.cells:
+            console.print(cell.headlines[0].sentence, markup=False, soft_wrap=True)
+        size = f"{target.stat().st_size / 1e6:.1f} MB"
+        console.print(f"report written to {target} ({size}; it needs no network)", markup=False, soft_wrap=True)
+
+
+def _read(paths: Sequence[Path]) -> dict[str, Recording]:
+    """Return recordings by the name of their file; two of one name are told apart by a number."""
+    found: dict[str, Recording] = {}
+    for path in paths:
+        same = sum(name.partition(" #")[0] == path.stem for name in found)
+        found[path.stem if same == 0 else f"{path.stem} #{same + 1}"] = read_recording(path)
+    return found
+
+
+def _policies(
+    recording: Recording, files: Sequence[Path], rules: Sequence[str], tune: Recording | None
+) -> list[Policy]:
+    """Return the policies of files and rules; a rule that needs a calibrator is fitted on the tune questions."""
+    policies = [Policy.load(file) for file in files]
+    usual = ("tasr", *TEXT_RULES) if tune is not None else TEXT_RULES
+    for text in rules or (() if policies else usual):
+        fitted = text != "full" and set(parse_rule(text).signals) & set(CALIBRATED)
+        known = set(recording.table.column_names)
+        if tune is not None and fitted and not fitted <= known:
+            policies.append(calibrate(tune, rule=text)[0])
+        else:
+            policies.append(policy_for(recording, text))
+    return with_guarded(policies)
+
+
+def _text(report: Report, form: str) -> str:
+    if form == "json":
+        return json.dumps(report.to_dict(), ensure_ascii=False, allow_nan=False, indent=2) + "\n"
+    tables = [table for _, listed in report.tables() for table in listed]
+    return render([*tables, report.provenance()], form)
+
+
+def write_page(path: Path, text: str) -> None:
+    """Write a text file, whole or not at all.
+
+    Raises:
+        DataError: It cannot be written there.
+    """
+    temporary = path.with_name(f".{path.name}.tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary.write_text(text, encoding="utf-8")
+        temporary.replace(path)
+    except OSError as error:
+        raise DataError(f"the report cannot be written to {str(path)!r}: {error.strerror or error}") from None
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _command(
+    paths: Sequence[Path],
+    policies: Sequence[Path] | None,
+    rules: Sequence[str] | None,
+    tune: Path | None,
+    metrics: Sequence[str] | None,
+    baseline: str,
+    prices: Path | None,
+) -> str:
+    """Return the command that made the report, with the names of files but not their folders."""
+    words = ["suffice", "report", *(path.name for path in paths)]
+    words += [word for path in policies or () for word in ("--policy", path.name)]
+    words += [word for text in rules or () for word in ("--rule", text)]
+    words += ["--tune", tune.name] if tune is not None else []
+    words += [word for name in metrics or () for word in ("--metric", name)]
+    words += ["--baseline", Path(baseline).name if Path(baseline).suffix == ".json" else baseline]
+    words += ["--prices", prices.name] if prices is not None else []
+    return shlex.join(words)

@@ -1,0 +1,297 @@
+"""The charts of a report, as Vega-Lite specifications; colours are the page's CSS variables, so themes need no redraw."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from suffice.calibration import CalibrationReport
+from suffice.replay import ReplayResult, Row
+
+__all__ = ["COSTS", "pareto_chart", "pareto_costs", "path_chart", "reliability_chart", "stops_chart"]
+
+COSTS: Mapping[str, str] = {
+    "calls": "model calls per question",
+    "tokens": "tokens per question",
+    "seconds": "seconds per question",
+    "money": "US dollars per question",
+}
+"""What the horizontal axis of the Pareto chart may show, with its title."""
+
+_SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
+_KINDS = ("rule", "random", "fixed", "closed_book", "oracle")
+_NAMES = ("policy", "same stops at random", "fixed budget", "model alone", "oracle (not reachable)")
+_COLOURS = ("var(--accent)", "var(--accent-soft)", "var(--muted)", "var(--text)", "var(--good)")
+_SHAPES = ("circle", "circle", "circle", "square", "diamond")
+_ROUND_MIX = (18, 100)
+"""Share of the accent colour, percent, of the first and the last stop round."""
+
+
+def pareto_costs(result: ReplayResult) -> list[str]:
+    """Return the costs that are known for every row."""
+    return [kind for kind in COSTS if all(math.isfinite(_cost(row, kind)) for row in result.rows)]
+
+
+def pareto_chart(result: ReplayResult, cost: str) -> dict[str, Any]:
+    """Return quality (the first metric, in points) against one cost, for every policy, baseline and oracle.
+
+    Intervals are those of the paired difference to the baseline, drawn around the baseline's own point.
+    """
+    points = (_point(result, row, cost) for row in result.rows)
+    rows = _merged([point for point in points if point is not None])
+    x = _axis("cost", COSTS[cost])
+    y = _axis("quality", f"{result.metrics[0].upper()}, points")
+    colour = {"field": "name", "type": "nominal", "title": None, **_scale(_NAMES, _COLOURS)}
+    line = {**colour, "legend": None}
+    shape = {"field": "name", "type": "nominal", "title": None, **_scale(_NAMES, _SHAPES)}
+    hollow = {"condition": {"test": "datum.kind === 'random'", "value": "var(--surface)"}, **_fill()}
+    tooltip = [
+        {"field": "label", "title": "policy"},
+        {"field": "quality", "title": result.metrics[0].upper(), "format": ".1f"},
+        {"field": "cost", "title": cost, "format": ",.3~f" if cost != "money" else ".6f"},
+        {"field": "interval", "title": f"difference to {result.baseline}"},
+    ]
+    layers: list[dict[str, Any]] = [
+        {
+            "transform": [{"filter": "datum.kind === 'fixed'"}],
+            "mark": {"type": "line", "color": "var(--muted)", "strokeWidth": 1.5},
+            "encoding": {"x": x, "y": y, "order": {"field": "cost", "type": "quantitative"}},
+        },
+        {
+            "transform": [{"filter": "isValid(datum.low) && datum.kind !== 'oracle'"}],
+            "mark": {"type": "rule", "opacity": 0.55},
+            "encoding": {"x": x, "y": _axis("low", None), "y2": {"field": "high"}, "color": line},
+        },
+        {
+            "transform": [{"filter": "isValid(datum.cost_low) && datum.kind !== 'oracle'"}],
+            "mark": {"type": "rule", "opacity": 0.55},
+            "encoding": {"x": _axis("cost_low", None), "x2": {"field": "cost_high"}, "y": y, "color": line},
+        },
+        {
+            "mark": {"type": "point", "filled": False, "opacity": 1, "strokeWidth": 2},
+            "encoding": {
+                "x": x,
+                "y": y,
+                "stroke": colour,
+                "fill": hollow,
+                "shape": shape,
+                "size": {"condition": {"test": "datum.kind === 'rule'", "value": 130}, "value": 70},
+                "tooltip": tooltip,
+            },
+        },
+        {
+            "transform": [{"filter": "datum.short !== ''"}],
+            "mark": {"type": "text", "dy": -12, "fontSize": 12, "color": "var(--text)", "limit": 260},
+            "encoding": {"x": x, "y": y, "text": {"field": "short"}},
+        },
+    ]
+    return _chart(rows, layers, 380, f"{result.metrics[0].upper()} against {COSTS[cost]}, {len(rows)} points")
+
+
+def stops_chart(result: ReplayResult, rules: Sequence[Row]) -> dict[str, Any]:
+    """Return the share of questions that stop at each round, one bar for each policy."""
+    rounds = sorted({r for row in rules for r in row.stop_rounds})
+    data = [
+        {"policy": row.label, "round": _round(r), "position": place, "share": row.stop_rounds.get(r, 0.0)}
+        for row in rules
+        for place, r in enumerate(rounds)
+    ]
+    first, last = _ROUND_MIX
+    mixes = [first + (last - first) * place / max(1, len(rounds) - 1) for place in range(len(rounds))]
+    colours = [f"color-mix(in srgb, var(--accent) {mix:.0f}%, var(--surface))" for mix in mixes]
+    bar = {
+        "x": {
+            "field": "share",
+            "type": "quantitative",
+            "stack": "zero",
+            "axis": {"format": ".0%", "title": f"share of {result.n:,} questions", "grid": False},
+        },
+        "y": {"field": "policy", "type": "nominal", "sort": None, "title": None, "axis": {"labelLimit": 220}},
+        "order": {"field": "position", "type": "quantitative"},
+    }
+    layers = [
+        {
+            "mark": {"type": "bar", "stroke": "var(--surface)", "strokeWidth": 1, "height": {"band": 0.72}},
+            "encoding": {
+                **bar,
+                "color": {
+                    "field": "round",
+                    "type": "ordinal",
+                    "title": "stops at",
+                    **_scale([_round(r) for r in rounds], colours),
+                },
+                "tooltip": [
+                    {"field": "policy"},
+                    {"field": "round", "title": "stops at"},
+                    {"field": "share", "format": ".1%"},
+                ],
+            },
+        }
+    ]
+    return _chart(data, layers, 34 * len(rules) + 8, "Share of questions by stop round")
+
+
+def reliability_chart(reports: Mapping[str, CalibrationReport], output: str) -> dict[str, Any]:
+    """Return observed against predicted shares of correct answers by bin, one line for each entry of `reports`."""
+    data = [
+        {"group": group, "predicted": b.predicted, "observed": b.observed, "n": b.n}
+        for group, report in reports.items()
+        for b in report.bins
+        if b.n
+    ]
+    names = list(reports)
+    first, last = _ROUND_MIX
+    mixes = [first + 20 + (last - first - 20) * place / max(1, len(names) - 2) for place in range(len(names) - 1)]
+    colours = ["var(--text)", *(f"color-mix(in srgb, var(--accent) {mix:.0f}%, var(--surface))" for mix in mixes)]
+    colour = {"field": "group", "type": "nominal", "title": None, "sort": None, **_scale(names, colours)}
+    unit = {"scale": {"domain": [0, 1]}, "type": "quantitative"}
+    x = {"field": "predicted", **unit, "axis": {"title": f"mean {output}", "grid": False}}
+    y = {"field": "observed", **unit, "axis": {"title": "share correct (EM)"}}
+    layers: list[dict[str, Any]] = [
+        {
+            "data": {"values": [{"predicted": 0, "observed": 0}, {"predicted": 1, "observed": 1}]},
+            "mark": {"type": "line", "color": "var(--muted)", "strokeDash": [4, 4], "strokeWidth": 1},
+            "encoding": {"x": x, "y": y},
+        },
+        {
+            "transform": [{"filter": "datum.group === 'all rounds'"}],
+            "mark": {"type": "line", "strokeWidth": 2},
+            "encoding": {"x": x, "y": y, "color": colour},
+        },
+        {
+            "mark": {"type": "point", "filled": True, "opacity": 0.9},
+            "encoding": {
+                "x": x,
+                "y": y,
+                "color": colour,
+                "size": {"field": "n", "type": "quantitative", "scale": {"range": [15, 220]}, "legend": None},
+                "tooltip": [
+                    {"field": "group", "title": "rounds"},
+                    {"field": "predicted", "format": ".3f"},
+                    {"field": "observed", "format": ".3f"},
+                    {"field": "n", "title": "answers"},
+                ],
+            },
+        },
+    ]
+    return _chart(data, layers, 320, f"Reliability of {output}")
+
+
+def path_chart(path: Sequence[Mapping[str, float]], result: ReplayResult, start: Mapping[str, float]) -> dict[str, Any]:
+    """Return where a moving threshold leads, quality against calls, beside the fixed budgets; `here` is the point."""
+    metric = result.metrics[0]
+    data = [{"threshold": point["threshold"], "quality": 100 * point[metric], "cost": point["calls"]} for point in path]
+    fixed = [_point(result, row, "calls") for row in result.rows if row.kind == "fixed"]
+    here = {"quality": 100 * start[metric], "cost": start["calls"]}
+    x, y = _axis("cost", COSTS["calls"]), _axis("quality", f"{metric.upper()}, points")
+    layers: list[dict[str, Any]] = [
+        {
+            "data": {"values": fixed},
+            "mark": {"type": "line", "color": "var(--muted)", "point": {"color": "var(--muted)", "size": 50}},
+            "encoding": {"x": x, "y": y, "tooltip": [{"field": "label", "title": "policy"}, *_pair(metric)]},
+        },
+        {
+            "data": {"values": fixed},
+            "mark": {"type": "text", "dy": 14, "fontSize": 11, "color": "var(--muted)"},
+            "encoding": {"x": x, "y": y, "text": {"field": "short"}},
+        },
+        {
+            "mark": {"type": "line", "color": "var(--accent)", "strokeWidth": 1.5, "opacity": 0.6},
+            "encoding": {"x": x, "y": y, "order": {"field": "threshold", "type": "quantitative"}},
+        },
+        {
+            "mark": {"type": "point", "filled": True, "color": "var(--accent)", "size": 22, "opacity": 0.8},
+            "encoding": {"x": x, "y": y, "tooltip": [{"field": "threshold", "format": ".4~f"}, *_pair(metric)]},
+        },
+        {
+            "data": {"name": "here"},
+            "mark": {"type": "point", "filled": True, "color": "var(--accent)", "size": 220, "opacity": 1},
+            "encoding": {"x": x, "y": y},
+        },
+    ]
+    return {
+        **_chart(data, layers, 300, f"{metric.upper()} against calls as the threshold moves"),
+        "datasets": {"here": [here]},
+    }
+
+
+def _pair(metric: str) -> list[dict[str, Any]]:
+    return [
+        {"field": "quality", "title": metric.upper(), "format": ".1f"},
+        {"field": "cost", "title": "calls", "format": ".2f"},
+    ]
+
+
+def _chart(
+    data: Sequence[Mapping[str, Any] | None], layers: list[dict[str, Any]], height: int, told: str
+) -> dict[str, Any]:
+    return {
+        "$schema": _SCHEMA,
+        "description": told,
+        "width": "container",
+        "height": height,
+        "data": {"values": list(data)},
+        "layer": layers,
+    }
+
+
+def _axis(field: str, title: str | None) -> dict[str, Any]:
+    axis = {"axis": {"title": title, "tickCount": 6, "grid": field == "quality"}} if title is not None else {}
+    return {"field": field, "type": "quantitative", "scale": {"zero": False, "padding": 16, "nice": False}, **axis}
+
+
+def _scale(domain: Sequence[str], values: Sequence[str]) -> dict[str, Any]:
+    return {"scale": {"domain": list(domain), "range": list(values)}}
+
+
+def _fill() -> dict[str, Any]:
+    return {"field": "name", "type": "nominal", "legend": None, **_scale(_NAMES, _COLOURS)}
+
+
+def _cost(row: Row, kind: str) -> float:
+    return row.calls.mean if kind == "calls" else row.costs.get(kind, math.nan)
+
+
+def _point(result: ReplayResult, row: Row, cost: str) -> dict[str, Any] | None:
+    """Return a row as a point; None where its quality is unknown."""
+    metric = result.metrics[0]
+    quality = row.metrics.get(metric, math.nan)
+    if not math.isfinite(quality):
+        return None
+    short = "" if row.kind == "random" else f"k = {row.label[8:-1]}" if row.label.startswith("fixed_k(") else row.label
+    point: dict[str, Any] = {
+        "label": row.label,
+        "short": short,
+        "kind": row.kind,
+        "name": _NAMES[_KINDS.index(row.kind)],
+        "quality": 100 * quality,
+        "cost": _cost(row, cost),
+        "interval": "",
+    }
+    delta, base = row.deltas.get(metric), result.row(result.baseline)
+    if delta is not None and row.label != result.baseline:
+        middle = base.metrics[metric]
+        point |= {"low": 100 * (middle + delta.low), "high": 100 * (middle + delta.high)}
+        point["interval"] = f"{100 * delta.delta:+.1f} [{100 * delta.low:+.1f}, {100 * delta.high:+.1f}]"
+    spread = row.deltas.get(cost)
+    if spread is not None and row.label != result.baseline and spread.low < spread.high:
+        point |= {"cost_low": _cost(base, cost) + spread.low, "cost_high": _cost(base, cost) + spread.high}
+    return point
+
+
+def _merged(points: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the points, those of one kind that fall together as one with both names."""
+    found: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for point in points:
+        place = (point["kind"], round(point["quality"], 9), round(point["cost"], 9))
+        if place in found:
+            for key in ("label", "short"):
+                found[place][key] = ", ".join(filter(None, (found[place][key], point[key])))
+        else:
+            found[place] = point
+    return list(found.values())
+
+
+def _round(r: int) -> str:
+    return f"round {r}" if r >= 0 else "no round"

@@ -1,0 +1,98 @@
+"""What a report says in sentences: the result first, then everything that limits it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from suffice.replay import ReplayResult, Row
+from suffice.replay.outcomes import is_agreement
+from suffice.tables import Column
+
+__all__ = ["Headline", "caveats", "headline"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Headline:
+    """What a report says about one policy.
+
+    Attributes:
+        sentence: The result in one sentence: quality, calls, difference with interval, and the baseline that does as
+            well for no more calls, if there is one.
+        caveats: What limits it, one sentence each.
+    """
+
+    sentence: str
+    caveats: tuple[str, ...]
+
+
+def headline(result: ReplayResult, label: str) -> Headline:
+    """Return the sentences about a row.
+
+    Raises:
+        DataError: There is no such row.
+    """
+    row = result.row(label)
+    metric = result.metrics[0]
+    name = "agreement with the full budget" if is_agreement(metric) else metric.upper()
+    reached = f"On {result.n:,} questions, {label} reaches {name} {_points(row.metrics[metric])} with {_calls(row)} model calls each"
+    parts = [reached, *_difference(result, row, metric)]
+    return Headline(sentence="; ".join([*parts, _verdict(result, row, name)]) + ".", caveats=caveats(result, row))
+
+
+def _difference(result: ReplayResult, row: Row, metric: str) -> list[str]:
+    delta = row.deltas.get(metric)
+    if delta is None or row.label == result.baseline:
+        return []
+    base = result.row(result.baseline)
+    sided = "so no difference is shown" if delta.low <= 0 <= delta.high else "which excludes zero"
+    bounds = f"{100 * delta.low:+.1f} to {100 * delta.high:+.1f}"
+    reached = f"{result.baseline} reaches {_points(base.metrics[metric])} with {_calls(base)}"
+    return [
+        f"{reached}, a difference of {100 * delta.delta:+.1f} points ({100 * result.level:g} % interval {bounds}, {sided})"
+    ]
+
+
+def _verdict(result: ReplayResult, row: Row, name: str) -> str:
+    if row.dominated_by is not None:
+        other = result.row(row.dominated_by)
+        quality = _points(other.metrics[result.metrics[0]])
+        return f"it is dominated by {row.dominated_by}, which reaches {quality} with {_calls(other)} calls"
+    if row.cheapest_match is None:
+        return f"no fixed budget and no random stopping reaches as much {name}"
+    other = result.row(row.cheapest_match)
+    return f"the cheapest fixed budget or random stopping of at least this {name} is {row.cheapest_match} with {_calls(other)} calls"
+
+
+def caveats(result: ReplayResult, row: Row) -> tuple[str, ...]:
+    """Return what limits the figures of a row."""
+    found = []
+    if row.selected_here:
+        found.append(
+            f"Selected here: {row.label} was fitted or chosen on {row.n_selected:,} of these questions, so its figures flatter it."
+        )
+    if row.censored:
+        found.append(
+            f"Censored: for {row.n_censored:,} of {row.n:,} questions it wanted rounds that were not recorded; the last "
+            "recorded round counts."
+        )
+    if row.n_failed:
+        found.append(f"{row.n_failed:,} questions failed while recording and are left out of every figure.")
+    if is_agreement(result.metrics[0]):
+        found.append("Agreement measures sameness with the full-budget run's answer, not truth.")
+    delta = row.deltas.get(result.metrics[0])
+    if delta is not None and delta.warning and row.label != result.baseline:
+        exact = "" if math.isnan(delta.p_exact) else f" Exact sign-flip test: p = {delta.p_exact:.3f}."
+        found.append(f"{delta.warning[0].upper()}{delta.warning[1:]}.{exact}")
+    return tuple(found)
+
+
+_POINTS, _CALLS = Column("points", ",.1f", scale=100), Column("calls", ",.2f")
+
+
+def _points(value: float) -> str:
+    return _POINTS.text(value)
+
+
+def _calls(row: Row) -> str:
+    return _CALLS.text(row.calls.mean)

@@ -1,0 +1,229 @@
+"""A report as one HTML page that needs no network: scripts, styles, charts and data are all inside."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import math
+from collections.abc import Iterable, Sequence
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from suffice._version import __version__
+from suffice.certify import Certificate
+from suffice.replay import Row
+from suffice.replay.tables import costs_table, margins_table, outcomes_table, replay_notes, stops_table, verdict
+from suffice.report.charts import pareto_chart, pareto_costs, path_chart, reliability_chart, stops_chart
+from suffice.report.data import Cell, Report
+from suffice.report.packing import Pool, json_in_html, pack_bytes
+from suffice.report.slider import make_slider, slidable
+from suffice.report.trajectories import FEW, choose, to_dicts
+from suffice.session import Policy
+from suffice.tables import Column, Table
+
+__all__ = ["LARGEST", "render_html"]
+
+LARGEST = 5_000_000
+"""Bytes that a page may have unless everything is asked for."""
+
+_LEAST = 50_000
+"""Bytes for trajectories where all else has used up the room."""
+
+_VENDOR = ("vega.min.js", "vega-lite.min.js", "vega-embed.min.js")
+
+
+def render_html(report: Report, *, everything: bool = False) -> str:
+    """Return the page.
+
+    Args:
+        report: What it shows.
+        everything: Hold every trajectory and every slider, however large the page becomes.  Otherwise up to 300
+            trajectories, fewer where they are long, and the sliders of the first policies, within `LARGEST` bytes.
+    """
+    pool = Pool()
+    room = LARGEST // len(report.cells)
+    cells = []
+    spent = sum(len(_part(name)) for name in (*_names(), *_VENDOR)) // len(report.cells)
+    for cell in report.cells:
+        before = _size(pool)
+        sliders = _sliders(cell, pool, None if everything else room - spent)
+        shown = _cell(cell, sliders)
+        left = (
+            room - spent - (_size(pool) - before) - len(json_in_html(shown["data"])) - 2 * len(str(shown["sections"]))
+        )
+        shown["data"]["browser"] = _browser(cell, report.settings.seed, None if everything else max(left, _LEAST))
+        cells.append(shown)
+    data = json_in_html({"arrays": pool.arrays, "cells": [shown.pop("data") for shown in cells]})
+    scripts = [*map(_vendored, _VENDOR), _part("report.js")]
+    page: str = (
+        _environment()
+        .get_template("report.html")
+        .render(
+            cells=cells,
+            several=report.cells_table() if len(report.cells) > 1 else None,
+            provenance=report.provenance(),
+            version=__version__,
+            scripts=scripts,
+            hashes=[_digest(script) for script in scripts],
+            style=_part("report.css"),
+            data=data,
+        )
+    )
+    return page
+
+
+def _cell(cell: Cell, sliders: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return what the template shows of a cell, and under `data` what the script needs."""
+    result, rules = cell.result, cell.rules
+    charts: dict[str, Any] = {f"pareto-{cost}": pareto_chart(result, cost) for cost in pareto_costs(result)}
+    charts["stops"] = stops_chart(result, rules)
+    charts |= {f"reliability-{name}": reliability_chart(found, name) for name, found in cell.reliability.items()}
+    sections = {
+        "outcomes": [outcomes_table(result)],
+        "costs": [costs_table(result), stops_table(result)],
+        "margins": [margins_table(result)] if any(row.margins for row in rules) else [],
+        "reliability": cell.reliability_tables(),
+        "extra": dict(cell.extra),
+        "provenance": [cell.provenance()],
+    }
+    return {
+        "name": cell.name,
+        "headlines": list(zip(rules, cell.headlines, map(_certificate, cell.policies), strict=True)),
+        "tiles": _tiles(cell, rules[0]),
+        "costs": pareto_costs(result),
+        "reliability": list(cell.reliability),
+        "sliders": sliders,
+        "sections": sections,
+        "notes": replay_notes(result),
+        "missing": cell.notes,
+        "result": result,
+        "data": {"name": cell.name, "charts": charts, "sliders": sliders, "metric": result.metrics[0]},
+    }
+
+
+_TILES = {
+    "calls": Column("calls", ",.2f"),
+    "tokens": Column("tokens", ",.0f"),
+    "seconds": Column("seconds", ",.3f"),
+    "money": Column("USD", ",.6f"),
+}
+
+
+def _tiles(cell: Cell, row: Row) -> list[dict[str, Any]]:
+    """Return the figures at the top of a cell: of its first policy."""
+    result = cell.result
+    metric = result.metrics[0]
+    full = next((other for other in result.rows if other.label == f"fixed_k({cell.bench.highest})"), None)
+    delta = row.deltas.get(metric)
+    note = "the baseline"
+    if delta is not None and row.label != result.baseline:
+        interval = Column("", "+.1f", scale=100, interval=True).text((delta.delta, delta.low, delta.high))
+        note = f"{interval} vs {result.baseline}"
+    tiles = [_tile(metric, Column(metric.upper(), ",.1f", scale=100), row.metrics[metric], note)]
+    for key, column in _TILES.items():
+        value = row.calls.mean if key == "calls" else row.costs.get(key, math.nan)
+        whole = math.nan if full is None else full.calls.mean if key == "calls" else full.costs.get(key, math.nan)
+        note = f"{Column('', '+.0%').text(value / whole - 1)} vs the full budget" if whole > 0 else ""
+        if not math.isnan(value):
+            tiles.append(_tile(key, column, value, note))
+    return [*tiles, {"key": "", "name": "verdict", "value": None, "text": verdict(row), "note": f"n = {row.n:,}"}]
+
+
+def _tile(key: str, column: Column, value: float, note: str) -> dict[str, Any]:
+    return {"key": key, "name": column.name, "value": value, "text": column.text(value), "note": note}
+
+
+def _certificate(policy: Policy) -> str:
+    found = Certificate.of(policy)
+    if found is None:
+        return ""
+    if not found.holds_for(policy):
+        return "Its certificate is void: the policy was changed after it was certified."
+    return f"Certified: {found.statement} ({found.n:,} questions, {found.procedure} over {found.family_size} policies)."
+
+
+def _sliders(cell: Cell, pool: Pool, room: int | None) -> list[dict[str, Any]]:
+    """Return the sliders of the policies' thresholds, as many as fit; the first always does."""
+    found: list[dict[str, Any]] = []
+    result, began = cell.result, _size(pool)
+    for policy in cell.policies:
+        for literal in slidable(policy):
+            if found and room is not None and _size(pool) - began > room // 2:
+                return found
+            slider = make_slider(cell.bench, policy, literal)
+            start = slider.at(literal.value)
+            path = slider.path()
+            told = slider.to_dict(pool)
+            found.append({**told, "start": _finite(start), "chart": path_chart(path, result, start)})
+    return found
+
+
+def _finite(values: dict[str, float]) -> dict[str, float | None]:
+    return {name: value if math.isfinite(value) else None for name, value in values.items()}
+
+
+def _browser(cell: Cell, seed: int, room: int | None) -> dict[str, Any]:
+    """Return the trajectories, packed; fewer of them until they fit."""
+    n = len(cell.bench.recording.question_ids)
+    limit = n if room is None else min(FEW, n)
+    while True:
+        chosen = choose(cell.stopped, n, limit, seed=seed)
+        held = to_dicts(cell.bench, cell.stopped, chosen.chosen)
+        packed = pack_bytes(json.dumps(held, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode())
+        if room is None or len(packed) <= room or limit <= 1:
+            return {
+                "packed": packed,
+                "policies": [policy.label for policy in cell.policies],
+                "told": chosen.sentence(seed),
+                "left_out": chosen.left_out,
+            }
+        limit = max(1, min(limit - 1, int(limit * 0.9 * room / len(packed))))
+
+
+def _size(pool: Pool) -> int:
+    return sum(len(array["data"]) + 60 for array in pool.arrays)
+
+
+def _names() -> Sequence[str]:
+    return ("report.html", "report.css", "report.js")
+
+
+@cache
+def _part(name: str) -> str:
+    """Return a file of this package: a template, or a vendored script."""
+    folder = "vendor" if name in _VENDOR else "templates"
+    return files("suffice.report").joinpath(folder, name).read_text("utf-8")
+
+
+def _vendored(name: str) -> str:
+    """Return a vendored script without its pointer to a source map, which is not there."""
+    script = _part(name)
+    assert "</script" not in script
+    return "\n".join(line for line in script.splitlines() if not line.startswith("//# sourceMappingURL="))
+
+
+def _digest(script: str) -> str:
+    return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii")
+
+
+def _environment() -> Any:
+    from jinja2 import Environment, FunctionLoader, StrictUndefined
+
+    environment = Environment(
+        autoescape=True, loader=FunctionLoader(_part), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters["cells"] = _table_cells
+    return environment
+
+
+def _table_cells(table: Table) -> Iterable[list[dict[str, Any]]]:
+    """Return the cells of a table: the text that is shown and the raw values behind it."""
+    for row, texts in zip(table.rows, table.texts(), strict=True):
+        cells = []
+        for column, value, text in zip(table.columns, row, texts, strict=True):
+            raw = value if isinstance(value, tuple) else (value,)
+            known = [v for v in raw if isinstance(v, int | float) and math.isfinite(v)]
+            cells.append({"text": text, "numeric": column.numeric, "raw": " ".join(map(repr, known))})
+        yield cells

@@ -16,6 +16,7 @@ from suffice.replay import (
     Price,
     ReplayResult,
     calibrate,
+    component_prices,
     policy_for,
 )
 from suffice.replay import replay as evaluate

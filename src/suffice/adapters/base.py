@@ -146,8 +146,8 @@ def _rows(trajectory: ImportedTrajectory) -> Iterable[dict[str, Any]]:
             row |= {cost_column(component, kind): _json(getattr(cost, kind)) for kind in COST_KINDS}
         extras = trajectory.extras[i] if trajectory.extras else {}
         for name, value in {**trajectory.labels, **extras}.items():
-            # A foreign column must not pass for one of ours.
-            taken = name in row or column_kind(name) != "label"
+            # A foreign column must not pass for one of ours; labels are what an importer knows the meaning of.
+            taken = name in row or (column_kind(name) != "label" and name not in trajectory.labels)
             row[f"imported_{name}" if taken else name] = value
         yield row
 

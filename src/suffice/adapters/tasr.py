@@ -23,6 +23,7 @@ __all__ = ["TASR_COLUMNS", "read_tasr"]
 
 TASR_COLUMNS: Mapping[str, tuple[str, ...]] = {
     "question_id": ("qid",),
+    "cluster": ("cluster",),
     "round": ("round",),
     "answer": ("current_answer",),
     "em": ("current_em",),
@@ -42,11 +43,14 @@ TASR_COLUMNS: Mapping[str, tuple[str, ...]] = {
 }
 """Our name to theirs; the first that a file has is taken, and the others are kept as they are."""
 
-_PER_QUESTION = "question_type"
+_PER_QUESTION = ("question_type", "prompt_id")
 
 
 def read_tasr(path: str | Path, *, first_round: int | None = None) -> ImportedRun:
     """Read a parquet file of TASR's rounds.
+
+    A file whose column `prompt_id` names several prompts holds each question once for each: its runs get ids of their
+    own, ``qid@prompt``, and the question is their cluster, by which they are paired.
 
     Args:
         path: The file.
@@ -60,7 +64,7 @@ def read_tasr(path: str | Path, *, first_round: int | None = None) -> ImportedRu
     path = Path(path)
     if not path.is_file():
         raise DataError(f"no file {str(path)!r}; give a parquet file of TASR's rounds.")
-    rows = _rows(path)
+    rows = _by_prompt(_rows(path))
     names = list(rows[0]) if rows else []
     columns = {
         ours: next(theirs for theirs in candidates if theirs in names)
@@ -100,14 +104,21 @@ def _rows(path: Path) -> list[dict[str, Any]]:
         raise SchemaError(f"{path}: does not read as parquet (corrupt or truncated?): {error}") from error
 
 
+def _by_prompt(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    if len({row.get("prompt_id") for row in rows}) < 2:  # noqa: PLR2004
+        return rows
+    return [{**row, "qid": f"{row.get('qid')}@{row['prompt_id']}", "cluster": row.get("qid")} for row in rows]
+
+
 def _finished(trajectory: ImportedTrajectory) -> ImportedTrajectory:
     """Charge one call a round, of unknown length, and lift what is the same in all rounds out of them."""
-    kind = next((extra.get(_PER_QUESTION) for extra in trajectory.extras), None)
+    first = next(iter(trajectory.extras), {})
+    labels = {name: first[name] for name in _PER_QUESTION if first.get(name) is not None}
     return replace(
         trajectory,
         rounds=tuple(replace(item, costs={"generator": one_call()}) for item in trajectory.rounds),
-        extras=tuple({k: v for k, v in extra.items() if k != _PER_QUESTION} for extra in trajectory.extras),
-        labels={} if kind is None else {_PER_QUESTION: kind},
+        extras=tuple({k: v for k, v in extra.items() if k not in _PER_QUESTION} for extra in trajectory.extras),
+        labels=labels,
     )
 
 

@@ -95,7 +95,7 @@ class Explorer:
         """Return the patience of a variant, and the position at which it stops at the latest."""
         patience, highest = self._variants[variant]
         index = self._sides[block].view.index
-        return patience, int(highest - index[0]) if highest else len(index) - 1
+        return patience, min(int(highest - index[0]), len(index) - 1) if highest else len(index) - 1
 
     def _positions(self, block: int, bits: Bits, variant: int) -> Numbers:
         patience, end = self.variant(block, variant)
@@ -201,8 +201,9 @@ class Explorer:
 
 
 def _check_rounds(space: Space, side: Side) -> None:
+    # Where the evidence ran out everywhere, a higher budget would have changed nothing.
     recorded = int(side.view.index[-1])
-    if max(space.max_rounds, default=0) > recorded:
+    if max(space.max_rounds, default=0) > recorded and (side.recording.ends == "max_rounds").any():
         raise ConfigMismatchError(
             f"the space {space.name!r} runs to round {max(space.max_rounds)}, and the recording ends at round "
             f"{recorded}: use max_rounds of at most {recorded}, or record more rounds"

@@ -21,6 +21,7 @@ from suffice.search.explore import Distinct, Explorer, Progress
 from suffice.search.optimism import Optimism
 from suffice.search.thresholds import Locked
 from suffice.session import Policy
+from suffice.statistics import PairedResult
 from suffice.tables import Column, Table
 
 __all__ = ["Chosen", "Named", "SearchResult", "pareto_front", "search_tables", "write_rules"]
@@ -28,7 +29,7 @@ __all__ = ["Chosen", "Named", "SearchResult", "pareto_front", "search_tables", "
 _ROWS = 20_000
 """Rules whose texts are made and written at once."""
 
-_SHOWN = 20
+_SHOWN = 12
 """Most rules of the front that a table shows."""
 
 
@@ -41,6 +42,7 @@ class Named:
         prompt: The prompt whose rounds it read.
         quality: Mean of the metric.
         calls: Mean calls.
+        delta: The difference to the baseline; None without draws.
         members: How many rules of the space stop as it does.
     """
 
@@ -48,6 +50,7 @@ class Named:
     prompt: str
     quality: float
     calls: float
+    delta: PairedResult | None
     members: int
 
 
@@ -305,7 +308,7 @@ def _front_table(result: SearchResult) -> Table:
         delta = (_interval(row, result),) if result.n_resamples else ()
         rows.append((*cells, *delta, _thresholds(row["thresholds"]), "; ".join(marks)))
     for named in result.named:
-        delta = (None,) if result.n_resamples else ()
+        delta = () if named.delta is None else ((named.delta.delta, named.delta.low, named.delta.high),)
         cells = (named.name, named.members, None, named.quality, named.calls)
         rows.append((*cells, *delta, "", "named, outside the count"))
     title = (

@@ -126,7 +126,7 @@ def search(
         budget=budget,
         baseline=baseline,
         locked=locked,
-        named=_named(explorer, distinct),
+        named=_named(explorer, distinct, weights, level),
         best=best,
         chosen=chosen,
         optimism=optimism,
@@ -322,7 +322,7 @@ def _estimate(
     )
 
 
-def _named(explorer: Explorer, distinct: Distinct) -> tuple[Named, ...]:
+def _named(explorer: Explorer, distinct: Distinct, weights: Floats | None, level: float) -> tuple[Named, ...]:
     """Return `tasr` on every prompt that has its columns."""
     found = []
     for prompt, side in explorer.questions.sides.items():
@@ -331,12 +331,17 @@ def _named(explorer: Explorer, distinct: Distinct) -> tuple[Named, ...]:
         position, hashed = explorer.of_rule(tasr(), prompt)
         rows = np.arange(len(position))
         alike = distinct.members[distinct.hash == hashed]
+        quality, clusters = side.tables["quality"][rows, position], explorer.questions.clusters
+        delta = None
+        if weights is not None:
+            delta = paired_results(quality - side.baseline["quality"], weights, clusters=clusters, level=level)[0]
         found.append(
             Named(
                 name="tasr" if len(explorer.questions.sides) == 1 else f"tasr  [{prompt}]",
                 prompt=prompt,
-                quality=float(side.tables["quality"][rows, position].mean()),
+                quality=float(quality.mean()),
                 calls=float(side.tables["calls"][rows, position].mean()),
+                delta=delta,
                 members=int(alike.sum()),
             )
         )

@@ -1,0 +1,184 @@
+"""Streaming replay: the figures of `replay`, in blocks that straddle nothing."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import norm
+
+from suffice.errors import CensoredError, ConfigMismatchError, DataError, SchemaError, UnknownSignalError
+from suffice.replay import Price, policy_for, replay
+from suffice.replay.streaming import replay_stream
+from suffice.rules import parse_selector
+from suffice.store.recording import Recording, read_recording, write_recording
+from tests import strategies as drawn
+
+PRICE = Price(uncached=1.0, cached=0.5, output=2.0)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("streams")
+
+
+@settings(max_examples=40)
+@given(
+    drawn.recorded(start=1, ends=("max_rounds", "exhausted", "rule", "failed"), max_questions=6),
+    st.data(),
+    st.integers(1, 12),
+    st.integers(1, 7),
+)
+def test_streamed_figures_are_those_of_replay_whatever_the_blocks(folder, data, more, block_rows, group_rows):
+    policy = more.draw(drawn.policies(data.recording))
+    path = folder / "r.parquet"
+    table = data.recording.table
+    write_recording(path, table)
+    grouped = pq.read_table(path)
+    pq.write_table(grouped, path, row_group_size=group_rows)
+    if (data.recording.ends == "failed").all():
+        with pytest.raises(DataError, match="failed"):
+            replay_stream(path, policy, block_rows=block_rows)
+        return
+    try:
+        expected = replay(data.recording, [policy], metrics=("f1", "em"), baseline="fixed_k(1)", prices=PRICE)
+    except (ConfigMismatchError, CensoredError) as error:
+        with pytest.raises(type(error)):
+            replay_stream(path, policy, metrics=("f1", "em"), baseline="fixed_k(1)", block_rows=block_rows)
+        return
+    found = replay_stream(
+        path, policy, metrics=("f1", "em"), baseline="fixed_k(1)", prices=PRICE, block_rows=block_rows
+    )
+    for mine, label in ((found.policy, policy.label), (found.baseline, "fixed_k(1)")):
+        row = expected.row(label)
+        assert mine.metrics == pytest.approx(row.metrics)
+        for kind in ("calls", "tokens", "seconds", "money"):
+            assert mine.costs[kind] == pytest.approx(row.costs[kind], nan_ok=True)
+        assert mine.stop_rounds == pytest.approx(row.stop_rounds)
+        assert mine.n_censored == row.n_censored
+    assert found.policy.reasons == expected.row(policy.label).reasons
+    assert (found.n, found.n_failed, found.n_rows) == (expected.n, expected.n_failed, table.num_rows)
+    for name, delta in expected.row(policy.label).deltas.items():
+        assert found.deltas[name][0] == pytest.approx(delta.delta, abs=1e-12)
+
+
+def rows(n: int, seed: int = 0) -> list[dict]:
+    rng = np.random.default_rng(seed)
+    return [
+        {
+            "question_id": f"q{q}",
+            "round": r,
+            "end": "max_rounds",
+            "answer": f"a{rng.integers(3)}",
+            "score_gap": rng.random(),
+            "cost.generator.calls": 1.0,
+            "f1": rng.random(),
+        }
+        for q in range(n)
+        for r in range(1, 5)
+    ]
+
+
+def written(folder, data, name="s.parquet"):
+    path = folder / name
+    write_recording(path, data, kinds={"score_gap": "signal"})
+    return path
+
+
+def test_intervals_are_normal_ones_of_the_paired_differences(folder):
+    path = written(folder, rows(50))
+    result = replay_stream(path, "score_gap > 0.7", block_rows=16, level=0.9)
+    recording = read_recording(path)
+    f1, score_gap = recording.column("f1"), recording.column("score_gap")
+    stop = np.where((score_gap > 0.7).any(axis=1), np.argmax(score_gap > 0.7, axis=1), 3)
+    difference = f1[np.arange(50), stop] - f1[:, 2]
+    half = norm.ppf(0.95) * difference.std(ddof=1) / math.sqrt(50)
+    assert result.deltas["f1"] == pytest.approx((difference.mean(), difference.mean() - half, difference.mean() + half))
+    assert result.table().rows[0][3] == result.deltas["f1"]
+    assert result.to_dict()["deltas"]["money"] == [None, None, None]
+
+
+@pytest.mark.parametrize("selector", ["majority", "max_score_gap", "ranked(votes=(1, 0), score_gap=(0.5, 0))"])
+def test_any_selector_streams(folder, selector):
+    path = written(folder, rows(20))
+    policy = policy_for(read_recording(path), "fixed_k(4)", selector=parse_selector(selector), name="p")
+    assert replay_stream(path, policy, block_rows=9).policy.metrics == pytest.approx(
+        replay(read_recording(path), [policy], metrics=("f1",)).row("p").metrics
+    )
+
+
+def test_one_question_and_costs_alone_are_enough(folder):
+    result = replay_stream(written(folder, rows(1)), "full")
+    assert result.n == 1
+    assert math.isnan(result.deltas["f1"][1])
+    assert replay_stream(written(folder, rows(2)), "full", metrics=()).policy.costs["calls"] == 4
+
+
+def test_agreement_needs_no_gold_answers(folder):
+    path = written(folder, [{k: v for k, v in row.items() if k != "f1"} for row in rows(9)])
+    expected = replay(read_recording(path), ["fixed_k(2)"], metrics=("agreement",)).row("fixed_k(2)").metrics
+    assert replay_stream(path, "fixed_k(2)", metrics=("agreement",), block_rows=7).policy.metrics == expected
+
+
+def test_questions_whose_rows_lie_apart_are_refused(folder):
+    data = rows(9)
+    shuffled = written(folder, [*data[:2], *data[4:], *data[2:4]])
+    with pytest.raises(DataError, match=r"do not follow each other|lacks a round"):
+        replay_stream(shuffled, "full", block_rows=8)
+    twice = [{**row, "question_id": "q0"} if row["question_id"] == "q8" else row for row in data]
+    with pytest.raises(DataError, match="do not follow each other: sort"):
+        replay_stream(written(folder, twice), "full", block_rows=8)
+
+
+def test_a_missing_or_doubled_round_is_told_with_its_question(folder):
+    for broken in ([row for row in rows(5) if (row["question_id"], row["round"]) != ("q3", 2)], [*rows(4), rows(4)[-1]]):
+        with pytest.raises(DataError, match="'q3' lacks a round or has one twice"):
+            replay_stream(written(folder, broken), "full", block_rows=8)
+
+
+def test_rows_of_a_question_in_any_order_are_the_same_rows(folder):
+    data = rows(8)
+    turned = [data[4 * q + r] for q in range(8) for r in (2, 0, 3, 1)]
+    one, other = (replay_stream(written(folder, d), "score_gap > 0.5", block_rows=5) for d in (data, turned))
+    assert (one.policy.metrics, one.policy.stop_rounds) == (other.policy.metrics, other.policy.stop_rounds)
+
+
+def test_clusters_are_refused(folder):
+    data = [{**row, "cluster": "c"} for row in rows(3)]
+    with pytest.raises(DataError, match="repeat questions"):
+        replay_stream(written(folder, data), "full")
+
+
+def test_bad_files_and_arguments_are_refused(folder):
+    path = written(folder, rows(3))
+    with pytest.raises(DataError, match="no recording at"):
+        replay_stream(folder / "none.parquet", "full")
+    (folder / "broken.parquet").write_bytes(b"PAR1 no")
+    with pytest.raises(SchemaError, match="does not read as parquet"):
+        replay_stream(folder / "broken.parquet", "full")
+    pq.write_table(pa.table({"question_id": ["a"], "round": [1]}), folder / "foreign.parquet")
+    with pytest.raises(SchemaError, match="no recording of Suffice"):
+        replay_stream(folder / "foreign.parquet", "full")
+    with pytest.raises(DataError, match="level"):
+        replay_stream(path, "full", level=1.0)
+    with pytest.raises(DataError, match="at least one row"):
+        replay_stream(path, "full", block_rows=0)
+    with pytest.raises(UnknownSignalError, match="nothing_here"):
+        replay_stream(path, "nothing_here > 1")
+    with pytest.raises(DataError, match="no metric 'truth'"):
+        replay_stream(path, "full", metrics=("truth",))
+    empty = Recording(read_recording(path).table).table.slice(0, 0)
+    write_recording(folder / "empty.parquet", empty)
+    with pytest.raises(DataError, match="no rounds"):
+        replay_stream(folder / "empty.parquet", "full")
+
+
+def test_an_unmeasured_stop_is_refused(folder):
+    data = [{**row, "f1": row["f1"] if row["round"] == 4 else None} for row in rows(3)]
+    with pytest.raises(CensoredError, match="not measured"):
+        replay_stream(written(folder, data), "fixed_k(2)", baseline="fixed_k(4)")

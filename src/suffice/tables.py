@@ -65,6 +65,8 @@ class Column:
     def _number(self, value: Any) -> str:
         if not self.spec or isinstance(value, str | bool):
             return str(value)
+        if isinstance(value, int):
+            return format(value if self.scale == 1 else value * self.scale, self.spec)
         # Means that are equal differ in the last bit: a tie of decimals must not print as two numbers.
         return "-" if math.isnan(value) else format(value * self.scale * _TIES_UP, self.spec)
 

@@ -24,6 +24,15 @@ _KINDS = ("rule", "random", "fixed", "closed_book", "oracle")
 _NAMES = ("policy", "same stops at random", "fixed budget", "model alone", "oracle (not reachable)")
 _COLOURS = ("var(--accent)", "var(--accent-soft)", "var(--muted)", "var(--text)", "var(--good)")
 _SHAPES = ("circle", "circle", "circle", "square", "diamond")
+_BELOW, _ABOVE = 16, (-14, -30, -46)
+"""Where labels stand, pixels from their point."""
+
+_LONGEST = 28
+"""Letters of a label in a chart."""
+
+_LEAST = 10
+"""Answers that a bin needs before the line of a reliability diagram goes through it."""
+
 _ROUND_MIX = (18, 100)
 """Share of the accent colour, percent, of the first and the last stop round."""
 
@@ -39,12 +48,11 @@ def pareto_chart(result: ReplayResult, cost: str) -> dict[str, Any]:
     Intervals are those of the paired difference to the baseline, drawn around the baseline's own point.
     """
     points = (_point(result, row, cost) for row in result.rows)
-    rows = _merged([point for point in points if point is not None])
+    rows = _spread(_merged([point for point in points if point is not None]))
     x = _axis("cost", COSTS[cost])
     y = _axis("quality", f"{result.metrics[0].upper()}, points")
-    colour = {"field": "name", "type": "nominal", "title": None, **_scale(_NAMES, _COLOURS)}
-    line = {**colour, "legend": None}
-    shape = {"field": "name", "type": "nominal", "title": None, **_scale(_NAMES, _SHAPES)}
+    colour = {"field": "name", "type": "nominal", "legend": None, **_scale(_NAMES, _COLOURS)}
+    shape = {"field": "name", "type": "nominal", "legend": None, **_scale(_NAMES, _SHAPES)}
     hollow = {"condition": {"test": "datum.kind === 'random'", "value": "var(--surface)"}, **_fill()}
     tooltip = [
         {"field": "label", "title": "policy"},
@@ -61,12 +69,12 @@ def pareto_chart(result: ReplayResult, cost: str) -> dict[str, Any]:
         {
             "transform": [{"filter": "isValid(datum.low) && datum.kind !== 'oracle'"}],
             "mark": {"type": "rule", "opacity": 0.55},
-            "encoding": {"x": x, "y": _axis("low", None), "y2": {"field": "high"}, "color": line},
+            "encoding": {"x": x, "y": _axis("low", None), "y2": {"field": "high"}, "color": colour},
         },
         {
             "transform": [{"filter": "isValid(datum.cost_low) && datum.kind !== 'oracle'"}],
             "mark": {"type": "rule", "opacity": 0.55},
-            "encoding": {"x": _axis("cost_low", None), "x2": {"field": "cost_high"}, "y": y, "color": line},
+            "encoding": {"x": _axis("cost_low", None), "x2": {"field": "cost_high"}, "y": y, "color": colour},
         },
         {
             "mark": {"type": "point", "filled": False, "opacity": 1, "strokeWidth": 2},
@@ -80,13 +88,19 @@ def pareto_chart(result: ReplayResult, cost: str) -> dict[str, Any]:
                 "tooltip": tooltip,
             },
         },
-        {
-            "transform": [{"filter": "datum.short !== ''"}],
-            "mark": {"type": "text", "dy": -12, "fontSize": 12, "color": "var(--text)", "limit": 260},
-            "encoding": {"x": x, "y": y, "text": {"field": "short"}},
-        },
+        *(
+            {
+                "transform": [{"filter": f"datum.short !== '' && datum.offset === {offset}"}],
+                "mark": {"type": "text", "dy": offset, "fontSize": 12, "color": "var(--text)", "limit": 260},
+                "encoding": {"x": x, "y": y, "text": {"field": "short"}},
+            }
+            for offset in sorted({point["offset"] for point in rows})
+        ),
     ]
-    return _chart(rows, layers, 380, f"{result.metrics[0].upper()} against {COSTS[cost]}, {len(rows)} points")
+    shown = {point["kind"] for point in rows}
+    marks = zip(_KINDS, _NAMES, _COLOURS, _SHAPES, strict=True)
+    legend = [_entry(name, c, mark, hollow=kind == "random") for kind, name, c, mark in marks if kind in shown]
+    return _chart(rows, layers, 380, f"{result.metrics[0].upper()} against {COSTS[cost]}, {len(rows)} points", legend)
 
 
 def stops_chart(result: ReplayResult, rules: Sequence[Row]) -> dict[str, Any]:
@@ -118,7 +132,7 @@ def stops_chart(result: ReplayResult, rules: Sequence[Row]) -> dict[str, Any]:
                 "color": {
                     "field": "round",
                     "type": "ordinal",
-                    "title": "stops at",
+                    "legend": None,
                     **_scale([_round(r) for r in rounds], colours),
                 },
                 "tooltip": [
@@ -129,7 +143,8 @@ def stops_chart(result: ReplayResult, rules: Sequence[Row]) -> dict[str, Any]:
             },
         }
     ]
-    return _chart(data, layers, 34 * len(rules) + 8, "Share of questions by stop round")
+    legend = [_entry(_round(r), c, "square") for r, c in zip(rounds, colours, strict=True)]
+    return _chart(data, layers, 34 * len(rules) + 8, "Share of questions by stop round", legend)
 
 
 def reliability_chart(reports: Mapping[str, CalibrationReport], output: str) -> dict[str, Any]:
@@ -144,7 +159,7 @@ def reliability_chart(reports: Mapping[str, CalibrationReport], output: str) -> 
     first, last = _ROUND_MIX
     mixes = [first + 20 + (last - first - 20) * place / max(1, len(names) - 2) for place in range(len(names) - 1)]
     colours = ["var(--text)", *(f"color-mix(in srgb, var(--accent) {mix:.0f}%, var(--surface))" for mix in mixes)]
-    colour = {"field": "group", "type": "nominal", "title": None, "sort": None, **_scale(names, colours)}
+    colour = {"field": "group", "type": "nominal", "legend": None, **_scale(names, colours)}
     unit = {"scale": {"domain": [0, 1]}, "type": "quantitative"}
     x = {"field": "predicted", **unit, "axis": {"title": f"mean {output}", "grid": False}}
     y = {"field": "observed", **unit, "axis": {"title": "share correct (EM)"}}
@@ -155,7 +170,7 @@ def reliability_chart(reports: Mapping[str, CalibrationReport], output: str) -> 
             "encoding": {"x": x, "y": y},
         },
         {
-            "transform": [{"filter": "datum.group === 'all rounds'"}],
+            "transform": [{"filter": f"datum.group === 'all rounds' && datum.n >= {_LEAST}"}],
             "mark": {"type": "line", "strokeWidth": 2},
             "encoding": {"x": x, "y": y, "color": colour},
         },
@@ -175,7 +190,8 @@ def reliability_chart(reports: Mapping[str, CalibrationReport], output: str) -> 
             },
         },
     ]
-    return _chart(data, layers, 320, f"Reliability of {output}")
+    legend = [_entry(name, c, "circle") for name, c in zip(names, colours, strict=True)]
+    return _chart(data, layers, 320, f"Reliability of {output}", legend)
 
 
 def path_chart(path: Sequence[Mapping[str, float]], result: ReplayResult, start: Mapping[str, float]) -> dict[str, Any]:
@@ -210,10 +226,13 @@ def path_chart(path: Sequence[Mapping[str, float]], result: ReplayResult, start:
             "encoding": {"x": x, "y": y},
         },
     ]
-    return {
-        **_chart(data, layers, 300, f"{metric.upper()} against calls as the threshold moves"),
-        "datasets": {"here": [here]},
-    }
+    legend = [
+        _entry("this policy as the threshold moves", "var(--accent)", "line"),
+        _entry("the threshold above", "var(--accent)", "circle"),
+        _entry("fixed budgets", "var(--muted)", "circle"),
+    ]
+    told = f"{metric.upper()} against calls as the threshold moves"
+    return {**_chart(data, layers, 300, told, legend), "datasets": {"here": [here]}}
 
 
 def _pair(metric: str) -> list[dict[str, Any]]:
@@ -224,16 +243,26 @@ def _pair(metric: str) -> list[dict[str, Any]]:
 
 
 def _chart(
-    data: Sequence[Mapping[str, Any] | None], layers: list[dict[str, Any]], height: int, told: str
+    data: Sequence[Mapping[str, Any] | None],
+    layers: list[dict[str, Any]],
+    height: int,
+    told: str,
+    legend: list[dict[str, Any]],
 ) -> dict[str, Any]:
+    """Return a specification; its legend is for the page, where it wraps and follows the theme."""
     return {
         "$schema": _SCHEMA,
         "description": told,
+        "usermeta": {"legend": legend},
         "width": "container",
         "height": height,
         "data": {"values": list(data)},
         "layer": layers,
     }
+
+
+def _entry(name: str, colour: str, shape: str, *, hollow: bool = False) -> dict[str, Any]:
+    return {"name": name, "colour": colour, "shape": shape, "hollow": hollow}
 
 
 def _axis(field: str, title: str | None) -> dict[str, Any]:
@@ -259,7 +288,11 @@ def _point(result: ReplayResult, row: Row, cost: str) -> dict[str, Any] | None:
     quality = row.metrics.get(metric, math.nan)
     if not math.isfinite(quality):
         return None
-    short = "" if row.kind == "random" else f"k = {row.label[8:-1]}" if row.label.startswith("fixed_k(") else row.label
+    short = "" if row.kind == "random" else row.label
+    if row.kind == "fixed" and row.label.startswith("fixed_k("):
+        short = f"k = {row.label[8:-1]}"
+    if len(short) > _LONGEST:
+        short = f"{short[: _LONGEST - 1]}…"
     point: dict[str, Any] = {
         "label": row.label,
         "short": short,
@@ -281,16 +314,34 @@ def _point(result: ReplayResult, row: Row, cost: str) -> dict[str, Any] | None:
 
 
 def _merged(points: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the points, those of one kind that fall together as one with both names."""
+    """Return the points, those of one kind that fall together as one that names all."""
     found: dict[tuple[Any, ...], dict[str, Any]] = {}
     for point in points:
         place = (point["kind"], round(point["quality"], 9), round(point["cost"], 9))
         if place in found:
-            for key in ("label", "short"):
-                found[place][key] = ", ".join(filter(None, (found[place][key], point[key])))
+            found[place]["label"] += f", {point['label']}"
         else:
             found[place] = point
     return list(found.values())
+
+
+def _spread(points: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Give each label its distance from the point, pixels: budgets below, others above, higher where they would meet."""
+    width = max(1e-9, max(p["cost"] for p in points) - min(p["cost"] for p in points))
+    height = max(1e-9, max(p["quality"] for p in points) - min(p["quality"] for p in points))
+    taken: list[dict[str, Any]] = []
+    for point in sorted(points, key=lambda p: p["cost"]):
+        point["offset"] = _BELOW if point["kind"] == "fixed" else _ABOVE[0]
+        if not point["short"] or point["kind"] == "fixed":
+            continue
+        near = {
+            other["offset"]
+            for other in taken
+            if abs(other["cost"] - point["cost"]) < width / 4 and abs(other["quality"] - point["quality"]) < height / 8
+        }
+        point["offset"] = next((offset for offset in _ABOVE if offset not in near), _ABOVE[-1])
+        taken.append(point)
+    return points
 
 
 def _round(r: int) -> str:

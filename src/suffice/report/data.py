@@ -297,7 +297,12 @@ def _cell(
     bench = Bench(kept, values, CostTable(kept, prices), kept.rounds(sorted(columns)))
     extra, notes = diagnostics(kept, named[0], tune, result.metrics, seed=settings.seed)
     rounds, missing = which_round(
-        kept, named, result.metrics[0], n_resamples=settings.n_resamples, seed=settings.seed, level=settings.level
+        kept,
+        _different(named, result),
+        result.metrics[0],
+        n_resamples=settings.n_resamples,
+        seed=settings.seed,
+        level=settings.level,
     )
     return Cell(
         name=name,
@@ -316,6 +321,14 @@ def _distinct(policies: Sequence[Policy]) -> list[Policy]:
         same = sum(other.label == policy.label for other in found)
         found.append(replace(policy, name=f"{policy.label} #{same + 1}") if same else policy)
     return found
+
+
+def _different(policies: Sequence[Policy], result: ReplayResult) -> list[Policy]:
+    """Return the policies without those that do on these questions what an earlier one does."""
+    found: dict[str, Policy] = {}
+    for policy, row in zip(policies, result.rows, strict=False):
+        found.setdefault(repr((row.metrics, row.calls, row.stop_rounds, row.reasons)), policy)
+    return list(found.values())
 
 
 def _by_round(predicted: Any, em: Any, rounds: Sequence[int]) -> dict[str, CalibrationReport]:

@@ -80,14 +80,26 @@
     view: { stroke: "transparent" },
     axis: {
       labelColor: "var(--muted)", titleColor: "var(--muted)", gridColor: "var(--line)", domainColor: "var(--line)",
-      tickColor: "var(--line)", labelFontSize: 12, titleFontSize: 12, titleFontWeight: 400, titlePadding: 8, labelOverlap: true,
-    },
-    legend: {
-      labelColor: "var(--text)", titleColor: "var(--muted)", labelFontSize: 12, titleFontSize: 12, titleFontWeight: 400,
-      orient: "top", symbolStrokeWidth: 2, columns: { signal: "width > 520 ? 5 : 2" }, labelLimit: 220,
+      tickColor: "var(--line)", labelFontSize: 12, titleFontSize: 12, titleFontWeight: 400, titlePadding: 8, labelOverlap: true, labelFlush: false,
     },
   };
-  function draw(element, spec) {
+  const SHAPES = { circle: "M6 1a5 5 0 1 0 0 10a5 5 0 1 0 0-10z", square: "M1.5 1.5h9v9h-9z", diamond: "M6 0l6 6l-6 6l-6-6z", line: "M-2 5h16v2h-16z" };
+  function symbol(entry) {
+    const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg"), path = document.createElementNS("http://www.w3.org/2000/svg", "path");
+    svg.setAttribute("viewBox", "0 0 12 12");
+    svg.setAttribute("aria-hidden", "true");
+    path.setAttribute("d", SHAPES[entry.shape]);
+    path.style.fill = entry.hollow ? "var(--surface)" : entry.colour;
+    path.style.stroke = entry.colour;
+    path.style.strokeWidth = entry.hollow ? "2" : "0";
+    svg.append(path);
+    return svg;
+  }
+  async function draw(element, spec) {
+    const before = element.previousElementSibling;
+    if (before && before.className === "legend") before.remove();
+    const legend = (spec.usermeta && spec.usermeta.legend) || [];
+    if (legend.length) element.before(make("ul", { class: "legend" }, legend.map((entry) => make("li", {}, symbol(entry), entry.name))));
     return vegaEmbed(element, spec, { ast: true, actions: false, renderer: "svg", config, tooltip: true });
   }
 

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from suffice._version import __version__
-from suffice.cli import answer, certify, demo, inspect, offline, paper, recording, report, selectors
+from suffice.cli import answer, certify, demo, inspect, offline, paper, recording, report, search, selectors
 from suffice.cli.show import errors
 from suffice.errors import RuleSyntaxError, SufficeError
 
@@ -61,6 +61,7 @@ app.command("show")(certify.show_command)
 app.command("report")(report.report_command)
 app.command("selectors")(selectors.selectors_command)
 app.add_typer(paper.app, name="paper")
+app.command("search")(search.search_command)
 app.command("signals")(inspect.signals)
 app.command("doctor")(inspect.doctor)
 app.command("import")(recording.import_command)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -45,6 +45,8 @@ def search(
     *,
     tune: Recording | None = None,
     tune_share: float = 0.5,
+    patience: Sequence[int] | None = None,
+    max_rounds: Sequence[int] | None = None,
     metric: str = "f1",
     budget: float = 3.0,
     baseline: str = "fixed_k(3)",
@@ -66,6 +68,8 @@ def search(
         space: A space, the name of a preset, or `available`.
         tune: Tune questions, recorded alike; None = `tune_share` of the recording's, drawn by id hash and seed.
         tune_share: In (0, 1).
+        patience: In place of the space's; None = as the space says.
+        max_rounds: The same for its highest rounds.
         metric: What quality means: a column in [0, 1] or `agreement`.
         budget: Most mean calls of a locked threshold and of what is selected.
         baseline: What differences are taken against: a rule's text or `full`.
@@ -96,6 +100,11 @@ def search(
     )
     tune_parts, parts = by_prompt(tune), by_prompt(recording)
     spec = _space(space, tune_parts)
+    spec = replace(
+        spec,
+        patience=spec.patience if patience is None else tuple(patience),
+        max_rounds=spec.max_rounds if max_rounds is None else tuple(max_rounds),
+    )
     spec.check()
     target = target or (metric if is_agreement(metric) else "em")
     policies = _policies(spec, tune_parts, target)

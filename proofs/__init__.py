@@ -1,0 +1,1 @@
+"""Machine-checked theory: what holds of every rule, session and score, and by which method that is known."""

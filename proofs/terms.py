@@ -1,0 +1,195 @@
+"""Proof terms out of rule objects, and numbers out of proof terms.
+
+`term_of` runs the rule's own `fires` on symbolic rounds.  `evaluate` reads the term that comes out, node by node, with
+numpy's doubles; `agreement` compares that with what `fires` says of the same numbers.  So the one thing that is trusted
+without a check is that z3 means by IEEE 754 what the standard says.
+"""
+
+from __future__ import annotations
+
+import random
+import struct
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import z3
+
+from proofs.symbols import DOUBLE, Column, Refuted, paths
+from suffice.rounds import Rounds
+from suffice.rules import NAMED_RULES, AllOf, AnyOf, FirstOf, KOf, Never, Patience, Rule, Threshold, WeightedSum
+
+__all__ = ["agreement", "at", "evaluate", "random_rule", "random_values", "symbolic_rounds", "term_of"]
+
+NAMES = ("a", "b", "c", "answer_stable", "p_correct")
+NUMBERS = (-1.5, -1.0, 0.0, 0.1, 0.25, 0.5, 1.0, 1.5, 2.0, 1e-9, 1 / 3, 1e20)
+SPECIAL = (np.nan, np.inf, -np.inf, 0.0, -0.0, 1e308, -1e308, 5e-324, *NUMBERS)
+DEPTH = 4
+
+
+def symbolic_rounds(names: Iterable[str], length: z3.ArithRef, suffix: str = "") -> Rounds:
+    """Return rounds of any number and any values: each signal an unknown function of the round.
+
+    Args:
+        names: The signals.
+        length: How many rounds.
+        suffix: Tells two such rounds apart.
+    """
+    columns: dict[str, Any] = {
+        name: Column(z3.Function(f"{name}{suffix}", z3.IntSort(), DOUBLE), length) for name in names
+    }
+    seen: Any = Column(z3.Function(f"seen{suffix}", z3.IntSort(), z3.BoolSort()), length)
+    return Rounds(columns, np.arange(1), seen)
+
+
+def term_of(rule: Rule, rounds: Rounds, r: z3.ArithRef, *assumed: z3.BoolRef) -> z3.BoolRef:
+    """Return when `rule` fires at position `r`: what `Rule.fires` computes on symbolic rounds.
+
+    Raises:
+        Refuted: It raises, or does not end.
+    """
+    cases = []
+    for path in paths(lambda: rule.fires(rounds), *assumed):
+        if path.error is not None:
+            raise Refuted(f"{type(rule).__name__} raises {path.error!r}") from path.error
+        cases.append(z3.And(path.condition, at(path.result, r)))
+    return z3.Or(*cases)
+
+
+def at(fires: Any, r: z3.ArithRef) -> z3.BoolRef:
+    """Return what a rule's answer says at position `r`.
+
+    Raises:
+        Refuted: The answer is no column of truth values.
+    """
+    term = fires.at(r) if isinstance(fires, Column) else None
+    if term is None or not z3.is_bool(term):
+        raise Refuted(f"a rule answers {fires!r}, not a truth value for each round")
+    return term
+
+
+_FOLDS = {
+    z3.Z3_OP_AND: np.logical_and,
+    z3.Z3_OP_OR: np.logical_or,
+    z3.Z3_OP_ADD: np.add,
+    z3.Z3_OP_SUB: np.subtract,
+    z3.Z3_OP_MUL: np.multiply,
+}
+_BINARY = {
+    z3.Z3_OP_FPA_GT: np.greater,
+    z3.Z3_OP_FPA_GE: np.greater_equal,
+    z3.Z3_OP_FPA_LT: np.less,
+    z3.Z3_OP_FPA_LE: np.less_equal,
+    z3.Z3_OP_FPA_EQ: np.equal,
+    z3.Z3_OP_GT: np.greater,
+    z3.Z3_OP_GE: np.greater_equal,
+    z3.Z3_OP_LT: np.less,
+    z3.Z3_OP_LE: np.less_equal,
+    z3.Z3_OP_EQ: np.equal,
+}
+_ROUNDED = {z3.Z3_OP_FPA_ADD: np.add, z3.Z3_OP_FPA_SUB: np.subtract, z3.Z3_OP_FPA_MUL: np.multiply}
+
+
+def evaluate(term: z3.ExprRef, values: Mapping[str, np.ndarray], r: z3.ArithRef) -> np.ndarray:
+    """Return the value of a term at every round, shape ``(n_questions, n_rounds)``.
+
+    Args:
+        term: What `term_of` gave.
+        values: Columns by the names of the term's functions, shape ``(n_questions, n_rounds)``.
+        r: The position that the term speaks of.
+    """
+    shape = next(iter(values.values())).shape
+    known: dict[int, Any] = {r.get_id(): np.broadcast_to(np.arange(shape[1]), shape)}
+
+    def value(node: z3.ExprRef) -> Any:
+        if node.get_id() not in known:
+            known[node.get_id()] = compute(node)
+        return known[node.get_id()]
+
+    def compute(node: z3.ExprRef) -> Any:
+        kind = node.decl().kind()
+        if kind in _ROUNDED:  # the first child says how to round
+            return _ROUNDED[kind](*map(value, node.children()[1:]))
+        inner = [value(child) for child in node.children()]
+        if kind in _FOLDS:
+            total = inner[0]
+            for item in inner[1:]:
+                total = _FOLDS[kind](total, item)
+            return total
+        if kind in _BINARY:
+            return _BINARY[kind](*inner)
+        if kind == z3.Z3_OP_NOT:
+            return np.logical_not(inner[0])
+        if kind == z3.Z3_OP_ITE:
+            return np.where(*inner)
+        if kind == z3.Z3_OP_UNINTERPRETED and len(inner) == 1:
+            # Positions out of range are asked for in branches that are not taken only.
+            return np.take_along_axis(values[node.decl().name()], np.clip(inner[0], 0, shape[1] - 1), axis=1)
+        return _constant(node)
+
+    with np.errstate(all="ignore"):
+        return np.broadcast_to(value(term), shape)
+
+
+def _constant(node: z3.ExprRef) -> Any:
+    if z3.is_true(node) or z3.is_false(node):
+        return z3.is_true(node)
+    if z3.is_int_value(node):
+        return node.as_long()
+    if z3.is_fp_value(node):
+        bits = z3.simplify(z3.fpToIEEEBV(node)).as_long()
+        return struct.unpack("<d", struct.pack("<Q", bits))[0]
+    raise Refuted(f"no value for {node!s} in a proof term")
+
+
+def random_rule(draw: random.Random, depth: int = DEPTH) -> Rule:
+    """Return a rule of any kind, at most `depth` deep."""
+    kinds = [Threshold, WeightedSum, Never] if depth == 0 else [Threshold, AllOf, AnyOf, FirstOf, KOf, Patience]
+    kind = draw.choice(kinds)
+    comparison, number = draw.choice((">", ">=", "<", "<=")), draw.choice(NUMBERS)
+    if kind is Threshold:
+        return Threshold(draw.choice(NAMES), comparison, number)
+    if kind is WeightedSum:
+        terms = tuple((draw.choice(NUMBERS), draw.choice(NAMES)) for _ in range(draw.randint(2, 3)))
+        return WeightedSum(terms, comparison, number)
+    if kind is Never:
+        return Never()
+    if kind is Patience:
+        return Patience(random_rule(draw, depth - 1), draw.randint(1, 4))
+    members = tuple(random_rule(draw, depth - 1) for _ in range(draw.randint(2, 3)))
+    return KOf(draw.randint(1, len(members)), members) if kind is KOf else kind(members)
+
+
+def random_values(rng: np.random.Generator, shape: tuple[int, int], names: Iterable[str]) -> dict[str, np.ndarray]:
+    """Return columns of doubles of every kind: NaN, infinities, zeros of both signs, huge, tiny, ties with thresholds."""
+    values = {}
+    for name in names:
+        special = rng.choice(np.asarray(SPECIAL), size=shape)
+        values[name] = np.where(rng.random(shape) < 0.6, special, rng.normal(size=shape))  # noqa: PLR2004
+    return values
+
+
+def agreement(*, n_rules: int = 250, n_inputs: int = 400, n_rounds: int = 6, seed: int = 0) -> int:
+    """Compare terms with `Rule.fires` on random trajectories; return on how many.
+
+    Every named rule takes part, and random trees of all kinds.
+
+    Raises:
+        Refuted: They differ.
+    """
+    draw, rng = random.Random(seed), np.random.default_rng(seed)
+    rules = [entry.build(*[2.0] * entry.arity[0]) for entry in NAMED_RULES.values()]
+    rules += [random_rule(draw) for _ in range(n_rules - len(rules))]
+    r = z3.Int("r")
+    for rule in rules:
+        names = sorted(rule.signals) or ["a"]
+        symbolic = symbolic_rounds(names, z3.IntVal(n_rounds))
+        term = z3.simplify(term_of(rule, symbolic, r))
+        values = random_values(rng, (n_inputs, n_rounds), names)
+        seen = np.arange(n_rounds) < rng.integers(1, n_rounds + 1, size=(n_inputs, 1))
+        fires = rule.fires(Rounds(values, np.arange(1, n_rounds + 1), seen))
+        found = evaluate(term, {**values, "seen": seen}, r)
+        if not np.array_equal(found, fires):
+            q, at = np.argwhere(found != fires)[0]
+            raise Refuted(f"{rule!s} at position {at} of { {name: values[name][q].tolist() for name in names} }")
+    return len(rules) * n_inputs

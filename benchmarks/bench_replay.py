@@ -90,7 +90,8 @@ def ours(view: Rounds, rules: list[Rule], f1: Floats, calls: Floats, baseline: i
     outcomes = replay_matrix(view, rules, by_stop)
     weights = bootstrap_weights(QUESTIONS, DRAWS, rng=SEED)
     return {
-        name: paired_bootstrap(outcomes[name] - by_stop[name][:, baseline - 1], weights) for name in ("f1", "calls")
+        name: paired_bootstrap(outcomes[name] - by_stop[name][:, baseline - 1], weights, method="percentile")
+        for name in ("f1", "calls")
     }
 
 

@@ -34,7 +34,7 @@ from suffice.tables import Column, Table, render
 SIZES, DATASETS, DRAWS, LEVEL, SEED = (60, 100, 300), 4000, 1000, 0.95, 42
 BLOCK = 100
 METHODS = (*INTERVALS, "paired_t")
-NAMES = {"percentile": "percentile", "bca": "BCa", "t": "bootstrap-t", "paired_t": "paired t"}
+NAMES = {"expanded": "expanded", "percentile": "percentile", "bca": "BCa", "t": "bootstrap-t", "paired_t": "paired t"}
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,6 @@ from suffice.statistics import (
     bootstrap_weights,
     holm,
     macro_bootstrap,
-    margin_table,
     max_statistic,
     non_inferiority,
     paired_bootstrap,
@@ -123,7 +122,7 @@ def test_cells_over_the_same_questions_share_their_draws():
         CellDeltas(name="b", deltas=second[:, order], questions=[names[i] for i in order]),
     ]
     found = macro_bootstrap(cells, n_resamples=500, rng=SEED)
-    expected = paired_bootstrap((first + second) / 2, bootstrap_weights(30, 500, rng=SEED))
+    expected = paired_bootstrap((first + second) / 2, bootstrap_weights(30, 500, rng=SEED), method="percentile")
     for name in ("delta", "low", "high"):
         np.testing.assert_allclose(getattr(found, name), getattr(expected, name), rtol=0, atol=1e-12)
 
@@ -187,7 +186,5 @@ def test_the_smallest_margin_is_where_the_verdict_turns():
         test = non_inferiority(row, margin, weights=weights)
         assert (test.passed and test.passed_bootstrap) == passed
         assert test.smallest_margin == least
-    table = margin_table([non_inferiority(row, margin, weights=weights) for margin in (0.0, least / 2, 2 * least)])
-    assert [r[-2] for r in table.rows] == ["not shown", "not shown", "yes"]
     assert non_inferiority(row + 5, 0.02, weights=weights).smallest_margin == 0.0
     assert non_inferiority([0.5], 0.02, weights=bootstrap_weights(1, 5, rng=0)).smallest_margin == math.inf

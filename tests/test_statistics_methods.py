@@ -62,6 +62,26 @@ def test_bca_intervals_equal_scipys_on_the_same_draws(row, level):
     assert ours.method == "bca"
 
 
+@pytest.mark.parametrize("n", [2, 12, 60])
+def test_the_expanded_percentile_interval_is_scipys_at_the_level_that_the_t_asks_for(n):
+    row = skewed(n, 7)
+    reach = scipy.stats.t(n - 1).ppf(0.95) * math.sqrt(n / (n - 1))
+    peer = scipy.stats.bootstrap(
+        (row,),
+        np.mean,
+        vectorized=True,
+        method="percentile",
+        confidence_level=2 * scipy.stats.norm.cdf(reach) - 1,
+        n_resamples=1000,
+        rng=np.random.default_rng(SEED),
+    ).confidence_interval
+    ours = paired_bootstrap(row, bootstrap_weights(n, 1000, rng=SEED), level=0.9, method="expanded")
+    assert (ours.low[0], ours.high[0]) == pytest.approx((peer.low, peer.high), abs=1e-12)
+    plain = paired_bootstrap(row, bootstrap_weights(n, 1000, rng=SEED), level=0.9, method="percentile")
+    assert ours.low[0] <= plain.low[0] <= plain.high[0] <= ours.high[0]
+    assert paired_bootstrap(row, bootstrap_weights(n, rng=SEED)).method == "expanded"
+
+
 def studentised_by_loops(row, drawn, level, groups):
     """Return the bootstrap-t interval by loops over draws; `groups` holds the rows of each unit."""
 
@@ -143,7 +163,12 @@ def test_differences_without_variance_have_an_interval_without_width(method, val
 
 def test_from_one_unit_the_t_methods_bound_nothing_and_the_others_have_no_width():
     weights = bootstrap_weights(1, 10, rng=0)
-    for method, ends in {"percentile": (0.5, 0.5), "bca": (0.5, 0.5), "t": (-math.inf, math.inf)}.items():
+    for method, ends in {
+        "expanded": (0.5, 0.5),
+        "percentile": (0.5, 0.5),
+        "bca": (0.5, 0.5),
+        "t": (-math.inf, math.inf),
+    }.items():
         found = paired_bootstrap(np.array([0.5]), weights, method=method)
         assert (found.low[0], found.high[0]) == ends
     found = paired_t(np.array([0.5]))
@@ -271,7 +296,7 @@ def test_cohens_d_z_is_the_mean_over_the_deviation_of_the_pairs():
 
 def test_what_cannot_be_tested_is_refused():
     weights = bootstrap_weights(3, 10, rng=0)
-    with pytest.raises(DataError, match="'student' is no method of intervals; allowed: percentile, bca, t"):
+    with pytest.raises(DataError, match="'student' is no method of intervals; allowed: expanded, percentile, bca, t"):
         paired_bootstrap(np.zeros(3), weights, method="student")
     with pytest.raises(DataError, match="no rules"):
         max_statistic(np.empty((0, 3)), weights)

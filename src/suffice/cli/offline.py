@@ -20,10 +20,10 @@ from suffice.replay import (
     policy_for,
 )
 from suffice.replay import replay as evaluate
-from suffice.replay.tables import costs_table, outcomes_table, replay_notes, stops_table
+from suffice.replay.tables import replay_notes, replay_tables
 from suffice.rules import answer_stable, parse_selector, signal, tasr
 from suffice.session import Policy
-from suffice.statistics import MarginTest
+from suffice.statistics import DEFAULT_INTERVAL, INTERVALS
 from suffice.store import Recording, read_recording
 
 __all__ = [
@@ -123,12 +123,17 @@ def replay_command(
     margin: Annotated[
         list[float] | None, typer.Option("--margin", help="For non-inferiority and equivalence; may be repeated.")
     ] = None,
+    interval: Annotated[
+        str, typer.Option("--interval", help=f"Method of the intervals: {', '.join(INTERVALS)}.")
+    ] = DEFAULT_INTERVAL,
     prices: Annotated[
         Path | None, typer.Option("--prices", help="USD per million tokens by model or component (TOML or JSON).")
     ] = None,
     as_json: options.AsJson = False,
 ) -> None:
     """Evaluate rules and policies on recorded rounds, beside every baseline; exact, and without a call."""
+    if interval not in INTERVALS:
+        raise typer.BadParameter(f"{interval!r}; allowed: {', '.join(INTERVALS)}", param_hint="--interval")
     recording = read_recording(path)
     policies = [Policy.load(file) for file in policy or ()]
     texts = rule or (() if policies else TEXT_RULES)
@@ -143,6 +148,7 @@ def replay_command(
         level=level,
         prices=prices_for(prices, recording),
         margins=tuple(margin or (0.02,)),
+        interval=interval,
     )
     if as_json:
         print_json(result.to_dict())
@@ -174,22 +180,12 @@ def prices_for(path: Path | None, recording: Recording) -> dict[str, Price] | No
     return component_prices(path, {c: n for c, n in names.items() if c in _PRICED or c.startswith("judge:")})
 
 
-def _margin_sentence(test: MarginTest, result: ReplayResult) -> str:
-    name = "non-inferior" if test.kind == "non_inferiority" else "equivalent"
-    verdict = "yes" if test.passed and test.passed_bootstrap else "not shown"
-    bound = f"lower bound {100 * test.low:+.1f} (t), {100 * test.low_bootstrap:+.1f} (bootstrap)"
-    warning = f"; {test.warning}" if test.warning else ""
-    return f"{name} to {result.baseline} within {100 * test.margin:g} points: {verdict}; {bound}{warning}"
-
-
 def show_replay(result: ReplayResult) -> None:
     """Print the tables, one sentence for each policy, and what a reader must know."""
-    for item in (outcomes_table(result), costs_table(result), stops_table(result)):
+    for item in replay_tables(result):
         print_table(item)
     for row in result.rows:
         if row.kind == "rule":
             console.print(result.headline(row.label), markup=False, soft_wrap=True)
-            for test in row.margins:
-                console.print(f"  {_margin_sentence(test, result)}", markup=False, soft_wrap=True)
     for note in replay_notes(result):
         console.print(f"note: {note}", markup=False, soft_wrap=True)

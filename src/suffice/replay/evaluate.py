@@ -20,6 +20,7 @@ from suffice.replay.baselines import (
     run_policy,
 )
 from suffice.replay.checks import check_policy, policy_for, tuned_on
+from suffice.replay.comparisons import Comparison
 from suffice.replay.costs import TOKEN_KINDS, CostTable, Ledger
 from suffice.replay.outcomes import is_agreement, outcome
 from suffice.replay.prices import Price
@@ -27,15 +28,7 @@ from suffice.replay.result import ReplayResult, Row, Spread
 from suffice.rounds import COST_KINDS, Floats, Mask, Rounds
 from suffice.rules import Rule
 from suffice.session import Policy
-from suffice.statistics import (
-    MarginTest,
-    PairedResult,
-    Units,
-    bootstrap_weights,
-    equivalence,
-    non_inferiority,
-    paired_results,
-)
+from suffice.statistics import DEFAULT_INTERVAL, MarginTest, PairedResult, Units, bootstrap_weights
 from suffice.store.recording import Recording
 
 __all__ = ["drop_failed", "replay", "replay_matrix"]
@@ -66,6 +59,7 @@ def replay(
     level: float = 0.95,
     prices: Price | Mapping[str, Price] | None = None,
     margins: Sequence[float] = (0.02,),
+    interval: str = DEFAULT_INTERVAL,
 ) -> ReplayResult:
     """Evaluate policies on recorded rounds, without a call.
 
@@ -85,9 +79,10 @@ def replay(
         level: Nominal coverage of intervals.
         prices: For all language models, or by component; None = money is NaN.
         margins: Margins of the first metric for non-inferiority and equivalence.
+        interval: Method of the intervals, see `paired_bootstrap`.
 
     Raises:
-        DataError: A metric is missing, or there is nothing to compare.
+        DataError: A metric is missing, there is nothing to compare, or an unknown method of intervals.
         CensoredError: A policy stops where no answer was recorded.
         ConfigMismatchError: A policy was made for something else.
         UnknownSignalError: A policy reads a signal that was not recorded.
@@ -102,12 +97,14 @@ def replay(
     bench = _bench(kept, made, metrics, baseline, prices)
     runs = _policy_runs(bench, made, notes, metrics) + _baseline_runs(bench, made, metrics)
     runs, reference = _with_baseline(bench, runs, baseline, metrics)
-    weights = bootstrap_weights(len(Units.of(len(kept.question_ids), kept.clusters).sizes), n_resamples, rng=seed)
-    deltas = _deltas(runs, reference, kept.clusters, weights, level)
+    weights = bootstrap_weights(Units.of(len(kept.question_ids), kept.clusters).n_units, n_resamples, rng=seed)
+    compared = Comparison(
+        reference=reference, clusters=kept.clusters, weights=weights, level=level, interval=interval, seed=seed
+    )
     rows = []
-    for run, row_deltas in zip(runs, deltas, strict=True):
+    for run, row_deltas in zip(runs, compared.deltas(runs, len(made)), strict=True):
         match, dominating = _cheapest(run, runs, metrics)
-        tests = _margin_tests(run, reference, metrics, margins, weights=weights, clusters=kept.clusters, level=level)
+        tests = compared.margins(run, metrics, margins)
         rows.append(
             _row(bench, run, deltas=row_deltas, tests=tests, match=match, dominating=dominating, n_failed=n_failed)
         )
@@ -121,6 +118,7 @@ def replay(
         level=level,
         n_resamples=n_resamples,
         seed=seed,
+        interval=interval,
         data_hash=recording.data_hash,
         notes=_notes(bench, metrics, n_failed),
     )
@@ -250,49 +248,6 @@ def _with_baseline(
 
 def _kind(policy: Policy) -> str:
     return "fixed" if not policy.signals or policy.signals == ("round",) else "rule"
-
-
-def _deltas(
-    runs: Sequence[Run], reference: Run, clusters: npt.NDArray[np.object_], weights: Floats, level: float
-) -> list[dict[str, PairedResult]]:
-    """Return the paired differences of each run, all quantities of all runs on the same draws."""
-    quantities = {name: [run.values[name] for run in runs] for name in reference.values}
-    quantities["calls"] = [run.ledger.calls for run in runs]
-    quantities["tokens"] = [run.ledger.total("tokens") for run in runs]
-    base = {**reference.values, "calls": reference.ledger.calls, "tokens": reference.ledger.total("tokens")}
-    deltas: list[dict[str, PairedResult]] = [{} for _ in runs]
-    for name, rows in quantities.items():
-        known = [position for position, row in enumerate(rows) if not np.isnan(row - base[name]).any()]
-        if not known:
-            continue
-        matrix = np.stack([rows[position] - base[name] for position in known])
-        for position, result in zip(
-            known, paired_results(matrix, weights, clusters=clusters, level=level), strict=True
-        ):
-            deltas[position][name] = result
-    return deltas
-
-
-def _margin_tests(
-    run: Run,
-    reference: Run,
-    metrics: Sequence[str],
-    margins: Sequence[float],
-    *,
-    weights: Floats,
-    clusters: npt.NDArray[np.object_],
-    level: float,
-) -> tuple[MarginTest, ...]:
-    if not metrics or run is reference:
-        return ()
-    difference = run.values[metrics[0]] - reference.values[metrics[0]]
-    if np.isnan(difference).any():
-        return ()
-    return tuple(
-        test(difference, margin, weights=weights, clusters=clusters, level=level)
-        for margin in margins
-        for test in (non_inferiority, equivalence)
-    )
 
 
 def _cheapest(run: Run, runs: Sequence[Run], metrics: Sequence[str]) -> tuple[str | None, str | None]:

@@ -38,6 +38,7 @@ class Row:
         rule: The text of its rule; empty for oracles.
         metrics: Means over questions, by metric, in [0, 1]; NaN where an answer was not measured.
         deltas: Paired differences to the baseline by metric, and of `calls` and `tokens`; missing where unknown.
+            Metrics have a test, and the policies given its p-value adjusted over all of them.
         margins: Non-inferiority and equivalence of the first metric, at each margin.
         calls: Requests to language models per question (loop, judges, gate).
         costs: Mean operational cost per question by kind, `tokens` and `money` (USD) included; NaN where unknown.
@@ -105,6 +106,7 @@ class ReplayResult:
         level: Nominal coverage of intervals.
         n_resamples: Draws.
         seed: Seed of the draws.
+        interval: Method of the intervals, see `suffice.statistics.paired_bootstrap`.
         data_hash: Of the recording.
         notes: What a reader must know.
     """
@@ -118,6 +120,7 @@ class ReplayResult:
     level: float
     n_resamples: int
     seed: int
+    interval: str
     data_hash: str
     notes: tuple[str, ...]
 

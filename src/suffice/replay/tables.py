@@ -7,10 +7,30 @@ import math
 from suffice.replay.result import ReplayResult, Row
 from suffice.tables import Column, Table
 
-__all__ = ["costs_table", "margins_table", "outcomes_table", "replay_notes", "replay_tables", "stops_table", "verdict"]
+__all__ = [
+    "costs_table",
+    "differences_table",
+    "margins_table",
+    "outcomes_table",
+    "replay_notes",
+    "replay_tables",
+    "stops_table",
+    "verdict",
+]
 
 _CENSORED = "† censored: some questions were not recorded as far as the policy wanted to go"
 _SELECTED = "* selected here: fitted or chosen on some of these questions, so the figures flatter it"
+_TESTS = {
+    "mcnemar": "McNemar, exact",
+    "sign_flip": "sign flips, exact",
+    "monte_carlo": "sign flips, {n:,} at random",
+}
+_INTERVALS = {
+    "expanded": "expanded percentile",
+    "percentile": "percentile",
+    "bca": "BCa",
+    "t": "bootstrap-t",
+}
 _KINDS = {
     "tokens": Column("tokens", ",.0f"),
     "uncached_tokens": Column("uncached", ",.0f"),
@@ -26,6 +46,7 @@ def replay_tables(result: ReplayResult) -> list[Table]:
     tested = any(row.margins for row in result.rows)
     return [
         outcomes_table(result),
+        *([differences_table(result)] if result.metrics else []),
         costs_table(result),
         stops_table(result),
         *([margins_table(result)] if tested else []),
@@ -36,11 +57,11 @@ def outcomes_table(result: ReplayResult) -> Table:
     """Return metrics, paired differences to the baseline, calls, and whether a baseline dominates."""
     quality = result.metrics
     shown = [name for name in (*quality[:1], "calls") if any(name in row.deltas for row in result.rows)]
-    interval = f"{100 * result.level:g} % intervals, {result.n_resamples:,} paired bootstrap draws, seed {result.seed}"
+    how = f"{_INTERVALS[result.interval]}, {result.n_resamples:,} paired bootstrap draws, seed {result.seed}"
     marks = [_CENSORED] if any(row.censored for row in result.rows) else []
     marks += [_SELECTED] if any(row.selected_here for row in result.rows) else []
     return Table(
-        title=f"{result.n} questions; {interval}",
+        title=f"{result.n} questions; {100 * result.level:g} % intervals ({how})",
         columns=(
             Column("policy"),
             *(Column(name.upper(), ",.1f", scale=100) for name in quality),
@@ -63,6 +84,37 @@ def outcomes_table(result: ReplayResult) -> Table:
             for row in result.rows
         ),
         notes=tuple(marks),
+    )
+
+
+def differences_table(result: ReplayResult) -> Table:
+    """Return the test of each policy's difference in each metric, corrected for how many policies there are."""
+    family = [row for row in result.rows if any(not math.isnan(delta.p_holm) for delta in row.deltas.values())]
+    lines = [(row, name, row.deltas[name]) for name in result.metrics for row in family if name in row.deltas]
+    return Table(
+        title=f"Tests of no difference to {result.baseline}; Holm's correction over {len(family)} policies",
+        columns=(
+            Column("policy"),
+            Column("metric"),
+            Column("difference", "+,.1f", scale=100, interval=True),
+            Column("questions that differ", ",.0f"),
+            Column("p", ".3f"),
+            Column("p (Holm)", ".3f"),
+            Column("test"),
+        ),
+        rows=tuple(
+            (
+                _label(row),
+                name,
+                _interval(row, name),
+                delta.n_nonzero,
+                delta.p,
+                delta.p_holm,
+                _TESTS[delta.test].format(n=result.n_resamples),
+            )
+            for row, name, delta in lines
+        ),
+        notes=tuple(dict.fromkeys(f"{_label(row)}, {name}: {d.warning}" for row, name, d in lines if d.warning)),
     )
 
 
@@ -98,6 +150,7 @@ def margins_table(result: ReplayResult) -> Table:
             Column("lower bound, bootstrap", "+.1f", scale=100),
             Column("confidence", ".1%"),
             Column("shown"),
+            Column("shown above", ".1f", scale=100),
         ),
         rows=tuple(
             (
@@ -109,12 +162,21 @@ def margins_table(result: ReplayResult) -> Table:
                 test.low_bootstrap,
                 test.level,
                 "yes" if test.passed and test.passed_bootstrap else "no",
+                test.smallest_margin,
             )
             for row in result.rows
             if row.kind == "rule"
             for test in row.margins
         ),
-        notes=tuple(dict.fromkeys(test.warning for row in result.rows for test in row.margins if test.warning)),
+        notes=tuple(
+            dict.fromkeys(
+                f"{_label(row)}: {test.warning}"
+                for row in result.rows
+                if row.kind == "rule"
+                for test in row.margins
+                if test.warning
+            )
+        ),
     )
 
 

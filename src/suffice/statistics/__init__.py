@@ -13,12 +13,13 @@ from suffice.statistics.hypotheses import (
     sign_flip_test,
     wilcoxon_test,
 )
-from suffice.statistics.intervals import INTERVALS, Intervals, paired_bootstrap, paired_t
-from suffice.statistics.margins import MarginTest, equivalence, margin_table, non_inferiority
+from suffice.statistics.intervals import DEFAULT_INTERVAL, INTERVALS, Intervals, paired_bootstrap, paired_t
+from suffice.statistics.margins import MarginTest, equivalence, non_inferiority
 from suffice.statistics.paired import FEW_NONZERO, PairedResult, paired_results
 from suffice.statistics.units import Clusters, Units
 
 __all__ = [
+    "DEFAULT_INTERVAL",
     "FEW_NONZERO",
     "INTERVALS",
     "CellDeltas",
@@ -36,7 +37,6 @@ __all__ = [
     "equivalence",
     "holm",
     "macro_bootstrap",
-    "margin_table",
     "max_statistic",
     "mcnemar_test",
     "non_inferiority",

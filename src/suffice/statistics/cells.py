@@ -88,7 +88,7 @@ def macro_bootstrap(
         assert isinstance(means, np.ndarray)
         low[block], high[block] = quantiles(means, (tail, 1 - tail))
     delta = np.mean([cell.deltas.mean(axis=-1) for cell in made], axis=0)
-    return Intervals(delta=delta, low=low, high=high, level=level, n_resamples=n_resamples)
+    return Intervals(delta=delta, low=low, high=high, level=level, n_resamples=n_resamples, method="percentile")
 
 
 def _checked(cells: Sequence[CellDeltas]) -> list[CellDeltas]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -16,9 +15,8 @@ from suffice.statistics.bootstrap import quantiles, resampled_means
 from suffice.statistics.hypotheses import cohens_d_z
 from suffice.statistics.paired import FEW_NONZERO, few_warning, json_ready
 from suffice.statistics.units import Clusters, Units, check_differences, check_level, standard_errors
-from suffice.tables import Column, Table
 
-__all__ = ["MarginTest", "equivalence", "margin_table", "non_inferiority"]
+__all__ = ["MarginTest", "equivalence", "non_inferiority"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,45 +172,3 @@ def _t_bounds(
     p_low = float(stdtr(freedom, -(delta + margin) / error))
     p_high = float(stdtr(freedom, (delta - margin) / error))
     return delta - reach, delta + reach, (p_low, p_high)
-
-
-def margin_table(tests: Sequence[MarginTest], title: str = "Sensitivity to the margin") -> Table:
-    """Return how the verdict of several margins changes, one row for each test.
-
-    A margin is chosen before the data are seen; the table shows how much hangs on that choice, not which to take.
-
-    >>> from suffice.statistics.bootstrap import bootstrap_weights
-    >>> weights = bootstrap_weights(4, 100, rng=0)
-    >>> tests = [non_inferiority([0.0, -0.1, 0.1, 0.0], margin, weights=weights) for margin in (0.02, 0.2)]
-    >>> [(row[1], row[-2], round(row[-1], 3)) for row in margin_table(tests).rows]
-    [(0.02, 'not shown', 0.096), (0.2, 'yes', 0.096)]
-    """
-    names = {"non_inferiority": "non-inferior", "equivalence": "equivalent"}
-    columns = (
-        Column("claim"),
-        Column("margin", ".1f", scale=100),
-        Column("low (t)", "+.1f", scale=100),
-        Column("high (t)", "+.1f", scale=100),
-        Column("low (bootstrap)", "+.1f", scale=100),
-        Column("high (bootstrap)", "+.1f", scale=100),
-        Column("p (t)", ".3f"),
-        Column("shown"),
-        Column("passes above", ".1f", scale=100),
-    )
-    rows = tuple(
-        (
-            names[test.kind],
-            test.margin,
-            test.low,
-            test.high,
-            test.low_bootstrap,
-            test.high_bootstrap,
-            test.p,
-            "yes" if test.passed and test.passed_bootstrap else "not shown",
-            test.smallest_margin,
-        )
-        for test in tests
-    )
-    return Table(
-        title=title, columns=columns, rows=rows, notes=tuple(dict.fromkeys(t.warning for t in tests if t.warning))
-    )

@@ -11,7 +11,7 @@ import numpy as np
 
 from suffice.rounds import Floats
 from suffice.statistics.hypotheses import sign_flip_test
-from suffice.statistics.intervals import paired_bootstrap
+from suffice.statistics.intervals import DEFAULT_INTERVAL, paired_bootstrap
 from suffice.statistics.units import Clusters, Units
 
 __all__ = ["FEW_NONZERO", "PairedResult", "few_warning", "json_ready", "paired_results"]
@@ -49,7 +49,7 @@ class PairedResult:
     n_clusters: int
     n_nonzero: int
     n_resamples: int
-    interval: str = "percentile"
+    interval: str = DEFAULT_INTERVAL
     p_exact: float = float("nan")
     p: float = float("nan")
     p_holm: float = float("nan")
@@ -69,7 +69,12 @@ def json_ready(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def paired_results(
-    deltas: Floats, weights: Floats, *, clusters: Clusters = None, level: float = 0.95, method: str = "percentile"
+    deltas: Floats,
+    weights: Floats,
+    *,
+    clusters: Clusters = None,
+    level: float = 0.95,
+    method: str = DEFAULT_INTERVAL,
 ) -> list[PairedResult]:
     """Return the interval of each rule, with an exact test where few pairs differ; arguments as `paired_bootstrap`."""
     deltas = np.atleast_2d(np.asarray(deltas, dtype=np.float64))

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from suffice._version import __version__
-from suffice.cli import answer, certify, demo, inspect, offline, paper, recording, report, search, selectors
+from suffice.cli import answer, certify, demo, inspect, money, offline, paper, recording, report, search, selectors
 from suffice.cli.show import errors
 from suffice.errors import RuleSyntaxError, SufficeError
 
@@ -59,6 +59,8 @@ app.command("replay")(offline.replay_command)
 app.command("certify")(certify.certify_command)
 app.command("show")(certify.show_command)
 app.command("report")(report.report_command)
+app.command("prices")(money.prices_command)
+app.command("costs")(money.costs_command)
 app.command("selectors")(selectors.selectors_command)
 app.add_typer(paper.app, name="paper")
 app.command("search")(search.search_command)

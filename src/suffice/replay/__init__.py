@@ -5,18 +5,18 @@ from suffice.replay.checks import check_policy, id_hash, policy_for, tuned_on
 from suffice.replay.costs import CostTable, Ledger, operational_masks
 from suffice.replay.evaluate import replay, replay_matrix
 from suffice.replay.outcomes import AGREEMENT, outcome
-from suffice.replay.prices import PRICES, Price, component_prices, load_prices
+from suffice.replay.prices import ListPrice, Price, component_prices, list_price, list_prices, load_prices
 from suffice.replay.result import ReplayResult, Row, Spread
 from suffice.replay.sweep import equivalent_thresholds, even_thresholds, sweep
 
 __all__ = [
     "AGREEMENT",
-    "PRICES",
     "CalibrationSummary",
     "CalibratorFit",
     "CostTable",
     "FitComparison",
     "Ledger",
+    "ListPrice",
     "Price",
     "ReplayResult",
     "Row",
@@ -27,6 +27,8 @@ __all__ = [
     "equivalent_thresholds",
     "even_thresholds",
     "id_hash",
+    "list_price",
+    "list_prices",
     "load_prices",
     "operational_masks",
     "outcome",

@@ -17,7 +17,7 @@ from suffice.signals import SIGNALS
 from suffice.store.recording import Recording
 from suffice.store.schema import cost_column
 
-__all__ = ["CostTable", "Ledger", "loop_masks", "operational_masks"]
+__all__ = ["CostTable", "Ledger", "loop_masks", "operational_masks", "shared_prefix"]
 
 TOKEN_KINDS = ("uncached_tokens", "cached_tokens", "output_tokens")
 GATE, GENERATOR, RETRIEVAL = "gate", "generator", "retrieval"
@@ -110,6 +110,8 @@ class CostTable:
                 "cached and uncached tokens are modelled: rounds were recorded in parallel, so each round is taken to "
                 "share the prompt tokens of the one before"
             )
+        listed = prices.values() if isinstance(prices, Mapping) else (prices,)
+        notes += sorted({f"list price as of {p.as_of}; override with --prices" for p in listed if p and p.as_of})
         self.notes = tuple(notes)
         self.recorded = self.charge(dict.fromkeys(self.components, self.seen))
 
@@ -165,10 +167,7 @@ class CostTable:
     def _model_cache(self) -> None:
         columns = self.columns[GENERATOR]
         prompt = columns["uncached_tokens"] + columns["cached_tokens"]
-        shared = np.zeros_like(prompt)
-        shared[:, 1:] = np.minimum(prompt[:, 1:], prompt[:, :-1])
-        shared[:, self.index <= 1] = 0.0  # a closed-book prompt is another prompt; a first round finds nothing cached
-        columns["cached_tokens"], columns["uncached_tokens"] = shared, prompt - shared
+        columns["uncached_tokens"], columns["cached_tokens"] = shared_prefix(prompt, self.index)
 
     def charge(self, masks: Mapping[str, Mask]) -> Ledger:
         """Return what the rounds in `masks` (by component, shape ``(n_questions, n_rounds)``) cost."""
@@ -180,16 +179,30 @@ class CostTable:
             costs[component] = {kind: np.where(mask, column, 0.0).sum(axis=1) for kind, column in columns.items()}
             if component in self.call_columns:
                 calls = calls + np.where(mask, self.call_columns[component], 0.0).sum(axis=1)
-            money = money + self._money(component, costs[component])
+            money = money + self.money_of(component, costs[component])
         return Ledger(costs=costs, calls=calls, money=money)
 
-    def _money(self, component: str, costs: Mapping[str, Floats]) -> Floats:
+    def money_of(self, component: str, costs: Mapping[str, Floats]) -> Floats:
+        """Return what these tokens of a component cost, USD, of their shape; NaN where a price or a count is unknown."""
         uncached, cached, output = (costs[kind] for kind in TOKEN_KINDS)
         price = self._prices if isinstance(self._prices, Price) else (self._prices or {}).get(component)
         if price is not None:
             return price.of(uncached, cached, output)
         free = uncached + cached + output == 0
         return np.where(free & (self._prices is not None), 0.0, np.nan)
+
+
+def shared_prefix(prompt: Floats, index: npt.NDArray[np.int64]) -> tuple[Floats, Floats]:
+    """Return uncached and cached tokens if each round found the whole prompt of the round before in a cache.
+
+    Args:
+        prompt: Input tokens, shape ``(n_questions, n_rounds)``.
+        index: The rounds.
+    """
+    shared = np.zeros_like(prompt)
+    shared[:, 1:] = np.minimum(prompt[:, 1:], prompt[:, :-1])
+    shared[:, index <= 1] = 0.0  # a closed-book prompt is another prompt; a first round finds nothing cached
+    return prompt - shared, shared
 
 
 def loop_masks(table: CostTable, view: Rounds, position: npt.NDArray[np.int64]) -> dict[str, Mask]:

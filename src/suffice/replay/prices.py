@@ -1,19 +1,28 @@
-"""Money: USD per million tokens, as data that the user overrides."""
+"""Money: USD per million tokens; the user's own prices, or dated list prices that are bundled as data."""
 
 from __future__ import annotations
 
 import json
 import math
 import tomllib
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from difflib import get_close_matches
+from functools import cache
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from suffice.errors import DataError, SchemaError
 from suffice.rounds import Floats
+from suffice.tables import Column, Table
 
-__all__ = ["PRICES", "Price", "component_prices", "load_prices"]
+__all__ = ["ListPrice", "Price", "component_prices", "list_price", "list_prices", "load_prices", "price_table"]
+
+BUNDLED = "list"
+"""What stands for the bundled list prices where a file of prices may be named."""
+
+_KINDS = ("uncached", "cached", "output")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,14 +38,16 @@ class Price:
         uncached: Input tokens that are processed, USD per million.
         cached: Input tokens read from a prefix cache, USD per million.
         output: Generated tokens, USD per million.
+        as_of: The date of a bundled list price; empty for the user's own.
     """
 
     uncached: float
     cached: float
     output: float
+    as_of: str = ""
 
     def __post_init__(self) -> None:
-        for name in ("uncached", "cached", "output"):
+        for name in _KINDS:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
                 raise DataError(f"the price {name} must be a number of USD per million tokens >= 0, not {value!r}")
@@ -46,8 +57,72 @@ class Price:
         return (self.uncached * uncached_tokens + self.cached * cached_tokens + self.output * output_tokens) / 1e6
 
 
-PRICES: Mapping[str, Price] = {}
-"""Bundled prices by model: none.  List prices change without notice, and a stale default is worse than none."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListPrice:
+    """What a provider's page said on a day.
+
+    Attributes:
+        model: The provider's name of the model.
+        price: USD per million tokens, with its date.
+        provider: Who serves it.
+        page: The provider's page of prices.
+        cached_listed: Whether there is a price for cached input; if not, it is that of uncached input.
+        source: Where the figures were read.
+    """
+
+    model: str
+    price: Price
+    provider: str
+    page: str
+    cached_listed: bool
+    source: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-ready values."""
+        return asdict(self)
+
+
+@cache
+def list_prices() -> Mapping[str, ListPrice]:
+    """Return the bundled list prices by model, each with its date: they change without notice.
+
+    >>> list_prices()["gpt-4o-mini"].price.output
+    0.6
+    """
+    data = tomllib.loads(files("suffice.data").joinpath("prices.toml").read_text(encoding="utf-8"))
+    found = {}
+    for model, entry in data["models"].items():
+        price = Price(**{kind: entry[kind] for kind in _KINDS}, as_of=data["date"])
+        rest = {name: entry[name] for name in ("provider", "page", "cached_listed")}
+        found[model] = ListPrice(model=model, price=price, source=data["source"], **rest)
+    return found
+
+
+def list_price(model: str) -> ListPrice:
+    """Return the bundled list price of a model.
+
+    Raises:
+        DataError: There is none; the message names similar models.
+    """
+    known = list_prices()
+    if model not in known:
+        near = ", ".join(get_close_matches(model, known, n=3)) or "`suffice prices` lists all"
+        raise DataError(f"no list price of {model!r} is bundled; similar: {near}. Give your own with --prices FILE")
+    return known[model]
+
+
+def price_table(prices: Iterable[ListPrice]) -> Table:
+    """Return list prices as a table."""
+    listed = list(prices)
+    usd = [Column(name, ".4g") for name in ("uncached input", "cached input", "output")]
+    rows = tuple(
+        (p.model, p.provider, p.price.uncached, p.price.cached if p.cached_listed else math.nan, p.price.output)
+        for p in listed
+    )
+    about = sorted({f"list prices as of {p.price.as_of}, from {p.source}; override with --prices FILE" for p in listed})
+    unlisted = () if all(p.cached_listed for p in listed) else ("- no cached price listed: billed as uncached input",)
+    title = "USD per million tokens"
+    return Table(title=title, columns=(Column("model"), Column("provider"), *usd), rows=rows, notes=(*about, *unlisted))
 
 
 def load_prices(path: str | Path) -> dict[str, Price]:
@@ -61,13 +136,15 @@ def load_prices(path: str | Path) -> dict[str, Price]:
         output = 0.60
 
     Args:
-        path: Ends in ``.json`` or ``.toml``.
+        path: Ends in ``.json`` or ``.toml``; or the word ``list`` for the bundled list prices.
 
     Raises:
         DataError: The file cannot be read, or a price is not a number >= 0.
         SchemaError: It is of another form.
     """
     source = Path(path)
+    if str(path) == BUNDLED:
+        return {model: listed.price for model, listed in list_prices().items()}
     try:
         text = source.read_text(encoding="utf-8")
         data: Any = tomllib.loads(text) if source.suffix == ".toml" else json.loads(text)
@@ -79,7 +156,7 @@ def load_prices(path: str | Path) -> dict[str, Price]:
         raise SchemaError(f"the prices {str(path)!r} must be a table by model, not {type(data).__name__}")
     prices = {}
     for model, entry in data.items():
-        if not isinstance(entry, dict) or set(entry) != {"uncached", "cached", "output"}:
+        if not isinstance(entry, dict) or set(entry) != set(_KINDS):
             raise SchemaError(f"the price of {model!r} needs exactly uncached, cached and output, not {entry!r}")
         prices[str(model)] = Price(**entry)
     return prices

@@ -8,12 +8,13 @@ PYTEST_ARGS ?=
 SOURCES := pyproject.toml $(shell find src -type f -not -name '*.pyc')
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench docs results dev clean
+.PHONY: help demo test lint prove bench docs results dev clean
 
 help:
 	@echo "make demo     record, calibrate, replay and deploy TASR on real questions, offline"
 	@echo "make test     run all tests"
 	@echo "make lint     ruff, mypy and the import contracts"
+	@echo "make prove    check every claim about rules, sessions and scores, and print the table"
 	@echo "make bench    run the benchmarks; one JSON line each"
 	@echo "make docs     write the generated parts of the documentation again"
 	@echo "make results  run the demo on both data sets and write its tables into docs/results"
@@ -47,6 +48,9 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/lint-imports
+
+prove: $(VENV)/.dev
+	$(BIN)/python -m proofs
 
 bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks

@@ -15,8 +15,8 @@ from typing import Any
 import z3
 
 from proofs.claims import Claim, demand
-from proofs.symbols import DOUBLE, Column, Refuted, Scalar, double, paths, refute, refute_generally
-from proofs.terms import agreement, at, term_of
+from proofs.symbols import Column, Refuted, Scalar, double, paths, refute, refute_generally
+from proofs.terms import agreement, at, symbolic_rounds, term_of
 from suffice.rounds import Mask, Rounds
 from suffice.rules import AllOf, AnyOf, FirstOf, KOf, Never, Patience, Rule, Threshold, WeightedSum
 
@@ -124,7 +124,11 @@ def operators() -> Iterator[Case]:
 
 def _kinds(kind: type = Rule) -> set[str]:
     """Return the names of all kinds of rules in the package; two classes stand behind a dataclass with slots."""
-    own = {kind.__qualname__} if "__dataclass_fields__" in vars(kind) and kind.__module__.startswith("suffice.") else set()
+    own = (
+        {kind.__qualname__}
+        if "__dataclass_fields__" in vars(kind) and kind.__module__.startswith("suffice.")
+        else set()
+    )
     return own.union(*map(_kinds, kind.__subclasses__()))
 
 
@@ -142,13 +146,8 @@ def cases() -> list[Case]:
 
 
 def world(rule: Rule) -> Rounds:
-    """Return any rounds that a rule may see: unknown signals, unknown truth values of its members."""
-    columns: dict[str, Any] = {
-        name: Column(z3.Function(name, z3.IntSort(), z3.BoolSort() if name.startswith("rule") else DOUBLE), length)
-        for name in rule.signals
-    }
-    seen: Any = Column(z3.Function("seen", z3.IntSort(), z3.BoolSort()), length)
-    return Rounds(columns, None, seen)  # type: ignore[arg-type]
+    """Return any number of any rounds that a rule may see: its signals, and its members' truth values."""
+    return symbolic_rounds(rule.signals, length)
 
 
 def changed(rounds: Rounds, into: Callable[[str, z3.ArithRef, z3.ExprRef], z3.ExprRef], n: z3.ArithRef) -> Rounds:
@@ -158,7 +157,7 @@ def changed(rounds: Rounds, into: Callable[[str, z3.ArithRef, z3.ExprRef], z3.Ex
         return Column(lambda k: into(name, k, given.at(k)), n)
 
     found = {name: column(name, given) for name, given in rounds.columns.items()}
-    return Rounds(found, None, column("seen", rounds.seen))  # type: ignore[arg-type]
+    return Rounds(found, rounds.index, column("seen", rounds.seen))
 
 
 def fires(case: Case, rounds: Rounds) -> z3.BoolRef:
@@ -197,7 +196,9 @@ def causal() -> None:
         here = world(case.rule)
         there = changed(here, later, other)
         again = term_of(case.rule, there, r, *case.assumed, r >= 0, r < other)
-        refute_generally(fires(case, here) == again, *case.assumed, *WITHIN, r < other, what=f"{case.label} looks ahead")
+        refute_generally(
+            fires(case, here) == again, *case.assumed, *WITHIN, r < other, what=f"{case.label} looks ahead"
+        )
 
 
 def undefined() -> None:
@@ -240,8 +241,10 @@ def threshold_not_earlier() -> None:
     for comparison in COMPARISONS:
         easy, hard = (low, high) if comparison[0] == ">" else (high, low)
         pairs = [(threshold(comparison, hard), threshold(comparison, easy))]
-        for count in range(1, TERMS + 1):
-            pairs.append(tuple(weighted_sum(comparison, weights[:count], value) for value in (hard, easy)))
+        pairs += [
+            (weighted_sum(comparison, weights[:count], hard), weighted_sum(comparison, weights[:count], easy))
+            for count in range(1, TERMS + 1)
+        ]
         for late, early in pairs:
             never_earlier(late, early, z3.fpLEQ(low.term, high.term), what=f"a harder {late.label} stops earlier")
     members_count_for()

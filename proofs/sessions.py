@@ -24,7 +24,7 @@ from suffice.session import Policy, Session, stops
 
 __all__ = ["CLAIMS"]
 
-ROUNDS, PATTERNS = 40, 6
+ROUNDS, PATTERNS = 40, 8
 """The bounds: highest max_rounds of a whole session, and the most rounds of which every outcome is tried."""
 EXAMPLES = settings(
     max_examples=200,
@@ -199,7 +199,8 @@ def nothing_raises() -> None:
         assert decision.stop_round <= policy.max_rounds
         assert not any(map(math.isinf, decision.signals.values())), decision.signals
         raw = Rounds.from_columns(
-            {name: [data.draw(st.lists(NUMBERS, min_size=5, max_size=5))] for name in policy.raw_columns} or {"a": [[0.0]]},
+            {name: [data.draw(st.lists(NUMBERS, min_size=5, max_size=5))] for name in policy.raw_columns}
+            or {"a": [[0.0]]},
             answers=[data.draw(st.lists(ANSWERS, min_size=5, max_size=5))] if policy.raw_columns else [["a"]],
         )
         assert (stops(policy, raw).rounds <= policy.max_rounds).all()

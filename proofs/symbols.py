@@ -290,7 +290,7 @@ class _Operand:
     __rand__, __ror__ = __and__, __or__
 
     def __invert__(self) -> Any:
-        return self._with(True, lambda a, _: z3.Not(a))  # noqa: FBT003
+        return self._with(True, lambda a, _: z3.Not(a))
 
 
 class Scalar(_Operand):
@@ -366,7 +366,7 @@ class Column(_Operand):
 
 def _bounds(key: Any, length: z3.ArithRef) -> tuple[z3.ArithRef, z3.ArithRef]:
     """Return the first position of a slice of the last axis, and the one behind its last."""
-    if not (isinstance(key, tuple) and len(key) == 2 and key[0] is Ellipsis and isinstance(key[1], slice)):  # noqa: PLR2004
+    if not (isinstance(key, tuple) and len(key) == 2 and key[0] is Ellipsis and isinstance(key[1], slice)):
         raise TypeError(f"a symbolic column is cut along its rounds only: column[..., a:b], not {key!r}")
     if key[1].step is not None:
         raise TypeError("a symbolic column is cut without steps")

@@ -7,12 +7,14 @@ without a check is that z3 means by IEEE 754 what the standard says.
 
 from __future__ import annotations
 
+import functools
 import random
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import z3
 
 from proofs.symbols import DOUBLE, Column, Refuted, paths
@@ -21,25 +23,26 @@ from suffice.rules import NAMED_RULES, AllOf, AnyOf, FirstOf, KOf, Never, Patien
 
 __all__ = ["agreement", "at", "evaluate", "random_rule", "random_values", "symbolic_rounds", "term_of"]
 
+Array = npt.NDArray[Any]
 NAMES = ("a", "b", "c", "answer_stable", "p_correct")
 NUMBERS = (-1.5, -1.0, 0.0, 0.1, 0.25, 0.5, 1.0, 1.5, 2.0, 1e-9, 1 / 3, 1e20)
 SPECIAL = (np.nan, np.inf, -np.inf, 0.0, -0.0, 1e308, -1e308, 5e-324, *NUMBERS)
 DEPTH = 4
 
 
-def symbolic_rounds(names: Iterable[str], length: z3.ArithRef, suffix: str = "") -> Rounds:
-    """Return rounds of any number and any values: each signal an unknown function of the round.
+def symbolic_rounds(names: Iterable[str], length: z3.ArithRef) -> Rounds:
+    """Return rounds of any values: each column an unknown function of the round.
 
     Args:
-        names: The signals.
+        names: The signals; one that begins with `rule` holds truth values, as `proofs.rules.Anything` reads them.
         length: How many rounds.
-        suffix: Tells two such rounds apart.
     """
     columns: dict[str, Any] = {
-        name: Column(z3.Function(f"{name}{suffix}", z3.IntSort(), DOUBLE), length) for name in names
+        name: Column(z3.Function(name, z3.IntSort(), z3.BoolSort() if name.startswith("rule") else DOUBLE), length)
+        for name in names
     }
-    seen: Any = Column(z3.Function(f"seen{suffix}", z3.IntSort(), z3.BoolSort()), length)
-    return Rounds(columns, np.arange(1), seen)
+    seen: Any = Column(z3.Function("seen", z3.IntSort(), z3.BoolSort()), length)
+    return Rounds(columns, np.arange(0), seen)
 
 
 def term_of(rule: Rule, rounds: Rounds, r: z3.ArithRef, *assumed: z3.BoolRef) -> z3.BoolRef:
@@ -68,72 +71,72 @@ def at(fires: Any, r: z3.ArithRef) -> z3.BoolRef:
     return term
 
 
-_FOLDS = {
-    z3.Z3_OP_AND: np.logical_and,
-    z3.Z3_OP_OR: np.logical_or,
-    z3.Z3_OP_ADD: np.add,
-    z3.Z3_OP_SUB: np.subtract,
-    z3.Z3_OP_MUL: np.multiply,
-}
-_BINARY = {
+def _fold(combine: np.ufunc) -> Callable[..., Any]:
+    return lambda *given: functools.reduce(combine, given)
+
+
+def _rounded(combine: np.ufunc) -> Callable[..., Any]:
+    return lambda _rounding, a, b: combine(a, b)
+
+
+_MEANING: dict[int, Callable[..., Any]] = {
+    z3.Z3_OP_AND: _fold(np.logical_and),
+    z3.Z3_OP_OR: _fold(np.logical_or),
+    z3.Z3_OP_NOT: np.logical_not,
+    z3.Z3_OP_ITE: np.where,
+    z3.Z3_OP_EQ: np.equal,
+    z3.Z3_OP_ADD: _fold(np.add),
+    z3.Z3_OP_SUB: _fold(np.subtract),
+    z3.Z3_OP_MUL: _fold(np.multiply),
+    z3.Z3_OP_GT: np.greater,
+    z3.Z3_OP_GE: np.greater_equal,
+    z3.Z3_OP_LT: np.less,
+    z3.Z3_OP_LE: np.less_equal,
     z3.Z3_OP_FPA_GT: np.greater,
     z3.Z3_OP_FPA_GE: np.greater_equal,
     z3.Z3_OP_FPA_LT: np.less,
     z3.Z3_OP_FPA_LE: np.less_equal,
     z3.Z3_OP_FPA_EQ: np.equal,
-    z3.Z3_OP_GT: np.greater,
-    z3.Z3_OP_GE: np.greater_equal,
-    z3.Z3_OP_LT: np.less,
-    z3.Z3_OP_LE: np.less_equal,
-    z3.Z3_OP_EQ: np.equal,
+    z3.Z3_OP_FPA_ADD: _rounded(np.add),
+    z3.Z3_OP_FPA_SUB: _rounded(np.subtract),
+    z3.Z3_OP_FPA_MUL: _rounded(np.multiply),
+    z3.Z3_OP_FPA_RM_NEAREST_TIES_TO_EVEN: lambda: None,  # how numpy rounds
+    z3.Z3_OP_TRUE: lambda: True,
+    z3.Z3_OP_FALSE: lambda: False,
 }
-_ROUNDED = {z3.Z3_OP_FPA_ADD: np.add, z3.Z3_OP_FPA_SUB: np.subtract, z3.Z3_OP_FPA_MUL: np.multiply}
 
 
-def evaluate(term: z3.ExprRef, values: Mapping[str, np.ndarray], r: z3.ArithRef) -> np.ndarray:
+def evaluate(term: z3.ExprRef, values: Mapping[str, Array], r: z3.ArithRef) -> Array:
     """Return the value of a term at every round, shape ``(n_questions, n_rounds)``.
 
     Args:
         term: What `term_of` gave.
         values: Columns by the names of the term's functions, shape ``(n_questions, n_rounds)``.
         r: The position that the term speaks of.
+
+    Raises:
+        Refuted: The term holds something that has no value here.
     """
     shape = next(iter(values.values())).shape
     known: dict[int, Any] = {r.get_id(): np.broadcast_to(np.arange(shape[1]), shape)}
 
     def value(node: z3.ExprRef) -> Any:
         if node.get_id() not in known:
-            known[node.get_id()] = compute(node)
+            inner = [value(child) for child in node.children()]
+            kind = node.decl().kind()
+            if kind == z3.Z3_OP_UNINTERPRETED and inner:
+                # Positions out of range are asked for in branches that are not taken only.
+                position = np.clip(np.broadcast_to(inner[0], shape), 0, shape[1] - 1)
+                known[node.get_id()] = np.take_along_axis(values[node.decl().name()], position, axis=1)
+            else:
+                known[node.get_id()] = _MEANING[kind](*inner) if kind in _MEANING else _constant(node)
         return known[node.get_id()]
-
-    def compute(node: z3.ExprRef) -> Any:
-        kind = node.decl().kind()
-        if kind in _ROUNDED:  # the first child says how to round
-            return _ROUNDED[kind](*map(value, node.children()[1:]))
-        inner = [value(child) for child in node.children()]
-        if kind in _FOLDS:
-            total = inner[0]
-            for item in inner[1:]:
-                total = _FOLDS[kind](total, item)
-            return total
-        if kind in _BINARY:
-            return _BINARY[kind](*inner)
-        if kind == z3.Z3_OP_NOT:
-            return np.logical_not(inner[0])
-        if kind == z3.Z3_OP_ITE:
-            return np.where(*inner)
-        if kind == z3.Z3_OP_UNINTERPRETED and len(inner) == 1:
-            # Positions out of range are asked for in branches that are not taken only.
-            return np.take_along_axis(values[node.decl().name()], np.clip(inner[0], 0, shape[1] - 1), axis=1)
-        return _constant(node)
 
     with np.errstate(all="ignore"):
         return np.broadcast_to(value(term), shape)
 
 
 def _constant(node: z3.ExprRef) -> Any:
-    if z3.is_true(node) or z3.is_false(node):
-        return z3.is_true(node)
     if z3.is_int_value(node):
         return node.as_long()
     if z3.is_fp_value(node):
@@ -160,12 +163,12 @@ def random_rule(draw: random.Random, depth: int = DEPTH) -> Rule:
     return KOf(draw.randint(1, len(members)), members) if kind is KOf else kind(members)
 
 
-def random_values(rng: np.random.Generator, shape: tuple[int, int], names: Iterable[str]) -> dict[str, np.ndarray]:
+def random_values(rng: np.random.Generator, shape: tuple[int, int], names: Iterable[str]) -> dict[str, Array]:
     """Return columns of doubles of every kind: NaN, infinities, zeros of both signs, huge, tiny, ties with thresholds."""
     values = {}
     for name in names:
         special = rng.choice(np.asarray(SPECIAL), size=shape)
-        values[name] = np.where(rng.random(shape) < 0.6, special, rng.normal(size=shape))  # noqa: PLR2004
+        values[name] = np.where(rng.random(shape) < 0.6, special, rng.normal(size=shape))
     return values
 
 
@@ -183,8 +186,7 @@ def agreement(*, n_rules: int = 250, n_inputs: int = 400, n_rounds: int = 6, see
     r = z3.Int("r")
     for rule in rules:
         names = sorted(rule.signals) or ["a"]
-        symbolic = symbolic_rounds(names, z3.IntVal(n_rounds))
-        term = z3.simplify(term_of(rule, symbolic, r))
+        term = z3.simplify(term_of(rule, symbolic_rounds(names, z3.IntVal(n_rounds)), r))
         values = random_values(rng, (n_inputs, n_rounds), names)
         seen = np.arange(n_rounds) < rng.integers(1, n_rounds + 1, size=(n_inputs, 1))
         fires = rule.fires(Rounds(values, np.arange(1, n_rounds + 1), seen))

@@ -13,7 +13,7 @@ from suffice.tables import Column, Table
 __all__ = ["ASSUMES", "BREAKS", "Certificate"]
 
 ASSUMES = (
-    "the questions to come are drawn as the certification questions were: independently, from one distribution",
+    "the questions to come are exchangeable with the certification questions: drawn independently, from one distribution",
     "the same model, prompt, decoding, retriever and corpus as in the recording, and no response that depends on others",
     "family, order, calibrators and thresholds were fixed before the certification set was looked at, and it was used once",
 )

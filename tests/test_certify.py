@@ -1,0 +1,505 @@
+"""Certificates: what is compared, which family, what is refused, and when a certificate is void."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from suffice import Policy, calibrate, parse_rule
+from suffice.certify import (
+    Certificate,
+    Claim,
+    arranged,
+    certify,
+    listed,
+    measure,
+    path_values,
+    questions_needed,
+    threshold_path,
+)
+from suffice.certify.ltt import MOST_QUESTIONS
+from suffice.errors import CensoredError, ConfigMismatchError, DataError, NotFittedError, RuleSyntaxError, SchemaError
+from suffice.replay import id_hash, replay, tuned_on
+from suffice.replay.outcomes import outcome
+from suffice.rules import parse_selector
+from suffice.session import stops
+from suffice.store import Recording
+from suffice.store.schema import build_table
+from tests.certify_tools import planted, rows
+
+EASY = Claim(epsilon=0.05)
+
+
+@pytest.fixture(scope="module")
+def tune():
+    return planted(80, seed=1, prefix="tune")
+
+
+@pytest.fixture(scope="module")
+def fresh():
+    """Certification questions: 1 in 100 is a trap."""
+    return planted(300, seed=2, prefix="cert", traps=0.01)
+
+
+@pytest.fixture(scope="module")
+def policy(tune):
+    return calibrate(tune, rule="tasr")[0]
+
+
+@pytest.fixture(scope="module")
+def family(policy, tune):
+    return threshold_path(policy, "p_correct", path_values(policy, "p_correct", tune))
+
+
+@pytest.fixture(scope="module")
+def certified(fresh, family, tune):
+    return certify(fresh, family, EASY, tune=tune)
+
+
+def altered(recording, **changes):
+    """The recording with other cells: a value, or a function of the row."""
+    table = recording.table.to_pylist()
+    for row in table:
+        for name, change in changes.items():
+            row[name] = change(row) if callable(change) else change
+    return Recording(build_table(table), recording.metadata)
+
+
+# The whole
+
+
+def test_a_planted_recording_certifies_the_cheapest_policy_that_passes(certified, fresh):
+    assert certified.policy is not None
+    certificate = certified.certificate
+    calls = certified.measured.calls.mean(axis=1)
+    assert certified.certified.any()
+    assert calls[certificate.position] == calls[certified.certified].min()
+    assert certificate.p_value <= certificate.level == 0.05
+    assert certificate.figures["calls"] < 0.75 * certificate.figures["baseline_calls"]
+    assert certificate.n == 300
+    assert certificate.data_hash == fresh.data_hash
+    assert certificate.question_ids == tuple(sorted(map(id_hash, fresh.question_ids)))
+    assert certified.policy.certified
+    assert "selected here" in certified.headline.lower()
+    assert "selected here" in " ".join(certified.table.notes)
+
+
+def test_figures_are_those_of_replay(certified, fresh):
+    row = replay(fresh, [replace(certified.policy, name="ours")], metrics=("f1",), baseline="full").row("ours")
+    figures = certified.certificate.figures
+    assert figures["value"] == pytest.approx(row.metrics["f1"])
+    assert figures["loss"] == pytest.approx(-row.deltas["f1"].delta)
+    assert figures["calls"] == pytest.approx(row.calls.mean)
+    assert figures["tokens"] == pytest.approx(row.costs["tokens"])
+
+
+def test_every_certified_policy_passed_and_so_did_all_before_it(certified):
+    passed = certified.p_values <= 0.05
+    assert certified.certified.tolist() == np.logical_and.accumulate(passed).tolist()
+
+
+def test_bonferroni_divides_delta_and_needs_no_order(fresh, family, tune):
+    found = certify(fresh, family, EASY, procedure="bonferroni", tune=tune)
+    assert found.level == pytest.approx(0.05 / len(found.family.policies))
+    assert found.certified.tolist() == (found.p_values <= found.level).tolist()
+
+
+def test_the_cheapest_may_be_chosen_by_tokens(fresh, family):
+    found = certify(fresh, family, EASY, cheapest="tokens")
+    tokens = found.measured.tokens.mean(axis=1)
+    assert tokens[found.certificate.position] == tokens[found.certified].min()
+
+
+def test_the_answer_does_not_depend_on_the_order_of_the_rows(fresh, family, certified, tune):
+    table = fresh.table.to_pylist()
+    np.random.default_rng(5).shuffle(table)
+    found = certify(Recording(build_table(table), fresh.metadata), family, EASY, tune=tune)
+    assert found.p_values.tolist() == certified.p_values.tolist()
+
+
+def test_the_seed_orders_the_questions_and_is_kept(fresh, policy):
+    family = listed([policy], policy)
+    p = {certify(fresh, family, replace(EASY, seed=seed)).p_values[0] for seed in range(4)}
+    assert len(p) > 1
+    assert certify(fresh, family, replace(EASY, seed=3)).certificate.seed == 3
+
+
+def test_a_certification_is_json(certified, fresh, family, tune):
+    data = json.loads(json.dumps(certified.to_dict(), allow_nan=False))
+    assert data["certified"] is True
+    assert data["certificate"]["policy_digest"] == certified.policy.digest
+    poor = certify(planted(20, seed=3, prefix="few"), family, EASY, tune=tune).to_dict()
+    assert json.loads(json.dumps(poor, allow_nan=False))["certificate"] is None
+
+
+# Losses
+
+
+def test_losses_equal_plain_loops(fresh, policy):
+    claims = {kind: Claim(epsilon=0.1, loss=kind, baseline="fixed_k(2)") for kind in ("net", "harm")}
+    found = {kind: measure(fresh, [policy], claim) for kind, claim in claims.items()}
+    metric = outcome(fresh, "f1")
+    rounds = stops(policy, fresh.rounds(policy.raw_columns)).rounds
+    expected = {}
+    for q, question_id in enumerate(fresh.question_ids):
+        expected[id_hash(question_id)] = metric[q, 1] - metric[q, rounds[q] - 1]
+    for kind, measured in found.items():
+        wanted = [expected[item] for item in measured.question_ids]
+        assert measured.losses[0].tolist() == (wanted if kind == "net" else [max(0.0, loss) for loss in wanted])
+        assert measured.baseline == "fixed_k(2)"
+        assert set(measured.baseline_calls.tolist()) == {2.0}
+    assert (found["net"].losses < 0).any()
+
+
+def test_harm_is_never_below_net_and_its_p_value_is_hoeffding_bentkus(fresh, policy):
+    family = listed([policy], policy)
+    net, harm = (certify(fresh, family, Claim(epsilon=0.05, loss=kind)) for kind in ("net", "harm"))
+    assert (harm.measured.losses >= net.measured.losses).all()
+    assert harm.p_values.tolist() == harm.reference.tolist()
+    assert net.p_values[0] < net.reference[0]
+
+
+def test_any_baseline_that_replay_knows(fresh, policy):
+    family = listed([policy], policy)
+    for baseline in (
+        "full",
+        "fixed_k(2)",
+        "answer_stable",
+        "oracle_best",
+        "oracle_earliest",
+        replace(policy, name="p"),
+    ):
+        found = certify(fresh, family, Claim(epsilon=0.5, baseline=baseline))
+        name = baseline if isinstance(baseline, str) else "p"
+        assert found.measured.baseline == name
+        assert name in found.certificate.statement
+    itself = certify(fresh, family, Claim(epsilon=0.5, baseline=policy))
+    assert not itself.measured.losses.any()
+    with pytest.raises(ConfigMismatchError, match="round 0"):
+        certify(fresh, family, Claim(epsilon=0.5, baseline="closed_book"))
+    with pytest.raises(RuleSyntaxError):
+        certify(fresh, family, Claim(epsilon=0.5, baseline="random(tasr)"))
+    with pytest.raises(DataError, match="em"):
+        certify(without(fresh, "em"), family, Claim(epsilon=0.5, baseline="oracle_earliest"))
+
+
+def without(recording, name):
+    return Recording(recording.table.drop_columns([name]), recording.metadata)
+
+
+def test_the_closed_book_is_a_baseline_where_it_was_recorded(policy):
+    table = rows(40, seed=4, prefix="c")
+    table += [{**row, "round": 0, "answer": "no idea", "em": 0.0, "f1": 0.0} for row in table if row["round"] == 1]
+    recording = Recording(build_table(table))
+    found = certify(recording, listed([policy], policy), Claim(epsilon=0.5, baseline="closed_book"))
+    assert found.measured.losses.max() <= 0
+    assert "nothing to lose" in " ".join(found.measured.notes)
+
+
+def test_rows_that_repeat_a_question_count_once(fresh, policy):
+    table = [{**row, "cluster": row["question_id"]} for row in fresh.table.to_pylist()]
+    again = [{**row, "question_id": f"{row['question_id']}@2", "answer": "x", "em": 0.0, "f1": 0.0} for row in table]
+    family = listed([policy], policy)
+    found = certify(Recording(build_table(table + again)), family, EASY)
+    assert found.n == 300
+    assert found.p_values.tolist() == certify(fresh, family, EASY).p_values.tolist()
+    assert "600 rows repeat 300 questions" in found.measured.notes[0]
+
+
+def test_failed_questions_are_left_out_and_counted(fresh, policy):
+    failed = set(fresh.question_ids[:7])
+    recording = altered(fresh, end=lambda row: "failed" if row["question_id"] in failed else "max_rounds")
+    found = certify(recording, listed([policy], policy), EASY)
+    assert found.certificate.n == 293
+    assert found.certificate.n_failed == 7
+    assert "7 questions failed" in " ".join(found.certificate.notes)
+
+
+def test_agreement_needs_no_gold_answers_and_says_what_it_is(fresh, policy):
+    bare = without(without(fresh, "em"), "f1")
+    found = certify(bare, listed([policy], policy), Claim(epsilon=0.2, metric="agreement", loss="harm"))
+    assert found.measured.baseline_values.all()
+    assert "sameness" in " ".join(found.certificate.notes)
+    assert "binary" in found.certificate.method
+
+
+@pytest.mark.parametrize(
+    ("metric", "binary"),
+    [("em", True), ("contains", True), ("agreement", True), ("f1 > 0.5", True), ("f1", False), ("agreement_f1", False)],
+)
+def test_only_metrics_that_are_binary_by_definition_get_the_exact_tail(metric, binary):
+    claim = Claim(epsilon=0.1, metric=metric, loss="harm")
+    assert claim.binary == binary
+    losses = np.zeros((1, 40))
+    losses[0, 0] = 1.0
+    assert (claim.p_values(losses, 0.05) < Claim(epsilon=0.1, loss="harm").p_values(losses, 0.05)).all() == binary
+
+
+# Families
+
+
+@pytest.mark.parametrize("comparison", [">", ">=", "<", "<="])
+def test_a_path_runs_from_conservative_to_cheap(fresh, policy, comparison):
+    varied = replace(policy, rule=parse_rule(f"(answer_stable >= 1) | (p_correct {comparison} 0.5)"))
+    path = threshold_path(varied, "p_correct", [0.9, 0.0, 0.4, 0.4, 1.0, 0.7])
+    calls = measure(fresh, path.policies, EASY).calls.mean(axis=1)
+    assert len(path.policies) == 5
+    assert (np.diff(calls) <= 0).all()
+    assert calls[0] > calls[-1]
+
+
+def test_path_values_span_what_tune_questions_take(policy, tune):
+    values = path_values(policy, "p_correct", tune, 9)
+    view = policy.view(tune.rounds(policy.raw_columns))["p_correct"]
+    assert len(values) == 9
+    assert (values[0], values[-1]) == pytest.approx((np.nanmin(view), np.nanmax(view)), rel=1e-3)
+
+
+def test_what_is_idle_on_tune_questions_is_left_out(tune, policy):
+    path = threshold_path(policy, "p_correct", [-1.0, 0.5, 0.5001, 2.0])
+    kept = arranged(path, tune, EASY)
+    measured = measure(tune, kept.policies, EASY)
+    assert all(measured.calls.mean(axis=1) < 5)
+    assert len({row.tobytes() for row in measured.calls}) == len(kept.policies) < 4
+    assert "p_correct > 2" not in " ".join(member.label for member in kept.policies)
+    assert set(map(id_hash, tune.question_ids)) <= kept.seen
+    with pytest.raises(DataError, match="saves a call"):
+        arranged(threshold_path(policy, "p_correct", [2.0]), tune, EASY)
+
+
+def test_a_list_is_ordered_by_tune_p_values_and_without_tune_as_it_stands(tune, policy):
+    texts = ["fixed_k(1)", "tasr", "fixed_k(3)", "fixed_k(4)"]
+    family = listed(texts, policy)
+    assert [member.label for member in family.policies] == texts
+    kept = arranged(family, tune, EASY)
+    p = EASY.p_values(measure(tune, kept.policies, EASY).losses, 0.05)
+    assert (np.diff(p) >= 0).all()
+    assert kept.policies[-1].label == "fixed_k(1)"
+
+
+def test_a_list_holds_policies_and_rules_and_none_twice(policy):
+    other = replace(policy, rule=parse_rule("fixed_k(2)"), name="")
+    family = listed([policy, "fixed_k(3)", parse_rule("fixed_k(4)")], policy)
+    assert family.policies[1].calibrators == policy.calibrators
+    assert family.policies[2].label == "round >= 4"
+    with pytest.raises(DataError, match="twice"):
+        listed([other, "round >= 2"], policy)
+    with pytest.raises(DataError, match="no policies"):
+        listed([], policy)
+    with pytest.raises(DataError, match="no values"):
+        threshold_path(policy, "p_correct", [])
+
+
+# What is refused
+
+
+def test_questions_that_were_used_before_are_refused(tune, fresh, policy, family, certified):
+    with pytest.raises(ConfigMismatchError, match="80 of the 80"):
+        certify(tune, listed([policy], policy), EASY)
+    mixed = Recording(build_table(tune.table.to_pylist()[:15] + fresh.table.to_pylist()))
+    with pytest.raises(ConfigMismatchError, match="3 of the 303"):
+        certify(mixed, family, EASY, tune=planted(20, seed=9, prefix="other"))
+    with pytest.raises(ConfigMismatchError, match="300 of the 300"):
+        certify(fresh, listed(["fixed_k(3)"], Policy()), EASY, tune=fresh)
+    with pytest.raises(ConfigMismatchError, match="300 of the 300"):  # a certificate has chosen on them
+        certify(fresh, listed([certified.policy], policy), EASY)
+    with pytest.raises(ConfigMismatchError, match="80 of the 80"):  # the baseline was fitted there
+        certify(tune, listed(["fixed_k(3)"], Policy()), Claim(epsilon=0.1, baseline=policy))
+
+
+def test_a_question_under_another_row_id_is_still_the_same_question(tune, policy):
+    recording = altered(tune, cluster=lambda row: row["question_id"], question_id=lambda row: f"{row['question_id']}@b")
+    with pytest.raises(ConfigMismatchError, match="80 of the 80"):
+        certify(recording, listed([policy], policy), EASY)
+
+
+def test_fitted_state_of_unknown_origin_is_refused(fresh, policy):
+    stray = replace(policy, provenance={})
+    with pytest.raises(ConfigMismatchError, match="tune_ids"):
+        certify(fresh, listed([stray], stray), EASY)
+    with pytest.raises(NotFittedError, match="p_correct"):
+        certify(altered(fresh, p_correct=0.5), listed(["tasr"], Policy()), EASY)
+    recording = Recording(fresh.table, {"depends": {"model": "a"}})
+    with pytest.raises(ConfigMismatchError, match="model"):
+        certify(recording, listed([replace(policy, depends={"model": "b"})], policy), EASY)
+
+
+def test_a_recording_that_a_rule_cut_short_is_refused_where_rounds_are_missing(fresh, policy):
+    cut = set(fresh.question_ids[:5])
+    table = [row for row in fresh.table.to_pylist() if row["question_id"] not in cut or row["round"] <= 4]
+    for row in table:
+        row["end"] = "rule" if row["question_id"] in cut else "max_rounds"
+    recording = Recording(build_table(table))
+    family = listed(["fixed_k(3)"], Policy())
+    with pytest.raises(CensoredError, match="5 of 300.*full width"):
+        certify(recording, family, EASY)
+    assert certify(recording, family, Claim(epsilon=0.3, baseline="fixed_k(4)")).policy is not None
+    with pytest.raises(CensoredError, match="never"):
+        certify(recording, listed(["never()"], Policy()), Claim(epsilon=0.3, baseline="fixed_k(2)"))
+
+
+def test_metrics_outside_their_range_or_unknown_are_refused(fresh, policy):
+    family = listed([policy], policy)
+    table = altered(fresh, score=lambda row: 5.0 * row["f1"])
+    with pytest.raises(DataError, match="rescale"):
+        certify(table, family, Claim(epsilon=0.1, metric="score"))
+    with pytest.raises(DataError, match="no metric 'bleu'"):
+        certify(fresh, family, Claim(epsilon=0.1, metric="bleu"))
+    holes = altered(fresh, f1=lambda row: None if row["question_id"] == "cert7" else row["f1"])
+    with pytest.raises(DataError, match="cert7.*every question"):
+        certify(holes, family, EASY)
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 1.0, -0.1, math.nan])
+def test_a_bound_of_nothing_or_everything_is_refused(epsilon):
+    with pytest.raises(DataError, match="largest loss"):
+        Claim(epsilon=epsilon)
+
+
+@pytest.mark.parametrize("confidence", [0.0, 1.0, 95.0, math.nan])
+def test_a_confidence_outside_0_and_1_is_refused(confidence):
+    with pytest.raises(DataError, match="confidence"):
+        Claim(epsilon=0.1, confidence=confidence)
+
+
+def test_an_unknown_loss_or_cost_is_refused(fresh, policy):
+    with pytest.raises(DataError, match="net, harm"):
+        Claim(epsilon=0.1, loss="gross")  # type: ignore[arg-type]
+    columns = altered(fresh, **{"cost.generator.uncached_tokens": math.nan})
+    with pytest.raises(DataError, match="tokens"):
+        certify(columns, listed([policy], policy), EASY, cheapest="tokens")
+    assert certify(columns, listed([policy], policy), EASY).certificate.figures["tokens"] is None
+
+
+# Nothing to certify
+
+
+def test_one_question_is_not_enough_and_says_how_many_would_do(policy):
+    found = certify(planted(1, seed=6, prefix="one"), listed([policy], policy), Claim(epsilon=0.02, loss="harm"))
+    assert found.policy is None
+    assert found.certificate is None
+    assert found.need.questions == 149
+    assert "not certifiable with n = 1 at eps = 0.02" in found.headline
+    assert "about 149 questions needed" in found.headline
+
+
+@pytest.mark.parametrize("hopeless", [0.0, 1.0])
+def test_all_right_or_all_wrong_loses_nothing(policy, hopeless):
+    recording = planted(200, seed=7, prefix="same", hopeless=hopeless)
+    found = certify(altered(recording, f1=1.0 - hopeless, em=1.0 - hopeless), listed([policy], policy), EASY)
+    assert found.policy is not None
+    assert found.certificate.figures["loss"] == 0
+    assert ("nothing to lose" in " ".join(found.certificate.notes)) == bool(hopeless)
+
+
+def test_a_policy_that_loses_too_much_says_that_no_number_would_do(fresh):
+    found = certify(fresh, listed(["fixed_k(1)"], Policy()), EASY)
+    assert found.policy is None
+    assert found.need.questions is None
+    assert "no number of questions would do" in found.headline
+    assert "not below epsilon" in found.headline
+
+
+def test_the_first_that_fails_is_what_a_fixed_sequence_waits_for(fresh, policy):
+    family = listed([policy, "fixed_k(1)", "fixed_k(4)"], policy)
+    found = certify(fresh, family, EASY)
+    assert found.certified.tolist() == [True, False, False]
+    assert found.need.rule == "round >= 1"
+    assert certify(fresh, family, EASY, procedure="bonferroni").certified.tolist() == [True, False, True]
+
+
+def test_bonferroni_waits_for_the_smallest_p_value():
+    recording = planted(60, seed=8, prefix="b", traps=0.02)
+    found = certify(
+        recording, listed(["fixed_k(1)", "fixed_k(3)"], Policy()), Claim(epsilon=0.04), procedure="bonferroni"
+    )
+    assert found.need.rule == "round >= 3"
+
+
+def test_the_number_of_questions_needed_does_what_it_says():
+    rng = np.random.default_rng(3)
+    drawn = rng.random(200)
+    losses = np.where(drawn < 0.03, 1.0, np.where(drawn < 0.06, -1.0, 0.0))
+    for claim in (Claim(epsilon=0.05), Claim(epsilon=0.06, loss="harm")):
+        own = losses if claim.loss == "net" else np.maximum(losses, 0)
+        needed = questions_needed(own, claim, 0.05)
+        again = rng.choice(own, (400, needed))
+        rate = (claim.p_values(again, 0.05) <= 0.05).mean()
+        assert 0.65 < rate < 0.97, (claim.loss, needed, rate)
+        assert needed < MOST_QUESTIONS
+    assert questions_needed(0.9 * (losses - losses.mean()) + 0.0499999, Claim(epsilon=0.05), 0.05) is None
+
+
+def test_a_need_beyond_reason_is_said_to_be_one(fresh, policy, monkeypatch):
+    monkeypatch.setattr("suffice.certify.ltt.MOST_QUESTIONS", 40)
+    monkeypatch.setattr("suffice.certify.procedure.MOST_QUESTIONS", 40)
+    found = certify(planted(20, seed=2, prefix="s"), listed([policy], policy), Claim(epsilon=0.01))
+    assert "more than 40 questions needed" in found.headline
+
+
+# The certificate in the policy
+
+
+def test_a_certificate_survives_the_file_and_a_new_name(certified, tmp_path):
+    named = replace(certified.policy, name="ours", provenance={**certified.policy.provenance, "note": "x"})
+    named.save(tmp_path / "p.json")
+    loaded = Policy.load(tmp_path / "p.json")
+    assert loaded == named
+    assert loaded.certified
+    assert Certificate.of(loaded) == certified.certificate
+    assert Certificate.of(loaded).holds_for(loaded)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"rule": parse_rule("answer_stable")},
+        {"selector": parse_selector("majority")},
+        {"max_rounds": 4},
+        {"start_round": 0},
+        {"calibrators": ()},
+        {"depends": {"model": "other"}},
+        {"abstain_patterns": ("pass",)},
+    ],
+)
+def test_a_change_of_anything_that_decides_voids_it(certified, change):
+    changed = replace(certified.policy, **change)
+    assert not changed.certified
+    assert not Certificate.of(changed).holds_for(changed)
+
+
+def test_a_policy_without_a_certificate_has_none_and_old_files_load(policy, tmp_path):
+    assert Certificate.of(policy) is None
+    assert not policy.certified
+    data = policy.to_dict()
+    del data["certificate"]
+    assert Policy.from_dict(data) == policy
+    with pytest.raises(SchemaError, match="certificate"):
+        Policy.from_dict({**data, "certificate": [1]})
+
+
+@pytest.mark.parametrize(
+    "change", [{"surprise": 1}, {"epsilon": "0.1"}, {"n": 1.5}, {"family_size": True}, {"sequence": 3}, {"figures": []}]
+)
+def test_a_certificate_with_anything_unexpected_is_refused(certified, change):
+    with pytest.raises(SchemaError):
+        Certificate.from_dict({**certified.certificate.to_dict(), **change})
+
+
+def test_a_certificate_with_something_missing_is_refused(certified):
+    data = certified.certificate.to_dict()
+    del data["epsilon"]
+    with pytest.raises(SchemaError, match="missing fields \\['epsilon'\\]"):
+        Certificate.from_dict(data)
+    with pytest.raises(SchemaError):
+        Certificate.from_dict([])
+
+
+def test_what_was_certified_on_a_set_is_selected_there(certified, fresh, tune, policy):
+    assert tuned_on(certified.policy, fresh.question_ids) == 300
+    assert tuned_on(certified.policy, tune.question_ids) == 80
+    assert tuned_on(policy, fresh.question_ids) == 0

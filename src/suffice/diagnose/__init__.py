@@ -1,5 +1,59 @@
 """Diagnostics of signals, calibrators, stops and selectors."""
 
+from suffice.diagnose.by_type import ByType, TypeRow, by_type
+from suffice.diagnose.calibration import CalibratorForm, Reliability, judge_calibrators
+from suffice.diagnose.cells import CellRow, CellTable, compare_cells, cross_fitted, matching_threshold
+from suffice.diagnose.correlations import Correlations, correlate
 from suffice.diagnose.diagnosis import Diagnosis, Part, diagnose
+from suffice.diagnose.drift import Drift, SignalDrift, kolmogorov_smirnov, measure_drift
+from suffice.diagnose.floor import FloorEffect, compare_floor, without_floor
+from suffice.diagnose.premature import Group, PrematureStops, look_at_stops
+from suffice.diagnose.rows import Coded, Rows, right_or_wrong, rows_of
+from suffice.diagnose.separation import auroc, cohens_d, draw_d
+from suffice.diagnose.signals import SignalSummary, SignalTable, entropy, summarise_signals
+from suffice.diagnose.sweep import SweepPoint, ThresholdSweep, pareto_front, pareto_knee, sweep_threshold
 
-__all__ = ["Diagnosis", "Part", "diagnose"]
+__all__ = [
+    "ByType",
+    "CalibratorForm",
+    "CellRow",
+    "CellTable",
+    "Coded",
+    "Correlations",
+    "Diagnosis",
+    "Drift",
+    "FloorEffect",
+    "Group",
+    "Part",
+    "PrematureStops",
+    "Reliability",
+    "Rows",
+    "SignalDrift",
+    "SignalSummary",
+    "SignalTable",
+    "SweepPoint",
+    "ThresholdSweep",
+    "TypeRow",
+    "auroc",
+    "by_type",
+    "cohens_d",
+    "compare_cells",
+    "compare_floor",
+    "correlate",
+    "cross_fitted",
+    "diagnose",
+    "draw_d",
+    "entropy",
+    "judge_calibrators",
+    "kolmogorov_smirnov",
+    "look_at_stops",
+    "matching_threshold",
+    "measure_drift",
+    "pareto_front",
+    "pareto_knee",
+    "right_or_wrong",
+    "rows_of",
+    "summarise_signals",
+    "sweep_threshold",
+    "without_floor",
+]

@@ -12,7 +12,20 @@ from typing import Annotated
 import typer
 
 from suffice._version import __version__
-from suffice.cli import answer, certify, demo, inspect, money, offline, paper, recording, report, search, selectors
+from suffice.cli import (
+    answer,
+    certify,
+    demo,
+    diagnose,
+    inspect,
+    money,
+    offline,
+    paper,
+    recording,
+    report,
+    search,
+    selectors,
+)
 from suffice.cli.show import errors
 from suffice.errors import RuleSyntaxError, SufficeError
 
@@ -59,6 +72,7 @@ app.command("replay")(offline.replay_command)
 app.command("certify")(certify.certify_command)
 app.command("show")(certify.show_command)
 app.command("report")(report.report_command)
+app.command("diagnose")(diagnose.diagnose_command)
 app.command("prices")(money.prices_command)
 app.command("costs")(money.costs_command)
 app.command("selectors")(selectors.selectors_command)

@@ -49,7 +49,7 @@ def auroc(
         return _NAN, _NAN, _NAN
     beaten = (np.cumsum(below) - below / 2) / n_wrong  # by a right row of each value: share of wrong rows
     beating = 1 - (np.cumsum(above) - above / 2) / n_right  # a wrong row of each value: share of right rows
-    area = float(above @ beaten) / n_right
+    area = float((above * beaten).sum()) / n_right  # no BLAS here: its threads cost more than such short sums
     won = np.bincount(unit[right], beaten[signal.codes[right]] - area, n_units)
     lost = np.bincount(unit[wrong], beating[signal.codes[wrong]] - area, n_units)
     clusters = [np.bincount(unit[rows], minlength=n_units) > 0 for rows in (right, wrong)]
@@ -57,9 +57,9 @@ def auroc(
     if k_right < 2 or k_wrong < 2 or not _ROUNDING < area < 1 - _ROUNDING:  # noqa: PLR2004
         return area, _NAN, _NAN
     variance = (
-        k_right / (k_right - 1) * float(won @ won) / n_right**2
-        + k_wrong / (k_wrong - 1) * float(lost @ lost) / n_wrong**2
-        + 2 * k / (k - 1) * float(won @ lost) / (n_right * n_wrong)
+        k_right / (k_right - 1) * float((won**2).sum()) / n_right**2
+        + k_wrong / (k_wrong - 1) * float((lost**2).sum()) / n_wrong**2
+        + 2 * k / (k - 1) * float((won * lost).sum()) / (n_right * n_wrong)
     )
     if variance <= 0:
         return area, _NAN, _NAN

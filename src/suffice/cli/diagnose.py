@@ -1,0 +1,84 @@
+"""`suffice diagnose`: what a recording tells about its signals, calibrators and stops, without a call."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from suffice.cli import options
+from suffice.cli.show import console, errors, print_json, print_table
+from suffice.diagnose import Diagnosis, diagnose
+from suffice.session import Policy
+from suffice.store import read_recording
+
+__all__ = ["diagnose_command", "show_diagnosis"]
+
+
+def diagnose_command(
+    path: Annotated[Path, typer.Argument(metavar="RECORDING", help="Recorded rounds.")],
+    tune: Annotated[
+        Path | None, typer.Option("--tune", help="A recording of tune questions: fits calibrators, measures drift.")
+    ] = None,
+    policy: Annotated[Path | None, typer.Option("--policy", help="A policy file: whose stops to look into.")] = None,
+    rule: Annotated[
+        str | None, typer.Option("--rule", help="A rule instead: a name or its text; calibrated on --tune if need be.")
+    ] = None,
+    cells: Annotated[
+        list[Path] | None, typer.Option("--cells", help="A recording of another model or corpus; may be repeated.")
+    ] = None,
+    metric: Annotated[
+        str, typer.Option("--metric", help="What is right: em, 'f1 > 0.5', agreement, or a column of 0 and 1.")
+    ] = "em",
+    quality: Annotated[
+        str | None, typer.Option("--quality", help="The quality of a policy's answers; default: f1 where recorded.")
+    ] = None,
+    baseline: Annotated[
+        str, typer.Option("--baseline", help="A rule or 'full', to compare with by type of question.")
+    ] = "fixed_k(3)",
+    type_column: Annotated[str, typer.Option("--types", help="The column of question types.")] = "question_type",
+    resamples: Annotated[int, typer.Option("--resamples", min=1, help="Bootstrap draws.")] = 1000,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Of the draws.")] = 42,
+    level: Annotated[float, typer.Option("--level", min=0.5, max=0.9999, help="Coverage of intervals.")] = 0.95,
+    as_json: options.AsJson = False,
+) -> None:
+    """Look into the signals, calibrators, thresholds and stops of a recording; without a call."""
+    if policy is not None and rule is not None:
+        raise typer.BadParameter("give a policy file or a rule, not both", param_hint="--rule")
+    recording = read_recording(path)
+    with errors.status("diagnosing"):
+        found = diagnose(
+            recording,
+            policy=rule if policy is None else Policy.load(policy),
+            tune=None if tune is None else read_recording(tune),
+            cells={name: read_recording(file) for name, file in zip(_names(cells or []), cells or (), strict=True)},
+            metric=metric,
+            quality=quality,
+            baseline=baseline,
+            type_column=type_column,
+            name=path.stem,
+            level=level,
+            n_resamples=resamples,
+            seed=seed,
+        )
+    if as_json:
+        print_json(found.to_dict())
+    else:
+        show_diagnosis(found)
+
+
+def _names(paths: list[Path]) -> list[str]:
+    """Return a name for each cell: the file's, with its folder's where several files share it."""
+    stems = [path.stem for path in paths]
+    return [
+        f"{path.parent.name}/{stem}" if stems.count(stem) > 1 else stem for path, stem in zip(paths, stems, strict=True)
+    ]
+
+
+def show_diagnosis(found: Diagnosis) -> None:
+    """Print every table, then what is missing."""
+    for table in found.tables():
+        print_table(table)
+    for note in found.notes:
+        console.print(f"note: {note}", markup=False, soft_wrap=True)

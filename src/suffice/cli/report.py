@@ -144,8 +144,6 @@ def write_page(path: Path, text: str) -> None:
         temporary.replace(path)
     except OSError as error:
         raise DataError(f"the report cannot be written to {str(path)!r}: {error.strerror or error}") from None
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def _command(

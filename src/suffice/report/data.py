@@ -295,15 +295,11 @@ def _cell(
     columns = {column for policy in named for column in policy.raw_columns}
     values = {metric: outcome(kept, metric) for metric in result.metrics}
     bench = Bench(kept, values, CostTable(kept, prices), kept.rounds(sorted(columns)))
-    extra, notes = diagnostics(kept, named[0], tune, result.metrics, seed=settings.seed)
-    rounds, missing = which_round(
-        kept,
-        _different(named, result),
-        result.metrics[0],
-        n_resamples=settings.n_resamples,
-        seed=settings.seed,
-        level=settings.level,
+    drawn = {"n_resamples": settings.n_resamples, "seed": settings.seed}
+    extra, notes = diagnostics(
+        kept, named[0], tune, result.metrics, baseline=settings.baseline, level=settings.level, **drawn
     )
+    rounds, missing = which_round(kept, _different(named, result), result.metrics[0], level=settings.level, **drawn)
     return Cell(
         name=name,
         result=result,

@@ -29,7 +29,15 @@ _SELECTORS = ("last", "first", "majority")
 
 
 def diagnostics(
-    recording: Recording, policy: Policy, tune: Recording | None, metrics: Sequence[str], *, seed: int
+    recording: Recording,
+    policy: Policy,
+    tune: Recording | None,
+    metrics: Sequence[str],
+    *,
+    baseline: str | Policy,
+    n_resamples: int,
+    seed: int,
+    level: float,
 ) -> tuple[dict[str, list[Table]], list[str]]:
     """Return the tables of `diagnose` by heading, and notes.
 
@@ -38,13 +46,26 @@ def diagnostics(
         policy: Whose stops to look into.
         tune: What calibrators were fitted on; None if unknown.
         metrics: The report's metrics; exact match says what is right where it was recorded, else the first of these.
+        baseline: What differences of quality are taken against.
+        n_resamples: Bootstrap draws.
         seed: Of the draws.
+        level: Nominal coverage of intervals.
     """
     metric = "em" if "em" in recording.table.column_names else metrics[0]
     if metric != "em" and not is_agreement(metric) and ">" not in metric:
         metric = f"{metric} > 0.5"
     try:
-        found = diagnose(recording, policy=policy, tune=tune, metric=metric, seed=seed)
+        found = diagnose(
+            recording,
+            policy=policy,
+            tune=tune,
+            metric=metric,
+            quality=metrics[0],
+            baseline=baseline,
+            n_resamples=n_resamples,
+            seed=seed,
+            level=level,
+        )
     except SufficeError as error:
         return {}, [f"no diagnostics: {error}"]
     tables = {_TITLES.get(name, name.capitalize()): part.tables() for name, part in found.parts.items()}

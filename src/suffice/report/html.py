@@ -14,7 +14,15 @@ from typing import Any
 from suffice._version import __version__
 from suffice.certify import Certificate
 from suffice.replay import Row
-from suffice.replay.tables import costs_table, margins_table, outcomes_table, replay_notes, stops_table, verdict
+from suffice.replay.tables import (
+    costs_table,
+    differences_table,
+    margins_table,
+    outcomes_table,
+    replay_notes,
+    stops_table,
+    verdict,
+)
 from suffice.report.charts import pareto_chart, pareto_costs, path_chart, reliability_chart, stops_chart
 from suffice.report.data import Cell, Report
 from suffice.report.packing import Pool, json_in_html, pack_bytes
@@ -83,7 +91,7 @@ def _cell(cell: Cell, sliders: list[dict[str, Any]]) -> dict[str, Any]:
     sections = {
         "outcomes": [outcomes_table(result)],
         "costs": [costs_table(result), stops_table(result)],
-        "margins": [margins_table(result)] if any(row.margins for row in rules) else [],
+        "tests": [differences_table(result), *([margins_table(result)] if any(row.margins for row in rules) else [])],
         "reliability": cell.reliability_tables(),
         "extra": dict(cell.extra),
         "provenance": [cell.provenance()],

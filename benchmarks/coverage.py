@@ -231,8 +231,8 @@ PAGE = """\
 # Coverage: how often the intervals are right
 
 Written by `python -m benchmarks.coverage -o docs/results/coverage.md` (seed {seed}, {datasets:,} data sets for each population and
-size, {draws:,} draws; numpy {numpy}, scipy {scipy}, {seconds:.0f} s). One standard error of a coverage near 95 % is {error:.2f} points. What
-follows from it stands in [What the statistics promise](../explanation/statistics.md).
+size, {draws:,} draws, 95 % intervals; numpy {numpy}, scipy {scipy}, {seconds:.0f} s). One standard error of a coverage near 95 % is
+{error:.2f} points. What follows from it stands in [What the statistics promise](../explanation/statistics.md).
 
 The populations, each with a known mean:
 

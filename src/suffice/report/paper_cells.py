@@ -30,7 +30,7 @@ from suffice.report.published import published_tasr
 from suffice.session import Policy
 from suffice.store import Recording, read_recording
 
-__all__ = ["BUDGET", "SETTINGS", "Cell", "CellRuns", "load_cell", "read_cells"]
+__all__ = ["BUDGET", "SETTINGS", "Cell", "CellRuns", "defined", "load_cell", "read_cells"]
 
 BUDGET = 5
 """TASR's R; later rounds of a recording are left out."""
@@ -206,6 +206,11 @@ def load_cell(cell: Cell, *, n_resamples: int = 1000, seed: int = 42, level: flo
     return CellRuns(cell=cell, tune=tune, eval=evaluation, policy=policy, result=result, runs=runs, notes=tuple(notes))
 
 
+def defined(recording: Recording, name: str) -> bool:
+    """Return whether a recording has a numeric column with at least one defined value."""
+    return name in recording.table.column_names and bool(np.isfinite(recording.column(name)).any())
+
+
 def _units(recording: Recording) -> set[str]:
     return {*map(str, recording.clusters.tolist()), *recording.question_ids}
 
@@ -218,7 +223,7 @@ def _within_budget(recording: Recording) -> Recording:
 
 def _tasr(tune: Recording, evaluation: Recording) -> tuple[Policy, list[str]]:
     """Return TASR fitted on tune; where no margins were recorded, TASR on the recorded `p_correct`."""
-    if all("answer_margin" in recording.table.column_names for recording in (tune, evaluation)):
+    if all(defined(recording, "answer_margin") for recording in (tune, evaluation)):
         return calibrate(tune, rule="tasr", max_rounds=int(evaluation.index[-1]))[0], []
     return policy_for(evaluation, "tasr"), ["no answer_margin was recorded: p_correct is read as it was recorded"]
 

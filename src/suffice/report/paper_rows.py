@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,7 +20,7 @@ __all__ = ["NOT_PUBLISHED", "Draws", "Layout", "value_of"]
 
 NOT_PUBLISHED = "published: -"
 _SLACK = 1e-12
-_NOT_COMPARED = frozenset({"rows", "ratio"})
+_NOT_COMPARED = frozenset({"rows", "rules", "ratio"})
 """Counts, and quotients of figures that are compared themselves."""
 
 
@@ -83,7 +84,7 @@ class Draws:
     def note(self) -> str:
         """What the intervals are."""
         return (
-            f"[low, high] = {100 * self.level:g} % intervals: paired percentile bootstrap over questions, "
+            f"[low, high] = {100 * self.level:g} % intervals: percentile bootstrap over questions, "
             f"{self.n_resamples:,} draws, seed {self.seed}, shared by cells with the same questions"
         )
 
@@ -173,8 +174,12 @@ class Layout:
 
 
 def _shown(figure: Figure | None) -> Figure | None:
-    """Return a figure without the interval of a constant, as the calls of a fixed budget."""
-    return figure[0] if isinstance(figure, tuple) and figure[2] - figure[1] <= _SLACK else figure
+    """Return a figure without an interval that is undefined, or that of a constant as the calls of a fixed budget."""
+    return figure if _bounded(figure) or not isinstance(figure, tuple) else figure[0]
+
+
+def _bounded(figure: Figure | None) -> bool:
+    return isinstance(figure, tuple) and figure[2] - figure[1] > _SLACK
 
 
 def _difference(ours: Figure | None, theirs: Figure | None) -> float | None:
@@ -183,7 +188,7 @@ def _difference(ours: Figure | None, theirs: Figure | None) -> float | None:
 
 def _outside(ours: Figure | None, theirs: Figure | None, column: Column) -> bool:
     """Whether the published value lies outside our interval, by more than its rounding; False without an interval."""
-    if theirs is None or not isinstance(ours, tuple):
+    if theirs is None or not isinstance(ours, tuple) or math.isnan(ours[1] + ours[2]):
         return False
     digits = int(column.spec.rstrip("f").rpartition(".")[2])
     rounding = 0.5 * 10**-digits / column.scale + _SLACK

@@ -9,8 +9,10 @@ from typing import Any
 from suffice._version import __version__
 from suffice.errors import DataError, UnknownSignalError
 from suffice.report.paper_cells import Cell, CellRuns, load_cell
+from suffice.report.paper_drift import drift_table
 from suffice.report.paper_frontier import cell_table, figure3, figure4, macro_table
 from suffice.report.paper_rows import Draws
+from suffice.report.paper_search import search_table
 from suffice.report.paper_signals import confidence_figure, margin_figure, models_table, reliability_figure
 from suffice.report.published import Published, published_tasr
 from suffice.tables import Column, Table
@@ -22,6 +24,8 @@ Part = Callable[[Sequence[CellRuns], Published, Draws], Table]
 PARTS: Mapping[str, Part] = {
     "Table 1": macro_table,
     "Table 2": lambda cells, published, draws: cell_table(cells, published, draws, "distractor"),
+    "Section 5.3": search_table,
+    "Table 3": drift_table,
     "Table 4": lambda cells, published, draws: cell_table(cells, published, draws, "open"),
     "Table 5": lambda cells, published, draws: cell_table(cells, published, draws, "dense"),
     "Table 6": models_table,

@@ -16,7 +16,7 @@ import z3
 
 from proofs.claims import Claim, demand
 from proofs.symbols import Column, Refuted, Scalar, double, paths, refute, refute_generally
-from proofs.terms import agreement, at, symbolic_rounds, term_of
+from proofs.terms import LENGTH, POSITION, WITHIN, agreement, at, symbolic_rounds, term_of
 from suffice.rounds import Mask, Rounds
 from suffice.rules import AllOf, AnyOf, FirstOf, KOf, Never, Patience, Rule, Threshold, WeightedSum
 
@@ -26,10 +26,6 @@ MEMBERS, PATIENCE, TERMS = 8, 8, 3
 """The bounds: members of a rule, rounds of patience, terms of a weighted sum."""
 COMPARISONS = (">", ">=", "<", "<=")
 BOUNDS = f"any values, rounds and depth; up to {MEMBERS} members, {TERMS} terms, patience {PATIENCE}"
-
-r, i = z3.Ints("r i")
-length = z3.Int("T")
-WITHIN = (r >= 0, r < length)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,11 +120,8 @@ def operators() -> Iterator[Case]:
 
 def _kinds(kind: type = Rule) -> set[str]:
     """Return the names of all kinds of rules in the package; two classes stand behind a dataclass with slots."""
-    own = (
-        {kind.__qualname__}
-        if "__dataclass_fields__" in vars(kind) and kind.__module__.startswith("suffice.")
-        else set()
-    )
+    ours = "__dataclass_fields__" in vars(kind) and kind.__module__.startswith("suffice.")
+    own = {kind.__qualname__} if ours else set()
     return own.union(*map(_kinds, kind.__subclasses__()))
 
 
@@ -145,11 +138,6 @@ def cases() -> list[Case]:
     return found
 
 
-def world(rule: Rule) -> Rounds:
-    """Return any number of any rounds that a rule may see: its signals, and its members' truth values."""
-    return symbolic_rounds(rule.signals, length)
-
-
 def changed(rounds: Rounds, into: Callable[[str, z3.ArithRef, z3.ExprRef], z3.ExprRef], n: z3.ArithRef) -> Rounds:
     """Return other rounds, `n` of them, made from the values of these by `into(name, position, value)`."""
 
@@ -161,8 +149,8 @@ def changed(rounds: Rounds, into: Callable[[str, z3.ArithRef, z3.ExprRef], z3.Ex
 
 
 def fires(case: Case, rounds: Rounds) -> z3.BoolRef:
-    """Return when a case fires at position r."""
-    return term_of(case.rule, rounds, r, *case.assumed, *WITHIN)
+    """Return when a case fires at `POSITION`."""
+    return term_of(case.rule, rounds, *case.assumed, *WITHIN)
 
 
 def never_earlier(late: Case, early: Case, *assumed: z3.BoolRef, what: str) -> None:
@@ -171,18 +159,19 @@ def never_earlier(late: Case, early: Case, *assumed: z3.BoolRef, what: str) -> N
     Raises:
         Refuted: It does not, somewhere.
     """
-    rounds, assumed = world(AnyOf((late.rule, early.rule))), (*late.assumed, *early.assumed, *WITHIN, *assumed)
+    rounds = symbolic_rounds(late.rule.signals | early.rule.signals)
+    assumed = (*late.assumed, *early.assumed, *WITHIN, *assumed)
     # Both in one run: what they branch on is then the same.
     for path in paths(lambda: (late.rule.fires(rounds), early.rule.fires(rounds)), *assumed):
         demand(path.error is None, f"{what}: {path.error!r}")
-        one, other = (at(fires, r) for fires in path.result)
+        one, other = map(at, path.result)
         refute_generally(z3.Implies(one, other), path.condition, *assumed, what=what)
 
 
 def total() -> None:
     """See that no kind of rule raises or runs on, on any path."""
     for case in cases():
-        fires(case, world(case.rule))
+        fires(case, symbolic_rounds(case.rule.signals))
 
 
 def causal() -> None:
@@ -190,30 +179,30 @@ def causal() -> None:
     other = z3.Int("T_other")
 
     def later(name: str, k: z3.ArithRef, value: z3.ExprRef) -> z3.ExprRef:
-        return z3.If(k <= r, value, z3.Function(f"{name}_other", z3.IntSort(), value.sort())(k))
+        return z3.If(k <= POSITION, value, z3.Function(f"{name}_other", z3.IntSort(), value.sort())(k))
 
     for case in cases():
-        here = world(case.rule)
+        here = symbolic_rounds(case.rule.signals)
         there = changed(here, later, other)
-        again = term_of(case.rule, there, r, *case.assumed, r >= 0, r < other)
+        again = term_of(case.rule, there, *case.assumed, POSITION >= 0, other > POSITION)
         refute_generally(
-            fires(case, here) == again, *case.assumed, *WITHIN, r < other, what=f"{case.label} looks ahead"
+            fires(case, here) == again, *case.assumed, *WITHIN, other > POSITION, what=f"{case.label} looks ahead"
         )
 
 
 def undefined() -> None:
     """See that a leaf that reads something undefined does not fire, nor a rule none of whose members does."""
     for case in cases():
-        rounds = world(case.rule)
+        rounds = symbolic_rounds(case.rule.signals)
         if case.members:
-            nothing = [z3.Not(member.fires(rounds).at(r)) for member in case.members]  # type: ignore[attr-defined]
+            nothing = [z3.Not(member.fires(rounds).at(POSITION)) for member in case.members]  # type: ignore[attr-defined]
             refute(z3.Not(fires(case, rounds)), *nothing, *WITHIN, what=f"{case.label} fires although no member does")
             continue
         weights = dict.fromkeys(rounds.columns, z3.BoolVal(True)) | {
             name: z3.Not(z3.fpIsZero(weight.term)) for weight, name in getattr(case.rule, "terms", ())
         }
         missing = [
-            z3.And(weights[name], z3.fpIsNaN(column.at(r)))  # type: ignore[attr-defined]
+            z3.And(weights[name], z3.fpIsNaN(column.at(POSITION)))  # type: ignore[attr-defined]
             for name, column in rounds.columns.items()
         ]
         held = z3.Not(fires(case, rounds))
@@ -257,8 +246,8 @@ def members_count_for() -> None:
         return z3.Or(value, z3.Function(f"{name}_more", z3.IntSort(), z3.BoolSort())(k)) if name != "seen" else value
 
     for case in operators():
-        fewer = world(case.rule)
-        claim = z3.Implies(fires(case, fewer), fires(case, changed(fewer, more, length)))
+        fewer = symbolic_rounds(case.rule.signals)
+        claim = z3.Implies(fires(case, fewer), fires(case, changed(fewer, more, LENGTH)))
         refute_generally(claim, *WITHIN, what=f"{case.label} stops later")
 
 
@@ -282,7 +271,7 @@ def first_of_is_or() -> None:
     """See that `first_of` fires exactly where ``|`` does."""
     for count in range(2, MEMBERS + 1):
         cascade, either = Case("", FirstOf(anything(count))), Case("", AnyOf(anything(count)))
-        rounds = world(cascade.rule)
+        rounds = symbolic_rounds(cascade.rule.signals)
         refute(fires(cascade, rounds) == fires(either, rounds), *WITHIN, what=f"first_of {count} is not |")
 
 

@@ -321,6 +321,20 @@ class Scalar(_Operand):
         return _trails[-1].decide(condition)
 
 
+class _Values:
+    """A function of the round that computes each of its values once."""
+
+    def __init__(self, function: Callable[[z3.ArithRef], z3.ExprRef]) -> None:
+        self._function = function
+        self._known: dict[int, tuple[z3.ArithRef, z3.ExprRef]] = {}
+
+    def __call__(self, r: z3.ArithRef) -> z3.ExprRef:
+        r = z3.simplify(r)
+        if r.get_id() not in self._known:
+            self._known[r.get_id()] = r, self._function(r)  # with r itself: z3 gives the numbers of the dead away
+        return self._known[r.get_id()][1]
+
+
 class Column(_Operand):
     """A symbolic column of ``length`` rounds, the only axis.
 
@@ -330,8 +344,13 @@ class Column(_Operand):
     """
 
     def __init__(self, at: Callable[[z3.ArithRef], z3.ExprRef], length: z3.ArithRef) -> None:
-        self.at = at
+        self._values = at if isinstance(at, _Values) else _Values(at)
         self.length = length
+
+    @property
+    def at(self) -> _Values:
+        """The value at a position, as it is now: writing into the column later does not change it."""
+        return self._values
 
     @property
     def shape(self) -> tuple[Scalar]:
@@ -359,9 +378,8 @@ class Column(_Operand):
 
     def __setitem__(self, key: Any, value: Any) -> None:
         start, end = _bounds(key, self.length)
-        mine = self.at
-        theirs = value.at if isinstance(value, Column) else lambda _: _lift(value)
-        self.at = lambda r: z3.If(z3.And(r >= start, r < end), theirs(r - start), mine(r))
+        mine, theirs = self.at, value.at if isinstance(value, Column) else lambda _: _lift(value)
+        self._values = _Values(lambda r: z3.If(z3.And(r >= start, r < end), theirs(r - start), mine(r)))
 
 
 def _bounds(key: Any, length: z3.ArithRef) -> tuple[z3.ArithRef, z3.ArithRef]:

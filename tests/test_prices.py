@@ -12,7 +12,7 @@ from hypothesis import given
 
 from suffice.cli.main import run
 from suffice.errors import DataError
-from suffice.replay import Price, list_price, list_prices, load_prices, replay
+from suffice.replay import Price, list_price, list_prices, load_prices, policy_for, replay
 from suffice.replay.prices import price_table
 from suffice.replay.round_costs import round_costs
 from suffice.store.recording import Recording, write_recording
@@ -164,3 +164,69 @@ def test_the_commands_show_prices_and_costs(tmp_path, capsys):
     capsys.readouterr()
     invoked("costs", str(path), "--json")
     assert json.loads(capsys.readouterr().out)["n"] == 2
+
+
+@pytest.mark.parametrize(
+    ("cost", "dominating"), [("calls", "fixed_k(2)"), ("tokens", None), ("seconds", None), ("money", None)]
+)
+def test_the_verdict_and_the_cheapest_match_follow_the_cost_that_is_asked_for(cost, dominating):
+    """Three questions ask three tiny prompts, one stops after a tiny one where the fixed budget pays for two large."""
+    rows = []
+    for q in range(4):
+        easy = q == 3
+        for r in range(3):
+            large = 100.0 if easy and r > 0 else 1.0
+            rows.append(
+                {
+                    "question_id": f"q{q}",
+                    "round": r,
+                    "end": "max_rounds",
+                    "answer": "x",
+                    "enough": float(r == (0 if easy else 2)),
+                    "f1": 1.0 if r == 2 or easy else 0.0,
+                    "cost.generator.calls": 1.0,
+                    "cost.generator.uncached_tokens": large,
+                    "cost.generator.cached_tokens": 0.0,
+                    "cost.generator.output_tokens": 0.0,
+                    "cost.generator.seconds": large,
+                }
+            )
+    data = Recording(build_table(rows, kinds={"enough": "signal"}))
+    policy = policy_for(data, "enough > 0", start_round=0, name="mine")
+    result = replay(data, [policy], metrics=("f1",), n_resamples=5, prices=PRICE, cost=cost)
+    row = result.row("mine")
+    assert row.metrics["f1"] == 1
+    assert (row.cheapest_match, row.dominated_by) == ("fixed_k(2)", dominating)
+    assert row.costs["tokens"] < result.row("fixed_k(2)").costs["tokens"]
+    unit = {"calls": "calls", "tokens": "tokens", "seconds": " s", "money": "USD"}[cost]
+    assert unit in result.headline("mine")
+
+
+def test_a_cost_that_is_unknown_gives_no_verdict():
+    with pytest.raises(DataError, match="judging by money needs prices"):
+        replay(recording(), ["full"], metrics=("f1",), n_resamples=5, cost="money")
+    with pytest.raises(DataError, match="no cost 'time'"):
+        replay(recording(), ["full"], metrics=("f1",), n_resamples=5, cost="time")
+
+
+@pytest.mark.parametrize("cost", ["calls", "money"])
+def test_the_command_judges_by_the_cost(tmp_path, capsys, cost):
+    path, own = tmp_path / "r.parquet", tmp_path / "p.toml"
+    own.write_text("[generator]\nuncached = 1.0\ncached = 0.1\noutput = 2.0\n")
+    command = [
+        "replay",
+        str(path),
+        "--rule",
+        "fixed_k(2)",
+        "--metric",
+        "f1",
+        "--resamples",
+        "9",
+        "--cost",
+        cost,
+        "--json",
+    ]
+    table = recording().table
+    write_recording(path, table.drop_columns(["cost.judge:own.calls"]))
+    invoked(*command, "--prices", str(own))
+    assert json.loads(capsys.readouterr().out)["cost"] == cost

@@ -20,6 +20,7 @@ from suffice.replay import (
     policy_for,
 )
 from suffice.replay import replay as evaluate
+from suffice.replay.result import COSTS
 from suffice.replay.tables import replay_notes, replay_tables
 from suffice.rules import answer_stable, parse_selector, signal, tasr
 from suffice.session import Policy
@@ -127,8 +128,12 @@ def replay_command(
         str, typer.Option("--interval", help=f"Method of the intervals: {', '.join(INTERVALS)}.")
     ] = DEFAULT_INTERVAL,
     prices: Annotated[
-        Path | None, typer.Option("--prices", help="USD per million tokens by model or component (TOML or JSON).")
+        Path | None,
+        typer.Option("--prices", help="USD per million tokens by model or component (TOML or JSON), or 'list'."),
     ] = None,
+    cost: Annotated[
+        str, typer.Option("--cost", help=f"What 'cheapest' and 'dominated' compare: {', '.join(COSTS)}.")
+    ] = "calls",
     as_json: options.AsJson = False,
 ) -> None:
     """Evaluate rules and policies on recorded rounds, beside every baseline; exact, and without a call."""
@@ -149,6 +154,7 @@ def replay_command(
         prices=prices_for(prices, recording),
         margins=tuple(margin or (0.02,)),
         interval=interval,
+        cost=cost,
     )
     if as_json:
         print_json(result.to_dict())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -24,7 +25,7 @@ from suffice.replay.comparisons import Comparison
 from suffice.replay.costs import TOKEN_KINDS, CostTable, Ledger
 from suffice.replay.outcomes import is_agreement, outcome
 from suffice.replay.prices import Price
-from suffice.replay.result import ReplayResult, Row, Spread
+from suffice.replay.result import COSTS, ReplayResult, Row, Spread
 from suffice.rounds import COST_KINDS, Floats, Mask, Rounds
 from suffice.rules import Rule
 from suffice.session import Policy
@@ -60,6 +61,7 @@ def replay(
     prices: Price | Mapping[str, Price] | None = None,
     margins: Sequence[float] = (0.02,),
     interval: str = DEFAULT_INTERVAL,
+    cost: str = "calls",
 ) -> ReplayResult:
     """Evaluate policies on recorded rounds, without a call.
 
@@ -80,9 +82,10 @@ def replay(
         prices: For all language models, or by component; None = money is NaN.
         margins: Margins of the first metric for non-inferiority and equivalence.
         interval: Method of the intervals, see `paired_bootstrap`.
+        cost: What "cheapest" and "dominated" compare: `calls`, `tokens`, `seconds` or `money`.
 
     Raises:
-        DataError: A metric is missing, there is nothing to compare, or an unknown method of intervals.
+        DataError: A metric is missing, there is nothing to compare, an unknown method of intervals, or an unknown cost.
         CensoredError: A policy stops where no answer was recorded.
         ConfigMismatchError: A policy was made for something else.
         UnknownSignalError: A policy reads a signal that was not recorded.
@@ -97,13 +100,14 @@ def replay(
     bench = _bench(kept, made, metrics, baseline, prices)
     runs = _policy_runs(bench, made, notes, metrics) + _baseline_runs(bench, made, metrics)
     runs, reference = _with_baseline(bench, runs, baseline, metrics)
+    _check_cost(runs, cost)
     weights = bootstrap_weights(Units.of(len(kept.question_ids), kept.clusters).n_units, n_resamples, rng=seed)
     compared = Comparison(
         reference=reference, clusters=kept.clusters, weights=weights, level=level, interval=interval, seed=seed
     )
     rows = []
     for run, row_deltas in zip(runs, compared.deltas(runs, len(made)), strict=True):
-        match, dominating = _cheapest(run, runs, metrics)
+        match, dominating = _cheapest(run, runs, metrics, cost)
         tests = compared.margins(run, metrics, margins)
         rows.append(
             _row(bench, run, deltas=row_deltas, tests=tests, match=match, dominating=dominating, n_failed=n_failed)
@@ -119,6 +123,7 @@ def replay(
         n_resamples=n_resamples,
         seed=seed,
         interval=interval,
+        cost=cost,
         data_hash=recording.data_hash,
         notes=_notes(bench, metrics, n_failed),
     )
@@ -250,22 +255,39 @@ def _kind(policy: Policy) -> str:
     return "fixed" if not policy.signals or policy.signals == ("round",) else "rule"
 
 
-def _cheapest(run: Run, runs: Sequence[Run], metrics: Sequence[str]) -> tuple[str | None, str | None]:
+def _check_cost(runs: Sequence[Run], cost: str) -> None:
+    if cost not in COSTS:
+        raise DataError(f"there is no cost {cost!r}; allowed: {', '.join(COSTS)}")
+    unknown = [run.label for run in runs if run.kind in ("rule", "fixed", "random") and math.isnan(_spent(run, cost))]
+    if unknown:
+        needs = "prices, and token counts in every round" if cost == "money" else "them in every round"
+        raise DataError(f"the {cost} of {unknown[0]!r} are unknown: judging by {cost} needs {needs}; or judge by calls")
+
+
+def _cheapest(run: Run, runs: Sequence[Run], metrics: Sequence[str], cost: str) -> tuple[str | None, str | None]:
     """Return the cheapest fixed_k or random run with at least the same quality, and whether it dominates."""
     if not metrics:
         return None, None
-    quality, calls = _point(run, metrics[0])
-    rivals = [(other.label, *_point(other, metrics[0])) for other in runs if other.kind in ("fixed", "random")]
+    quality, spent = _point(run, metrics[0], cost)
+    slack = _SLACK * max(1.0, abs(spent))
+    rivals = [(other.label, *_point(other, metrics[0], cost)) for other in runs if other.kind in ("fixed", "random")]
     rivals = [rival for rival in rivals if rival[0] != run.label and rival[1] >= quality - _SLACK]
     if not rivals:
         return None, None
-    label, its_quality, its_calls = min(rivals, key=lambda rival: (rival[2], -rival[1]))
-    better = its_calls < calls - _SLACK or its_quality > quality + _SLACK
-    return label, label if its_calls <= calls + _SLACK and better else None
+    label, its_quality, its_cost = min(rivals, key=lambda rival: (rival[2], -rival[1]))
+    better = its_cost < spent - slack or its_quality > quality + _SLACK
+    return label, label if its_cost <= spent + slack and better else None
 
 
-def _point(run: Run, metric: str) -> tuple[float, float]:
-    return float(run.values[metric].mean()), float(run.ledger.calls.mean())
+def _point(run: Run, metric: str, cost: str) -> tuple[float, float]:
+    return float(run.values[metric].mean()), _spent(run, cost)
+
+
+def _spent(run: Run, cost: str) -> float:
+    ledger = run.ledger
+    if cost in ("calls", "money"):
+        return float((ledger.calls if cost == "calls" else ledger.money).mean())
+    return float(ledger.total(cost).mean())
 
 
 def _row(

@@ -10,7 +10,10 @@ from typing import Any
 from suffice.errors import DataError
 from suffice.statistics import MarginTest, PairedResult
 
-__all__ = ["ReplayResult", "Row", "Spread", "jsonable"]
+__all__ = ["COSTS", "ReplayResult", "Row", "Spread", "jsonable"]
+
+COSTS = ("calls", "tokens", "seconds", "money")
+"""What policies can be compared by."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +55,7 @@ class Row:
             it; their last recorded round counts.
         oracle_seen: Means if the best of the seen rounds were returned: what a perfect selector would add.
         cheapest_match: The cheapest fixed_k or random policy with at least the same quality (first metric).
-        dominated_by: That policy if it needs at most the calls and is strictly better in one; None otherwise.
+        dominated_by: That policy if it costs at most as much and is strictly better in one; None otherwise.
         selected_here: Whether the policy was fitted or selected on some of these questions.
         n_selected: How many of these questions it was fitted or selected on.
         notes: What a reader must know.
@@ -107,6 +110,7 @@ class ReplayResult:
         n_resamples: Draws.
         seed: Seed of the draws.
         interval: Method of the intervals, see `suffice.statistics.paired_bootstrap`.
+        cost: What "cheapest" and "dominated" compare: `calls`, `tokens`, `seconds` or `money`.
         data_hash: Of the recording.
         notes: What a reader must know.
     """
@@ -121,6 +125,7 @@ class ReplayResult:
     n_resamples: int
     seed: int
     interval: str
+    cost: str
     data_hash: str
     notes: tuple[str, ...]
 
@@ -135,6 +140,12 @@ class ReplayResult:
                 return row
         raise DataError(f"no row {label!r}; there are: {', '.join(row.label for row in self.rows)}")
 
+    def _spent(self, row: Row, cost: str) -> str:
+        form, unit = {"calls": (".2f", "calls"), "tokens": (",.0f", "tokens"), "seconds": (".3f", "s")}.get(
+            cost, (".3g", "USD")
+        )
+        return f"{row.calls.mean if cost == 'calls' else row.costs[cost]:{form}} {unit}"
+
     def headline(self, label: str) -> str:
         """Return one sentence about a row: quality, difference, calls, and the baseline that does as well for less."""
         row = self.row(label)
@@ -147,12 +158,14 @@ class ReplayResult:
                 parts[-1] += (
                     f" ({100 * delta.delta:+.1f} [{100 * delta.low:+.1f}, {100 * delta.high:+.1f}] vs {self.baseline})"
                 )
-        parts.append(f"{row.calls.mean:.2f} calls")
+        parts.append(self._spent(row, "calls"))
+        if self.cost != "calls":
+            parts.append(self._spent(row, self.cost))
         if row.dominated_by is not None:
             parts.append(f"dominated by {row.dominated_by}")
         elif self.metrics:
             match = row.cheapest_match
-            cheapest = "none" if match is None else f"{match} at {self.row(match).calls.mean:.2f} calls"
+            cheapest = "none" if match is None else f"{match} at {self._spent(self.row(match), self.cost)}"
             parts.append(f"cheapest fixed or random policy of at least this {self.metrics[0]}: {cheapest}")
         if row.selected_here:
             parts.append("selected here: fitted on these questions")

@@ -59,6 +59,14 @@ class Family:
         sizes = np.where(labels[:, :n] > 0, widths, 1).prod(axis=1)
         return labels, np.concatenate([[0], np.cumsum(sizes)[:-1]])
 
+    @cached_property
+    def _lengths(self) -> list[Ints]:
+        """The characters of each literal by digit, parentheses and the sign that joins it included."""
+        return [
+            np.array([0, *(len(str(literal.threshold(d))) + len("() & ") for d in range(len(literal.thresholds)))])
+            for literal in self.block.literals
+        ]
+
     def decode(self, numbers: Ints) -> Codes:
         """Return the rules of these numbers, each in ``0..count - 1``."""
         if self.block.form in ("or", "and"):
@@ -82,9 +90,8 @@ class Family:
     def sizes(self, codes: Codes) -> Ints:
         """Return how many characters the literals of each rule have, the measure by which a text is short."""
         total = np.zeros(len(codes.digits), dtype=np.int64)
-        for i, literal in enumerate(self.block.literals):
-            lengths = [0, *(len(str(literal.threshold(d))) + len("() & ") for d in range(len(literal.thresholds)))]
-            total += np.array(lengths)[codes.digits[:, i]]
+        for i, lengths in enumerate(self._lengths):
+            total += lengths[codes.digits[:, i]]
         return total
 
     def rule(self, codes: Codes, row: int) -> Rule:

@@ -25,7 +25,7 @@ from suffice.session import Policy
 from suffice.statistics import PairedResult, Units, bootstrap_weights, paired_bootstrap, paired_results
 from suffice.store.recording import Recording
 
-__all__ = ["search", "split"]
+__all__ = ["differences", "search", "split"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,7 +120,7 @@ def search(
     if n_resamples:
         units = Units.of(len(questions), questions.clusters)
         weights = bootstrap_weights(len(units.sizes), n_resamples, rng=seed)
-        columns |= _differences(explorer, distinct, weights, level, progress)
+        columns |= differences(explorer, distinct, weights, level, progress)
     best = best_within(columns["quality"], columns["calls"], budget)
     chosen, picked = _chosen(Explorer(locked_space, on_tune), on_tune, questions, policies, made)
     optimism = None
@@ -207,8 +207,8 @@ def _policies(space: Space, tune: Mapping[str, Recording], target: str) -> dict[
     return policies
 
 
-def _differences(
-    explorer: Explorer, distinct: Distinct, weights: Floats, level: float, progress: Progress | None
+def differences(
+    explorer: Explorer, distinct: Distinct, weights: Floats, level: float, progress: Progress | None = None
 ) -> dict[str, Floats]:
     """Return mean differences to the baseline with intervals, for quality and (with a prefix) calls."""
     columns = {f"{of}{name}": np.empty(len(distinct)) for of in ("", "calls_") for name in ("delta", "low", "high")}

@@ -1,0 +1,148 @@
+"""What replay makes of the statistics: tests, corrections and intervals of its rows, and how the command line shows them."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from statsmodels.stats.contingency_tables import mcnemar
+from statsmodels.stats.multitest import multipletests
+
+from suffice.errors import DataError
+from suffice.replay import replay
+from suffice.replay.tables import differences_table, margins_table, outcomes_table
+from suffice.session import Policy
+from suffice.statistics import INTERVALS, bootstrap_weights, paired_bootstrap, permutation_tests
+from suffice.store.recording import Recording
+from suffice.store.schema import build_table
+from tests.cli_tools import cli
+
+RULES = ("round >= 1", "round >= 2", "overlap > 0.5")
+N = 60
+
+
+def recording(n: int = N, clusters: int = N, seed: int = 0) -> Recording:
+    """Return answers that get better by luck, with F1 that is not binary."""
+    rng = np.random.default_rng(seed)
+    rows = []
+    for q in range(n):
+        right = rng.random(3) < (0.3, 0.5, 0.6)
+        rows += [
+            {
+                "question_id": f"q{q}",
+                "cluster": f"c{q % clusters}",
+                "round": r + 1,
+                "end": "max_rounds",
+                "answer": "a" if right[r] else "b",
+                "em": float(right[r]),
+                "f1": 1.0 if right[r] else round(0.5 * rng.random(), 2),
+                "overlap": rng.random(),
+                "cost.generator.calls": 1.0,
+            }
+            for r in range(3)
+        ]
+    return Recording(build_table(rows))
+
+
+def policies(*rules: str) -> list[Policy]:
+    from suffice.rules import parse_rule
+
+    return [Policy(rule=parse_rule(rule), max_rounds=3, name=rule) for rule in rules]
+
+
+def outcomes(of: Recording, metric: str, round_: int) -> np.ndarray:
+    return of.column(metric)[:, round_ - 1]
+
+
+def test_em_has_mcnemars_p_and_other_metrics_that_of_the_permutation_test():
+    of = recording()
+    row = replay(of, policies(*RULES), seed=7, n_resamples=200).row("round >= 1")
+    rule, base = outcomes(of, "em", 1), outcomes(of, "em", 3)
+    table = [[int(((rule == a) & (base == b)).sum()) for b in (1, 0)] for a in (1, 0)]
+    em = row.deltas["em"]
+    assert em.test == "mcnemar"
+    assert em.p == pytest.approx(mcnemar(table, exact=True).pvalue, abs=1e-12)
+    [expected] = permutation_tests(outcomes(of, "f1", 1) - outcomes(of, "f1", 3), n_resamples=200, rng=7)
+    assert (row.deltas["f1"].p, row.deltas["f1"].test) == (expected.p, "monte_carlo")
+    assert math.isnan(row.deltas["calls"].p)
+    assert row.deltas["calls"].test == ""
+
+
+@pytest.mark.parametrize("metric", ["f1", "em"])
+def test_holm_counts_the_policies_given_and_nothing_else(metric):
+    result = replay(recording(), policies(*RULES), n_resamples=200)
+    family = [result.row(rule).deltas[metric] for rule in RULES]
+    expected = multipletests([delta.p for delta in family], method="holm")[1]
+    assert [delta.p_holm for delta in family] == pytest.approx(expected, abs=1e-12)
+    others = [row for row in result.rows if row.label not in RULES]
+    assert {row.kind for row in others} == {"random", "fixed", "oracle"}
+    assert all(math.isnan(row.deltas[metric].p_holm) for row in others)
+    assert not any(math.isnan(row.deltas[metric].p) for row in others)
+
+
+def test_a_policy_that_is_the_baseline_is_no_member_of_its_family():
+    made = policies(*RULES)
+    result = replay(recording(), made, baseline=made[1], n_resamples=100)
+    assert result.baseline == "round >= 2"
+    assert math.isnan(result.row("round >= 2").deltas["em"].p_holm)
+    family = [result.row(rule).deltas["em"] for rule in (RULES[0], RULES[2])]
+    expected = multipletests([delta.p for delta in family], method="holm")[1]
+    assert [delta.p_holm for delta in family] == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize("method", INTERVALS)
+def test_replay_takes_the_interval_that_is_asked_for(method):
+    of = recording()
+    result = replay(of, policies(*RULES), interval=method, n_resamples=200, seed=3, level=0.9)
+    delta = outcomes(of, "f1", 1) - outcomes(of, "f1", 3)
+    expected = paired_bootstrap(delta, bootstrap_weights(N, 200, rng=3), method=method, level=0.9)
+    found = result.row("round >= 1").deltas["f1"]
+    assert (found.low, found.high) == pytest.approx((expected.low[0], expected.high[0]), abs=1e-12)
+    assert (found.interval, result.interval, result.to_dict()["interval"]) == (method, method, method)
+
+
+def test_an_unknown_interval_is_refused():
+    with pytest.raises(DataError, match="'studentized' is no method of intervals; allowed: expanded, percentile"):
+        replay(recording(), policies("round >= 1"), interval="studentized")
+
+
+def test_tests_of_replay_flip_clusters_whole():
+    of = recording(clusters=12)
+    [name] = {str(c) for c in of.clusters[:1]}
+    assert name == "c0"
+    found = replay(of, policies("round >= 1"), n_resamples=100).row("round >= 1").deltas["em"]
+    delta = outcomes(of, "em", 1) - outcomes(of, "em", 3)
+    [expected] = permutation_tests(delta, n_resamples=100, rng=42, clusters=of.clusters)
+    assert (found.n_clusters, found.p, found.test) == (12, expected.p, expected.test)
+    assert found.test == "sign_flip"
+
+
+def test_the_tables_name_the_tests_the_family_and_the_interval():
+    result = replay(recording(), policies(*RULES), n_resamples=100, margins=(0.02, 0.9))
+    table = differences_table(result)
+    assert table.title == "Tests of no difference to fixed_k(3); Holm's correction over 3 policies"
+    assert [(row[0], row[1]) for row in table.rows] == [(rule, name) for name in ("f1", "em") for rule in RULES]
+    assert {row[-1] for row in table.rows} == {"sign flips, 100 at random", "McNemar, exact"}
+    assert "(expanded percentile, 100 paired bootstrap draws, seed 42)" in outcomes_table(result).title
+    margins = [row for row in margins_table(result).rows if row[0] == "round >= 1"]
+    assert [row[-2] for row in margins] == ["no", "no", "yes", "yes"]
+    assert len({row[-1] for row in margins if row[1] == "non-inferior"}) == 1
+
+
+def test_the_command_line_shows_tests_and_takes_an_interval(tmp_path):
+    from suffice.store import write_recording
+
+    path = tmp_path / "r.parquet"
+    write_recording(path, recording().table)
+    arguments = ("replay", path, "--rule", "round >= 1", "--rule", "round >= 2", "--resamples", "50")
+    shown = cli(*arguments, "--margin", "0.02", "--margin", "0.5").out
+    assert "Holm's correction over 2 policies" in shown
+    assert "shown above" in shown
+    found = cli(*arguments, "--interval", "percentile", "--json").json
+    assert found["interval"] == "percentile"
+    assert all(0 <= row["deltas"]["em"]["p"] <= row["deltas"]["em"]["p_holm"] <= 1 for row in found["rows"][:2])
+    assert found["rows"][2]["deltas"]["em"]["p_holm"] is None
+    wrong = cli(*arguments, "--interval", "jackknife")
+    assert wrong.code == 2
+    assert "'jackknife'; allowed: expanded, percentile, bca, t" in wrong.error

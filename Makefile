@@ -5,14 +5,15 @@ BIN := $(VENV)/bin
 TORCH ?= torch==2.13.0
 OUT ?= suffice-demo
 PYTEST_ARGS ?=
+CHROMIUM ?= $(or $(SUFFICE_CHROMIUM),$(shell command -v chromium || command -v chromium-browser))
 SOURCES := pyproject.toml $(shell find src -type f -not -name '*.pyc')
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint prove bench docs results dev clean
+.PHONY: help demo test test-browser lint prove bench docs results dev clean
 
 help:
 	@echo "make demo     record, calibrate, replay and deploy TASR on real questions, offline"
-	@echo "make test     run all tests"
+	@echo "make test     run all tests, those in a browser where a chromium is installed"
 	@echo "make lint     ruff, mypy and the import contracts"
 	@echo "make prove    check every claim about rules, sessions and scores, and print the table"
 	@echo "make bench    run the benchmarks; one JSON line each"
@@ -42,6 +43,12 @@ demo: $(VENV)/.installed
 
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest -n 2 --dist loadfile $(PYTEST_ARGS)
+	@if [ -n "$(CHROMIUM)" ]; then $(MAKE) --no-print-directory test-browser; \
+	else echo "the report was not tested in a browser: apt-get install chromium && make test-browser does that"; fi
+
+test-browser: $(VENV)/.dev
+	@test -n "$(CHROMIUM)" || { echo "no chromium on the PATH: apt-get install chromium, or name one in SUFFICE_CHROMIUM" >&2; exit 1; }
+	SUFFICE_CHROMIUM="$(CHROMIUM)" $(BIN)/python -m pytest -p no:cacheprovider tests/browser
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -60,7 +60,17 @@ def rows(n: int, *, rounds: int = 5, seed: int = 0, judged: bool = False, text: 
                     "cost.generator.cached_tokens": float(rng.integers(0, 400)),
                     "cost.generator.output_tokens": float(rng.integers(1, 30)),
                     "cost.generator.seconds": float(rng.random()),
-                    **({"cost.judge:entailment.calls": 1.0} if judged else {}),
+                    **(
+                        {
+                            "cost.judge:entailment.calls": 1.0,
+                            "cost.judge:entailment.uncached_tokens": float(rng.integers(50, 90)),
+                            "cost.judge:entailment.cached_tokens": 0.0,
+                            "cost.judge:entailment.output_tokens": 1.0,
+                            "cost.judge:entailment.seconds": float(rng.random()),
+                        }
+                        if judged
+                        else {}
+                    ),
                     "em": exact_match(answer, [gold]),
                     "f1": f1(answer, [gold]),
                 }

@@ -66,16 +66,7 @@ def pareto_chart(result: ReplayResult, cost: str) -> dict[str, Any]:
             "mark": {"type": "line", "color": "var(--muted)", "strokeWidth": 1.5},
             "encoding": {"x": x, "y": y, "order": {"field": "cost", "type": "quantitative"}},
         },
-        {
-            "transform": [{"filter": "isValid(datum.low) && datum.kind !== 'oracle'"}],
-            "mark": {"type": "rule", "opacity": 0.55},
-            "encoding": {"x": x, "y": _axis("low", None), "y2": {"field": "high"}, "color": colour},
-        },
-        {
-            "transform": [{"filter": "isValid(datum.cost_low) && datum.kind !== 'oracle'"}],
-            "mark": {"type": "rule", "opacity": 0.55},
-            "encoding": {"x": _axis("cost_low", None), "x2": {"field": "cost_high"}, "y": y, "color": colour},
-        },
+        *_intervals(rows, x, y, colour),
         {
             "mark": {"type": "point", "filled": False, "opacity": 1, "strokeWidth": 2},
             "encoding": {
@@ -233,6 +224,23 @@ def path_chart(path: Sequence[Mapping[str, float]], result: ReplayResult, start:
     ]
     told = f"{metric.upper()} against calls as the threshold moves"
     return {**_chart(data, layers, 300, told, legend), "datasets": {"here": [here]}}
+
+
+def _intervals(
+    rows: Sequence[Mapping[str, Any]], x: dict[str, Any], y: dict[str, Any], colour: dict[str, Any]
+) -> list[dict[str, Any]]:
+    """Return the layers of intervals, upright and across, where there are any; those of oracles would only cover."""
+    upright = {"x": x, "y": _axis("low", None), "y2": {"field": "high"}, "color": colour}
+    across = {"x": _axis("cost_low", None), "x2": {"field": "cost_high"}, "y": y, "color": colour}
+    return [
+        {
+            "transform": [{"filter": f"isValid(datum.{field}) && datum.kind !== 'oracle'"}],
+            "mark": {"type": "rule", "opacity": 0.55},
+            "encoding": encoding,
+        }
+        for field, encoding in (("low", upright), ("cost_low", across))
+        if any(field in point and point["kind"] != "oracle" for point in rows)
+    ]
 
 
 def _pair(metric: str) -> list[dict[str, Any]]:

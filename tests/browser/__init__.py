@@ -1,0 +1,1 @@
+"""Tests in a real browser: `make test-browser`; `make test` runs them where a chromium is installed."""

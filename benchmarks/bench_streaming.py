@@ -1,6 +1,6 @@
 """Can one rule be replayed over 10 million recorded rounds from parquet in seconds, in bounded memory, linearly?
 
-2 million questions x 5 rounds with answers, three signals, five kinds of cost and F1, in row groups of a million rows.
+2 million questions x 5 rounds with answers, three signals, seven columns of costs and F1, in row groups of a million rows.
 TASR is replayed against fixed_k(3) in a process of its own, so that its peak memory is its own, at a fifth of the rows
 and at all of them.  Asserted first: on a small file the figures are those of `replay`.
 """
@@ -50,8 +50,10 @@ def draw(rng: np.random.Generator, first: int, n: int) -> pa.Table:
     ids = pc.binary_join_element_wise("question", numbers, "-")
     words = pa.array([f"answer {i}" for i in range(ANSWERS)])
     stable = np.where(np.tile(np.arange(ROUNDS) == 0, n), np.nan, rng.random(rows) < 0.6)
+    names = ids.take(pa.array(np.repeat(np.arange(n), ROUNDS)))
     columns = {
-        "question_id": ids.take(pa.array(np.repeat(np.arange(n), ROUNDS))),
+        "question_id": names,
+        "cluster": names,
         "round": pa.array(np.tile(np.arange(1, ROUNDS + 1, dtype=np.int16), n)),
         "end": pa.array(["max_rounds"]).take(pa.array(np.zeros(rows, dtype=np.int8))),
         "answer": words.take(pa.array(rng.integers(0, ANSWERS, rows))),
@@ -63,6 +65,8 @@ def draw(rng: np.random.Generator, first: int, n: int) -> pa.Table:
         "cost.generator.cached_tokens": rng.integers(0, 900, rows).astype(float),
         "cost.generator.output_tokens": rng.integers(1, 30, rows).astype(float),
         "cost.generator.seconds": rng.random(rows),
+        "cost.retrieval.calls": np.zeros(rows),
+        "cost.retrieval.seconds": rng.random(rows) / 100,
         "f1": rng.integers(0, 101, rows) / 100,
     }
     header = {META_KEY: json.dumps({"format": FORMAT, "version": VERSION})}

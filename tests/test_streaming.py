@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 
 import numpy as np
@@ -12,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import norm
 
+from suffice.cli.main import run
 from suffice.errors import CensoredError, ConfigMismatchError, DataError, SchemaError, UnknownSignalError
 from suffice.replay import Price, policy_for, replay
 from suffice.replay.streaming import replay_stream
@@ -27,7 +29,7 @@ def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("streams")
 
 
-@settings(max_examples=40)
+@settings(max_examples=40, deadline=None)
 @given(
     drawn.recorded(start=1, ends=("max_rounds", "exhausted", "rule", "failed"), max_questions=6),
     st.data(),
@@ -136,7 +138,10 @@ def test_questions_whose_rows_lie_apart_are_refused(folder):
 
 
 def test_a_missing_or_doubled_round_is_told_with_its_question(folder):
-    for broken in ([row for row in rows(5) if (row["question_id"], row["round"]) != ("q3", 2)], [*rows(4), rows(4)[-1]]):
+    for broken in (
+        [row for row in rows(5) if (row["question_id"], row["round"]) != ("q3", 2)],
+        [*rows(4), rows(4)[-1]],
+    ):
         with pytest.raises(DataError, match="'q3' lacks a round or has one twice"):
             replay_stream(written(folder, broken), "full", block_rows=8)
 
@@ -182,3 +187,24 @@ def test_an_unmeasured_stop_is_refused(folder):
     data = [{**row, "f1": row["f1"] if row["round"] == 4 else None} for row in rows(3)]
     with pytest.raises(CensoredError, match="not measured"):
         replay_stream(written(folder, data), "fixed_k(2)", baseline="fixed_k(4)")
+
+
+def test_the_command_streams_a_rule_or_a_policy(folder, capsys):
+    path = written(folder, rows(20))
+    policy = policy_for(read_recording(path), "score_gap > 0.5", name="mine")
+    policy.save(folder / "p.json")
+    told = []
+    for chosen in (("--rule", "score_gap > 0.5"), ("--policy", str(folder / "p.json"))):
+        with pytest.raises(SystemExit) as left:
+            run(["stream", str(path), *chosen, "--json"])
+        assert left.value.code == 0
+        told.append(json.loads(capsys.readouterr().out))
+    assert told[0]["deltas"] == told[1]["deltas"]
+    assert told[1]["policy"]["label"] == "mine"
+    with pytest.raises(SystemExit) as left:
+        run(["stream", str(path), "--rule", "full"])
+    assert "mean per question" in capsys.readouterr().out
+    for wrong in ([], ["--rule", "full", "--prices", "list", "--model", "gpt-4o"]):
+        with pytest.raises(SystemExit) as left:
+            run(["stream", str(path), *wrong])
+        assert left.value.code == 1

@@ -25,6 +25,7 @@ from suffice.cli import (
     report,
     search,
     selectors,
+    stream,
 )
 from suffice.cli.show import errors
 from suffice.errors import RuleSyntaxError, SufficeError
@@ -73,6 +74,7 @@ app.command("certify")(certify.certify_command)
 app.command("show")(certify.show_command)
 app.command("report")(report.report_command)
 app.command("diagnose")(diagnose.diagnose_command)
+app.command("stream")(stream.stream_command)
 app.command("prices")(money.prices_command)
 app.command("costs")(money.costs_command)
 app.command("selectors")(selectors.selectors_command)

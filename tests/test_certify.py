@@ -246,6 +246,12 @@ def test_only_metrics_that_are_binary_by_definition_get_the_exact_tail(metric, b
     assert (claim.p_values(losses, 0.05) < Claim(epsilon=0.1, loss="harm").p_values(losses, 0.05)).all() == binary
 
 
+def test_a_column_that_borrows_the_name_of_a_binary_metric_is_refused(fresh, policy):
+    graded = altered(fresh, em=lambda row: 0.5 * row["em"])
+    with pytest.raises(DataError, match="another name"):
+        certify(graded, listed([policy], policy), Claim(epsilon=0.1, metric="em", loss="harm"))
+
+
 # Families
 
 

@@ -124,10 +124,12 @@ class Certificate:
     @property
     def statement(self) -> str:
         """What it says, in one sentence."""
-        kind = "net loss" if self.loss == "net" else "harm (losses alone; the net loss is smaller)"
+        kind = f"net loss of {self.metric}"
+        if self.loss == "harm":
+            kind = f"harm to {self.metric} (gains count for nothing, so the net loss is no larger)"
         return (
-            f"With {100 * self.confidence:g} % confidence the expected {kind} of {self.metric} against "
-            f"{self.baseline} is at most {self.epsilon:g}"
+            f"With {100 * self.confidence:g} % confidence the expected {kind} against {self.baseline} is at most "
+            f"{self.epsilon:g}"
         )
 
     @property

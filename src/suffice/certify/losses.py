@@ -156,7 +156,7 @@ def measure(recording: Recording, policies: Sequence[Policy], claim: Claim) -> M
     reference = _SPECIAL[ours](bench, claim.metric) if isinstance(ours, str) else run_policy(bench, ours)[0]
     runs = [run_policy(bench, policy)[0] for policy in policies]
     for run in (*runs, reference):
-        _check_run(run, claim.metric, bench)
+        _check_run(run, claim, bench)
     hashes = [id_hash(question_id) for question_id in kept.question_ids]
     order = betting_order(hashes, claim.seed)
     base = reference.values[claim.metric][order]
@@ -204,7 +204,8 @@ def one_row_per_question(recording: Recording) -> tuple[Recording, tuple[str, ..
     return recording.select(keep), (note,)
 
 
-def _check_run(run: Run, metric: str, bench: Bench) -> None:
+def _check_run(run: Run, claim: Claim, bench: Bench) -> None:
+    metric = claim.metric
     if run.n_censored:
         raise CensoredError(
             f"{run.label!r} goes on past what was recorded in {run.n_censored} of {len(bench.recording.question_ids)} "
@@ -218,6 +219,11 @@ def _check_run(run: Run, metric: str, bench: Bench) -> None:
             f"{metric!r} was not measured where {run.label!r} stops in {int(unknown.sum())} of {len(unknown)} questions "
             f"(question {bench.recording.question_ids[q]!r}): a certificate counts every question. Record answers and "
             "the metric at every round, or use another metric ('agreement' needs no gold answers)"
+        )
+    if claim.binary and not np.isin(run.values[metric], (0.0, 1.0)).all():
+        raise DataError(
+            f"the column {metric!r} has values between 0 and 1, and under this name it may only be 0 or 1, for which harm "
+            "has a sharper test: give the column another name"
         )
 
 

@@ -14,6 +14,7 @@ from suffice.metrics import answer_key
 from suffice.rounds import Rounds
 from suffice.rules import fixed_k, parse_selector
 from suffice.rules.ranker import Ranked, Term, parse_ranked
+from suffice.rules.selectors import answered
 from suffice.session import Policy, Session, stops
 from tests import strategies as drawn
 
@@ -148,3 +149,13 @@ def test_a_missing_signal_takes_its_fill_and_an_extreme_one_leaks_no_warning():
     assert int(parse_ranked("ranked(a=(1, 0.4))").select(rounds, np.asarray(2))) == 0
     loud = Rounds.from_columns({"a": [1e300, 1e300]}, answers=["x", "y"])
     assert int(parse_ranked("ranked(a=(1e100, 0), sum_a=(-1e100, 0))").select(loud, np.asarray(1))) == 1
+
+
+def test_an_answer_is_blank_exactly_where_its_key_is_empty():
+    texts = ["x", " ", "", None, "The", "a an the", "\t\n", "\x1c", "\u3000", "\u200b", ".", math.nan]
+    for answers in (texts, texts[:-1]):
+        rounds = Rounds.from_columns({"a": [0.0] * len(answers)}, answers=answers)
+        expected = [isinstance(answer, str) and answer_key(answer) != "" for answer in answers]
+        assert answered(rounds).tolist() == expected
+        stacked = Rounds(rounds.columns, rounds.index, np.ones((2, len(answers)), bool), rounds.answers)
+        assert answered(stacked).tolist() == [expected, expected]

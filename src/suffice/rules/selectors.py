@@ -33,16 +33,19 @@ def _keys(rounds: Rounds) -> npt.NDArray[np.object_]:
     return np.asarray(np.frompyfunc(_key, 1, 1)(_answers(rounds)), dtype=object)
 
 
-def _is_answer(answer: object) -> bool:
-    return isinstance(answer, str) and answer != "" and not answer.isspace()
-
-
-_are_answers = np.frompyfunc(_is_answer, 1, 1)
-
-
 def answered(rounds: Rounds) -> Mask:
     """Return which rounds have a non-blank answer, shape ``(..., n_rounds)``: those with a key that is not empty."""
-    return np.asarray(_are_answers(_answers(rounds)), dtype=np.bool_) & rounds.seen
+    answers = _answers(rounds)
+    given = answers.astype(np.bool_) & rounds.seen  # neither None nor ""
+    try:
+        blank = np.asarray(_ISSPACE(np.broadcast_to(answers, given.shape)[given]), dtype=np.bool_)
+    except TypeError:  # something that is no text, as a NaN out of a foreign table: no answer either
+        return np.asarray(_keys(rounds) != "", dtype=np.bool_) & rounds.seen
+    given[given] = ~blank
+    return given
+
+
+_ISSPACE = np.frompyfunc(str.isspace, 1, 1)  # called without a Python frame: the largest part of a large replay
 
 
 def same_answers(rounds: Rounds) -> Mask:

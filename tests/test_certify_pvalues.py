@@ -158,6 +158,15 @@ def test_losses_and_bounds_outside_their_range_are_refused(call, said):
         call()
 
 
+def test_a_policy_that_never_loses_needs_the_questions_that_the_documentation_says():
+    sizes = range(140, 170)
+    claims = {kind: Claim(epsilon=0.02, loss=kind) for kind in ("net", "harm")}
+    first = {kind: next(n for n in sizes if c.p_values(np.zeros((1, n)), 0.05) <= 0.05) for kind, c in claims.items()}
+    assert first == {"net": 159, "harm": 149}
+    page = (PAGE.parent.parent / "how-to" / "certify.md").read_text("utf-8")
+    assert "needs 149 questions\nfor `harm` and 159 for `net`" in page
+
+
 # Several tests
 
 

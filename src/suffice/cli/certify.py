@@ -67,13 +67,9 @@ def certify_command(
     as_json: options.AsJson = False,
 ) -> None:
     """Certify the cheapest policy of a family whose expected loss is at most --max-loss; exit code 1 if there is none."""
-    for value, allowed, hint in (
-        (loss, ("net", "harm"), "--loss"),
-        (procedure, PROCEDURES, "--procedure"),
-        (cheapest, ("calls", "tokens"), "--cheapest"),
-    ):
-        if value not in allowed:
-            raise typer.BadParameter(f"{value!r}; allowed: {', '.join(allowed)}", param_hint=hint)
+    _check_choice(loss, ("net", "harm"), "--loss")
+    _check_choice(procedure, PROCEDURES, "--procedure")
+    _check_choice(cheapest, ("calls", "tokens"), "--cheapest")
     claim = Claim(
         epsilon=max_loss,
         confidence=confidence,
@@ -104,6 +100,11 @@ def certify_command(
             console.print(said, markup=False, soft_wrap=True)
     if found.policy is None:
         raise typer.Exit(1)
+
+
+def _check_choice(value: str, allowed: Sequence[str], hint: str) -> None:
+    if value not in allowed:
+        raise typer.BadParameter(f"{value!r}; allowed: {', '.join(allowed)}", param_hint=hint)
 
 
 def certify_path(recording: Recording, tune: Recording, policy: Policy, signal: str, claim: Claim) -> Certification:

@@ -203,7 +203,9 @@ def nothing_raises() -> None:
             or {"a": [[0.0]]},
             answers=[data.draw(st.lists(ANSWERS, min_size=5, max_size=5))] if policy.raw_columns else [["a"]],
         )
-        assert (stops(policy, raw).rounds <= policy.max_rounds).all()
+        stopped = stops(policy, raw)
+        assert (stopped.rounds <= policy.max_rounds).all()
+        assert not any(np.isinf(column).any() for column in stopped.view.columns.values())
 
     run_examples(any_values)
 

@@ -28,14 +28,14 @@ __all__ = [
     "paths",
     "refute",
     "refute_generally",
-    "whole",
 ]
 
 DOUBLE = z3.Float64()
 ROUNDING = z3.RNE()
 LONGEST, MOST = 64, 512
 """Most branches on one path, and most paths: beyond them the code counts as one that does not end."""
-TIMEOUT_MS = 30_000
+EFFORT = 300_000_000
+"""What z3 may spend on one question, in its own steps: about half a minute, and the same on every machine."""
 
 _numbers = itertools.count()
 
@@ -56,7 +56,7 @@ def refute(claim: z3.BoolRef, *assumed: z3.BoolRef, what: str) -> None:
         Refuted: There is one, or z3 does not know.
     """
     solver = z3.Solver()
-    solver.set("timeout", TIMEOUT_MS)
+    solver.set("rlimit", EFFORT)
     solver.add(*assumed, z3.Not(claim))
     answer = solver.check()
     if answer == z3.sat:
@@ -128,7 +128,7 @@ class _Trail:
 
     def _possible(self, condition: z3.BoolRef) -> bool:
         solver = z3.Solver()
-        solver.set("timeout", TIMEOUT_MS)
+        solver.set("rlimit", EFFORT)
         solver.add(*map(_generalised, (*self.assumed, *self.taken, condition)))
         return solver.check() != z3.unsat
 
@@ -413,8 +413,3 @@ def _zeros(shape: Any, dtype: Any = float, **options: Any) -> Any:
 def double(name: str) -> Scalar:
     """Return any double, NaN and infinities included."""
     return Scalar(fresh(DOUBLE, name))
-
-
-def whole(name: str) -> Scalar:
-    """Return any whole number."""
-    return Scalar(fresh(z3.IntSort(), name))

@@ -1,4 +1,4 @@
-"""`suffice demo`: the main job, offline: record, calibrate, replay, deploy, check that live equals replayed, certify."""
+"""`suffice demo`: the main job, offline: record, calibrate, replay, deploy, live equals replayed, certify, report."""
 
 from __future__ import annotations
 
@@ -16,11 +16,13 @@ from suffice.cli import options
 from suffice.cli.bundled import record_bundled
 from suffice.cli.certify import certify_path, show_certification
 from suffice.cli.offline import show_calibration, show_replay
+from suffice.cli.report import write_page
 from suffice.cli.show import console, errors, number, print_json, table
 from suffice.errors import DataError, SufficeError
 from suffice.llm import SpanReaderModel
 from suffice.loop import Outcome, RetrievalLoop
-from suffice.replay import ReplayResult, calibrate, replay
+from suffice.replay import calibrate, replay
+from suffice.report import Settings, make_report, render_html
 from suffice.retrieval import PoolBM25, Question, load_questions
 from suffice.session import Policy, stops
 from suffice.store import read_recording
@@ -57,7 +59,8 @@ def demo(
         show_calibration(summary)
 
     _say(as_json, "\n3. Replay it on the eval questions beside every baseline, without another call.")
-    result = _replay(recordings, locked)
+    policies = _policies(recordings, locked)
+    result = replay(read_recording(recordings["eval"]), policies)
     if not as_json:
         show_replay(result)
 
@@ -70,7 +73,11 @@ def demo(
     _say(
         as_json, f"\n5. Certify on the eval questions: the cheapest threshold that loses at most {_CLAIM.epsilon:g} F1."
     )
-    certification = _certify(recordings, locked, out / "tasr.certified.json", quiet=as_json)
+    certification, certified = _certify(recordings, locked, out / "tasr.certified.json", quiet=as_json)
+
+    _say(as_json, "\n6. Write all of it into one page: trade-offs, a threshold to move, every question.")
+    page = _write_report(recordings, [*policies, *certified], out / "report.html", out)
+    _say(as_json, f"   {page}: open it in a browser; it needs no network")
 
     _finish(out, time.monotonic() - began, quiet=as_json)
     if as_json:
@@ -81,6 +88,7 @@ def demo(
                 "replay": result.to_dict(),
                 "live": live,
                 "certification": certification,
+                "report": str(page),
                 "seconds": time.monotonic() - began,
             }
         )
@@ -93,10 +101,9 @@ def _say(quiet: bool, text: str) -> None:
         console.print(text, style="bold", markup=False, soft_wrap=True)
 
 
-def _replay(recordings: dict[str, Path], locked: Policy) -> ReplayResult:
+def _policies(recordings: dict[str, Path], locked: Policy) -> list[Policy]:
     tune = read_recording(recordings["tune"])
-    others = [calibrate(tune, rule=name)[0] for name in _RULES if name != "tasr"]
-    return replay(read_recording(recordings["eval"]), [locked, *others])
+    return [locked, *(calibrate(tune, rule=name)[0] for name in _RULES if name != "tasr")]
 
 
 def _live(questions: Sequence[Question], policy: Policy, *, quiet: bool) -> list[Outcome]:
@@ -146,27 +153,38 @@ def _show_live(outcomes: Sequence[Outcome], questions: Sequence[Question], equal
     )
 
 
-def _certify(recordings: dict[str, Path], locked: Policy, path: Path, *, quiet: bool) -> dict[str, Any]:
+def _certify(
+    recordings: dict[str, Path], locked: Policy, path: Path, *, quiet: bool
+) -> tuple[dict[str, Any], list[Policy]]:
     """Certify along the threshold of `p_correct`; thresholds and test order come from the tune questions."""
     tune, evaluation = (read_recording(recordings[split]) for split in ("tune", "eval"))
     try:
         found = certify_path(evaluation, tune, locked, "p_correct", _CLAIM)
     except DataError as error:  # with few questions no threshold may save a call
         _say(quiet, f"not certifiable: {error}")
-        return {"certified": False, "headline": f"not certifiable: {error}"}
+        return {"certified": False, "headline": f"not certifiable: {error}"}, []
     if not quiet:
         show_certification(found)
     if found.policy is not None:
         found.policy.save(path)
         _say(quiet, f"certified policy: {path} (read it with  suffice show {path})")
-    return found.to_dict()
+    return found.to_dict(), [] if found.policy is None else [found.policy]
+
+
+def _write_report(recordings: dict[str, Path], policies: Sequence[Policy], path: Path, out: Path) -> Path:
+    tune, evaluation = (read_recording(recordings[split]) for split in ("tune", "eval"))
+    settings = Settings(command=f"suffice demo --out {out.name}")
+    write_page(
+        path, render_html(make_report({recordings["eval"].stem: evaluation}, policies, tune=tune, settings=settings))
+    )
+    return path
 
 
 def _finish(out: Path, seconds: float, *, quiet: bool) -> None:
     if quiet:
         return
     console.print(
-        f"\npolicy, recordings: {out}/ (the whole demo took {seconds:.0f} s)\n"
+        f"\npolicy, recordings, report: {out}/ (the whole demo took {seconds:.0f} s)\n"
         "The same on your endpoint:  suffice record DATASET -o run.parquet --base-url URL --model NAME",
         markup=False,
         soft_wrap=True,

@@ -36,6 +36,9 @@ __all__ = ["LARGEST", "render_html"]
 LARGEST = 5_000_000
 """Bytes that a page may have unless everything is asked for."""
 
+_RESERVED = 500_000
+"""Bytes of a page that sliders leave to tables, charts and trajectories."""
+
 _LEAST = 50_000
 """Bytes for trajectories where all else has used up the room."""
 
@@ -55,12 +58,10 @@ def render_html(report: Report, *, everything: bool = False) -> str:
     cells = []
     spent = sum(len(_part(name)) for name in (*_names(), *_VENDOR)) // len(report.cells)
     for cell in report.cells:
-        before = _size(pool)
+        before = pool.size
         sliders = _sliders(cell, pool, None if everything else room - spent)
         shown = _cell(cell, sliders)
-        left = (
-            room - spent - (_size(pool) - before) - len(json_in_html(shown["data"])) - 2 * len(str(shown["sections"]))
-        )
+        left = room - spent - (pool.size - before) - len(json_in_html(shown["data"])) - 2 * len(str(shown["sections"]))
         shown["data"]["browser"] = _browser(cell, report.settings.seed, None if everything else max(left, _LEAST))
         cells.append(shown)
     data = json_in_html({"arrays": pool.arrays, "cells": [shown.pop("data") for shown in cells]})
@@ -153,18 +154,20 @@ def _certificate(policy: Policy) -> str:
 
 
 def _sliders(cell: Cell, pool: Pool, room: int | None) -> list[dict[str, Any]]:
-    """Return the sliders of the policies' thresholds, as many as fit; the first always does."""
+    """Return the sliders of the policies' thresholds, those that fit into the room; the first is always there."""
     found: list[dict[str, Any]] = []
-    result, began = cell.result, _size(pool)
+    began = pool.size
     for policy in cell.policies:
         for literal in slidable(policy):
-            if found and room is not None and _size(pool) - began > room // 2:
-                return found
+            kept = len(pool.arrays)
             slider = make_slider(cell.bench, policy, literal)
             start = slider.at(literal.value)
-            path = slider.path()
             told = slider.to_dict(pool)
-            found.append({**told, "start": _finite(start), "chart": path_chart(path, result, start)})
+            if found and room is not None and pool.size - began > room - _RESERVED:
+                pool.forget(kept)
+                continue
+            chart = path_chart(slider.path(), cell.result, start)
+            found.append({**told, "start": _finite(start), "chart": chart})
     return found
 
 
@@ -188,10 +191,6 @@ def _browser(cell: Cell, seed: int, room: int | None) -> dict[str, Any]:
                 "left_out": chosen.left_out,
             }
         limit = max(1, min(limit - 1, int(limit * 0.9 * room / len(packed))))
-
-
-def _size(pool: Pool) -> int:
-    return sum(len(array["data"]) + 60 for array in pool.arrays)
 
 
 def _names() -> Sequence[str]:

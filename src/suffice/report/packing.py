@@ -56,3 +56,13 @@ class Pool:
                 {"bytes": kept.itemsize, "shape": list(kept.shape), "data": pack_bytes(planes.tobytes())}
             )
         return self._known[key]
+
+    @property
+    def size(self) -> int:
+        """Characters that the arrays take in the page."""
+        return sum(len(array["data"]) + 60 for array in self.arrays)
+
+    def forget(self, n: int) -> None:
+        """Keep the first `n` arrays only."""
+        del self.arrays[n:]
+        self._known = {key: place for key, place in self._known.items() if place < n}

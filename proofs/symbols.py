@@ -360,6 +360,7 @@ class Column(_Operand):
     def _with(self, other: Any, combine: Callable[..., z3.ExprRef]) -> Any:
         mine = self.at
         if isinstance(other, Column):
+            _check_lengths(self.length, other.length)
             theirs = other.at
             return Column(lambda r: combine(mine(r), theirs(r)), self.length)
         constant = other.term if isinstance(other, Scalar) else _lift(other)
@@ -378,8 +379,16 @@ class Column(_Operand):
 
     def __setitem__(self, key: Any, value: Any) -> None:
         start, end = _bounds(key, self.length)
+        if isinstance(value, Column):
+            _check_lengths(end - start, value.length)
         mine, theirs = self.at, value.at if isinstance(value, Column) else lambda _: _lift(value)
         self._values = _Values(lambda r: z3.If(z3.And(r >= start, r < end), theirs(r - start), mine(r)))
+
+
+def _check_lengths(one: z3.ArithRef, other: z3.ArithRef) -> None:
+    """Raise what numpy raises where lengths may differ; a single round, too, is not spread over many."""
+    if not Scalar(one == other):
+        raise ValueError("operands could not be broadcast together")
 
 
 def _bounds(key: Any, length: z3.ArithRef) -> tuple[z3.ArithRef, z3.ArithRef]:

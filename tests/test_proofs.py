@@ -61,6 +61,7 @@ BUGS = [
     ("terms_agree", symbols.Column, "__getitem__", "mine(r + start)", "mine(r)"),
     ("terms_agree", symbols._Operand, "__ge__", "_AT_LEAST", "_GREATER"),
     ("total", Patience, "fires", "return np.zeros(inner.shape, dtype=np.bool_)", "raise IndexError(self.n)"),
+    ("total", Patience, "fires", "inner[..., :-back]", "inner[..., :-1]"),
     ("total", Patience, "fires", "fires = inner.copy()", "while inner.shape[-1] > 0: fires = inner.copy()"),
     ("causal", Patience, "fires", "fires[..., back:] &= inner[..., :-back]", "fires[..., :-back] &= inner[..., back:]"),
     ("undefined", KOf, "fires", "votes >= self.k", "votes < self.k"),

@@ -373,6 +373,20 @@ def test_long_texts_leave_out_trajectories_and_all_keeps_them(tmp_path, monkeypa
     assert len(trajectories(page_data(whole)["cells"][0])) == 80
 
 
+def test_sliders_that_do_not_fit_are_counted_and_leave_nothing_behind(files, monkeypatch):
+    kept = read_recording(files / "judged.parquet")
+    made = make_report({"judged": kept}, [policy_for(kept, JUDGED)], settings=Settings(n_resamples=20))
+    whole = page_data(render_html(made))
+    assert len(whole["cells"][0]["sliders"]) == 3
+    monkeypatch.setattr("suffice.report.html._RESERVED", LARGEST)
+    page = render_html(made)
+    few = page_data(page)
+    assert len(few["cells"][0]["sliders"]) == 1
+    assert "2 more thresholds do not fit" in page
+    assert few["arrays"] == whole["arrays"][: len(few["arrays"])]
+    assert len(render_html(made, everything=True)) > len(page)
+
+
 def test_at_most_300_trajectories_unless_all_are_asked_for(tmp_path):
     recording(tmp_path / "many.parquet", n=340)
     kept = read_recording(tmp_path / "many.parquet")

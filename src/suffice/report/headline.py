@@ -59,9 +59,9 @@ def _verdict(result: ReplayResult, row: Row, name: str) -> str:
         quality = _points(other.metrics[result.metrics[0]])
         return f"it is dominated by {row.dominated_by}, which reaches {quality} with {_calls(other)} calls"
     if row.cheapest_match is None:
-        return f"no fixed budget and no random stopping reaches as much {name}"
+        return f"no fixed budget and no random stopping reaches as much {name} on these questions"
     other = result.row(row.cheapest_match)
-    return f"the cheapest fixed budget or random stopping of at least this {name} is {row.cheapest_match} with {_calls(other)} calls"
+    return f"the cheapest fixed budget or random stopping of at least this {name} here is {row.cheapest_match} with {_calls(other)} calls"
 
 
 def caveats(result: ReplayResult, row: Row) -> tuple[str, ...]:

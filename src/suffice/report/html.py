@@ -59,8 +59,8 @@ def render_html(report: Report, *, everything: bool = False) -> str:
     spent = sum(len(_part(name)) for name in (*_names(), *_VENDOR)) // len(report.cells)
     for cell in report.cells:
         before = pool.size
-        sliders = _sliders(cell, pool, None if everything else room - spent)
-        shown = _cell(cell, sliders)
+        sliders, left_out = _sliders(cell, pool, None if everything else room - spent)
+        shown = {**_cell(cell, sliders), "no_slider": left_out}
         left = room - spent - (pool.size - before) - len(json_in_html(shown["data"])) - 2 * len(str(shown["sections"]))
         shown["data"]["browser"] = _browser(cell, report.settings.seed, None if everything else max(left, _LEAST))
         cells.append(shown)
@@ -149,14 +149,16 @@ def _certificate(policy: Policy) -> str:
     if found is None:
         return ""
     if not found.holds_for(policy):
-        return "Its certificate is void: the policy was changed after it was certified."
-    return f"Certified: {found.statement} ({found.n:,} questions, {found.procedure} over {found.family_size} policies)."
+        return "has a void certificate: it was changed after it was certified."
+    return (
+        f"is certified. {found.statement} ({found.n:,} questions, {found.procedure} over {found.family_size} policies)."
+    )
 
 
-def _sliders(cell: Cell, pool: Pool, room: int | None) -> list[dict[str, Any]]:
-    """Return the sliders of the policies' thresholds, those that fit into the room; the first is always there."""
+def _sliders(cell: Cell, pool: Pool, room: int | None) -> tuple[list[dict[str, Any]], int]:
+    """Return the sliders of the policies' thresholds that fit into the room, the first always, and how many do not."""
     found: list[dict[str, Any]] = []
-    began = pool.size
+    began, left_out = pool.size, 0
     for policy in cell.policies:
         for literal in slidable(policy):
             kept = len(pool.arrays)
@@ -165,10 +167,11 @@ def _sliders(cell: Cell, pool: Pool, room: int | None) -> list[dict[str, Any]]:
             told = slider.to_dict(pool)
             if found and room is not None and pool.size - began > room - _RESERVED:
                 pool.forget(kept)
+                left_out += 1
                 continue
             chart = path_chart(slider.path(), cell.result, start)
             found.append({**told, "start": _finite(start), "chart": chart})
-    return found
+    return found, left_out
 
 
 def _finite(values: dict[str, float]) -> dict[str, float | None]:

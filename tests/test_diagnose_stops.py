@@ -111,6 +111,31 @@ def test_the_interval_of_the_own_threshold_is_that_of_equivalent_thresholds(text
     assert own.value == literal.value
 
 
+@pytest.mark.parametrize("comparison", [">", ">=", "<", "<="])
+def test_a_threshold_equal_to_a_recorded_value_is_on_its_own_side(comparison):
+    recording = made()
+    for value in recording.column("answer_margin")[:4, 0].tolist():
+        policy = policy_for(recording, f"answer_margin {comparison} {value}")
+        bench = bench_of(recording, policy)
+        own = next(p for p in sweep_threshold(bench, policy, thresholds(policy.rule)[0]).points if p.own)
+        run, _ = run_policy(bench, policy)
+        assert (own.value, own.calls) == (value, run.ledger.calls.mean())
+        assert own.quality == pytest.approx(run.values["f1"].mean())
+
+
+def test_thresholds_that_stop_alike_but_ask_a_judge_more_often_are_told_apart():
+    recording = made(n=5)
+    table = recording.table
+    for name, value in (("judge_entailment", 1.0), ("cost.judge:entailment.calls", 1.0)):
+        table = table.append_column(name, [[value] * table.num_rows])
+    recording = Recording(table)
+    policy = policy_for(recording, "(answer_margin > 1) & (judge_entailment >= 4)")
+    swept = sweep_threshold(bench_of(recording, policy), policy, thresholds(policy.rule)[0])
+    assert {point.early for point in swept.points} == {0.0}
+    assert [swept.points[0].calls, swept.points[-1].calls] == [8.0, 4.0]
+    assert len(swept.points) == len(np.unique(recording.column("answer_margin"))) + 1
+
+
 def test_a_sweep_with_many_outcomes_shows_evenly_spaced_thresholds_and_says_so():
     recording = made(n=120)
     policy = policy_for(recording, "answer_margin > 1")

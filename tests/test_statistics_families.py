@@ -17,6 +17,7 @@ from suffice.statistics import (
     CellDeltas,
     benjamini_hochberg,
     bootstrap_weights,
+    equivalence,
     holm,
     macro_bootstrap,
     max_statistic,
@@ -100,6 +101,14 @@ def test_the_max_statistic_of_clusters_draws_them_whole():
     of_means = max_statistic(rows.reshape(3, 10, 4).mean(axis=-1), weights)
     np.testing.assert_allclose(found.low, of_means.low, rtol=0, atol=1e-12)
     np.testing.assert_allclose(found.p, of_means.p, rtol=0, atol=1e-12)
+
+    clusters = np.repeat(np.arange(10), [1, 3, 2, 4, 1, 2, 5, 3, 2, 17])
+    found = max_statistic(rows[:1], weights, clusters=clusters)
+    means = (weights[:, clusters] @ rows[0]) / weights[:, clusters].sum(axis=1)
+    residuals = np.array([np.sum(rows[0][clusters == c] - rows[0].mean()) for c in range(10)])
+    error = math.sqrt(10 / 9 * np.sum(residuals**2)) / 40
+    assert found.error[0] == pytest.approx(error, abs=1e-12)
+    assert found.low[0] == pytest.approx(rows[0].mean() - np.quantile(means - rows[0].mean(), 0.95), abs=1e-12)
 
 
 def test_rules_without_variance_are_decided_by_their_sign():
@@ -186,5 +195,16 @@ def test_the_smallest_margin_is_where_the_verdict_turns():
         test = non_inferiority(row, margin, weights=weights)
         assert (test.passed and test.passed_bootstrap) == passed
         assert test.smallest_margin == least
+    one_loss = np.where(np.arange(20) == 0, -1.0, 0.0)
+    bounds = []
+    for turned in (one_loss, -one_loss):  # the bootstrap's lower bound reaches further, then that of the t
+        test = non_inferiority(turned, 0.02, weights=bootstrap_weights(20, 500, rng=SEED))
+        both = equivalence(turned, 0.02, weights=bootstrap_weights(20, 500, rng=SEED))
+        bounds.append(test.low_bootstrap < test.low)
+        assert test.smallest_margin == max(-test.low, -test.low_bootstrap)
+        assert both.smallest_margin == max(-test.low, -test.low_bootstrap, both.high, both.high_bootstrap)
+    assert bounds == [True, False]
+    shifted = equivalence(row + 5, 0.02, weights=weights)
+    assert shifted.smallest_margin == max(shifted.high, shifted.high_bootstrap)
     assert non_inferiority(row + 5, 0.02, weights=weights).smallest_margin == 0.0
     assert non_inferiority([0.5], 0.02, weights=bootstrap_weights(1, 5, rng=0)).smallest_margin == math.inf

@@ -182,6 +182,9 @@ def test_bootstrap_t_says_when_it_cannot_bound_sparse_differences():
     found = paired_bootstrap(row, bootstrap_weights(40, 500, rng=SEED), method="t")
     assert found.high[0] == math.inf
     assert -1 < found.low[0] <= 0.025
+    for n in (23, 37, 41, 59):  # whose sums round
+        sparse = np.where(np.arange(n) == 3, 0.7, 0.0)
+        assert paired_bootstrap(sparse, bootstrap_weights(n, 200, rng=SEED), method="t").high[0] == math.inf
     mirrored = paired_bootstrap(-row, bootstrap_weights(40, 500, rng=SEED), method="t")
     assert (mirrored.low[0], mirrored.high[0]) == (-math.inf, -found.low[0])
 
@@ -244,6 +247,12 @@ def test_few_pairs_are_enumerated_and_clusters_flip_whole():
     [clustered] = permutation_tests(row, rng=0, clusters=np.repeat(np.arange(4), 3))
     assert clustered.p == sign_flip_test(row.reshape(4, 3).sum(axis=1))
     assert clustered.n_nonzero == 4
+
+
+def test_sizes_that_differ_by_a_rounding_are_one_size():
+    row = np.array([0.3, 0.1 + 0.2, -0.3, 0.0] * 30)
+    [found] = permutation_tests(row, rng=0)
+    assert (found.test, found.n_nonzero) == ("mcnemar", 90)
 
 
 @pytest.mark.parametrize(("gained", "lost"), [(0, 0), (1, 0), (7, 7), (3, 12), (40, 22), (300, 250)])

@@ -105,32 +105,38 @@ class Path:
     error: Exception | None = None
 
 
-@dataclass
 class _Trail:
-    script: list[bool]
-    assumed: tuple[z3.BoolRef, ...]
-    taken: list[z3.BoolRef]
-    others: list[list[bool]]
+    """The branches of one run: those of a script first, then the first possible one each time."""
+
+    def __init__(self, script: list[bool], assumed: tuple[z3.BoolRef, ...]) -> None:
+        self.script = script
+        self.taken: list[z3.BoolRef] = []
+        self.others: list[list[bool]] = []
+        self._solver = z3.Solver()
+        self._solver.set("rlimit", EFFORT)
+        self._solver.add(*map(_generalised, assumed))
 
     def decide(self, condition: z3.BoolRef) -> bool:
         position = len(self.taken)
         if position >= LONGEST:
             raise Refuted(f"a path of more than {LONGEST} branches: the code may not end")
-        if position < len(self.script):
-            choice = self.script[position]
-        else:
-            choice = self._possible(condition)
-            if choice and self._possible(z3.Not(condition)):
-                self.others.append([*self.script[:position], False])
+        general = _generalised(condition)
+        if position == len(self.script):
+            choice = self._possible(general)
+            if choice and self._possible(z3.Not(general)):
+                self.others.append([*self.script, False])
             self.script.append(choice)
+        choice = self.script[position]
         self.taken.append(condition if choice else z3.Not(condition))
+        self._solver.add(general if choice else z3.Not(general))
         return choice
 
     def _possible(self, condition: z3.BoolRef) -> bool:
-        solver = z3.Solver()
-        solver.set("rlimit", EFFORT)
-        solver.add(*map(_generalised, (*self.assumed, *self.taken, condition)))
-        return solver.check() != z3.unsat
+        self._solver.push()
+        self._solver.add(condition)
+        answer = self._solver.check()
+        self._solver.pop()
+        return answer != z3.unsat
 
 
 _trails: list[_Trail] = []
@@ -148,7 +154,7 @@ def paths(run: Callable[[], Any], *assumed: z3.BoolRef) -> Iterator[Path]:
             return
         if count >= MOST:
             raise Refuted(f"more than {MOST} paths")
-        trail = _Trail(scripts.pop(), assumed, [], [])
+        trail = _Trail(scripts.pop(), assumed)
         _trails.append(trail)
         try:
             with mock.patch.object(np, "zeros", _zeros):

@@ -8,7 +8,9 @@ from suffice.diagnose.diagnosis import Diagnosis, Part, diagnose
 from suffice.diagnose.drift import Drift, SignalDrift, kolmogorov_smirnov, measure_drift
 from suffice.diagnose.floor import FloorEffect, compare_floor, without_floor
 from suffice.diagnose.premature import Group, PrematureStops, look_at_stops
+from suffice.diagnose.ranking import RankerFit, fit_ranker
 from suffice.diagnose.rows import Coded, Rows, right_or_wrong, rows_of
+from suffice.diagnose.selection import SelectorComparison, compare_selectors
 from suffice.diagnose.separation import auroc, cohens_d, draw_d
 from suffice.diagnose.signals import SignalSummary, SignalTable, entropy, summarise_signals
 from suffice.diagnose.sweep import SweepPoint, ThresholdSweep, pareto_front, pareto_knee, sweep_threshold
@@ -26,8 +28,10 @@ __all__ = [
     "Group",
     "Part",
     "PrematureStops",
+    "RankerFit",
     "Reliability",
     "Rows",
+    "SelectorComparison",
     "SignalDrift",
     "SignalSummary",
     "SignalTable",
@@ -39,11 +43,13 @@ __all__ = [
     "cohens_d",
     "compare_cells",
     "compare_floor",
+    "compare_selectors",
     "correlate",
     "cross_fitted",
     "diagnose",
     "draw_d",
     "entropy",
+    "fit_ranker",
     "judge_calibrators",
     "kolmogorov_smirnov",
     "look_at_stops",

@@ -7,6 +7,8 @@ from suffice.replay.evaluate import replay, replay_matrix
 from suffice.replay.outcomes import AGREEMENT, outcome
 from suffice.replay.prices import ListPrice, Price, component_prices, list_price, list_prices, load_prices
 from suffice.replay.result import ReplayResult, Row, Spread
+from suffice.replay.round_costs import RoundCosts, round_costs
+from suffice.replay.streaming import StreamResult, replay_stream
 from suffice.replay.sweep import equivalent_thresholds, even_thresholds, sweep
 
 __all__ = [
@@ -19,8 +21,10 @@ __all__ = [
     "ListPrice",
     "Price",
     "ReplayResult",
+    "RoundCosts",
     "Row",
     "Spread",
+    "StreamResult",
     "calibrate",
     "check_policy",
     "component_prices",
@@ -35,6 +39,8 @@ __all__ = [
     "policy_for",
     "replay",
     "replay_matrix",
+    "replay_stream",
+    "round_costs",
     "sweep",
     "tuned_on",
 ]

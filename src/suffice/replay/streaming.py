@@ -29,7 +29,7 @@ from suffice.tables import Column, Table
 
 __all__ = ["StreamResult", "StreamRow", "replay_stream"]
 
-BLOCK_ROWS = 1 << 18
+BLOCK_ROWS = 1 << 16
 """Rows that are decided at once; memory is proportional to it."""
 
 

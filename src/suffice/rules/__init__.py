@@ -4,6 +4,7 @@ from suffice.rules.algebra import FirstOf, KOf, Never, Patience, Threshold, Weig
 from suffice.rules.base import AllOf, AnyOf, Rule
 from suffice.rules.named import NAMED_RULES, NamedRule, answer_stable, fixed_k, margin, round_aware, tasr
 from suffice.rules.parse import parse_rule
+from suffice.rules.ranker import Ranked, Term
 from suffice.rules.selectors import SELECTORS, Selector, parse_selector
 from suffice.rules.thresholds import find_threshold, thresholds, with_threshold
 
@@ -17,8 +18,10 @@ __all__ = [
     "NamedRule",
     "Never",
     "Patience",
+    "Ranked",
     "Rule",
     "Selector",
+    "Term",
     "Threshold",
     "WeightedSum",
     "answer_stable",

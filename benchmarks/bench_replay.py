@@ -12,7 +12,7 @@ import json
 import platform
 import random
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from typing import Any
 
@@ -23,8 +23,10 @@ from tests import reference
 from suffice.replay import replay_matrix
 from suffice.replay.outcomes import answers_by_stop, values_by_stop
 from suffice.rounds import Floats, Rounds
-from suffice.rules import AllOf, AnyOf, Rule, Threshold
+from suffice.rules import AllOf, AnyOf, Rule
 from suffice.rules.selectors import Last
+from suffice.search import Block, Literal
+from suffice.search.families import Family
 from suffice.statistics import Intervals, bootstrap_weights, paired_bootstrap
 
 QUESTIONS, ROUNDS, DRAWS, SEED = 300, 5, 1000, 42
@@ -39,27 +41,12 @@ THRESHOLDS = {
 TARGET_S, TARGET_RATIO = 0.2, 1.5
 
 
-def set_partitions(items: Sequence[Any]) -> Iterator[list[list[Any]]]:
-    """Yield every partition of `items` into non-empty blocks."""
-    if not items:
-        yield []
-        return
-    first, rest = items[0], items[1:]
-    for partition in set_partitions(rest):
-        for i, block in enumerate(partition):
-            yield [*partition[:i], [first, *block], *partition[i + 1 :]]
-        yield [[first], *partition]
-
-
-def dnf_family(literals: Sequence[Rule]) -> list[Rule]:
+def dnf_family() -> list[Rule]:
     """Return one rule for each set partition of each non-empty subset: blocks are joined by &, then by |."""
-    rules: list[Rule] = []
-    for chosen in range(1, 2 ** len(literals)):
-        subset = [literal for i, literal in enumerate(literals) if chosen >> i & 1]
-        for partition in set_partitions(subset):
-            blocks = [block[0] if len(block) == 1 else AllOf(tuple(block)) for block in partition]
-            rules.append(blocks[0] if len(blocks) == 1 else AnyOf(tuple(blocks)))
-    return rules
+    literals = tuple(Literal(signal=name, thresholds=(value,)) for name, value in THRESHOLDS.items())
+    family = Family(Block(form="dnf", literals=literals))
+    codes = family.decode(np.arange(family.count))
+    return [family.rule(codes, row) for row in range(family.count)]
 
 
 def data() -> tuple[Rounds, Floats, Floats]:
@@ -145,7 +132,7 @@ def interleaved(measured: Sequence[Callable[[], Any]], times: int) -> list[tuple
 
 def run() -> dict[str, Any]:
     """Measure, print a table and return the figures."""
-    rules = dnf_family([Threshold(name, ">", value) for name, value in THRESHOLDS.items()])
+    rules = dnf_family()
     assert len(rules) == len(set(map(str, rules))) == 876
     view, f1, calls = data()
     check(view, rules, f1)

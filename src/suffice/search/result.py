@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -218,10 +219,6 @@ def pareto_front(quality: Floats, calls: Floats) -> npt.NDArray[np.bool_]:
     return front
 
 
-def _interval(row: Mapping[str, Any], result: SearchResult) -> tuple[float, float, float] | None:
-    return (row["delta"], row["low"], row["high"]) if result.n_resamples else None
-
-
 def search_tables(result: SearchResult) -> list[Table]:
     """Return what a search found as tables: locked thresholds, the front, and the optimism."""
     made = [_locked_table(result)] if result.locked else []
@@ -268,11 +265,13 @@ def _open(intervals: Intervals) -> dict[str, list[float | None]]:
     return {name: [end if math.isfinite(end) else None for end in interval] for name, interval in intervals.items()}
 
 
-def _thresholds(ends: Mapping[str, list[float | None]]) -> str:
-    def number(end: float | None, infinite: str) -> str:
-        return infinite if end is None else f"{end:.4g}"
-
-    return "; ".join(f"{name} {number(low, '-inf')} .. {number(high, 'inf')}" for name, (low, high) in ends.items())
+def _with_intervals(row: Mapping[str, Any]) -> str:
+    """Return a rule's text with the interval of equivalent values in the place of each threshold that is no yes or no."""
+    text = str(row["rule"])
+    for literal, (low, high) in row["thresholds"].items():
+        ends = ["" if end is None else f"{end:.4g}" for end in (low, high)]
+        text = re.sub(rf"(?<!\w){re.escape(literal)} (?!1\)|1$)[^\s)]+", f"{literal} {'..'.join(ends)}", text)
+    return text
 
 
 def _locked_table(result: SearchResult) -> Table:
@@ -291,26 +290,31 @@ def _locked_table(result: SearchResult) -> Table:
 
 def _front_table(result: SearchResult) -> Table:
     metric = result.metric.upper()
-    columns = [Column("rule"), Column("alike", ",.0f"), Column("rounds", ".0f"), Column(metric, ".1f", scale=100)]
-    columns += [Column("calls", ".2f")]
+    columns = [
+        Column(""),
+        Column("rule (a..b: any threshold between stops alike)"),
+        Column("alike", ",.0f"),
+        Column("rounds", ".0f"),
+        Column(metric, ".1f", scale=100),
+        Column("calls", ".2f"),
+    ]
     if result.n_resamples:
         columns.append(Column(f"{metric} vs {result.baseline}", "+.1f", scale=100, interval=True))
-    columns += [Column("equivalent thresholds"), Column("")]
     shown = result.shown
     positions = shown if result.best is None or result.best in shown else [*shown, result.best]
     rows: list[tuple[Any, ...]] = []
     for position, row in zip(positions, result.rows(positions), strict=True):
-        marks = ["front"] if row["front"] else []
-        marks += ["best within the budget, selected here"] if position == result.best else []
-        marks += [f"censored in {int(row['censored'])}"] if row["censored"] else []
-        text = row["rule"] + (f"  [{row['prompt']}]" if len(result.explorer.questions.sides) > 1 else "")
-        cells = (text, row["members"], row["max_rounds"], row["quality"], row["calls"])
-        delta = (_interval(row, result),) if result.n_resamples else ()
-        rows.append((*cells, *delta, _thresholds(row["thresholds"]), "; ".join(marks)))
+        mark = "selected here" if position == result.best else "front"
+        censored = f"  (censored in {int(row['censored'])} questions)" if row["censored"] else ""
+        prompt = f"  [{row['prompt']}]" if len(result.explorer.questions.sides) > 1 else ""
+        text = f"{_with_intervals(row)}{prompt}{censored}"
+        cells = (mark, text, row["members"], row["max_rounds"], row["quality"], row["calls"])
+        delta = ((row["delta"], row["low"], row["high"]),) if result.n_resamples else ()
+        rows.append((*cells, *delta))
     for named in result.named:
         delta = () if named.delta is None else ((named.delta.delta, named.delta.low, named.delta.high),)
-        cells = (named.name, named.members, None, named.quality, named.calls)
-        rows.append((*cells, *delta, "", "named, outside the count"))
+        cells = ("named", named.name, named.members, None, named.quality, named.calls)
+        rows.append((*cells, *delta))
     title = (
         f"{result.n_rules:,} rules of {result.explorer.space.name}, {len(result.distinct):,} different on {result.n} "
         f"questions; {len(shown)} of the {int(result.front.sum())} that no other dominates"

@@ -2,7 +2,7 @@
 
 python docs/build.py            signals, tables and picture, from the package and docs/results/*.json
 python docs/build.py --check    write nothing; exit code 1 if a part is not current
-python docs/build.py --results  first run the demo on both data sets, for new docs/results/*.json
+python docs/build.py --results  first run the demo on both data sets, for new docs/results/*.json, and the paper's tables
 """
 
 from __future__ import annotations
@@ -103,6 +103,13 @@ def _kept(row: dict[str, Any]) -> dict[str, Any]:
     names = ("label", "kind", "rule", "metrics", "calls", "cheapest_match", "dominated_by", "stop_rounds")
     deltas = {name: {key: row["deltas"][name][key] for key in ("delta", "low", "high")} for name in ("f1", "calls")}
     return {**{name: row[name] for name in names}, "tokens": row["costs"]["tokens"], "deltas": deltas}
+
+
+def run_paper() -> None:
+    """Write docs/results/paper-tasr.md, from recordings of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        options = ["--recordings", folder, "--format", "md", "-o", str(RESULTS / "paper-tasr.md")]
+        subprocess.run([sys.executable, "-m", "suffice", "paper", "tasr", *options], check=True)
 
 
 def load_results() -> dict[str, dict[str, Any]]:
@@ -359,6 +366,7 @@ def main(arguments: list[str] | None = None) -> int:
             text = json.dumps(run_demo(name), indent=1, ensure_ascii=False) + "\n"
             (RESULTS / f"{name}.json").write_text(text, "utf-8")
             print(f"ran the demo on {name}")
+        run_paper()
     stale = []
     for path, text in generated().items():
         if not path.is_file() or path.read_text("utf-8") != text:

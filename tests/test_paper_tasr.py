@@ -7,6 +7,7 @@ import math
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean, stdev
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from suffice.replay import replay
 from suffice.report.paper_cells import Cell, load_cell, read_cells
 from suffice.report.paper_frontier import cell_table, macro_table
 from suffice.report.paper_rows import Draws
+from suffice.report.paper_search import search_summary
 from suffice.report.paper_tasr import PARTS, paper_tasr
 from suffice.report.published import published_tasr
 from suffice.retrieval import dataset_hash
@@ -316,6 +318,23 @@ def test_the_search_counts_what_dominates_tasr_and_reports_what_tune_chose(made,
     assert found["calls"] == pytest.approx(chosen.calls.mean)
     assert found["chosen on tune"] == chosen.rule
     assert any("tasr-381: " in note and "confidence_first" in note for note in table(made, "Section 5.3").notes)
+
+
+def test_a_rule_as_good_and_as_cheap_as_tasr_does_not_dominate_it():
+    class Merged(SimpleNamespace):
+        def __len__(self):
+            return len(self.members)
+
+    result = SimpleNamespace(
+        columns={"quality": np.array([0.5, 0.5, 0.6, 0.4, 0.6]), "calls": np.array([3.0, 2.9, 3.0, 2.0, 3.1])},
+        distinct=Merged(members=np.array([1, 10, 100, 1000, 10000])),
+        named=[SimpleNamespace(name="tasr", quality=0.5, calls=3.0)],
+        n_rules=11111,
+        chosen=None,
+        optimism=None,
+    )
+    rule, here = search_summary(result)
+    assert (rule, here["dominating"], here["rules"], here["distinct"]) == ("", 110, 11111, 5)
 
 
 # Beside the published figures

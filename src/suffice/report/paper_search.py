@@ -15,7 +15,7 @@ from suffice.report.published import Figure, Published
 from suffice.search import SearchResult, search
 from suffice.tables import Column, Table
 
-__all__ = ["search_table"]
+__all__ = ["search_summary", "search_table"]
 
 _SPACES = ("tasr-381", "tasr-dnf-876")
 _FALLBACK = "available"
@@ -52,7 +52,7 @@ def search_table(cells: Sequence[CellRuns], published: Published, draws: Draws) 
     for item in used:
         found = _searched(item, draws, notes)
         for space, result in found:
-            rule, here = _summary(result)
+            rule, here = search_summary(result)
             beside = space if item.cell.published == published.tables["section5.3"]["cell"] else None
             lines += layout.lines((item.cell.name, space, rule), here, beside)
     if not lines:
@@ -84,7 +84,8 @@ def _searched(item: CellRuns, draws: Draws, notes: list[str]) -> list[tuple[str,
     return found
 
 
-def _summary(result: SearchResult) -> tuple[str, dict[str, Figure]]:
+def search_summary(result: SearchResult) -> tuple[str, dict[str, Figure]]:
+    """Return the rule that tune questions chose ("" if none meets the budget), and the figures of a search by key."""
     columns, members = result.columns, result.distinct.members
     here: dict[str, Figure] = {"rules": float(result.n_rules), "distinct": float(len(result.distinct))}
     if "low" in columns:

@@ -128,7 +128,8 @@ def max_statistic(deltas: Floats, weights: Floats, *, clusters: Clusters = None,
     check_level(level)
     check_differences(deltas)
     check_weights(weights, units)
-    delta, error = deltas.mean(axis=-1), standard_errors(deltas, units)
+    delta = deltas.mean(axis=-1)
+    error = np.concatenate([standard_errors(deltas[block], units) for block in blocks(*deltas.shape)])
     varies = np.flatnonzero(error > 0)
     scores = delta[varies] / error[varies]
     order = varies[np.argsort(scores, kind="stable")]

@@ -316,13 +316,24 @@ def test_a_raw_threshold_stops_otherwise_in_a_cell_of_another_scale_and_a_calibr
     assert (first.n, smaller.n) == (200, 40)
 
 
-def test_the_raw_threshold_fires_as_often_as_the_calibrated_one():
+@pytest.mark.parametrize("text", ["p_correct > 0.4", "p_correct >= 0.4", "p_correct > 2", "p_correct >= 0"])
+def test_the_raw_threshold_fires_as_often_as_the_calibrated_one(text):
     rng = np.random.default_rng(0)
-    raw = rng.normal(size=(50, 4))
-    calibrated = np.where(rng.random((50, 4)) < 0.1, NAN, rng.random((50, 4)))
-    for value in (-1.0, 0.0, 0.3, 0.7, 1.0):
-        both = ~np.isnan(calibrated)
-        assert (raw[both] > matching_threshold(raw, calibrated, value)).sum() == (calibrated[both] > value).sum()
+    p = np.where(rng.random((50, 4)) < 0.1, NAN, rng.integers(0, 6, (50, 4)) / 5)
+    recording = made(n=50)
+    margin = rng.normal(5, 1, (50, 4))
+    listed = recording.table.to_pylist()
+    for row, value, raw in zip(listed, p.ravel(), margin.ravel(), strict=True):
+        row["p_correct"], row["answer_margin"] = float(value), float(raw)
+    found = compare_cells({"one": Recording(build_table(listed))}, rule=parse_rule(text))
+    fires = p > float(text.split()[-1]) if "> " in text else p >= float(text.split()[-1])
+    assert (margin > found.raw_threshold).sum() == fires.sum()
+    assert matching_threshold(margin, fires) == found.raw_threshold
+
+
+def test_a_rule_without_a_floor_on_the_probability_is_compared_as_tasr():
+    for text in ("answer_stable", "p_correct < 0.5", "(p_correct > 0.2) | (p_correct > 0.6)"):
+        assert compare_cells({"one": made()}, rule=parse_rule(text)).rule == "(answer_stable >= 1) & (p_correct > 0.25)"
 
 
 def test_a_cross_fitted_probability_never_saw_its_question():

@@ -11,14 +11,13 @@ import numpy as np
 
 from suffice.calibration import CALIBRATED, Calibrator
 from suffice.diagnose.rows import has_metric, right_or_wrong
-from suffice.errors import RuleSyntaxError
 from suffice.replay import id_hash, outcome, policy_for
 from suffice.replay.baselines import Bench, run_policy
 from suffice.replay.costs import CostTable
 from suffice.replay.evaluate import drop_failed
 from suffice.replay.result import jsonable
-from suffice.rounds import Floats, Rounds
-from suffice.rules import Rule, Threshold, tasr
+from suffice.rounds import Floats, Mask, Rounds
+from suffice.rules import Rule, Threshold, tasr, thresholds
 from suffice.rules.thresholds import find_threshold, substitute
 from suffice.store.recording import Recording
 from suffice.tables import Column, Table
@@ -162,27 +161,22 @@ def cross_fitted(recording: Recording, output: str = CALIBRATED_NAME, *, target:
     return result
 
 
-def matching_threshold(raw: Floats, calibrated: Floats, value: float) -> float:
-    """Return the raw threshold that as many rounds exceed as exceed `value` on the calibrated signal.
+def matching_threshold(raw: Floats, fires: Mask) -> float:
+    """Return the raw threshold that as many rounds exceed as another rule fires in; NaN where no round has the signal.
 
     >>> import numpy as np
-    >>> matching_threshold(np.array([1.0, 2.0, 3.0, 4.0]), np.array([0.1, 0.1, 0.6, 0.9]), 0.5)
+    >>> matching_threshold(np.array([1.0, 2.0, 3.0, 4.0]), np.array([False, False, True, True]))
     2.0
 
     Args:
         raw: The raw signal, any shape; NaN where undefined.
-        calibrated: The calibrated one, same shape.
-        value: The threshold on it.
-
-    Returns:
-        NaN where no round has both.
+        fires: Where the other rule fires, same shape.
     """
-    both = np.isfinite(raw) & np.isfinite(calibrated)
-    if not both.any():
+    ordered = np.sort(raw[np.isfinite(raw)])
+    if not len(ordered):
         return _NAN
-    ordered = np.sort(raw[both])
-    not_above = int((calibrated[both] <= value).sum())
-    return float(ordered[not_above - 1]) if not_above else float(np.nextafter(ordered[0], -np.inf))
+    quiet = len(ordered) - int((fires & np.isfinite(raw)).sum())
+    return float(ordered[quiet - 1]) if quiet else float(np.nextafter(ordered[0], -np.inf))
 
 
 def compare_cells(
@@ -195,28 +189,25 @@ def compare_cells(
 
     Args:
         cells: Recordings by name, of any sizes; the raw threshold is matched in the first.
-        rule: A rule with one threshold on `p_correct`; None, or a rule without: TASR.
+        rule: A rule with one lower bound on `p_correct`; None, or a rule without: TASR.
         metric: What counts as right.
         quality: The quality.
 
     Returns:
         None where the first cell has no margin to match a threshold in.
     """
-    rule = tasr() if rule is None else rule
-    try:
-        literal = find_threshold(rule, CALIBRATED_NAME)
-    except RuleSyntaxError:
-        rule = tasr()
-        literal = find_threshold(rule, CALIBRATED_NAME)
+    rule, literal = _with_floor(rule)
     source = CALIBRATED[CALIBRATED_NAME]
     kept = {name: drop_failed(recording)[0] for name, recording in cells.items()}
     margins = {name: _column(recording, source) for name, recording in kept.items()}
     calibrated = {name: _calibrated(recording, metric) for name, recording in kept.items()}
     first = next(iter(kept))
-    threshold = matching_threshold(margins[first], calibrated[first][0], literal.value)
-    if math.isnan(threshold):
+    probabilities = calibrated[first][0]
+    if not np.isfinite(probabilities).any():
         return None
-    raw_rule = substitute(rule, literal, Threshold(source, literal.comparison, threshold))
+    fires = literal.fires(Rounds({CALIBRATED_NAME: probabilities}, kept[first].index, kept[first].seen))
+    threshold = matching_threshold(margins[first], fires)
+    raw_rule = substitute(rule, literal, Threshold(source, ">", threshold))
     rows = []
     for name, recording in kept.items():
         probabilities, how = calibrated[name]
@@ -250,6 +241,15 @@ def compare_cells(
         metric=metric,
         quality_metric=quality,
     )
+
+
+def _with_floor(rule: Rule | None) -> tuple[Rule, Threshold]:
+    """Return a rule and its one lower bound on `p_correct`; TASR and its own where it has none."""
+    found = [] if rule is None else [item for item in thresholds(rule) if item.name == CALIBRATED_NAME]
+    if rule is None or len(found) != 1 or found[0].comparison not in (">", ">="):
+        rule = tasr()
+        found = [find_threshold(rule, CALIBRATED_NAME)]
+    return rule, found[0]
 
 
 def _column(recording: Recording, name: str) -> Floats:

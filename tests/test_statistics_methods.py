@@ -10,6 +10,7 @@ import scipy.stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from statsmodels.regression.linear_model import OLS
 from statsmodels.stats.contingency_tables import mcnemar
 
 from suffice.errors import DataError
@@ -214,6 +215,15 @@ def test_the_paired_t_interval_and_test_equal_scipys():
         assert paired_t_test(rows)[position] == pytest.approx(peer.pvalue, abs=1e-12)
     assert paired_t_test(np.array([[0.0, 0.0], [0.5, 0.5]])).tolist() == [1.0, 0.0]
     assert paired_t_test(np.array([[0.5]])).tolist() == [1.0]
+
+
+def test_clusters_of_unequal_sizes_have_the_cluster_robust_error_of_statsmodels():
+    row, clusters = skewed(80, 3), np.random.default_rng(4).integers(0, 20, 80)
+    peer = OLS(row, np.ones(80)).fit(cov_type="cluster", cov_kwds={"groups": clusters}, use_t=True)
+    low, high = peer.conf_int(0.1)[0]
+    found = paired_t(row, clusters=clusters, level=0.9)
+    assert (found.low[0], found.high[0]) == pytest.approx((low, high), abs=1e-12)
+    assert paired_t_test(row, clusters=clusters)[0] == pytest.approx(peer.pvalues[0], abs=1e-12)
 
 
 def test_random_sign_flips_are_close_to_scipys_permutation_test_and_never_zero():

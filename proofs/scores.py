@@ -137,13 +137,13 @@ def signals_in_range() -> None:
 
 CLAIMS = (
     Claim(
-        "the information score lies in [0, 1], and weights off the simplex are refused",
+        "the information score lies in [0, 1] or is undefined; weights off the simplex are refused",
         "proved for all",
         "any marks and weights of the four metrics, as doubles and as reals",
         score_in_range,
     ),
     Claim(
-        "a distance lies in [0, 2]",
+        "a distance lies in [0, 2] or is undefined",
         "proved for all",
         "any doubles in its last step; as reals, any dimension, by induction",
         distance_in_range,

@@ -320,6 +320,31 @@ def test_the_search_counts_what_dominates_tasr_and_reports_what_tune_chose(made,
     assert any("tasr-381: " in note and "confidence_first" in note for note in table(made, "Section 5.3").notes)
 
 
+def two_prompts(folder, split, n):
+    """One file with the rounds of both prompts, as TASR's importer takes it."""
+    plain, asked = (paper.rows("qwen", "hotpotqa", split, n, says_five=says) for says in (None, 0.6))
+    listed = [{**row, "prompt_id": "answer_first"} for row in plain]
+    return paper.imported(
+        folder, f"two_{split}", listed + [{**row, "prompt_id": "confidence_first@1"} for row in asked]
+    )
+
+
+def test_a_file_of_two_prompts_gives_each_cell_its_own_and_the_search_both(cells, tmp_path, made):
+    files = {split: two_prompts(tmp_path, split, n) for split, n in (("tune", 40), ("eval", 60))}
+    plain = replace(cells[0], **files)
+    asked = replace(cells[3], name="asked", **files)
+    again = paper_tasr([plain, asked], **SMALL)
+    own = line(table(made, "Table 2"), cell="ours_qwen_hp")
+    assert line(table(again, "Table 2"), cell="ours_qwen_hp") == own
+    assert line(table(again, "Figure 5"), prompt="confidence_first")["rounds"] == 300
+    assert line(table(again, "Section 5.3"), space="tasr-381")["rules"] == 381
+    assert line(table(again, "Section 5.3"), space="tasr-dnf-876")["rules"] == 876
+    with pytest.raises(
+        DataError, match=r"prompt 'no_confidence', its recordings 'answer_first', 'confidence_first': set"
+    ):
+        load_cell(replace(plain, published="", prompt="no_confidence"), **SMALL)
+
+
 def test_a_rule_as_good_and_as_cheap_as_tasr_does_not_dominate_it():
     class Merged(SimpleNamespace):
         def __len__(self):

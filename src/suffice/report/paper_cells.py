@@ -27,6 +27,7 @@ from suffice.replay.baselines import (
 from suffice.replay.evaluate import drop_failed
 from suffice.replay.outcomes import outcome
 from suffice.report.published import published_tasr
+from suffice.search.data import by_prompt
 from suffice.session import Policy
 from suffice.store import Recording, read_recording
 
@@ -137,7 +138,8 @@ def _cell(entry: Any, number: int, path: Path) -> Cell:
     for key, file in files.items():
         if not file.is_file():
             raise DataError(f"{where}: there is no {key} recording at {str(file)!r}")
-    return Cell(**{**entry, **files})
+    prompt = entry.get("prompt", "answer_first").split("@")[0]  # a prompt's id may name its version
+    return Cell(**{**entry, **files, "prompt": prompt})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,8 +148,9 @@ class CellRuns:
 
     Attributes:
         cell: The cell.
-        tune: Recorded tune questions, failed ones left out.
-        eval: Recorded eval questions, failed ones left out.
+        tune: Recorded tune questions with the cell's prompt, failed ones left out.
+        eval: The same of eval questions.
+        prompts: Tune and eval with all the prompts that their files hold.
         policy: TASR, its calibrator fitted on `tune`; None where that cannot be done.
         result: The replay of that policy; None where it cannot be done.
         runs: TASR, its random twin, fixed budgets, closed book and oracles by label; empty where `result` is None.
@@ -158,6 +161,7 @@ class CellRuns:
     cell: Cell
     tune: Recording
     eval: Recording
+    prompts: tuple[Recording, Recording]
     policy: Policy | None = None
     result: ReplayResult | None = None
     runs: Mapping[str, Run] = field(default_factory=dict)
@@ -181,9 +185,10 @@ def load_cell(cell: Cell, *, n_resamples: int = 1000, seed: int = 42, level: flo
     Where the recordings lack what the rule or its score needs, the cell has no runs, and says why.
 
     Raises:
-        DataError: A recording does not read, or both hold the same question.
+        DataError: A recording does not read or has other prompts, or both hold the same question.
     """
-    tune, evaluation = (_within_budget(drop_failed(read_recording(path))[0]) for path in (cell.tune, cell.eval))
+    prompts = _read(cell.tune), _read(cell.eval)
+    tune, evaluation = (_with_prompt(recording, cell) for recording in prompts)
     common = sorted(_units(tune) & _units(evaluation))
     if common:
         raise DataError(
@@ -199,11 +204,20 @@ def load_cell(cell: Cell, *, n_resamples: int = 1000, seed: int = 42, level: flo
         result = replay(evaluation, [policy], metrics=("f1",), n_resamples=n_resamples, seed=seed, level=level)
         runs = _runs(evaluation, policy)
     except SufficeError as error:
-        return CellRuns(cell=cell, tune=tune, eval=evaluation, problem=str(error))
+        return CellRuns(cell=cell, tune=tune, eval=evaluation, prompts=prompts, problem=str(error))
     censored = result.row(policy.label).n_censored
     if censored:
         notes.append(f"{censored} of {result.n} questions were cut by a rule before TASR would have stopped")
-    return CellRuns(cell=cell, tune=tune, eval=evaluation, policy=policy, result=result, runs=runs, notes=tuple(notes))
+    return CellRuns(
+        cell=cell,
+        tune=tune,
+        eval=evaluation,
+        prompts=prompts,
+        policy=policy,
+        result=result,
+        runs=runs,
+        notes=tuple(notes),
+    )
 
 
 def defined(recording: Recording, name: str) -> bool:
@@ -213,6 +227,23 @@ def defined(recording: Recording, name: str) -> bool:
 
 def _units(recording: Recording) -> set[str]:
     return {*map(str, recording.clusters.tolist()), *recording.question_ids}
+
+
+def _read(path: Path) -> Recording:
+    return _within_budget(drop_failed(read_recording(path))[0])
+
+
+def _with_prompt(recording: Recording, cell: Cell) -> Recording:
+    """Return the rounds that were recorded with the cell's prompt; all of them where no prompt was recorded."""
+    parts = by_prompt(recording)
+    if list(parts) == [""]:
+        return recording
+    if cell.prompt not in parts:
+        raise DataError(
+            f"cell {cell.name!r} has the prompt {cell.prompt!r}, its recordings {', '.join(map(repr, parts))}: set the "
+            "cell's `prompt`, or name another recording"
+        )
+    return parts[cell.prompt]
 
 
 def _within_budget(recording: Recording) -> Recording:

@@ -17,7 +17,8 @@ from suffice.tables import Column, Table
 
 __all__ = ["search_summary", "search_table"]
 
-_SPACES = ("tasr-381", "tasr-dnf-876")
+_TWO_PROMPTS = "tasr-381"
+_SPACES = (_TWO_PROMPTS, "tasr-dnf-876")
 _FALLBACK = "available"
 _SLACK = 1e-12
 
@@ -73,9 +74,10 @@ def _searched(item: CellRuns, draws: Draws, notes: list[str]) -> list[tuple[str,
     for space in (*_SPACES, _FALLBACK):
         if space == _FALLBACK and any(name == _SPACES[-1] for name, _ in found):
             continue
+        tune, evaluation = item.prompts if space == _TWO_PROMPTS else (item.tune, item.eval)
         try:
             result = search(
-                item.eval, space, tune=item.tune, n_resamples=draws.n_resamples, seed=draws.seed, level=draws.level
+                evaluation, space, tune=tune, n_resamples=draws.n_resamples, seed=draws.seed, level=draws.level
             )
         except (UnknownSignalError, ConfigMismatchError, DataError) as error:
             notes.append(f"{item.cell.name}, {space}: {error}")

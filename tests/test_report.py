@@ -124,6 +124,19 @@ def test_what_the_page_holds_gives_the_replay_without_the_loss_of_a_bit(files, n
     assert judged == ({"stop", "region"} if name == "judged" else {"stop"})  # a judge is paid where its signal is read
 
 
+@pytest.mark.parametrize("comparison", [">", ">=", "<", "<="])
+def test_a_threshold_on_a_value_counts_it_as_the_comparison_does(files, comparison):
+    kept = read_recording(files / "judged.parquet")
+    policy = policy_for(kept, f"judge_entailment {comparison} 3")
+    bench = bench_of(kept, policy)
+    literal = thresholds(policy.rule)[0]
+    slider = make_slider(bench, policy, literal)
+    for at in (0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0):
+        expected, _ = replayed(bench, policy, literal, at)
+        found = slider.at(at)
+        assert [found[name] for name in ("f1", "calls", "money")] == [expected[n] for n in ("f1", "calls", "money")]
+
+
 def test_the_text_of_the_moved_rule_is_the_rule(files):
     kept = read_recording(files / "judged.parquet")
     for rule in (

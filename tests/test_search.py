@@ -250,6 +250,30 @@ def test_each_block_reads_the_rounds_of_its_own_prompt(tmp_path):
     assert sorted(names) == sorted(made.questions.clusters.tolist())
 
 
+def test_the_runs_of_one_question_are_paired_whatever_their_order():
+    rows = []
+    for prompt, order in (("a", [3, 1, 2, 0, 9]), ("b", [0, 8, 1, 2, 3])):
+        for q in order:
+            for row in rows_of(1, 3, seed=q):
+                named = {"question_id": f"{q}-{prompt}", "cluster": f"q{q}", "prompt_id": f"{prompt}@1", "score_gap": q}
+                rows.append({**row, **named})
+    blocks = tuple(Block(form="or", literals=literals("score_gap"), prompt=prompt) for prompt in "ab")
+    made = explorer(Space(name="two", blocks=blocks), Recording(build_table(rows)))
+    assert made.questions.clusters.tolist() == ["q3", "q1", "q2", "q0"]
+    assert any("2 questions are left out" in note for note in made.questions.notes)
+    for side in made.questions.sides.values():
+        assert side.view["score_gap"][:, 0].tolist() == [3, 1, 2, 0]
+        assert {name[0] for name in side.recording.question_ids} == set("0123")
+        alone = by_prompt(side.recording)
+        assert len(next(iter(alone.values())).question_ids) == 4
+    twice = Recording(build_table([{**row, "cluster": "q0"} for row in rows]))
+    with pytest.raises(DataError, match="recorded more than once"):
+        explorer(Space(name="two", blocks=blocks), twice)
+    apart = Recording(build_table([{**row, "cluster": row["question_id"]} for row in rows]))
+    with pytest.raises(DataError, match="share no questions"):
+        explorer(Space(name="two", blocks=blocks), apart)
+
+
 def test_a_preset_names_the_columns_that_a_recording_lacks(tmp_path):
     whole = imported(tmp_path, drop=("rerank_score", "judge_entailment"))
     with pytest.raises(UnknownSignalError, match="needs the columns rerank_score, judge_entailment"):

@@ -37,7 +37,7 @@ class Side:
     """The rounds of one prompt; one row for each question.
 
     Attributes:
-        recording: Where they come from.
+        recording: Where they come from, in its own order.
         policy: The fitted state with which rules read them.
         view: The signals, shape ``(n_questions, n_rounds)``.
         tables: By name in `OUTCOMES`: what a stop at each round gives, same shape; a stop past the end is one at the
@@ -60,8 +60,11 @@ class Side:
         view = self.view
         columns = {name: column[rows] for name, column in view.columns.items()}
         answers = None if view.answers is None else view.answers[rows]
+        kept = np.zeros(len(self.last), dtype=np.bool_)
+        kept[rows] = True
         return replace(
             self,
+            recording=self.recording.select(kept),
             view=Rounds(columns, view.index, view.seen[rows], answers),
             tables={name: table[rows] for name, table in self.tables.items()},
             last=self.last[rows],

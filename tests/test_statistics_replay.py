@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 
 import numpy as np
@@ -11,7 +12,7 @@ from statsmodels.stats.multitest import multipletests
 
 from suffice.errors import DataError
 from suffice.replay import replay
-from suffice.replay.tables import differences_table, margins_table, outcomes_table
+from suffice.replay.tables import differences_table, margins_table, outcomes_table, replay_tables
 from suffice.session import Policy
 from suffice.statistics import INTERVALS, bootstrap_weights, paired_bootstrap, permutation_tests
 from suffice.store.recording import Recording
@@ -121,13 +122,24 @@ def test_tests_of_replay_flip_clusters_whole():
 def test_the_tables_name_the_tests_the_family_and_the_interval():
     result = replay(recording(), policies(*RULES), n_resamples=100, margins=(0.02, 0.9))
     table = differences_table(result)
-    assert table.title == "Tests of no difference to fixed_k(3); Holm's correction over 3 policies"
+    assert table.title == "Tests of no difference to fixed_k(3); Holm's correction, policies: 3"
     assert [(row[0], row[1]) for row in table.rows] == [(rule, name) for name in ("f1", "em") for rule in RULES]
     assert {row[-1] for row in table.rows} == {"sign flips, 100 at random", "McNemar, exact"}
     assert "(expanded percentile, 100 paired bootstrap draws, seed 42)" in outcomes_table(result).title
     margins = [row for row in margins_table(result).rows if row[0] == "round >= 1"]
     assert [row[-2] for row in margins] == ["no", "no", "yes", "yes"]
     assert len({row[-1] for row in margins if row[1] == "non-inferior"}) == 1
+
+
+@pytest.mark.parametrize("method", INTERVALS)
+@pytest.mark.parametrize("n", [1, 2])
+def test_hardly_any_questions_give_results_without_warnings_and_strict_json(method, n):
+    result = replay(recording(n, n), policies(*RULES), interval=method, n_resamples=20)
+    json.dumps(result.to_dict(), allow_nan=False)
+    for table in replay_tables(result):
+        assert "nan" not in str(table.texts())
+    assert len(replay_tables(replay(recording(n, n), [], n_resamples=20))) == 3
+    assert all(row.deltas["f1"].p == 1.0 for row in result.rows if n == 1)
 
 
 def test_the_command_line_shows_tests_and_takes_an_interval(tmp_path):
@@ -137,7 +149,7 @@ def test_the_command_line_shows_tests_and_takes_an_interval(tmp_path):
     write_recording(path, recording().table)
     arguments = ("replay", path, "--rule", "round >= 1", "--rule", "round >= 2", "--resamples", "50")
     shown = cli(*arguments, "--margin", "0.02", "--margin", "0.5").out
-    assert "Holm's correction over 2 policies" in shown
+    assert "Holm's correction, policies: 2" in shown
     assert "shown above" in shown
     found = cli(*arguments, "--interval", "percentile", "--json").json
     assert found["interval"] == "percentile"

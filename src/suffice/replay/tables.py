@@ -42,15 +42,11 @@ _KINDS = {
 
 
 def replay_tables(result: ReplayResult) -> list[Table]:
-    """Return the result of a replay as tables: outcomes, costs, stops, and margins where they were tested."""
-    tested = any(row.margins for row in result.rows)
-    return [
-        outcomes_table(result),
-        *([differences_table(result)] if result.metrics else []),
-        costs_table(result),
-        stops_table(result),
-        *([margins_table(result)] if tested else []),
-    ]
+    """Return the result of a replay as tables: outcomes, tests, costs, stops, and margins; none that has no rows."""
+    tables = [outcomes_table(result), costs_table(result), stops_table(result)]
+    if result.metrics:
+        tables = [tables[0], differences_table(result), *tables[1:], margins_table(result)]
+    return [table for table in tables if table.rows]
 
 
 def outcomes_table(result: ReplayResult) -> Table:
@@ -92,7 +88,7 @@ def differences_table(result: ReplayResult) -> Table:
     family = [row for row in result.rows if any(not math.isnan(delta.p_holm) for delta in row.deltas.values())]
     lines = [(row, name, row.deltas[name]) for name in result.metrics for row in family if name in row.deltas]
     return Table(
-        title=f"Tests of no difference to {result.baseline}; Holm's correction over {len(family)} policies",
+        title=f"Tests of no difference to {result.baseline}; Holm's correction, policies: {len(family)}",
         columns=(
             Column("policy"),
             Column("metric"),

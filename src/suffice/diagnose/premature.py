@@ -15,7 +15,7 @@ from suffice.rounds import Floats, Mask
 from suffice.session import Stops
 from suffice.tables import Column, Table
 
-__all__ = ["Group", "PrematureStops", "look_at_stops"]
+__all__ = ["Group", "PrematureStops", "look_at_stops", "returned"]
 
 SHOWN_IDS = 3
 

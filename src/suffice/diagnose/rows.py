@@ -17,7 +17,7 @@ from suffice.signals import SIGNALS, clean_column
 from suffice.statistics import Units
 from suffice.store.recording import Recording
 
-__all__ = ["Coded", "Rows", "right_or_wrong", "rows_of"]
+__all__ = ["Coded", "Rows", "has_metric", "right_or_wrong", "rows_of", "unit_of"]
 
 Codes = npt.NDArray[np.int64]
 

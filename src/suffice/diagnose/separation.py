@@ -12,7 +12,7 @@ from suffice.diagnose.rows import Coded, Codes, Rows
 from suffice.rounds import Floats, Mask
 from suffice.statistics import bootstrap_weights
 
-__all__ = ["auroc", "cohens_d", "draw_d"]
+__all__ = ["auroc", "cohens_d", "draw_d", "ends"]
 
 _NAN = math.nan
 _LARGEST_DRAW = 2**23

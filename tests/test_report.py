@@ -17,6 +17,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from suffice.calibration import calibration_report
+from suffice.certify import Claim, certify, listed
 from suffice.errors import ConfigMismatchError, DataError
 from suffice.replay import CostTable, Price, outcome, policy_for, replay
 from suffice.replay.baselines import Bench, run_policy
@@ -210,9 +211,25 @@ def test_what_limits_a_figure_is_said_beside_it(files):
     assert any("Selected here" in text and "7 of these questions" in text for text in told.caveats)
     assert any("not truth" in text for text in told.caveats)
     assert "agreement with the full budget" in told.sentence
+    assert "selected here" in told.sentence
     cut = simple([["a", "b", "c"], ["a", "c"]], end="rule", answer_stable=[[None, 0.0, 0.0], [None, 0.0]])
     result = replay(cut, ["answer_stable"], n_resamples=50)
     assert any("Censored: for 1 of 2" in text for text in headline(result, "answer_stable").caveats)
+
+
+def test_a_certificate_is_quoted_and_a_changed_policy_has_none():
+    n = 400
+    kept = simple([["a", "a", "a"]] * n, answer_stable=[[None, 1.0, 1.0]] * n)
+    policy = policy_for(kept, "answer_stable", name="as")
+    found = certify(kept, listed([policy], policy), Claim(epsilon=0.05, metric="f1"))
+    assert found.policy is not None
+    quick = Settings(n_resamples=20)
+    told = make_report({"x": kept}, [found.policy], settings=quick).cells[0].headlines[0]
+    assert "is certified: With 95 % confidence" in told.certificate
+    changed = replace(found.policy, max_rounds=2)
+    page = render_html(make_report({"x": kept}, [changed, found.policy], settings=quick))
+    assert "is void: the policy was changed" in page
+    assert "is certified: With 95 % confidence" in page
 
 
 # Tables and charts

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -78,7 +78,8 @@ class Cell:
     @cached_property
     def headlines(self) -> list[Headline]:
         """What is said about each policy."""
-        return [headline(self.result, row.label) for row in self.rules]
+        pairs = zip(self.rules, self.policies, strict=True)
+        return [headline(self.result, row.label, policy) for row, policy in pairs]
 
     @cached_property
     def stopped(self) -> list[Stopped]:
@@ -147,7 +148,7 @@ class Cell:
         """Return JSON-ready values."""
         return {
             "name": self.name,
-            "headlines": [{"sentence": h.sentence, "caveats": list(h.caveats)} for h in self.headlines],
+            "headlines": [asdict(told) for told in self.headlines],
             "replay": self.result.to_dict(),
             "tables": [table.to_dict() for table in self.tables()],
             "notes": [*replay_notes(self.result), *self.notes],

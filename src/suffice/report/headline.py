@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from suffice.certify import Certificate
 from suffice.replay import ReplayResult, Row
 from suffice.replay.outcomes import is_agreement
+from suffice.session import Policy
 from suffice.tables import Column
 
 __all__ = ["Headline", "caveats", "headline"]
@@ -20,14 +22,16 @@ class Headline:
         sentence: The result in one sentence: quality, calls, difference with interval, and the baseline that does as
             well for no more calls, if there is one.
         caveats: What limits it, one sentence each.
+        certificate: What the policy's certificate says, or that it is void; empty if it has none.
     """
 
     sentence: str
     caveats: tuple[str, ...]
+    certificate: str = ""
 
 
-def headline(result: ReplayResult, label: str) -> Headline:
-    """Return the sentences about a row.
+def headline(result: ReplayResult, label: str, policy: Policy | None = None) -> Headline:
+    """Return the sentences about a row, and about the certificate of its policy.
 
     Raises:
         DataError: There is no such row.
@@ -35,9 +39,24 @@ def headline(result: ReplayResult, label: str) -> Headline:
     row = result.row(label)
     metric = result.metrics[0]
     name = "agreement with the full budget" if is_agreement(metric) else metric.upper()
-    reached = f"On {result.n:,} questions, {label} reaches {name} {_points(row.metrics[metric])} with {_calls(row)} model calls each"
+    who = f"{label} (selected here: fitted or chosen on these questions)" if row.selected_here else label
+    reached = f"On {result.n:,} questions, {who} reaches {name} {_points(row.metrics[metric])} with {_calls(row)} model calls each"
     parts = [reached, *_difference(result, row, metric)]
-    return Headline(sentence="; ".join([*parts, _verdict(result, row, name)]) + ".", caveats=caveats(result, row))
+    return Headline(
+        sentence="; ".join([*parts, _verdict(result, row, name)]) + ".",
+        caveats=caveats(result, row),
+        certificate="" if policy is None else _certificate(policy, label),
+    )
+
+
+def _certificate(policy: Policy, label: str) -> str:
+    found = Certificate.of(policy)
+    if found is None:
+        return ""
+    if not found.holds_for(policy):
+        return f"The certificate of {label} is void: the policy was changed after it was certified."
+    how = f"{found.n:,} questions, {found.procedure} over {found.family_size} policies"
+    return f"{label} is certified: {found.statement} ({how})."
 
 
 def _difference(result: ReplayResult, row: Row, metric: str) -> list[str]:

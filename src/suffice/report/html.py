@@ -12,7 +12,6 @@ from importlib.resources import files
 from typing import Any
 
 from suffice._version import __version__
-from suffice.certify import Certificate
 from suffice.replay import Row
 from suffice.replay.tables import (
     costs_table,
@@ -28,7 +27,6 @@ from suffice.report.data import Cell, Report
 from suffice.report.packing import Pool, json_in_html, pack_bytes
 from suffice.report.slider import make_slider, slidable
 from suffice.report.trajectories import FEW, choose, to_dicts
-from suffice.session import Policy
 from suffice.tables import Column, Table
 
 __all__ = ["LARGEST", "render_html"]
@@ -99,7 +97,7 @@ def _cell(cell: Cell, sliders: list[dict[str, Any]]) -> dict[str, Any]:
     }
     return {
         "name": cell.name,
-        "headlines": list(zip(rules, cell.headlines, map(_certificate, cell.policies), strict=True)),
+        "headlines": cell.headlines,
         "tiles": _tiles(cell, rules[0]),
         "costs": pareto_costs(result),
         "reliability": list(cell.reliability),
@@ -142,17 +140,6 @@ def _tiles(cell: Cell, row: Row) -> list[dict[str, Any]]:
 
 def _tile(key: str, column: Column, value: float, note: str) -> dict[str, Any]:
     return {"key": key, "name": column.name, "value": value, "text": column.text(value), "note": note}
-
-
-def _certificate(policy: Policy) -> str:
-    found = Certificate.of(policy)
-    if found is None:
-        return ""
-    if not found.holds_for(policy):
-        return "has a void certificate: it was changed after it was certified."
-    return (
-        f"is certified. {found.statement} ({found.n:,} questions, {found.procedure} over {found.family_size} policies)."
-    )
 
 
 def _sliders(cell: Cell, pool: Pool, room: int | None) -> tuple[list[dict[str, Any]], int]:

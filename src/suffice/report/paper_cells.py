@@ -31,7 +31,7 @@ from suffice.search.data import by_prompt
 from suffice.session import Policy
 from suffice.store import Recording, read_recording
 
-__all__ = ["BUDGET", "SETTINGS", "Cell", "CellRuns", "defined", "load_cell", "read_cells"]
+__all__ = ["BUDGET", "SETTINGS", "Cell", "CellRuns", "defined", "load_cell", "read_cells", "with_evidence"]
 
 BUDGET = 5
 """TASR's R; later rounds of a recording are left out."""
@@ -231,6 +231,13 @@ def _units(recording: Recording) -> set[str]:
 
 def _read(path: Path) -> Recording:
     return _within_budget(drop_failed(read_recording(path))[0])
+
+
+def with_evidence(recording: Recording) -> Recording:
+    """Return the rounds from the first passage on, which the paper's signals are of; round 0 is the model alone."""
+    if recording.index[0] > 0:
+        return recording
+    return Recording(recording.table.filter(pc.field("round") > 0), recording.metadata)
 
 
 def _with_prompt(recording: Recording, cell: Cell) -> Recording:

@@ -14,7 +14,7 @@ from suffice.diagnose.rows import rows_of
 from suffice.diagnose.separation import draw_d
 from suffice.errors import DataError
 from suffice.replay import calibrate
-from suffice.report.paper_cells import CellRuns, defined
+from suffice.report.paper_cells import CellRuns, defined, with_evidence
 from suffice.report.paper_rows import Draws, Layout
 from suffice.report.published import Figure, Published
 from suffice.session import Policy
@@ -78,11 +78,12 @@ def drift_table(cells: Sequence[CellRuns], published: Published, draws: Draws) -
 
 
 def _drift(item: CellRuns, draws: Draws) -> tuple[Drift | None, str]:
-    lacking = [name for name, recording in (("tune", item.tune), ("eval", item.eval)) if not defined(recording, "em")]
+    recordings = {"tune": with_evidence(item.tune), "eval": with_evidence(item.eval)}
+    lacking = [name for name, recording in recordings.items() if not defined(recording, "em")]
     if lacking:
         return None, f"no em was recorded ({', '.join(lacking)})"
     policy = _calibrated(item)
-    tune, evaluation = (rows_of(recording, "em", policy) for recording in (item.tune, item.eval))
+    tune, evaluation = (rows_of(recording, "em", policy) for recording in recordings.values())
     first, second = (np.random.default_rng(seed) for seed in np.random.SeedSequence(draws.seed).spawn(2))
     drawn = draw_d(evaluation, list(evaluation.columns), n_resamples=draws.n_resamples, rng=first)
     return measure_drift(tune, evaluation, drawn, level=draws.level, rng=second), ""

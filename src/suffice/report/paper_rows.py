@@ -43,20 +43,25 @@ class Draws:
 
         Args:
             parts: For each cell its name, its quantities by key, each of shape ``(n_rows,)``, and the question of
-                each row.  A quantity that one of the cells lacks is left out.
+                each row.  A quantity that one of the cells lacks is left out; one that was not
+                measured for every question is NaN.
         """
         keys = [key for key in parts[0][1] if all(key in values for _, values, _ in parts)]
+        known = [key for key in keys if all(np.isfinite(values[key]).all() for _, values, _ in parts)]
+        unknown: dict[str, Figure] = dict.fromkeys(keys, math.nan)
+        if not known:
+            return unknown, "no figure was measured for every question"
         cells = [
-            CellDeltas(name=name, deltas=np.stack([values[key] for key in keys]), questions=list(questions))
+            CellDeltas(name=name, deltas=np.stack([values[key] for key in known]), questions=list(questions))
             for name, values, questions in parts
         ]
         try:
             found = macro_bootstrap(cells, n_resamples=self.n_resamples, rng=self.seed, level=self.level)
-        except DataError as error:
+        except DataError as error:  # cells that share some of their questions, and not all
             plain = np.mean([cell.deltas.mean(axis=-1) for cell in cells], axis=0)
-            return dict(zip(keys, plain.tolist(), strict=True)), str(error)
+            return {**unknown, **dict(zip(known, plain.tolist(), strict=True))}, str(error)
         triples = zip(found.delta.tolist(), found.low.tolist(), found.high.tolist(), strict=True)
-        return dict(zip(keys, triples, strict=True)), ""
+        return {**unknown, **dict(zip(known, triples, strict=True))}, ""
 
     def cells(
         self, cells: Sequence[CellRuns], quantities: Callable[[CellRuns], Mapping[str, Floats]]

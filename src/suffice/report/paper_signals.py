@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from suffice.errors import DataError
-from suffice.report.paper_cells import SETTINGS, CellRuns
+from suffice.report.paper_cells import SETTINGS, CellRuns, with_evidence
 from suffice.report.paper_frontier import tasr_figures, with_runs
 from suffice.report.paper_rows import Draws, Layout
 from suffice.report.published import Figure, Published
@@ -72,8 +72,9 @@ def _margins(group: Sequence[CellRuns], draws: Draws) -> dict[str, Figure]:
     parts = []
     for item in group:
         assert item.policy is not None
-        view = item.policy.view(item.eval.rounds(item.policy.raw_columns))
-        rows, questions = _rows(item.eval, margin=_column(item.eval, _MARGIN), p_correct=view["p_correct"])
+        recording = with_evidence(item.eval)
+        view = item.policy.view(recording.rounds(item.policy.raw_columns))
+        rows, questions = _rows(recording, margin=_column(recording, _MARGIN), p_correct=view["p_correct"])
         if not questions:
             return {}
         parts.append((item.cell.name, rows, questions))
@@ -120,7 +121,7 @@ def margin_figure(cells: Sequence[CellRuns], published: Published, draws: Draws)
     lines: list[tuple[Any, ...]] = []
     notes = [draws.note, "a round is right where its exact match is 1; v3 takes the tune questions, and so do we"]
     for item in _by_tune(cells):
-        here, why = _separations(item.tune, draws)
+        here, why = _separations(with_evidence(item.tune), draws)
         if why:
             notes.append(f"left out, {item.cell.name}: {why}")
             continue
@@ -158,7 +159,8 @@ def reliability_figure(cells: Sequence[CellRuns], published: Published, draws: D
     rows: list[tuple[Any, ...]] = []
     missing = []
     for item in _by_tune(cells):
-        found, questions = _rows(item.tune, margin=_column(item.tune, _MARGIN), em=_column(item.tune, "em"))
+        tune = with_evidence(item.tune)
+        found, questions = _rows(tune, margin=_column(tune, _MARGIN), em=_column(tune, "em"))
         if len(questions) < _BUCKETS:
             missing.append(f"left out, {item.cell.name}: too few rounds have both answer_margin and em")
             continue
@@ -208,7 +210,8 @@ def confidence_figure(cells: Sequence[CellRuns], published: Published, draws: Dr
     notes = [draws.note, together]
     for prompt, beside in dict.fromkeys((item.cell.prompt, bool(item.cell.published)) for item in cells):
         group = [c for c in cells if (c.cell.prompt, bool(c.cell.published)) == (prompt, beside)]
-        told = [_rows(item.eval, said=_column(item.eval, "verbal_confidence")) for item in group]
+        recordings = [with_evidence(item.eval) for item in group]
+        told = [_rows(recording, said=_column(recording, "verbal_confidence")) for recording in recordings]
         silent = [item.cell.name for item, (_, questions) in zip(group, told, strict=True) if not questions]
         if silent:
             notes.append(f"left out, {', '.join(silent)}: no stated confidence was recorded")

@@ -103,6 +103,7 @@ def test_each_round_is_billed_as_recorded_without_reuse_and_with_all_shared_pref
         assert found[key] == pytest.approx(values), key
     assert [row.n for row in result.rows] == [2] * 6 + [1] * 3
     assert {row.billing for row in result.rows if row.modelled} == {"no prefix reuse", "full prefix reuse"}
+    assert all(math.isnan(row.seconds) == row.modelled for row in result.rows)  # nobody measured those
     assert any("judge:own" in note for note in result.notes)
 
 
@@ -113,6 +114,13 @@ def test_rounds_as_recorded_add_up_to_the_full_budget(data):
     for mine, kind in (("calls", "calls"), ("uncached_tokens",) * 2, ("output_tokens",) * 2, ("seconds",) * 2):
         assert sum(getattr(row, mine) for row in rows) == pytest.approx(full.costs[kind])
     assert sum(row.money for row in rows) == pytest.approx(full.costs["money"])
+
+
+def test_the_first_passage_finds_nothing_cached_though_a_closed_book_round_came_before():
+    rows = recording().table.to_pylist()
+    shifted = Recording(build_table([{**row, "round": row["round"] - 1} for row in rows]))
+    full = {row.round_index: row for row in round_costs(shifted).rows if row.billing == "full prefix reuse"}
+    assert [full[r].cached_tokens for r in (0, 1, 2)] == [0, 0, 150]
 
 
 def test_what_is_unknown_stays_unknown_and_modelled_counts_are_labelled():

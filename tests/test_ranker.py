@@ -14,7 +14,7 @@ from suffice.metrics import answer_key
 from suffice.rounds import Rounds
 from suffice.rules import fixed_k, parse_selector
 from suffice.rules.ranker import Ranked, Term, parse_ranked
-from suffice.rules.selectors import answered
+from suffice.rules.selectors import answered, total
 from suffice.session import Policy, Session, stops
 from tests import strategies as drawn
 
@@ -159,3 +159,19 @@ def test_an_answer_is_blank_exactly_where_its_key_is_empty():
         assert answered(rounds).tolist() == expected
         stacked = Rounds(rounds.columns, rounds.index, np.ones((2, len(answers)), bool), rounds.answers)
         assert answered(stacked).tolist() == [expected, expected]
+
+
+@pytest.mark.parametrize("name", ["votes", "sum_a", "best_a", "is_last", "is_first"])
+def test_a_ranker_never_looks_past_the_stop(name):
+    ranker = Ranked((Term(name, 1.0), Term("a", 0.01)))
+    rounds = Rounds.from_columns({"a": [0.2, 0.3, 0.9, 0.8]}, answers=["x", "y", "x", "x"])
+    for stop in range(4):
+        seen = Rounds.from_columns({"a": rounds["a"][: stop + 1]}, answers=rounds.answers[: stop + 1])
+        assert int(ranker.select(rounds, np.asarray(stop))) == int(ranker.select(seen, np.asarray(stop)))
+
+
+def test_totals_do_not_depend_on_the_rounds_that_follow():
+    values = np.random.default_rng(0).random((500, 9)) * 10.0 ** np.arange(-4, 5)
+    for width in range(1, 9):
+        padded = np.where(np.arange(9) < width, values, 0.0)
+        assert np.array_equal(total(padded), total(values[:, :width]))

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from suffice.cli.main import run
-from suffice.diagnose.ranking import fit_ranker
+from suffice.diagnose.ranking import _Study, fit_ranker
 from suffice.diagnose.selection import compare_selectors
 from suffice.errors import DataError, NotFittedError, UnknownSignalError
 from suffice.replay import calibrate, policy_for, replay
@@ -80,13 +80,19 @@ def test_noise_is_not_taken_for_a_signal_on_held_out_questions():
     assert max(held) < fit.cross_fitted["last"] + 0.06
 
 
-def test_calibrators_of_held_out_questions_do_not_know_them():
-    # Margins without information, all different: an isotonic map of 120 rows a round still finds steps in them.
-    tune = recording(told=0.0)
-    policy = replace(calibrated(tune), selector=parse_selector("max_p_correct"))
-    inside = compare_selectors(tune, [replace(policy, name="full")], ["max_p_correct"]).row("full", "max_p_correct")
-    held = fit_ranker(tune, policy).cross_fitted["max_p_correct"]
-    assert inside.quality > held + 0.03
+def test_no_question_is_calibrated_by_its_own_outcome():
+    """Whether it is held out or learnt from: turn one question's outcomes round, and its own p_correct stays."""
+    made = rows(30, 4, told=0.0)
+    turned = [{**row, "em": 1 - row["em"]} if row["question_id"] == "q7" else row for row in made]
+    part = np.arange(30) % 3
+    for train in (np.ones(30, bool), part != part[7], part != (part[7] + 1) % 3):
+        views = []
+        for data in map(Recording, map(build_table, (made, turned))):
+            policy = replace(calibrated(data), selector=parse_selector("max_p_correct"))
+            views.append(_Study(data, policy, data.column("f1"), part, (1.0,))._view(train)["p_correct"])
+        assert np.array_equal(views[0][7], views[1][7])
+        if train[7]:
+            assert not np.array_equal(views[0], views[1])  # while others did learn from it
 
 
 def test_the_same_seed_fits_the_same_ranker_whatever_the_order_of_the_questions():

@@ -494,6 +494,29 @@ def test_fewer_rounds_leave_out_what_needs_them(cells, tmp_path):
     assert "ends at round 2" in load_cell(replace(cells[0], eval=shorter), **SMALL).problem
 
 
+def test_the_closed_book_stands_beside_where_it_was_recorded(cells, tmp_path):
+    listed = paper.rows("qwen", "hotpotqa", "eval", 60)
+    alone = [{**row, "round": 0, "current_f1": 0.25, "current_em": 0} for row in listed if row["round"] == 1]
+    made = paper_tasr([replace(cells[0], eval=paper.imported(tmp_path, "alone", [*alone, *listed]))], **SMALL)
+    row = line(table(made, "Table 1"), method="closed_book")
+    assert (row["F1"], row["calls"]) == (0.25, 1.0)
+    stops = replayed("ours_qwen_hp")["tasr"][1]
+    assert value(line(table(made, "Table 1"), method="tasr")["calls"]) == pytest.approx(fmean(stops))
+    without_it = paper_tasr([cells[0]], **SMALL)
+    for start in ("Table 3", "Table 6", "Figure 5"):  # signals are those of rounds with evidence
+        assert table(made, start).rows == table(without_it, start).rows
+
+
+def test_a_round_without_its_score_makes_one_figure_undefined(cells, tmp_path):
+    listed = paper.rows("qwen", "hotpotqa", "eval", 60)
+    listed[0]["current_f1"] = None  # the first round of the first question: TASR never stops there
+    made = paper_tasr([replace(cells[0], eval=paper.imported(tmp_path, "gap", listed))], **SMALL)
+    assert math.isnan(line(table(made, "Figure 4"), cell="ours_qwen_hp")["k=1 F1"])
+    assert value(line(table(made, "Table 2"), cell="ours_qwen_hp")["F1"]) == pytest.approx(
+        fmean(replayed("ours_qwen_hp")["tasr"][0])
+    )
+
+
 def test_rounds_past_the_papers_budget_do_not_count(cells, tmp_path, made):
     listed = paper.rows("qwen", "hotpotqa", "eval", 60)
     more = [{**row, "round": 6, "current_f1": 1.0, "current_em": 1} for row in listed if row["round"] == 5]

@@ -113,6 +113,24 @@ def test_the_committed_page_is_what_its_command_writes():
         assert row[name] == pytest.approx(value, abs=0.11)  # other machines add in another order
 
 
+def test_the_explanation_quotes_the_page():
+    text = " ".join((PAGE.parent.parent / "explanation" / "statistics.md").read_text("utf-8").split())
+    held = cells("Intervals that hold the mean, %")
+    normal_60, sparse_100, bare = held["normal", 60], held["90 % zeros", 100], held["97 % zeros", 60]
+    rejected = cells("True hypotheses rejected at 5 %, %")["90 % zeros, lopsided", 300]
+    for quoted in (
+        f"`percentile` held the mean of 60 normal differences in {normal_60['percentile']} %, BCa {normal_60['BCa']} %",
+        f"Bootstrap-t ({normal_60['bootstrap-t']} %) fails the second limit with {sparse_100['bootstrap-t']} %",
+        f"as BCa does with {sparse_100['BCa']} %",
+        f"holds {normal_60['expanded']} % and {sparse_100['expanded']} %",
+        f"({bare['expanded']} % for the default, {bare['paired t']} % for the paired t)",
+        f"in {rejected['Wilcoxon']:.0f} % of data sets at n = 300",
+        f"forgives its lack as n grows ({rejected['permutation']} %)",
+    ):
+        assert quoted in text, quoted
+    assert all(row["paired t"] >= row["expanded"] for row in held.values())
+
+
 def test_small_tables_have_every_part():
     made = tables(sizes=(8,), datasets=4, draws=20, seed=1)
     titles = re.findall(r"^\*\*(.+)\*\*$", PAGE.read_text("utf-8"), re.MULTILINE)

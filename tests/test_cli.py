@@ -22,7 +22,10 @@ from tests.cli_tools import cli, dataset, question, reply
 from tests.endpoint import Endpoint
 from tests.test_importers import IRCOT, REFLEXION, tasr_file, tasr_row
 
-COMMANDS = ["demo", "answer", "record", "calibrate", "replay", "report", "certify", "show", "signals", "doctor", "import"]
+COMMANDS = (
+    "demo answer record calibrate replay stream search certify show report diagnose selectors prices costs signals doctor "
+    "import"
+).split()
 ESCAPE = re.compile(r"\x1b")
 
 

@@ -22,10 +22,25 @@ from tests.cli_tools import cli, dataset, question, reply
 from tests.endpoint import Endpoint
 from tests.test_importers import IRCOT, REFLEXION, tasr_file, tasr_row
 
-COMMANDS = (
-    "demo answer record calibrate replay stream search certify show report diagnose selectors prices costs signals doctor "
-    "import"
-).split()
+COMMANDS = [
+    "demo",
+    "answer",
+    "record",
+    "calibrate",
+    "replay",
+    "stream",
+    "search",
+    "certify",
+    "show",
+    "report",
+    "diagnose",
+    "selectors",
+    "prices",
+    "costs",
+    "signals",
+    "doctor",
+    "import",
+]
 ESCAPE = re.compile(r"\x1b")
 
 

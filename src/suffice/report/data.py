@@ -255,12 +255,22 @@ def make_report(
         raise DataError(f"a report needs a recording and a policy, not {len(recordings)} and {len(policies)}")
     if not settings.metrics:
         raise DataError("a report needs a metric: 'agreement' needs no gold answers")
-    cells, used = [], set()
+    cells: list[Cell] = []
     for name, recording in recordings.items():
+        others = {} if cells else {other: kept for other, kept in recordings.items() if other != name}
         fitting = [policy for policy in policies if _belongs(policy, recording)] if len(recordings) > 1 else [*policies]
         if fitting:
-            cells.append(_cell(name, recording, fitting, tune=tune, settings=settings, prices=(prices or {}).get(name)))
-            used |= {policy.label for policy in cells[-1].policies}
+            cells.append(
+                _cell(
+                    name,
+                    recording,
+                    fitting,
+                    others=others,
+                    tune=tune,
+                    settings=settings,
+                    prices=(prices or {}).get(name),
+                )
+            )
     if not cells:
         raise ConfigMismatchError("none of the policies was made for one of the recordings")
     return Report(cells=tuple(cells), settings=settings)
@@ -276,6 +286,7 @@ def _cell(
     recording: Recording,
     policies: Sequence[Policy],
     *,
+    others: Mapping[str, Recording],
     tune: Recording | None,
     settings: Settings,
     prices: Mapping[str, Price] | None,
@@ -298,7 +309,15 @@ def _cell(
     bench = Bench(kept, values, CostTable(kept, prices), kept.rounds(sorted(columns)))
     drawn = {"n_resamples": settings.n_resamples, "seed": settings.seed}
     extra, notes = diagnostics(
-        kept, named[0], tune, result.metrics, baseline=settings.baseline, level=settings.level, **drawn
+        kept,
+        named[0],
+        tune,
+        result.metrics,
+        name=name,
+        others=others,
+        baseline=settings.baseline,
+        level=settings.level,
+        **drawn,
     )
     rounds, missing = which_round(kept, _different(named, result), result.metrics[0], level=settings.level, **drawn)
     return Cell(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from suffice.diagnose import diagnose
 from suffice.diagnose.selection import compare_selectors
@@ -24,6 +24,7 @@ _TITLES = {
     "types": "By type of question",
     "premature": "Premature stops",
     "floor": "What the margin floor rescued",
+    "cells": "The recordings side by side",
 }
 _SELECTORS = ("last", "first", "majority")
 
@@ -34,6 +35,8 @@ def diagnostics(
     tune: Recording | None,
     metrics: Sequence[str],
     *,
+    name: str,
+    others: Mapping[str, Recording],
     baseline: str | Policy,
     n_resamples: int,
     seed: int,
@@ -46,6 +49,8 @@ def diagnostics(
         policy: Whose stops to look into.
         tune: What calibrators were fitted on; None if unknown.
         metrics: The report's metrics; exact match says what is right where it was recorded, else the first of these.
+        name: What the recording is called.
+        others: Other recordings by name, to stand beside it.
         baseline: What differences of quality are taken against.
         n_resamples: Bootstrap draws.
         seed: Of the draws.
@@ -59,6 +64,8 @@ def diagnostics(
             recording,
             policy=policy,
             tune=tune,
+            cells=others or None,
+            name=name,
             metric=metric,
             quality=metrics[0],
             baseline=baseline,

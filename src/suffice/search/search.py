@@ -98,21 +98,16 @@ def search(
         level=level,
         folds=folds,
     )
-    tune_parts, parts = by_prompt(tune), by_prompt(recording)
-    spec = _space(space, tune_parts)
+    spec = _space(space, by_prompt(tune))
     spec = replace(
         spec,
         patience=spec.patience if patience is None else tuple(patience),
         max_rounds=spec.max_rounds if max_rounds is None else tuple(max_rounds),
     )
     spec.check()
-    target = target or (metric if is_agreement(metric) else "em")
-    policies = _policies(spec, tune_parts, target)
-    parts = {prompt: _part(parts, prompt) for prompt in policies}
-    on_tune = Questions.of({p: tune_parts[p] for p in policies}, policies, metric=metric, baseline=baseline)
+    policies = _policies(spec, by_prompt(tune), target or (metric if is_agreement(metric) else "em"))
+    on_tune, questions = (_questions(of, policies, made) for of in (tune, recording))
     locked_space, locked = lock(spec, on_tune, budget=budget)
-    locked_space.check()
-    questions = Questions.of(parts, policies, metric=metric, baseline=baseline)
     explorer = Explorer(locked_space, questions)
     distinct = explorer.distinct(progress)
     columns: dict[str, Floats] = explorer.means(distinct.number)
@@ -177,6 +172,12 @@ def _space(space: Space | str, tune: Mapping[str, Recording]) -> Space:
             "(Recording.select), or describe a space whose blocks name their prompts"
         )
     return available(fitted_columns(next(iter(tune.values()))))
+
+
+def _questions(recording: Recording, policies: Mapping[str, Policy], made: _Settings) -> Questions:
+    parts = by_prompt(recording)
+    read = {prompt: _part(parts, prompt) for prompt in policies}
+    return Questions.of(read, policies, metric=made.metric, baseline=made.baseline)
 
 
 def _part(parts: Mapping[str, Recording], prompt: str) -> Recording:

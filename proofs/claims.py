@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from proofs.symbols import Refuted
+from proofs.solver import Refuted
 
 __all__ = ["Claim", "Method", "Verdict", "demand", "settle"]
 

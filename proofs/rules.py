@@ -15,7 +15,8 @@ from typing import Any
 import z3
 
 from proofs.claims import Claim, demand
-from proofs.symbols import Column, Refuted, Scalar, double, paths, refute, refute_generally
+from proofs.solver import Refuted, refute, refute_generally
+from proofs.symbols import Column, Scalar, double, paths
 from proofs.terms import LENGTH, POSITION, WITHIN, agreement, at, symbolic_rounds, term_of
 from suffice.rounds import Mask, Rounds
 from suffice.rules import AllOf, AnyOf, FirstOf, KOf, Never, Patience, Rule, Threshold, WeightedSum

@@ -15,7 +15,8 @@ from hypothesis.extra.numpy import arrays
 
 from proofs.claims import Claim, demand
 from proofs.sessions import EXAMPLES, NUMBERS, run_examples
-from proofs.symbols import DOUBLE, Scalar, fresh, paths, refute, refute_generally
+from proofs.solver import DOUBLE, fresh, refute, refute_generally
+from proofs.symbols import Scalar, paths
 from suffice import metrics
 from suffice.errors import DataError
 from suffice.signals import Signal, semantic

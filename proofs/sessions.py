@@ -16,10 +16,11 @@ from tests import strategies
 
 from proofs.claims import Claim, demand
 from proofs.rules import anything
-from proofs.symbols import Column, Refuted, Scalar, fresh, paths, refute
+from proofs.solver import Refuted, fresh, refute
+from proofs.symbols import Column, Scalar, paths
 from suffice.errors import DataError
 from suffice.rounds import COST_KINDS, Cost, Decision, Reason, Round, Rounds
-from suffice.rules import Threshold
+from suffice.rules import Threshold, WeightedSum
 from suffice.session import Policy, Session, stops
 
 __all__ = ["CLAIMS"]
@@ -155,7 +156,8 @@ def run_examples(run: Callable[[], None]) -> None:
         raise Refuted(" ".join(f"{type(error).__name__}: {error} {notes}".split())[:600]) from error
 
 
-NUMBERS = st.floats() | st.sampled_from([math.nan, math.inf, -math.inf, 1e308, -1e308, 5e-324, 0.0, 1.0])
+EXTREMES = (math.nan, math.inf, -math.inf, 1e308, -1e308, 5e-324, 0.0, -0.0, 1.0)
+NUMBERS = st.floats() | st.sampled_from(EXTREMES)
 ANSWERS = st.none() | st.text(max_size=4) | st.sampled_from(strategies.ANSWERS)
 
 
@@ -187,6 +189,14 @@ def _policies(draw: st.DrawFn) -> Policy:
 def nothing_raises() -> None:
     """See that sessions and replays take any doubles as signals and costs, and any answers, without a word."""
 
+    def extremes() -> None:
+        for a, b in itertools.product(EXTREMES, repeat=2):
+            costs = {"generator": Cost(calls=a, output_tokens=b)}
+            for comparison in (">", "<="):
+                rule = WeightedSum(((2.0, "x"), (-2.0, "y"), (1.0, "tokens"), (1.0, "calls")), comparison, 1)
+                session = Session(Policy(rule=rule, max_rounds=2))
+                session.observe_all(Round(index=r, signals={"x": a, "y": b}, costs=costs) for r in (1, 2))
+
     @EXAMPLES
     @given(st.data())
     def any_values(data: st.DataObject) -> None:
@@ -207,6 +217,7 @@ def nothing_raises() -> None:
         assert (stopped.rounds <= policy.max_rounds).all()
         assert not any(np.isinf(column).any() for column in stopped.view.columns.values())
 
+    run_examples(extremes)
     run_examples(any_values)
 
 
@@ -255,7 +266,7 @@ CLAIMS = (
     Claim(
         "no signal, cost or answer makes a session or a replay raise, warn or show an infinity",
         "tested",
-        f"{EXAMPLES.max_examples} random questions of any doubles and texts",
+        f"{EXAMPLES.max_examples} random questions of any doubles and texts; every two extremes",
         nothing_raises,
     ),
     Claim(

@@ -17,77 +17,13 @@ from unittest import mock
 import numpy as np
 import z3
 
-__all__ = [
-    "DOUBLE",
-    "Column",
-    "Path",
-    "Refuted",
-    "Scalar",
-    "double",
-    "fresh",
-    "paths",
-    "refute",
-    "refute_generally",
-]
+from proofs.solver import DOUBLE, Refuted, fresh, generalised, solver
 
-DOUBLE = z3.Float64()
+__all__ = ["Column", "Path", "Scalar", "double", "paths"]
+
 ROUNDING = z3.RNE()
 LONGEST, MOST = 64, 512
 """Most branches on one path, and most paths: beyond them the code counts as one that does not end."""
-EFFORT = 300_000_000
-"""What z3 may spend on one question, in its own steps: about half a minute, and the same on every machine."""
-
-_numbers = itertools.count()
-
-
-class Refuted(Exception):  # noqa: N818 - what a failed proof says
-    """A claim does not hold, or could not be decided; the message holds a counterexample where there is one."""
-
-
-def fresh(sort: z3.SortRef, name: str = "any") -> z3.ExprRef:
-    """Return a constant of which nothing is known."""
-    return z3.Const(f"{name}!{next(_numbers)}", sort)
-
-
-def refute(claim: z3.BoolRef, *assumed: z3.BoolRef, what: str) -> None:
-    """Look for a case in which `claim` fails although all of `assumed` hold.
-
-    Raises:
-        Refuted: There is one, or z3 does not know.
-    """
-    solver = z3.Solver()
-    solver.set("rlimit", EFFORT)
-    solver.add(*assumed, z3.Not(claim))
-    answer = solver.check()
-    if answer == z3.sat:
-        raise Refuted(f"{what}: {' '.join(str(solver.model()).split())[:400]}")
-    if answer != z3.unsat:
-        raise Refuted(f"{what}: not decided, {solver.reason_unknown()}")
-
-
-def refute_generally(claim: z3.BoolRef, *assumed: z3.BoolRef, what: str) -> None:
-    """Look for a case as `refute` does, with any functions in place of sums and products of doubles.
-
-    What holds for all functions holds for addition and multiplication, and is far easier to decide.
-
-    Raises:
-        Refuted: There is one, or z3 does not know.
-    """
-    refute(_generalised(claim), *map(_generalised, assumed), what=what)
-
-
-_ARITHMETIC = (z3.Z3_OP_FPA_ADD, z3.Z3_OP_FPA_SUB, z3.Z3_OP_FPA_MUL, z3.Z3_OP_FPA_DIV)
-
-
-def _generalised(term: z3.ExprRef) -> z3.ExprRef:
-    """Return a term in which unknown functions stand for sums and products of doubles."""
-    children = [_generalised(child) for child in term.children()]
-    if not children:
-        return term
-    if term.decl().kind() in _ARITHMETIC:
-        function = z3.Function(f"any {term.decl().name()}", DOUBLE, DOUBLE, DOUBLE)
-        return function(*children[1:])
-    return term.decl()(*children)
 
 
 @dataclass(frozen=True)
@@ -112,15 +48,14 @@ class _Trail:
         self.script = script
         self.taken: list[z3.BoolRef] = []
         self.others: list[list[bool]] = []
-        self._solver = z3.Solver()
-        self._solver.set("rlimit", EFFORT)
-        self._solver.add(*map(_generalised, assumed))
+        self._solver = solver()
+        self._solver.add(*map(generalised, assumed))
 
     def decide(self, condition: z3.BoolRef) -> bool:
         position = len(self.taken)
         if position >= LONGEST:
             raise Refuted(f"a path of more than {LONGEST} branches: the code may not end")
-        general = _generalised(condition)
+        general = generalised(condition)
         if position == len(self.script):
             choice = self._possible(general)
             if choice and self._possible(z3.Not(general)):

@@ -18,7 +18,8 @@ import numpy as np
 import numpy.typing as npt
 import z3
 
-from proofs.symbols import DOUBLE, Column, Refuted, paths
+from proofs.solver import DOUBLE, Refuted
+from proofs.symbols import Column, paths
 from suffice.rounds import Rounds
 from suffice.rules import NAMED_RULES, AllOf, AnyOf, FirstOf, KOf, Never, Patience, Rule, Threshold, WeightedSum
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import z3
 from hypothesis import Phase, settings
-from proofs import rules, scores, sessions, symbols
+from proofs import rules, scores, sessions, solver, symbols
 from proofs.__main__ import CLAIMS, main, table
 from proofs.claims import Claim, Verdict, settle
 
@@ -118,15 +118,15 @@ def test_every_claim_has_a_seeded_bug():
 
 
 def test_what_z3_cannot_decide_does_not_hold(monkeypatch):
-    monkeypatch.setattr(symbols, "EFFORT", 1)
+    monkeypatch.setattr(solver, "EFFORT", 1)
     x, y, z = z3.Ints("x y z")
-    with pytest.raises(symbols.Refuted, match="not decided"):
-        symbols.refute(x * x * x + y * y * y != z * z * z + 42, x > 1, y > 1, z > 1, what="cubes")
+    with pytest.raises(solver.Refuted, match="not decided"):
+        solver.refute(x * x * x + y * y * y != z * z * z + 42, x > 1, y > 1, z > 1, what="cubes")
 
 
 def test_the_command_prints_the_table_and_fails_with_a_claim(capsys):
     def broken():
-        raise symbols.Refuted("a counterexample")
+        raise solver.Refuted("a counterexample")
 
     good = Claim("one is one", "proved for all", "any one", lambda: None)
     bad = Claim("one is two", "tested", "no one", broken)

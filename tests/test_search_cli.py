@@ -34,7 +34,7 @@ def test_the_command_prints_what_the_function_finds(recordings, tmp_path):
     assert str(Policy.load(tmp_path / "policy.json").rule) == found.json["selected_on_tune"]["rule"]
     plain = cli(*arguments, *files)
     assert plain.code == 0
-    for words in ("selected here", "nested: selected on the 40 tune questions", "cross-fitted", "tasr", "written to"):
+    for words in ("selected here", "nested, selected on 40 tune", "cross-fitted", "tasr", "written to"):
         assert words in plain.out
 
 

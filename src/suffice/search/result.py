@@ -325,9 +325,9 @@ def _front_table(result: SearchResult) -> Table:
 def _optimism_table(result: SearchResult, optimism: Optimism) -> Table:
     metric = result.metric.upper()
     words = {
-        "naive": "naive: selected here, reported here",
-        "nested": f"nested: selected on the {result.n_tune} tune questions, reported here",
-        "cross-fitted": "cross-fitted: each fold with the rule that the others select",
+        "naive": "naive, selected here",
+        "nested": f"nested, selected on {result.n_tune} tune",
+        "cross-fitted": "cross-fitted",
     }
     columns = (
         Column("estimate"),
@@ -347,7 +347,11 @@ def _optimism_table(result: SearchResult, optimism: Optimism) -> Table:
         f"these within the budget; the naive best's lead has p = {optimism.p_raw:.3f} by itself (one-sided), and "
         f"{corrected} as the largest of {optimism.n_within:,}"
     )
-    notes = (tried, "intervals take the selection as given")
+    notes = (
+        tried,
+        "all three are of the searched questions; cross-fitted: each fold counts with the rule that the others select",
+        "intervals take the selection as given",
+    )
     return Table(
         title="Optimism: what the best rule within the budget is worth", columns=columns, rows=tuple(rows), notes=notes
     )

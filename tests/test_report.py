@@ -225,11 +225,11 @@ def test_a_certificate_is_quoted_and_a_changed_policy_has_none():
     assert found.policy is not None
     quick = Settings(n_resamples=20)
     told = make_report({"x": kept}, [found.policy], settings=quick).cells[0].headlines[0]
-    assert "is certified: With 95 % confidence" in told.certificate
+    assert "is certified: with 95 % confidence" in told.certificate
     changed = replace(found.policy, max_rounds=2)
     page = render_html(make_report({"x": kept}, [changed, found.policy], settings=quick))
     assert "is void: the policy was changed" in page
-    assert "is certified: With 95 % confidence" in page
+    assert "is certified: with 95 % confidence" in page
 
 
 # Tables and charts

@@ -56,7 +56,7 @@ def _certificate(policy: Policy, label: str) -> str:
     if not found.holds_for(policy):
         return f"The certificate of {label} is void: the policy was changed after it was certified."
     how = f"{found.n:,} questions, {found.procedure} over {found.family_size} policies"
-    return f"{label} is certified: {found.statement} ({how})."
+    return f"{label} is certified: {found.statement[0].lower()}{found.statement[1:]} ({how})."
 
 
 def _difference(result: ReplayResult, row: Row, metric: str) -> list[str]:

@@ -152,7 +152,7 @@
       live.replaceChildren(...Object.entries(means).map(([name, value]) => {
         const [scale, digits, title] = figure[name] || [100, 1, name.toUpperCase()];
         const start = slider.start[name];
-        const change = start === null || !Number.isFinite(value) ? "" : `${value >= start ? "+" : "−"}${fixed(scale * Math.abs(value - start), digits)} to the policy`;
+        const change = start === null || !Number.isFinite(value) ? "" : `${value >= start ? "+" : "−"}${fixed(scale * Math.abs(value - start), digits)} vs the policy`;
         const same = value === start ? "as the policy" : change;
         return make("div", { class: "tile" }, make("dt", {}, title),
           make("dd", { "data-outcome": name, "data-value": String(value) }, fixed(scale * value, digits)), make("dd", { class: "dim" }, same));

@@ -73,7 +73,7 @@ def threshold_path(policy: Policy, signal: str, values: Iterable[float]) -> Fami
 
 
 def path_values(policy: Policy, signal: str, tune: Recording, n: int = 40) -> Floats:
-    """Return evenly spaced thresholds, of four digits, over what a signal takes on tune questions (TASR section 4).
+    """Return evenly spaced thresholds, of four digits, over what a signal takes on tune questions (as TASR's repository does).
 
     Args:
         policy: Whose calibrators make the signal.

@@ -17,7 +17,7 @@ __all__ = ["equivalent_thresholds", "even_thresholds", "sweep"]
 
 
 def even_thresholds(column: Floats, n: int = 40) -> Floats:
-    """Return `n` evenly spaced values between the smallest and the largest defined one (TASR section 4).
+    """Return `n` evenly spaced values between the smallest and the largest defined one (as TASR's repository does).
 
     >>> import numpy as np
     >>> even_thresholds(np.array([0.0, np.nan, 1.0]), 3).tolist()

@@ -39,7 +39,7 @@ class Distinct:
     Attributes:
         number: The shortest of them, by its number in the space; rows are in this order.
         members: How many they are.
-        hash: What tells where they stop: equal for equal stops, and otherwise different but with a chance of 1e-6 in a
+        hash: What tells where they stop: equal for equal stops, and otherwise different but with a chance of 1e-5 in a
             search of `LARGEST` rules.
     """
 

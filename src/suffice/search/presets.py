@@ -49,7 +49,7 @@ PRESETS: Mapping[str, Space] = {
     ),
     "tasr-dnf-876": Space(name="tasr-dnf-876", blocks=(Block(form="dnf", literals=_literals(_WITH_MARGIN)),)),
 }
-"""TASR section 3.5 (381 OR subsets of three signal sets) and the sweep of its repository (876 normal forms)."""
+"""TASR section 5.3 (381 OR subsets of three signal sets) and the sweep of its repository (876 normal forms)."""
 
 
 def available(columns: Collection[str]) -> Space:

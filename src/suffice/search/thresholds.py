@@ -1,4 +1,4 @@
-"""Each signal's own threshold, found on tune questions before the search and locked (TASR section 3.5)."""
+"""Each signal's own threshold, found on tune questions before the search and locked (TASR section 5.3)."""
 
 from __future__ import annotations
 

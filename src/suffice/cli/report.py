@@ -93,14 +93,18 @@ def report_command(
     elif target is None:
         typer.echo(text, nl=False)
     else:
-        for cell in report.cells:
-            first = cell.headlines[0]
-            console.print(first.sentence, markup=False, soft_wrap=True)
-            certificates = [told.certificate for told in cell.headlines if told.certificate]
-            for text in (*first.caveats, *certificates):
-                console.print(f"note: {text}", markup=False, soft_wrap=True)
-        size = f"{target.stat().st_size / 1e6:.1f} MB"
-        console.print(f"report written to {target} ({size}; it needs no network)", markup=False, soft_wrap=True)
+        _show(report, target)
+
+
+def _show(report: Report, target: Path) -> None:
+    for cell in report.cells:
+        first = cell.headlines[0]
+        console.print(first.sentence, markup=False, soft_wrap=True)
+        certificates = [told.certificate for told in cell.headlines if told.certificate]
+        for text in (*first.caveats, *certificates):
+            console.print(f"note: {text}", markup=False, soft_wrap=True)
+    size = f"{target.stat().st_size / 1e6:.1f} MB"
+    console.print(f"report written to {target} ({size}; it needs no network)", markup=False, soft_wrap=True)
 
 
 def _read(paths: Sequence[Path]) -> dict[str, Recording]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
@@ -11,11 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice.replay import even_thresholds
-from suffice.replay.baselines import Bench, run_policy
+from suffice.replay.baselines import Bench
 from suffice.replay.result import jsonable
-from suffice.rounds import Floats, Mask, Rounds
-from suffice.rules import Rule, Threshold
-from suffice.rules.thresholds import substitute
+from suffice.replay.sweep import region_of, regions
+from suffice.rounds import Floats
+from suffice.rules import Threshold
 from suffice.session import Policy
 from suffice.tables import Column, Table
 
@@ -133,27 +132,8 @@ class ThresholdSweep:
         return data
 
 
-@dataclass(frozen=True, slots=True)
-class _Held(Rule):
-    """A threshold whose comparisons are made already: it fires where `mask` says, and reads what the threshold reads."""
-
-    name: str
-    mask: Mask
-
-    def fires(self, rounds: Rounds) -> Mask:
-        del rounds
-        return self.mask
-
-    @property
-    def signals(self) -> frozenset[str]:
-        return frozenset({self.name})
-
-    def reads(self, rounds: Rounds, asked: Mask) -> Mapping[str, Mask]:
-        return {self.name: rounds.seen & asked}
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Regions:
+class _Outcomes:
     """Outcomes of each question in each region between two of its own values, shape ``(n_questions, n_rounds + 1)``."""
 
     values: Floats
@@ -163,11 +143,6 @@ class _Regions:
     calls: Floats
     tokens: Floats
     early: Floats
-
-    def at(self, threshold: float) -> npt.NDArray[np.int64]:
-        """Return the region of each question: how many of its values a threshold leaves below."""
-        below = self.values <= threshold if self.closed else self.values < threshold
-        return np.asarray(below.sum(axis=1), dtype=np.int64)
 
     def changes(self) -> Floats:
         """Return the values at which some question stops or pays otherwise, ascending."""
@@ -180,25 +155,17 @@ class _Regions:
         return np.unique(self.values[differs & np.isfinite(self.values)])
 
 
-def _regions(bench: Bench, policy: Policy, literal: Threshold, metric: str) -> _Regions:
-    """Run the policy once in each region: a question's stop changes only at values that its own rounds have."""
-    view = policy.view(bench.raw)
-    column = np.where(view.seen, view[literal.name], np.nan)
-    order = np.argsort(column, axis=1, kind="stable")  # NaN last
-    rank = np.argsort(order, axis=1, kind="stable")
-    defined = ~np.isnan(column)
-    last = view.seen.sum(axis=1) - 1
-    runs = []
-    for j in range(len(view) + 1):
-        mask = defined & (rank >= j if literal.comparison in (">", ">=") else rank < j)
-        moved = replace(policy, rule=substitute(policy.rule, literal, _Held(literal.name, mask)))
-        run, stopped = run_policy(bench, moved, label=policy.label)
+def _outcomes(bench: Bench, policy: Policy, literal: Threshold, metric: str) -> _Outcomes:
+    found = regions(bench, policy, literal)
+    columns = []
+    for run, stopped in found.runs:
+        last = stopped.view.seen.sum(axis=1) - 1
         tokens = run.ledger.total("tokens")
-        runs.append((stopped.position, run.values[metric], run.ledger.calls, tokens, stopped.position < last))
-    stops, quality, calls, tokens_, early = (np.stack(columns, axis=1) for columns in zip(*runs, strict=True))
-    return _Regions(
-        values=np.take_along_axis(column, order, axis=1),
-        closed=literal.comparison in (">", "<="),
+        columns.append((stopped.position, run.values[metric], run.ledger.calls, tokens, stopped.position < last))
+    stops, quality, calls, tokens_, early = (np.stack(column, axis=1) for column in zip(*columns, strict=True))
+    return _Outcomes(
+        values=found.values,
+        closed=found.closed,
         stops=stops,
         quality=quality,
         calls=calls,
@@ -216,22 +183,22 @@ def sweep_threshold(bench: Bench, policy: Policy, literal: Threshold, *, metric:
         literal: One of the thresholds of its rule.
         metric: The quality, one of the metrics of `bench`.
     """
-    regions = _regions(bench, policy, literal, metric)
-    changes = regions.changes()
+    outcomes = _outcomes(bench, policy, literal, metric)
+    changes = outcomes.changes()
     edges = np.concatenate([[-np.inf], changes, [np.inf]])
     shown = np.arange(len(edges) - 1)
-    side: Literal["left", "right"] = "right" if regions.closed else "left"
+    side: Literal["left", "right"] = "right" if outcomes.closed else "left"
     if len(shown) > MOST_EXACT:
-        even = np.append(even_thresholds(regions.values), literal.value)
+        even = np.append(even_thresholds(outcomes.values), literal.value)
         shown = np.unique(np.searchsorted(changes, even, side=side))
     own = int(np.searchsorted(changes, literal.value, side=side))
-    rows = np.arange(len(regions.values))
+    rows = np.arange(len(outcomes.values))
     found = []
     for place in shown.tolist():
         low, high = float(edges[place]), float(edges[place + 1])
         value = literal.value if place == own else _within(low, high)
-        region = regions.at(value)
-        tables = {name: getattr(regions, name) for name in ("quality", "calls", "tokens", "early")}
+        region = region_of(outcomes.values, value, closed=outcomes.closed)
+        tables = {name: getattr(outcomes, name) for name in ("quality", "calls", "tokens", "early")}
         means = {name: float(table[rows, region].mean()) for name, table in tables.items()}
         found.append(SweepPoint(low=low, high=high, value=value, **means, own=place == own, on_front=False, knee=False))
     points = _marked(found)

@@ -9,7 +9,7 @@ from suffice.replay.prices import ListPrice, Price, component_prices, list_price
 from suffice.replay.result import ReplayResult, Row, Spread
 from suffice.replay.round_costs import RoundCosts, round_costs
 from suffice.replay.streaming import StreamResult, replay_stream
-from suffice.replay.sweep import equivalent_thresholds, even_thresholds, sweep
+from suffice.replay.sweep import equivalent_thresholds, even_thresholds
 
 __all__ = [
     "AGREEMENT",
@@ -41,6 +41,5 @@ __all__ = [
     "replay_matrix",
     "replay_stream",
     "round_costs",
-    "sweep",
     "tuned_on",
 ]

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 
 from suffice.replay.baselines import Bench, Run, run_policy
-from suffice.rounds import Floats, Rounds
-from suffice.rules import Threshold
-from suffice.rules.thresholds import with_threshold
-from suffice.session import Policy, stops
+from suffice.rounds import Floats, Mask, Rounds
+from suffice.rules import Rule, Threshold
+from suffice.rules.thresholds import substitute, with_threshold
+from suffice.session import Policy, Stops, stops
 
-__all__ = ["equivalent_thresholds", "even_thresholds", "sweep"]
+__all__ = ["Held", "Regions", "equivalent_thresholds", "even_thresholds", "region_of", "regions"]
 
 
 def even_thresholds(column: Floats, n: int = 40) -> Floats:
@@ -37,19 +38,85 @@ def even_thresholds(column: Floats, n: int = 40) -> Floats:
     return np.linspace(low, high, n) if low < high else np.array([low])
 
 
-def sweep(bench: Bench, policy: Policy, literal: Threshold, values: Iterable[float]) -> list[Run]:
-    """Return the run of the policy with each value in the place of the literal's.
+@dataclass(frozen=True, slots=True)
+class Held(Rule):
+    """A threshold whose comparisons are made already: it fires where `mask` says, and reads what the threshold reads.
+
+    Attributes:
+        name: The signal of the threshold.
+        mask: Where it fires, shape of the rounds.
+        text: What stands for it in the text of a rule.
+    """
+
+    name: str
+    mask: Mask
+    text: str = "held"
+
+    def fires(self, rounds: Rounds) -> Mask:
+        """Return the mask."""
+        del rounds
+        return self.mask
+
+    @property
+    def signals(self) -> frozenset[str]:
+        """The signal of the threshold."""
+        return frozenset({self.name})
+
+    def reads(self, rounds: Rounds, asked: Mask) -> Mapping[str, Mask]:
+        """Return what the threshold would read."""
+        return {self.name: rounds.seen & asked}
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Regions:
+    """All that one threshold of a policy can do to each question, without loss.
+
+    A question's stop changes only where the threshold passes one of the values that its own rounds hold.  So with the
+    values in ascending order, region j is all thresholds that j of them stay below (for ``>`` and ``<=``: do not
+    exceed), and one run for each region says all there is.
+
+    Attributes:
+        values: The signal of each question's rounds, ascending, NaN last, shape ``(n_questions, n_rounds)``.
+        closed: Whether a value equal to the threshold counts as below it: for ``>`` and ``<=``.
+        runs: What the policy does in each region, ``n_rounds + 1`` of them.
+    """
+
+    values: Floats
+    closed: bool
+    runs: tuple[tuple[Run, Stops], ...]
+
+
+def region_of(values: Floats, threshold: float, *, closed: bool) -> npt.NDArray[np.int64]:
+    """Return the region of each question at a threshold, shape ``(n_questions,)``; see `Regions`."""
+    below = values <= threshold if closed else values < threshold
+    return np.asarray(below.sum(axis=1), dtype=np.int64)
+
+
+def regions(bench: Bench, policy: Policy, literal: Threshold) -> Regions:
+    """Run a policy once in each region of one of its thresholds.
 
     Args:
         bench: The recording.
         policy: What is varied.
         literal: One of the thresholds of its rule.
-        values: The values, finite.
     """
-    return [
-        run_policy(bench, replace(policy, rule=with_threshold(policy.rule, literal, value), name=""))[0]
-        for value in map(float, values)
-    ]
+    view = policy.view(bench.raw)
+    column = np.where(view.seen, view[literal.name], np.nan)
+    order = np.argsort(column, axis=1, kind="stable")  # NaN last
+    rank = np.argsort(order, axis=1, kind="stable")
+    known = ~np.isnan(column)
+    upward = literal.comparison in (">", ">=")
+    runs = []
+    for j in range(len(view) + 1):
+        held = Held(literal.name, known & (rank >= j if upward else rank < j))
+        moved = replace(policy, rule=substitute(policy.rule, literal, held))
+        runs.append(run_policy(bench, moved, label=policy.label))
+    return Regions(
+        values=np.take_along_axis(column, order, axis=1), closed=literal.comparison in (">", "<="), runs=tuple(runs)
+    )
 
 
 def equivalent_thresholds(policy: Policy, raw: Rounds, literal: Threshold) -> tuple[float, float]:

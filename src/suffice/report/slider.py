@@ -10,8 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice.replay.baselines import Bench, Run, run_policy
+from suffice.replay.sweep import Held, region_of, regions
 from suffice.report.packing import Pool
-from suffice.rounds import Floats, Mask, Rounds
+from suffice.rounds import Floats
 from suffice.rules import Rule, Threshold, thresholds
 from suffice.rules.thresholds import substitute
 from suffice.session import Policy
@@ -23,35 +24,9 @@ _STEPS = 200
 Positions = npt.NDArray[np.int8]
 
 
-@dataclass(frozen=True, slots=True)
-class _Held(Rule):
-    """A literal whose comparisons are made already: it fires where `mask` says, and reads what the literal reads."""
-
-    name: str
-    mask: Mask
-
-    def fires(self, rounds: Rounds) -> Mask:
-        del rounds
-        return self.mask
-
-    @property
-    def signals(self) -> frozenset[str]:
-        return frozenset({self.name})
-
-    def reads(self, rounds: Rounds, asked: Mask) -> Mapping[str, Mask]:
-        return {self.name: rounds.seen & asked}
-
-    def __str__(self) -> str:
-        return _MARK
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slider:
-    """What each threshold in the place of one literal does to every question, without loss.
-
-    A question's stop changes only where the threshold passes one of the values that its rounds hold.  So with the
-    values in ascending order, region j is all thresholds that j of them stay below (for ``>`` and ``<=``: do not
-    exceed), and one column for each region says all there is.
+    """What each threshold in the place of one literal does to every question, without loss; see `replay.sweep.Regions`.
 
     Attributes:
         policy: What is varied.
@@ -80,8 +55,7 @@ class Slider:
 
     def region(self, threshold: float) -> npt.NDArray[np.int64]:
         """Return the region of each question, shape ``(n_questions,)``."""
-        below = self.values <= threshold if self.closed else self.values < threshold
-        return np.asarray(below.sum(axis=1), dtype=np.int64)
+        return region_of(self.values, threshold, closed=self.closed)
 
     def at(self, threshold: float) -> dict[str, float]:
         """Return the mean of every outcome at a threshold: what `replay` says of the rule with it."""
@@ -119,7 +93,9 @@ class Slider:
         An outcome that follows from the stop alone is stored once for all literals of a policy, else by region.
         """
         low, high, step = self.scale()
-        text = str(substitute(self.policy.rule, self.literal, _Held(self.literal.name, np.zeros(1, dtype=np.bool_))))
+        text = str(
+            substitute(self.policy.rule, self.literal, Held(self.literal.name, np.zeros(1, dtype=np.bool_), _MARK))
+        )
         outcomes = {}
         for name, values in self.outcomes.items():
             table = self.by_stop[name]
@@ -163,29 +139,22 @@ def make_slider(bench: Bench, policy: Policy, literal: Threshold) -> Slider:
         policy: What is varied.
         literal: One of the thresholds of its rule.
     """
+    found = regions(bench, policy, literal)
+    runs = [run for run, _ in found.runs]
     view = policy.view(bench.raw)
-    column = np.where(view.seen, view[literal.name], np.nan)
-    order = np.argsort(column, axis=1, kind="stable")  # NaN last
-    rank = np.argsort(order, axis=1, kind="stable")
-    known = ~np.isnan(column)
-    upward = literal.comparison in (">", ">=")
-    regions = []
-    for j in range(len(view) + 1):
-        mask = known & (rank >= j if upward else rank < j)
-        regions.append(_run(bench, policy, substitute(policy.rule, literal, _Held(literal.name, mask))))
     fixed = []
     for k in range(len(view)):
         mask = np.broadcast_to(np.arange(len(view)) >= k, view.shape)
-        fixed.append(_run(bench, policy, _Held("round", mask)))
+        fixed.append(_run(bench, policy, Held("round", mask)))
     places = {int(r): position for position, r in enumerate(view.index)} | {-1: -1}
     where = np.vectorize(places.__getitem__, otypes=[np.int8])
     return Slider(
         policy=policy,
         literal=literal,
-        values=np.take_along_axis(column, order, axis=1),
+        values=found.values,
         rounds=view.index,
-        stops=np.stack([where(run.rounds) for run in regions], axis=1),
-        outcomes=_stacked(regions),
+        stops=np.stack([where(run.rounds) for run in runs], axis=1),
+        outcomes=_stacked(runs),
         by_stop=_stacked(fixed),
     )
 

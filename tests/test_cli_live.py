@@ -372,8 +372,8 @@ def test_the_demo_runs_the_whole_chain_and_live_equals_replayed(tmp_path):
     labels = {row["label"] for row in told.json["replay"]["rows"]}
     assert {"tasr", "tasr_guarded", "fixed_k(1)", "fixed_k(5)", "oracle_best"} <= labels
     assert "not certifiable with n = 20 at eps = 0.02" in told.json["certification"]["headline"]
-    assert told.json["report"] == str(tmp_path / "out" / "report.html")
-    assert {"tasr.policy.json", "hotpotqa_tune.parquet", "hotpotqa_eval.parquet", "report.html"} <= {
+    assert told.json["report"] == str(tmp_path / "out" / "hotpotqa_report.html")
+    assert {"hotpotqa_tasr.policy.json", "hotpotqa_tune.parquet", "hotpotqa_eval.parquet", "hotpotqa_report.html"} <= {
         item.name for item in (tmp_path / "out").iterdir()
     }
     shown = cli("demo", "--limit", "20", "--out", tmp_path / "out")  # what is recorded is not recorded again

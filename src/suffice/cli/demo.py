@@ -53,7 +53,7 @@ def demo(
 
     _say(as_json, "\n2. Fit the calibrators of TASR on the tune questions and lock the policy.")
     locked, summary = calibrate(read_recording(recordings["tune"]), rule="tasr")
-    policy_path = out / "tasr.policy.json"
+    policy_path = out / f"{dataset}_tasr.policy.json"
     locked.save(policy_path)
     if not as_json:
         show_calibration(summary)
@@ -73,10 +73,10 @@ def demo(
     _say(
         as_json, f"\n5. Certify on the eval questions: the cheapest threshold that loses at most {_CLAIM.epsilon:g} F1."
     )
-    certification, certified = _certify(recordings, locked, out / "tasr.certified.json", quiet=as_json)
+    certification, certified = _certify(recordings, locked, out / f"{dataset}_tasr.certified.json", quiet=as_json)
 
     _say(as_json, "\n6. Write all of it into one page: trade-offs, a threshold to move, every question.")
-    page = _write_report(recordings, [*policies, *certified], out / "report.html", out)
+    page = _write_report(recordings, [*policies, *certified], out / f"{dataset}_report.html", out)
     _say(as_json, f"   {page}: open it in a browser; it needs no network")
 
     _finish(out, time.monotonic() - began, quiet=as_json)

@@ -121,8 +121,8 @@ def operators() -> Iterator[Case]:
 
 
 def _kinds(kind: type = Rule) -> set[str]:
-    """Return the names of all kinds of rules in the package; two classes stand behind a dataclass with slots."""
-    ours = "__dataclass_fields__" in vars(kind) and kind.__module__.startswith("suffice.")
+    """Return the names of all kinds of rules that a text can name; two classes stand behind a dataclass with slots."""
+    ours = "__dataclass_fields__" in vars(kind) and kind.__module__.startswith("suffice.rules.")
     own = {kind.__qualname__} if ours else set()
     return own.union(*map(_kinds, kind.__subclasses__()))
 

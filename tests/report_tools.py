@@ -49,7 +49,7 @@ def rows(n: int, *, rounds: int = 5, seed: int = 0, judged: bool = False, text: 
                     "golds": [gold],
                     "answer": answer,
                     "text": text or f"Answer: {answer}",
-                    "passage_ids": [f"p{q}.{i}" for i in range(r)],
+                    "passage_ids": [f"q{q}#{i}" for i in range(r)],
                     "answer_stable": None if before is None else float(before == answer),
                     "abstained": 0.0,
                     "p_correct": round(float(np.clip(rng.normal(0.3 + 0.3 * right, 0.2), 0, 1)), 3),
@@ -81,6 +81,27 @@ def rows(n: int, *, rounds: int = 5, seed: int = 0, judged: bool = False, text: 
 def recording(path: Path, n: int = 60, **options: Any) -> Path:
     """Write a recording of `rows`."""
     write_recording(path, rows(n, **options), {"config": {"model": {"model": "m"}}})
+    return path
+
+
+def questions(path: Path, n: int = 60, passages: int = 8) -> Path:
+    """Write the questions of `rows` with their passages, whose titles and texts try to leave their place."""
+    lines = [
+        {
+            "id": f"q{q}",
+            "question": f"Where is tower {q}?",
+            "answers": [CITIES[q % 5]],
+            "paragraphs": [
+                {
+                    "title": f"{HOSTILE[i % len(HOSTILE)]} {q}.{i}",
+                    "text": f"Text {i}. {HOSTILE[(i + 1) % len(HOSTILE)]}",
+                }
+                for i in range(passages)
+            ],
+        }
+        for q in range(n)
+    ]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     return path
 
 

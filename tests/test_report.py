@@ -34,7 +34,7 @@ from suffice.rules.thresholds import with_threshold
 from suffice.store import read_recording, write_recording
 from suffice.tables import FORMATS
 from tests.cli_tools import cli
-from tests.report_tools import HOSTILE, array, hostile, page_data, recording, rows, trajectories
+from tests.report_tools import HOSTILE, array, hostile, page_data, questions, recording, rows, trajectories
 from tests.strategies import policies, recorded
 from tests.test_replay import simple
 
@@ -548,3 +548,22 @@ def test_one_question_and_all_right_and_all_wrong_make_a_page():
         kept = simple(answers, answer_stable=[[None, 1.0, 1.0]] * len(answers))
         made = make_report({"x": kept}, [policy_for(kept, "answer_stable")], settings=Settings(n_resamples=20))
         assert len(trajectories(page_data(render_html(made))["cells"][0])) == len(answers)
+
+
+def test_a_page_holds_the_evidence_that_some_round_saw_and_no_other(tmp_path):
+    recording(tmp_path / "eval.parquet", n=20)
+    data = questions(tmp_path / "questions.jsonl", n=20)
+    told = cli("report", tmp_path / "eval.parquet", "--questions", data, "-o", tmp_path / "page.html")
+    assert told.code == 0, told
+    for held in trajectories(page_data((tmp_path / "page.html").read_text())["cells"][0]):
+        assert list(held["passages"]) == held["rounds"][-1]["passage_ids"]  # 8 were given, 5 at most revealed
+        number = held["id"].removeprefix("q")
+        assert held["passages"][f"q{number}#0"] == [f"{HOSTILE[0]} {number}.0", f"Text 0. {HOSTILE[1]}"]
+
+
+def test_questions_that_are_not_there_are_refused(tmp_path):
+    recording(tmp_path / "eval.parquet", n=5)
+    told = cli("report", tmp_path / "eval.parquet", "--questions", "nowhere.jsonl", "-o", tmp_path / "page.html")
+    assert told.code == 1
+    assert "nowhere.jsonl" in told.err
+    assert not (tmp_path / "page.html").exists()

@@ -16,7 +16,7 @@ from suffice.rules.thresholds import with_threshold
 from suffice.session import Policy
 from suffice.store import read_recording
 from tests.cli_tools import cli
-from tests.report_tools import HOSTILE, hostile, recording
+from tests.report_tools import HOSTILE, hostile, questions, recording
 
 CHROMIUM = os.environ.get("SUFFICE_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
 RULE = "((p_correct > 0.4) & (judge_entailment >= 4)) | (overlap < 0.1)"
@@ -72,6 +72,8 @@ def folder(tmp_path_factory):
         done = cli("report", path / f"{name}.parquet", *arguments, "-o", path / f"{name}.html", "--json")
         assert done.code == 0, done
         (path / f"{name}.told.json").write_text(done.out)
+    data = questions(path / "questions.jsonl", n=150)
+    assert cli("report", path / "eval.parquet", "--questions", data, "-o", path / "evidence.html").code == 0
     names = [path / f"{name}.parquet" for name in ("eval", "judged")]
     assert cli("report", *names, "--rule", "answer_stable", "-o", path / "two.html").code == 0
     assert cli("report", path / "hostile.parquet", "--rule", "tasr", "-o", path / "hostile.html").code == 0
@@ -190,6 +192,20 @@ def test_text_of_a_recording_stays_text(opened):
         assert page.page.locator(".detail img, .detail script, .detail style").count() == 0
     page.page.locator("input[type=search]").fill("<script>")
     assert 0 < items.count() < 24
+    assert page.dialogs == []
+    assert page.problems == []
+
+
+def test_the_evidence_is_shown_by_title_and_text_where_the_questions_are_given(opened):
+    page = opened("evidence")
+    page.page.locator(".item").first.click()
+    number = page.page.locator(".detail .tag").first.text_content().removeprefix("q")
+    first = page.page.locator(".detail li").first
+    assert first.locator(".line b").first.text_content() == f"{HOSTILE[0]} {number}.0"
+    assert first.locator(".evidence").text_content() == f"{HOSTILE[0]} {number}.0 Text 0. {HOSTILE[1]}"
+    assert page.page.locator(".detail img, .detail script, .detail style").count() == 0
+    page.page.locator("input[type=search]").fill(f" {number}.0")  # a title
+    assert page.page.locator(".item").count() >= 1
     assert page.dialogs == []
     assert page.problems == []
 

@@ -18,12 +18,14 @@ from suffice.cli.show import console, errors, print_json
 from suffice.errors import DataError
 from suffice.replay import calibrate, policy_for
 from suffice.report import Report, Settings, make_report, render_html
+from suffice.retrieval import load_questions
+from suffice.rounds import Passage
 from suffice.rules import parse_rule
 from suffice.session import Policy
 from suffice.store import Recording, read_recording
 from suffice.tables import FORMATS, render
 
-__all__ = ["report_command", "write_page"]
+__all__ = ["evidence", "report_command", "write_page"]
 
 _PAGE = Path("report.html")
 
@@ -39,6 +41,10 @@ def report_command(
     ] = None,
     tune: Annotated[
         Path | None, typer.Option("--tune", help="A recording of tune questions: fits rules and shows drift.")
+    ] = None,
+    questions: Annotated[
+        str | None,
+        typer.Option("--questions", help="The data set that was recorded: shows titles and texts of the evidence."),
     ] = None,
     metric: Annotated[
         list[str] | None,
@@ -84,7 +90,7 @@ def report_command(
             settings=settings,
             prices={name: prices_for(prices, recording) for name, recording in recordings.items()},
         )
-        text = render_html(report, everything=everything) if form == "html" else _text(report, form)
+        text = _page(report, everything, questions) if form == "html" else _text(report, form)
     target = _PAGE if out is None and form == "html" else out
     if target is not None:
         write_page(target, text)
@@ -94,6 +100,16 @@ def report_command(
         typer.echo(text, nl=False)
     else:
         _show(report, target)
+
+
+def _page(report: Report, everything: bool, questions: str | None) -> str:
+    return render_html(report, everything=everything, passages=None if questions is None else evidence(questions))
+
+
+def evidence(questions: str) -> dict[str, dict[str, Passage]]:
+    """Return the passages of a data set by question id, then passage id."""
+    loaded = load_questions(questions)
+    return {one.question_id: {passage.passage_id: passage for passage in one.passages} for one in loaded}
 
 
 def _show(report: Report, target: Path) -> None:

@@ -26,7 +26,7 @@ from suffice.report.charts import pareto_chart, pareto_costs, path_chart, reliab
 from suffice.report.data import Cell, Report
 from suffice.report.packing import Pool, json_in_html, pack_bytes
 from suffice.report.slider import make_slider, slidable
-from suffice.report.trajectories import FEW, choose, to_dicts
+from suffice.report.trajectories import FEW, Passages, choose, to_dicts
 from suffice.tables import Column, Table
 
 __all__ = ["LARGEST", "render_html"]
@@ -43,13 +43,14 @@ _LEAST = 50_000
 _VENDOR = ("vega.min.js", "vega-lite.min.js", "vega-embed.min.js")
 
 
-def render_html(report: Report, *, everything: bool = False) -> str:
+def render_html(report: Report, *, everything: bool = False, passages: Passages | None = None) -> str:
     """Return the page.
 
     Args:
         report: What it shows.
         everything: Hold every trajectory and every slider, however large the page becomes.  Otherwise up to 300
             trajectories, fewer where they are long, and the sliders of the first policies, within `LARGEST` bytes.
+        passages: Title and text of the evidence by question and passage id; recordings hold the ids alone.
     """
     pool = Pool()
     room = LARGEST // len(report.cells)
@@ -60,7 +61,9 @@ def render_html(report: Report, *, everything: bool = False) -> str:
         sliders, left_out = _sliders(cell, pool, None if everything else room - spent)
         shown = {**_cell(cell, sliders), "no_slider": left_out}
         left = room - spent - (pool.size - before) - len(json_in_html(shown["data"])) - 2 * len(str(shown["sections"]))
-        shown["data"]["browser"] = _browser(cell, report.settings.seed, None if everything else max(left, _LEAST))
+        shown["data"]["browser"] = _browser(
+            cell, report.settings.seed, None if everything else max(left, _LEAST), passages
+        )
         cells.append(shown)
     data = json_in_html({"arrays": pool.arrays, "cells": [shown.pop("data") for shown in cells]})
     scripts = [*map(_vendored, _VENDOR), _part("report.js")]
@@ -165,13 +168,13 @@ def _finite(values: dict[str, float]) -> dict[str, float | None]:
     return {name: value if math.isfinite(value) else None for name, value in values.items()}
 
 
-def _browser(cell: Cell, seed: int, room: int | None) -> dict[str, Any]:
+def _browser(cell: Cell, seed: int, room: int | None, passages: Passages | None) -> dict[str, Any]:
     """Return the trajectories, packed; fewer of them until they fit."""
     n = len(cell.bench.recording.question_ids)
     limit = n if room is None else min(FEW, n)
     while True:
         chosen = choose(cell.stopped, n, limit, seed=seed)
-        held = to_dicts(cell.bench, cell.stopped, chosen.chosen)
+        held = to_dicts(cell.bench, cell.stopped, chosen.chosen, passages)
         packed = pack_bytes(json.dumps(held, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode())
         if room is None or len(packed) <= room or limit <= 1:
             return {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,14 +12,17 @@ import numpy.typing as npt
 
 from suffice.metrics import answer_key
 from suffice.replay.baselines import Bench
-from suffice.rounds import COST_KINDS, Floats, Rounds
+from suffice.rounds import COST_KINDS, Floats, Passage, Rounds
 from suffice.session import Policy, Stops, stops
 from suffice.store.recording import Recording
 
-__all__ = ["FEW", "Stopped", "Trajectories", "choose", "to_dicts"]
+__all__ = ["FEW", "Passages", "Stopped", "Trajectories", "choose", "to_dicts"]
 
 FEW = 300
 """Questions that a report holds unless all are asked for."""
+
+Passages = Mapping[str, Mapping[str, Passage]]
+"""The evidence by question id, then passage id."""
 
 _DIGITS = 6
 _TEXTS = ("text", "feedback")
@@ -139,8 +142,17 @@ def choose(policies: Sequence[Stopped], n: int, limit: int, *, seed: int) -> Tra
     )
 
 
-def to_dicts(bench: Bench, policies: Sequence[Stopped], chosen: npt.NDArray[np.int64]) -> list[dict[str, Any]]:
-    """Return the chosen questions with all their rounds, JSON-ready."""
+def to_dicts(
+    bench: Bench, policies: Sequence[Stopped], chosen: npt.NDArray[np.int64], passages: Passages | None = None
+) -> list[dict[str, Any]]:
+    """Return the chosen questions with all their rounds, JSON-ready.
+
+    Args:
+        bench: The recording.
+        policies: What the policies did.
+        chosen: Positions of the questions, ascending.
+        passages: What the evidence says; without it only its ids are shown.
+    """
     recording = bench.recording
     held = np.zeros(recording.shape[0], dtype=np.bool_)
     held[chosen] = True
@@ -171,10 +183,17 @@ def to_dicts(bench: Bench, policies: Sequence[Stopped], chosen: npt.NDArray[np.i
                 "labels": {name: values[place] for name, values in labels.items() if values[place] is not None},
                 "end": part.ends[place],
                 "rounds": rounds,
+                "passages": _evidence(rounds, (passages or {}).get(part.question_ids[place], {})),
                 "policies": [stopped.told(q) for stopped in policies],
             }
         )
     return found
+
+
+def _evidence(rounds: Sequence[Mapping[str, Any]], known: Mapping[str, Passage]) -> dict[str, tuple[str, str]]:
+    """Return title and text of the passages that some round has seen."""
+    seen = dict.fromkeys(name for one in rounds for name in one.get("passage_ids") or ())
+    return {name: (known[name].title, known[name].text) for name in seen if name in known}
 
 
 def _labels(part: Recording) -> dict[str, npt.NDArray[np.object_]]:

@@ -189,7 +189,7 @@
     find(section, ".told").textContent = cell.browser.told;
     which.append(...cell.browser.policies.map((name, i) => make("option", { value: i }, name)));
     find(section, ".policy").hidden = cell.browser.policies.length < 2;
-    const haystack = held.map((t) => JSON.stringify([t.id, t.question, t.golds, t.labels, t.rounds.map((r) => [r.answer, r.passage_ids])]).toLowerCase());
+    const haystack = held.map((t) => JSON.stringify([t.id, t.question, t.golds, t.labels, t.rounds.map((r) => [r.answer, r.passage_ids]), Object.values(t.passages).map(([title]) => title)]).toLowerCase());
     let shown = [], chosen = 0, limit = STEP, filter = "all";
 
     const round = (t, r) => t.rounds.find((one) => one.round === r);
@@ -284,10 +284,11 @@
       return make("li", { class: state, "data-round": one.round },
         make("span", { class: "dot", "aria-hidden": "true" }, one.round),
         make("p", { class: "answer" }, make("span", { class: "sr" }, `Round ${one.round}${state === "later" ? ", after the stop" : ""}: `), one.answer || "(no answer)", " ", value === undefined || value === null ? null : tag(value)),
-        fresh.length ? make("p", { class: "line" }, "new evidence ", make("b", {}, fresh.join(", "))) : null,
+        fresh.length ? make("p", { class: "line" }, "new evidence ", make("b", {}, fresh.map((id) => t.passages[id] ? t.passages[id][0] || id : id).join(", "))) : null,
         read.length && one.round >= p.first ? make("p", { class: "line" }, read.flatMap(([name, v], i) => [i ? " · " : "", `${name} `, make("b", {}, short(v))])) : null,
         state === "stop" ? make("p", { class: "stopline" }, `Stops here: ${why(p)}.`) : null,
         make("details", {}, make("summary", {}, "signals, text, cost"),
+          fresh.filter((id) => t.passages[id]).map((id) => make("p", { class: "evidence" }, make("b", {}, t.passages[id][0]), " ", t.passages[id][1])),
           one.text && one.text !== one.answer ? make("pre", {}, one.text) : null,
           one.feedback ? make("pre", {}, one.feedback) : null,
           pairs(one.signals), pairs(one.metrics), pairs(one.cost)));

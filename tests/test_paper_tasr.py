@@ -17,12 +17,12 @@ import suffice
 from suffice.errors import DataError
 from suffice.metrics import normalize_answer
 from suffice.replay import replay
-from suffice.report.paper_cells import Cell, load_cell, read_cells
-from suffice.report.paper_frontier import cell_table, macro_table
-from suffice.report.paper_rows import Draws
-from suffice.report.paper_search import search_summary
-from suffice.report.paper_tasr import PARTS, paper_tasr
-from suffice.report.published import published_tasr
+from suffice.report.paper.cells import Cell, load_cell, read_cells
+from suffice.report.paper.frontier import cell_table, macro_table
+from suffice.report.paper.published import published_tasr
+from suffice.report.paper.rows import Draws
+from suffice.report.paper.search import search_summary
+from suffice.report.paper.tasr import PARTS, paper_tasr
 from suffice.retrieval import dataset_hash
 from suffice.search import search
 from tests import paper
@@ -379,7 +379,7 @@ def test_published_figures_stand_below_ours_with_the_difference(made):
 
 def test_what_lies_inside_the_interval_is_not_marked():
     layout_cells = published_tasr()
-    from suffice.report.paper_rows import Layout
+    from suffice.report.paper.rows import Layout
     from suffice.tables import Column
 
     layout = Layout(

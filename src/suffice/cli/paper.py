@@ -17,8 +17,8 @@ from suffice.cli import options
 from suffice.cli.bundled import record_bundled
 from suffice.cli.show import errors, print_table
 from suffice.errors import DataError
-from suffice.report.paper_cells import Cell, read_cells
-from suffice.report.paper_tasr import Paper, paper_tasr
+from suffice.report.paper.cells import Cell, read_cells
+from suffice.report.paper.tasr import Paper, paper_tasr
 from suffice.tables import FORMATS, render
 
 __all__ = ["app", "tasr_command"]

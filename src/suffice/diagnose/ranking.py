@@ -15,8 +15,9 @@ from suffice.replay.evaluate import drop_failed
 from suffice.replay.outcomes import answers_by_stop, outcome, values_by_stop
 from suffice.replay.result import jsonable
 from suffice.rounds import Floats, Mask, Rounds
+from suffice.rules.parse import parse_selector
 from suffice.rules.ranker import Ranked, Term
-from suffice.rules.selectors import Last, Selector, answered, parse_selector
+from suffice.rules.selectors import Last, Selector, answered
 from suffice.session import Policy
 from suffice.statistics.units import Units
 from suffice.store.recording import Recording

@@ -16,7 +16,8 @@ from suffice.replay.evaluate import drop_failed
 from suffice.replay.outcomes import outcome
 from suffice.replay.result import jsonable
 from suffice.rounds import Floats
-from suffice.rules.selectors import Last, Selector, parse_selector
+from suffice.rules.parse import parse_selector
+from suffice.rules.selectors import Last, Selector
 from suffice.session import Policy
 from suffice.statistics.bootstrap import bootstrap_weights
 from suffice.statistics.units import Units

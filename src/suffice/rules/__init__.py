@@ -3,9 +3,9 @@
 from suffice.rules.algebra import FirstOf, KOf, Never, Patience, Threshold, WeightedSum, signal
 from suffice.rules.base import AllOf, AnyOf, Rule
 from suffice.rules.named import NAMED_RULES, NamedRule, answer_stable, fixed_k, margin, round_aware, tasr
-from suffice.rules.parse import parse_rule
+from suffice.rules.parse import parse_rule, parse_selector
 from suffice.rules.ranker import Ranked, Term
-from suffice.rules.selectors import SELECTORS, Selector, parse_selector
+from suffice.rules.selectors import SELECTORS, Selector
 from suffice.rules.thresholds import find_threshold, thresholds, with_threshold
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""Rules from text: through a whitelist over the syntax tree, never `eval`."""
+"""Rules and selectors from text: through a whitelist over the syntax tree, never `eval`."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from suffice.errors import RuleSyntaxError
 from suffice.rules.algebra import FirstOf, KOf, Linear, Never, Patience, signal
 from suffice.rules.base import AllOf, AnyOf, Rule
 from suffice.rules.named import NAMED_RULES
+from suffice.rules.ranker import parse_ranked
+from suffice.rules.selectors import SELECTORS, MaxSignal, Selector
 
-__all__ = ["parse_rule"]
+__all__ = ["parse_rule", "parse_selector"]
 
 _COMPARISONS: dict[type[ast.cmpop], str] = {ast.Gt: ">", ast.GtE: ">=", ast.Lt: "<", ast.LtE: "<="}
 _LONGEST = 20_000
@@ -132,3 +134,23 @@ def _named(name: str, arguments: list[float], text: str) -> Rule:
 def _refused(node: ast.expr, text: str, hint: str) -> RuleSyntaxError:
     part = ast.get_source_segment(text.strip(), node) or text
     return RuleSyntaxError(f"{part!r} in the rule {text!r} is not allowed: {hint}")
+
+
+def parse_selector(text: str) -> Selector:
+    """Return the selector that `text` names, or that it spells: ``ranked(...)``, see `Ranked`.
+
+    >>> str(parse_selector("max_answer_margin"))
+    'max_answer_margin'
+
+    Raises:
+        RuleSyntaxError: There is no such selector.
+    """
+    if text in SELECTORS:
+        return SELECTORS[text]
+    if text.startswith("max_") and text[4:].isidentifier():
+        return MaxSignal(text[4:])
+    if text.lstrip().startswith("ranked("):
+        return parse_ranked(text)
+    raise RuleSyntaxError(
+        f"{text!r} is no selector; there are: {', '.join(SELECTORS)}, max_SIGNAL and ranked(SIGNAL=(weight, fill), ...)"
+    )

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from suffice.errors import DataError, RuleSyntaxError
+from suffice.errors import DataError
 from suffice.metrics import answer_key
 from suffice.rounds import Floats, Mask, Rounds
 
-__all__ = ["SELECTORS", "Selector", "answered", "last_of", "parse_selector", "same_answers", "total"]
+__all__ = ["SELECTORS", "Selector", "answered", "last_of", "same_answers", "total"]
 
 Positions = npt.NDArray[np.int64]
 
@@ -177,25 +177,3 @@ SELECTORS: Mapping[str, Selector] = {
     "weighted_majority": Majority("p_correct"),
 }
 """The selectors by name; `max_SIGNAL` works for any other signal."""
-
-
-def parse_selector(text: str) -> Selector:
-    """Return the selector that `text` names, or that it spells: ``ranked(...)``, see `Ranked`.
-
-    >>> str(parse_selector("max_answer_margin"))
-    'max_answer_margin'
-
-    Raises:
-        RuleSyntaxError: There is no such selector.
-    """
-    if text in SELECTORS:
-        return SELECTORS[text]
-    if text.startswith("max_") and text[4:].isidentifier():
-        return MaxSignal(text[4:])
-    if text.lstrip().startswith("ranked("):
-        from suffice.rules.ranker import parse_ranked  # which builds on this module
-
-        return parse_ranked(text)
-    raise RuleSyntaxError(
-        f"{text!r} is no selector; there are: {', '.join(SELECTORS)}, max_SIGNAL and ranked(SIGNAL=(weight, fill), ...)"
-    )

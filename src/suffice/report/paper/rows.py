@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from suffice.errors import DataError
-from suffice.report.paper_cells import CellRuns
-from suffice.report.published import Figure, Published
+from suffice.report.paper.cells import CellRuns
+from suffice.report.paper.published import Figure, Published
 from suffice.rounds import Floats, Mask
 from suffice.statistics import CellDeltas, Units, bootstrap_weights, macro_bootstrap
 from suffice.tables import Column, Table

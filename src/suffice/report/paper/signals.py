@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from suffice.errors import DataError
-from suffice.report.paper_cells import SETTINGS, CellRuns, with_evidence
-from suffice.report.paper_frontier import tasr_figures, with_runs
-from suffice.report.paper_rows import Draws, Layout
-from suffice.report.published import Figure, Published
+from suffice.report.paper.cells import SETTINGS, CellRuns, with_evidence
+from suffice.report.paper.frontier import tasr_figures, with_runs
+from suffice.report.paper.published import Figure, Published
+from suffice.report.paper.rows import Draws, Layout
 from suffice.rounds import Floats
 from suffice.store import Recording
 from suffice.tables import Column, Table

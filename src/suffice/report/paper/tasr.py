@@ -8,13 +8,13 @@ from typing import Any
 
 from suffice._version import __version__
 from suffice.errors import DataError, UnknownSignalError
-from suffice.report.paper_cells import Cell, CellRuns, load_cell
-from suffice.report.paper_drift import drift_table
-from suffice.report.paper_frontier import cell_table, figure3, figure4, macro_table
-from suffice.report.paper_rows import Draws
-from suffice.report.paper_search import search_table
-from suffice.report.paper_signals import confidence_figure, margin_figure, models_table, reliability_figure
-from suffice.report.published import Published, published_tasr
+from suffice.report.paper.cells import Cell, CellRuns, load_cell
+from suffice.report.paper.drift import drift_table
+from suffice.report.paper.frontier import cell_table, figure3, figure4, macro_table
+from suffice.report.paper.published import Published, published_tasr
+from suffice.report.paper.rows import Draws
+from suffice.report.paper.search import search_table
+from suffice.report.paper.signals import confidence_figure, margin_figure, models_table, reliability_figure
 from suffice.tables import Column, Table
 
 __all__ = ["PARTS", "Paper", "paper_tasr"]
@@ -119,7 +119,7 @@ def paper_tasr(
 def _provenance(published: Published, draws: Draws, command: str) -> Table:
     rows = [
         ("paper", f"{published.title} (arXiv {published.arxiv})"),
-        ("command", command or "suffice.report.paper_tasr.paper_tasr"),
+        ("command", command or "suffice.report.paper.tasr.paper_tasr"),
         ("suffice", __version__),
         ("draws", f"{draws.n_resamples:,}, seed {draws.seed}, {100 * draws.level:g} % intervals"),
     ]

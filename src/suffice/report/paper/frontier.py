@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 from suffice.errors import DataError
-from suffice.report.paper_cells import BUDGET, SETTINGS, CellRuns
-from suffice.report.paper_rows import Draws, Layout, value_of
-from suffice.report.published import Figure, Published
+from suffice.report.paper.cells import BUDGET, SETTINGS, CellRuns
+from suffice.report.paper.published import Figure, Published
+from suffice.report.paper.rows import Draws, Layout, value_of
 from suffice.rounds import Floats
 from suffice.tables import Column, Table
 

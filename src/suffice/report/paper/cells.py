@@ -26,7 +26,7 @@ from suffice.replay.baselines import (
 )
 from suffice.replay.evaluate import drop_failed
 from suffice.replay.outcomes import outcome
-from suffice.report.published import published_tasr
+from suffice.report.paper.published import published_tasr
 from suffice.search.data import by_prompt
 from suffice.session import Policy
 from suffice.store import Recording, read_recording

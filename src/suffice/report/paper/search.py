@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from suffice.errors import ConfigMismatchError, DataError, UnknownSignalError
-from suffice.report.paper_cells import CellRuns
-from suffice.report.paper_frontier import with_runs
-from suffice.report.paper_rows import Draws, Layout
-from suffice.report.published import Figure, Published
+from suffice.report.paper.cells import CellRuns
+from suffice.report.paper.frontier import with_runs
+from suffice.report.paper.published import Figure, Published
+from suffice.report.paper.rows import Draws, Layout
 from suffice.search import SearchResult, search
 from suffice.tables import Column, Table
 

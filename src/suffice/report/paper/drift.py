@@ -14,9 +14,9 @@ from suffice.diagnose.rows import rows_of
 from suffice.diagnose.separation import draw_d
 from suffice.errors import DataError
 from suffice.replay import calibrate
-from suffice.report.paper_cells import CellRuns, defined, with_evidence
-from suffice.report.paper_rows import Draws, Layout
-from suffice.report.published import Figure, Published
+from suffice.report.paper.cells import CellRuns, defined, with_evidence
+from suffice.report.paper.published import Figure, Published
+from suffice.report.paper.rows import Draws, Layout
 from suffice.session import Policy
 from suffice.tables import Column, Table
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -11,7 +11,7 @@ from suffice.rounds import Cost, Reply, Round
 from suffice.session import Session
 from suffice.signals import SIGNALS, Enricher
 
-__all__ = ["measure_lazily"]
+__all__ = ["measure_lazily", "unmeasured"]
 
 _NAN = float("nan")
 
@@ -32,11 +32,7 @@ async def measure_lazily(
         reply: The model's reply.
     """
     waiting = {enricher.name: enricher for enricher in enrichers}
-    own = [signal for signal in session.policy.raw_signals if signal not in SIGNALS]
-    # A user's own signal that is not measured here is undefined, not unknown.
-    observed = _with(
-        observed, dict.fromkeys((s for s in own if _component(s) in waiting), _NAN) | dict(observed.signals)
-    )
+    observed = _undefined(observed, (s for s in _own(session) if _component(s) in waiting))
     order = [name for name in waiting if _is_eager(name, session)]
     try:
         while waiting:
@@ -46,8 +42,22 @@ async def measure_lazily(
             found = await waiting.pop(name).measure(question, observed.passages, reply)
             observed = _with(observed, {**observed.signals, **found.signals}, found.costs)
     except ModelError as error:
-        return _with(observed, dict.fromkeys(own, _NAN) | dict(observed.signals)), error
+        return unmeasured(session, observed), error
     return observed, None
+
+
+def unmeasured(session: Session, observed: Round) -> Round:
+    """Return a round for which nothing more is asked: a user's own signal that it lacks is undefined, not unknown."""
+    return _undefined(observed, _own(session))
+
+
+def _own(session: Session) -> list[str]:
+    """Return the signals that the policy reads and nobody registered."""
+    return [signal for signal in session.policy.raw_signals if signal not in SIGNALS]
+
+
+def _undefined(observed: Round, names: Iterable[str]) -> Round:
+    return _with(observed, dict.fromkeys(names, _NAN) | dict(observed.signals))
 
 
 def _with(observed: Round, signals: Mapping[str, float], costs: Mapping[str, Cost] = MappingProxyType({})) -> Round:

@@ -14,7 +14,7 @@ from suffice.loop.course import Course, drive, drive_async
 from suffice.loop.measuring import measure_lazily, unmeasured
 from suffice.rounds import Cost, Decision, Passage, Round, total_cost
 from suffice.session import Policy, Session
-from suffice.signals import Enricher
+from suffice.signals import EMBEDDER, Enricher
 
 __all__ = ["LiveLoop", "Outcome"]
 
@@ -102,6 +102,12 @@ class LiveLoop(ABC):
     def course(self, question: str, passages: Sequence[Passage]) -> Course:
         """Return one question's rounds."""
 
+    @property
+    def pinned(self) -> dict[str, Any]:
+        """What a policy fitted on this loop's recordings pins: `depends`, and the embedder where there is one."""
+        embedders = {e.name: dict(e.fingerprint()) for e in self.enrichers if e.name == EMBEDDER}
+        return {**self.depends, **embedders}
+
     @cached_property
     def _checked(self) -> bool:
         self.check()
@@ -120,15 +126,15 @@ class LiveLoop(ABC):
             NotFittedError: The policy lacks fitted state that its rule reads.
             LogprobsUnavailableError: The rule needs log-probabilities that the model does not give.
             ModelError: The rule needs something else that neither the model nor an enricher gives.
-            ConfigMismatchError: The policy was fitted with another model or prompt.
+            ConfigMismatchError: The policy was fitted with another model, prompt or embedder.
         """
         self.policy.check(self.capabilities.union(*(enricher.capabilities for enricher in self.enrichers)))
-        ours = self.depends
+        ours = self.pinned
         wrong = {k: (v, ours[k]) for k, v in self.policy.depends.items() if k in ours and ours[k] != v}
         if wrong:
             told = "; ".join(f"{key}: fitted with {old!r}, running {new!r}" for key, (old, new) in wrong.items())
             raise ConfigMismatchError(
-                f"the policy belongs to another model or prompt ({told}): calibrate on a recording of this one"
+                f"the policy belongs to another model, prompt or embedder ({told}): calibrate on a recording of this one"
             )
         self.verify()
 

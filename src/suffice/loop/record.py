@@ -297,7 +297,7 @@ class _Recorder:
     def _metadata(self) -> dict[str, Any]:
         return {
             "config": self.config,
-            "depends": dict(self.loop.depends),
+            "depends": self.loop.pinned,
             "state": {name: fitted.to_dict() for name, fitted in self.loop.policy.state.items()},
             "cache_state": "unknown" if self.parallel_rounds else "live",
             "dataset": {"hash": dataset_hash(self.questions), "questions": len(self.questions)},

@@ -72,10 +72,14 @@ class RecordedTrajectory:
             part = self.committed.get((r, enricher.name))
             if part is None:
                 found = await enricher.measure(self.question.question, observed.passages, made.reply)
-                part = self._commit(r, enricher.name, Reply(answer=None, signals=found.signals, costs=found.costs))
+                measured = Reply(answer=None, signals=found.signals, costs=found.costs, embedding=found.embedding)
+                part = self._commit(r, enricher.name, measured)
             added = reply_from_payload(part)
             observed = replace(
-                observed, signals={**observed.signals, **added.signals}, costs={**observed.costs, **added.costs}
+                observed,
+                signals={**observed.signals, **added.signals},
+                costs={**observed.costs, **added.costs},
+                embedding=observed.embedding if added.embedding is None else added.embedding,
             )
         self.rounds[r] = observed
 

@@ -175,7 +175,8 @@ def test_a_refusal_without_content_gives_no_mark():
 
 
 @pytest.mark.parametrize(
-    "text", [f"```json\n{STATEMENTS}\n```", f"Here it is:\n```\n{STATEMENTS}\n```\n", f"<think>{{}}</think>{STATEMENTS}"]
+    "text",
+    [f"```json\n{STATEMENTS}\n```", f"Here it is:\n```\n{STATEMENTS}\n```\n", f"<think>{{}}</think>{STATEMENTS}"],
 )
 def test_a_fence_or_a_thinking_block_around_the_reply_does_no_harm(text):
     with Endpoint(text) as endpoint:
@@ -243,7 +244,11 @@ def test_an_unknown_cost_stays_unknown_in_the_cache(tmp_path):
         ("faithfulness", Draft(question="What is the capital?", text="Oslo!", contexts=PASSAGES), True),
         ("faithfulness", Draft(question="What is the capital?", text="Oslo.", contexts=PASSAGES[:1]), True),
         ("faithfulness", Draft(question="What is the capital?", text="Oslo.", contexts=PASSAGES[::-1]), True),
-        ("faithfulness", Draft(question="What is the capital?", text=" Oslo.", contexts=PASSAGES, reference="x"), False),
+        (
+            "faithfulness",
+            Draft(question="What is the capital?", text=" Oslo.", contexts=PASSAGES, reference="x"),
+            False,
+        ),
         ("answer_relevancy", Draft(question="What is the capital?", text="Oslo."), False),
         (
             "context_recall",

@@ -26,6 +26,8 @@ COMMANDS = [
     "demo",
     "answer",
     "record",
+    "draft",
+    "record-drafts",
     "calibrate",
     "replay",
     "stream",

@@ -85,6 +85,8 @@ def reply(body):
     prompt = prompt_of(body)
     if "Proposed answer" in prompt:
         return "Mark: 4"
+    if "Task: review" in prompt:
+        return "Approved."
     passages = prompt.count("\nPassage ")
     word = ("yes", "no", "Oslo", "1961")[zlib.crc32(prompt.partition("\n\nPassage")[0].encode()) % 4]
     return f"Answer: {'unsure' if passages < 2 else word}\nConfidence: 4"

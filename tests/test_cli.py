@@ -28,6 +28,7 @@ COMMANDS = [
     "record",
     "draft",
     "record-drafts",
+    "judge",
     "calibrate",
     "replay",
     "stream",

@@ -19,6 +19,7 @@ from suffice.cli import (
     diagnose,
     drafting,
     inspect,
+    judge,
     money,
     offline,
     paper,
@@ -71,6 +72,7 @@ app.command("answer")(answer.answer)
 app.command("record")(recording.record_command)
 app.command("draft")(drafting.draft_command)
 app.command("record-drafts")(drafting.record_drafts_command)
+app.command("judge")(judge.judge_command)
 app.command("calibrate")(offline.calibrate_command)
 app.command("replay")(offline.replay_command)
 app.command("certify")(certify.certify_command)

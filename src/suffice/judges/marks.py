@@ -13,6 +13,7 @@ from suffice.judges.weights import checked_weights, equal_weights
 from suffice.metrics import information_score
 from suffice.rounds import Cost, Passage, Reply
 from suffice.signals import Measurement
+from suffice.signals.semantic import JUDGE
 
 __all__ = ["SCORE", "Draft", "Judgement", "MarkJudge", "Panel"]
 
@@ -164,7 +165,7 @@ class Panel:
     @property
     def name(self) -> str:
         """The component that its costs are booked under."""
-        return f"judge:{SCORE if self.has_score else self.marks[0]}"
+        return JUDGE if self.has_score else f"judge:{self.marks[0]}"
 
     @property
     def columns(self) -> tuple[str, ...]:

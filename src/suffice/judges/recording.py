@@ -16,12 +16,14 @@ from suffice.errors import AuthenticationFailedError, DataError, ModelError
 from suffice.judges.marks import SCORE, Draft, Judgement, Panel
 from suffice.judges.noise import Noise, noise_of
 from suffice.rounds import COST_KINDS, Cost, Passage
+from suffice.signals import SIGNALS
 from suffice.store import Recording
 from suffice.store.schema import cost_column
 
 __all__ = ["Judged", "JudgedPart", "drafts_of", "judge_recording", "with_marks"]
 
 _NAN = float("nan")
+GAIN = "information_gain"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +50,7 @@ class Judged:
     """The marks of a recording.
 
     Attributes:
-        columns: By mark (and the score), and by cost column: one value for each row of the recording's table.
+        columns: By mark (with the score and its gain), and by cost column: one value for each row of the recording's table.
         parts: What became of each mark.
         drafts: Distinct requests, count: drafts by marks.
         asked: Of these, those that went to the endpoint in this run, count.
@@ -262,7 +264,19 @@ def _columns(recording: Recording, run: _Run, drafts: Sequence[Draft]) -> dict[s
             columns[name][row] = value
         for kind, values in costs.items():
             values[row] = getattr(cost, kind)
+    if panel.has_score:
+        columns[GAIN] = _gains(columns[SCORE], ids, rounds)
     return columns | {cost_column(panel.name, kind): values for kind, values in costs.items()}
+
+
+def _gains(scores: Sequence[float], ids: Sequence[str], rounds: Sequence[int]) -> list[float]:
+    """Return how much the score rose since the previous draft, as the signal of live sessions does."""
+    by_round = {(name, int(r)): score for name, r, score in zip(ids, rounds, scores, strict=True)}
+    first = SIGNALS[GAIN].first_round
+    return [
+        by_round[name, int(r)] - by_round.get((name, int(r) - 1), _NAN) if int(r) >= first else _NAN
+        for name, r in zip(ids, rounds, strict=True)
+    ]
 
 
 def _part(run: _Run, name: str, drafts: Sequence[Draft], column: Sequence[float], noise: Noise | None) -> JudgedPart:
@@ -305,7 +319,8 @@ def with_marks(recording: Recording, judged: Judged, panel: Panel) -> tuple[pa.T
     for name, values in judged.columns.items():
         is_cost = name.startswith("cost.")
         unit = {"calls": "count", "seconds": "seconds"}.get(name.rsplit(".", 1)[-1], "tokens") if is_cost else "score"
-        meta = {"kind": "cost" if is_cost else "metric", "unit": unit}
+        kind = "cost" if is_cost else "signal" if name == GAIN else "metric"
+        meta = {"kind": kind, "unit": unit}
         column = pa.array([_plain(value) for value in values], type=pa.float64())
         place = table.schema.get_field_index(name)
         new = pa.field(name, pa.float64(), metadata=meta)

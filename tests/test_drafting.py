@@ -257,6 +257,13 @@ def test_a_policy_that_cannot_decide_here_is_refused_before_the_first_call(polic
         assert not endpoint.requests
 
 
+def test_a_context_that_is_no_passage_is_refused_before_the_first_call():
+    with Endpoint(reply) as endpoint:
+        with pytest.raises(DataError, match="wrap a text as Passage"):
+            run(loop(endpoint.url), contexts="a text")
+        assert not endpoint.requests
+
+
 def test_a_selector_may_return_an_earlier_draft():
     texts = iter(["Oslo", "Lima", "Oslo"])
     with Endpoint(lambda body: "No." if role_of(prompt_of(body)) == "critic" else next(texts)) as endpoint:

@@ -14,8 +14,10 @@ import numpy as np
 import pytest
 
 from suffice import ChatModel, DraftingLoop, Policy, parse_rule, read_recording, record
-from suffice.errors import ConfigMismatchError, DataError
+from suffice.embedding import DraftEmbedder, MiniLM
+from suffice.errors import ConfigMismatchError, DataError, ModelError
 from suffice.llm import DRAFTING
+from suffice.replay.checks import policy_for
 from suffice.session import stops
 from suffice.store import ResponseCache
 from tests import llamacpp
@@ -167,6 +169,33 @@ def test_replay_equals_live_decisions(rule, tmp_path):
     assert_equal(read_recording(tmp_path / "r.parquet"), policy, outcomes)
 
 
+def test_embeddings_are_recorded_and_a_rule_on_their_distance_replays_as_it_runs(tmp_path):
+    embedder = DraftEmbedder(MiniLM())
+    rule = parse_rule("patience((semantic_distance < 0.05), 2)")
+
+    def converge(body):
+        return reply(body).replace("Draft 4.", "Draft 4. It is old, and open to nobody.")
+
+    with Endpoint(converge) as endpoint:
+        record(questions(2), loop(endpoint.url, enrichers=(embedder,)), tmp_path / "r.parquet")
+        recording = read_recording(tmp_path / "r.parquet")
+        policy = policy_for(recording, rule)
+        assert policy.depends["embedder"] == dict(embedder.fingerprint())
+        made = loop(endpoint.url, policy, enrichers=(embedder,))
+        outcomes = [made.run(question.question, question.passages) for question in questions(2)]
+        assert_equal(recording, policy, outcomes)
+        distances = recording.column("semantic_distance")
+        assert [d["semantic_distance"] for d in (o.decision.signals for o in outcomes)] == distances[:, 2].tolist()
+        assert {o.decision.stop_round for o in outcomes} == {3}
+        assert (recording.column("cost.embedder.calls") == 1).all()
+        other = replace(policy, depends={**policy.depends, "embedder": {"id": "bge-small-en-v1.5"}})
+        with pytest.raises(ConfigMismatchError, match="another model, prompt or embedder"):
+            loop(endpoint.url, other, enrichers=(embedder,)).check()
+        with pytest.raises(ModelError, match="embedding"):
+            loop(endpoint.url, policy).check()
+    assert np.isnan(distances[:, 0]).all()
+
+
 def assert_equal(recording, policy, outcomes):
     replayed = stops(policy, recording.rounds(policy.raw_columns))
     assert [o.decision.stop_round for o in outcomes] == replayed.rounds.tolist()
@@ -212,7 +241,8 @@ def test_the_command_line_records_and_drafts(tmp_path):
     with Endpoint(reply) as endpoint:
         arguments = ("record-drafts", file, "-o", tmp_path / "r.parquet", "--model", "m", "--base-url", endpoint.url)
         told = cli(*arguments, "--max-rounds", 3, "--json").json
-        assert (told["questions"], told["rounds"], told["calls"]) == (2, 6, 12)
+        assert (told["questions"], told["rounds"], told["calls"]) == (2, 6, 18)  # and an embedding for each draft
+        assert len(endpoint.requests) == 12
         told = cli(
             *("draft", "Where is tower 0?", "--model", "m", "--base-url", endpoint.url, "--contexts", folder),
             *("--critic-model", "c", "--rule", "critic_approved >= 1", "--json"),

@@ -11,6 +11,7 @@ from suffice.cli import options
 from suffice.cli.live import show_live
 from suffice.cli.recording import report_recorded
 from suffice.cli.show import recording_progress
+from suffice.embedding import DraftEmbedder, MiniLM, SentenceTransformersEmbedder
 from suffice.loop import DraftingLoop, record
 from suffice.replay import component_prices
 from suffice.retrieval import BUNDLED, load_questions, read_corpus
@@ -30,6 +31,14 @@ CriticKeyVariable = Annotated[
 ]
 MaxTokens = Annotated[int, typer.Option("--max-tokens", min=1, help="Most tokens per draft or critique.")]
 
+EmbedderName = Annotated[
+    str,
+    typer.Option(
+        "--embedder",
+        help="What embeds drafts for semantic_distance: 'minilm' (in the package), a sentence-transformers id, or 'none'.",
+    ),
+]
+
 
 def draft_command(
     question: Annotated[str, typer.Argument(help="The question.")],
@@ -40,7 +49,7 @@ def draft_command(
     ] = None,
     policy: Annotated[Path | None, typer.Option("--policy", help="A policy file.")] = None,
     rule: Annotated[str, typer.Option("--rule", help="A rule that needs no fitted state, without a policy.")] = (
-        "answer_stable"
+        "first_of((critic_approved >= 1), (answer_stable >= 1))"
     ),
     selector: Annotated[str, typer.Option("--selector", help="Which seen round's draft to return.")] = "last",
     max_rounds: options.MaxRounds = 6,
@@ -51,6 +60,7 @@ def draft_command(
     critic_api_key_env: CriticKeyVariable = None,
     api: options.Api = "chat",
     max_tokens: MaxTokens = 512,
+    embedder: EmbedderName = "minilm",
     timeout: options.Timeout = 120.0,
     cache: options.CacheFile = None,
     extra_body: options.ExtraBody = "{}",
@@ -69,6 +79,7 @@ def draft_command(
         critic=(critic_model, critic_base_url, critic_api_key_env),
         api=api,
         max_tokens=max_tokens,
+        embedder=embedder,
         timeout=timeout,
         cache=cache,
         extra_body=extra_body,
@@ -100,6 +111,7 @@ def record_drafts_command(
     critic_api_key_env: CriticKeyVariable = None,
     api: options.Api = "chat",
     max_tokens: MaxTokens = 512,
+    embedder: EmbedderName = "minilm",
     timeout: options.Timeout = 120.0,
     cache: options.CacheFile = None,
     extra_body: options.ExtraBody = "{}",
@@ -115,6 +127,7 @@ def record_drafts_command(
         critic=(critic_model, critic_base_url, critic_api_key_env),
         api=api,
         max_tokens=max_tokens,
+        embedder=embedder,
         timeout=timeout,
         cache=cache,
         extra_body=extra_body,
@@ -135,12 +148,18 @@ def _loop(
     critic: tuple[str | None, str | None, str | None],
     api: str,
     max_tokens: int,
+    embedder: str,
     timeout: float,
     cache: Path | None,
     extra_body: str,
 ) -> DraftingLoop:
     """Return the loop that the options describe; `critic` is its model, endpoint and key variable, None = the writer's."""
-    settings: dict[str, Any] = {"timeout": timeout, "cache": cache, "api": api, "extra_body": options.json_object(extra_body)}
+    settings: dict[str, Any] = {
+        "timeout": timeout,
+        "cache": cache,
+        "api": api,
+        "extra_body": options.json_object(extra_body),
+    }
     writer = options.build_chat(model, base_url, key_variable=key_variable, **settings)
     name, url, variable = critic
     reviewer = None
@@ -152,4 +171,12 @@ def _loop(
             option="--critic-base-url",
             **settings,
         )
-    return DraftingLoop(writer=writer, critic=reviewer, policy=policy, max_tokens=max_tokens)
+    return DraftingLoop(
+        writer=writer, critic=reviewer, policy=policy, max_tokens=max_tokens, enrichers=_embedders(embedder)
+    )
+
+
+def _embedders(name: str) -> tuple[DraftEmbedder, ...]:
+    if name == "none":
+        return ()
+    return (DraftEmbedder(MiniLM() if name == "minilm" else SentenceTransformersEmbedder(name)),)

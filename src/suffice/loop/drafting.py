@@ -90,7 +90,17 @@ class DraftingLoop(LiveLoop):
             )
 
     def course(self, question: str, passages: Sequence[Passage]) -> _Drafting:
-        """Return the rounds that draft, criticise and revise."""
+        """Return the rounds that draft, criticise and revise.
+
+        Raises:
+            DataError: A context is no `Passage`.
+        """
+        wrong = next((item for item in passages if not isinstance(item, Passage)), None)
+        if wrong is not None:
+            raise DataError(
+                f"the contexts are a list of Passage, and one is {wrong!r:.80}: "
+                'wrap a text as Passage(passage_id="1", title="", text=...)'
+            )
         return _Drafting(self, question, tuple(passages))
 
     @property

@@ -70,7 +70,7 @@ def pieces_of(text: str, fits: Callable[[str], bool]) -> list[str]:
     if len(text) == 1 or fits(text):
         return [text]
     half = len(text) // 2
-    cut = text.rfind(" ", half // 2 + 1, half)  # never near an end, so that halving stays halving
+    cut = text.rfind(" ", half // 2 + 1, half + 1)  # never near an end, so that halving stays halving
     cut = cut if cut > 0 else half
     return pieces_of(text[:cut], fits) + pieces_of(text[cut:], fits)
 
@@ -106,18 +106,25 @@ def pooled(vectors: npt.NDArray[np.float64], weights: Sequence[float], counts: S
         weights: How much each piece counts, > 0, length n_pieces.
         counts: How many pieces each text has; 0 gives the zero vector.
     """
-    made = np.zeros((len(counts), vectors.shape[1]))
-    scaled = np.where(np.isfinite(vectors).all(axis=1, keepdims=True), vectors, np.nan)
-    largest = np.abs(scaled).max(initial=0.0, where=np.isfinite(scaled)) or 1.0  # no square of it may overflow
-    scaled = scaled / largest * np.asarray(weights, dtype=np.float64)[:, None]
+    made = np.zeros((len(counts), vectors.shape[1]), dtype=np.float32)
     start = 0
     for row, count in enumerate(counts):
-        made[row] = scaled[start : start + count].sum(axis=0)
+        part, weight = vectors[start : start + count], np.asarray(weights[start : start + count], dtype=np.float64)
+        made[row] = _unit((weight[:, None] * _scaled(part)).sum(axis=0)) if np.isfinite(part).all() else np.nan
         start += count
-    lengths = np.linalg.norm(made, axis=1, keepdims=True)
-    units = np.divide(made, lengths, out=np.where(lengths == 0, 0.0, np.nan * made), where=lengths > 0)
-    embeddings: Vectors = units.astype(np.float32)
-    return embeddings
+    return made
+
+
+def _scaled(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Return finite values over the largest of them, so that no sum or square overflows or vanishes."""
+    largest = np.abs(values).max(initial=0.0)
+    return values / largest if largest > 0 else values
+
+
+def _unit(vector: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    scaled = _scaled(vector)
+    length = float(np.linalg.norm(scaled))
+    return scaled / length if length > 0 else scaled
 
 
 class DraftEmbedder:

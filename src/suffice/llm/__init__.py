@@ -3,6 +3,7 @@
 from suffice.llm.base import Answerer
 from suffice.llm.chat import ChatModel, Completion
 from suffice.llm.doctor import EndpointReport, probe
+from suffice.llm.embeddings import EndpointEmbedder
 from suffice.llm.judge import ENTAILMENT, EntailmentJudge, JudgePrompt
 from suffice.llm.prompts import DRAFTING, PROMPTS, DraftingPrompt, Prompt
 from suffice.llm.reader import SpanReaderModel
@@ -17,6 +18,7 @@ __all__ = [
     "ChatModel",
     "Completion",
     "DraftingPrompt",
+    "EndpointEmbedder",
     "EndpointReport",
     "EntailmentJudge",
     "JudgePrompt",

@@ -107,6 +107,14 @@ def test_writer_and_critic_share_what_they_read_and_nobody_is_told_the_rounds_le
     assert two == four[:4]
 
 
+def test_drafts_have_their_own_limit_of_tokens_and_ask_for_no_log_probabilities():
+    with Endpoint(reply) as endpoint:
+        run(loop(endpoint.url, Policy(max_rounds=2)))
+        bodies = [request.body for request in endpoint.requests]
+    assert {body["max_tokens"] for body in bodies} == {24}
+    assert not any("logprobs" in body for body in bodies)
+
+
 def test_a_text_in_braces_is_not_a_template():
     messages = DRAFTING.revising("{critique}?", CONTEXTS[:1], "{critique} {question}", "{draft} {text}")
     text = messages[1]["content"]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from suffice import Policy, RetrievalLoop, Round, Rounds, ScriptedModel, Session, parse_rule, record
 from suffice.embedding import DraftEmbedder
-from suffice.errors import ConfigMismatchError, ModelError, RuleSyntaxError
+from suffice.errors import ConfigMismatchError, DataError, ModelError, RuleSyntaxError
 from suffice.replay import CostTable, operational_masks
 from suffice.replay.checks import check_policy
 from suffice.retrieval import InMemoryRetriever, Question
@@ -47,6 +47,14 @@ def test_the_distance_is_undefined_at_the_first_draft_and_defined_from_the_secon
     rounds = drafts([1, 0], [0, 1])
     assert math.isnan(value("semantic_distance", rounds[:1]))
     assert value("semantic_distance", rounds) == 1.0
+
+
+def test_a_host_gives_the_embedding_beside_its_draft():
+    session = Session(Policy(rule=parse_rule("semantic(0.05, 1)"), max_rounds=9))
+    assert not session.observe(draft="a", embedding=np.array([1, 0], np.float32)).stop
+    with pytest.raises(DataError, match="either a Round or draft"):
+        session.observe(Round(index=2), embedding=np.array([1, 0], np.float32))
+    assert session.observe(draft="b", embedding=np.array([2, 0], np.float32)).stop_round == 2
 
 
 def test_an_empty_draft_is_far_from_everything_and_never_converges():

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any, overload
 
 import numpy as np
+import numpy.typing as npt
 
 from suffice.errors import DataError
 from suffice.rounds import COST_KINDS, Cost, Decision, Reason, Round, Rounds
@@ -69,6 +70,7 @@ class Session:
         feedback: str | None = None,
         signals: Mapping[str, float] = _NOTHING,
         costs: Mapping[str, Cost] = _NOTHING,
+        embedding: npt.NDArray[np.float32] | None = None,
     ) -> Decision: ...
 
     def observe(
@@ -79,6 +81,7 @@ class Session:
         feedback: str | None = None,
         signals: Mapping[str, float] = _NOTHING,
         costs: Mapping[str, Cost] = _NOTHING,
+        embedding: npt.NDArray[np.float32] | None = None,
     ) -> Decision:
         """Take in one round and decide.
 
@@ -97,15 +100,18 @@ class Session:
             feedback: A critic's reply to the draft; None if there is none.
             signals: Signals that the host measured, by name.
             costs: What the round spent, by component (`writer`, `critic`, ...).
+            embedding: The draft's embedding, shape ``(width,)``; None if it was not embedded.
 
         Raises:
             DataError: Another index is expected, the loop has already stopped, or there is not exactly one of a round
                 and a draft.
             NotFittedError: The rule reads a calibrated signal, and neither the policy nor the round has it.
         """
-        if (observed is None) == (draft is None) or (observed is not None and (feedback or signals or costs)):
+        if (observed is None) == (draft is None) or (
+            observed is not None and (feedback or signals or costs or embedding is not None)
+        ):
             raise DataError(
-                "give either a Round or draft=, with its feedback=, signals= and costs= if there are any; "
+                "give either a Round or draft=, with its feedback=, signals=, costs= and embedding= if there are any; "
                 'a round without a draft is draft=""'
             )
         if observed is None:
@@ -117,6 +123,7 @@ class Session:
                 signals=signals,
                 costs=costs,
                 feedback=feedback,
+                embedding=embedding,
             )
         view = self._written(observed)
         self.rounds.append(observed)

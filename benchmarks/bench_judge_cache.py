@@ -61,7 +61,9 @@ def run() -> dict[str, Any]:
         assert len(endpoint.requests) == DRAFTS
     median, p99 = (1e3 * float(np.quantile(hits, q)) for q in (0.5, 0.99))
     call = 1e3 * float(np.median(asked))
-    print(f"a mark from the judge's cache: median {median:.3f} ms, 99 % {p99:.3f} ms (target {TARGET_MS:.0f} ms, median)")
+    print(
+        f"a mark from the judge's cache: median {median:.3f} ms, 99 % {p99:.3f} ms (target {TARGET_MS:.0f} ms, median)"
+    )
     print(f"  from a local endpoint that answers at once: median {call:.3f} ms")
     return {
         "name": "judge_cache",

@@ -18,7 +18,8 @@ from typing import Any
 import suffice
 from suffice.llm import SpanReaderModel
 from suffice.retrieval import dataset_hash, load_questions
-from suffice.rules import NAMED_RULES, parse_rule
+from suffice.rules import NAMED_RULES
+from suffice.rules.named import spelled
 
 DOCS = Path(__file__).resolve().parent
 ROOT = DOCS.parent
@@ -53,8 +54,7 @@ def signals_page() -> str:
     ]
     rules = []
     for name, entry in NAMED_RULES.items():
-        text = str(parse_rule(name)) if 0 in entry.arity else f"{name}(k): round >= k"
-        rules.append([f"`{name}`", f"`{text}`", entry.doc])
+        rules.append([f"`{name}`", f"`{spelled(name)}`", entry.doc])
     return (
         NOTICE
         + "# Signals and named rules\n\n"
@@ -63,7 +63,7 @@ def signals_page() -> str:
         + "needs more\nthan there is gets refused before the first call. `suffice signals` prints the same.\n\n"
         + table(["signal", "range", "unit", "needs", "source", "meaning"], rows, left=6)
         + "\n## Named rules\n\n"
-        + "Thresholds in parentheses may be given: `tasr(0.3)`, `fixed_k(2)`.\n\n"
+        + "Thresholds in parentheses may be given: `tasr(0.3)`, `fixed_k(2)`, `semantic(0.03, 2)`.\n\n"
         + table(["name", "rule", "meaning"], rules, left=3)
     )
 

@@ -4,7 +4,7 @@
 end for another reason, it returns the best answer so far.
 """
 
-from suffice import Cost, Passage, Policy, Round, ScriptedModel, Session, parse_rule, parse_selector
+from suffice import Cost, Passage, Policy, ScriptedModel, Session, parse_rule, parse_selector
 
 QUESTION = "Which river crosses Vienna?"
 WRITER = ScriptedModel({QUESTION: ["I do not know", "the Danube", "The Inn", "the Danube.", "The Danube"]})
@@ -21,13 +21,13 @@ def main() -> None:
     while session.decision is None:
         reply = WRITER.answer(QUESTION, drafts)
         cost = Cost(calls=1, uncached_tokens=80, output_tokens=12)
-        decision = session.observe(Round(index=session.next_round, answer=reply.answer, costs={"writer": cost}))
+        decision = session.observe(draft=reply.text, costs={"writer": cost})
         drafts.append(Passage(passage_id=str(len(drafts)), title="draft", text=reply.text))
         print(f"draft {len(drafts)}: {reply.answer}")
     print(f"answer {decision.answer!r} of draft {decision.answer_round}; {decision.reason}: {decision.fired}")
 
     cut = Session(policy)
-    cut.observe(Round(index=1, answer="the Danube"))
+    cut.observe(draft="the Danube")
     print("the user went away:", cut.end("cancelled").answer)
 
 

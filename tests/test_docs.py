@@ -80,11 +80,24 @@ def execute(page, url):
                 assert ended.value.code in (0, None), f"{page.name}:{block.line}: exit code {ended.value.code}"
 
 
+def judgement(prompt):
+    """Judge in every shape at once."""
+    noise = zlib.crc32(prompt.encode())
+    passages = [{"number": i, "useful": True} for i in range(1, prompt.count("\nPassage ") + 1)]
+    statements = [{"statement": "s", "supported": bool(noise >> i & 1)} for i in range(3)]
+    better = "A" if prompt.count("Oslo", prompt.find("Draft A"), prompt.find("Draft B")) else "B"
+    return json.dumps({"statements": statements, "passages": passages, "mark": noise % 5, "better": better})
+
+
 def reply(body):
     """Answer something that depends on the question, and changes once as evidence comes."""
     prompt = prompt_of(body)
     if "Proposed answer" in prompt:
         return "Mark: 4"
+    if "response_format" in body:
+        return judgement(prompt)
+    if "Task: review" in prompt:
+        return "Approved."
     passages = prompt.count("\nPassage ")
     word = ("yes", "no", "Oslo", "1961")[zlib.crc32(prompt.partition("\n\nPassage")[0].encode()) % 4]
     return f"Answer: {'unsure' if passages < 2 else word}\nConfidence: 4"

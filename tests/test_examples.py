@@ -33,7 +33,7 @@ def run(name, folder, **variables):
 
 
 def test_every_example_is_known_here():
-    assert {path.name for path in EXAMPLES.glob("*.py")} == {*SAYS, "own_endpoint.py"}
+    assert {path.name for path in EXAMPLES.glob("*.py")} == {*SAYS, "own_endpoint.py", "drafting.py"}
 
 
 @pytest.mark.parametrize("name", sorted(SAYS))
@@ -54,8 +54,17 @@ def test_the_endpoint_example_runs_against_any_endpoint(tmp_path):
     assert len(endpoint.requests) == 6
 
 
-def test_the_endpoint_example_says_what_is_missing(tmp_path):
-    done = run("own_endpoint.py", tmp_path)
+def test_the_drafting_example_runs_against_any_endpoint(tmp_path):
+    with Endpoint(reply="Approved") as endpoint:
+        done = run("drafting.py", tmp_path, SUFFICE_URL=endpoint.url, SUFFICE_MODEL="m")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("stopped: rule, critic_approved >= 1") == 2
+    assert len(endpoint.requests) == 8
+
+
+@pytest.mark.parametrize("name", ["own_endpoint.py", "drafting.py"])
+def test_the_endpoint_example_says_what_is_missing(name, tmp_path):
+    done = run(name, tmp_path)
     assert done.returncode == 2
     assert "set SUFFICE_URL" in done.stdout
 

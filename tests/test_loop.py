@@ -198,7 +198,7 @@ def test_a_cancelled_task_ends_the_session_and_drops_the_request(monkeypatch):
             super().__init__(policy)
             sessions.append(self)
 
-    monkeypatch.setattr("suffice.loop.retrieval.Session", Seen)
+    monkeypatch.setattr("suffice.loop.live.Session", Seen)
     replies = []
 
     def reply(body):

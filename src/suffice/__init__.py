@@ -33,13 +33,14 @@ from suffice.signals import SIGNALS, AnswerPosition, Signal
 
 if TYPE_CHECKING:
     from suffice.llm import ChatModel, ScriptedModel, SpanReaderModel
-    from suffice.loop import RetrievalLoop, record, record_async
+    from suffice.loop import DraftingLoop, RetrievalLoop, record, record_async
     from suffice.replay import calibrate
     from suffice.retrieval import load_questions
     from suffice.store import read_recording
 
 _LAZY = {
     "ChatModel": "suffice.llm",
+    "DraftingLoop": "suffice.loop",
     "RetrievalLoop": "suffice.loop",
     "ScriptedModel": "suffice.llm",
     "SpanReaderModel": "suffice.llm",
@@ -59,6 +60,7 @@ __all__ = [
     "ChatModel",
     "Cost",
     "Decision",
+    "DraftingLoop",
     "FirstOf",
     "KOf",
     "Never",

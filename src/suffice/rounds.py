@@ -133,6 +133,7 @@ class Reply:
         costs: By component.
         finish_reason: As the endpoint gives it.
         from_cache: Whether a response cache answered; the costs are then those of the original call.
+        embedding: The answer's embedding, shape ``(width,)``; None if it was not embedded. Not compared by ``==``.
     """
 
     answer: str | None
@@ -143,6 +144,7 @@ class Reply:
     costs: Mapping[str, Cost] = field(default_factory=dict)
     finish_reason: str | None = None
     from_cache: bool = False
+    embedding: npt.NDArray[np.float32] | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,6 +162,7 @@ class Round:
         costs: What the round spent, by component (`generator`, `retrieval`, `judge:NAME`, ...).
         finish_reason: As the endpoint gives it.
         feedback: A critic's reply to the draft.
+        embedding: The answer's embedding, shape ``(width,)``; None if it was not embedded. Not compared by ``==``.
     """
 
     index: int
@@ -172,6 +175,7 @@ class Round:
     costs: Mapping[str, Cost] = field(default_factory=dict)
     finish_reason: str | None = None
     feedback: str | None = None
+    embedding: npt.NDArray[np.float32] | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from rich.live import Live
 
 from suffice.cli import options
-from suffice.cli.show import console, decision_lines, print_json, round_row, rounds_table
-from suffice.errors import ModelError
-from suffice.loop import Outcome, RetrievalLoop
-from suffice.rounds import COST_KINDS, Cost, Decision, Round
+from suffice.cli.live import show_live
+from suffice.loop import RetrievalLoop
 from suffice.rules import parse_rule, parse_selector
 from suffice.session import Policy
 from suffice.signals import LOGPROB_NEEDS
@@ -80,61 +75,4 @@ def answer(
     )
     retriever = options.build_retriever(corpus, dense)
     loop = RetrievalLoop(model=answerer, retriever=retriever, policy=decides, enrichers=enrichers)
-    outcome, decisions = _quiet(loop, question) if as_json else _shown(loop, question)
-    if as_json:
-        print_json(_as_dict(outcome, decisions))
-    else:
-        console.print(decision_lines(outcome.decision, outcome.costs), markup=False, soft_wrap=True)
-    if outcome.error is not None:
-        raise ModelError(f"the model failed after {len(outcome.rounds)} rounds: {outcome.error}")
-
-
-def _quiet(loop: RetrievalLoop, question: str) -> tuple[Outcome, list[Decision]]:
-    """Run the question; return the outcome and what was decided at each round."""
-    *rounds, (_, outcome) = loop.stream(question)
-    assert isinstance(outcome, Outcome)
-    return outcome, [decision for _, decision in rounds if isinstance(decision, Decision)]
-
-
-def _shown(loop: RetrievalLoop, question: str) -> tuple[Outcome, list[Decision]]:
-    """Like `_quiet`, and print the rounds; on a terminal they appear as they come."""
-    rows: list[list[str]] = []
-    decisions: list[Decision] = []
-    outcome: Outcome | None = None
-    with Live(console=console, auto_refresh=False, transient=True) as live:
-        for observed, result in loop.stream(question):
-            if isinstance(result, Outcome):
-                outcome = result
-            elif observed is not None:
-                decisions.append(result)
-                rows.append(round_row(observed, result))
-                live.update(rounds_table(rows), refresh=console.is_terminal)
-    console.print(rounds_table(rows))
-    assert outcome is not None
-    return outcome, decisions
-
-
-def _as_dict(outcome: Outcome, decisions: Sequence[Decision]) -> dict[str, Any]:
-    return {
-        "question": outcome.question,
-        **outcome.decision.to_dict(),
-        "error": None if outcome.error is None else str(outcome.error),
-        "costs": {component: _cost(cost) for component, cost in outcome.costs.items()},
-        "rounds": [_round(*pair) for pair in zip(outcome.rounds, decisions, strict=True)],
-    }
-
-
-def _round(observed: Round, decision: Decision) -> dict[str, Any]:
-    return {
-        "round": observed.index,
-        "answer": observed.answer,
-        "text": observed.text,
-        "passages": [{"id": passage.passage_id, "title": passage.title} for passage in observed.passages],
-        "signals": decision.to_dict()["signals"],
-        "costs": {component: _cost(cost) for component, cost in observed.costs.items()},
-    }
-
-
-def _cost(cost: Cost) -> dict[str, float | None]:
-    spent = {kind: float(getattr(cost, kind)) for kind in COST_KINDS}
-    return {kind: None if math.isnan(value) else value for kind, value in spent.items()}
+    show_live(loop, question, as_json=as_json)

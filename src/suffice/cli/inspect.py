@@ -12,6 +12,7 @@ from suffice.errors import DataError, LogprobsUnavailableError, ModelError, NotF
 from suffice.llm import ChatModel, EndpointReport, probe
 from suffice.replay.result import jsonable
 from suffice.rules import NAMED_RULES, parse_rule
+from suffice.rules.named import spelled
 from suffice.session import Policy
 from suffice.signals import SIGNALS
 
@@ -20,7 +21,7 @@ __all__ = ["doctor", "signals"]
 
 def signals(as_json: options.AsJson = False) -> None:
     """List every signal that a rule may read, and the rules that have a name."""
-    rules = {name: _example(name) for name in NAMED_RULES}
+    rules = {name: spelled(name) for name in NAMED_RULES}
     if as_json:
         listed = [
             {
@@ -52,11 +53,6 @@ def signals(as_json: options.AsJson = False) -> None:
     console.print()
     named = [[name, text, NAMED_RULES[name].doc] for name, text in rules.items()]
     console.print(table("Named rules", ["name", "rule", "meaning"], named, left=3))
-
-
-def _example(name: str) -> str:
-    entry = NAMED_RULES[name]
-    return str(parse_rule(name)) if 0 in entry.arity else f"round >= k, as {name}(k)"
 
 
 def doctor(

@@ -17,7 +17,9 @@ from suffice.cli import (
     certify,
     demo,
     diagnose,
+    drafting,
     inspect,
+    judge,
     money,
     offline,
     paper,
@@ -68,6 +70,9 @@ def common(
 app.command("demo")(demo.demo)
 app.command("answer")(answer.answer)
 app.command("record")(recording.record_command)
+app.command("draft")(drafting.draft_command)
+app.command("record-drafts")(drafting.record_drafts_command)
+app.command("judge")(judge.judge_command)
 app.command("calibrate")(offline.calibrate_command)
 app.command("replay")(offline.replay_command)
 app.command("certify")(certify.certify_command)

@@ -87,25 +87,64 @@ def build_model(
     """
     if name == "span-reader" and base_url is None:
         return SpanReaderModel()
-    _require_endpoint(name, base_url, key_variable, option="--base-url")
     if prompt not in PROMPTS:
         raise DataError(f"there is no prompt {prompt!r}; there are: {', '.join(PROMPTS)}")
+    return build_chat(
+        name,
+        base_url,
+        key_variable=key_variable,
+        timeout=timeout,
+        cache=cache,
+        prompt=PROMPTS[prompt],
+        position=position,
+        api=api,
+        max_tokens=max_tokens,
+        top_logprobs=5 if logprobs else None,
+        extra_body=json_object(extra_body),
+    )
+
+
+def build_chat(
+    name: str,
+    base_url: str | None,
+    *,
+    key_variable: str,
+    timeout: float,
+    cache: Path | None,
+    option: str = "--base-url",
+    **settings: Any,
+) -> ChatModel:
+    """Return a model at an endpoint.
+
+    Args:
+        name: The model's name there.
+        base_url: The endpoint.
+        key_variable: The environment variable of its key.
+        timeout: Its longest silence, seconds.
+        cache: The response cache.
+        option: The option that gives the endpoint, for messages.
+        **settings: Further arguments of `ChatModel`.
+
+    Raises:
+        DataError: There is no endpoint, or a setting is out of range.
+    """
+    _require_endpoint(name, base_url, key_variable, option=option)
     return ChatModel(
         name,
         base_url=base_url,
         api_key=os.environ.get(key_variable),
-        prompt=PROMPTS[prompt],
-        position=position,
-        api=api,  # type: ignore[arg-type]  # ChatModel refuses what it does not know
-        max_tokens=max_tokens,
-        top_logprobs=5 if logprobs else None,
         timeout_s=timeout,
-        extra_body=_object(extra_body),
         cache=None if cache is None else _response_cache(cache),
+        **settings,
     )
 
 
-def _object(text: str) -> Mapping[str, Any]:
+def json_object(text: str) -> Mapping[str, Any]:
+    """Return the value of `--extra-body`.
+
+    Raises:
+        DataError: It is no JSON object.
+    """
     try:
         value = json.loads(text)
     except ValueError as error:
@@ -145,13 +184,8 @@ def build_enrichers(
     """
     enrichers: list[Enricher] = [] if rerank is None else [CrossEncoderScorer(rerank)]
     if judge_model is not None:
-        _require_endpoint(judge_model, base_url, key_variable, option="--judge-base-url")
-        judge = ChatModel(
-            judge_model,
-            base_url=base_url,
-            api_key=os.environ.get(key_variable),
-            timeout_s=timeout,
-            cache=None if cache is None else _response_cache(cache),
+        judge = build_chat(
+            judge_model, base_url, key_variable=key_variable, timeout=timeout, cache=cache, option="--judge-base-url"
         )
         enrichers.append(EntailmentJudge(judge))
     return tuple(enrichers)

@@ -18,7 +18,7 @@ from suffice.retrieval import BUNDLED, load_questions
 from suffice.session import Policy
 from suffice.store import read_recording, write_recording
 
-__all__ = ["import_command", "record_command"]
+__all__ = ["import_command", "record_command", "report_recorded"]
 
 _READERS = {
     "tasr": adapters.read_tasr,
@@ -104,12 +104,11 @@ def record_command(
         summary = record(
             questions, loop, out, concurrency=concurrency, parallel_rounds=parallel_rounds, on_progress=tell
         )
-    _report(summary, by_component, as_json=as_json)
-    if summary.failed:
-        raise typer.Exit(1)
+    report_recorded(summary, by_component, as_json=as_json)
 
 
-def _report(summary: RecordSummary, prices: Mapping[str, Price] | None, *, as_json: bool) -> None:
+def report_recorded(summary: RecordSummary, prices: Mapping[str, Price] | None, *, as_json: bool) -> None:
+    """Print what a recording run did; exit with 1 if questions failed."""
     cost = summary.cost
     usd = None if prices is None else money(summary.costs, prices)
     if as_json:
@@ -124,7 +123,14 @@ def _report(summary: RecordSummary, prices: Mapping[str, Price] | None, *, as_js
             "seconds": summary.seconds,
         }
         print_json(data)
-        return
+    else:
+        _print_recorded(summary, usd)
+    if summary.failed:
+        raise typer.Exit(1)
+
+
+def _print_recorded(summary: RecordSummary, usd: float | None) -> None:
+    cost = summary.cost
     spent = f", ${number(usd, 4)}" if usd is not None else ""
     console.print(
         f"{summary.path}: {summary.questions} questions, {summary.rounds} rounds; this run: {cost.calls:,.0f} calls, "

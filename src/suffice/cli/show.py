@@ -18,6 +18,7 @@ from rich.text import Text
 from suffice.loop.record import Progress as Recorded
 from suffice.replay import Price
 from suffice.rounds import Cost, Decision, Round, total_cost
+from suffice.session import LOOP_COMPONENTS
 from suffice.tables import Table as Results
 
 __all__ = [
@@ -34,6 +35,9 @@ __all__ = [
 
 _WIDE = 200
 """Columns of tables that go to a file or a pipe, where nothing needs to fit a screen."""
+
+_LONG = 400
+"""Characters of a draft or critique that a table shows."""
 
 console = Console(highlight=False, width=None if sys.stdout.isatty() else _WIDE)
 errors = Console(stderr=True, highlight=False, width=None if sys.stderr.isatty() else _WIDE)
@@ -117,7 +121,7 @@ def money(costs: Mapping[str, Cost], prices: Mapping[str, Price]) -> float:
     return spent
 
 
-ROUND_COLUMNS = ("round", "answer", "new evidence", "signals", "tokens new/cached", "seconds")
+ROUND_COLUMNS = ("round", "answer", "new evidence or feedback", "signals", "tokens new/cached", "seconds")
 
 
 def rounds_table(rows: Iterable[Sequence[str]]) -> Group:
@@ -128,15 +132,22 @@ def rounds_table(rows: Iterable[Sequence[str]]) -> Group:
 def round_row(observed: Round, decision: Decision) -> list[str]:
     """Return one round as a row."""
     signals = ", ".join(f"{name} {number(value)}" for name, value in decision.signals.items())
-    cost = observed.costs.get("generator", Cost())
+    own = (observed.costs.get(component) for component in LOOP_COMPONENTS)
+    cost = sum((cost for cost in own if cost is not None), start=Cost())
+    evidence = observed.passages[-1].title if observed.passages else "(none)"
     return [
         str(observed.index),
-        observed.answer or "(none)",
-        observed.passages[-1].title if observed.passages else "(none)",
+        _start(observed.answer or "(none)"),
+        evidence if observed.feedback is None else _start(observed.feedback),
         signals,
         f"{number(cost.uncached_tokens, 0)}/{number(cost.cached_tokens, 0)}",
         number(cost.seconds, 3),
     ]
+
+
+def _start(text: str) -> str:
+    """Return a text, or the start of a long one: a draft may fill pages."""
+    return text if len(text) <= _LONG else text[:_LONG] + " ..."
 
 
 def decision_lines(decision: Decision, costs: Mapping[str, Cost]) -> str:

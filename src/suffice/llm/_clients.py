@@ -3,18 +3,83 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 import weakref
 from collections.abc import AsyncGenerator, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, urlsplit
 
 from suffice.errors import DataError
+from suffice.llm._failures import Redactor, is_unmistakable, secret_values
 
 if TYPE_CHECKING:
     import openai
 
-__all__ = ["Clients", "checked_url"]
+__all__ = ["Clients", "Connection", "checked_url", "connect"]
+
+_OPENAI_URL = "https://api.openai.com/v1"
+_NO_KEY = "none"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Connection:
+    """An endpoint, the clients that reach it, and what keeps its key out of messages.
+
+    Attributes:
+        endpoint: Its address in one spelling.
+        clients: Its clients.
+        redact: Removes the key and the values of headers from messages.
+        redact_reply: Removes from a reply what can only be the key.
+    """
+
+    endpoint: str
+    clients: Clients
+    redact: Redactor
+    redact_reply: Redactor
+
+
+def connect(
+    base_url: str | None,
+    api_key: str | None,
+    *,
+    timeout_s: float,
+    max_retries: int,
+    default_headers: Mapping[str, str] | None,
+) -> Connection:
+    """Return the connection to an endpoint; nothing is sent yet.
+
+    Args:
+        base_url: The address; else `OPENAI_BASE_URL`, else OpenAI's.
+        api_key: The key; else `OPENAI_API_KEY`; local servers need none.
+        timeout_s: Longest silence of the endpoint, seconds.
+        max_retries: Most retries of one call.
+        default_headers: Further headers of every request.
+
+    Raises:
+        DataError: A parameter is out of range.
+    """
+    if not timeout_s > 0 or max_retries < 0:
+        raise DataError(f"timeout_s must be positive and max_retries at least 0, got {timeout_s!r}, {max_retries!r}")
+    endpoint = checked_url(base_url or os.environ.get("OPENAI_BASE_URL") or _OPENAI_URL)
+    key = api_key or os.environ.get("OPENAI_API_KEY") or _NO_KEY
+    headers = dict(default_headers or {})
+    keys = secret_values(headers, None if key == _NO_KEY else key)
+    options = {
+        "base_url": endpoint,
+        "api_key": key,
+        "timeout": timeout_s,
+        "max_retries": max_retries,
+        "default_headers": headers,
+    }
+    return Connection(
+        endpoint=endpoint,
+        clients=Clients(options),
+        redact=Redactor([*keys, *headers.values()]),
+        # A reply is changed only where a key stands in it for certain: redacting may not touch an answer.
+        redact_reply=Redactor(value for value in keys if is_unmistakable(value)),
+    )
 
 
 class Clients:

@@ -12,7 +12,7 @@ from suffice.errors import DataError, ModelError
 from suffice.llm._failures import bad_body, shortened, status_failure
 from suffice.rounds import Cost, Token
 
-__all__ = ["Api", "Completion", "as_prompt", "checked_settings", "is_processed", "parse", "request_body"]
+__all__ = ["Api", "Completion", "as_prompt", "checked_settings", "count_of", "is_processed", "parse", "request_body"]
 
 Api = Literal["chat", "completions"]
 """Which of the two interfaces is spoken: chat completions, or the legacy completions of a raw text."""
@@ -196,7 +196,7 @@ def _tool_arguments(calls: Any) -> str | None:
     return _string(function.get("arguments")) if isinstance(function, dict) else None
 
 
-def _count(value: Any) -> float:
+def count_of(value: Any) -> float:
     """Return a non-negative number, NaN for anything else."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
         return _NAN
@@ -213,13 +213,13 @@ def _cost(body: Mapping[str, Any], seconds: float) -> tuple[Cost, bool]:
     Where they were not, the whole prompt counts as uncached: the upper bound of what was processed and billed.
     """
     usage, timings = _mapping(body.get("usage")), _mapping(body.get("timings"))
-    prompt = _count(usage.get("prompt_tokens"))
-    cached = _count(_mapping(usage.get("prompt_tokens_details")).get("cached_tokens"))
+    prompt = count_of(usage.get("prompt_tokens"))
+    cached = count_of(_mapping(usage.get("prompt_tokens_details")).get("cached_tokens"))
     if math.isnan(cached):
-        cached = _count(timings.get("cache_n"))
+        cached = count_of(timings.get("cache_n"))
     if math.isnan(cached):
         # llama.cpp's native field; some of its versions count all of the slot's tokens in it, which tells nothing.
-        cached = _count(body.get("tokens_cached"))
+        cached = count_of(body.get("tokens_cached"))
         cached = cached if cached < prompt else _NAN
     reported = not math.isnan(cached)
     known = min(cached, prompt) if reported else 0.0
@@ -227,7 +227,7 @@ def _cost(body: Mapping[str, Any], seconds: float) -> tuple[Cost, bool]:
         calls=1.0,
         uncached_tokens=prompt - known,
         cached_tokens=known if not math.isnan(prompt) else _NAN,
-        output_tokens=_count(usage.get("completion_tokens")),
+        output_tokens=count_of(usage.get("completion_tokens")),
         seconds=seconds,
     ), reported
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -10,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol, get_args
 
 from suffice.errors import DataError, LogprobsUnavailableError, ModelError
-from suffice.llm._clients import Clients, checked_url
-from suffice.llm._failures import Redactor, failure_of, is_unmistakable, secret_values
+from suffice.llm._clients import connect
+from suffice.llm._failures import failure_of
 from suffice.llm._wire import Api, Completion, checked_settings, is_processed, parse, request_body
 from suffice.llm.prompts import ANSWER_FIRST, Prompt
 from suffice.rounds import Passage, Reply
@@ -21,8 +20,6 @@ from suffice.signals.text import parse_confidence
 
 __all__ = ["Api", "Cache", "ChatModel", "ChatStats", "Completion"]
 
-_OPENAI_URL = "https://api.openai.com/v1"
-_NO_KEY = "none"
 _MIN_ALTERNATIVES = 2
 
 
@@ -112,10 +109,6 @@ class ChatModel:
     ) -> None:
         if api not in get_args(Api):
             raise DataError(f"api must be one of {', '.join(get_args(Api))}, got {api!r}")
-        if not timeout_s > 0 or max_retries < 0:
-            raise DataError(
-                f"timeout_s must be positive and max_retries at least 0, got {timeout_s!r}, {max_retries!r}"
-            )
         self.model, self.prompt, self.api, self.cache = model, prompt, api, cache
         self.position = position or AnswerPosition()
         self.timeout_s, self.max_retries = float(timeout_s), max_retries
@@ -130,24 +123,16 @@ class ChatModel:
                 "extra_body": dict(extra_body or {}),
             }
         )
-        url = base_url or os.environ.get("OPENAI_BASE_URL") or _OPENAI_URL
-        key = api_key or os.environ.get("OPENAI_API_KEY") or _NO_KEY
-        headers = dict(default_headers or {})
-        self.endpoint = checked_url(url)
-        keys = secret_values(headers, None if key == _NO_KEY else key)
-        self._redact = Redactor([*keys, *headers.values()])
-        # A reply is changed only where a key stands in it for certain: redacting may not touch an answer.
-        self._redact_reply = Redactor(value for value in keys if is_unmistakable(value))
-        self._lock = threading.Lock()
-        self._clients = Clients(
-            {
-                "base_url": self.endpoint,
-                "api_key": key,
-                "timeout": self.timeout_s,
-                "max_retries": max_retries,
-                "default_headers": headers,
-            }
+        connection = connect(
+            base_url,
+            api_key,
+            timeout_s=self.timeout_s,
+            max_retries=max_retries,
+            default_headers=default_headers,
         )
+        self.endpoint, self._clients = connection.endpoint, connection.clients
+        self._redact, self._redact_reply = connection.redact, connection.redact_reply
+        self._lock = threading.Lock()
 
     def __repr__(self) -> str:
         return f"ChatModel({self.model!r}, base_url={self.endpoint!r}, prompt={self.prompt.prompt_id!r})"

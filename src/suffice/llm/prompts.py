@@ -3,6 +3,9 @@
 Everything that changes between rounds comes last: the instructions are constant, the question follows, then the
 passages in the order in which they were revealed, and nothing after them.  Round 0 (closed book) is the same text
 without a passage, so even the first passage extends a prompt that the endpoint has already seen.
+
+Writer and critic share instructions, question and passages; the draft follows, then the critique, then the task.  So
+what the passages cost is paid once for both, and the revision of a draft extends what its critic has read.
 """
 
 from __future__ import annotations
@@ -16,7 +19,17 @@ from typing import Any
 from suffice.errors import DataError
 from suffice.rounds import Passage
 
-__all__ = ["ANSWER_FIRST", "CONFIDENCE_FIRST", "NO_CONFIDENCE", "PROMPTS", "Message", "Prompt", "prompt"]
+__all__ = [
+    "ANSWER_FIRST",
+    "CONFIDENCE_FIRST",
+    "DRAFTING",
+    "NO_CONFIDENCE",
+    "PROMPTS",
+    "DraftingPrompt",
+    "Message",
+    "Prompt",
+    "prompt",
+]
 
 Message = dict[str, str]
 """One chat message: `role` and `content`."""
@@ -39,19 +52,15 @@ _SCALE = "The confidence is a whole number from 1 (a guess) to 5 (certain)."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Prompt:
-    """How a question and its passages become messages.
+class _Evidence:
+    """Instructions, and how a question and its passages become text: what every prompt begins with.
 
     Attributes:
         name: What reports call it.
         version: Raised with every change of the text.
-        system: The instructions, the same at every round.
+        system: The instructions.
         question: Template of the first part of the user message; `{question}` is replaced.
         passage: Template of each further part; `{number}`, `{title}` and `{text}` are replaced.
-        asks_confidence: Whether the reply holds a confidence from 1 to 5.
-        prefill: Start of the reply, written by us (`Answer:`); empty for none.  It goes after the passages, as the
-            start of the assistant's turn, and needs an answer position at the start of the generated text, and an
-            endpoint that continues the last message.
     """
 
     name: str
@@ -59,8 +68,6 @@ class Prompt:
     system: str
     question: str = "Question: {question}"
     passage: str = "\n\nPassage {number}: {title}\n{text}"
-    asks_confidence: bool = False
-    prefill: str = ""
 
     @property
     def prompt_id(self) -> str:
@@ -92,6 +99,26 @@ class Prompt:
             values = {"number": str(number), "title": passage.title.strip(), "text": passage.text.strip()}
             parts.append(_fill(self.passage, values))
         return "".join(parts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prompt(_Evidence):
+    """How a question and its passages become messages.
+
+    Attributes:
+        name: What reports call it.
+        version: Raised with every change of the text.
+        system: The instructions, the same at every round.
+        question: Template of the first part of the user message; `{question}` is replaced.
+        passage: Template of each further part; `{number}`, `{title}` and `{text}` are replaced.
+        asks_confidence: Whether the reply holds a confidence from 1 to 5.
+        prefill: Start of the reply, written by us (`Answer:`); empty for none.  It goes after the passages, as the
+            start of the assistant's turn, and needs an answer position at the start of the generated text, and an
+            endpoint that continues the last message.
+    """
+
+    asks_confidence: bool = False
+    prefill: str = ""
 
     def messages(self, question: str, passages: Sequence[Passage] = ()) -> tuple[Message, ...]:
         """Return the chat messages: instructions, then the user message, then the prefilled start of the reply, if any.
@@ -161,6 +188,76 @@ NO_CONFIDENCE = Prompt(
     system=f"{_TASK} Reply with exactly one line:\nAnswer: <short phrase>",
 )
 """The answer alone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DraftingPrompt(_Evidence):
+    """What writer and critic are asked; nothing tells them how many rounds there are or are left.
+
+    Attributes:
+        name: What reports call it.
+        version: Raised with every change of the text.
+        system: The instructions, the same for writer and critic at every round.
+        question: Template of the first part of the user message; `{question}` is replaced.
+        passage: Template of each further part; `{number}`, `{title}` and `{text}` are replaced.
+        write: The writer's first task, after the passages.
+        draft: Template of the draft, after the passages; `{draft}` is replaced.
+        criticise: The critic's task, after the draft.
+        critique: Template of the critique, after the draft; `{critique}` is replaced.
+        revise: The writer's task, after the critique.
+    """
+
+    write: str
+    draft: str = "\n\nDraft:\n{draft}"
+    criticise: str
+    critique: str = "\n\nReview of the draft:\n{critique}"
+    revise: str
+
+    def writing(self, question: str, passages: Sequence[Passage] = ()) -> tuple[Message, ...]:
+        """Return the messages that ask for the first draft.
+
+        Args:
+            question: The question.
+            passages: The contexts, in an order that stays the same; none of them = from what the writer knows.
+        """
+        return self._chat(self.user(question, passages) + self.write)
+
+    def criticising(self, question: str, passages: Sequence[Passage], draft: str) -> tuple[Message, ...]:
+        """Return the messages that ask for a critique of a draft."""
+        return self._chat(self._drafted(question, passages, draft) + self.criticise)
+
+    def revising(self, question: str, passages: Sequence[Passage], draft: str, critique: str) -> tuple[Message, ...]:
+        """Return the messages that ask for the next draft.
+
+        >>> messages = DRAFTING.revising("Who wrote it?", [], "King.", "Give the full name.")
+        >>> messages[1]["content"].startswith(DRAFTING.criticising("Who wrote it?", [], "King.")[1]["content"][:35])
+        True
+        """
+        read = self._drafted(question, passages, draft)
+        return self._chat(read + _fill(self.critique, {"critique": critique.strip()}) + self.revise)
+
+    def _drafted(self, question: str, passages: Sequence[Passage], draft: str) -> str:
+        return self.user(question, passages) + _fill(self.draft, {"draft": draft.strip()})
+
+    def _chat(self, user: str) -> tuple[Message, ...]:
+        return {"role": "system", "content": self.system}, {"role": "user", "content": user}
+
+
+DRAFTING = DraftingPrompt(
+    name="drafting",
+    version=1,
+    system=(
+        "You work on the answer to a question. It must be right, complete, and supported by the numbered passages if "
+        "there are any."
+    ),
+    write="\n\nTask: write the answer in a few sentences. Reply with the answer and nothing else.",
+    criticise=(
+        "\n\nTask: review the draft. If it needs no change, reply with the single word APPROVED. Otherwise reply with "
+        "a short list of what is wrong, missing or not supported."
+    ),
+    revise="\n\nTask: rewrite the draft as the review asks. Reply with the new draft and nothing else.",
+)
+"""Writer and critic of the drafting loop (after Semantic Early-Stopping, in our words)."""
 
 PROMPTS: Mapping[str, Prompt] = {item.name: item for item in (ANSWER_FIRST, CONFIDENCE_FIRST, NO_CONFIDENCE)}
 """The built-in prompts by name."""

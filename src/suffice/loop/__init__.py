@@ -1,13 +1,17 @@
 """Live loops: answer one question under a policy, or record every round of many."""
 
+from suffice.loop.drafting import DraftingLoop
 from suffice.loop.evidence import Evidence
+from suffice.loop.live import LiveLoop, Outcome
 from suffice.loop.record import Progress, RecordSummary, record, record_async
-from suffice.loop.retrieval import Outcome, RetrievalLoop
+from suffice.loop.retrieval import RetrievalLoop
 from suffice.signals import Enricher, Measurement
 
 __all__ = [
+    "DraftingLoop",
     "Enricher",
     "Evidence",
+    "LiveLoop",
     "Measurement",
     "Outcome",
     "Progress",

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
 from suffice.errors import ModelError
 from suffice.rounds import Cost, Reply, Round
 from suffice.session import Session
-from suffice.signals import SIGNALS, Enricher
+from suffice.signals import SIGNALS, Enricher, Measurement
 
-__all__ = ["measure_lazily"]
+__all__ = ["measure_lazily", "unmeasured"]
 
 _NAN = float("nan")
 
@@ -31,27 +31,50 @@ async def measure_lazily(
         observed: The round as the model gave it.
         reply: The model's reply.
     """
-    waiting = {enricher.name: enricher for enricher in enrichers}
-    own = [signal for signal in session.policy.raw_signals if signal not in SIGNALS]
-    # A user's own signal that is not measured here is undefined, not unknown.
-    observed = _with(
-        observed, dict.fromkeys((s for s in own if _component(s) in waiting), _NAN) | dict(observed.signals)
-    )
-    order = [name for name in waiting if _is_eager(name, session)]
+    by_name = {enricher.name: enricher for enricher in enrichers}
+    waiting = set(by_name)
+    observed = _undefined(observed, (s for s in _own(session) if _component(s) in by_name))
     try:
-        while waiting:
-            name = order.pop(0) if order else _next(waiting, session, observed)
-            if name is None:
-                break
-            found = await waiting.pop(name).measure(question, observed.passages, reply)
-            observed = _with(observed, {**observed.signals, **found.signals}, found.costs)
+        for name in [name for name in by_name if _is_unclaimed(name, session)]:
+            waiting.discard(name)
+            observed = _added(observed, name, await by_name[name].measure(question, observed.passages, reply))
+        while (wanted := _next(by_name, waiting, session, observed)) is not None:
+            name, back = wanted
+            if back:
+                earlier = session.rounds[-back]
+                said = Reply(answer=earlier.answer, text=earlier.text, answer_tokens=earlier.answer_tokens)
+                found = await by_name[name].measure(question, earlier.passages, said)
+                session.rounds[-back] = _added(earlier, name, found)
+            else:
+                waiting.discard(name)
+                observed = _added(observed, name, await by_name[name].measure(question, observed.passages, reply))
     except ModelError as error:
-        return _with(observed, dict.fromkeys(own, _NAN) | dict(observed.signals)), error
+        return unmeasured(session, observed), error
     return observed, None
+
+
+def unmeasured(session: Session, observed: Round) -> Round:
+    """Return a round for which nothing more is asked: a user's own signal that it lacks is undefined, not unknown."""
+    return _undefined(observed, _own(session))
+
+
+def _own(session: Session) -> list[str]:
+    """Return the signals that the policy reads and nobody registered."""
+    return [signal for signal in session.policy.raw_signals if signal not in SIGNALS]
+
+
+def _undefined(observed: Round, names: Iterable[str]) -> Round:
+    return _with(observed, dict.fromkeys(names, _NAN) | dict(observed.signals))
 
 
 def _with(observed: Round, signals: Mapping[str, float], costs: Mapping[str, Cost] = MappingProxyType({})) -> Round:
     return replace(observed, signals=signals, costs={**observed.costs, **costs})
+
+
+def _added(observed: Round, name: str, found: Measurement) -> Round:
+    """Return a round with a measurement; its costs tell from then on that it was taken."""
+    measured = _with(observed, {**observed.signals, **found.signals}, {name: Cost(), **found.costs})
+    return measured if found.embedding is None else replace(measured, embedding=found.embedding)
 
 
 def _component(signal: str) -> str:
@@ -59,17 +82,28 @@ def _component(signal: str) -> str:
     return SIGNALS[signal].component if signal in SIGNALS else f"judge:{signal}"
 
 
-def _next(waiting: dict[str, Enricher], session: Session, observed: Round) -> str | None:
-    """Return the first enricher that the policy needs now."""
-    return next((name for name in map(_component, session.reads(observed)) if name in waiting), None)
+def _next(
+    by_name: Mapping[str, Enricher], waiting: Collection[str], session: Session, observed: Round
+) -> tuple[str, int] | None:
+    """Return the first enricher that the policy needs now, and of how many rounds ago: 0 is this one.
+
+    A signal that looks back is read from earlier rounds too, and they are measured only then.
+    """
+    for signal in session.reads(observed):
+        name = _component(signal)
+        if name not in by_name:
+            continue
+        back = SIGNALS[signal].lookback if signal in SIGNALS else 0
+        for step in range(min(back, len(session.rounds)), 0, -1):
+            if name not in session.rounds[-step].costs:
+                return name, step
+        if name in waiting:
+            return name, 0
+    return None
 
 
-def _is_eager(name: str, session: Session) -> bool:
-    """Whether an enricher must measure every round: later ones look back, or nobody knows what it measures."""
-    policy = session.policy
-    raw = policy.raw_signals
-    if any(signal in SIGNALS and SIGNALS[signal].lookback and _component(signal) == name for signal in raw):
-        return True
-    unclaimed = any(signal not in SIGNALS for signal in raw)
+def _is_unclaimed(name: str, session: Session) -> bool:
+    """Whether an enricher must measure every round, since nobody knows what it measures."""
+    raw = session.policy.raw_signals
     known = {signal.component for signal in SIGNALS.values()} | {_component(signal) for signal in raw}
-    return unclaimed and name not in known
+    return any(signal not in SIGNALS for signal in raw) and name not in known

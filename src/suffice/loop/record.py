@@ -15,8 +15,7 @@ import pyarrow as pa
 
 from suffice._version import __version__
 from suffice.errors import AuthenticationFailedError, ConfigMismatchError, DataError, ModelError
-from suffice.loop.evidence import Evidence
-from suffice.loop.retrieval import RetrievalLoop, dependencies
+from suffice.loop.live import LiveLoop
 from suffice.loop.rows import fill_costs
 from suffice.loop.trajectory import RecordedTrajectory
 from suffice.retrieval import Question, dataset_hash
@@ -85,14 +84,14 @@ class RecordSummary:
         return total_cost(self.costs)
 
 
-def record(questions: Sequence[Question], loop: RetrievalLoop, path: str | Path, **options: Any) -> RecordSummary:
+def record(questions: Sequence[Question], loop: LiveLoop, path: str | Path, **options: Any) -> RecordSummary:
     """Record in the foreground; see `record_async` for arguments and errors."""
     return asyncio.run(record_async(questions, loop, path, **options))
 
 
 async def record_async(
     questions: Sequence[Question],
-    loop: RetrievalLoop,
+    loop: LiveLoop,
     path: str | Path,
     *,
     concurrency: int = 8,
@@ -106,7 +105,7 @@ async def record_async(
 
     Args:
         questions: What to record; ids must be unique.
-        loop: Model, retriever, and a policy that gives the rounds, the answer position and fitted signal state.
+        loop: The models, and a policy that gives the rounds, the answer position and fitted signal state.
         path: The parquet file; the journal lies beside it until the recording is complete.
         concurrency: Questions in flight, and so at most as many calls (times the rounds if they are parallel).
         parallel_rounds: Send a question's rounds together; the use of prefix caches is then not that of a live run,
@@ -115,7 +114,8 @@ async def record_async(
 
     Raises:
         ConfigMismatchError: The file was recorded with another configuration.
-        DataError: Question ids repeat, or another process records into this file.
+        DataError: Question ids repeat, rounds that build on each other are to be sent together, or another process
+            records into this file.
         AuthenticationFailedError: The endpoint refused the credentials.
     """
     recorder = _Recorder(
@@ -133,7 +133,7 @@ class _Recorder:
     def __init__(
         self,
         questions: Sequence[Question],
-        loop: RetrievalLoop,
+        loop: LiveLoop,
         path: Path,
         *,
         concurrency: int,
@@ -145,6 +145,10 @@ class _Recorder:
             raise DataError(f"{len(ids)} questions with {len(set(ids))} distinct ids: at least one, no id twice")
         if concurrency < 1:
             raise DataError(f"concurrency must be at least 1, not {concurrency!r}")
+        if parallel_rounds and not loop.independent_rounds:
+            raise DataError(
+                "rounds that revise the round before them cannot be sent together: leave out parallel_rounds"
+            )
         self.questions = questions
         self.loop = replace(loop, policy=replace(loop.policy, rule=type(loop.policy)().rule, calibrators=()))
         self.path = path
@@ -236,13 +240,13 @@ class _Recorder:
 
     async def _one(self, question: Question, journal: Journal) -> None:
         policy = self.loop.policy
-        evidence = Evidence(self.loop.retriever, question.question, question.passages, policy.max_rounds)
+        course = self.loop.course(question.question, question.passages)
         try:
-            wanted = [r for r in range(policy.start_round, policy.max_rounds + 1) if evidence.reveal(r) is not None]
+            wanted = [r for r in range(policy.start_round, policy.max_rounds + 1) if course.has(r)]
         except DataError as error:  # a question without a pool must not end the run of the others
             self._failed(question, str(error))
             return
-        trajectory = RecordedTrajectory(self.loop, question, evidence, journal, self._spent)
+        trajectory = RecordedTrajectory(self.loop, question, course, journal, self._spent)
         if not wanted:
             self._failed(question, "no passage was found for the question")
             return
@@ -293,7 +297,7 @@ class _Recorder:
     def _metadata(self) -> dict[str, Any]:
         return {
             "config": self.config,
-            "depends": dependencies(self.loop.model),
+            "depends": self.loop.pinned,
             "state": {name: fitted.to_dict() for name, fitted in self.loop.policy.state.items()},
             "cache_state": "unknown" if self.parallel_rounds else "live",
             "dataset": {"hash": dataset_hash(self.questions), "questions": len(self.questions)},
@@ -302,12 +306,11 @@ class _Recorder:
         }
 
 
-def _configuration(loop: RetrievalLoop, parallel_rounds: bool) -> dict[str, Any]:
+def _configuration(loop: LiveLoop, parallel_rounds: bool) -> dict[str, Any]:
     """Return everything that changes what is recorded."""
     policy = loop.policy
     return {
-        "model": dict(loop.model.fingerprint()),
-        "retriever": dict(loop.retriever.fingerprint()),
+        **loop.configuration(),
         "enrichers": {enricher.name: dict(enricher.fingerprint()) for enricher in loop.enrichers},
         "start_round": policy.start_round,
         "max_rounds": policy.max_rounds,

@@ -2,86 +2,26 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Iterator, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
-from suffice.errors import AuthenticationFailedError, ConfigMismatchError, ModelError
+from suffice.errors import ConfigMismatchError
 from suffice.llm.base import Answerer
+from suffice.loop.course import Call, Made, Steps
 from suffice.loop.evidence import Evidence
-from suffice.loop.measuring import measure_lazily
+from suffice.loop.live import LiveLoop
 from suffice.retrieval import Retriever
-from suffice.rounds import Cost, Decision, Passage, Reply, Round, total_cost
-from suffice.session import Policy, Session
-from suffice.signals import Enricher
+from suffice.rounds import Passage, Reply, Round
 
-__all__ = ["Outcome", "RetrievalLoop", "dependencies", "round_of"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """What the loop returned for one question.
-
-    Attributes:
-        question: The question.
-        decision: The final decision, with the answer and the reason.
-        rounds: Every round that ran.
-        error: Why the model failed, where it did; the decision still carries the best answer before that.
-    """
-
-    question: str
-    decision: Decision
-    rounds: tuple[Round, ...]
-    error: ModelError | None = None
-
-    @property
-    def answer(self) -> str | None:
-        """The returned answer; None if no round has one."""
-        return self.decision.answer
-
-    @property
-    def costs(self) -> dict[str, Cost]:
-        """What was spent over all rounds, by component."""
-        costs: dict[str, Cost] = {}
-        for observed in self.rounds:
-            for component, cost in observed.costs.items():
-                costs[component] = costs.get(component, Cost()) + cost
-        return costs
-
-    @property
-    def cost(self) -> Cost:
-        """Everything that was spent, over rounds and components."""
-        return total_cost(self.costs)
-
-
-def dependencies(model: Answerer) -> dict[str, Any]:
-    """Return what fitted state depends on: the model and its prompt, not the address that serves it."""
-    described = model.fingerprint()
-    named = {key: described[key] for key in ("revision", "prompt_id") if key in described}
-    return {"model": described.get("model", model.name), **named}
-
-
-def round_of(r: int, evidence: Evidence, reply: Reply) -> Round:
-    """Return the round that a reply makes; round 1, the first that needs evidence, carries the cost of ranking."""
-    ranked = evidence.ranked if r > 0 else None
-    return Round(
-        index=r,
-        answer=reply.answer,
-        text=reply.text,
-        answer_tokens=reply.answer_tokens,
-        passages=ranked.passages[:r] if ranked else (),
-        pool_scores=ranked.pool_scores if ranked else (),
-        signals=reply.signals,
-        costs={**reply.costs, "retrieval": ranked.cost} if ranked and r == 1 else reply.costs,
-        finish_reason=reply.finish_reason,
-    )
+__all__ = ["RetrievalLoop"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class RetrievalLoop:
-    """Answers questions round by round under a policy.
+class RetrievalLoop(LiveLoop):
+    """Answers questions from one more passage in each round.
+
+    `run` and `stream` take the question's own passages; none = search the retriever's corpus.
 
     Attributes:
         model: Answers from the revealed passages.
@@ -90,141 +30,86 @@ class RetrievalLoop:
         enrichers: Measure signals that need calls of their own, where the policy reads them.
     """
 
+    independent_rounds: ClassVar[bool] = True
+
     model: Answerer
     retriever: Retriever
-    policy: Policy = field(default_factory=Policy)
-    enrichers: tuple[Enricher, ...] = ()
 
-    @cached_property
-    def _checked(self) -> bool:
-        self.check()
-        return True
+    @property
+    def capabilities(self) -> frozenset[str]:
+        """What the model gives."""
+        return self.model.capabilities
 
-    def ready(self) -> bool:
-        """Run `check`, once for this loop; the first question does it by itself."""
-        return self._checked
+    @property
+    def depends(self) -> Mapping[str, Any]:
+        """The model and its prompt."""
+        described = self.model.fingerprint()
+        named = {key: described[key] for key in ("revision", "prompt_id") if key in described}
+        return {"model": described.get("model", self.model.name), **named}
 
-    def check(self) -> None:
-        """Refuse, before the first paid question, a policy that cannot decide with this model.
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """Model, retriever, and the prompt where there is one."""
+        labels = {"model": self.model.name, "retriever": self.retriever.name}
+        prompt = self.model.fingerprint().get("prompt_id")
+        return labels if prompt is None else {**labels, "prompt_id": str(prompt)}
 
-        Runs by itself before the first question.
+    def configuration(self) -> Mapping[str, Any]:
+        """Return the fingerprints of model and retriever."""
+        return {"model": dict(self.model.fingerprint()), "retriever": dict(self.retriever.fingerprint())}
 
-        Raises:
-            NotFittedError: The policy lacks fitted state that its rule reads.
-            LogprobsUnavailableError: The rule needs log-probabilities that the model does not give.
-            ModelError: The rule needs something else that neither the model nor an enricher gives.
-            ConfigMismatchError: The policy was fitted with another model or prompt.
-        """
-        given = self.model.capabilities.union(*(enricher.capabilities for enricher in self.enrichers))
-        self.policy.check(given)
-        ours = dependencies(self.model)
-        wrong = {k: (v, ours[k]) for k, v in self.policy.depends.items() if k in ours and ours[k] != v}
-        if wrong:
-            told = "; ".join(f"{key}: fitted with {old!r}, running {new!r}" for key, (old, new) in wrong.items())
-            raise ConfigMismatchError(
-                f"the policy belongs to another model or prompt ({told}): calibrate on a recording of this one"
-            )
-        self._check_position()
-        self.model.verify(self.policy.needs)
-
-    def _check_position(self) -> None:
-        """Refuse a policy whose margins were read somewhere else in the reply than the model reads them."""
+    def verify(self) -> None:
+        """Compare the answer position of policy and model, and ask the model for what the policy needs."""
         theirs = self.model.fingerprint().get("position")
         position = self.policy.answer_position
         ours = {"kind": "callable"} if position.kind == "callable" else position.to_dict()
+        # Margins that were read somewhere else in the reply than the model reads them mean something else.
         if theirs is not None and dict(theirs) != ours:
             raise ConfigMismatchError(
                 f"the policy reads answers at {ours!r}, the model at {dict(theirs)!r}: give both the same "
                 "(ChatModel(position=...), Policy(answer_position=...))"
             )
+        self.model.verify(self.policy.needs)
 
-    def stream(self, question: str, pool: Sequence[Passage] = ()) -> Iterator[tuple[Round | None, Outcome | Decision]]:
-        """Run one question and yield each round with its decision; the last item is ``(None, outcome)``.
-
-        Args:
-            question: The question.
-            pool: The question's own passages; none = search the retriever's corpus.
-        """
-        if self.enrichers:  # they are asynchronous
-            yield from _stepped(self, question, pool)
-            return
-        self.ready()
-        evidence, session, error = self._begin(question, pool)
-        try:
-            while session.decision is None and (passages := evidence.reveal(session.next_round)) is not None:
-                observed = round_of(session.next_round, evidence, self.model.answer(question, passages))
-                yield observed, session.observe(observed)
-        except ModelError as raised:
-            error = raised
-        except BaseException:
-            _end(session, "cancelled")
-            raise
-        yield None, self._outcome(question, session, error)
-
-    async def stream_async(
-        self, question: str, pool: Sequence[Passage] = ()
-    ) -> AsyncIterator[tuple[Round | None, Outcome | Decision]]:
-        """Like `stream`, without blocking the event loop; a cancelled task cancels the request in flight."""
-        await asyncio.to_thread(self.ready)
-        evidence, session, error = self._begin(question, pool)
-        try:
-            while session.decision is None and (passages := evidence.reveal(session.next_round)) is not None:
-                reply = await self.model.answer_async(question, passages)
-                observed = round_of(session.next_round, evidence, reply)
-                if self.enrichers:
-                    observed, error = await measure_lazily(self.enrichers, session, question, observed, reply)
-                yield observed, session.observe(observed)
-                if error is not None:  # the round counts, without the measurement that failed
-                    break
-        except ModelError as raised:
-            error = raised
-        except BaseException:
-            _end(session, "cancelled")
-            raise
-        yield None, self._outcome(question, session, error)
-
-    def run(self, question: str, pool: Sequence[Passage] = ()) -> Outcome:
-        """Answer one question; a failing model ends it with the best answer so far, never an exception.
-
-        Raises:
-            AuthenticationFailedError: The endpoint refused the credentials: nothing was or will be answered.
-        """
-        *_, (_, outcome) = self.stream(question, pool)
-        assert isinstance(outcome, Outcome)
-        return outcome
-
-    async def run_async(self, question: str, pool: Sequence[Passage] = ()) -> Outcome:
-        """Like `run`, without blocking the event loop."""
-        items = [item async for item in self.stream_async(question, pool)]
-        outcome = items[-1][1]
-        assert isinstance(outcome, Outcome)
-        return outcome
-
-    def _begin(self, question: str, pool: Sequence[Passage]) -> tuple[Evidence, Session, ModelError | None]:
-        return Evidence(self.retriever, question, pool, self.policy.max_rounds), Session(self.policy), None
-
-    def _outcome(self, question: str, session: Session, error: ModelError | None) -> Outcome:
-        if isinstance(error, AuthenticationFailedError) and not session.rounds:
-            raise error
-        _end(session, "failed" if error is not None else "exhausted")
-        assert session.decision is not None
-        return Outcome(question=question, decision=session.decision, rounds=tuple(session.rounds), error=error)
+    def course(self, question: str, passages: Sequence[Passage]) -> _Revealing:
+        """Return the rounds that reveal one passage after the other."""
+        evidence = Evidence(self.retriever, question, passages, self.policy.max_rounds)
+        return _Revealing(self.model, question, evidence)
 
 
-def _end(session: Session, reason: Any) -> None:
-    if session.decision is None:
-        session.end(reason)
+@dataclass(frozen=True, slots=True)
+class _Revealing:
+    """The rounds of one question: round r sees the first r passages."""
 
+    model: Answerer
+    question: str
+    evidence: Evidence
 
-def _stepped(
-    loop: RetrievalLoop, question: str, pool: Sequence[Passage]
-) -> Iterator[tuple[Round | None, Outcome | Decision]]:
-    """Run the asynchronous stream step by step, so that each round appears as it ends."""
-    stream = loop.stream_async(question, pool)
+    def has(self, r: int) -> bool:
+        return self.evidence.reveal(r) is not None
 
-    async def step() -> tuple[Round | None, Outcome | Decision] | None:
-        return await anext(stream, None)
+    def calls(self, r: int, before: Sequence[Round]) -> Steps:
+        del before  # the same passages, whatever was answered before
+        passages = self.evidence.reveal(r) or ()
+        reply = yield Call(
+            part="generator",
+            asked=[self.question, *([passage.passage_id, passage.title, passage.text] for passage in passages)],
+            send=lambda: self.model.answer(self.question, passages),
+            send_async=lambda: self.model.answer_async(self.question, passages),
+        )
+        return Made(observed=self._round(r, reply), reply=reply)
 
-    with asyncio.Runner() as runner:
-        while (item := runner.run(step())) is not None:
-            yield item
+    def _round(self, r: int, reply: Reply) -> Round:
+        """Return the round that a reply makes; round 1, the first that needs evidence, carries the cost of ranking."""
+        ranked = self.evidence.ranked if r > 0 else None
+        return Round(
+            index=r,
+            answer=reply.answer,
+            text=reply.text,
+            answer_tokens=reply.answer_tokens,
+            passages=ranked.passages[:r] if ranked else (),
+            pool_scores=ranked.pool_scores if ranked else (),
+            signals=reply.signals,
+            costs={**reply.costs, "retrieval": ranked.cost} if ranked and r == 1 else reply.costs,
+            finish_reason=reply.finish_reason,
+        )

@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+import numpy as np
+
 from suffice.metrics import METRICS
 from suffice.retrieval import Question
 from suffice.rounds import COST_KINDS, Cost, End, Reply, Round, Token
@@ -43,6 +45,7 @@ def reply_to_payload(reply: Reply, recorded_at: float) -> dict[str, Any]:
         "signals": dict(reply.signals),
         "costs": {component: asdict(cost) for component, cost in reply.costs.items()},
         "finish_reason": reply.finish_reason,
+        "embedding": None if reply.embedding is None else reply.embedding.tolist(),
         "recorded_at": recorded_at,
     }
 
@@ -55,6 +58,7 @@ def reply_from_payload(payload: Mapping[str, Any]) -> Reply:
             Token(text, logprob, tuple((a, b) for a, b in alternatives), None if raw is None else base64.b64decode(raw))
             for text, logprob, alternatives, raw in tokens
         )
+    embedding = payload.get("embedding")
     return Reply(
         answer=payload["answer"],
         text=payload["text"],
@@ -62,6 +66,7 @@ def reply_from_payload(payload: Mapping[str, Any]) -> Reply:
         signals=payload["signals"],
         costs={component: Cost(**cost) for component, cost in payload["costs"].items()},
         finish_reason=payload["finish_reason"],
+        embedding=None if embedding is None else np.array(embedding, dtype=np.float32),
     )
 
 
@@ -101,6 +106,8 @@ def rows_of(
             "finish_reason": observed.finish_reason,
             "feedback": observed.feedback,
         }
+        if observed.embedding is not None:
+            row["embedding"] = observed.embedding.tolist()
         signals = compute_signals(rounds[: position + 1], state=state)
         row |= {name: _number(value) for name, value in signals.items()}
         row |= cost_columns(observed.costs)

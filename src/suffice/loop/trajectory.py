@@ -11,38 +11,39 @@ from dataclasses import replace
 from typing import Any
 
 from suffice.errors import ConfigMismatchError
-from suffice.loop.evidence import Evidence
-from suffice.loop.retrieval import RetrievalLoop, round_of
+from suffice.loop.course import Call, Course, drive_async
+from suffice.loop.live import LiveLoop
 from suffice.loop.rows import reply_from_payload, reply_to_payload, rows_of
 from suffice.retrieval import Question
-from suffice.rounds import Cost, End, Passage, Reply, Round
+from suffice.rounds import Cost, End, Reply, Round
 from suffice.store.journal import Journal
 
 __all__ = ["RecordedTrajectory"]
 
 
 class RecordedTrajectory:
-    """The rounds of one question, from the journal where they are there, else from the model.
+    """The rounds of one question, from the journal where they are there, else from the models.
 
     Args:
-        loop: Model, enrichers, and a policy that gives the rounds and fitted signal state.
+        loop: Models, enrichers, and a policy that gives the rounds and fitted signal state.
         question: The question.
-        evidence: Its ranked passages.
+        course: Its rounds.
         journal: Where replies are committed before anything else happens.
         spent: Told the costs of every call that went out.
     """
 
     def __init__(
         self,
-        loop: RetrievalLoop,
+        loop: LiveLoop,
         question: Question,
-        evidence: Evidence,
+        course: Course,
         journal: Journal,
         spent: Callable[[Mapping[str, Cost]], None],
     ) -> None:
-        self.loop, self.question, self.evidence, self.journal, self.spent = loop, question, evidence, journal, spent
+        self.loop, self.question, self.course, self.journal, self.spent = loop, question, course, journal, spent
         self.committed: Mapping[tuple[int, str], Mapping[str, Any]] = journal.replies(question.question_id)
-        self.replies: dict[int, tuple[Reply, float]] = {}
+        self.rounds: dict[int, Round] = {}
+        self.times: dict[int, float] = {}
 
     async def run(self, wanted: Sequence[int], *, parallel: bool) -> None:
         """Get these rounds, one after the other or all together.
@@ -62,26 +63,39 @@ class RecordedTrajectory:
                 raise result
 
     async def _round(self, r: int) -> None:
-        passages = self.evidence.reveal(r) or ()
-        asked = _digest(self.question.question, passages)
-        payload = self.committed.get((r, "generator"))
+        before = [self.rounds[earlier] for earlier in sorted(self.rounds) if earlier < r]
+        made = await drive_async(self.course.calls(r, before), lambda call: self._reply(r, call))
+        if made.error is not None:  # a recording holds whole rounds; the reply that came is committed
+            raise made.error
+        observed = made.observed
+        for enricher in self.loop.enrichers:
+            part = self.committed.get((r, enricher.name))
+            if part is None:
+                found = await enricher.measure(self.question.question, observed.passages, made.reply)
+                measured = Reply(answer=None, signals=found.signals, costs=found.costs, embedding=found.embedding)
+                part = self._commit(r, enricher.name, measured)
+            added = reply_from_payload(part)
+            observed = replace(
+                observed,
+                signals={**observed.signals, **added.signals},
+                costs={**observed.costs, **added.costs},
+                embedding=observed.embedding if added.embedding is None else added.embedding,
+            )
+        self.rounds[r] = observed
+
+    async def _reply(self, r: int, call: Call) -> Reply:
+        """Return the committed reply to a call; if there is none, make the call and commit its reply."""
+        asked = hashlib.sha256(json.dumps(call.asked).encode()).hexdigest()[:16]
+        payload = self.committed.get((r, call.part))
         if payload is None:
-            fresh = await self.loop.model.answer_async(self.question.question, passages)
-            payload = self._commit(r, "generator", fresh, asked=asked)
+            payload = self._commit(r, call.part, await call.send_async(), asked=asked)
         elif payload.get("asked", asked) != asked:
             raise ConfigMismatchError(
                 f"round {r} of question {self.question.question_id!r} was asked with another text or other passages "
                 f"before the interruption ({str(self.journal.path)!r}): record to another file"
             )
-        reply = reply_from_payload(payload)
-        for enricher in self.loop.enrichers:
-            part = self.committed.get((r, enricher.name))
-            if part is None:
-                found = await enricher.measure(self.question.question, passages, reply)
-                part = self._commit(r, enricher.name, Reply(answer=None, signals=found.signals, costs=found.costs))
-            added = reply_from_payload(part)
-            reply = replace(reply, signals={**reply.signals, **added.signals}, costs={**reply.costs, **added.costs})
-        self.replies[r] = (reply, float(payload["recorded_at"]))
+        self.times[r] = float(payload["recorded_at"])
+        return reply_from_payload(payload)
 
     def _commit(self, r: int, part: str, reply: Reply, **more: str) -> Mapping[str, Any]:
         payload = {**reply_to_payload(reply, time.time()), **more}
@@ -92,21 +106,15 @@ class RecordedTrajectory:
     def rows(self, end: End) -> list[dict[str, Any]]:
         """Return the rows of the rounds before the first gap."""
         rounds: list[Round] = []
-        times = []
         for r in range(self.loop.policy.start_round, self.loop.policy.max_rounds + 1):
-            if r not in self.replies:
+            if r not in self.rounds:
                 break
-            reply, recorded_at = self.replies[r]
-            rounds.append(round_of(r, self.evidence, reply))
-            times.append(recorded_at)
-        cells = {"model": self.loop.model.name, "retriever": self.loop.retriever.name}
-        prompt = self.loop.model.fingerprint().get("prompt_id")
-        if prompt is not None:
-            cells["prompt_id"] = str(prompt)
-        return rows_of(self.question, rounds, end, state=self.loop.policy.state, cells=cells, recorded_at=times)
-
-
-def _digest(question: str, passages: Sequence[Passage]) -> str:
-    """Return a hash of what a round asks."""
-    asked = [question, *([passage.passage_id, passage.title, passage.text] for passage in passages)]
-    return hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:16]
+            rounds.append(self.rounds[r])
+        return rows_of(
+            self.question,
+            rounds,
+            end,
+            state=self.loop.policy.state,
+            cells=self.loop.labels,
+            recorded_at=[self.times[observed.index] for observed in rounds],
+        )

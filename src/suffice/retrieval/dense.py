@@ -5,16 +5,16 @@ Any sentence-transformers model serves (extra `dense`), or any object with an `e
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from suffice.errors import DataError, MissingExtraError, ModelError, SchemaError
+from suffice.embedding.sentence_transformers import Encoder, load_encoder, pooling_of, weights_hash
+from suffice.errors import DataError, ModelError, SchemaError
 from suffice.retrieval.base import checked_k, required_pool
 from suffice.retrieval.corpus_bm25 import passages_hash
 from suffice.retrieval.storage import open_stored, read_passages, write_passages, write_stored
@@ -27,14 +27,6 @@ _KIND = "suffice-dense-index"
 _VERSION = 1
 
 _Vectors = npt.NDArray[np.float32]
-
-
-class Encoder(Protocol):
-    """Turns texts into vectors; `sentence_transformers.SentenceTransformer` is one."""
-
-    def encode(self, sentences: list[str], /) -> Any:
-        """Return an array of shape ``(len(sentences), dimension)``, finite numbers of any scale."""
-        ...
 
 
 class DenseRetriever:
@@ -211,7 +203,7 @@ class DenseRetriever:
 
     def _loaded(self) -> Encoder:
         if self._encoder is None:
-            self._encoder = _load(self.model, self.revision, self._device)
+            self._encoder = load_encoder(self.model, self.revision, self._device)
         return self._encoder
 
     def _embedder(self) -> dict[str, Any]:
@@ -220,49 +212,11 @@ class DenseRetriever:
             local = folder.is_dir()
             self._identity = {
                 "model": folder.resolve().parent.name + "/" + folder.resolve().name if local else self.model,
-                "revision": _weights_hash(folder) if local else self.revision,
-                "pooling": _pooling(self._loaded()),
+                "revision": weights_hash(folder) if local else self.revision,
+                "pooling": pooling_of(self._loaded()),
                 "similarity": "cosine",
                 "question_prefix": self.question_prefix,
                 "passage_prefix": self.passage_prefix,
                 "fields": ["title", "text"],
             }
         return dict(self._identity)
-
-
-def _load(model: str, revision: str | None, device: str | None) -> Encoder:
-    try:
-        from sentence_transformers import SentenceTransformer
-    except ImportError as error:
-        raise MissingExtraError("ranking by embeddings", "dense") from error
-    try:
-        loaded: Encoder = SentenceTransformer(model, revision=revision, device=device)
-    except Exception as error:  # what it raises depends on the hub client, the file format and torch
-        raise ModelError(
-            f"the embedding model {model!r} cannot be loaded ({type(error).__name__}: {error!s:.200}); give the id of a "
-            "sentence-transformers model, or a folder that holds one."
-        ) from error
-    return loaded
-
-
-def _pooling(encoder: Encoder) -> str | None:
-    """Return how token vectors become one, for a sentence-transformers model; None if it does not tell."""
-    modules = getattr(encoder, "modules", None)
-    for module in () if modules is None else modules():
-        mode = getattr(module, "pooling_mode", None)  # since sentence-transformers 5
-        describe = getattr(module, "get_pooling_mode_str", None)  # before
-        if mode is None and describe is not None:
-            mode = describe()
-        if mode is not None:
-            return str(mode)
-    return None
-
-
-def _weights_hash(folder: Path) -> str:
-    digest = hashlib.sha256()
-    for file in sorted(folder.rglob("*")):
-        if file.suffix in (".safetensors", ".bin", ".json") and file.is_file():
-            digest.update(file.relative_to(folder).as_posix().encode() + b"\x00")
-            with file.open("rb") as handle:
-                digest.update(hashlib.file_digest(handle, "sha256").digest())
-    return digest.hexdigest()[:16]

@@ -11,8 +11,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from suffice.embedding.sentence_transformers import weights_hash
 from suffice.errors import MissingExtraError, ModelError
-from suffice.retrieval.dense import _weights_hash
 from suffice.retrieval.tokens import passage_text
 from suffice.rounds import Cost, Passage, Reply
 from suffice.signals import Measurement
@@ -82,7 +82,7 @@ class CrossEncoderScorer:
         if self._is_given or not folder.is_dir():
             return {"model": self.model, "revision": self.revision}
         whole = folder.resolve()
-        return {"model": f"{whole.parent.name}/{whole.name}", "revision": _weights_hash(folder)}
+        return {"model": f"{whole.parent.name}/{whole.name}", "revision": weights_hash(folder)}
 
     async def measure(self, question: str, passages: Sequence[Passage], reply: Reply) -> Measurement:
         """Score the newest of `passages` against the question, in a thread.

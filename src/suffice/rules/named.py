@@ -1,4 +1,4 @@
-"""The published rules by name (METHODS: TASR section 3.4 and 5; the guardrail and vote variants of its repository)."""
+"""The published rules by name: TASR (section 3.4 and 5, with its repository's variants), Semantic Early-Stopping."""
 
 from __future__ import annotations
 
@@ -6,13 +6,32 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from suffice.rules.algebra import KOf, Patience, Threshold, signal
+from suffice.rules.algebra import FirstOf, KOf, Patience, Threshold, signal
 from suffice.rules.base import Rule
 
-__all__ = ["NAMED_RULES", "NamedRule", "answer_stable", "fixed_k", "margin", "round_aware", "tasr"]
+__all__ = [
+    "NAMED_RULES",
+    "NamedRule",
+    "answer_stable",
+    "converged",
+    "critic_only",
+    "fixed_k",
+    "margin",
+    "round_aware",
+    "semantic_full",
+    "spelled",
+    "tasr",
+]
 
 TASR_THRESHOLD = 0.25
 """The locked floor of `p_correct`; the knee of a sweep over .20-.35 (TASR section 3.4)."""
+
+
+BGE_EPS = 0.06
+"""The published floor of `semantic_distance`: for embeddings by bge-small-en-v1.5, and for no other embedder."""
+
+BGE_PATIENCE = 2
+"""For how many rounds in a row the distance must be below it."""
 
 
 def answer_stable() -> Rule:
@@ -43,6 +62,44 @@ def tasr(threshold: float = TASR_THRESHOLD) -> Rule:
     (3, 'rule', '(answer_stable >= 1) & (p_correct > 0.25)')
     """
     return answer_stable() & margin(threshold)
+
+
+def converged(eps: float = BGE_EPS, rounds: int = BGE_PATIENCE) -> Rule:
+    """Return the judge-free rule: the drafts' distance stays below `eps` for `rounds` revisions in a row.
+
+    The default `eps` belongs to bge-small-en-v1.5: distances of another embedder have another scale, so tune it on
+    development questions.  A draft without an embedding, or an empty one, has not converged.
+
+    >>> print(converged())
+    patience((semantic_distance < 0.06), 2)
+
+    Args:
+        eps: In [0, 2].
+        rounds: How many consecutive rounds, at least 1.
+    """
+    whole = int(rounds) if float(rounds).is_integer() else rounds
+    return Patience(signal("semantic_distance") < eps, whole)
+
+
+def critic_only() -> Rule:
+    """Return the rule that stops when the critic approves of a revised draft."""
+    return signal("critic_approved") >= 1
+
+
+def semantic_full(eps: float = BGE_EPS, rounds: int = BGE_PATIENCE) -> Rule:
+    """Return the published cascade: the critic approves, or the drafts converged, or the judge's score did not rise.
+
+    The first that holds gives the reason, and the judge is asked only where the others leave the outcome open
+    (Semantic Early-Stopping; `Policy.max_rounds` is its last member).
+
+    >>> print(semantic_full())
+    first_of((critic_approved >= 1), (patience((semantic_distance < 0.06), 2)), (information_gain <= 0))
+
+    Args:
+        eps: As for `converged`.
+        rounds: As for `converged`.
+    """
+    return FirstOf((critic_only(), converged(eps, rounds), signal("information_gain") <= 0))
 
 
 def fixed_k(k: float) -> Rule:
@@ -107,6 +164,27 @@ NAMED_RULES: Mapping[str, NamedRule] = {
     "stable_and_entailed": NamedRule(
         lambda: answer_stable() & (signal("judge_entailment") >= 4), (0,), "guardrail: stable and a judge agrees"
     ),
+    "semantic": NamedRule(converged, (1, 2), "the drafts' distance stays below eps for 2 rounds, or as many as given"),
+    "semantic_bge": NamedRule(converged, (0,), "the same with eps = 0.06, published for bge-small-en-v1.5"),
+    "semantic_full": NamedRule(
+        semantic_full, (1, 2), "critic approves, or semantic(eps), or the judge's score is not up"
+    ),
+    "semantic_full_bge": NamedRule(semantic_full, (0,), "the same with eps = 0.06, published for bge-small-en-v1.5"),
+    "critic_only": NamedRule(critic_only, (0,), "the critic approves"),
     "stable_twice": NamedRule(lambda: Patience(answer_stable(), 2), (0,), "the answer repeats twice in a row"),
 }
 """The rules that text may call by name, with the numbers that they take."""
+
+_SAMPLE = 0.125  # any number that no rule spells by itself
+
+
+def spelled(name: str) -> str:
+    """Return the text of a named rule for listings, with `x` for the number that it must be given.
+
+    >>> spelled("critic_only"), spelled("fixed_k")
+    ('critic_approved >= 1', 'fixed_k(x): round >= x')
+    """
+    entry = NAMED_RULES[name]
+    if 0 in entry.arity:
+        return str(entry.build())
+    return f"{name}(x): {entry.build(_SAMPLE)}".replace(str(_SAMPLE), "x")

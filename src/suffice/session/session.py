@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from types import MappingProxyType
+from typing import Any, overload
 
 import numpy as np
+import numpy.typing as npt
 
 from suffice.errors import DataError
 from suffice.rounds import COST_KINDS, Cost, Decision, Reason, Round, Rounds
@@ -16,6 +19,7 @@ from suffice.signals import SIGNALS, compute_signals
 __all__ = ["Session"]
 
 _NAN = float("nan")
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
 _FREE = Cost()
 _UNKNOWN = Cost(**dict.fromkeys(COST_KINDS, _NAN))
 
@@ -55,16 +59,72 @@ class Session:
         """The index of the round that `observe` expects."""
         return self.policy.start_round + len(self.rounds)
 
-    def observe(self, observed: Round) -> Decision:
+    @overload
+    def observe(self, observed: Round) -> Decision: ...
+
+    @overload
+    def observe(
+        self,
+        *,
+        draft: str,
+        feedback: str | None = None,
+        signals: Mapping[str, float] = _NOTHING,
+        costs: Mapping[str, Cost] = _NOTHING,
+        embedding: npt.NDArray[np.float32] | None = None,
+    ) -> Decision: ...
+
+    def observe(
+        self,
+        observed: Round | None = None,
+        *,
+        draft: str | None = None,
+        feedback: str | None = None,
+        signals: Mapping[str, float] = _NOTHING,
+        costs: Mapping[str, Cost] = _NOTHING,
+        embedding: npt.NDArray[np.float32] | None = None,
+    ) -> Decision:
         """Take in one round and decide.
+
+        A loop that is not ours may give its draft instead of a `Round`: it becomes round `next_round`.
+
+        >>> from suffice import Policy, parse_rule
+        >>> session = Session(Policy(rule=parse_rule("answer_stable >= 1")))
+        >>> session.observe(draft="It lies in Oslo.", feedback="Say where in Oslo.").stop
+        False
+        >>> session.observe(draft="It lies in Oslo.", feedback="APPROVED").stop_round
+        2
 
         Args:
             observed: The round; its index must be `next_round`.
+            draft: The text of the round; an empty one is no answer.
+            feedback: A critic's reply to the draft; None if there is none.
+            signals: Signals that the host measured, by name.
+            costs: What the round spent, by component (`writer`, `critic`, ...).
+            embedding: The draft's embedding, shape ``(width,)``; None if it was not embedded.
 
         Raises:
-            DataError: Another index is expected, or the loop has already stopped.
+            DataError: Another index is expected, the loop has already stopped, or there is not exactly one of a round
+                and a draft.
             NotFittedError: The rule reads a calibrated signal, and neither the policy nor the round has it.
         """
+        if (observed is None) == (draft is None) or (
+            observed is not None and (feedback or signals or costs or embedding is not None)
+        ):
+            raise DataError(
+                "give either a Round or draft=, with its feedback=, signals=, costs= and embedding= if there are any; "
+                'a round without a draft is draft=""'
+            )
+        if observed is None:
+            text = draft or ""
+            observed = Round(
+                index=self.next_round,
+                answer=text if text.strip() else None,
+                text=text,
+                signals=signals,
+                costs=costs,
+                feedback=feedback,
+                embedding=embedding,
+            )
         view = self._written(observed)
         self.rounds.append(observed)
         signals = _latest(view)

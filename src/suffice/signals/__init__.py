@@ -6,11 +6,14 @@ from suffice.signals.evidence import top_score  # importing a module registers i
 from suffice.signals.margins import LOGPROB_NEEDS, MAX_MARGIN, token_margin
 from suffice.signals.measured import Enricher, Measurement
 from suffice.signals.position import AnswerPosition, Located
+from suffice.signals.semantic import EMBEDDER, JUDGE
 from suffice.signals.state import FittedState, Idf, ZScore, overlap_tokens, state_from_dict
 from suffice.signals.text import parse_confidence, strip_thinking
 
 __all__ = [
     "ABSTAIN_PATTERNS",
+    "EMBEDDER",
+    "JUDGE",
     "LOGPROB_NEEDS",
     "MAX_MARGIN",
     "SIGNALS",

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
 
 from suffice.rounds import Cost, Passage, Reply
 
@@ -13,10 +16,17 @@ __all__ = ["Enricher", "Measurement"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
-    """What an `Enricher` found out about one round: signals by name, costs by component."""
+    """What an `Enricher` found out about one round.
+
+    Attributes:
+        signals: By name.
+        costs: By component.
+        embedding: The answer's embedding, shape ``(width,)``, of an embedder; None of any other.
+    """
 
     signals: Mapping[str, float]
     costs: Mapping[str, Cost]
+    embedding: npt.NDArray[np.float32] | None = field(default=None, compare=False, repr=False)
 
 
 @runtime_checkable

@@ -1,18 +1,44 @@
-"""How far apart two drafts are in meaning: the distance between their embeddings.
+"""Signals of a writer/critic loop: how far apart drafts are in meaning, what the critic says, what a judge marks.
 
-Definition: Semantic Early-Stopping, d_t = 1 - cos(e_t, e_{t-1}), in [0, 2].
+Definition: Semantic Early-Stopping, d_t = 1 - cos(e_t, e_{t-1}), in [0, 2], between the embeddings of consecutive drafts.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from suffice.errors import DataError
+from suffice.metrics import EQUAL_WEIGHTS
+from suffice.metrics import information_score as score_of
+from suffice.rounds import Round
+from suffice.signals.base import Signal, register
+from suffice.signals.state import number
 
-__all__ = ["semantic_distance"]
+__all__ = [
+    "EMBEDDER",
+    "JUDGE",
+    "critic_approved",
+    "draft_distance",
+    "draft_tokens",
+    "information_gain",
+    "information_score",
+    "semantic_distance",
+]
+
+EMBEDDER = "embedder"
+"""The component that embeds drafts."""
+
+JUDGE = "judge:information_score"
+"""The component that marks drafts: all the marks that the information score is made of."""
+
+_NAN = float("nan")
+_FROM = 2  # the first round that has one before it
+_APPROVED = "approved"
+_WRITERS = ("writer", "generator")
 
 
 def semantic_distance(a: npt.ArrayLike, b: npt.ArrayLike) -> float:
@@ -54,3 +80,136 @@ def semantic_distance(a: npt.ArrayLike, b: npt.ArrayLike) -> float:
 def _distance(dot: float, norms: float) -> float:
     """Return 1 - dot / norms; the bounds, which hold by Cauchy and Schwarz, are kept against rounding."""
     return min(max(1.0 - dot / norms, 0.0), 2.0)
+
+
+def _previous(rounds: Sequence[Round]) -> Round | None:
+    """Return the round before the last one; None at the first."""
+    if len(rounds) < _FROM or rounds[-2].index != rounds[-1].index - 1:
+        return None
+    return rounds[-2]
+
+
+def draft_distance(rounds: Sequence[Round]) -> float:
+    """Return the distance between the last two drafts' embeddings; NaN at the first draft and where one is missing.
+
+    >>> drafts = [Round(index=i, answer=str(i), embedding=np.array(e)) for i, e in enumerate(([1, 0], [1, 1]), 1)]
+    >>> round(draft_distance(drafts), 3)
+    0.293
+    """
+    last, previous = rounds[-1], _previous(rounds)
+    if previous is None or last.embedding is None or previous.embedding is None:
+        return _NAN
+    if last.answer is None or previous.answer is None:
+        return _NAN
+    if last.embedding.ndim != 1 or not last.embedding.size or last.embedding.shape != previous.embedding.shape:
+        return _NAN
+    return semantic_distance(last.embedding, previous.embedding)
+
+
+def critic_approved(rounds: Sequence[Round]) -> float:
+    """Return 1.0 if the critic's reply begins with APPROVED, in any case, else 0.0; NaN without a reply.
+
+    White space and markup before the word do not count, and it must end there: "APPROVED, with a note" approves,
+    "approvedly" and "NOT APPROVED" do not.
+
+    >>> [critic_approved([Round(index=2, feedback=said)]) for said in ("Approved.", "**APPROVED**", "Not approved", "")]
+    [1.0, 1.0, 0.0, 0.0]
+    """
+    feedback = rounds[-1].feedback
+    if feedback is None:
+        return _NAN
+    said = feedback.lstrip(" \t\r\n*_#>`\"'")[: len(_APPROVED) + 1].lower()
+    return float(said.startswith(_APPROVED) and not said[len(_APPROVED) :].isalnum())
+
+
+def information_score(rounds: Sequence[Round]) -> float:
+    """Return the information score of the last draft, from the judge's marks in `Round.signals`, equally weighted.
+
+    A judge with other weights puts `information_score` itself into `Round.signals`.  NaN where a mark is missing.
+    """
+    given = rounds[-1].signals
+    if "information_score" in given:
+        return number(given["information_score"])
+    return score_of({name: number(given[name]) for name in EQUAL_WEIGHTS if name in given})
+
+
+def information_gain(rounds: Sequence[Round]) -> float:
+    """Return how much the information score rose since the previous draft, in [-1, 1]; NaN where one is undefined."""
+    previous = _previous(rounds)
+    if previous is None:
+        return _NAN
+    score = SCORE.clean(information_score(rounds)), SCORE.clean(information_score([previous]))
+    return score[0] - score[1]
+
+
+def draft_tokens(rounds: Sequence[Round]) -> float:
+    """Return the tokens that the writer (or the generator) wrote in the last round; NaN where nobody told."""
+    costs = rounds[-1].costs
+    return next((costs[name].output_tokens for name in _WRITERS if name in costs), _NAN)
+
+
+_SOURCE = "Semantic Early-Stopping"
+
+register(
+    Signal(
+        name="semantic_distance",
+        compute=draft_distance,
+        range=(0.0, 2.0),
+        unit="score",
+        needs=frozenset({"embedding"}),
+        source=_SOURCE,
+        component=EMBEDDER,
+        first_round=_FROM,
+        lookback=1,
+        doc="Cosine distance between the embeddings of this draft and the previous one.",
+    )
+)
+register(
+    Signal(
+        name="critic_approved",
+        compute=critic_approved,
+        range=(0.0, 1.0),
+        unit="bool",
+        source=_SOURCE,
+        component="critic",
+        first_round=_FROM,
+        doc="The critic's reply begins with APPROVED.",
+    )
+)
+SCORE = register(
+    Signal(
+        name="information_score",
+        compute=information_score,
+        range=(0.0, 1.0),
+        unit="score",
+        needs=frozenset({"judge"}),
+        source=_SOURCE,
+        component=JUDGE,
+        first_round=1,
+        doc="A judge's weighted mean mark of the draft: faithfulness, answer relevancy, context precision and recall.",
+    )
+)
+register(
+    Signal(
+        name="information_gain",
+        compute=information_gain,
+        range=(-1.0, 1.0),
+        unit="score",
+        needs=frozenset({"judge"}),
+        source=_SOURCE,
+        component=JUDGE,
+        first_round=_FROM,
+        lookback=1,
+        doc="How much information_score rose since the previous draft.",
+    )
+)
+register(
+    Signal(
+        name="draft_tokens",
+        compute=draft_tokens,
+        range=(0.0, math.inf),
+        unit="count",
+        component="",
+        doc="Tokens that the writer wrote in this round.",
+    )
+)

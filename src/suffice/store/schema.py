@@ -12,7 +12,7 @@ from suffice.metrics import METRICS
 from suffice.rounds import COST_KINDS
 from suffice.signals import SIGNALS
 
-__all__ = ["FORMAT", "META_KEY", "TEXT_COLUMNS", "VERSION", "build_table", "column_kind", "cost_column"]
+__all__ = ["EMBEDDING", "FORMAT", "META_KEY", "TEXT_COLUMNS", "VERSION", "build_table", "column_kind", "cost_column"]
 
 FORMAT = "suffice.recording"
 VERSION = 1
@@ -32,10 +32,13 @@ TEXT_COLUMNS = (
 )
 """Text columns with a fixed meaning, `round`, `golds`, `passage_ids` and `recorded_at` aside."""
 
+EMBEDDING = "embedding"
+"""The column of the answers' embeddings, lists of numbers; only where an embedder was recorded."""
+
 _LISTS = ("golds", "passage_ids")
 _KINDS: Mapping[str, Container[str]] = {
     "identity": ("question_id", "cluster", "round", "end", "prompt_id"),
-    "happened": (*TEXT_COLUMNS, *_LISTS),
+    "happened": (*TEXT_COLUMNS, *_LISTS, EMBEDDING),
     "provenance": ("recorded_at",),
     "metric": METRICS,
     "signal": SIGNALS,
@@ -71,6 +74,8 @@ def _field(name: str, kinds: Mapping[str, str], values: Sequence[Any]) -> pa.Fie
         dtype = pa.int16()
     elif name in _LISTS:
         dtype = pa.list_(pa.string())
+    elif name == EMBEDDING:
+        dtype = pa.list_(pa.float32())
     elif kind in ("signal", "cost", "metric", "provenance") or _is_number(values):
         dtype = pa.float64()
         metadata["unit"] = _unit(name, kind)

@@ -1,0 +1,127 @@
+"""How much slower is `MiniLM` than onnxruntime called directly, and how long does a live decision on drafts take?
+
+The peer gets the token ids of each draft and returns token means.  Ours gets text: it tokenises, cuts, pools and
+normalises.  Both run two drafts side by side, one thread each.  Their vectors are asserted equal first.  The issue's
+size is 10,000 drafts of 100 tokens; a draft costs the same whatever the number, so 400 of them are timed.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from importlib.resources import files
+
+import numpy as np
+import onnxruntime
+
+from suffice import Policy, Round, Session
+from suffice.embedding import MiniLM
+from suffice.rules.named import converged
+
+THREADS = 2
+N_DRAFTS = 400
+N_TOKENS = 100
+REPEATS = 3
+N_DECISIONS = 2000
+
+
+def drafts(embedder: MiniLM, n: int, seed: int = 0) -> list[str]:
+    """Different texts of exactly `N_TOKENS` tokens, special ones not counted."""
+    rng = np.random.default_rng(seed)
+    words = [
+        "the",
+        "play",
+        "was",
+        "written",
+        "by",
+        "a",
+        "poet",
+        "who",
+        "lived",
+        "near",
+        "this",
+        "old",
+        "river",
+        "and",
+        "saw",
+        "its",
+        "long",
+        "history",
+        "in",
+        "his",
+        "town",
+    ]
+    made = [" ".join(rng.choice(words, N_TOKENS)) for _ in range(n)]
+    if any(len(embedder.chunks(text)[0]) != N_TOKENS + 2 for text in made):
+        raise AssertionError("each of the words must be one token")
+    return made
+
+
+def seconds(work: Callable[[], object]) -> float:
+    """Wall-clock time of one call."""
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began
+
+
+def decision_us() -> float:
+    """Median time of a decision on a draft whose embedding is known, microseconds; every sixth opens a session."""
+    rng = np.random.default_rng(0)
+    embeddings = rng.standard_normal((6, 384)).astype(np.float32)
+    rounds = [Round(index=t, answer=f"draft {t}", embedding=embeddings[t - 1]) for t in range(1, 7)]
+    policy = Policy(rule=converged(0.06, 2), max_rounds=7)
+    times = []
+    for _ in range(N_DECISIONS):
+        session = Session(policy)
+        for observed in rounds:
+            began = time.perf_counter()
+            decision = session.observe(observed)
+            times.append(time.perf_counter() - began)
+            if decision.stop:
+                raise AssertionError("random directions have not converged")
+    return float(np.median(times)) * 1e6
+
+
+def run() -> dict[str, object]:
+    """Assert equal vectors, time both in turn (the best of each), print a table, return the figures."""
+    embedder = MiniLM(threads=THREADS)
+    texts = drafts(embedder, N_DRAFTS)
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    weights = (files("suffice") / "models" / "minilm" / "model.onnx").read_bytes()
+    session = onnxruntime.InferenceSession(weights, options, providers=["CPUExecutionProvider"])
+    inputs = [{"ids": embedder.chunks(text)[0][None]} for text in texts]
+    pool = ThreadPoolExecutor(THREADS)
+
+    def peer() -> list[np.ndarray]:
+        return list(pool.map(lambda feed: session.run(["mean"], feed)[0][0], inputs))
+
+    def ours() -> np.ndarray:
+        return embedder.embed(texts)
+
+    means = np.array(peer())
+    if np.abs(means / np.linalg.norm(means, axis=1, keepdims=True) - ours()).max() > 1e-6:
+        raise AssertionError("MiniLM and onnxruntime disagree")
+    times = [(seconds(ours), seconds(peer)) for _ in range(REPEATS)]
+    mine, theirs = (min(column) for column in zip(*times, strict=True))
+    result: dict[str, object] = {
+        "name": "embedder_drafts_per_second",
+        "ours": round(N_DRAFTS / mine, 1),
+        "peer": round(N_DRAFTS / theirs, 1),
+        "ratio": round(theirs / mine, 3),
+        "decision_us": round(decision_us(), 1),
+        "target": "ratio >= 0.8, decision_us < 50",
+        "sizes": {"drafts": N_DRAFTS, "tokens": N_TOKENS, "threads": THREADS, "decisions": 6 * N_DECISIONS},
+        "versions": {"python": platform.python_version(), "onnxruntime": onnxruntime.__version__},
+        "model": embedder.revision,
+    }
+    print(f"{'':22}drafts/s\nMiniLM                {result['ours']:8}\nonnxruntime directly  {result['peer']:8}")
+    print(f"a live decision: {result['decision_us']} us")
+    return result
+
+
+if __name__ == "__main__":
+    print(json.dumps(run()))

@@ -1,0 +1,7 @@
+"""Embedders of drafts: the one in the package, and any sentence-transformers model; `suffice.llm` has endpoints."""
+
+from suffice.embedding.base import DraftEmbedder, Embedder, identity
+from suffice.embedding.minilm import MiniLM
+from suffice.embedding.sentence_transformers import SentenceTransformersEmbedder
+
+__all__ = ["DraftEmbedder", "Embedder", "MiniLM", "SentenceTransformersEmbedder", "identity"]

@@ -1,0 +1,152 @@
+"""Any model of sentence-transformers as an embedder, and what is read of such a model."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Protocol
+
+from suffice.embedding.base import Vectors, checked_vectors, pieces_of, pooled, required_texts
+from suffice.errors import MissingExtraError, ModelError
+from suffice.rounds import Cost
+
+__all__ = ["Encoder", "SentenceTransformersEmbedder", "load_encoder", "pooling_of", "weights_hash"]
+
+_NO_LIMIT = 10**6
+
+
+class Encoder(Protocol):
+    """Turns texts into vectors; `sentence_transformers.SentenceTransformer` is one."""
+
+    def encode(self, sentences: list[str], /) -> Any:
+        """Return an array of shape ``(len(sentences), dimension)``, finite numbers of any scale."""
+        ...
+
+
+class SentenceTransformersEmbedder:
+    """Embeds texts with a sentence-transformers model, loaded at the first use; needs the extra `dense`.
+
+    A text longer than the model reads is cut into pieces that it can read, and their vectors are averaged, weighted by
+    their tokens.
+
+    Args:
+        model: Id or folder of the model.
+        revision: Which revision of an id to load; a folder's is the hash of its files.
+        prefix: Put before every piece, where the model was trained so.
+        device: Where the model runs, as torch names it; None for the default.
+    """
+
+    def __init__(
+        self, model: str | Path, *, revision: str | None = None, prefix: str = "", device: str | None = None
+    ) -> None:
+        self._model, self._revision, self._prefix, self._device = str(model), revision, prefix, device
+
+    def __repr__(self) -> str:
+        return f"SentenceTransformersEmbedder({self._model!r})"
+
+    @property
+    def id(self) -> str:
+        """The model's id; of a folder its last two names."""
+        folder = Path(self._model)
+        if not folder.is_dir():
+            return self._model
+        return f"{folder.resolve().parent.name}/{folder.resolve().name}"
+
+    @cached_property
+    def revision(self) -> str:
+        """The revision asked for, or the hash of the folder's files; `default` names none."""
+        folder = Path(self._model)
+        return weights_hash(folder) if folder.is_dir() else self._revision or "default"
+
+    @cached_property
+    def pooling(self) -> str:
+        """The model's own pooling, its longest piece in tokens, and the prefix; loads the model."""
+        prefix = f", prefix {self._prefix!r}" if self._prefix else ""
+        return f"{pooling_of(self._encoder) or 'unknown'}, pieces of {self._longest}{prefix}"
+
+    def embed(self, texts: Sequence[str]) -> Vectors:
+        """Return unit vectors, shape ``(len(texts), width)``; zero for a text without words.
+
+        Raises:
+            DataError: `texts` is no list of texts.
+            MissingExtraError: sentence-transformers is not installed.
+            ModelError: The model cannot be loaded, or gives no usable vectors.
+        """
+        return self.embed_costed(texts)[0]
+
+    def embed_costed(self, texts: Sequence[str]) -> tuple[Vectors, Cost]:
+        """Like `embed`, with what it cost: one call, the tokens read, the seconds."""
+        began = time.perf_counter()
+        distinct = list(dict.fromkeys(required_texts(texts)))
+        cut = [pieces_of(text, lambda piece: self._tokens(piece) <= self._longest) for text in distinct]
+        pieces = [piece for of_text in cut for piece in of_text]
+        weights = [max(1, self._tokens(piece)) for piece in pieces]
+        # Without a piece the model is asked all the same, for the width of the zero vectors.
+        asked = [self._prefix + piece for piece in pieces] or ["-"]
+        vectors = checked_vectors(self.id, self._encoder.encode(asked), len(asked))
+        made = pooled(vectors[: len(pieces)], weights, [len(of_text) for of_text in cut])
+        place = {text: row for row, text in enumerate(distinct)}
+        rows = [place[text] for text in required_texts(texts)]
+        seconds = time.perf_counter() - began
+        return made[rows], Cost(calls=float(bool(pieces)), uncached_tokens=float(sum(weights)), seconds=seconds)
+
+    @cached_property
+    def _encoder(self) -> Any:
+        return load_encoder(self._model, self._revision, self._device)
+
+    @cached_property
+    def _longest(self) -> int:
+        return int(getattr(self._encoder, "max_seq_length", None) or _NO_LIMIT)
+
+    def _tokens(self, piece: str) -> int:
+        """Return the tokens of a piece, prefix and special ones included."""
+        asked = self._prefix + piece
+        return len(self._encoder.tokenizer(asked, truncation=False, verbose=False)["input_ids"])
+
+
+def load_encoder(model: str, revision: str | None, device: str | None) -> Encoder:
+    """Return a sentence-transformers model.
+
+    Raises:
+        MissingExtraError: sentence-transformers is not installed.
+        ModelError: The model cannot be loaded.
+    """
+    try:
+        from sentence_transformers import SentenceTransformer
+    except ImportError as error:
+        raise MissingExtraError("a sentence-transformers model", "dense") from error
+    try:
+        loaded: Encoder = SentenceTransformer(model, revision=revision, device=device)
+    except Exception as error:  # what it raises depends on the hub client, the file format and torch
+        raise ModelError(
+            f"the embedding model {model!r} cannot be loaded ({type(error).__name__}: {error!s:.200}); give the id of a "
+            "sentence-transformers model, or a folder that holds one."
+        ) from error
+    return loaded
+
+
+def pooling_of(encoder: Encoder) -> str | None:
+    """Return how token vectors become one, for a sentence-transformers model; None if it does not tell."""
+    modules = getattr(encoder, "modules", None)
+    for module in () if modules is None else modules():
+        mode = getattr(module, "pooling_mode", None)  # since sentence-transformers 5
+        describe = getattr(module, "get_pooling_mode_str", None)  # before
+        if mode is None and describe is not None:
+            mode = describe()
+        if mode is not None:
+            return str(mode)
+    return None
+
+
+def weights_hash(folder: Path) -> str:
+    """Return the first 16 hexadecimal digits of a hash over a model folder's weights and settings."""
+    digest = hashlib.sha256()
+    for file in sorted(folder.rglob("*")):
+        if file.suffix in (".safetensors", ".bin", ".json") and file.is_file():
+            digest.update(file.relative_to(folder).as_posix().encode() + b"\x00")
+            with file.open("rb") as handle:
+                digest.update(hashlib.file_digest(handle, "sha256").digest())
+    return digest.hexdigest()[:16]

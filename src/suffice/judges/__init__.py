@@ -1,0 +1,43 @@
+"""Judges of drafts: marks by a language model, comparisons in both orders, gold answers, weights and noise."""
+
+from suffice.judges.endpoint import JudgeModel
+from suffice.judges.marks import Draft, Judgement, MarkJudge, Panel
+from suffice.judges.noise import Noise, noise_of
+from suffice.judges.pairwise import Comparison, PairwiseJudge
+from suffice.judges.prompts import MARKS, MarkPrompt, PairPrompt
+from suffice.judges.recording import Judged, drafts_of, judge_recording, with_marks
+from suffice.judges.reference import embedding_similarity, rouge_l, token_f1
+from suffice.judges.weights import (
+    ahp_weights,
+    checked_weights,
+    entropy_weights,
+    equal_weights,
+    least_squares_weights,
+)
+
+__all__ = [
+    "MARKS",
+    "Comparison",
+    "Draft",
+    "JudgeModel",
+    "Judged",
+    "Judgement",
+    "MarkJudge",
+    "MarkPrompt",
+    "Noise",
+    "PairPrompt",
+    "PairwiseJudge",
+    "Panel",
+    "ahp_weights",
+    "checked_weights",
+    "drafts_of",
+    "embedding_similarity",
+    "entropy_weights",
+    "equal_weights",
+    "judge_recording",
+    "least_squares_weights",
+    "noise_of",
+    "rouge_l",
+    "token_f1",
+    "with_marks",
+]

@@ -1,0 +1,83 @@
+"""Which of two drafts is better, asked in both orders: judges favour a place."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from suffice.errors import DataError
+from suffice.judges.endpoint import JudgeModel, UnreadableError, read_object
+from suffice.judges.prompts import BETTER_OF_TWO, PairPrompt, read_winner, schema_of
+from suffice.rounds import Cost, Passage
+
+__all__ = ["Comparison", "PairwiseJudge", "Verdict"]
+
+Verdict = Literal["first", "second", "tie", "order_dependent", "undefined"]
+"""`first` and `second`: in both orders; `tie`: in both orders; `order_dependent`: the orders disagree; `undefined`: a
+reply could not be read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """What the two orders said.
+
+    Attributes:
+        verdict: Both together.
+        cost: What both calls cost.
+        note: Why the verdict is undefined; empty otherwise.
+    """
+
+    verdict: Verdict
+    cost: Cost = field(default_factory=Cost)
+    note: str = ""
+
+
+class PairwiseJudge:
+    """Asks which draft is better, once with each of them as draft A.
+
+    Args:
+        model: Asks, and keeps what was paid for.
+        prompt: What it is asked.
+    """
+
+    def __init__(self, model: JudgeModel, *, prompt: PairPrompt = BETTER_OF_TWO) -> None:
+        self.model, self.prompt = model, prompt
+
+    def __repr__(self) -> str:
+        return f"PairwiseJudge({self.model!r}, {self.prompt.prompt_id!r})"
+
+    async def compare(self, question: str, first: str, second: str, contexts: Sequence[Passage] = ()) -> Comparison:
+        """Return the verdict on two drafts; equal drafts are a tie without a call.
+
+        Raises:
+            DataError: A draft is empty.
+            ModelError: The endpoint failed; an order that was answered is kept.
+        """
+        first, second = first.strip(), second.strip()
+        if not first or not second:
+            raise DataError("two drafts are compared; one of them is empty")
+        if first == second:
+            return Comparison(verdict="tie")
+        cost, found, notes = Cost(), [], []
+        for a, b in ((first, second), (second, first)):
+            given = {
+                "prompt_id": self.prompt.prompt_id,
+                "prompt_sha256": self.prompt.sha256,
+                "question": question.strip(),
+                "contexts": [[passage.title.strip(), passage.text.strip()] for passage in contexts],
+                "drafts": [a, b],
+            }
+            messages = self.prompt.messages(question, contexts, a, b)
+            said = await self.model.ask(given, messages, self.prompt.name, schema_of("winner"))
+            cost = cost + said.cost
+            try:
+                found.append({"A": a, "B": b, "tie": None}[read_winner(read_object(said))])
+            except UnreadableError as unread:
+                notes.append(str(unread))
+        if notes:
+            return Comparison(verdict="undefined", cost=cost, note=notes[0])
+        if found[0] != found[1]:
+            return Comparison(verdict="order_dependent", cost=cost)
+        verdict: Verdict = "tie" if found[0] is None else "first" if found[0] == first else "second"
+        return Comparison(verdict=verdict, cost=cost)

@@ -1,0 +1,288 @@
+"""What judges are asked, as data: four marks of a draft, and which of two drafts is better.
+
+The definitions follow RAGAS (Es et al., 2023) in spirit; words, shapes and versions are ours.  What a judge sees begins
+with question and passages and ends with the text it judges, so that a prefix cache pays for the drafts only.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from types import MappingProxyType
+from typing import Any, Literal
+
+from suffice.judges.endpoint import UnreadableError
+from suffice.llm import Prompt
+from suffice.llm.prompts import Message
+from suffice.rounds import Passage
+
+__all__ = [
+    "ANSWER_RELEVANCY",
+    "BETTER_OF_TWO",
+    "CONTEXT_PRECISION",
+    "CONTEXT_RECALL",
+    "FAITHFULNESS",
+    "MARKS",
+    "MarkPrompt",
+    "PairPrompt",
+    "read_mark",
+    "read_winner",
+    "schema_of",
+]
+
+_TOP = 4
+
+
+def _object(**fields: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": fields, "required": list(fields), "additionalProperties": False}
+
+
+def _list_of(item: Mapping[str, Any]) -> dict[str, Any]:
+    return {"type": "array", "items": item}
+
+
+_YES_NO = {"type": "boolean"}
+_SCHEMAS: Mapping[str, dict[str, Any]] = {
+    "statements": _object(statements=_list_of(_object(statement={"type": "string"}, supported=_YES_NO))),
+    "passages": _object(passages=_list_of(_object(number={"type": "integer"}, useful=_YES_NO))),
+    "scale": _object(reason={"type": "string"}, mark={"type": "integer", "enum": list(range(_TOP + 1))}),
+    "winner": _object(reason={"type": "string"}, better={"type": "string", "enum": ["A", "B", "tie"]}),
+}
+_SAID: Mapping[str, str] = {
+    "statements": '{"statements": [{"statement": "...", "supported": true or false}, ...]}',
+    "passages": '{"passages": [{"number": 1, "useful": true or false}, ...]}',
+    "scale": '{"reason": "...", "mark": 0, 1, 2, 3 or 4}',
+    "winner": '{"reason": "...", "better": "A", "B" or "tie"}',
+}
+
+
+def schema_of(shape: str) -> dict[str, Any]:
+    """Return the JSON schema of a shape of reply: `statements`, `passages`, `scale` or `winner`."""
+    return _SCHEMAS[shape]
+
+
+def _hash(values: Any) -> str:
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
+
+
+def _messages(system: str, shape: str, question: str, passages: Sequence[Passage], rest: str) -> tuple[Message, ...]:
+    system = f"{system}\nReply with one JSON object and nothing else:\n{_SAID[shape]}"
+    user = Prompt(name="judge", version=1, system=system).user(question, passages) + rest
+    return {"role": "system", "content": system}, {"role": "user", "content": user}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MarkPrompt:
+    """How one mark is asked for, and in which shape it is replied.
+
+    Attributes:
+        name: The mark: a column of recordings, a signal of live loops.
+        version: Raised with every change of text or shape.
+        system: The instructions.
+        shape: `statements` (the mark is the share that is supported), `passages` (average precision over their order)
+            or `scale` (0 to 4, divided by 4).
+        subject: What is judged: the `draft`, or the `reference` (gold) answer, which no draft changes.
+        with_contexts: Whether the judge sees the passages; without any the mark is then undefined.
+        rest: Template of the last part of the user message; `{text}` is replaced by the subject.
+    """
+
+    name: str
+    version: int
+    system: str
+    shape: Literal["statements", "passages", "scale"]
+    subject: Literal["draft", "reference"] = "draft"
+    with_contexts: bool = True
+    rest: str = "\n\nDraft: {text}"
+
+    @property
+    def prompt_id(self) -> str:
+        """Name and version, as recordings store them.
+
+        >>> FAITHFULNESS.prompt_id
+        'faithfulness@1'
+        """
+        return f"{self.name}@{self.version}"
+
+    @property
+    def sha256(self) -> str:
+        """Hash of every field and of the reply's shape, 64 hexadecimal digits."""
+        return _hash([asdict(self), _SCHEMAS[self.shape], _SAID[self.shape]])
+
+    def messages(self, question: str, passages: Sequence[Passage], text: str) -> tuple[Message, ...]:
+        """Return the chat messages about a draft (or a reference), judged from the passages."""
+        rest = self.rest.replace("{text}", text.strip())
+        return _messages(self.system, self.shape, question, passages, rest)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairPrompt:
+    """How a judge is asked which of two drafts is better; fields as in `MarkPrompt`.
+
+    Attributes:
+        name: What reports call it.
+        version: Raised with every change of the text.
+        system: The instructions.
+    """
+
+    name: str
+    version: int
+    system: str
+
+    @property
+    def prompt_id(self) -> str:
+        """Name and version."""
+        return f"{self.name}@{self.version}"
+
+    @property
+    def sha256(self) -> str:
+        """Hash of every field and of the reply's shape, 64 hexadecimal digits."""
+        return _hash([asdict(self), _SCHEMAS["winner"], _SAID["winner"]])
+
+    def messages(self, question: str, passages: Sequence[Passage], a: str, b: str) -> tuple[Message, ...]:
+        """Return the chat messages that show one draft as A, the other as B."""
+        rest = f"\n\nDraft A: {a.strip()}\n\nDraft B: {b.strip()}"
+        return _messages(self.system, "winner", question, passages, rest)
+
+
+FAITHFULNESS = MarkPrompt(
+    name="faithfulness",
+    version=1,
+    system=(
+        "You check a draft answer against the numbered passages. Split the draft into short statements that can each "
+        "be true or false by themselves. For each statement say whether the passages, taken together, support it. Do "
+        "not use what you know besides."
+    ),
+    shape="statements",
+)
+"""The share of the draft's statements that the passages support."""
+
+ANSWER_RELEVANCY = MarkPrompt(
+    name="answer_relevancy",
+    version=1,
+    system=(
+        "You judge whether a draft answers the question that was asked; whether it is true does not matter here.\n"
+        "0 = it does not address the question, or evades it\n"
+        "1 = it is about the subject and answers another question\n"
+        "2 = it answers a part of the question\n"
+        "3 = it answers the question, with much that was not asked for\n"
+        "4 = it answers the question, completely and to the point"
+    ),
+    shape="scale",
+    with_contexts=False,
+)
+"""How completely and closely the draft answers the question, from the question and the draft alone."""
+
+CONTEXT_PRECISION = MarkPrompt(
+    name="context_precision",
+    version=1,
+    system=(
+        "You judge passages. For each numbered passage say whether it was useful for arriving at the draft answer to "
+        "the question. Give one verdict for every passage, by its number."
+    ),
+    shape="passages",
+)
+"""Whether useful passages stand before useless ones: average precision over the passages in their order."""
+
+CONTEXT_RECALL = MarkPrompt(
+    name="context_recall",
+    version=1,
+    system=(
+        "You check what passages cover. Split the reference answer to the question into short statements that can each "
+        "be true or false by themselves. For each statement say whether the numbered passages support it. Do not use "
+        "what you know besides."
+    ),
+    shape="statements",
+    subject="reference",
+    rest="\n\nReference answer: {text}",
+)
+"""The share of the gold answer's statements that the passages support; undefined without a gold answer."""
+
+BETTER_OF_TWO = PairPrompt(
+    name="better_of_two",
+    version=1,
+    system=(
+        "You compare two drafts that answer one question, with the numbered passages as evidence, if there are any. "
+        "The better draft is right according to the passages, answers what was asked, and says nothing unsupported. "
+        "Length and order do not matter. If neither is better, say tie."
+    ),
+)
+"""Which of two drafts is better."""
+
+MARKS: Mapping[str, MarkPrompt] = MappingProxyType(
+    {item.name: item for item in (FAITHFULNESS, ANSWER_RELEVANCY, CONTEXT_PRECISION, CONTEXT_RECALL)}
+)
+"""The built-in marks by name."""
+
+
+def read_mark(prompt: MarkPrompt, reply: Mapping[str, Any], n_passages: int) -> float:
+    """Return the mark that a judge's reply states, in [0, 1].
+
+    >>> read_mark(ANSWER_RELEVANCY, {"mark": 3}, 0)
+    0.75
+
+    Args:
+        prompt: What was asked.
+        reply: The reply as JSON.
+        n_passages: How many passages the judge was shown.
+
+    Raises:
+        UnreadableError: A field is missing, of another type, or out of range.
+    """
+    if prompt.shape == "scale":
+        mark: int = _field(reply, "mark", int)
+        if not 0 <= mark <= _TOP:
+            raise UnreadableError(f"the judge's mark is outside of 0 to {_TOP}: {mark}")
+        return mark / _TOP
+    if prompt.shape == "statements":
+        verdicts: list[bool] = [_field(item, "supported", bool) for item in _items(reply, "statements")]
+        return sum(verdicts) / len(verdicts)
+    by_number: dict[int, bool] = {}
+    for item in _items(reply, "passages"):
+        number = _field(item, "number", int)
+        if number in by_number or not 1 <= number <= n_passages:
+            raise UnreadableError(
+                f"the judge names a passage twice, or one that there is not: {number} of {n_passages}"
+            )
+        by_number[number] = _field(item, "useful", bool)
+    if len(by_number) != n_passages:
+        raise UnreadableError(f"the judge leaves passages out: {len(by_number)} of {n_passages} have a verdict")
+    return _average_precision([by_number[number] for number in range(1, n_passages + 1)])
+
+
+def _average_precision(useful: Sequence[bool]) -> float:
+    """Return the mean precision at the places of the useful passages; 0 if none is."""
+    seen, total = 0, 0.0
+    for place, is_useful in enumerate(useful, 1):
+        if is_useful:
+            seen += 1
+            total += seen / place
+    return total / seen if seen else 0.0
+
+
+def read_winner(reply: Mapping[str, Any]) -> str:
+    """Return `A`, `B` or `tie`.
+
+    Raises:
+        UnreadableError: The reply says something else.
+    """
+    better = _field(reply, "better", str)
+    if better not in ("A", "B", "tie"):
+        raise UnreadableError(f"the judge prefers none of A, B and tie: {better[:40]!r}")
+    return str(better)
+
+
+def _items(reply: Mapping[str, Any], name: str) -> list[Any]:
+    items = _field(reply, name, list)
+    if not items:
+        raise UnreadableError(f"the judge's list of {name} is empty")
+    return list(items)
+
+
+def _field(value: Any, name: str, kind: type) -> Any:
+    """Return a field of exactly this type: a truth value is no number, and text is neither."""
+    found = value.get(name) if isinstance(value, Mapping) else None
+    if type(found) is not kind:
+        raise UnreadableError(f"the judge's reply lacks {name!r}, or it is no {kind.__name__}: {str(found)[:40]!r}")
+    return found

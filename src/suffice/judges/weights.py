@@ -1,0 +1,137 @@
+"""Weights of a panel's marks, on the simplex: none negative, together 1."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from suffice.errors import DataError
+from suffice.metrics import information_score
+from suffice.rounds import Floats
+
+__all__ = ["ahp_weights", "checked_weights", "entropy_weights", "equal_weights", "least_squares_weights"]
+
+_RANDOM_INDEX = (0.0, 0.0, 0.0, 0.58, 0.90, 1.12, 1.24, 1.32, 1.41, 1.45, 1.49)
+"""Saaty's random index: the mean consistency index of random matrices, by their size."""
+_CLOSE = 1e-6
+
+
+def equal_weights(marks: Sequence[str]) -> dict[str, float]:
+    """Return the same weight for every mark.
+
+    >>> equal_weights(["faithfulness", "context_recall"])
+    {'faithfulness': 0.5, 'context_recall': 0.5}
+
+    Raises:
+        DataError: There is no mark.
+    """
+    if not marks:
+        raise DataError("weights need at least one mark")
+    return dict.fromkeys(marks, 1 / len(marks))
+
+
+def checked_weights(weights: Mapping[str, float], marks: Sequence[str]) -> dict[str, float]:
+    """Return a user's own weights in the order of the marks; a mark that they leave out has none.
+
+    Raises:
+        DataError: They are not on the simplex, or weigh a mark that there is not.
+    """
+    unknown = [name for name in weights if name not in marks]
+    if unknown:
+        raise DataError(f"there is a weight for {unknown[0]!r}, which is no mark here; there are: {', '.join(marks)}")
+    information_score({}, weights)
+    return {name: float(weights.get(name, 0.0)) for name in marks}
+
+
+def entropy_weights(columns: Mapping[str, npt.ArrayLike]) -> dict[str, float]:
+    """Return weights by how much each mark tells drafts apart (the entropy weight method).
+
+    A mark's shares ``p = x / sum(x)`` have the entropy ``-sum(p log p) / log n``; the weights are proportional to 1
+    minus that.  A mark that is the same for all drafts weighs nothing.  Rows with an undefined mark are left out.
+
+    Args:
+        columns: By mark, in [0, 1], shape ``(n_drafts,)``.
+
+    Raises:
+        DataError: Fewer than two drafts, marks out of range, or no mark varies.
+    """
+    names, matrix = _matrix(columns)
+    total = matrix.sum(axis=0)
+    shares = np.divide(matrix, total, out=np.full_like(matrix, 1 / len(matrix)), where=total > 0)
+    terms = np.where(shares > 0, shares * np.log(np.where(shares > 0, shares, 1.0)), 0.0)
+    varies = np.ptp(matrix, axis=0) > 0
+    tells = np.where(varies, np.maximum(1 + terms.sum(axis=0) / np.log(len(matrix)), 0.0), 0.0)
+    if not tells.sum() > 0:
+        raise DataError("no mark varies over the drafts, so that entropy cannot weigh them: use equal weights")
+    return _named(names, tells / tells.sum())
+
+
+def ahp_weights(marks: Sequence[str], comparisons: npt.ArrayLike) -> tuple[dict[str, float], float]:
+    """Return weights from pairwise judgements of importance, and how consistent they are (AHP, Saaty 1980).
+
+    Args:
+        marks: The marks, 1 to 10.
+        comparisons: Shape ``(n_marks, n_marks)``: how many times as important the row's mark is as the column's; the
+            mirrored entry is its reciprocal.
+
+    Returns:
+        The principal eigenvector scaled to sum 1, and the consistency ratio: 0 is consistent; above 0.1 the
+        comparisons contradict each other too much to be used (Saaty).
+
+    Raises:
+        DataError: The matrix is of another shape, not positive, or not reciprocal.
+    """
+    matrix = np.asarray(comparisons, dtype=np.float64)
+    n = len(marks)
+    if not 1 <= n < len(_RANDOM_INDEX) or matrix.shape != (n, n):
+        raise DataError(f"AHP compares 1 to 10 marks by a square matrix; got {n} marks and the shape {matrix.shape}")
+    if not (np.isfinite(matrix).all() and (matrix > 0).all() and np.allclose(matrix * matrix.T, 1, rtol=_CLOSE)):
+        raise DataError("AHP needs positive comparisons with a[j][i] = 1 / a[i][j] and ones on the diagonal")
+    values, vectors = np.linalg.eig(matrix)
+    principal = int(np.argmax(values.real))
+    vector = np.abs(vectors[:, principal].real)
+    random = _RANDOM_INDEX[n]
+    ratio = max(float(values[principal].real) - n, 0.0) / (n - 1) / random if random else 0.0
+    return _named(list(marks), vector / vector.sum()), ratio
+
+
+def least_squares_weights(columns: Mapping[str, npt.ArrayLike], target: npt.ArrayLike) -> dict[str, float]:
+    """Return the weights on the simplex whose score is nearest to a target: constrained least squares, exact.
+
+    On the simplex ``Xw - y = (X - y)w``, and the w that makes ``|(X - y)w|`` least is proportional to the solution of
+    one non-negative least-squares problem with the row of ones appended.
+
+    Args:
+        columns: By mark, in [0, 1], shape ``(n_drafts,)``.
+        target: What the score should be (a person's mark, a gold metric), in [0, 1], shape ``(n_drafts,)``.  Fit it on
+            tune questions, never on those that are reported.
+
+    Raises:
+        DataError: Fewer than two drafts where all is defined, or values out of range.
+    """
+    if "target" in columns:
+        raise DataError("a mark may not be called 'target'")
+    from scipy.optimize import nnls
+
+    names, matrix = _matrix({**columns, "target": target})
+    off = matrix[:, :-1] - matrix[:, -1:]
+    found, _ = nnls(np.vstack([off, np.ones(off.shape[1])]), np.append(np.zeros(len(off)), 1.0))
+    return _named(names[:-1], found / found.sum())
+
+
+def _matrix(columns: Mapping[str, npt.ArrayLike]) -> tuple[list[str], Floats]:
+    """Return the columns as a matrix of the rows in which all of them are defined."""
+    arrays = [np.asarray(column, dtype=np.float64) for column in columns.values()]
+    if not arrays or any(array.ndim != 1 or array.shape != arrays[0].shape for array in arrays):
+        raise DataError(f"marks must be columns of one length; got {[array.shape for array in arrays]}")
+    matrix = np.stack(arrays, axis=1)
+    matrix = matrix[~np.isnan(matrix).any(axis=1)]
+    if len(matrix) < 2 or not ((matrix >= 0) & (matrix <= 1)).all():  # noqa: PLR2004
+        raise DataError(f"weights need at least two drafts with all marks, in [0, 1]; got {len(matrix)}, or others")
+    return list(columns), matrix
+
+
+def _named(names: Sequence[str], weights: Floats) -> dict[str, float]:
+    return dict(zip(names, weights.tolist(), strict=True))

@@ -1,0 +1,175 @@
+"""The drafting loop: a writer drafts, a critic replies, the writer revises (Semantic Early-Stopping, section 3)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from suffice.errors import DataError, ModelError
+from suffice.llm.chat import ChatModel, Completion
+from suffice.llm.prompts import DRAFTING, DraftingPrompt, Message
+from suffice.loop.course import Call, Made, Steps
+from suffice.loop.live import LiveLoop
+from suffice.rounds import Passage, Reply, Round
+from suffice.signals.text import strip_thinking
+
+__all__ = ["DraftingLoop"]
+
+_ASKED = ("kind", "endpoint", "api", "model", "temperature", "seed", "extra_body")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DraftingLoop(LiveLoop):
+    """Answers questions by drafts and critiques.
+
+    Round t is draft t and the critic's reply to it: both are paid for at every round, the last one too, because
+    deciding at round t may read what the critic says of draft t.  The published policies count their rounds so, and
+    every policy, live or replayed, pays the same for the same rounds.  The first draft is written from the question and
+    the contexts; each further one from these, the newest draft and its critique, so that no prompt grows from round to
+    round, and none tells how many rounds are left.
+
+    The critic's reply is the round's feedback; whether it approves is for the policy's rule to say.  An empty draft is
+    no answer: no critic is asked, and the next round revises the draft before it, or writes anew where there is none.
+    Thinking blocks are not part of drafts and critiques.  If the critic fails, the round counts without feedback.
+
+    `run` and `stream` take the question's contexts, all of which every call sees, in the given order; none of them =
+    the writer answers from what it knows, and signals that need contexts are undefined.
+
+    Attributes:
+        writer: Drafts; its own prompt, answer position, `max_tokens` and `top_logprobs` are not used.
+        critic: Criticises; None = the writer's model.
+        prompt: What both are asked.
+        max_tokens: Most tokens of a draft or critique; None = the endpoint's limit.  A draft that it cut has the
+            finish reason `length`.
+        policy: Decides when to stop and which draft to return; its `max_rounds` is T_max.
+        enrichers: Measure signals that need calls of their own, where the policy reads them.
+    """
+
+    independent_rounds: ClassVar[bool] = False
+
+    writer: ChatModel
+    critic: ChatModel | None = None
+    prompt: DraftingPrompt = DRAFTING
+    max_tokens: int | None = 512
+
+    @property
+    def capabilities(self) -> frozenset[str]:
+        """Nothing beyond the text: no log-probabilities are asked for."""
+        return frozenset()
+
+    @property
+    def depends(self) -> Mapping[str, Any]:
+        """Writer, critic and prompt."""
+        return {"model": self.writer.model, "critic": self._critic.model, "prompt_id": self.prompt.prompt_id}
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """Writer, critic and prompt."""
+        return {"model": self.writer.name, "critic": self._critic.name, "prompt_id": self.prompt.prompt_id}
+
+    def configuration(self) -> Mapping[str, Any]:
+        """Return what changes the drafts and critiques."""
+        return {
+            "writer": _settings(self.writer),
+            "critic": _settings(self._critic),
+            "prompt_id": self.prompt.prompt_id,
+            "prompt_sha256": self.prompt.sha256,
+            "max_tokens": self.max_tokens,
+        }
+
+    def verify(self) -> None:
+        """Refuse a policy that begins with a round 0.
+
+        Raises:
+            DataError: The policy's `start_round` is not 1.
+        """
+        if self.policy.start_round != 1:
+            raise DataError(
+                f"drafts count from round 1, and the policy starts at round {self.policy.start_round!r}: set start_round=1"
+            )
+
+    def course(self, question: str, passages: Sequence[Passage]) -> _Drafting:
+        """Return the rounds that draft, criticise and revise.
+
+        Raises:
+            DataError: A context is no `Passage`.
+        """
+        wrong = next((item for item in passages if not isinstance(item, Passage)), None)
+        if wrong is not None:
+            raise DataError(
+                f"the contexts are a list of Passage, and one is {wrong!r:.80}: "
+                'wrap a text as Passage(passage_id="1", title="", text=...)'
+            )
+        return _Drafting(self, question, tuple(passages))
+
+    @property
+    def _critic(self) -> ChatModel:
+        return self.critic or self.writer
+
+
+@dataclass(frozen=True, slots=True)
+class _Drafting:
+    """The rounds of one question: each revises the newest draft."""
+
+    loop: DraftingLoop
+    question: str
+    passages: tuple[Passage, ...]
+
+    def has(self, r: int) -> bool:
+        return r <= self.loop.policy.max_rounds
+
+    def calls(self, r: int, before: Sequence[Round]) -> Steps:
+        prompt = self.loop.prompt
+        last = next((earlier for earlier in reversed(before) if earlier.answer is not None), None)
+        if last is None or last.answer is None:
+            asked = prompt.writing(self.question, self.passages)
+        else:
+            asked = prompt.revising(self.question, self.passages, last.answer, last.feedback or "")
+        draft = yield self._call("writer", self.loop.writer, asked)
+        if draft.answer is None:
+            return Made(observed=self._round(r, draft, None), reply=draft)
+        asked = prompt.criticising(self.question, self.passages, draft.answer)
+        try:
+            critique = yield self._call("critic", self.loop.critic or self.loop.writer, asked)
+        except ModelError as error:
+            return Made(observed=self._round(r, draft, None), reply=draft, error=error)
+        return Made(observed=self._round(r, draft, critique), reply=draft)
+
+    def _call(self, part: str, model: ChatModel, messages: Sequence[Message]) -> Call:
+        settings: dict[str, Any] = {"max_tokens": self.loop.max_tokens, "top_logprobs": None}
+
+        def send() -> Reply:
+            return _read(part, model.complete(messages, **settings))
+
+        async def send_async() -> Reply:
+            return _read(part, await model.complete_async(messages, **settings))
+
+        return Call(part=part, asked=messages, send=send, send_async=send_async)
+
+    def _round(self, r: int, draft: Reply, critique: Reply | None) -> Round:
+        return Round(
+            index=r,
+            answer=draft.answer,
+            text=draft.text,
+            passages=self.passages,
+            costs=draft.costs if critique is None else {**draft.costs, **critique.costs},
+            finish_reason=draft.finish_reason,
+            feedback=None if critique is None else critique.answer or "",
+        )
+
+
+def _read(part: str, completion: Completion) -> Reply:
+    """Return a completion as the reply of a component; an empty one is no answer."""
+    return Reply(
+        answer=strip_thinking(completion.text)[1].strip() or None,
+        text=completion.text,
+        costs={part: completion.cost},
+        finish_reason=completion.finish_reason,
+        from_cache=completion.from_cache,
+    )
+
+
+def _settings(model: ChatModel) -> dict[str, Any]:
+    described = model.fingerprint()
+    return {name: described[name] for name in _ASKED}

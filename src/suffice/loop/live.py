@@ -1,0 +1,238 @@
+"""What every live loop does: make a round, measure what the policy reads, decide, and end with the best answer."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, ClassVar
+
+from suffice.errors import AuthenticationFailedError, ConfigMismatchError, ModelError
+from suffice.loop.course import Course, drive, drive_async
+from suffice.loop.measuring import measure_lazily, unmeasured
+from suffice.rounds import Cost, Decision, Passage, Round, total_cost
+from suffice.session import Policy, Session
+from suffice.signals import EMBEDDER, Enricher
+
+__all__ = ["LiveLoop", "Outcome"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What the loop returned for one question.
+
+    Attributes:
+        question: The question.
+        decision: The final decision, with the answer and the reason.
+        rounds: Every round that ran.
+        error: Why the model failed, where it did; the decision still carries the best answer before that.
+    """
+
+    question: str
+    decision: Decision
+    rounds: tuple[Round, ...]
+    error: ModelError | None = None
+
+    @property
+    def answer(self) -> str | None:
+        """The returned answer; None if no round has one."""
+        return self.decision.answer
+
+    @property
+    def costs(self) -> dict[str, Cost]:
+        """What was spent over all rounds, by component."""
+        costs: dict[str, Cost] = {}
+        for observed in self.rounds:
+            for component, cost in observed.costs.items():
+                costs[component] = costs.get(component, Cost()) + cost
+        return costs
+
+    @property
+    def cost(self) -> Cost:
+        """Everything that was spent, over rounds and components."""
+        return total_cost(self.costs)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LiveLoop(ABC):
+    """Answers questions round by round under a policy; a kind of loop says what a round is.
+
+    Attributes:
+        policy: Decides when to stop and which answer to return.
+        enrichers: Measure signals that need calls of their own, where the policy reads them.
+    """
+
+    independent_rounds: ClassVar[bool]
+    """Whether a round can be made without the rounds before it."""
+
+    policy: Policy = field(default_factory=Policy)
+    enrichers: tuple[Enricher, ...] = ()
+
+    @property
+    @abstractmethod
+    def capabilities(self) -> frozenset[str]:
+        """What the models give, in the words of `Signal.needs`."""
+
+    @property
+    @abstractmethod
+    def depends(self) -> Mapping[str, Any]:
+        """What fitted state depends on: models and prompt, not the addresses that serve them."""
+
+    @property
+    @abstractmethod
+    def labels(self) -> Mapping[str, str]:
+        """Text columns that are equal on every row of a recording."""
+
+    @abstractmethod
+    def configuration(self) -> Mapping[str, Any]:
+        """Return everything, besides policy and enrichers, that changes what is recorded, without secrets."""
+
+    @abstractmethod
+    def verify(self) -> None:
+        """Refuse, before the first paid question, models that do not fit the policy.
+
+        Raises:
+            LogprobsUnavailableError: The rule needs log-probabilities that the model does not give.
+            ConfigMismatchError: Policy and model contradict each other.
+        """
+
+    @abstractmethod
+    def course(self, question: str, passages: Sequence[Passage]) -> Course:
+        """Return one question's rounds."""
+
+    @property
+    def pinned(self) -> dict[str, Any]:
+        """What a policy fitted on this loop's recordings pins: `depends`, and the embedder where there is one."""
+        embedders = {e.name: dict(e.fingerprint()) for e in self.enrichers if e.name == EMBEDDER}
+        return {**self.depends, **embedders}
+
+    @cached_property
+    def _checked(self) -> bool:
+        self.check()
+        return True
+
+    def ready(self) -> bool:
+        """Run `check`, once for this loop; the first question does it by itself."""
+        return self._checked
+
+    def check(self) -> None:
+        """Refuse, before the first paid question, a policy that cannot decide with these models.
+
+        Runs by itself before the first question.
+
+        Raises:
+            NotFittedError: The policy lacks fitted state that its rule reads.
+            LogprobsUnavailableError: The rule needs log-probabilities that the model does not give.
+            ModelError: The rule needs something else that neither the model nor an enricher gives.
+            ConfigMismatchError: The policy was fitted with another model, prompt or embedder.
+        """
+        self.policy.check(self.capabilities.union(*(enricher.capabilities for enricher in self.enrichers)))
+        ours = self.pinned
+        wrong = {k: (v, ours[k]) for k, v in self.policy.depends.items() if k in ours and ours[k] != v}
+        if wrong:
+            told = "; ".join(f"{key}: fitted with {old!r}, running {new!r}" for key, (old, new) in wrong.items())
+            raise ConfigMismatchError(
+                f"the policy belongs to another model, prompt or embedder ({told}): calibrate on a recording of this one"
+            )
+        self.verify()
+
+    def stream(
+        self, question: str, passages: Sequence[Passage] = ()
+    ) -> Iterator[tuple[Round | None, Outcome | Decision]]:
+        """Run one question and yield each round with its decision; the last item is ``(None, outcome)``.
+
+        Args:
+            question: The question.
+            passages: The question's own passages.
+        """
+        if self.enrichers:  # they are asynchronous
+            yield from _stepped(self, question, passages)
+            return
+        self.ready()
+        course, session, error = self._begin(question, passages)
+        try:
+            while session.decision is None and course.has(session.next_round):
+                made = drive(course.calls(session.next_round, session.rounds))
+                error = made.error
+                yield made.observed, session.observe(made.observed)
+                if error is not None:  # the round counts, without the call that failed
+                    break
+        except ModelError as raised:
+            error = raised
+        except BaseException:
+            _end(session, "cancelled")
+            raise
+        yield None, self._outcome(question, session, error)
+
+    async def stream_async(
+        self, question: str, passages: Sequence[Passage] = ()
+    ) -> AsyncIterator[tuple[Round | None, Outcome | Decision]]:
+        """Like `stream`, without blocking the event loop; a cancelled task cancels the request in flight."""
+        await asyncio.to_thread(self.ready)
+        course, session, error = self._begin(question, passages)
+        try:
+            while session.decision is None and course.has(session.next_round):
+                steps = course.calls(session.next_round, session.rounds)
+                made = await drive_async(steps, lambda call: call.send_async())
+                observed, error = made.observed, made.error
+                if error is not None:
+                    observed = unmeasured(session, observed)
+                elif self.enrichers:
+                    observed, error = await measure_lazily(self.enrichers, session, question, observed, made.reply)
+                yield observed, session.observe(observed)
+                if error is not None:  # the round counts, without the call or measurement that failed
+                    break
+        except ModelError as raised:
+            error = raised
+        except BaseException:
+            _end(session, "cancelled")
+            raise
+        yield None, self._outcome(question, session, error)
+
+    def run(self, question: str, passages: Sequence[Passage] = ()) -> Outcome:
+        """Answer one question; a failing model ends it with the best answer so far, never an exception.
+
+        Raises:
+            AuthenticationFailedError: The endpoint refused the credentials: nothing was or will be answered.
+        """
+        *_, (_, outcome) = self.stream(question, passages)
+        assert isinstance(outcome, Outcome)
+        return outcome
+
+    async def run_async(self, question: str, passages: Sequence[Passage] = ()) -> Outcome:
+        """Like `run`, without blocking the event loop."""
+        items = [item async for item in self.stream_async(question, passages)]
+        outcome = items[-1][1]
+        assert isinstance(outcome, Outcome)
+        return outcome
+
+    def _begin(self, question: str, passages: Sequence[Passage]) -> tuple[Course, Session, ModelError | None]:
+        return self.course(question, passages), Session(self.policy), None
+
+    def _outcome(self, question: str, session: Session, error: ModelError | None) -> Outcome:
+        if isinstance(error, AuthenticationFailedError) and not session.rounds:
+            raise error
+        _end(session, "failed" if error is not None else "exhausted")
+        assert session.decision is not None
+        return Outcome(question=question, decision=session.decision, rounds=tuple(session.rounds), error=error)
+
+
+def _end(session: Session, reason: Any) -> None:
+    if session.decision is None:
+        session.end(reason)
+
+
+def _stepped(
+    loop: LiveLoop, question: str, passages: Sequence[Passage]
+) -> Iterator[tuple[Round | None, Outcome | Decision]]:
+    """Run the asynchronous stream step by step, so that each round appears as it ends."""
+    stream = loop.stream_async(question, passages)
+
+    async def step() -> tuple[Round | None, Outcome | Decision] | None:
+        return await anext(stream, None)
+
+    with asyncio.Runner() as runner:
+        while (item := runner.run(step())) is not None:
+            yield item

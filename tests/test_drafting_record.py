@@ -1,0 +1,260 @@
+"""Recorded drafting loops: nothing paid for is lost, and replay equals a live run, on llama.cpp's own server too."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from suffice import ChatModel, DraftingLoop, Policy, parse_rule, read_recording, record
+from suffice.embedding import DraftEmbedder, MiniLM
+from suffice.errors import ConfigMismatchError, DataError, ModelError
+from suffice.llm import DRAFTING
+from suffice.replay.checks import policy_for
+from suffice.session import stops
+from suffice.store import ResponseCache
+from tests import llamacpp
+from tests.cli_tools import cli
+from tests.drafting import ROUNDS, known_questions, loop, questions, reply, role_of
+from tests.endpoint import Endpoint, prompt_of
+
+RULES = ["critic_approved >= 1", "answer_stable >= 1", "round >= 2", "first_of((critic_approved >= 1), (tokens > 400))"]
+
+
+def table_of(path):
+    table = read_recording(path).table
+    volatile = ("recorded_at", "cost.writer.seconds", "cost.critic.seconds")
+    # Which of a prompt's tokens were cached depends on what the endpoint saw in between.
+    names = [n for n in sorted(table.column_names) if n not in volatile and not n.endswith("cached_tokens")]
+    return {name: table.column(name).to_pylist() for name in names}
+
+
+def test_a_recording_holds_drafts_feedback_and_tokens_by_component(tmp_path):
+    with Endpoint(reply) as endpoint:
+        summary = record(questions(3), loop(endpoint.url), tmp_path / "r.parquet")
+    recording = read_recording(tmp_path / "r.parquet")
+    assert recording.shape == (3, ROUNDS)
+    assert recording.objects("feedback")[0].tolist()[1:3] == ["Say more than draft 2 does.", "Approved"]
+    assert recording.objects("passage_ids")[0, 0] == ["c1", "c2"]
+    for component in ("writer", "critic"):
+        assert (recording.column(f"cost.{component}.calls") == 1).all()
+        assert (recording.column(f"cost.{component}.output_tokens") > 0).all()
+        assert summary.costs[component].calls == 3 * ROUNDS
+    assert recording.metadata["depends"] == {"model": "writer", "critic": "writer", "prompt_id": "drafting@1"}
+    assert set(recording.ends) == {"max_rounds"}  # recorded past the approval: no rule is asked
+
+
+def committed(journal):
+    """Return the (question, round, part) of the replies that a killed run had committed."""
+    with contextlib.closing(sqlite3.connect(journal)) as database:
+        return set(database.execute("SELECT question_id, round, part FROM replies"))
+
+
+def key_of(prompt):
+    """Return the question, round and part that a prompt belongs to."""
+    question = "q" + prompt.split("Where is tower ")[1].split("?")[0]
+    drafted = int(prompt.rpartition("\nDraft ")[2].partition(".")[0]) if "\nDraft " in prompt else 0
+    return (question, drafted, "critic") if role_of(prompt) == "critic" else (question, drafted + 1, "writer")
+
+
+def kill_after(replies, url, path, concurrency):
+    """Record in a process of its own and kill it once it has committed that many replies."""
+    command = [sys.executable, "-m", "tests.drafting", url, str(path), str(concurrency)]
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    for _ in range(replies):
+        assert child.stdout.readline() == "ready\n"
+    child.send_signal(signal.SIGKILL)
+    child.wait()
+    child.stdout.close()
+    return committed(path.with_name(path.name + ".journal"))
+
+
+def test_kills_repeat_no_committed_call_and_change_nothing(tmp_path):
+    killed, whole = tmp_path / "killed.parquet", tmp_path / "whole.parquet"
+    with Endpoint(reply, latency_s=0.02) as endpoint:
+        for replies in (2, 9, 20):
+            safe = kill_after(replies, endpoint.url, killed, 3)
+        before = Counter(key_of(request.prompt) for request in endpoint.requests)
+        record(questions(), loop(endpoint.url), killed)
+        sent = Counter(key_of(request.prompt) for request in endpoint.requests)
+    assert len(safe) > 20
+    assert {part for _, _, part in safe} == {"writer", "critic"}
+    assert {key: sent[key] for key in safe} == {key: before[key] for key in safe}
+    assert len(sent) == 12 * ROUNDS * 2
+    assert sum(sent.values()) - len(sent) <= 3 * 3  # at most the calls in flight at each kill
+    with Endpoint(reply) as endpoint:
+        record(questions(), loop(endpoint.url), whole)
+    assert table_of(killed) == table_of(whole)
+    assert sorted(item.name for item in tmp_path.iterdir()) == ["killed.parquet", "whole.parquet"]
+
+
+def test_a_failing_critic_costs_no_draft_twice(tmp_path):
+    path = tmp_path / "r.parquet"
+    with Endpoint(reply, fault=[None, None, None, "500"]) as endpoint:
+        summary = record(questions(1), loop(endpoint.url), path)
+        assert list(summary.failed) == ["q0"]
+        assert read_recording(path).shape == (1, 1)  # whole rounds only; draft 2 waits in the journal
+        record(questions(1), loop(endpoint.url), path)
+        assert len(endpoint.requests) == 2 * ROUNDS + 1
+    assert read_recording(path).shape == (1, ROUNDS)
+
+
+def test_an_empty_draft_is_recorded_without_a_critic(tmp_path):
+    def misbehave(body):
+        return "" if role_of(prompt_of(body)) == "draft" else reply(body)
+
+    with Endpoint(misbehave) as endpoint:
+        record(questions(1), loop(endpoint.url), tmp_path / "r.parquet")
+        assert len(endpoint.requests) == ROUNDS
+    recording = read_recording(tmp_path / "r.parquet")
+    assert recording.answers.tolist() == [[None] * ROUNDS]
+    assert recording.column("cost.writer.calls").sum() == ROUNDS
+
+
+def test_drafts_of_200k_characters_are_recorded_whole(tmp_path):
+    page = "The tower stands in Oslo. " * 8000
+    with Endpoint(lambda body: "Shorter." if role_of(prompt_of(body)) == "critic" else page) as endpoint:
+        made = loop(endpoint.url, Policy(max_rounds=2))
+        record(questions(1), made, tmp_path / "r.parquet")
+    assert read_recording(tmp_path / "r.parquet").answers.tolist() == [[page.strip()] * 2]
+
+
+def test_another_critic_or_prompt_never_goes_into_the_same_file(tmp_path):
+    path = tmp_path / "r.parquet"
+    with Endpoint(reply) as endpoint:
+        made = loop(endpoint.url)
+        record(questions(1), made, path)
+        critic = ChatModel("other", base_url=endpoint.url)
+        for changed in (
+            replace(made, critic=critic),
+            replace(made, prompt=replace(DRAFTING, revise="\n\nTask: try again.")),
+            replace(made, max_tokens=7),
+        ):
+            with pytest.raises(ConfigMismatchError, match="another configuration"):
+                record(questions(2), changed, path)
+
+
+def test_rounds_that_build_on_each_other_are_not_sent_together(tmp_path):
+    with Endpoint(reply) as endpoint, pytest.raises(DataError, match="parallel_rounds"):
+        record(questions(1), loop(endpoint.url), tmp_path / "r.parquet", parallel_rounds=True)
+
+
+def test_the_response_cache_pays_once(tmp_path):
+    with Endpoint(reply) as endpoint:
+        cache = ResponseCache(tmp_path / "cache.sqlite")
+        writer = ChatModel("writer", base_url=endpoint.url, cache=cache)
+        made = DraftingLoop(writer=writer, policy=Policy(max_rounds=ROUNDS))
+        record(questions(2), made, tmp_path / "a.parquet")
+        sent = len(endpoint.requests)
+        summary = record(questions(2), made, tmp_path / "b.parquet")
+        assert len(endpoint.requests) == sent
+        cache.close()
+    assert summary.cost.calls == 0
+    assert table_of(tmp_path / "a.parquet") == table_of(tmp_path / "b.parquet")
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_replay_equals_live_decisions(rule, tmp_path):
+    policy = Policy(rule=parse_rule(rule), max_rounds=ROUNDS)
+    with Endpoint(reply) as endpoint:
+        record(questions(3), loop(endpoint.url), tmp_path / "r.parquet")
+        outcomes = [loop(endpoint.url, policy).run(q.question, q.passages) for q in questions(3)]
+    assert_equal(read_recording(tmp_path / "r.parquet"), policy, outcomes)
+
+
+def test_embeddings_are_recorded_and_a_rule_on_their_distance_replays_as_it_runs(tmp_path):
+    embedder = DraftEmbedder(MiniLM())
+    rule = parse_rule("patience((semantic_distance < 0.05), 2)")
+
+    def converge(body):
+        return reply(body).replace("Draft 4.", "Draft 4. It is old, and open to nobody.")
+
+    with Endpoint(converge) as endpoint:
+        record(questions(2), loop(endpoint.url, enrichers=(embedder,)), tmp_path / "r.parquet")
+        recording = read_recording(tmp_path / "r.parquet")
+        policy = policy_for(recording, rule)
+        assert policy.depends["embedder"] == dict(embedder.fingerprint())
+        made = loop(endpoint.url, policy, enrichers=(embedder,))
+        outcomes = [made.run(question.question, question.passages) for question in questions(2)]
+        assert_equal(recording, policy, outcomes)
+        distances = recording.column("semantic_distance")
+        assert [d["semantic_distance"] for d in (o.decision.signals for o in outcomes)] == distances[:, 2].tolist()
+        assert {o.decision.stop_round for o in outcomes} == {3}
+        assert (recording.column("cost.embedder.calls") == 1).all()
+        other = replace(policy, depends={**policy.depends, "embedder": {"id": "bge-small-en-v1.5"}})
+        with pytest.raises(ConfigMismatchError, match="another model, prompt or embedder"):
+            loop(endpoint.url, other, enrichers=(embedder,)).check()
+        with pytest.raises(ModelError, match="embedding"):
+            loop(endpoint.url, policy).check()
+    assert np.isnan(distances[:, 0]).all()
+
+
+def assert_equal(recording, policy, outcomes):
+    replayed = stops(policy, recording.rounds(policy.raw_columns))
+    assert [o.decision.stop_round for o in outcomes] == replayed.rounds.tolist()
+    assert [o.decision.reason for o in outcomes] == replayed.reasons(recording.ends, policy.max_rounds)
+    answers = recording.answers[np.arange(len(outcomes)), replayed.answer_rounds - 1]
+    assert [o.answer for o in outcomes] == answers.tolist()
+    for n, outcome in enumerate(outcomes):
+        feedback = recording.objects("feedback")[n, : len(outcome.rounds)]
+        assert [r.feedback for r in outcome.rounds] == feedback.tolist()
+        for component in ("writer", "critic"):
+            tokens = recording.column(f"cost.{component}.output_tokens")[n, : len(outcome.rounds)]
+            assert [r.costs[component].output_tokens for r in outcome.rounds] == tokens.tolist()
+
+
+def test_on_llamacpp_a_killed_recording_goes_on_and_replay_equals_live(tmp_path):
+    path, whole = tmp_path / "r.parquet", tmp_path / "whole.parquet"
+    asked = known_questions()
+    with llamacpp.start_server(llamacpp.tiny_model()) as server:  # and no response cache anywhere
+        safe = kill_after(7, server.url, path, 1)
+        resumed = loop(server.url)
+        record(asked, resumed, path, concurrency=1)
+        record(asked, loop(server.url), whole, concurrency=1)
+        outcomes = {}
+        for rule in RULES:
+            live = loop(server.url, Policy(rule=parse_rule(rule), max_rounds=ROUNDS))
+            outcomes[rule] = [live.run(question.question, question.passages) for question in asked]
+    recording = read_recording(path)
+    assert recording.shape == (len(asked), ROUNDS)
+    assert len(safe) >= 6
+    calls = sum(recording.column(f"cost.{part}.calls").sum() for part in ("writer", "critic"))
+    assert len(safe) + resumed.writer.stats.requests_sent == calls  # nothing that was committed is asked again
+    assert table_of(path) == table_of(whole)
+    for rule in RULES:
+        assert_equal(recording, Policy(rule=parse_rule(rule), max_rounds=ROUNDS), outcomes[rule])
+    assert len({outcome.decision.stop_round for outcome in outcomes["answer_stable >= 1"]}) > 1
+    assert (recording.column("cost.critic.cached_tokens") > 0).all()  # the writer has paid for the contexts
+
+
+def test_the_command_line_records_and_drafts(tmp_path):
+    from tests.cli_tools import corpus, dataset
+
+    file, folder = dataset(tmp_path / "q.jsonl", n=2), corpus(tmp_path / "docs")
+    with Endpoint(reply) as endpoint:
+        arguments = ("record-drafts", file, "-o", tmp_path / "r.parquet", "--model", "m", "--base-url", endpoint.url)
+        told = cli(*arguments, "--max-rounds", 3, "--json").json
+        assert (told["questions"], told["rounds"], told["calls"]) == (2, 6, 18)  # and an embedding for each draft
+        assert len(endpoint.requests) == 12
+        told = cli(
+            *("draft", "Where is tower 0?", "--model", "m", "--base-url", endpoint.url, "--contexts", folder),
+            *("--critic-model", "c", "--rule", "critic_approved >= 1", "--json"),
+        ).json
+        assert {request.body["model"] for request in endpoint.requests[12:]} == {"m", "c"}
+        assert (told["stop_round"], told["reason"]) == (3, "rule")
+        assert told["rounds"][0]["feedback"] == "Say more than draft 1 does."
+        assert set(told["costs"]) == {"writer", "critic"}
+        shown = cli("draft", "Where?", "--model", "m", "--base-url", endpoint.url, "--max-rounds", 1)
+        assert "Say more than draft 1 does." in shown.out
+    with Endpoint(reply, fault="400") as endpoint:
+        failed = cli("record-drafts", file, "-o", tmp_path / "f.parquet", "--model", "m", "--base-url", endpoint.url)
+    assert failed.code == 1
+    assert "needs an endpoint" in cli("draft", "Where?", "--model", "m").error
+    assert "--critic-base-url" not in cli("draft", "Where?", "--model", "m").error

@@ -18,11 +18,11 @@ from suffice.diagnose import (
     cross_fitted,
     diagnose,
     matching_threshold,
-    pareto_front,
     pareto_knee,
     sweep_threshold,
     without_floor,
 )
+from suffice.diagnose.sweep import _front
 from suffice.errors import ConfigMismatchError, NotFittedError
 from suffice.replay import calibrate, equivalent_thresholds, outcome, policy_for, replay
 from suffice.replay.baselines import Bench, run_policy
@@ -149,7 +149,7 @@ def test_the_front_holds_what_no_other_point_beats():
     rng = np.random.default_rng(0)
     for _ in range(50):
         quality, calls = rng.integers(0, 5, 12) / 4, rng.integers(1, 5, 12).astype(float)
-        front = pareto_front(quality, calls)
+        front = _front(quality, calls)
         points = list(zip(quality, calls, strict=True))
         for q, c in {points[i] for i in front}:
             assert not any(a >= q and b <= c and (a, b) != (q, c) for a, b in points)

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from suffice.adapters import read_tasr
 from suffice.errors import CensoredError, ConfigMismatchError, DataError, SchemaError, UnknownSignalError
 from suffice.replay import equivalent_thresholds, replay
+from suffice.replay.front import pareto_front
 from suffice.rules import parse_rule
 from suffice.rules.thresholds import thresholds
 from suffice.search import (
@@ -26,7 +27,6 @@ from suffice.search import (
     Space,
     available,
     equivalent_intervals,
-    pareto_front,
     read_space,
     search,
     search_tables,

@@ -13,7 +13,7 @@ from suffice.diagnose.rows import Coded, Rows, right_or_wrong, rows_of
 from suffice.diagnose.selection import SelectorComparison, compare_selectors
 from suffice.diagnose.separation import auroc, cohens_d, draw_d
 from suffice.diagnose.signals import SignalSummary, SignalTable, entropy, summarise_signals
-from suffice.diagnose.sweep import SweepPoint, ThresholdSweep, pareto_front, pareto_knee, sweep_threshold
+from suffice.diagnose.sweep import SweepPoint, ThresholdSweep, pareto_knee, sweep_threshold
 
 __all__ = [
     "ByType",
@@ -55,7 +55,6 @@ __all__ = [
     "look_at_stops",
     "matching_threshold",
     "measure_drift",
-    "pareto_front",
     "pareto_knee",
     "right_or_wrong",
     "rows_of",

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from suffice.replay import even_thresholds
 from suffice.replay.baselines import Bench
+from suffice.replay.front import pareto_front
 from suffice.replay.result import jsonable
 from suffice.replay.sweep import region_of, regions
 from suffice.rounds import Floats
@@ -18,11 +19,12 @@ from suffice.rules import Threshold
 from suffice.session import Policy
 from suffice.tables import Column, Table
 
-__all__ = ["SweepPoint", "ThresholdSweep", "pareto_front", "pareto_knee", "sweep_threshold"]
+__all__ = ["SweepPoint", "ThresholdSweep", "pareto_knee", "sweep_threshold"]
 
 MOST_EXACT = 60
 """Up to so many distinct outcomes of a sweep all of them are shown; above, evenly spaced thresholds."""
 _SLACK = 1e-12
+_DIGITS = 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,7 +217,7 @@ def sweep_threshold(bench: Bench, policy: Policy, literal: Threshold, *, metric:
 
 def _marked(points: list[SweepPoint]) -> tuple[SweepPoint, ...]:
     quality, calls = np.array([p.quality for p in points]), np.array([p.calls for p in points])
-    front, knee = pareto_front(quality, calls), pareto_knee(quality, calls)
+    front, knee = _front(quality, calls), pareto_knee(quality, calls)
     return tuple(replace(p, on_front=i in front, knee=i == knee) for i, p in enumerate(points))
 
 
@@ -233,24 +235,12 @@ def _within(low: float, high: float) -> float:
     return low + max(1.0, abs(low)) if math.isinf(high) else low + (high - low) / 2
 
 
-def pareto_front(quality: Floats, calls: Floats) -> list[int]:
-    """Return which points no other one beats, cheapest first; of equal points the first.
-
-    >>> import numpy as np
-    >>> pareto_front(np.array([0.3, 0.5, 0.5, 0.4]), np.array([1.0, 2.0, 3.0, 2.5]))
-    [0, 1]
-
-    Args:
-        quality: Shape ``(n,)``; a point with NaN is on no front.
-        calls: Shape ``(n,)``.
-    """
-    best = -np.inf
-    front = []
-    for i in np.lexsort((-quality, calls)).tolist():
-        if quality[i] > best + _SLACK:
-            front.append(i)
-            best = float(quality[i])
-    return front
+def _front(quality: Floats, calls: Floats) -> list[int]:
+    """Return the points of the Pareto front, cheapest first; of equal points the first."""
+    rounded = np.round(quality, _DIGITS)  # sums in another order differ in the last bits
+    held = np.flatnonzero(pareto_front(rounded, calls))
+    _, first = np.unique(calls[held], return_index=True)
+    return [int(i) for i in held[first]]
 
 
 def pareto_knee(quality: Floats, calls: Floats) -> int | None:
@@ -264,7 +254,7 @@ def pareto_knee(quality: Floats, calls: Floats) -> int | None:
     >>> pareto_knee(np.array([0.3, 0.55, 0.6]), np.array([1.0, 2.0, 5.0]))
     1
     """
-    front = pareto_front(quality, calls)
+    front = _front(quality, calls)
     if len(front) < 3:  # noqa: PLR2004
         return None
     x, y = calls[front], quality[front]

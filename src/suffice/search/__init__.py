@@ -5,7 +5,7 @@ from suffice.search.explore import Distinct, Explorer
 from suffice.search.files import read_space, space_from_dict
 from suffice.search.optimism import Estimate, Optimism
 from suffice.search.presets import PRESETS, available, preset
-from suffice.search.result import Chosen, Named, SearchResult, pareto_front, search_tables, write_rules
+from suffice.search.result import Chosen, Named, SearchResult, search_tables, write_rules
 from suffice.search.search import search, split
 from suffice.search.space import FORMS, LARGEST, Block, Literal, Space
 from suffice.search.thresholds import Locked, lock
@@ -28,7 +28,6 @@ __all__ = [
     "available",
     "equivalent_intervals",
     "lock",
-    "pareto_front",
     "preset",
     "read_space",
     "search",

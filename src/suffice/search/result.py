@@ -25,7 +25,7 @@ from suffice.session import Policy
 from suffice.statistics import PairedResult
 from suffice.tables import Column, Table
 
-__all__ = ["Chosen", "Named", "SearchResult", "pareto_front", "search_tables", "write_rules"]
+__all__ = ["Chosen", "Named", "SearchResult", "search_tables", "write_rules"]
 
 _ROWS = 20_000
 """Rules whose texts are made and written at once."""
@@ -203,20 +203,6 @@ class SearchResult:
         )
         assert isinstance(data, dict)
         return data
-
-
-def pareto_front(quality: Floats, calls: Floats) -> npt.NDArray[np.bool_]:
-    """Return which points no other dominates: at most its calls, at least its quality, and better in one.
-
-    >>> pareto_front(np.array([0.5, 0.6, 0.6, 0.55]), np.array([1.0, 2.0, 3.0, 2.5])).tolist()
-    [True, True, False, False]
-    """
-    levels, group = np.unique(calls, return_inverse=True)
-    best = np.full(len(levels), -np.inf)
-    np.maximum.at(best, group, quality)
-    cheaper = np.concatenate([[-np.inf], np.maximum.accumulate(best)[:-1]])
-    front: npt.NDArray[np.bool_] = (quality == best[group]) & (quality > cheaper[group])
-    return front
 
 
 def search_tables(result: SearchResult) -> list[Table]:

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from suffice.errors import ConfigMismatchError, DataError
 from suffice.replay import id_hash, replay
+from suffice.replay.front import pareto_front
 from suffice.replay.outcomes import is_agreement
 from suffice.rounds import Floats
 from suffice.rules import tasr
@@ -18,7 +19,7 @@ from suffice.search.data import Questions, by_prompt, check_disjoint, find_promp
 from suffice.search.explore import Distinct, Explorer, Progress
 from suffice.search.optimism import Estimate, Optimism, best_within, cross_fitted, lead_p_values
 from suffice.search.presets import available, preset
-from suffice.search.result import Chosen, Named, SearchResult, pareto_front
+from suffice.search.result import Chosen, Named, SearchResult
 from suffice.search.space import Literal, Space
 from suffice.search.thresholds import lock
 from suffice.session import Policy

@@ -1,0 +1,28 @@
+"""The Pareto front of quality against cost."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from suffice.rounds import Floats, Mask
+
+__all__ = ["pareto_front"]
+
+
+def pareto_front(quality: Floats, cost: Floats) -> Mask:
+    """Return which points no other dominates: at most its cost, at least its quality, and better in one.
+
+    >>> pareto_front(np.array([0.5, 0.6, 0.6, 0.55]), np.array([1.0, 2.0, 3.0, 2.5])).tolist()
+    [True, True, False, False]
+
+    Args:
+        quality: Shape ``(n,)``; a point with NaN is on no front.
+        cost: Shape ``(n,)``, no NaN.
+    """
+    known = np.where(np.isnan(quality), -np.inf, quality)
+    levels, group = np.unique(cost, return_inverse=True)
+    best = np.full(len(levels), -np.inf)
+    np.maximum.at(best, group, known)
+    cheaper = np.concatenate([[-np.inf], np.maximum.accumulate(best)[:-1]])
+    front: Mask = (known == best[group]) & (known > cheaper[group])
+    return front

@@ -33,7 +33,7 @@ $(VENV)/.installed: $(SOURCES) | $(BIN)/python
 # PyTorch goes first and alone: pip may then take a CPU build, and nothing later asks for another one.
 $(VENV)/.dev: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check "$(TORCH)"
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev,dense,training]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev,dense,torch,training]"
 	touch $@
 
 dev: $(VENV)/.dev

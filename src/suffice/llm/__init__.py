@@ -1,6 +1,6 @@
 """Models: any OpenAI-compatible endpoint, the embedded span reader, and a scripted double."""
 
-from suffice.llm.base import Answerer
+from suffice.llm.base import Answerer, Gate, Verdict
 from suffice.llm.chat import ChatModel, Completion
 from suffice.llm.doctor import EndpointReport, probe
 from suffice.llm.embeddings import EndpointEmbedder
@@ -21,10 +21,12 @@ __all__ = [
     "EndpointEmbedder",
     "EndpointReport",
     "EntailmentJudge",
+    "Gate",
     "JudgePrompt",
     "Prompt",
     "ScriptedModel",
     "SpanReader",
     "SpanReaderModel",
+    "Verdict",
     "probe",
 ]

@@ -38,6 +38,7 @@ COMMANDS = [
     "report",
     "diagnose",
     "selectors",
+    "paper",
     "prices",
     "costs",
     "signals",
@@ -72,7 +73,8 @@ def rewritten(recorded, path, **changes):
 
 
 def test_every_command_explains_itself():
-    assert sorted(command.name for command in app.registered_commands) == sorted(COMMANDS)
+    registered = [*app.registered_commands, *app.registered_groups]
+    assert sorted(command.name for command in registered) == sorted(COMMANDS)
     whole = cli("--help")
     assert whole.code == 0
     for command in COMMANDS:

@@ -1,4 +1,7 @@
-"""`suffice demo`: the main job, offline: record, calibrate, replay, deploy, live equals replayed, certify, report."""
+"""`suffice demo`: the main job, offline: record, calibrate, replay, deploy, live equals replayed, certify, report.
+
+Bare, it runs that chain; the other demonstrations are its subcommands, one module each.
+"""
 
 from __future__ import annotations
 
@@ -27,20 +30,26 @@ from suffice.retrieval import PoolBM25, Question, load_questions
 from suffice.session import Policy, stops
 from suffice.store import read_recording
 
-__all__ = ["demo"]
+__all__ = ["app", "demo"]
+
+app = typer.Typer()
 
 _RULES = ("tasr", "tasr_guarded", "answer_stable", "answer_stable_guarded", "margin")
 _SHOWN = 6
 _CLAIM = Claim(epsilon=0.02, metric="f1")
 
 
+@app.callback(invoke_without_command=True)
 def demo(
+    context: typer.Context,
     out: Annotated[Path, typer.Option("--out", "-o", help="Where recordings and policy go.")] = Path("suffice-demo"),
     dataset: Annotated[str, typer.Option("--dataset", help="Bundled questions: hotpotqa or 2wiki.")] = "hotpotqa",
     limit: Annotated[int | None, typer.Option("--limit", min=20, help="Fewer questions per split.")] = None,
     as_json: options.AsJson = False,
 ) -> None:
     """Run the whole chain on real questions with the embedded reader, without a network."""
+    if context.invoked_subcommand is not None:
+        return
     if dataset not in ("hotpotqa", "2wiki"):
         raise typer.BadParameter(f"{dataset!r}; allowed: hotpotqa, 2wiki", param_hint="--dataset")
     began = time.monotonic()

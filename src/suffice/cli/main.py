@@ -67,7 +67,7 @@ def common(
     del debug, version  # read from the arguments by `run`, which outlives a failing parse
 
 
-app.command("demo")(demo.demo)
+app.add_typer(demo.app, name="demo")
 app.command("answer")(answer.answer)
 app.command("record")(recording.record_command)
 app.command("draft")(drafting.draft_command)

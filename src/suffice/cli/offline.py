@@ -12,6 +12,7 @@ import typer
 from suffice.cli import options
 from suffice.cli.show import console, number, print_json, print_table, table
 from suffice.replay import (
+    LEDGERS,
     CalibrationSummary,
     Price,
     ReplayResult,
@@ -134,11 +135,20 @@ def replay_command(
     cost: Annotated[
         str, typer.Option("--cost", help=f"What 'cheapest' and 'dominated' compare: {', '.join(COSTS)}.")
     ] = "calls",
+    ledger: Annotated[
+        str,
+        typer.Option(
+            "--ledger",
+            help="'live': judges are charged where the rule reads them; 'published': as Semantic Early-Stopping counted.",
+        ),
+    ] = "live",
     as_json: options.AsJson = False,
 ) -> None:
     """Evaluate rules and policies on recorded rounds, beside every baseline; exact, and without a call."""
     if interval not in INTERVALS:
         raise typer.BadParameter(f"{interval!r}; allowed: {', '.join(INTERVALS)}", param_hint="--interval")
+    if ledger not in LEDGERS:
+        raise typer.BadParameter(f"{ledger!r}; allowed: {', '.join(LEDGERS)}", param_hint="--ledger")
     recording = read_recording(path)
     policies = [Policy.load(file) for file in policy or ()]
     texts = rule or (() if policies else TEXT_RULES)
@@ -155,6 +165,7 @@ def replay_command(
         margins=tuple(margin or (0.02,)),
         interval=interval,
         cost=cost,
+        ledger=ledger,
     )
     if as_json:
         print_json(result.to_dict())

@@ -1,8 +1,9 @@
 """Offline evaluation on recordings: replay, calibration, statistics and costs."""
 
 from suffice.replay.calibrate import CalibrationSummary, CalibratorFit, FitComparison, calibrate
+from suffice.replay.charging import LEDGERS, Charging, operational_masks
 from suffice.replay.checks import check_policy, id_hash, policy_for, tuned_on
-from suffice.replay.costs import CostTable, Ledger, operational_masks
+from suffice.replay.costs import CostTable, Ledger
 from suffice.replay.evaluate import replay, replay_matrix
 from suffice.replay.outcomes import AGREEMENT, outcome
 from suffice.replay.prices import ListPrice, Price, component_prices, list_price, list_prices, load_prices
@@ -13,8 +14,10 @@ from suffice.replay.sweep import equivalent_thresholds, even_thresholds
 
 __all__ = [
     "AGREEMENT",
+    "LEDGERS",
     "CalibrationSummary",
     "CalibratorFit",
+    "Charging",
     "CostTable",
     "FitComparison",
     "Ledger",

@@ -10,7 +10,8 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from suffice.replay.costs import CostTable, Ledger, loop_masks, operational_masks
+from suffice.replay.charging import LIVE, Charging
+from suffice.replay.costs import CostTable, Ledger
 from suffice.replay.outcomes import answers_by_stop, values_by_stop
 from suffice.rounds import Floats, Rounds
 from suffice.rules import Selector, fixed_k
@@ -63,13 +64,22 @@ class Bench:
         metrics: Metrics at every round, by name, shape ``(n_questions, n_rounds)``.
         table: The recorded costs.
         raw: The columns that the policies read.
+        charging: Which calls a policy pays for.
     """
 
-    def __init__(self, recording: Recording, metrics: Mapping[str, Floats], table: CostTable, raw: Rounds) -> None:
+    def __init__(
+        self,
+        recording: Recording,
+        metrics: Mapping[str, Floats],
+        table: CostTable,
+        raw: Rounds,
+        charging: Charging = LIVE,
+    ) -> None:
         self.recording = recording
         self.metrics = metrics
         self.table = table
         self.raw = raw
+        self.charging = charging
         self.components: Mapping[str, str] = recording.metadata.get("signal_components") or {}
 
     @property
@@ -105,8 +115,7 @@ class Bench:
 def run_policy(bench: Bench, policy: Policy, *, label: str = "", kind: str = "rule") -> tuple[Run, Stops]:
     """Replay one policy: stops, answers, metrics and what it would have paid."""
     stopped = stops(policy, bench.raw)
-    masks = operational_masks(bench.table, policy, stopped, bench.components)
-    ledger = bench.table.charge(masks)
+    ledger = bench.table.charge(bench.charging.policy_masks(bench.table, policy, stopped, bench.components))
     stop, view = stopped.position, stopped.view
     run = Run(
         label=label or policy.label,
@@ -200,11 +209,8 @@ def random_stop(bench: Bench, policy: Policy, stopped: Stops) -> Run:
 def _paid(bench: Bench, selector: Selector, view: Rounds, stop: Positions, answer: Positions) -> Ledger:
     """Return the costs of stopping at `stop` without reading a signal, except what the selector reads."""
     blind = Stops(view=view, position=stop, answer_position=answer, fired=stop >= 0)
-    return bench.table.charge(
-        operational_masks(
-            bench.table, Policy(selector=selector, start_round=int(view.index[0])), blind, bench.components
-        )
-    )
+    policy = Policy(selector=selector, start_round=int(view.index[0]))
+    return bench.table.charge(bench.charging.policy_masks(bench.table, policy, blind, bench.components))
 
 
 def oracle_earliest(bench: Bench, em: Floats, start_round: int = 1) -> Run:
@@ -223,25 +229,27 @@ def oracle_earliest(bench: Bench, em: Floats, start_round: int = 1) -> Run:
     return replace(run, n_censored=int(unsure.sum()))
 
 
-def oracle_best(bench: Bench, metric: Floats, start_round: int = 1) -> Run:
+def oracle_best(bench: Bench, metric: Floats, start_round: int = 1, *, name: str = "") -> Run:
     """Return the oracle that returns the round with the largest metric, the earliest among ties.
 
     Args:
         bench: The recording.
         metric: The metric that it maximises, at every recorded round, shape ``(n_questions, n_rounds)``.
         start_round: The first round that counts.
+        name: Of the metric, by which a convention of charging finds its judge; empty where there is none.
     """
     view = Policy(start_round=start_round, max_rounds=bench.highest).view(bench.raw)
     known = np.where(view.seen & ~np.isnan(bench.in_view(metric, view)), bench.in_view(metric, view), -np.inf)
     position = np.where(view.seen.any(axis=1), np.argmax(known, axis=1), -1)
-    run = _run_at(bench, view, position, "oracle_best", "oracle")
+    run = _run_at(bench, view, position, "oracle_best", "oracle", metric=name)
     unsure = (known.max(axis=1) < 1) & (bench.recording.ends == "rule")
     return replace(run, n_censored=int(unsure.sum()))
 
 
-def _run_at(bench: Bench, view: Rounds, position: Positions, label: str, kind: str) -> Run:
-    """Return the run that stops at `position` and returns that round's answer; judges are never charged."""
-    ledger = bench.table.charge(loop_masks(bench.table, view, position))
+def _run_at(bench: Bench, view: Rounds, position: Positions, label: str, kind: str, *, metric: str = "") -> Run:
+    """Return the run that stops at `position`, by the best of `metric` if it is named, and returns that answer."""
+    masks = bench.charging.oracle_masks(bench.table, view, position, metric, bench.components)
+    ledger = bench.table.charge(masks)
     rounds = np.where(position >= 0, view.index[np.maximum(position, 0)], -1)
     return Run(
         label=label,

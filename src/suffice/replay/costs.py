@@ -8,16 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from suffice.calibration import CALIBRATED
 from suffice.replay.prices import Price
 from suffice.rounds import COST_KINDS, Floats, Mask, Rounds
-from suffice.rules.selectors import Last
-from suffice.session import LOOP_COMPONENTS, Policy, Stops
+from suffice.session import LOOP_COMPONENTS
 from suffice.signals import SIGNALS
 from suffice.store.recording import Recording
 from suffice.store.schema import cost_column
 
-__all__ = ["CostTable", "Ledger", "loop_masks", "operational_masks", "shared_prefix"]
+__all__ = ["GATE", "GENERATOR", "CostTable", "Ledger", "loop_masks", "shared_prefix", "widen"]
 
 TOKEN_KINDS = ("uncached_tokens", "cached_tokens", "output_tokens")
 GATE, GENERATOR, RETRIEVAL = "gate", "generator", "retrieval"
@@ -40,7 +38,13 @@ class Ledger:
     money: Floats
 
     def total(self, kind: str) -> Floats:
-        """Return one kind over all components, shape ``(n_questions,)``; `tokens` adds the three kinds of tokens."""
+        """Return one kind over all components, shape ``(n_questions,)``; `tokens` adds the three kinds of tokens.
+
+        `retrievals` are the calls of the retriever: NaN where those were not recorded.
+        """
+        if kind == "retrievals":
+            unknown: Floats = np.full(self.calls.shape, np.nan)
+            return self.costs[RETRIEVAL]["calls"] if RETRIEVAL in self.costs else unknown
         kinds = TOKEN_KINDS if kind == "tokens" else (kind,)
         total: Floats = np.zeros(self.calls.shape)
         for component in self.costs.values():
@@ -213,67 +217,11 @@ def loop_masks(table: CostTable, view: Rounds, position: npt.NDArray[np.int64]) 
         answers = visited.copy()
         answers[:, 0] &= position == 0  # cost_to_answer falls due only if the gate lets the closed-book answer out
         masks[GENERATOR] = answers
-    return {component: _widen(table, view, mask) for component, mask in masks.items()}
+    return {component: widen(table, view, mask) for component, mask in masks.items()}
 
 
-def operational_masks(
-    table: CostTable, policy: Policy, stopped: Stops, components: Mapping[str, str] | None = None
-) -> dict[str, Mask]:
-    """Return which rounds a policy pays for, by component, each of shape ``(n_questions, n_rounds)``.
-
-    The loop and its evidence in every visited round; a judge, reranker or embedder where the lazily evaluated rule,
-    or the selector, reads one of its signals; at a gated round 0 the answer only where it is used.
-
-    Args:
-        table: The recorded costs.
-        policy: What decides.
-        stopped: Where it stops.
-        components: Whose call produces a signal, for signals that are not in `SIGNALS`.
-    """
-    view = stopped.view
-    visited = stopped.charged()
-    masks = loop_masks(table, view, stopped.position)
-    needs = _needs(table, policy, stopped, components or {})
-    for component in table.components:
-        if component not in masks:
-            masks[component] = _widen(table, view, needs.get(component, np.zeros_like(visited)))
-    if GATE in table.components and GENERATOR in table.components and view.index[0] == 0:
-        answered = stopped.answer_rounds == 0
-        if not isinstance(policy.selector, Last):  # every seen answer is a candidate
-            answered = answered | visited[:, 0]
-        if GENERATOR in needs:
-            answered = answered | needs[GENERATOR][:, 0]
-        masks[GENERATOR] = masks[GENERATOR].copy()
-        masks[GENERATOR][:, int(-table.index[0])] |= answered & visited[:, 0]
-    return masks
-
-
-def _needs(
-    table: CostTable, policy: Policy, stopped: Stops, components: Mapping[str, str]
-) -> dict[str, npt.NDArray[np.bool_]]:
-    """Return which rounds' calls of each component are read by the rule or the selector."""
-    view, visited = stopped.view, stopped.charged()
-    reads = [(name, mask & visited) for name, mask in policy.rule.reads(view, view.seen).items()]
-    reads += [(name, visited) for name in policy.selector.signals]
-    sources = {calibrator.output: calibrator.signal for calibrator in policy.calibrators}
-    needs: dict[str, npt.NDArray[np.bool_]] = {}
-    for name, mask in reads:
-        raw = sources.get(name, CALIBRATED.get(name, name))
-        known = SIGNALS.get(raw)
-        component = components.get(raw) or (known.component if known else f"judge:{raw}")
-        if component not in table.components:
-            continue
-        first, back = (known.first_round, known.lookback) if known else (0, 0)
-        read = mask & (view.index >= first)
-        for step in range(back + 1):
-            earlier = np.zeros_like(read)
-            earlier[:, : len(view) - step] = read[:, step:]
-            needs[component] = needs[component] | earlier if component in needs else earlier
-    return needs
-
-
-def _widen(table: CostTable, view: Rounds, mask: Mask) -> Mask:
-    """Return a mask over the view's rounds as one over all recorded rounds."""
+def widen(table: CostTable, view: Rounds, mask: Mask) -> Mask:
+    """Return a mask over the view's rounds as one over all recorded rounds, shape ``(n_questions, n_rounds)``."""
     if mask.shape == table.seen.shape:
         return mask
     wide = np.zeros(table.seen.shape, dtype=np.bool_)

@@ -20,6 +20,7 @@ from suffice.replay.baselines import (
     random_stop,
     run_policy,
 )
+from suffice.replay.charging import LIVE, Charging, charging_of
 from suffice.replay.checks import check_policy, policy_for, tuned_on
 from suffice.replay.comparisons import Comparison
 from suffice.replay.costs import TOKEN_KINDS, CostTable, Ledger
@@ -62,6 +63,7 @@ def replay(
     margins: Sequence[float] = (0.02,),
     interval: str = DEFAULT_INTERVAL,
     cost: str = "calls",
+    ledger: str = LIVE.name,
 ) -> ReplayResult:
     """Evaluate policies on recorded rounds, without a call.
 
@@ -82,10 +84,12 @@ def replay(
         prices: For all language models, or by component; None = money is NaN.
         margins: Margins of the first metric for non-inferiority and equivalence.
         interval: Method of the intervals, see `paired_bootstrap`.
-        cost: What "cheapest" and "dominated" compare: `calls`, `tokens`, `seconds` or `money`.
+        cost: What "cheapest" and "dominated" compare: one of `suffice.replay.result.COSTS`.
+        ledger: Which calls a policy is charged for: `live`, what it would have paid, or `published`, as Semantic
+            Early-Stopping counted; see `suffice.replay.charging`.
 
     Raises:
-        DataError: A metric is missing, there is nothing to compare, an unknown method of intervals, or an unknown cost.
+        DataError: A metric is missing, there is nothing to compare, or an unknown method of intervals, cost or ledger.
         CensoredError: A policy stops where no answer was recorded.
         ConfigMismatchError: A policy was made for something else.
         UnknownSignalError: A policy reads a signal that was not recorded.
@@ -97,7 +101,7 @@ def replay(
     made = [item if isinstance(item, Policy) else policy_for(kept, item, name=str(item)) for item in policies]
     made = [_relabelled(policy, made[:position]) for position, policy in enumerate(made)]
     notes = {policy.label: check_policy(policy, kept) for policy in made}
-    bench = _bench(kept, made, metrics, baseline, prices)
+    bench = _bench(kept, made, metrics, baseline, prices, charging=charging_of(ledger))
     runs = _policy_runs(bench, made, notes, metrics) + _baseline_runs(bench, made, metrics)
     runs, reference = _with_baseline(bench, runs, baseline, metrics)
     _check_cost(runs, cost)
@@ -124,6 +128,7 @@ def replay(
         seed=seed,
         interval=interval,
         cost=cost,
+        ledger=ledger,
         data_hash=recording.data_hash,
         notes=_notes(bench, metrics, n_failed),
     )
@@ -169,6 +174,8 @@ def _bench(
     metrics: Sequence[str],
     baseline: str | Policy,
     prices: Price | Mapping[str, Price] | None,
+    *,
+    charging: Charging,
 ) -> Bench:
     columns = {column for policy in policies for column in policy.raw_columns}
     if isinstance(baseline, Policy):
@@ -176,7 +183,7 @@ def _bench(
     elif baseline not in ("closed_book", "oracle_best", "oracle_earliest") and not baseline.startswith("random("):
         columns |= set(policy_for(kept, baseline).raw_columns)
     values = {name: outcome(kept, name) for name in metrics}
-    return Bench(kept, values, CostTable(kept, prices), kept.rounds(sorted(columns)))
+    return Bench(kept, values, CostTable(kept, prices), kept.rounds(sorted(columns)), charging)
 
 
 def _policy_runs(
@@ -229,7 +236,7 @@ def _baseline_runs(bench: Bench, policies: Sequence[Policy], metrics: Sequence[s
         if not np.isnan(em).all():
             runs.append(oracle_earliest(bench, em, start))
     if metrics and not np.isnan(bench.metrics[metrics[0]]).all():
-        runs.append(oracle_best(bench, bench.metrics[metrics[0]], start))
+        runs.append(oracle_best(bench, bench.metrics[metrics[0]], start, name=metrics[0]))
     return runs
 
 
@@ -260,7 +267,7 @@ def _check_cost(runs: Sequence[Run], cost: str) -> None:
         raise DataError(f"there is no cost {cost!r}; allowed: {', '.join(COSTS)}")
     unknown = [run.label for run in runs if run.kind in ("rule", "fixed", "random") and math.isnan(_spent(run, cost))]
     if unknown:
-        needs = "prices, and token counts in every round" if cost == "money" else "them in every round"
+        needs = "prices, and token counts in every round" if cost == "money" else "them recorded in every round"
         raise DataError(f"the {cost} of {unknown[0]!r} are unknown: judging by {cost} needs {needs}; or judge by calls")
 
 
@@ -341,6 +348,7 @@ def _means(ledger: Ledger) -> dict[str, float]:
         "calls": float(ledger.calls.mean()),
         **totals,
         "tokens": sum(totals[kind] for kind in TOKEN_KINDS),
+        "retrievals": float(ledger.total("retrievals").mean()),
         "money": float(ledger.money.mean()),
     }
 
@@ -353,7 +361,7 @@ def _spread(mean_of: Floats, values: Floats, weights: Floats) -> Spread:
 
 
 def _notes(bench: Bench, metrics: Sequence[str], n_failed: int) -> tuple[str, ...]:
-    notes = list(bench.table.notes)
+    notes = [*bench.table.notes, *filter(None, [bench.charging.note])]
     if any(is_agreement(name) for name in metrics):
         notes.append("agreement measures sameness with the full-budget run's answer, not truth")
     if n_failed:

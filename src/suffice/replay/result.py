@@ -12,7 +12,7 @@ from suffice.statistics import MarginTest, PairedResult
 
 __all__ = ["COSTS", "ReplayResult", "Row", "Spread", "jsonable"]
 
-COSTS = ("calls", "tokens", "seconds", "money")
+COSTS = ("calls", "tokens", "seconds", "money", "retrievals")
 """What policies can be compared by."""
 
 
@@ -44,7 +44,7 @@ class Row:
             Metrics have a test, and the policies given its p-value adjusted over all of them.
         margins: Non-inferiority and equivalence of the first metric, at each margin.
         calls: Requests to language models per question (loop, judges, gate).
-        costs: Mean operational cost per question by kind, `tokens` and `money` (USD) included; NaN where unknown.
+        costs: Mean operational cost per question by kind, `tokens`, `retrievals` and `money` (USD) included; NaN where unknown.
         components: The same by component, without money.
         evaluation: Mean cost per question of what was recorded beyond the operational cost, by kind.
         stop_rounds: Share of questions that stop at each round.
@@ -110,7 +110,8 @@ class ReplayResult:
         n_resamples: Draws.
         seed: Seed of the draws.
         interval: Method of the intervals, see `suffice.statistics.paired_bootstrap`.
-        cost: What "cheapest" and "dominated" compare: `calls`, `tokens`, `seconds` or `money`.
+        cost: What "cheapest" and "dominated" compare: one of `COSTS`.
+        ledger: Which calls a policy is charged for: `live` or `published`.
         data_hash: Of the recording.
         notes: What a reader must know.
     """
@@ -126,6 +127,7 @@ class ReplayResult:
     seed: int
     interval: str
     cost: str
+    ledger: str
     data_hash: str
     notes: tuple[str, ...]
 
@@ -142,7 +144,7 @@ class ReplayResult:
 
     def _spent(self, row: Row, cost: str) -> str:
         form, unit = {"calls": (".2f", "calls"), "tokens": (",.0f", "tokens"), "seconds": (".3f", "s")}.get(
-            cost, (".3g", "USD")
+            cost, (".2f", "retrievals") if cost == "retrievals" else (".3g", "USD")
         )
         return f"{row.calls.mean if cost == 'calls' else row.costs[cost]:{form}} {unit}"
 

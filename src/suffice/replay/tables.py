@@ -117,7 +117,7 @@ def differences_table(result: ReplayResult) -> Table:
 def costs_table(result: ReplayResult) -> Table:
     """Return the mean operational cost per question, by kind."""
     return Table(
-        title="Mean operational cost per question",
+        title="Mean operational cost per question" + ("" if result.ledger == "live" else f", ledger: {result.ledger}"),
         columns=(Column("policy"), *_KINDS.values()),
         rows=tuple((_label(row), *(row.costs.get(kind, math.nan) for kind in _KINDS)) for row in result.rows),
     )

@@ -1,0 +1,192 @@
+"""Conventions of charging: which recorded calls of judges, rerankers and embedders a policy pays for.
+
+The loop and its evidence are charged alike under every convention (`loop_masks`): each visited round.  They differ in
+the components that are called on demand, because a rule or a selector reads their signals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from suffice.calibration import CALIBRATED
+from suffice.errors import DataError
+from suffice.replay.costs import GATE, GENERATOR, CostTable, loop_masks, widen
+from suffice.rounds import Mask, Rounds
+from suffice.rules.selectors import Last
+from suffice.session import Policy, Stops
+from suffice.signals import SIGNALS
+
+__all__ = ["LEDGERS", "LIVE", "PUBLISHED", "Charging", "charging_of", "operational_masks"]
+
+_EMBEDDER = "embedder"
+
+Positions = npt.NDArray[np.int64]
+Told = Mapping[str, str]
+"""Whose call produces a signal, for signals that are not in `SIGNALS`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Charging:
+    """A convention of charging.
+
+    Attributes:
+        name: What `--ledger` calls it.
+        note: What a reader of its figures must know; empty for the one that all figures have unless they say so.
+        of_policy: Which rounds' calls on demand a policy pays for, by component, each of the view's shape.
+        of_oracle: The same for an oracle that stops at some positions, by the metric that it maximises.
+    """
+
+    name: str
+    note: str
+    of_policy: Callable[[CostTable, Policy, Stops, Told], dict[str, Mask]]
+    of_oracle: Callable[[CostTable, str, Mask, Told], dict[str, Mask]]
+
+    def policy_masks(self, table: CostTable, policy: Policy, stopped: Stops, told: Told) -> dict[str, Mask]:
+        """Return which rounds a policy pays for, by component, each of shape ``(n_questions, n_rounds)``.
+
+        The loop and its evidence in every visited round; what is called on demand by this convention; at a gated
+        round 0 the answer only where it is used.
+
+        Args:
+            table: The recorded costs.
+            policy: What decides.
+            stopped: Where it stops.
+            told: Whose call produces a signal, for signals that are not in `SIGNALS`.
+        """
+        view, visited = stopped.view, stopped.charged()
+        masks = loop_masks(table, view, stopped.position)
+        needs = self.of_policy(table, policy, stopped, told)
+        for component in table.components:
+            if component not in masks:
+                masks[component] = widen(table, view, needs.get(component, np.zeros_like(visited)))
+        if GATE in table.components and GENERATOR in table.components and view.index[0] == 0:
+            answered = stopped.answer_rounds == 0
+            if not isinstance(policy.selector, Last):  # every seen answer is a candidate
+                answered = answered | visited[:, 0]
+            if GENERATOR in needs:
+                answered = answered | needs[GENERATOR][:, 0]
+            masks[GENERATOR] = masks[GENERATOR].copy()
+            masks[GENERATOR][:, int(-table.index[0])] |= answered & visited[:, 0]
+        return masks
+
+    def oracle_masks(
+        self, table: CostTable, view: Rounds, position: Positions, metric: str, told: Told
+    ) -> dict[str, Mask]:
+        """Return which rounds an oracle pays for that stops at `position`, by component, of the recording's shape.
+
+        Args:
+            table: The recorded costs.
+            view: The rounds that it may stop at.
+            position: Where it stops.
+            metric: What it maximises; "" where no judge is behind it.
+            told: As for `policy_masks`.
+        """
+        masks = loop_masks(table, view, position)
+        visited = view.seen & (np.arange(len(view)) <= position[:, None])
+        needs = self.of_oracle(table, metric, visited, told) if metric else {}
+        return masks | {name: widen(table, view, mask) for name, mask in needs.items() if name not in masks}
+
+
+def operational_masks(
+    table: CostTable, policy: Policy, stopped: Stops, components: Told | None = None
+) -> dict[str, Mask]:
+    """Return which rounds a policy would pay for live, by component, each of shape ``(n_questions, n_rounds)``.
+
+    See `Charging.policy_masks`, with a judge, reranker or embedder charged where the lazily evaluated rule, or the
+    selector, reads one of its signals (SEMANTICS, Costs).
+
+    Args:
+        table: The recorded costs.
+        policy: What decides.
+        stopped: Where it stops.
+        components: Whose call produces a signal, for signals that are not in `SIGNALS`.
+    """
+    return LIVE.policy_masks(table, policy, stopped, components or {})
+
+
+def _component(name: str, policy: Policy | None, told: Told) -> tuple[str, str]:
+    """Return the signal that is measured for `name`, and the component that measures it."""
+    sources = {} if policy is None else {calibrator.output: calibrator.signal for calibrator in policy.calibrators}
+    raw = sources.get(name, CALIBRATED.get(name, name))
+    known = SIGNALS.get(raw)
+    return raw, told.get(raw) or (known.component if known else f"judge:{raw}")
+
+
+def _where_read(table: CostTable, policy: Policy, stopped: Stops, told: Told) -> dict[str, Mask]:
+    """Return which rounds' calls of each component are read by the lazily evaluated rule, or by the selector."""
+    view, visited = stopped.view, stopped.charged()
+    reads = [(name, mask & visited) for name, mask in policy.rule.reads(view, view.seen).items()]
+    reads += [(name, visited) for name in policy.selector.signals]
+    needs: dict[str, Mask] = {}
+    for name, mask in reads:
+        raw, component = _component(name, policy, told)
+        if component not in table.components:
+            continue
+        known = SIGNALS.get(raw)
+        first, back = (known.first_round, known.lookback) if known else (0, 0)
+        read = mask & (view.index >= first)
+        for step in range(back + 1):
+            earlier = np.zeros_like(read)
+            earlier[:, : len(view) - step] = read[:, step:]
+            needs[component] = needs[component] | earlier if component in needs else earlier
+    return needs
+
+
+def _no_calls(table: CostTable, metric: str, visited: Mask, told: Told) -> dict[str, Mask]:
+    """An oracle knows; it asks nobody."""
+    del table, metric, visited, told
+    return {}
+
+
+def _every_visited_round(table: CostTable, policy: Policy, stopped: Stops, told: Told) -> dict[str, Mask]:
+    """Return every visited round for each component that measures one of the policy's signals, but for the embedder."""
+    visited = stopped.charged()
+    names = {_component(name, policy, told)[1] for name in (*policy.rule.signals, *policy.selector.signals)}
+    return {name: visited for name in table.components if name in names - {_EMBEDDER}}
+
+
+def _up_to_the_choice(table: CostTable, metric: str, visited: Mask, told: Told) -> dict[str, Mask]:
+    """Return every round up to the chosen one for the judge of the metric."""
+    component = _component(metric, None, told)[1]
+    return {component: visited} if component in table.components else {}
+
+
+LIVE = Charging(name="live", note="", of_policy=_where_read, of_oracle=_no_calls)
+"""What the policy, run live, would have paid: calls on demand are lazy, oracles ask nobody (SEMANTICS, Costs)."""
+
+PUBLISHED = Charging(
+    name="published",
+    note=(
+        "charged as Semantic Early-Stopping published it: a judge whose signal a rule reads anywhere is paid in every "
+        "visited round, an oracle pays the judge of its metric up to the round that it chooses, and embeddings are free"
+    ),
+    of_policy=_every_visited_round,
+    of_oracle=_up_to_the_choice,
+)
+"""How Semantic Early-Stopping counted: not what a run would have paid.
+
+Its per-policy means decide between this and `LIVE`: where the cascade without the rule of convergence goes on for three
+rounds more than with it, its tokens rise by 34,000 to 35,000, one more judged draft for each round; were judges asked
+lazily, the rounds at which the drafts converged would have to be judged besides.
+"""
+
+LEDGERS: Mapping[str, Charging] = {charging.name: charging for charging in (LIVE, PUBLISHED)}
+"""The conventions by name."""
+
+
+def charging_of(name: str) -> Charging:
+    """Return the convention of a name.
+
+    >>> charging_of("live") is LIVE
+    True
+
+    Raises:
+        DataError: There is none.
+    """
+    if name not in LEDGERS:
+        raise DataError(f"there is no ledger {name!r}; allowed: {', '.join(LEDGERS)}")
+    return LEDGERS[name]

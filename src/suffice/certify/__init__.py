@@ -2,7 +2,7 @@
 
 from suffice.certify.certificate import ASSUMES, BREAKS, Certificate
 from suffice.certify.family import Family, arranged, listed, path_values, threshold_path
-from suffice.certify.losses import Claim, Measured, measure
+from suffice.certify.losses import COST_NAMES, Claim, Measured, measure
 from suffice.certify.ltt import PROCEDURES, questions_needed, rejected
 from suffice.certify.procedure import Certification, Need, certify
 from suffice.certify.pvalues import betting_p_value, hoeffding_bentkus_p_value, net_p_value
@@ -10,6 +10,7 @@ from suffice.certify.pvalues import betting_p_value, hoeffding_bentkus_p_value, 
 __all__ = [
     "ASSUMES",
     "BREAKS",
+    "COST_NAMES",
     "PROCEDURES",
     "Certificate",
     "Certification",

@@ -115,10 +115,10 @@ def listed(policies: Sequence[Policy | Rule | str], base: Policy) -> Family:
     return Family(policies=tuple(members), kind="list", text=text, seen=_seen(members))
 
 
-def arranged(family: Family, tune: Recording, claim: Claim) -> Family:
+def arranged(family: Family, tune: Recording, claim: Claim, cheapest: str = "calls") -> Family:
     """Return the family without members that tune questions show to be idle, a list in the order of its tune p-values.
 
-    Idle are members that save no call against the baseline, and all but the first of those that do the same to every
+    Idle are members that save nothing (`cheapest`) against the baseline, and all but the first of those that do the same to every
     tune question.  Testing the surest members first is what makes a fixed sequence powerful ("Learn then test",
     split fixed sequence); it costs nothing, because the tune questions are not those of the certificate.
 
@@ -126,15 +126,16 @@ def arranged(family: Family, tune: Recording, claim: Claim) -> Family:
         family: What was declared.
         tune: Recorded tune questions, disjoint from the certification set.
         claim: What shall be certified.
+        cheapest: What there is to save: `calls`, `tokens` or `retrievals`.
 
     Raises:
-        DataError: No member saves a call on the tune questions.
+        DataError: No member saves any of it on the tune questions.
     """
     measured = measure(tune, family.policies, claim)
-    kept = _useful(measured)
+    kept = _useful(measured, cheapest)
     if not kept:
         raise DataError(
-            f"no policy of the family saves a call against {measured.baseline!r} on the tune questions: move the "
+            f"no policy of the family saves {cheapest} against {measured.baseline!r} on the tune questions: move the "
             "thresholds, or name cheaper rules"
         )
     text = family.text
@@ -143,16 +144,17 @@ def arranged(family: Family, tune: Recording, claim: Claim) -> Family:
         kept.sort(key=lambda place: (p[place], -measured.calls[place].mean()))
         text = f"{len(family.policies)} listed policies, in the order of their p-values on tune questions"
     if len(kept) < len(family.policies):
-        text += f"; {len(kept)} of them differ on the tune questions and save calls there"
+        text += f"; {len(kept)} of them differ on the tune questions and save {cheapest} there"
     ids = {id_hash(name) for name in (*tune.question_ids, *tune.clusters.tolist())}
     return replace(family, policies=tuple(family.policies[k] for k in kept), text=text, seen=family.seen | ids)
 
 
-def _useful(measured: Measured) -> list[int]:
+def _useful(measured: Measured, cheapest: str) -> list[int]:
     kept, known = [], set()
-    for place, (values, calls) in enumerate(zip(measured.values, measured.calls, strict=True)):
-        same = (values.tobytes(), calls.tobytes())
-        if same not in known and calls.mean() < measured.baseline_calls.mean():
+    spent, baseline = measured.spent(cheapest)
+    for place, (values, costs) in enumerate(zip(measured.values, spent, strict=True)):
+        same = (values.tobytes(), costs.tobytes())
+        if same not in known and costs.mean() < baseline.mean():
             known.add(same)
             kept.append(place)
     return kept

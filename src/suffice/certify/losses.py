@@ -17,10 +17,13 @@ from suffice.rounds import Floats
 from suffice.session import Policy
 from suffice.store.recording import Recording
 
-__all__ = ["BINARY_METRICS", "Claim", "Measured", "measure", "one_row_per_question"]
+__all__ = ["BINARY_METRICS", "COST_NAMES", "Claim", "Measured", "measure", "one_row_per_question"]
 
 BINARY_METRICS = frozenset({"em", "contains", "agreement", "agreement_em"})
 """Metrics that can only be 0 or 1, by definition; so is a threshold on any metric, ``f1 > 0.5``."""
+
+COST_NAMES = ("calls", "tokens", "retrievals")
+"""What a certified policy may save: fields of `Measured`."""
 
 Loss = Literal["net", "harm"]
 
@@ -105,9 +108,11 @@ class Measured:
         values: The metric under each policy, same shape.
         calls: Requests to language models of each policy, same shape.
         tokens: All tokens of each policy, same shape; NaN where unknown.
+        retrievals: Calls of the retriever of each policy, same shape; NaN where unknown.
         baseline_values: The metric under the baseline, shape ``(n_questions,)``.
         baseline_calls: Its calls, shape ``(n_questions,)``.
         baseline_tokens: Its tokens, shape ``(n_questions,)``.
+        baseline_retrievals: Its retrievals, shape ``(n_questions,)``.
         baseline: Its name.
         question_ids: Hashes of the questions' ids, in the same order.
         n_failed: Questions left out because their recording failed.
@@ -118,13 +123,24 @@ class Measured:
     values: Floats
     calls: Floats
     tokens: Floats
+    retrievals: Floats
     baseline_values: Floats
     baseline_calls: Floats
     baseline_tokens: Floats
+    baseline_retrievals: Floats
     baseline: str
     question_ids: tuple[str, ...]
     n_failed: int
     notes: tuple[str, ...]
+
+    def spent(self, cost: str) -> tuple[Floats, Floats]:
+        """Return one of `COST_NAMES`: each policy's, shape ``(n_policies, n_questions)``, and the baseline's."""
+        costs = {
+            "calls": (self.calls, self.baseline_calls),
+            "tokens": (self.tokens, self.baseline_tokens),
+            "retrievals": (self.retrievals, self.baseline_retrievals),
+        }
+        return costs[cost]
 
 
 def measure(recording: Recording, policies: Sequence[Policy], claim: Claim) -> Measured:
@@ -167,9 +183,11 @@ def measure(recording: Recording, policies: Sequence[Policy], claim: Claim) -> M
         values=reached,
         calls=np.stack([run.ledger.calls for run in runs])[:, order],
         tokens=np.stack([run.ledger.total("tokens") for run in runs])[:, order],
+        retrievals=np.stack([run.ledger.total("retrievals") for run in runs])[:, order],
         baseline_values=base,
         baseline_calls=reference.ledger.calls[order],
         baseline_tokens=reference.ledger.total("tokens")[order],
+        baseline_retrievals=reference.ledger.total("retrievals")[order],
         baseline=reference.label,
         question_ids=tuple(hashes[place] for place in order.tolist()),
         n_failed=n_failed,

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 import platform
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from suffice._version import __version__
 from suffice.certify.certificate import Certificate, figures_text
 from suffice.certify.family import Family, arranged, check_disjoint
-from suffice.certify.losses import Claim, Measured, measure
+from suffice.certify.losses import COST_NAMES, Claim, Measured, measure
 from suffice.certify.ltt import MOST_QUESTIONS, Procedure, level_of, questions_needed, rejected
 from suffice.errors import DataError
 from suffice.rounds import Floats, Mask
@@ -21,8 +21,6 @@ from suffice.store.recording import Recording
 from suffice.tables import Column, Table
 
 __all__ = ["Certification", "Need", "certify"]
-
-CostName = Literal["calls", "tokens"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,7 +181,7 @@ def certify(
     *,
     procedure: Procedure = "fixed-sequence",
     tune: Recording | None = None,
-    cheapest: CostName = "calls",
+    cheapest: str = "calls",
 ) -> Certification:
     """Certify, among a declared family, the cheapest policy whose expected loss is at most epsilon.
 
@@ -197,21 +195,23 @@ def certify(
         claim: Loss, metric, baseline, epsilon and confidence.
         procedure: `fixed-sequence` or `bonferroni`.
         tune: Tune questions that arrange the family, see `arranged`; None = as declared.
-        cheapest: What is cheap: `calls` or `tokens`.
+        cheapest: What is cheap: `calls`, `tokens` or `retrievals`.
 
     Raises:
         ConfigMismatchError: Certification questions were used before, or policy and recording do not belong together.
         CensoredError: A rule ended recorded questions before a policy would have.
-        DataError: The metric is missing, leaves [0, 1], or is unknown where a policy stops.
+        DataError: The metric is missing, leaves [0, 1], or is unknown where a policy stops; an unknown cost.
     """
+    if cheapest not in COST_NAMES:
+        raise DataError(f"{cheapest!r} is nothing to be cheap in; allowed: {', '.join(COST_NAMES)}")
     if tune is not None:
-        family = arranged(family, tune, claim)
+        family = arranged(family, tune, claim, cheapest)
     seen = check_disjoint(family, claim, recording)
     measured = measure(recording, family.policies, claim)
     level = level_of(procedure, len(family.policies), claim.delta)
     p = claim.p_values(measured.losses, level)
     certified = rejected(p, claim.delta, procedure)
-    costs = (measured.calls if cheapest == "calls" else measured.tokens).mean(axis=-1)
+    costs = measured.spent(cheapest)[0].mean(axis=-1)
     if np.isnan(costs).any():
         raise DataError(f"the {cheapest} of some policies were not recorded: choose by calls")
     found = Certification(

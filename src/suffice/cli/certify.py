@@ -13,6 +13,7 @@ import typer
 from suffice.certify import (
     ASSUMES,
     BREAKS,
+    COST_NAMES,
     PROCEDURES,
     Certificate,
     Certification,
@@ -61,7 +62,7 @@ def certify_command(
     procedure: Annotated[
         str, typer.Option("--procedure", help="'fixed-sequence' (order matters) or 'bonferroni'.")
     ] = "fixed-sequence",
-    cheapest: Annotated[str, typer.Option("--cheapest", help="What is cheap: 'calls' or 'tokens'.")] = "calls",
+    cheapest: Annotated[str, typer.Option("--cheapest", help=f"What is cheap: {', '.join(COST_NAMES)}.")] = "calls",
     seed: Annotated[int, typer.Option("--seed", min=0, help="Of the order of betting; fix it beforehand.")] = 42,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="The certified policy, a JSON file.")] = None,
     as_json: options.AsJson = False,
@@ -69,7 +70,7 @@ def certify_command(
     """Certify the cheapest policy of a family whose expected loss is at most --max-loss; exit code 1 if there is none."""
     _check_choice(loss, ("net", "harm"), "--loss")
     _check_choice(procedure, PROCEDURES, "--procedure")
-    _check_choice(cheapest, ("calls", "tokens"), "--cheapest")
+    _check_choice(cheapest, COST_NAMES, "--cheapest")
     claim = Claim(
         epsilon=max_loss,
         confidence=confidence,
@@ -87,7 +88,7 @@ def certify_command(
             claim,
             procedure="bonferroni" if procedure == "bonferroni" else "fixed-sequence",
             tune=known,
-            cheapest="tokens" if cheapest == "tokens" else "calls",
+            cheapest=cheapest,
         )
     if out is not None and found.policy is not None:
         found.policy.save(out)

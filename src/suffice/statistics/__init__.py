@@ -1,5 +1,6 @@
 """Statistics of paired differences: the question is the unit, and every rule shares the same draws."""
 
+from suffice.statistics.auroc import Area, area_under_roc
 from suffice.statistics.bootstrap import bootstrap_weights
 from suffice.statistics.cells import CellDeltas, macro_bootstrap
 from suffice.statistics.corrections import MaxStatistic, benjamini_hochberg, holm, max_statistic
@@ -22,6 +23,7 @@ __all__ = [
     "DEFAULT_INTERVAL",
     "FEW_NONZERO",
     "INTERVALS",
+    "Area",
     "CellDeltas",
     "Clusters",
     "Intervals",
@@ -31,6 +33,7 @@ __all__ = [
     "PairedResult",
     "SignFlip",
     "Units",
+    "area_under_roc",
     "benjamini_hochberg",
     "bootstrap_weights",
     "cohens_d_z",

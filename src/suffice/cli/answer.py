@@ -41,6 +41,8 @@ def answer(
     cache: options.CacheFile = None,
     extra_body: options.ExtraBody = "{}",
     dense: options.Dense = None,
+    reranker: options.Reranker = None,
+    candidates: options.Candidates = 20,
     rerank: options.Rerank = None,
     judge_model: options.JudgeModel = None,
     judge_base_url: options.JudgeBaseUrl = None,
@@ -73,6 +75,6 @@ def answer(
         timeout=timeout,
         cache=cache,
     )
-    retriever = options.build_retriever(corpus, dense)
+    retriever = options.build_retriever(corpus, dense, reranker, candidates)
     loop = RetrievalLoop(model=answerer, retriever=retriever, policy=decides, enrichers=enrichers)
     show_live(loop, question, as_json=as_json)

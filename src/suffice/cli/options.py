@@ -12,7 +12,7 @@ import typer
 
 from suffice.errors import DataError
 from suffice.llm import PROMPTS, Answerer, ChatModel, EntailmentJudge, SpanReaderModel
-from suffice.retrieval import CrossEncoderScorer, PoolBM25, Retriever, load_questions, open_corpus
+from suffice.retrieval import CrossEncoderScorer, PoolBM25, Reranked, Retriever, load_questions, open_corpus
 from suffice.signals import Enricher, FittedState, Idf
 from suffice.signals.position import AnswerPosition
 
@@ -61,6 +61,13 @@ JudgeKeyVariable = Annotated[
 Rerank = Annotated[
     str | None,
     typer.Option("--rerank", help="A cross-encoder (id or path) that scores each new passage: rerank_score."),
+]
+Reranker = Annotated[
+    str | None,
+    typer.Option("--reranker", help="A cross-encoder (id or path) that orders the retriever's best passages."),
+]
+Candidates = Annotated[
+    int, typer.Option("--candidates", min=1, help="How many of the retriever's best passages --reranker orders.")
 ]
 MaxRounds = Annotated[int, typer.Option("--max-rounds", min=1, help="The highest round R.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs, and nothing else, to standard output.")]
@@ -199,14 +206,26 @@ def _require_endpoint(name: str, base_url: str | None, key_variable: str, *, opt
         )
 
 
-def build_retriever(corpus: Path | None, dense: str | None) -> Retriever:
-    """Return the retriever that the options describe: the question's own pool unless there is a corpus."""
+def build_retriever(
+    corpus: Path | None, dense: str | None, reranker: str | None = None, candidates: int = 20
+) -> Retriever:
+    """Return the retriever that the options describe: the question's own pool unless there is a corpus.
+
+    Args:
+        corpus: What is searched.
+        dense: A sentence-transformers model that ranks instead of BM25.
+        reranker: A cross-encoder that orders the best of them.
+        candidates: How many it orders.
+    """
+    found: Retriever
     if dense is not None:
         from suffice.retrieval.corpus import read_corpus
         from suffice.retrieval.dense import DenseRetriever
 
-        return DenseRetriever(dense, passages=None if corpus is None else list(read_corpus(corpus)))
-    return PoolBM25() if corpus is None else open_corpus(corpus)
+        found = DenseRetriever(dense, passages=None if corpus is None else list(read_corpus(corpus)))
+    else:
+        found = PoolBM25() if corpus is None else open_corpus(corpus)
+    return found if reranker is None else Reranked(found, CrossEncoderScorer(reranker), candidates=candidates)
 
 
 def overlap_state(dataset: str | None) -> dict[str, FittedState]:

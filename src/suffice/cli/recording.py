@@ -60,6 +60,8 @@ def record_command(
     extra_body: options.ExtraBody = "{}",
     corpus: options.Corpus = None,
     dense: options.Dense = None,
+    reranker: options.Reranker = None,
+    candidates: options.Candidates = 20,
     rerank: options.Rerank = None,
     judge_model: options.JudgeModel = None,
     judge_base_url: options.JudgeBaseUrl = None,
@@ -93,7 +95,7 @@ def record_command(
         timeout=timeout,
         cache=cache,
     )
-    retriever = options.build_retriever(corpus, dense)
+    retriever = options.build_retriever(corpus, dense, reranker, candidates)
     loop = RetrievalLoop(model=answerer, retriever=retriever, policy=policy, enrichers=enrichers)
     by_component = None
     if prices is not None:

@@ -16,7 +16,7 @@ from suffice.retrieval.datasets import (
 )
 from suffice.retrieval.dense import DenseRetriever, Encoder
 from suffice.retrieval.pool import InMemoryRetriever
-from suffice.retrieval.rerank import CrossEncoderScorer
+from suffice.retrieval.rerank import CrossEncoderScorer, Reranked
 
 __all__ = [
     "BUNDLED",
@@ -27,6 +27,7 @@ __all__ = [
     "InMemoryRetriever",
     "PoolBM25",
     "Question",
+    "Reranked",
     "Retriever",
     "bundled_path",
     "dataset_hash",

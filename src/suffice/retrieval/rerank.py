@@ -1,8 +1,9 @@
-"""A cross-encoder's score of each new passage: the signal `rerank_score`."""
+"""A cross-encoder: its score of each new passage (the signal `rerank_score`), and passages in the order of its scores."""
 
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -12,12 +13,13 @@ from typing import Any, Protocol
 import numpy as np
 
 from suffice.embedding.sentence_transformers import weights_hash
-from suffice.errors import MissingExtraError, ModelError
+from suffice.errors import DataError, MissingExtraError, ModelError
+from suffice.retrieval.base import Retriever, best_first, checked_k
 from suffice.retrieval.tokens import passage_text
 from suffice.rounds import Cost, Passage, Reply
 from suffice.signals import Measurement
 
-__all__ = ["CrossEncoderScorer", "PairScorer"]
+__all__ = ["CrossEncoderScorer", "PairScorer", "Reranked"]
 
 _COMPONENT = "reranker"
 _SIGNAL = "rerank_score"
@@ -94,22 +96,103 @@ class CrossEncoderScorer:
         del reply
         if not passages:
             return Measurement(signals={_SIGNAL: float("nan")}, costs={_COMPONENT: Cost()})
-        newest = passages[-1]
         began = time.perf_counter()
-        score = await asyncio.to_thread(self._score, question, passage_text(newest.title, newest.text))
+        [score] = await asyncio.to_thread(self.scores, question, passages[-1:])
         cost = Cost(calls=1.0, seconds=time.perf_counter() - began)
         return Measurement(signals={_SIGNAL: score}, costs={_COMPONENT: cost})
 
-    def _score(self, question: str, text: str) -> float:
+    def scores(self, question: str, passages: Sequence[Passage]) -> list[float]:
+        """Return the score of each passage, in their order; the model runs once for all, in batches of its own.
+
+        Raises:
+            MissingExtraError: sentence-transformers is not installed.
+            ModelError: The model cannot be loaded, or does not give one number for a pair.
+        """
+        if not passages:
+            return []
+        pairs = [(question, passage_text(passage.title, passage.text)) for passage in passages]
         with self._lock:  # torch uses all cores for one call
             if self._encoder is None:
                 self._encoder = _load(self.model, self.revision, self._device)
-            scores = np.asarray(self._encoder.predict([(question, text)]), dtype=np.float64)
-        if scores.size != 1:
+            scores = np.asarray(self._encoder.predict(pairs), dtype=np.float64)
+        if scores.size != len(pairs):
             raise ModelError(
-                f"the cross-encoder {self.model!r} gave {scores.size} numbers for one pair; use one with a single label"
+                f"the cross-encoder {self.model!r} gave {scores.size} numbers for {len(pairs)} pair(s); use one with a "
+                "single label"
             )
-        return float(scores.ravel()[0])
+        return [float(score) for score in scores.ravel()]
+
+
+class Reranked:
+    """A retriever whose best passages are put in the order of a cross-encoder's scores; the others are left out.
+
+    CBDR retrieves K times r passages, reranks them and answers from the first K: give that product as `candidates`.
+    In the loop the order is the order in which rounds reveal evidence; its cost is booked as retrieval.
+
+    >>> from suffice.retrieval.pool import InMemoryRetriever
+    >>> class Longest:
+    ...     def predict(self, pairs):
+    ...         return [len(text) for _, text in pairs]
+    >>> pool = [Passage(passage_id=i, title="", text=text) for i, text in enumerate(["a", "abc", "ab", "abcd"])]
+    >>> ranked = Reranked(InMemoryRetriever(), CrossEncoderScorer("longest", encoder=Longest()), candidates=3)
+    >>> [passage.text for passage in ranked.rank("?", pool=pool)]
+    ['abc', 'ab', 'a']
+
+    Args:
+        retriever: Finds the candidates.
+        scorer: Orders them.
+        candidates: How many of the retriever's best are scored, at least 1.
+
+    Raises:
+        DataError: `candidates` is below 1.
+    """
+
+    def __init__(self, retriever: Retriever, scorer: CrossEncoderScorer, *, candidates: int = 20) -> None:
+        if candidates < 1:
+            raise DataError(f"candidates is {candidates!r}; allowed is 1 or more")
+        self.retriever = retriever
+        self.scorer = scorer
+        self.candidates = candidates
+
+    def __repr__(self) -> str:
+        return f"Reranked({self.retriever!r}, {self.scorer!r}, candidates={self.candidates})"
+
+    @property
+    def name(self) -> str:
+        """The retriever's name, and that it is reranked."""
+        return f"{self.retriever.name}+reranked"
+
+    def fingerprint(self) -> dict[str, Any]:
+        """Return what identifies the retriever, the cross-encoder and the number of candidates."""
+        return {
+            "name": self.name,
+            "retriever": self.retriever.fingerprint(),
+            "reranker": dict(self.scorer.fingerprint()),
+            "candidates": self.candidates,
+        }
+
+    def rank(self, question: str, *, pool: Sequence[Passage] | None = None, k: int | None = None) -> list[Passage]:
+        """Return the candidates, best first, with the cross-encoder's scores; ties keep the retriever's order.
+
+        Args:
+            question: Any text.
+            pool: The question's own passages, where the retriever ranks those.
+            k: At most this many, at least 1; None for all candidates.
+
+        Raises:
+            DataError: The retriever needs a pool and there is none, or `k` is below 1.
+            MissingExtraError: sentence-transformers is not installed.
+            ModelError: The cross-encoder cannot be loaded, or gives no usable scores.
+        """
+        checked_k(k, self.candidates)  # before anything is computed
+        found = self.retriever.rank(question, pool=pool, k=self.candidates)
+        scores = self.scorer.scores(question, found)
+        if not all(map(math.isfinite, scores)):
+            raise ModelError(
+                f"the cross-encoder {self.scorer.model!r} gave scores that are no numbers; its weights are damaged, or "
+                "overflow in half precision: load it in another precision"
+            )
+        return best_first(found, scores, k)
 
 
 def _load(model: str, revision: str | None, device: str | None) -> PairScorer:

@@ -53,7 +53,7 @@ def test_no_data_raises_and_every_value_is_in_range_or_undefined(rounds):
         assert type(value) is float
         low, high = SIGNALS[name].range if name in SIGNALS else (-math.inf, math.inf)
         assert math.isnan(value) or (math.isfinite(value) and low <= value <= high)
-        if name in SIGNALS and rounds[-1].index < SIGNALS[name].first_round:
+        if name in SIGNALS and not SIGNALS[name].may_exist(rounds[-1].index):
             assert math.isnan(value)
 
 
@@ -93,13 +93,14 @@ def test_infinite_values_of_a_column_are_undefined_but_margins_are_clipped(name)
 @settings(deadline=None)
 @given(st.lists(ANY_FLOAT, max_size=6), st.sampled_from([*SIGNALS, "own"]))
 def test_a_recorded_column_is_cleaned_as_a_live_value_is(values, name):
-    live = [compute_signals([Round(index=5, signals={name: value})], [name], state={})[name] for value in values]
+    at = 0 if name == "p_known" else 5  # the only signal that ends
+    live = [compute_signals([Round(index=at, signals={name: value})], [name], state={})[name] for value in values]
     np.testing.assert_equal(clean_column(name, np.array(values, dtype=np.float64)).tolist(), live)
 
 
 @settings(deadline=None)
 @given(st.lists(ANY_FLOAT, min_size=3, max_size=3), st.sampled_from([*SIGNALS, "own"]))
-def test_with_its_rounds_a_column_is_undefined_before_the_first_round_as_live(values, name):
+def test_with_its_rounds_a_column_is_undefined_before_the_first_round_and_after_the_last_as_live(values, name):
     live = [
         compute_signals([Round(index=i, signals={name: value})], [name], state={})[name]
         for i, value in enumerate(values)
@@ -198,7 +199,9 @@ def test_every_signal_of_the_methods_page_is_declared():
         *("verbal_confidence", "calibrated_confidence", "overlap", "top_score", "score_gap", "top_score_z_pool"),
         *("top_score_z", "top_score_z_robust", "rerank_score", "judge_entailment"),
         *("semantic_distance", "critic_approved", "information_score", "information_gain", "draft_tokens"),
-        *("round", "calls", "tokens", "seconds"),
+        *(f"semantic_distance_{back}" for back in range(2, 6)),
+        *("critic_praise", "lexical_support"),
+        *("round", "calls", "tokens", "seconds", "p_known"),
     }
 
 
@@ -212,6 +215,7 @@ def test_every_declaration_is_complete():
         assert (signal.unit == "probability") <= (signal.range == (0.0, 1.0))
         assert (signal.lookback > 0) <= (signal.first_round > signal.lookback)
         assert not (signal.fitted and signal.compute)
+        assert signal.last_round is None or signal.last_round >= signal.first_round
     assert [name for name, signal in SIGNALS.items() if signal.clip] == ["answer_margin"]
     assert {name for name, signal in SIGNALS.items() if "logprobs" in signal.needs} >= {"answer_margin", "p_correct"}
     assert "not exactly replayable" in SIGNALS["seconds"].doc

@@ -152,7 +152,7 @@ class Session:
         view = self._written(replace(observed, signals={**foreign, **observed.signals}))
         read = [name for name, mask in policy.rule.reads(view, view.seen).items() if mask[-1]]
         raw = dict.fromkeys(policy.raw_of(name) for name in (*read, *sorted(policy.selector.signals)))
-        return tuple(n for n in raw if n not in SIGNALS or observed.index >= SIGNALS[n].first_round)
+        return tuple(n for n in raw if n not in SIGNALS or SIGNALS[n].may_exist(observed.index))
 
     def observe_all(self, rounds: Iterable[Round]) -> Decision | None:
         """Observe rounds until the policy stops; return the last decision, None if there was no round."""

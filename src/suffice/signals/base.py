@@ -35,6 +35,7 @@ class Signal:
         source: Paper and section.
         component: Whose call produces it; "" if it costs nothing.
         first_round: Undefined before this round whatever the data, so reading it there costs nothing.
+        last_round: Undefined after this round whatever the data; None = it may be defined at any later one.
         lookback: How many earlier rounds it reads besides its own.
         fitted: Whether it needs state fitted on tune questions.
         clip: Whether values out of range, infinite ones too, are moved to the nearest end instead of undefined.
@@ -49,6 +50,7 @@ class Signal:
     source: str = ""
     component: str = "generator"
     first_round: int = 0
+    last_round: int | None = None
     lookback: int = 0
     fitted: bool = False
     clip: bool = False
@@ -59,6 +61,14 @@ class Signal:
             raise DataError(f"a signal's name must be an identifier, since rules spell it; not {self.name!r}")
         if not self.range[0] <= self.range[1]:
             raise DataError(f"signal {self.name!r}: the range must run from low to high, not {self.range!r}")
+
+    def may_exist(self, r: int) -> bool:
+        """Return whether it may be defined at round `r`.
+
+        >>> SIGNALS["p_known"].may_exist(0), SIGNALS["p_known"].may_exist(1), SIGNALS["overlap"].may_exist(1)
+        (True, False, False)
+        """
+        return r >= self.first_round and (self.last_round is None or r <= self.last_round)
 
     def clean(self, value: object) -> float:
         """Return `value` as this signal may show it: in range, or NaN; what is no number is NaN too.
@@ -98,7 +108,8 @@ def compute_signals(
 ) -> dict[str, float]:
     """Return the signals of the last of `rounds`, by name; NaN where undefined.
 
-    A value in `Round.signals` wins over a computed one.  Neither counts before the signal's `first_round`.
+    A value in `Round.signals` wins over a computed one.  Neither counts before the signal's `first_round`, nor after
+    its `last_round`.
 
     >>> rounds = [Round(index=1, answer="the Tempest"), Round(index=2, answer="Tempest")]
     >>> compute_signals(rounds, ["answer_stable", "answer_margin"], state={})
@@ -135,7 +146,7 @@ def _value(name: str, rounds: Sequence[Round], state: Mapping[str, FittedState])
     signal = _REGISTRY.get(name)
     if signal is None:
         return _foreign(name, rounds)
-    if last.index < signal.first_round:
+    if not signal.may_exist(last.index):
         return _NAN
     if name in last.signals:
         return signal.clean(last.signals[name])
@@ -175,8 +186,8 @@ def clean_column(name: str, column: Floats, *, index: npt.NDArray[np.int64] | No
     Args:
         name: The signal; of an unregistered one only infinite values become NaN.
         column: Shape ``(..., n_rounds)``, NaN where undefined.
-        index: The rounds of the last axis, shape ``(n_rounds,)``; with it, rounds before the signal's `first_round`
-            become NaN, as they are live.
+        index: The rounds of the last axis, shape ``(n_rounds,)``; with it, rounds before the signal's `first_round` and
+            after its `last_round` become NaN, as they are live.
     """
     signal = _REGISTRY.get(name)
     if signal is None:
@@ -187,4 +198,8 @@ def clean_column(name: str, column: Floats, *, index: npt.NDArray[np.int64] | No
     else:
         low, high = max(low, -_LARGEST), min(high, _LARGEST)  # which leaves infinities out, too
         cleaned = np.where((column >= low) & (column <= high), column, np.nan)
-    return cleaned if index is None else np.where(index >= signal.first_round, cleaned, np.nan)
+    if index is None:
+        return cleaned
+    if signal.last_round is not None:
+        cleaned = np.where(index <= signal.last_round, cleaned, np.nan)
+    return np.where(index >= signal.first_round, cleaned, np.nan)

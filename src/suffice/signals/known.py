@@ -1,0 +1,27 @@
+"""What is known before the model has answered: the probability that it knows the answer (CBDR, section 3.1)."""
+
+from __future__ import annotations
+
+from suffice.signals.base import Signal, register
+
+__all__ = ["GATE", "KNOWN"]
+
+GATE = "gate"
+"""The component that decides at round 0, before any answer: its costs are those of deciding."""
+
+KNOWN = "p_known"
+"""The signal of a gate."""
+
+register(
+    Signal(
+        name=KNOWN,
+        compute=None,
+        range=(0.0, 1.0),
+        unit="probability",
+        needs=frozenset({KNOWN}),
+        source="CBDR, section 3.1",
+        component=GATE,
+        last_round=0,
+        doc="P(the model's closed-book answer is correct), by a gate that reads the question alone; round 0 only.",
+    )
+)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from suffice.errors import RuleSyntaxError
@@ -11,7 +11,8 @@ from suffice.rules.algebra import FirstOf, KOf, Linear, Never, Patience, signal
 from suffice.rules.base import AllOf, AnyOf, Rule
 from suffice.rules.named import NAMED_RULES
 from suffice.rules.ranker import parse_ranked
-from suffice.rules.selectors import SELECTORS, MaxSignal, Selector
+from suffice.rules.selectors import SELECTORS, MaxSignal, MedianSignal, MinSignal, Selector
+from suffice.rules.selectors_of_drafts import Centroid, LongestRun
 
 __all__ = ["parse_rule", "parse_selector"]
 
@@ -136,21 +137,32 @@ def _refused(node: ast.expr, text: str, hint: str) -> RuleSyntaxError:
     return RuleSyntaxError(f"{part!r} in the rule {text!r} is not allowed: {hint}")
 
 
-def parse_selector(text: str) -> Selector:
-    """Return the selector that `text` names, or that it spells: ``ranked(...)``, see `Ranked`.
+_OF_A_SIGNAL: Mapping[str, Callable[[str], Selector]] = {"max": MaxSignal, "min": MinSignal, "median": MedianSignal}
+_RUN = "longest_run("
 
-    >>> str(parse_selector("max_answer_margin"))
-    'max_answer_margin'
+
+def parse_selector(text: str) -> Selector:
+    """Return the selector that `text` names, or that it spells: ``ranked(...)``, see `Ranked`, or ``longest_run(RULE)``.
+
+    >>> str(parse_selector("max_answer_margin")), str(parse_selector("longest_run(semantic_distance < 0.05)"))
+    ('max_answer_margin', 'longest_run(semantic_distance < 0.05)')
 
     Raises:
         RuleSyntaxError: There is no such selector.
     """
     if text in SELECTORS:
         return SELECTORS[text]
-    if text.startswith("max_") and text[4:].isidentifier():
-        return MaxSignal(text[4:])
-    if text.lstrip().startswith("ranked("):
+    if text == "centroid":
+        return Centroid()
+    kind, _, name = text.partition("_")
+    if kind in _OF_A_SIGNAL and name.isidentifier():
+        return _OF_A_SIGNAL[kind](name)
+    spelled = text.strip()
+    if spelled.startswith("ranked("):
         return parse_ranked(text)
+    if spelled.startswith(_RUN) and spelled.endswith(")"):
+        return LongestRun(parse_rule(spelled[len(_RUN) : -1]))
     raise RuleSyntaxError(
-        f"{text!r} is no selector; there are: {', '.join(SELECTORS)}, max_SIGNAL and ranked(SIGNAL=(weight, fill), ...)"
+        f"{text!r} is no selector; there are: {', '.join(SELECTORS)}, centroid, max_SIGNAL, min_SIGNAL, median_SIGNAL, "
+        "longest_run(RULE) and ranked(SIGNAL=(weight, fill), ...)"
     )

@@ -13,7 +13,7 @@ from suffice.errors import DataError
 from suffice.metrics import answer_key
 from suffice.rounds import Floats, Mask, Rounds
 
-__all__ = ["SELECTORS", "Selector", "answered", "last_of", "same_answers", "total"]
+__all__ = ["SELECTORS", "Selector", "answered", "last_of", "nearest", "same_answers", "total"]
 
 Positions = npt.NDArray[np.int64]
 
@@ -142,6 +142,61 @@ class MaxSignal(Selector):
 
 
 @dataclass(frozen=True, slots=True)
+class MinSignal(Selector):
+    """The answer at the round where a signal is smallest; among ties the latest."""
+
+    name: str
+
+    def _among(self, rounds: Rounds, candidates: Mask) -> Positions:
+        return nearest(rounds[self.name], np.asarray(-np.inf), candidates)
+
+    @property
+    def signals(self) -> frozenset[str]:
+        return frozenset({self.name})
+
+    def __str__(self) -> str:
+        return f"min_{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class MedianSignal(Selector):
+    """The answer whose signal is nearest to the median over the seen rounds; among ties the latest."""
+
+    name: str
+
+    def _among(self, rounds: Rounds, candidates: Mask) -> Positions:
+        column = np.broadcast_to(rounds[self.name], candidates.shape)
+        usable = candidates & ~np.isnan(column)
+        # Sorted with what is not usable last, so that the prefix of a recording and a live question agree to the bit.
+        ordered = np.sort(np.where(usable, column, np.inf), axis=-1)
+        n = usable.sum(axis=-1, keepdims=True)
+        middle = (np.maximum(n - 1, 0) // 2, np.minimum(n // 2, column.shape[-1] - 1))
+        low, high = (np.take_along_axis(ordered, place, axis=-1) for place in middle)
+        return nearest(column, np.where(n > 0, low / 2 + high / 2, 0.0), candidates)
+
+    @property
+    def signals(self) -> frozenset[str]:
+        return frozenset({self.name})
+
+    def __str__(self) -> str:
+        return f"median_{self.name}"
+
+
+def nearest(column: Floats, target: Floats, candidates: Mask) -> Positions:
+    """Return the latest position among `candidates` where `column` is nearest to `target`; -1 where all are undefined.
+
+    Args:
+        column: Shape ``(..., n_rounds)``; NaN is never chosen.
+        target: Shape ``(..., 1)`` or scalar; minus infinity asks for the smallest.
+        candidates: Shape ``(..., n_rounds)``.
+    """
+    usable = candidates & ~np.isnan(column)
+    away = column if np.isneginf(target).all() else np.abs(column - target)
+    away = np.where(usable, away, np.inf)
+    return last_of(usable & (away == away.min(axis=-1, keepdims=True)))
+
+
+@dataclass(frozen=True, slots=True)
 class Majority(Selector):
     """The answer given most often, by normalised text; among tied answers the one seen last, at its latest round.
 
@@ -176,4 +231,4 @@ SELECTORS: Mapping[str, Selector] = {
     "majority": Majority(),
     "weighted_majority": Majority("p_correct"),
 }
-"""The selectors by name; `max_SIGNAL` works for any other signal."""
+"""The selectors by name; `max_SIGNAL`, `min_SIGNAL` and `median_SIGNAL` work for any signal."""

@@ -3,17 +3,22 @@
 from suffice.signals.answers import ABSTAIN_PATTERNS, abstained_by
 from suffice.signals.base import SIGNALS, Signal, clean_column, compute_signals, register
 from suffice.signals.evidence import top_score  # importing a module registers its signals
+from suffice.signals.known import GATE, KNOWN
 from suffice.signals.margins import LOGPROB_NEEDS, MAX_MARGIN, token_margin
 from suffice.signals.measured import Enricher, Measurement
 from suffice.signals.position import AnswerPosition, Located
-from suffice.signals.semantic import EMBEDDER, JUDGE
+from suffice.signals.semantic import DISTANCES, EMBEDDER, JUDGE
 from suffice.signals.state import FittedState, Idf, ZScore, overlap_tokens, state_from_dict
 from suffice.signals.text import parse_confidence, strip_thinking
+from suffice.signals.wording import critic_praise, lexical_support
 
 __all__ = [
     "ABSTAIN_PATTERNS",
+    "DISTANCES",
     "EMBEDDER",
+    "GATE",
     "JUDGE",
+    "KNOWN",
     "LOGPROB_NEEDS",
     "MAX_MARGIN",
     "SIGNALS",
@@ -28,6 +33,8 @@ __all__ = [
     "abstained_by",
     "clean_column",
     "compute_signals",
+    "critic_praise",
+    "lexical_support",
     "overlap_tokens",
     "parse_confidence",
     "register",

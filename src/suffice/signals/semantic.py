@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -15,10 +16,12 @@ from suffice.errors import DataError
 from suffice.metrics import EQUAL_WEIGHTS
 from suffice.metrics import information_score as score_of
 from suffice.rounds import Round
+from suffice.rules.selectors_of_drafts import DISTANCES
 from suffice.signals.base import Signal, register
 from suffice.signals.state import number
 
 __all__ = [
+    "DISTANCES",
     "EMBEDDER",
     "JUDGE",
     "critic_approved",
@@ -89,6 +92,18 @@ def _previous(rounds: Sequence[Round]) -> Round | None:
     return rounds[-2]
 
 
+def _distance_back(back: int, rounds: Sequence[Round]) -> float:
+    """Return the distance between the last draft's embedding and that `back` rounds earlier; NaN where one is missing."""
+    if len(rounds) <= back or rounds[-1 - back].index != rounds[-1].index - back:
+        return _NAN
+    last, earlier = rounds[-1], rounds[-1 - back]
+    if last.embedding is None or earlier.embedding is None or last.answer is None or earlier.answer is None:
+        return _NAN
+    if last.embedding.ndim != 1 or not last.embedding.size or last.embedding.shape != earlier.embedding.shape:
+        return _NAN
+    return semantic_distance(last.embedding, earlier.embedding)
+
+
 def draft_distance(rounds: Sequence[Round]) -> float:
     """Return the distance between the last two drafts' embeddings; NaN at the first draft and where one is missing.
 
@@ -96,14 +111,7 @@ def draft_distance(rounds: Sequence[Round]) -> float:
     >>> round(draft_distance(drafts), 3)
     0.293
     """
-    last, previous = rounds[-1], _previous(rounds)
-    if previous is None or last.embedding is None or previous.embedding is None:
-        return _NAN
-    if last.answer is None or previous.answer is None:
-        return _NAN
-    if last.embedding.ndim != 1 or not last.embedding.size or last.embedding.shape != previous.embedding.shape:
-        return _NAN
-    return semantic_distance(last.embedding, previous.embedding)
+    return _distance_back(1, rounds)
 
 
 def critic_approved(rounds: Sequence[Round]) -> float:
@@ -164,6 +172,20 @@ register(
         doc="Cosine distance between the embeddings of this draft and the previous one.",
     )
 )
+for _back, _name in enumerate(DISTANCES[1:], 2):
+    register(
+        Signal(
+            name=_name,
+            compute=partial(_distance_back, _back),
+            range=(0.0, 2.0),
+            unit="score",
+            needs=frozenset({"embedding"}),
+            component=EMBEDDER,
+            first_round=_back + 1,
+            lookback=_back,
+            doc=f"Cosine distance between the embeddings of this draft and that {_back} rounds earlier.",
+        )
+    )
 register(
     Signal(
         name="critic_approved",

@@ -1,0 +1,88 @@
+"""Selectors for drafts, which rarely repeat a wording: by their distances in meaning, and by runs of agreement."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from suffice.rounds import Floats, Mask, Rounds
+from suffice.rules.base import Rule
+from suffice.rules.selectors import Selector, last_of, nearest, total
+
+__all__ = ["DISTANCES", "Centroid", "LongestRun", "pairwise_distances"]
+
+DISTANCES = ("semantic_distance", *(f"semantic_distance_{back}" for back in range(2, 6)))
+"""The signals that tell how far a draft is from the one 1, 2, ... 5 rounds earlier."""
+
+Positions = npt.NDArray[np.int64]
+
+
+def pairwise_distances(rounds: Rounds) -> Floats:
+    """Return the distance of every two drafts, shape ``(..., n_rounds, n_rounds)``, symmetric.
+
+    0 on the diagonal; NaN for drafts more than five rounds apart, and where a distance is undefined.
+    """
+    shape = np.broadcast_shapes(*(rounds[name].shape for name in DISTANCES), rounds.seen.shape)
+    n = shape[-1]
+    distances = np.full((*shape, n), np.nan)
+    distances[..., np.arange(n), np.arange(n)] = 0.0
+    for back, name in enumerate(DISTANCES, 1):
+        column = np.broadcast_to(rounds[name], shape)
+        for later in range(back, n):
+            distances[..., later, later - back] = distances[..., later - back, later] = column[..., later]
+    return distances
+
+
+@dataclass(frozen=True, slots=True)
+class Centroid(Selector):
+    """The draft nearest to the centroid of the seen drafts' embeddings; among ties the latest.
+
+    Embeddings have length 1, so the draft nearest to the direction of their mean is the one with the smallest mean
+    distance to all of them: the signals `semantic_distance`, `semantic_distance_2`, ... tell it without the embeddings.
+    Pairs whose distance is undefined, and drafts more than five rounds apart, are left out of the means; a draft with
+    no distance to another one is not chosen.
+    """
+
+    def _among(self, rounds: Rounds, candidates: Mask) -> Positions:
+        distances = pairwise_distances(rounds)
+        others = candidates[..., :, None] & candidates[..., None, :] & ~np.eye(len(rounds), dtype=np.bool_)
+        known = others & ~np.isnan(distances)
+        n = known.sum(axis=-1)
+        sums = total(np.where(known, distances, 0.0))
+        return nearest(np.where(n > 0, sums / np.maximum(n, 1), np.nan), np.asarray(-np.inf), candidates)
+
+    @property
+    def signals(self) -> frozenset[str]:
+        return frozenset(DISTANCES)
+
+    def __str__(self) -> str:
+        return "centroid"
+
+
+@dataclass(frozen=True, slots=True)
+class LongestRun(Selector):
+    """The last draft of the longest run of rounds that each agree with the one before; among ties the latest run.
+
+    Attributes:
+        rule: Fires where a round agrees with the one before: ``answer_stable >= 1``, or a distance below a threshold
+            for drafts.  A round where it does not fire, or is undefined, begins a run of its own.
+    """
+
+    rule: Rule
+
+    def _among(self, rounds: Rounds, candidates: Mask) -> Positions:
+        joins = np.broadcast_to(self.rule.fires(rounds), candidates.shape)
+        lengths = np.zeros(candidates.shape)
+        for r in range(candidates.shape[-1]):
+            before = lengths[..., r - 1] if r else np.zeros(candidates.shape[:-1])
+            lengths[..., r] = np.where(candidates[..., r], np.where(joins[..., r], before, 0.0) + 1, 0.0)
+        return last_of(candidates & (lengths == lengths.max(axis=-1, keepdims=True)))
+
+    @property
+    def signals(self) -> frozenset[str]:
+        return self.rule.signals
+
+    def __str__(self) -> str:
+        return f"longest_run({self.rule})"

@@ -1,0 +1,110 @@
+"""What words tell: how content a critic sounds, and how much of a draft stands in its contexts.  No call, no label.
+
+Both are crude counts, offered for choosing among drafts; their word lists stand here in full.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from suffice.rounds import Passage, Round
+from suffice.signals.base import Signal, register
+
+__all__ = ["CRITICISM", "FUNCTION_WORDS", "PRAISE", "critic_praise", "lexical_support"]
+
+_NAN = float("nan")
+
+
+def _listed(words: str) -> frozenset[str]:
+    return frozenset(words.split())
+
+
+PRAISE = _listed(
+    "accurate accurately already approve approved clear clearly complete congratulations correct correctly effective "
+    "effectively excellent fine good great indeed nice perfect perfectly successful successfully thorough well"
+)
+"""Words by which a critic accepts.  Our own list: synonyms of "approved" and "well done", chosen by meaning, not by marks."""
+
+CRITICISM = _listed(
+    "although but could fails however inaccurate incomplete incorrect instead lack lacking lacks misleading missing "
+    "more must need needs neither never no nor not omit omits prevent preventing prevents should still though unclear "
+    "unless unsupported wrong yet"
+)
+"""Words by which a critic asks for more: contrast (the Penn Discourse Treebank's connectives of comparison and exception),
+negation (the usual cue words), lack, and obligation."""
+
+FUNCTION_WORDS = _listed(
+    "a about above after again against all also am an and any are as at be because been before being below between both "
+    "but by can could did do does doing down during each few for from further had has have having he her here hers him "
+    "his how i if in into is it its itself just me more most my no nor not of off on once only or other our out over "
+    "own same she should so some such than that the their them then there these they this those through to too under "
+    "until up very was we were what when where which while who whom why will with would you your"
+)
+"""English words without content of their own, left out when support is counted."""
+
+_WORD = re.compile(r"[^\W_]+(?:['\u2019][^\W_]+)?")
+_QUOTED = re.compile('"[^"]*"|\u201c[^\u201d]*\u201d')
+
+
+def _words(text: str) -> list[str]:
+    return [word.replace("\u2019", "'").removesuffix("'s").casefold() for word in _WORD.findall(text)]
+
+
+def critic_praise(rounds: Sequence[Round]) -> float:
+    """Return the share of words of praise among those of praise and criticism in the critic's last reply, in [0, 1].
+
+    What stands in double quotes is the draft's wording, not the critic's, and is left out; a contraction with "n't"
+    counts as "not".  NaN without a reply, and where it has no such word.
+
+    >>> critic_praise([Round(index=1, feedback='Good and clear, but "great food" is missing.')])
+    0.5
+    """
+    feedback = rounds[-1].feedback
+    if feedback is None:
+        return _NAN
+    words = ["not" if word.endswith("n't") else word for word in _words(_QUOTED.sub(" ", feedback))]
+    praise, criticism = (sum(word in listed for word in words) for listed in (PRAISE, CRITICISM))
+    return praise / (praise + criticism) if praise + criticism else _NAN
+
+
+def lexical_support(rounds: Sequence[Round]) -> float:
+    """Return the share of the draft's content words that stand in the passages shown so far, in [0, 1].
+
+    Each distinct word counts once, without regard to case.  NaN without passages, and for a draft without such words.
+
+    >>> shown = Passage(passage_id="1", title="Edvard Munch", text="Munch was born in Loten, Norway.")
+    >>> lexical_support([Round(index=1, answer="Munch was born in Sweden.", passages=(shown,))])
+    0.6666666666666666
+    """
+    last = rounds[-1]
+    passages: tuple[Passage, ...] = last.passages
+    if last.answer is None or not passages:
+        return _NAN
+    said = set(_words(last.answer)) - FUNCTION_WORDS
+    if not said:
+        return _NAN
+    shown = {word for passage in passages for word in _words(f"{passage.title} {passage.text}")}
+    return len(said & shown) / len(said)
+
+
+register(
+    Signal(
+        name="critic_praise",
+        compute=critic_praise,
+        range=(0.0, 1.0),
+        unit="ratio",
+        component="critic",
+        doc="Words of praise among those of praise and criticism in the critic's reply.",
+    )
+)
+register(
+    Signal(
+        name="lexical_support",
+        compute=lexical_support,
+        range=(0.0, 1.0),
+        unit="ratio",
+        component="",
+        doc="Share of the draft's content words that stand in the passages shown.",
+    )
+)

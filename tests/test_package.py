@@ -180,12 +180,44 @@ def test_every_extra_that_is_asked_for_exists():
     assert asked <= set(PROJECT["optional-dependencies"])
 
 
-def test_torch_is_never_imported_by_the_package():
+def _may_load_torch(path: Path) -> bool:
+    """Local models and training; there too inside functions only."""
+    inside = path.relative_to(SOURCE).as_posix()
+    return inside.startswith(("train/", "llm/transformers_model", "llm/_transformers_"))
+
+
+def test_torch_is_imported_in_functions_of_local_models_and_training_only():
     for path in SOURCE.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
+        tree = ast.parse(path.read_text())
+        lazy = {
+            id(node)
+            for function in ast.walk(tree)
+            if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
+            for node in ast.walk(function)
+        }
+        for node in ast.walk(tree):
             names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
             names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
-            assert not {name.partition(".")[0] for name in names} & {"torch", "transformers"}, path
+            if {name.partition(".")[0] for name in names} & {"torch", "transformers"}:
+                assert _may_load_torch(path), path
+                assert id(node) in lazy, f"{path}:{node.lineno} imports torch with the module"
+
+
+def test_all_modules_can_be_imported_without_torch():
+    """Local models, probes and training too: what needs torch imports it when it is used."""
+    heavy = ("torch", "transformers", "accelerate", "datasets", "sentence_transformers")
+    out = without(heavy, f"import importlib\nfor name in {MODULES!r}: importlib.import_module(name)\nprint('done')")
+    assert out.split() == ["done"]
+
+
+def test_a_local_model_without_torch_says_what_to_install():
+    out = without(
+        ("torch",),
+        "from suffice.llm import TransformersModel\n"
+        "try:\n    TransformersModel('any')\n"
+        "except ImportError as error:\n    print(type(error).__name__, error.extra, '|', error)",
+    )
+    assert out.startswith("MissingExtraError torch |")
 
 
 def test_every_base_dependency_is_imported():

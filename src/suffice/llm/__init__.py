@@ -1,4 +1,4 @@
-"""Models: any OpenAI-compatible endpoint, the embedded span reader, and a scripted double."""
+"""Models: any OpenAI-compatible endpoint, local transformers, the embedded span reader, and a scripted double."""
 
 from suffice.llm.base import Answerer, Gate, Verdict
 from suffice.llm.chat import ChatModel, Completion
@@ -9,6 +9,8 @@ from suffice.llm.prompts import DRAFTING, PROMPTS, DraftingPrompt, Prompt
 from suffice.llm.reader import SpanReaderModel
 from suffice.llm.scripted import ScriptedModel
 from suffice.llm.span_reader import SpanReader
+from suffice.llm.states import State, StateSource
+from suffice.llm.transformers_model import LoadedModel, TransformersModel, load_model
 
 __all__ = [
     "DRAFTING",
@@ -23,10 +25,15 @@ __all__ = [
     "EntailmentJudge",
     "Gate",
     "JudgePrompt",
+    "LoadedModel",
     "Prompt",
     "ScriptedModel",
     "SpanReader",
     "SpanReaderModel",
+    "State",
+    "StateSource",
+    "TransformersModel",
     "Verdict",
+    "load_model",
     "probe",
 ]

@@ -9,9 +9,10 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
+from suffice.errors import DataError
 from suffice.rounds import Cost, Passage, Reply
 
-__all__ = ["QA", "RAG", "State", "StateSource", "States", "prompt_id"]
+__all__ = ["QA", "RAG", "State", "StateSource", "States", "layer_index", "prompt_id", "required_questions"]
 
 States = npt.NDArray[np.float32]
 
@@ -106,3 +107,41 @@ def prompt_id(passages: Sequence[Passage]) -> str:
     ('qa', 'rag')
     """
     return RAG if passages else QA
+
+
+def layer_index(layer: int | str, n_layers: int) -> int:
+    """Return which of transformers' `hidden_states` a layer is: 0 the embedding, `n_layers` what leaves the last layer.
+
+    >>> [layer_index(layer, 32) for layer in ("middle", "last", -1, -2, 0, "7")]
+    [16, 32, 32, 31, 0, 7]
+
+    Args:
+        layer: `middle`, `last`, or a number; -1 is the last one.
+        n_layers: How many layers the model has.
+
+    Raises:
+        DataError: The model has no such layer.
+    """
+    named = {"middle": n_layers // 2, "last": n_layers}
+    try:
+        found = named[layer] if layer in named else int(layer)
+    except ValueError:
+        raise DataError(f"there is no layer {layer!r}; give 'middle', 'last', or a number") from None
+    if not -n_layers - 1 <= found <= n_layers:
+        raise DataError(
+            f"there is no layer {layer!r}: the model has {n_layers}, and 0 is the embedding; -1 is the last"
+        )
+    return found % (n_layers + 1)
+
+
+def required_questions(questions: Sequence[str]) -> None:
+    """Refuse what is no list of questions with words in them.
+
+    Raises:
+        DataError: One is empty, or no text, or all of it is one text.
+    """
+    if isinstance(questions, str):
+        raise DataError(f"expected a list of questions, got the text {questions[:80]!r}")
+    for number, question in enumerate(questions):
+        if not isinstance(question, str) or not question.strip():
+            raise DataError(f"question {number} is {question!r}: an empty question has no state. Leave it out")

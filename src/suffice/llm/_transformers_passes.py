@@ -1,0 +1,297 @@
+"""Forward passes of a transformers model: the last prompt token's states, and generation that goes on from a pass."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from suffice.errors import ModelError
+from suffice.llm._transformers_loading import LoadedModel
+from suffice.llm.states import States
+
+__all__ = ["Choose", "Prefill", "Step", "decode", "drawn", "greedy", "last_states", "prefill"]
+
+Choose = Callable[[Any], Any]
+"""From log-probabilities, shape ``(n, vocabulary)``, to token ids, shape ``(n,)``."""
+
+
+@dataclass(slots=True)
+class Prefill:
+    """What a pass over prompts leaves behind.
+
+    Attributes:
+        states: Of the last prompt tokens, shape ``(n, n_layers, width)``.
+        logits: For the first generated token of each prompt, shape ``(n, vocabulary)``.
+        cache: Keys and values of the prompts; generation writes into it.
+        mask: 1 where a prompt has a token, 0 on its left, shape ``(n, longest)``.
+    """
+
+    states: States
+    logits: Any
+    cache: Any
+    mask: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One generated token.
+
+    Attributes:
+        token: Its id.
+        logprob: Its log-probability, nats.
+        top: `(id, log-probability)` of the most likely tokens at this place, best first.
+    """
+
+    token: int
+    logprob: float
+    top: tuple[tuple[int, float], ...]
+
+
+class _EnoughError(Exception):
+    """The highest layer that is wanted has been read: the layers above it need not run."""
+
+
+def last_states(model: LoadedModel, ids: Sequence[Sequence[int]], layers: Sequence[int]) -> States:
+    """Return the states of the last tokens: one batched pass, right padding, nothing kept of other tokens.
+
+    No logits are computed, no keys and values are kept, and the layers above the highest one wanted do not run.
+
+    Args:
+        model: The model.
+        ids: The prompts' tokens, each at least one.
+        layers: Indices as in transformers' `hidden_states`: 0 is the embedding.
+
+    Returns:
+        Shape ``(len(ids), len(layers), width)``.
+    """
+    import torch
+
+    base = model.network.base_model
+    lengths = [len(row) for row in ids]
+    tokens, mask = _padded(model, ids, side="right")
+    positions = torch.arange(tokens.shape[1], device=tokens.device).expand(tokens.shape)
+    last = torch.tensor([length - 1 for length in lengths], device=tokens.device)
+    with torch.inference_mode(), model.lock, _reading(model, layers, last, stop=True) as read:
+        with contextlib.suppress(_EnoughError):
+            inputs = {"input_ids": tokens, "attention_mask": mask, "position_ids": positions, "use_cache": False}
+            read.finish(base(**_accepted(base, inputs)))
+        return read.array()
+
+
+def prefill(model: LoadedModel, ids: Sequence[Sequence[int]], layers: Sequence[int]) -> Prefill:
+    """Run one pass over prompts from which generation can go on; left padding, so that all prompts end together.
+
+    Args:
+        model: The model.
+        ids: The prompts' tokens, each at least one.
+        layers: Whose states to keep; none for an answer alone.
+    """
+    import torch
+
+    network = model.network
+    tokens, mask = _padded(model, ids, side="left")
+    last = torch.full((len(ids),), tokens.shape[1] - 1, device=tokens.device)
+    inputs = {
+        "input_ids": tokens,
+        "attention_mask": mask,
+        "position_ids": (mask.cumsum(-1) - 1).clamp(min=0),
+        "use_cache": True,
+        "logits_to_keep": 1,
+    }
+    with torch.inference_mode(), model.lock, _reading(model, layers, last, stop=False) as read:
+        made = network(**_accepted(network, inputs))
+        return Prefill(states=read.array(), logits=made.logits[:, -1], cache=made.past_key_values, mask=mask)
+
+
+def greedy(logprobs: Any) -> Any:
+    """Return the most likely token of each row, shape ``(n,)``."""
+    return logprobs.argmax(-1)
+
+
+def drawn(temperature: float, rng: np.random.Generator) -> Choose:
+    """Return a choice at random, by the probabilities at a temperature.
+
+    Args:
+        temperature: Above 0; at 1 the model's own probabilities.
+        rng: Draws; the same on every device.
+    """
+    import torch
+
+    def choose(logprobs: Any) -> Any:
+        noise = torch.from_numpy(rng.gumbel(size=tuple(logprobs.shape)))
+        return (logprobs.double().cpu() / temperature + noise).argmax(-1)
+
+    return choose
+
+
+def decode(
+    model: LoadedModel,
+    start: Prefill,
+    *,
+    max_tokens: int,
+    ends: frozenset[int],
+    n_top: int,
+    choose: Choose = greedy,
+    is_cancelled: Callable[[], bool] = lambda: False,
+) -> list[list[Step]]:
+    """Generate from where a pass ended; the prompts' tokens are not processed again.
+
+    Args:
+        model: The model.
+        start: The pass; its cache is used up.
+        max_tokens: Most tokens to generate.
+        ends: Tokens that end a reply; the reply's last step holds it.
+        n_top: How many of the most likely tokens to tell at each place.
+        choose: Takes the next token of each prompt.
+        is_cancelled: Asked before each token; the reply ends where it says so.
+
+    Returns:
+        The steps of each prompt, in order.
+    """
+    import torch
+
+    replies: list[list[Step]] = [[] for _ in range(len(start.mask))]
+    open_rows = set(range(len(replies)))
+    logits, mask = start.logits, start.mask
+    with torch.inference_mode():
+        for position in range(max_tokens):
+            logprobs = torch.log_softmax(logits.float(), dim=-1)
+            chosen = choose(logprobs).to(logprobs.device)
+            _note(replies, open_rows, chosen, logprobs, n_top)
+            open_rows -= {row for row in open_rows if replies[row][-1].token in ends}
+            if not open_rows or position + 1 == max_tokens or is_cancelled():
+                break
+            mask = torch.cat([mask, mask.new_ones((len(mask), 1))], dim=-1)
+            inputs = {
+                "input_ids": chosen[:, None],
+                "attention_mask": mask,
+                "position_ids": mask.sum(-1, keepdim=True) - 1,
+                "past_key_values": start.cache,
+                "use_cache": True,
+            }
+            with model.lock:
+                logits = model.network(**_accepted(model.network, inputs)).logits[:, -1]
+    return replies
+
+
+def _note(replies: list[list[Step]], rows: set[int], chosen: Any, logprobs: Any, n_top: int) -> None:
+    """Append one step to each reply that is not finished."""
+    picked = logprobs.gather(-1, chosen[:, None])[:, 0].tolist()
+    top = logprobs.topk(min(n_top, logprobs.shape[-1]), dim=-1)
+    values, places, tokens = top.values.tolist(), top.indices.tolist(), chosen.tolist()
+    for row in rows:
+        best = tuple(zip(places[row], values[row], strict=True))
+        replies[row].append(Step(tokens[row], picked[row], best))
+
+
+def _padded(model: LoadedModel, ids: Sequence[Sequence[int]], *, side: str) -> tuple[Any, Any]:
+    """Return token ids and mask, each of shape ``(len(ids), longest)``."""
+    import torch
+
+    filler = model.tokenizer.pad_token_id or 0  # masked: which token it is plays no part
+    longest = max(len(row) for row in ids)
+    tokens = torch.full((len(ids), longest), filler, dtype=torch.long)
+    mask = torch.zeros((len(ids), longest), dtype=torch.long)
+    for number, row in enumerate(ids):
+        place = slice(0, len(row)) if side == "right" else slice(longest - len(row), longest)
+        tokens[number, place] = torch.tensor(row, dtype=torch.long)
+        mask[number, place] = 1
+    device = model.network.get_input_embeddings().weight.device
+    return tokens.to(device), mask.to(device)
+
+
+def _accepted(module: Any, inputs: dict[str, Any]) -> dict[str, Any]:
+    """Return the inputs that a model's forward pass takes: not every architecture has positions, or picks its logits."""
+    known = inspect.signature(module.forward).parameters
+    if "input_ids" not in known:  # a wrapper that hands on whatever it is given
+        return inputs
+    return {name: value for name, value in inputs.items() if name in known}
+
+
+class _Readings:
+    """The last tokens' states of some layers, gathered while a pass runs."""
+
+    def __init__(self, model: LoadedModel, layers: Sequence[int], last: Any) -> None:
+        self._model, self._layers, self._last = model, layers, last
+        self._found: dict[int, Any] = {}
+
+    def take(self, layer: int, hidden: Any) -> None:
+        """Keep the last tokens of one layer's states, shape ``(n, length, width)``."""
+        import torch
+
+        if not torch.is_tensor(hidden) or hidden.dim() != 3:  # noqa: PLR2004 - prompts, tokens, width
+            raise ModelError(f"layer {layer} of {self._model.id!r} gives no hidden states of the usual shape")
+        rows = torch.arange(len(hidden), device=hidden.device)
+        self._found[layer] = hidden[rows, self._last.to(hidden.device)].float()
+
+    def finish(self, made: Any) -> None:
+        """Keep the states after the last layer, if they are wanted."""
+        if self._model.n_layers in self._layers and self._model.n_layers not in self._found:
+            self.take(self._model.n_layers, getattr(made, "last_hidden_state", None))
+
+    def array(self) -> States:
+        """Return what was kept, shape ``(n, n_layers, width)``."""
+        if not self._layers:
+            return np.zeros((len(self._last), 0, 0), dtype=np.float32)
+        missing = [layer for layer in self._layers if layer not in self._found]
+        if missing:
+            raise ModelError(
+                f"{self._model.id!r} gives no hidden states of layer {missing[0]}: its architecture "
+                f"({type(self._model.network).__name__}) is not one that can be read. Use another model, or EncoderStates"
+            )
+        kept = [self._found[layer].cpu().numpy() for layer in self._layers]
+        states: States = np.stack(kept, axis=1).astype(np.float32, copy=False)
+        return states
+
+
+@contextlib.contextmanager
+def _reading(model: LoadedModel, layers: Sequence[int], last: Any, *, stop: bool) -> Iterator[_Readings]:
+    """Read layers while a pass runs: `hidden_states[k]` is what layer k is given, and what the model returns at the end.
+
+    With `stop` the pass ends as soon as the highest layer wanted has been read.
+    """
+    read = _Readings(model, layers, last)
+    stack = _layer_stack(model) if layers else []
+    highest = max(layers, default=0)
+
+    def reader(layer: int) -> Callable[..., None]:
+        def take(_module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+            read.take(layer, args[0] if args else kwargs.get("hidden_states"))
+            if stop and layer == highest:
+                raise _EnoughError
+
+        return take
+
+    hooks = [
+        stack[layer].register_forward_pre_hook(reader(layer), with_kwargs=True)
+        for layer in set(layers)
+        if layer < len(stack)
+    ]
+    if model.n_layers in layers and not stop:
+        hooks.append(model.network.base_model.register_forward_hook(lambda _module, _args, made: read.finish(made)))
+    try:
+        yield read
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def _layer_stack(model: LoadedModel) -> Any:
+    """Return the list of layers that the text passes through, in order."""
+    import torch
+
+    network = model.network
+    decoder = network.get_decoder() if hasattr(network, "get_decoder") else None
+    for root in (decoder, network.base_model):
+        for module in () if root is None else root.modules():
+            if isinstance(module, torch.nn.ModuleList) and len(module) == model.n_layers:
+                return module
+    raise ModelError(
+        f"the layers of {model.id!r} ({type(network).__name__}) were not found: its hidden states cannot be read. "
+        "Use another model, or EncoderStates"
+    )

@@ -1,0 +1,401 @@
+"""Any causal language model of transformers, on this machine: answers, and the hidden states behind them."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from suffice.errors import DataError, LogprobsUnavailableError, ModelError
+from suffice.llm._transformers_batches import Batches
+from suffice.llm._transformers_loading import LoadedModel, load_model
+from suffice.llm._transformers_passes import Choose, Prefill, Step, decode, drawn, greedy, last_states, prefill
+from suffice.llm._transformers_prompts import PromptEncoder
+from suffice.llm.prompts import ANSWER_FIRST, Prompt
+from suffice.llm.states import QA, RAG, State, States, layer_index, required_questions
+from suffice.rounds import Cost, Passage, Reply, Token
+from suffice.signals.margins import LOGPROB_NEEDS
+from suffice.signals.position import AnswerPosition
+from suffice.signals.text import parse_confidence
+
+__all__ = ["LoadedModel", "TransformersModel", "load_model"]
+
+_MIN_ALTERNATIVES = 2
+
+
+def _never() -> bool:
+    return False
+
+
+class TransformersModel:
+    """A causal language model of transformers: an `Answerer` and a `StateSource` at once.
+
+    **Answers** are greedy, with log-probabilities of the raw distribution; settings of the model's generation
+    configuration (penalties, sampling) are not applied.  **States** are those of the last prompt token, before the
+    first generated one, under the same prompts: without passages (`qa`) and with them (`rag`).  Layers count as in
+    transformers' `hidden_states`: 0 is the embedding, n what leaves the last of n layers (after the final norm, in most
+    architectures); -1 counts from the end; `middle` is n // 2, `last` is n.
+
+    Nothing is ever cut off: a prompt longer than the context is an error.  Where memory runs out, the batch is halved
+    and stays halved (`batch_size` tells).
+
+    >>> model = TransformersModel("./llama", layers=("middle", "last"))  # doctest: +SKIP
+    >>> state = model.read("Who wrote The Shining?")                     # doctest: +SKIP
+    >>> state.values.shape, state.resume().answer                        # doctest: +SKIP
+    ((2, 4096), 'Stephen King')
+
+    Args:
+        model: A folder, an id of the hub, or a model in memory that others share.
+        layers: Which layers' states to read.
+        prompt: How question and passages become messages.
+        rag_prompt: The same where there are passages; None for `prompt`.
+        position: Where the answer stands in a reply; default: after the marker `Answer:`, or at the start where the
+            prompt is prefilled.
+        max_tokens: Most tokens to generate.
+        top_logprobs: How many alternatives to tell for each token.
+        batch_size: Most prompts of one pass.
+        max_prompt_tokens: Longest prompt; None for what the model reads.
+        name: What reports call it; default: the model's name.
+        **loading: `revision`, `dtype`, `device` and `options`, as `load_model` takes them.
+
+    Raises:
+        DataError: A parameter is out of range, or there is no such layer.
+        MissingExtraError: torch or transformers is not installed.
+        ModelError: There is no such model, or it cannot be loaded.
+    """
+
+    def __init__(
+        self,
+        model: str | Path | LoadedModel,
+        *,
+        layers: Sequence[int | str] = ("middle",),
+        prompt: Prompt = ANSWER_FIRST,
+        rag_prompt: Prompt | None = None,
+        position: AnswerPosition | None = None,
+        max_tokens: int = 64,
+        top_logprobs: int = 5,
+        batch_size: int = 16,
+        max_prompt_tokens: int | None = None,
+        name: str | None = None,
+        **loading: Any,
+    ) -> None:
+        for what, value in (("max_tokens", max_tokens), ("top_logprobs", top_logprobs), ("batch_size", batch_size)):
+            if value < 1:
+                raise DataError(f"{what} must be at least 1, got {value!r}")
+        self.loaded = model if isinstance(model, LoadedModel) else load_model(model, **loading)
+        self.prompt, self.rag_prompt = prompt, rag_prompt or prompt
+        self.position = position or AnswerPosition("start" if prompt.prefill else "marker")
+        self.max_tokens, self.top_logprobs = max_tokens, top_logprobs
+        self._batches = Batches(self.loaded.id, batch_size)
+        limits = [limit for limit in (max_prompt_tokens, self.loaded.context) if limit is not None]
+        self._limit = min(limits) if limits else None
+        self._layers = tuple(layer_index(layer, self.loaded.n_layers) for layer in layers)
+        self._name = name or self.loaded.id
+        self._encoder = PromptEncoder(self.loaded.tokenizer)
+        self._ends = self.loaded.ends
+
+    def __repr__(self) -> str:
+        return f"TransformersModel({self.loaded.id!r}, layers={self._layers!r}, prompt={self.prompt.prompt_id!r})"
+
+    @property
+    def name(self) -> str:
+        """What reports call it."""
+        return self._name
+
+    @property
+    def id(self) -> str:
+        """The model's name: its id, or the last two names of its folder."""
+        return self.loaded.id
+
+    @property
+    def revision(self) -> str:
+        """A hash of the folder's files, or the commit at the hub."""
+        return self.loaded.revision
+
+    @property
+    def layers(self) -> tuple[int, ...]:
+        """Which layers' states it reads, counted from 0, the embedding."""
+        return self._layers
+
+    @property
+    def prompts(self) -> tuple[str, ...]:
+        """`qa` and `rag`."""
+        return QA, RAG
+
+    @property
+    def batch_size(self) -> int:
+        """Most prompts of one pass, as far as memory has sufficed."""
+        return self._batches.size
+
+    @property
+    def capabilities(self) -> frozenset[str]:
+        """`logprobs` and `token_logprobs`, and `verbal_confidence` where the prompt asks for it."""
+        confidence = frozenset({"verbal_confidence"} if self.prompt.asks_confidence else ())
+        return LOGPROB_NEEDS | confidence if self.top_logprobs >= _MIN_ALTERNATIVES else confidence
+
+    def verify(self, needs: frozenset[str]) -> None:
+        """Refuse what `capabilities` does not hold; nothing is asked.
+
+        Raises:
+            LogprobsUnavailableError: Log-probabilities are needed, and `top_logprobs` is below 2.
+        """
+        if LOGPROB_NEEDS & needs - self.capabilities:
+            raise LogprobsUnavailableError(
+                f"log-probabilities are needed, but top_logprobs is {self.top_logprobs!r}: set it to 2 or more"
+            )
+
+    def fingerprint(self) -> Mapping[str, Any]:
+        """Everything that changes its replies and its states; the device and the batch size, which do not, are left out."""
+        template = json.dumps(self._encoder.describe(), sort_keys=True)
+        is_code = self.position.kind == "callable"
+        return {
+            "kind": "transformers",
+            "model": self.id,
+            "revision": self.revision,
+            "precision": self.loaded.precision,
+            "layers": list(self._layers),
+            "prompt_id": self.prompt.prompt_id,
+            "prompt_sha256": self.prompt.sha256,
+            "rag_prompt_sha256": self.rag_prompt.sha256,
+            "template_sha256": hashlib.sha256(template.encode()).hexdigest(),
+            "position": {"kind": "callable"} if is_code else self.position.to_dict(),
+            "max_tokens": self.max_tokens,
+            "top_logprobs": self.top_logprobs,
+        }
+
+    def answer(self, question: str, passages: Sequence[Passage] = ()) -> Reply:
+        """Answer `question` from `passages`, in the order in which they were revealed; none of them = closed book.
+
+        Raises:
+            ModelError: The prompt is longer than the context, or memory runs out.
+        """
+        return self._answer(question, passages, _never)
+
+    async def answer_async(self, question: str, passages: Sequence[Passage] = ()) -> Reply:
+        """Like `answer`, in a worker thread; cancelling the task ends the generation at its next token.
+
+        Raises:
+            ModelError: The prompt is longer than the context, or memory runs out.
+        """
+        cancelled = threading.Event()
+        try:
+            return await asyncio.to_thread(self._answer, question, passages, cancelled.is_set)
+        except asyncio.CancelledError:
+            cancelled.set()
+            raise
+
+    def answers(self, questions: Sequence[str], passages: Sequence[Sequence[Passage]] | None = None) -> list[Reply]:
+        """Answer many questions, a batch at a time; the seconds of a batch are shared out evenly.
+
+        The replies are those of `answer`, up to rounding in the model's precision.
+
+        Args:
+            questions: The questions.
+            passages: Those of each question; None for none at all.
+
+        Raises:
+            ModelError: A prompt is longer than the context, or memory runs out.
+        """
+        ids = [self._ids(q, p) for q, p in zip(questions, _each(questions, passages), strict=True)]
+        replies: list[Reply] = [Reply(answer=None)] * len(ids)
+        for rows, found in self._batches.run(ids, lambda chosen: self._replies(chosen, greedy)):
+            for row, reply in zip(rows, found, strict=True):
+                replies[row] = reply
+        return replies
+
+    def samples(
+        self,
+        question: str,
+        passages: Sequence[Passage] = (),
+        *,
+        n: int,
+        temperature: float = 1.0,
+        rng: np.random.Generator,
+    ) -> list[Reply]:
+        """Draw several answers to one question; the log-probabilities are those at temperature 1.
+
+        Args:
+            question: The question.
+            passages: In the order in which they were revealed.
+            n: How many answers, at least 1.
+            temperature: Of the sampling, > 0.
+            rng: Draws the tokens.
+
+        Raises:
+            DataError: `n` or `temperature` is out of range.
+            ModelError: The prompt is longer than the context, or memory runs out.
+        """
+        if n < 1 or not temperature > 0:
+            raise DataError(f"n must be at least 1 and temperature above 0, got {n!r} and {temperature!r}")
+        ids = self._ids(question, passages)
+        choose = drawn(temperature, rng)
+        found = self._batches.run([ids] * n, lambda chosen: self._replies(chosen, choose))
+        return [reply for _, replies in found for reply in replies]
+
+    def read(self, question: str, passages: Sequence[Passage] = ()) -> State:
+        """Read one prompt's states; `resume` generates the answer from the same pass, no token of it read again.
+
+        Raises:
+            DataError: The question is empty.
+            ModelError: The prompt is longer than the context, memory runs out, or the model shows no states.
+        """
+        required_questions([question])
+        ids = self._ids(question, passages)
+        began = time.perf_counter()
+        start = self._batches.one(ids, lambda chosen: prefill(self.loaded, chosen, self._layers))
+        seconds = time.perf_counter() - began
+        cost = Cost(calls=1.0, uncached_tokens=float(len(ids)), seconds=seconds)
+        return State(values=start.states[0], cost=cost, resume=_Resume(self, ids, start))
+
+    def read_batch(self, questions: Sequence[str], passages: Sequence[Sequence[Passage]] | None = None) -> States:
+        """Read many prompts' states, in batches of prompts of like length; layers above the highest wanted do not run.
+
+        Args:
+            questions: The questions.
+            passages: Those of each question; None for none at all.
+
+        Returns:
+            Shape ``(n, n_layers, width)``; what the model leaves undefined is NaN.
+
+        Raises:
+            DataError: A question is empty.
+            ModelError: A prompt is longer than the context, memory runs out, or the model shows no states.
+        """
+        required_questions(questions)
+        ids = [self._ids(q, p) for q, p in zip(questions, _each(questions, passages), strict=True)]
+        states = np.zeros((len(ids), len(self._layers), int(self.loaded.config.hidden_size)), dtype=np.float32)
+        for rows, found in self._batches.run(ids, lambda chosen: last_states(self.loaded, chosen, self._layers)):
+            states[rows] = found
+        return states
+
+    def prompt_text(self, question: str, passages: Sequence[Passage] = ()) -> str:
+        """Return the text that the model reads, chat template included."""
+        return self._encoder.text(self._messages(question, passages))
+
+    def _messages(self, question: str, passages: Sequence[Passage]) -> Any:
+        return (self.rag_prompt if passages else self.prompt).messages(question, passages)
+
+    def _ids(self, question: str, passages: Sequence[Passage]) -> list[int]:
+        """Return a prompt's tokens."""
+        ids = self._encoder.ids(self._messages(question, passages))
+        if not ids:
+            raise DataError(f"the prompt of {question!r} has no tokens: {self.id!r} reads nothing")
+        if self._limit is not None and len(ids) > self._limit:
+            raise ModelError(
+                f"the prompt of {question[:60]!r} with {len(passages)} passages has {len(ids)} tokens, and {self.id!r} "
+                f"reads at most {self._limit}. Give fewer or shorter passages: nothing is cut off in silence"
+            )
+        return ids
+
+    def _answer(self, question: str, passages: Sequence[Passage], is_cancelled: Callable[[], bool]) -> Reply:
+        ids = self._ids(question, passages)
+        return self._batches.one(ids, lambda chosen: self._replies(chosen, greedy, is_cancelled))[0]
+
+    def _resume(self, start: Prefill, ids: Sequence[int]) -> Reply:
+        """Generate from a pass over one prompt."""
+        began = time.perf_counter()
+        (steps,) = self._batches.one(ids, lambda _: self._decode(start, len(ids)))
+        return self._reply(steps, Cost(calls=1.0, seconds=time.perf_counter() - began))
+
+    def _replies(
+        self, ids: Sequence[Sequence[int]], choose: Choose, is_cancelled: Callable[[], bool] = _never
+    ) -> list[Reply]:
+        """Answer the prompts of one batch."""
+        began = time.perf_counter()
+        start = prefill(self.loaded, ids, ())
+        found = self._decode(start, max(map(len, ids)), choose, is_cancelled)
+        seconds = (time.perf_counter() - began) / len(ids)
+        return [
+            self._reply(steps, Cost(calls=1.0, uncached_tokens=float(len(row)), seconds=seconds))
+            for row, steps in zip(ids, found, strict=True)
+        ]
+
+    def _decode(
+        self, start: Prefill, longest: int, choose: Choose = greedy, is_cancelled: Callable[[], bool] = _never
+    ) -> list[list[Step]]:
+        """Generate at most as much as still fits into the context behind the longest prompt."""
+        context = self.loaded.context
+        room = self.max_tokens if context is None else min(self.max_tokens, context - longest + 1)
+        return decode(
+            self.loaded,
+            start,
+            max_tokens=room,
+            ends=self._ends,
+            n_top=self.top_logprobs,
+            choose=choose,
+            is_cancelled=is_cancelled,
+        )
+
+    def _reply(self, steps: Sequence[Step], cost: Cost) -> Reply:
+        """Return what generated tokens say."""
+        is_ended = bool(steps) and steps[-1].token in self._ends
+        spoken = steps[:-1] if is_ended else steps
+        tokenizer = self.loaded.tokenizer
+        text = str(
+            tokenizer.decode(
+                [step.token for step in spoken], skip_special_tokens=True, clean_up_tokenization_spaces=False
+            )
+        )
+        tokens = tuple(
+            Token(
+                text=_spelled(tokenizer, step.token),
+                logprob=step.logprob,
+                alternatives=tuple((_spelled(tokenizer, token), logprob) for token, logprob in step.top),
+            )
+            for step in spoken
+        )
+        located = self.position.locate(text, tokens)
+        return Reply(
+            answer=located.answer,
+            text=text,
+            tokens=tokens,
+            answer_tokens=located.answer_tokens,
+            signals={"verbal_confidence": parse_confidence(text)} if self.prompt.asks_confidence else {},
+            costs={"generator": replace(cost, output_tokens=float(len(steps)))},
+            finish_reason="stop" if is_ended else "length",
+        )
+
+
+class _Resume:
+    """Goes on from a pass, once; asked again, it gives the same reply."""
+
+    def __init__(self, model: TransformersModel, ids: Sequence[int], start: Prefill) -> None:
+        self._model, self._ids = model, ids
+        self._start: Prefill | None = start
+        self._reply: Reply | None = None
+        self._lock = threading.Lock()
+
+    def __call__(self) -> Reply:
+        with self._lock:
+            if self._reply is None:
+                start, self._start = self._start, None  # its cache goes with it
+                if start is None:
+                    raise ModelError("the pass was used up by a generation that failed: read the question again")
+                self._reply = self._model._resume(start, self._ids)  # noqa: SLF001 - a part of that class
+            return self._reply
+
+
+def _each(questions: Sequence[str], passages: Sequence[Sequence[Passage]] | None) -> Sequence[Sequence[Passage]]:
+    """Return the passages of each question.
+
+    Raises:
+        DataError: There are passages for another number of questions.
+    """
+    if passages is None:
+        return [()] * len(questions)
+    if len(passages) != len(questions):
+        raise DataError(f"there are passages for {len(passages)} questions, and {len(questions)} questions")
+    return passages
+
+
+def _spelled(tokenizer: Any, token: int) -> str:
+    """Return a token as the vocabulary spells it; ids beyond it, which padded weights have, get a name."""
+    return str(tokenizer.convert_ids_to_tokens(token) or f"<id {token}>")

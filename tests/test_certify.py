@@ -280,7 +280,7 @@ def test_what_is_idle_on_tune_questions_is_left_out(tune, policy):
     assert len({row.tobytes() for row in measured.calls}) == len(kept.policies) < 4
     assert "p_correct > 2" not in " ".join(member.label for member in kept.policies)
     assert set(map(id_hash, tune.question_ids)) <= kept.seen
-    with pytest.raises(DataError, match="saves a call"):
+    with pytest.raises(DataError, match="saves calls"):
         arranged(threshold_path(policy, "p_correct", [2.0]), tune, EASY)
 
 

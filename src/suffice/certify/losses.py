@@ -134,12 +134,18 @@ class Measured:
     notes: tuple[str, ...]
 
     def spent(self, cost: str) -> tuple[Floats, Floats]:
-        """Return one of `COST_NAMES`: each policy's, shape ``(n_policies, n_questions)``, and the baseline's."""
+        """Return one of `COST_NAMES`: each policy's, shape ``(n_policies, n_questions)``, and the baseline's.
+
+        Raises:
+            DataError: It was not recorded everywhere.
+        """
         costs = {
             "calls": (self.calls, self.baseline_calls),
             "tokens": (self.tokens, self.baseline_tokens),
             "retrievals": (self.retrievals, self.baseline_retrievals),
         }
+        if any(np.isnan(values).any() for values in costs[cost]):
+            raise DataError(f"the {cost} of some policies were not recorded: choose by calls")
         return costs[cost]
 
 

@@ -81,6 +81,15 @@ class Gate(Protocol):
         """What its verdicts hold, in the words of `Signal.needs`: `p_known`."""
         ...
 
+    @property
+    def source(self) -> object:
+        """What reads the question.
+
+        A loop goes on from a verdict's pass only where this is the very model that it answers with; another model's
+        pass would end in another model's answer.
+        """
+        ...
+
     def fingerprint(self) -> Mapping[str, Any]:
         """Everything that changes its verdicts, JSON-ready and without secrets: what a policy pins."""
         ...

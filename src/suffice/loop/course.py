@@ -1,19 +1,23 @@
 """One question's way through the rounds, written once: a live loop and a recording drive the same calls.
 
 A round is a generator: it yields each call that it wants made, gets the reply, and returns the round.  Who drives it
-decides how a call is made: now, without blocking, or from a journal that already holds the reply.
+decides how a call is made: now, without blocking, or from a journal that already holds the reply; a live loop leaves
+out a call that its policy does not need.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from suffice.errors import ModelError
+from suffice.errors import AuthenticationFailedError, ModelError
 from suffice.rounds import Reply, Round
 
-__all__ = ["Call", "Course", "Made", "Steps", "drive", "drive_async"]
+__all__ = ["Call", "Course", "Made", "Rest", "Steps", "drive", "drive_async", "send", "send_async"]
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,16 +25,33 @@ class Call:
     """A call that a round wants made.
 
     Attributes:
-        part: The component that replies: `generator`, `writer` or `critic`.
+        part: The component that replies: `gate`, `generator`, `writer` or `critic`.
         asked: Everything that it is asked, JSON-ready: a committed reply answers nothing else.
         send: Makes the call.
         send_async: Makes it without blocking the event loop.
+        without: The round as it is without this call, where a live loop may do without it; None = it must be made.
+        instead: What a live loop takes for the reply if the call fails; None = the failure is the round's.
     """
 
     part: str
     asked: Sequence[Any]
     send: Callable[[], Reply]
     send_async: Callable[[], Awaitable[Reply]]
+    without: Round | None = None
+    instead: Reply | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """What is left of a round whose last call nobody needed yet.
+
+    Attributes:
+        call: The call.
+        steps: The round, waiting for its reply.
+    """
+
+    call: Call
+    steps: Steps
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,11 +62,13 @@ class Made:
         observed: The round.
         reply: The reply that holds its answer.
         error: Why a later call of the round failed, where one did; what was paid for before it stands in `observed`.
+        rest: What was left out, where something was; `observed` is then the round without it.
     """
 
     observed: Round
     reply: Reply
     error: ModelError | None = None
+    rest: Rest | None = None
 
 
 Steps = Generator[Call, Reply, Made]
@@ -73,17 +96,54 @@ class Course(Protocol):
         ...
 
 
-def drive(steps: Steps) -> Made:
-    """Make a round's calls one after the other.
+def send(call: Call) -> Reply:
+    """Make a call of a live loop.
+
+    Raises:
+        ModelError: It failed, and nothing stands in for its reply.
+    """
+    try:
+        return call.send()
+    except ModelError as error:
+        return _instead(call, error)
+
+
+async def send_async(call: Call) -> Reply:
+    """Like `send`, without blocking the event loop."""
+    try:
+        return await call.send_async()
+    except ModelError as error:
+        return _instead(call, error)
+
+
+def _instead(call: Call, error: ModelError) -> Reply:
+    if call.instead is None or isinstance(error, AuthenticationFailedError):
+        raise error
+    _LOG.warning("the %s failed, and the loop goes on without it: %s", call.part, error)
+    return call.instead
+
+
+def _always(without: Round) -> bool:
+    del without
+    return True
+
+
+def drive(steps: Steps, *, needed: Callable[[Round], bool] = _always, first: Call | None = None) -> Made:
+    """Make a live round's calls one after the other.
+
+    Args:
+        steps: The round.
+        needed: Told the round as it is without a call that may be left out; whether to make it.
+        first: The call that the round waits for, if it has begun.
 
     Raises:
         ModelError: A call failed that the round cannot do without.
     """
     try:
-        call = next(steps)
-        while True:
+        call = first or next(steps)
+        while call.without is None or needed(call.without):
             try:
-                reply = call.send()
+                reply = send(call)
             except ModelError as error:
                 call = steps.throw(error)
             else:
@@ -91,21 +151,30 @@ def drive(steps: Steps) -> Made:
     except StopIteration as ended:
         made: Made = ended.value
         return made
+    return _left_out(call, steps)
 
 
-async def drive_async(steps: Steps, send: Callable[[Call], Awaitable[Reply]]) -> Made:
+async def drive_async(
+    steps: Steps,
+    send: Callable[[Call], Awaitable[Reply]],
+    *,
+    needed: Callable[[Round], bool] = _always,
+    first: Call | None = None,
+) -> Made:
     """Make a round's calls one after the other, without blocking the event loop.
 
     Args:
         steps: The round.
         send: How a call is made.
+        needed: As for `drive`.
+        first: As for `drive`.
 
     Raises:
         ModelError: A call failed that the round cannot do without.
     """
     try:
-        call = next(steps)
-        while True:
+        call = first or next(steps)
+        while call.without is None or needed(call.without):
             try:
                 reply = await send(call)
             except ModelError as error:
@@ -115,3 +184,9 @@ async def drive_async(steps: Steps, send: Callable[[Call], Awaitable[Reply]]) ->
     except StopIteration as ended:
         made: Made = ended.value
         return made
+    return _left_out(call, steps)
+
+
+def _left_out(call: Call, steps: Steps) -> Made:
+    assert call.without is not None
+    return Made(observed=call.without, reply=Reply(answer=None), rest=Rest(call, steps))

@@ -6,11 +6,12 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, ClassVar
 
 from suffice.errors import AuthenticationFailedError, ConfigMismatchError, ModelError
-from suffice.loop.course import Course, drive, drive_async
+from suffice.loop.course import Course, drive, drive_async, send_async
+from suffice.loop.gating import Unanswered, needs_answer
 from suffice.loop.measuring import measure_lazily, unmeasured
 from suffice.rounds import Cost, Decision, Passage, Round, total_cost
 from suffice.session import Policy, Session
@@ -152,11 +153,16 @@ class LiveLoop(ABC):
             return
         self.ready()
         course, session, error = self._begin(question, passages)
+        unanswered = Unanswered()
         try:
             while session.decision is None and course.has(session.next_round):
-                made = drive(course.calls(session.next_round, session.rounds))
-                error = made.error
-                yield made.observed, session.observe(made.observed)
+                steps = course.calls(session.next_round, session.rounds)
+                made = drive(steps, needed=partial(needs_answer, session))
+                observed, error = unanswered.observed(session, made), made.error
+                if (rest := unanswered.due(session, observed)) is not None:
+                    made = drive(rest.steps, first=rest.call)
+                    session, error = unanswered.answered(session, made), error or made.error
+                yield observed, session.observe(observed)
                 if error is not None:  # the round counts, without the call that failed
                     break
         except ModelError as raised:
@@ -164,6 +170,9 @@ class LiveLoop(ABC):
         except BaseException:
             _end(session, "cancelled")
             raise
+        if (rest := unanswered.due(session, None)) is not None:
+            made = drive(rest.steps, first=rest.call)
+            session, error = unanswered.answered(session, made), error or made.error
         yield None, self._outcome(question, session, error)
 
     async def stream_async(
@@ -172,15 +181,19 @@ class LiveLoop(ABC):
         """Like `stream`, without blocking the event loop; a cancelled task cancels the request in flight."""
         await asyncio.to_thread(self.ready)
         course, session, error = self._begin(question, passages)
+        unanswered = Unanswered()
         try:
             while session.decision is None and course.has(session.next_round):
                 steps = course.calls(session.next_round, session.rounds)
-                made = await drive_async(steps, lambda call: call.send_async())
-                observed, error = made.observed, made.error
+                made = await drive_async(steps, send_async, needed=partial(needs_answer, session))
+                observed, error = unanswered.observed(session, made), made.error
                 if error is not None:
                     observed = unmeasured(session, observed)
-                elif self.enrichers:
+                elif self.enrichers and made.rest is None:
                     observed, error = await measure_lazily(self.enrichers, session, question, observed, made.reply)
+                if (rest := unanswered.due(session, observed)) is not None:
+                    made = await drive_async(rest.steps, send_async, first=rest.call)
+                    session, error = unanswered.answered(session, made), error or made.error
                 yield observed, session.observe(observed)
                 if error is not None:  # the round counts, without the call or measurement that failed
                     break
@@ -189,6 +202,9 @@ class LiveLoop(ABC):
         except BaseException:
             _end(session, "cancelled")
             raise
+        if (rest := unanswered.due(session, None)) is not None:
+            made = await drive_async(rest.steps, send_async, first=rest.call)
+            session, error = unanswered.answered(session, made), error or made.error
         yield None, self._outcome(question, session, error)
 
     def run(self, question: str, passages: Sequence[Passage] = ()) -> Outcome:
@@ -212,7 +228,7 @@ class LiveLoop(ABC):
         return self.course(question, passages), Session(self.policy), None
 
     def _outcome(self, question: str, session: Session, error: ModelError | None) -> Outcome:
-        if isinstance(error, AuthenticationFailedError) and not session.rounds:
+        if isinstance(error, AuthenticationFailedError) and not any(made.answer for made in session.rounds):
             raise error
         _end(session, "failed" if error is not None else "exhausted")
         assert session.decision is not None

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from suffice.errors import ConfigMismatchError
-from suffice.llm.base import Answerer
+from suffice.errors import ConfigMismatchError, DataError, ModelError
+from suffice.llm.base import Answerer, Gate, Verdict
 from suffice.loop.course import Call, Made, Steps
 from suffice.loop.evidence import Evidence
 from suffice.loop.live import LiveLoop
 from suffice.retrieval import Retriever
 from suffice.rounds import Passage, Reply, Round
+from suffice.signals import GATE
 
 __all__ = ["RetrievalLoop"]
+
+_GENERATOR = "generator"
+_GOES_ON = "goes_on"
+"""Why a gate's pass ended that can go on into the answer: kept with its committed reply."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,10 +30,16 @@ class RetrievalLoop(LiveLoop):
 
     `run` and `stream` take the question's own passages; none = search the retriever's corpus.
 
+    With a gate, round 0 is decided before it is answered: the gate's cost is that of deciding, and the closed-book
+    answer is generated, from the gate's own pass where that can go on, only if the policy stops there or reads it.  A
+    gate that fails leaves its signals undefined, so evidence is fetched: unknown is never a pass.  A recording holds
+    both parts of every round 0; a question whose gate or answer failed there is asked again.
+
     Attributes:
         model: Answers from the revealed passages.
         retriever: Ranks the question's pool or a corpus.
         policy: Decides when to stop and which answer to return.
+        gate: Decides at round 0; None = round 0, where the policy has one, is the model's answer alone.
         enrichers: Measure signals that need calls of their own, where the policy reads them.
     """
 
@@ -34,18 +47,19 @@ class RetrievalLoop(LiveLoop):
 
     model: Answerer
     retriever: Retriever
+    gate: Gate | None = None
 
     @property
     def capabilities(self) -> frozenset[str]:
-        """What the model gives."""
-        return self.model.capabilities
+        """What the model and the gate give."""
+        return self.model.capabilities | (self.gate.capabilities if self.gate else frozenset())
 
     @property
     def depends(self) -> Mapping[str, Any]:
-        """The model and its prompt."""
+        """The model and its prompt, and the gate."""
         described = self.model.fingerprint()
         named = {key: described[key] for key in ("revision", "prompt_id") if key in described}
-        return {"model": described.get("model", self.model.name), **named}
+        return {"model": described.get("model", self.model.name), **named, **self._gates()}
 
     @property
     def labels(self) -> Mapping[str, str]:
@@ -55,11 +69,21 @@ class RetrievalLoop(LiveLoop):
         return labels if prompt is None else {**labels, "prompt_id": str(prompt)}
 
     def configuration(self) -> Mapping[str, Any]:
-        """Return the fingerprints of model and retriever."""
-        return {"model": dict(self.model.fingerprint()), "retriever": dict(self.retriever.fingerprint())}
+        """Return the fingerprints of model, retriever and gate."""
+        described = {"model": dict(self.model.fingerprint()), "retriever": dict(self.retriever.fingerprint())}
+        return {**described, **self._gates()}
 
     def verify(self) -> None:
-        """Compare the answer position of policy and model, and ask the model for what the policy needs."""
+        """Compare the answer position of policy and model, and ask the model for what the policy needs.
+
+        Raises:
+            DataError: There is a gate, and the policy has no round 0 for it to decide.
+        """
+        if self.gate is not None and self.policy.start_round != 0:
+            raise DataError(
+                f"the gate decides at round 0, and the policy starts at round {self.policy.start_round!r}: set "
+                "start_round=0 (for a recording, --round-zero)"
+            )
         theirs = self.model.fingerprint().get("position")
         position = self.policy.answer_position
         ours = {"kind": "callable"} if position.kind == "callable" else position.to_dict()
@@ -74,7 +98,10 @@ class RetrievalLoop(LiveLoop):
     def course(self, question: str, passages: Sequence[Passage]) -> _Revealing:
         """Return the rounds that reveal one passage after the other."""
         evidence = Evidence(self.retriever, question, passages, self.policy.max_rounds)
-        return _Revealing(self.model, question, evidence)
+        return _Revealing(self.model, question, evidence, self.gate)
+
+    def _gates(self) -> dict[str, Any]:
+        return {} if self.gate is None else {GATE: dict(self.gate.fingerprint())}
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,15 +111,18 @@ class _Revealing:
     model: Answerer
     question: str
     evidence: Evidence
+    gate: Gate | None
 
     def has(self, r: int) -> bool:
         return self.evidence.reveal(r) is not None
 
     def calls(self, r: int, before: Sequence[Round]) -> Steps:
         del before  # the same passages, whatever was answered before
+        if r == 0 and self.gate is not None:
+            return (yield from _Gated(self.model, self.gate, self.question).calls())
         passages = self.evidence.reveal(r) or ()
         reply = yield Call(
-            part="generator",
+            part=_GENERATOR,
             asked=[self.question, *([passage.passage_id, passage.title, passage.text] for passage in passages)],
             send=lambda: self.model.answer(self.question, passages),
             send_async=lambda: self.model.answer_async(self.question, passages),
@@ -113,3 +143,74 @@ class _Revealing:
             costs={**reply.costs, "retrieval": ranked.cost} if ranked and r == 1 else reply.costs,
             finish_reason=reply.finish_reason,
         )
+
+
+class _Gated:
+    """Round 0 of one question behind a gate: what it decides, then the answer."""
+
+    def __init__(self, model: Answerer, gate: Gate, question: str) -> None:
+        self.model, self.gate, self.question = model, gate, question
+        self.verdict: Verdict | None = None
+
+    def calls(self) -> Steps:
+        """Decide, then answer."""
+        undefined = dict.fromkeys(self.gate.capabilities, math.nan)
+        found = yield Call(
+            part=GATE,
+            asked=[self.question],
+            send=lambda: self._told(self.gate.decide(self.question)),
+            send_async=self._decide_async,
+            instead=Reply(answer=None, signals=undefined),
+        )
+        unanswered = Round(index=0, signals=found.signals, costs=found.costs)
+        goes_on = found.finish_reason == _GOES_ON
+        try:
+            reply = yield Call(
+                part=_GENERATOR,
+                asked=[self.question],
+                send=lambda: self._answer(goes_on),
+                send_async=lambda: self._answer_async(goes_on),
+                without=unanswered,
+            )
+        except ModelError as error:
+            return Made(observed=unanswered, reply=Reply(answer=None), error=error)
+        observed = Round(
+            index=0,
+            answer=reply.answer,
+            text=reply.text,
+            answer_tokens=reply.answer_tokens,
+            signals={**reply.signals, **found.signals},
+            costs={**reply.costs, **found.costs},
+            finish_reason=reply.finish_reason,
+        )
+        return Made(observed=observed, reply=reply)
+
+    def _told(self, verdict: Verdict) -> Reply:
+        self.verdict = verdict
+        goes_on = verdict.resume is not None and self.gate.source is self.model
+        return Reply(
+            answer=None,
+            signals=verdict.signals,
+            costs={GATE: verdict.cost},
+            finish_reason=_GOES_ON if goes_on else None,
+        )
+
+    def _answer(self, goes_on: bool) -> Reply:
+        if goes_on and self.verdict is None:  # decided before an interruption: that pass is gone, its cost is booked
+            self._told(self.gate.decide(self.question))
+        return self._generate(goes_on)
+
+    def _generate(self, goes_on: bool) -> Reply:
+        resume = self.verdict.resume if goes_on and self.verdict else None
+        self.verdict = None  # and with it the pass's cache
+        return self.model.answer(self.question, ()) if resume is None else resume()
+
+    async def _decide_async(self) -> Reply:
+        return self._told(await self.gate.decide_async(self.question))
+
+    async def _answer_async(self, goes_on: bool) -> Reply:
+        if not goes_on:
+            return await self.model.answer_async(self.question, ())
+        if self.verdict is None:
+            self._told(await self.gate.decide_async(self.question))
+        return await asyncio.to_thread(self._generate, goes_on)

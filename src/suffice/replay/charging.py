@@ -16,7 +16,6 @@ from suffice.calibration import CALIBRATED
 from suffice.errors import DataError
 from suffice.replay.costs import GATE, GENERATOR, CostTable, loop_masks, widen
 from suffice.rounds import Mask, Rounds
-from suffice.rules.selectors import Last
 from suffice.session import Policy, Stops
 from suffice.signals import SIGNALS
 
@@ -64,11 +63,7 @@ class Charging:
             if component not in masks:
                 masks[component] = widen(table, view, needs.get(component, np.zeros_like(visited)))
         if GATE in table.components and GENERATOR in table.components and view.index[0] == 0:
-            answered = stopped.answer_rounds == 0
-            if not isinstance(policy.selector, Last):  # every seen answer is a candidate
-                answered = answered | visited[:, 0]
-            if GENERATOR in needs:
-                answered = answered | needs[GENERATOR][:, 0]
+            answered = _answered(policy, stopped, told)
             masks[GENERATOR] = masks[GENERATOR].copy()
             masks[GENERATOR][:, int(-table.index[0])] |= answered & visited[:, 0]
         return masks
@@ -134,6 +129,21 @@ def _where_read(table: CostTable, policy: Policy, stopped: Stops, told: Told) ->
             earlier[:, : len(view) - step] = read[:, step:]
             needs[component] = needs[component] | earlier if component in needs else earlier
     return needs
+
+
+def _answered(policy: Policy, stopped: Stops, told: Told) -> Mask:
+    """Return at which questions a gated round 0 is answered live, shape ``(n_questions,)``.
+
+    Where its answer is returned, or would have been had it been one; where the rule comes to a signal of the answer;
+    everywhere if the policy looks back on all answers (the loop does the same, in `suffice.loop.gating`).
+    """
+    view = stopped.view
+    answered: Mask = (stopped.answer_rounds <= 0) | policy.reads_every_answer
+    for name, mask in policy.rule.reads(view, view.seen).items():
+        raw, component = _component(name, policy, told)
+        if component not in ("", GATE) and (raw not in SIGNALS or SIGNALS[raw].may_exist(0)):
+            answered = answered | mask[:, 0]
+    return answered
 
 
 def _no_calls(table: CostTable, metric: str, visited: Mask, told: Told) -> dict[str, Mask]:

@@ -130,6 +130,18 @@ class Policy:
         return tuple(sorted(raw - set(CUMULATED) - {"round"}))
 
     @cached_property
+    def reads_every_answer(self) -> bool:
+        """Whether it may look back on the answer, or the cost, of any round: a gated round 0 is then always answered.
+
+        So do a selector among several answers, the signals that add up costs since the start round, and a signal that
+        looks back as far as round 0.
+        """
+        if not isinstance(self.selector, Last) or any(name in CUMULATED for name in self.signals):
+            return True
+        known = [SIGNALS[name] for name in self.raw_signals if name in SIGNALS]
+        return any(signal.lookback >= max(signal.first_round, 1) for signal in known)
+
+    @cached_property
     def _cost_columns(self) -> tuple[str, ...]:
         kinds = {kind for name in self.signals for kind in CUMULATED.get(name, ())}
         return tuple(f"cost.{component}.{kind}" for component in LOOP_COMPONENTS for kind in sorted(kinds))

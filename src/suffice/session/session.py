@@ -148,11 +148,21 @@ class Session:
             DataError: Another index is expected, or the loop has already stopped.
         """
         policy = self.policy
-        foreign = dict.fromkeys((name for name in policy.raw_signals if name not in SIGNALS), float("nan"))
-        view = self._written(replace(observed, signals={**foreign, **observed.signals}))
+        view = self._peek(observed)
         read = [name for name, mask in policy.rule.reads(view, view.seen).items() if mask[-1]]
         raw = dict.fromkeys(policy.raw_of(name) for name in (*read, *sorted(policy.selector.signals)))
         return tuple(n for n in raw if n not in SIGNALS or SIGNALS[n].may_exist(observed.index))
+
+    def would_stop(self, observed: Round) -> bool:
+        """Return whether the loop would stop at `observed`, as far as it is known; the session does not move.
+
+        Args:
+            observed: The round; its index must be `next_round`.  A signal that it does not bring counts as undefined.
+
+        Raises:
+            DataError: Another index is expected, or the loop has already stopped.
+        """
+        return bool(self.policy.rule.fires(self._peek(observed))[-1]) or observed.index == self.policy.max_rounds
 
     def observe_all(self, rounds: Iterable[Round]) -> Decision | None:
         """Observe rounds until the policy stops; return the last decision, None if there was no round."""
@@ -198,6 +208,11 @@ class Session:
             self._write_costs(observed, position)
         self._answers[position] = observed.answer
         return self._view(position + 1)
+
+    def _peek(self, observed: Round) -> Rounds:
+        """Return the view with a round that is not all known: what a host has not measured yet counts as undefined."""
+        foreign = dict.fromkeys((name for name in self.policy.raw_signals if name not in SIGNALS), _NAN)
+        return self._written(replace(observed, signals={**foreign, **observed.signals}))
 
     def _write_costs(self, observed: Round, position: int) -> None:
         # A host that reports no cost at all has not said that the round was free.

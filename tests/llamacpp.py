@@ -342,7 +342,13 @@ def _gguf_name(name: str) -> str:
 
 @contextlib.contextmanager
 def start_server(
-    model: TinyModel, *, exact: bool = True, slots: int = 1, threads: int = 1, timeout_s: float = 60.0
+    model: TinyModel,
+    *,
+    exact: bool = True,
+    slots: int = 1,
+    threads: int = 1,
+    states: bool = False,
+    timeout_s: float = 60.0,
 ) -> Iterator[Server]:
     """Run llama.cpp's server on a free port of the loopback until the block ends.
 
@@ -351,9 +357,10 @@ def start_server(
         exact: F32 keys and values and no flash attention; else the server's defaults (F16, flash attention auto).
         slots: Requests that it handles at a time; each slot has its own prefix cache.
         threads: Threads that it computes with.
+        states: Serve embeddings pooled by the last token instead of completions.
         timeout_s: How long to wait for it, seconds.
     """
-    settings = {"model": str(model.gguf), "exact": exact, "slots": slots, "threads": threads}
+    settings = {"model": str(model.gguf), "exact": exact, "slots": slots, "threads": threads, "states": states}
     # A process of its own: llama.cpp may not take the tests down with it, and ends when our end of the pipe closes.
     process = subprocess.Popen(
         [sys.executable, __file__, json.dumps(settings)],
@@ -413,6 +420,10 @@ def _serve(settings: dict[str, Any]) -> None:
     if settings["exact"]:
         params.cache_type_k = params.cache_type_v = xllamacpp.ggml_type.GGML_TYPE_F32
         params.flash_attn_type = xllamacpp.llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_DISABLED
+    if settings["states"]:
+        params.embedding = True
+        params.pooling_type = xllamacpp.llama_pooling_type.LLAMA_POOLING_TYPE_LAST
+        params.n_batch = params.n_ubatch = CONTEXT  # a prompt must fit into one batch
     server = xllamacpp.Server(params)
     sys.stdout.write(f"{server.listening_address}\n")
     sys.stdout.flush()

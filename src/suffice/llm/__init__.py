@@ -3,6 +3,7 @@
 from suffice.llm.base import Answerer, Gate, Verdict
 from suffice.llm.chat import ChatModel, Completion
 from suffice.llm.doctor import EndpointReport, probe
+from suffice.llm.embedding_states import EncoderStates, EndpointStates
 from suffice.llm.embeddings import EndpointEmbedder
 from suffice.llm.judge import ENTAILMENT, EntailmentJudge, JudgePrompt
 from suffice.llm.prompts import DRAFTING, PROMPTS, DraftingPrompt, Prompt
@@ -20,8 +21,10 @@ __all__ = [
     "ChatModel",
     "Completion",
     "DraftingPrompt",
+    "EncoderStates",
     "EndpointEmbedder",
     "EndpointReport",
+    "EndpointStates",
     "EntailmentJudge",
     "Gate",
     "JudgePrompt",

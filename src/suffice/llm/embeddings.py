@@ -5,7 +5,11 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from suffice.embedding.base import Vectors, checked_vectors, pieces_of, pooled, required_texts
 from suffice.errors import DataError
@@ -36,6 +40,7 @@ class EndpointEmbedder:
         timeout_s: Longest silence of the endpoint, seconds.
         max_retries: Most retries of one call, by the client: timeouts, dropped connections, 408, 409, 429 and 5xx.
         default_headers: Further headers of every request.
+        extra_body: Further fields of every request, as the endpoint names them; no secrets.
 
     Raises:
         DataError: A parameter is out of range.
@@ -53,10 +58,12 @@ class EndpointEmbedder:
         timeout_s: float = 60.0,
         max_retries: int = 4,
         default_headers: Mapping[str, str] | None = None,
+        extra_body: Mapping[str, Any] | None = None,
     ) -> None:
         if max_chars < 1 or batch < 1:
             raise DataError(f"max_chars and batch must be at least 1, got {max_chars!r}, {batch!r}")
         self.id, self.revision, self.max_chars, self.batch = model, revision, max_chars, batch
+        self.extra_body = dict(extra_body or {})
         self._timeout_s = timeout_s
         self._connection = connect(
             base_url, api_key, timeout_s=timeout_s, max_retries=max_retries, default_headers=default_headers
@@ -64,6 +71,11 @@ class EndpointEmbedder:
 
     def __repr__(self) -> str:
         return f"EndpointEmbedder({self.id!r}, base_url={self._connection.endpoint!r})"
+
+    @property
+    def endpoint(self) -> str:
+        """Where it asks."""
+        return self._connection.endpoint
 
     @property
     def pooling(self) -> str:
@@ -87,13 +99,29 @@ class EndpointEmbedder:
         # Without a piece the endpoint is asked all the same, for the width of the zero vectors.
         pieces = [piece for of_text in cut for piece in of_text]
         asked = pieces or ["-"]
-        found, tokens = zip(*self._batches(asked), strict=True)
-        vectors = checked_vectors(self.id, [row for rows in found for row in rows], len(asked))
+        vectors, cost = self.vectors(asked)
         made = pooled(vectors[: len(pieces)], [len(piece) for piece in pieces], [len(of_text) for of_text in cut])
         place = {text: row for row, text in enumerate(distinct)}
         rows = [place[text] for text in required_texts(texts)]
+        return made[rows], replace(cost, seconds=time.perf_counter() - began)
+
+    def vectors(self, texts: Sequence[str]) -> tuple[npt.NDArray[np.float64], Cost]:
+        """Return what the endpoint gives for whole texts, neither cut nor scaled, and what it cost.
+
+        Args:
+            texts: At least one.
+
+        Returns:
+            Shape ``(len(texts), width)``.
+
+        Raises:
+            ModelError: The endpoint failed, or gave no usable vectors.
+        """
+        began = time.perf_counter()
+        found, tokens = zip(*self._batches(list(texts)), strict=True)
+        vectors = checked_vectors(self.id, [row for rows in found for row in rows], len(texts))
         seconds = time.perf_counter() - began
-        return made[rows], Cost(calls=float(len(found)), uncached_tokens=float(sum(tokens)), seconds=seconds)
+        return vectors, Cost(calls=float(len(found)), uncached_tokens=float(sum(tokens)), seconds=seconds)
 
     def close(self) -> None:
         """Close the connections."""
@@ -108,7 +136,9 @@ class EndpointEmbedder:
         connection = self._connection
         resource = connection.clients.sync().embeddings.with_raw_response
         try:
-            reply = resource.create(model=self.id, input=pieces, encoding_format="float")
+            reply = resource.create(
+                model=self.id, input=pieces, encoding_format="float", extra_body=self.extra_body or None
+            )
         except Exception as error:  # noqa: BLE001 - whatever the client raises becomes one of our errors
             failure = failure_of(
                 error, connection.endpoint, connection.redact, timeout_s=self._timeout_s, asked_logprobs=False

@@ -28,6 +28,7 @@ __all__ = [
     "DraftingPrompt",
     "Message",
     "Prompt",
+    "filled",
     "prompt",
 ]
 
@@ -94,10 +95,10 @@ class _Evidence:
         King wrote it.
         """
         # One pass of str.replace per field would expand a "{text}" that stands inside a title.
-        parts = [_fill(self.question, {"question": question.strip()})]
+        parts = [filled(self.question, {"question": question.strip()})]
         for number, passage in enumerate(passages, 1):
             values = {"number": str(number), "title": passage.title.strip(), "text": passage.text.strip()}
-            parts.append(_fill(self.passage, values))
+            parts.append(filled(self.passage, values))
         return "".join(parts)
 
 
@@ -156,14 +157,14 @@ class Prompt(_Evidence):
         return cls(**values)
 
 
-def _fill(template: str, values: Mapping[str, str]) -> str:
+def filled(template: str, values: Mapping[str, str]) -> str:
     """Return `template` with each `{name}` replaced once; braces in the values and other braces stay as they are."""
     pieces = template.split("{")
-    filled = [pieces[0]]
+    parts = [pieces[0]]
     for piece in pieces[1:]:
         name, brace, rest = piece.partition("}")
-        filled.append(values[name] + rest if brace and name in values else "{" + piece)
-    return "".join(filled)
+        parts.append(values[name] + rest if brace and name in values else "{" + piece)
+    return "".join(parts)
 
 
 ANSWER_FIRST = Prompt(
@@ -234,10 +235,10 @@ class DraftingPrompt(_Evidence):
         True
         """
         read = self._drafted(question, passages, draft)
-        return self._chat(read + _fill(self.critique, {"critique": critique.strip()}) + self.revise)
+        return self._chat(read + filled(self.critique, {"critique": critique.strip()}) + self.revise)
 
     def _drafted(self, question: str, passages: Sequence[Passage], draft: str) -> str:
-        return self.user(question, passages) + _fill(self.draft, {"draft": draft.strip()})
+        return self.user(question, passages) + filled(self.draft, {"draft": draft.strip()})
 
     def _chat(self, user: str) -> tuple[Message, ...]:
         return {"role": "system", "content": self.system}, {"role": "user", "content": user}

@@ -12,7 +12,17 @@ import numpy.typing as npt
 from suffice.errors import DataError
 from suffice.rounds import Cost, Passage, Reply
 
-__all__ = ["QA", "RAG", "State", "StateSource", "States", "layer_index", "prompt_id", "required_questions"]
+__all__ = [
+    "QA",
+    "RAG",
+    "State",
+    "StateSource",
+    "States",
+    "layer_index",
+    "passages_of_each",
+    "prompt_id",
+    "required_questions",
+]
 
 States = npt.NDArray[np.float32]
 
@@ -145,3 +155,18 @@ def required_questions(questions: Sequence[str]) -> None:
     for number, question in enumerate(questions):
         if not isinstance(question, str) or not question.strip():
             raise DataError(f"question {number} is {question!r}: an empty question has no state. Leave it out")
+
+
+def passages_of_each(
+    questions: Sequence[str], passages: Sequence[Sequence[Passage]] | None
+) -> Sequence[Sequence[Passage]]:
+    """Return the passages of each question; none of them where `passages` is None.
+
+    Raises:
+        DataError: There are passages for another number of questions.
+    """
+    if passages is None:
+        return [()] * len(questions)
+    if len(passages) != len(questions):
+        raise DataError(f"there are passages for {len(passages)} questions, and {len(questions)} questions")
+    return passages

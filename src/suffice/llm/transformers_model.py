@@ -20,7 +20,7 @@ from suffice.llm._transformers_loading import LoadedModel, load_model
 from suffice.llm._transformers_passes import Choose, Prefill, Step, decode, drawn, greedy, last_states, prefill
 from suffice.llm._transformers_prompts import PromptEncoder
 from suffice.llm.prompts import ANSWER_FIRST, Prompt
-from suffice.llm.states import QA, RAG, State, States, layer_index, required_questions
+from suffice.llm.states import QA, RAG, State, States, layer_index, passages_of_each, required_questions
 from suffice.rounds import Cost, Passage, Reply, Token
 from suffice.signals.margins import LOGPROB_NEEDS
 from suffice.signals.position import AnswerPosition
@@ -204,7 +204,7 @@ class TransformersModel:
         Raises:
             ModelError: A prompt is longer than the context, or memory runs out.
         """
-        ids = [self._ids(q, p) for q, p in zip(questions, _each(questions, passages), strict=True)]
+        ids = [self._ids(q, p) for q, p in zip(questions, passages_of_each(questions, passages), strict=True)]
         replies: list[Reply] = [Reply(answer=None)] * len(ids)
         for rows, found in self._batches.run(ids, lambda chosen: self._replies(chosen, greedy)):
             for row, reply in zip(rows, found, strict=True):
@@ -270,7 +270,7 @@ class TransformersModel:
             ModelError: A prompt is longer than the context, memory runs out, or the model shows no states.
         """
         required_questions(questions)
-        ids = [self._ids(q, p) for q, p in zip(questions, _each(questions, passages), strict=True)]
+        ids = [self._ids(q, p) for q, p in zip(questions, passages_of_each(questions, passages), strict=True)]
         states = np.zeros((len(ids), len(self._layers), int(self.loaded.config.hidden_size)), dtype=np.float32)
         for rows, found in self._batches.run(ids, lambda chosen: last_states(self.loaded, chosen, self._layers)):
             states[rows] = found
@@ -381,19 +381,6 @@ class _Resume:
                     raise ModelError("the pass was used up by a generation that failed: read the question again")
                 self._reply = self._model._resume(start, self._ids)  # noqa: SLF001 - a part of that class
             return self._reply
-
-
-def _each(questions: Sequence[str], passages: Sequence[Sequence[Passage]] | None) -> Sequence[Sequence[Passage]]:
-    """Return the passages of each question.
-
-    Raises:
-        DataError: There are passages for another number of questions.
-    """
-    if passages is None:
-        return [()] * len(questions)
-    if len(passages) != len(questions):
-        raise DataError(f"there are passages for {len(passages)} questions, and {len(questions)} questions")
-    return passages
 
 
 def _spelled(tokenizer: Any, token: int) -> str:

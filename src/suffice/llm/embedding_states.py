@@ -1,0 +1,176 @@
+"""States from whatever gives one vector for a text: an embeddings endpoint, or a sentence encoder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from suffice.embedding.base import Embedder, identity, required_texts
+from suffice.errors import DataError
+from suffice.llm.embeddings import EndpointEmbedder
+from suffice.llm.prompts import ANSWER_FIRST, Prompt, filled
+from suffice.llm.states import QA, RAG, State, States, passages_of_each, required_questions
+from suffice.rounds import Passage
+
+__all__ = ["EncoderStates", "EndpointStates"]
+
+RAW = "{system}\n\n{user}\n\n{prefill}"
+"""The prompt as a text for models without a chat template."""
+
+
+class EndpointStates:
+    r"""The last prompt token's state from an OpenAI-compatible embeddings endpoint of the model that answers.
+
+    The endpoint must pool by the last token (llama.cpp: ``--embeddings --pooling last``), and what it gives is what
+    leaves the model's last layer: it names no layers, and no generation goes on from it.  Most endpoints scale vectors
+    to length one: a probe is for the states of the endpoint that it was trained on.
+
+    An embeddings endpoint applies no chat template: give the model's own as `template`, for instance
+    ``"<|im_start|>system\n{system}<|im_end|>\n<|im_start|>user\n{user}<|im_end|>\n<|im_start|>assistant\n{prefill}"``.
+
+    Args:
+        embedder: Model and endpoint; its `max_chars` plays no part, a prompt goes out whole.
+        prompt: How question and passages become messages: that of the model whose answers are gated.
+        template: How messages become one text; `{system}`, `{user}` and `{prefill}` are replaced.
+
+    Raises:
+        DataError: The template has no place for the question.
+    """
+
+    def __init__(self, embedder: EndpointEmbedder, *, prompt: Prompt = ANSWER_FIRST, template: str = RAW) -> None:
+        if "{user}" not in template:
+            raise DataError(f"the template must hold {{user}}, where question and passages go; got {template!r}")
+        self.embedder, self.prompt, self.template = embedder, prompt, template
+
+    def __repr__(self) -> str:
+        return f"EndpointStates({self.embedder!r})"
+
+    @property
+    def id(self) -> str:
+        """The model's name at the endpoint."""
+        return self.embedder.id
+
+    @property
+    def revision(self) -> str:
+        """What its user says tells two versions apart: an endpoint does not."""
+        return self.embedder.revision
+
+    @property
+    def layers(self) -> tuple[int, ...]:
+        """None: an endpoint names no layers."""
+        return ()
+
+    @property
+    def prompts(self) -> tuple[str, ...]:
+        """`qa` and `rag`."""
+        return QA, RAG
+
+    def fingerprint(self) -> Mapping[str, Any]:
+        """Endpoint, model, prompt and template."""
+        return {
+            "kind": "endpoint states",
+            "endpoint": self.embedder.endpoint,
+            "model": self.id,
+            "revision": self.revision,
+            "prompt_id": self.prompt.prompt_id,
+            "prompt_sha256": self.prompt.sha256,
+            "template": self.template,
+            "extra_body": dict(self.embedder.extra_body),
+        }
+
+    def prompt_text(self, question: str, passages: Sequence[Passage] = ()) -> str:
+        """Return the text that is sent."""
+        values = {"system": self.prompt.system, "user": self.prompt.user(question, passages)}
+        return filled(self.template, values | {"prefill": self.prompt.prefill})
+
+    def read(self, question: str, passages: Sequence[Passage] = ()) -> State:
+        """Read one prompt; there is nothing to resume.
+
+        Raises:
+            DataError: The question is empty.
+            ModelError: The endpoint failed, or gave no usable vector.
+        """
+        required_questions([question])
+        vectors, cost = self.embedder.vectors(required_texts([self.prompt_text(question, passages)]))
+        return State(values=vectors.astype(np.float32), cost=cost)
+
+    def read_batch(self, questions: Sequence[str], passages: Sequence[Sequence[Passage]] | None = None) -> States:
+        """Read many prompts; see `StateSource.read_batch`.
+
+        Raises:
+            DataError: A question is empty, or there are none.
+            ModelError: The endpoint failed, or gave no usable vectors.
+        """
+        required_questions(questions)
+        if not questions:
+            raise DataError("there are no questions: an endpoint tells the width of its states with the first one")
+        texts = [self.prompt_text(q, p) for q, p in zip(questions, passages_of_each(questions, passages), strict=True)]
+        return self.embedder.vectors(required_texts(texts))[0].astype(np.float32)[:, None, :]
+
+
+class EncoderStates:
+    """A sentence encoder's vector of the question alone: a gate for models whose states nobody shows.
+
+    It tells what is asked, not what some model knows: a probe on it learns which questions a model tends to know.
+
+    Args:
+        embedder: Any embedder: MiniLM, sentence-transformers, an endpoint.
+    """
+
+    def __init__(self, embedder: Embedder) -> None:
+        self.embedder = embedder
+
+    def __repr__(self) -> str:
+        return f"EncoderStates({self.embedder!r})"
+
+    @property
+    def id(self) -> str:
+        """The encoder's name."""
+        return self.embedder.id
+
+    @property
+    def revision(self) -> str:
+        """What tells two versions of the encoder apart."""
+        return self.embedder.revision
+
+    @property
+    def layers(self) -> tuple[int, ...]:
+        """None: an encoder gives one vector."""
+        return ()
+
+    @property
+    def prompts(self) -> tuple[str, ...]:
+        """`qa` alone: the question as it is."""
+        return (QA,)
+
+    def fingerprint(self) -> Mapping[str, Any]:
+        """Id, revision and pooling of the encoder."""
+        return {"kind": "encoder states", **identity(self.embedder)}
+
+    def read(self, question: str, passages: Sequence[Passage] = ()) -> State:
+        """Encode one question; there is nothing to resume.
+
+        Raises:
+            DataError: The question is empty, or there are passages.
+            ModelError: The encoder failed.
+        """
+        self._refuse([question], [passages])
+        vectors, cost = self.embedder.embed_costed([question])
+        return State(values=vectors, cost=cost)
+
+    def read_batch(self, questions: Sequence[str], passages: Sequence[Sequence[Passage]] | None = None) -> States:
+        """Encode many questions, shape ``(n, 1, width)``.
+
+        Raises:
+            DataError: A question is empty, or there are passages.
+            ModelError: The encoder failed.
+        """
+        self._refuse(questions, passages)
+        return self.embedder.embed(list(questions))[:, None, :]
+
+    def _refuse(self, questions: Sequence[str], passages: Sequence[Sequence[Passage]] | None) -> None:
+        required_questions(questions)
+        if any(passages or ()):
+            raise DataError(f"the encoder {self.id!r} reads questions alone, not passages: use a model's hidden states")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
 import math
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +17,7 @@ from suffice.loop.rows import fill_costs
 from suffice.metrics import METRICS, normalize_answer
 from suffice.rounds import COST_KINDS, Cost, End, Round
 from suffice.signals import SIGNALS, compute_signals
-from suffice.store.schema import column_kind, cost_column
+from suffice.store.schema import EMBEDDING, column_kind, cost_column
 
 __all__ = [
     "ImportedRun",
@@ -87,14 +89,16 @@ class ImportedRun:
     """A recorded run.
 
     Attributes:
-        source: The format it came in: `tasr`, `tabular`, `ircot`, `debate` or `reflexion`.
+        source: The format it came in: `tasr`, `tabular`, `ircot`, `debate`, `reflexion` or `self_refine`.
         trajectories: In the order of the files.
         notes: What a reader of results must know: what was cut, left out, mended, or is unknown.
+        depends: What the signals depend on (`embedder`: id, revision and pooling), which policies pin.
     """
 
     source: str
     trajectories: list[ImportedTrajectory]
     notes: list[str] = field(default_factory=list)
+    depends: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         seen: set[str] = set()
@@ -139,6 +143,8 @@ def _rows(trajectory: ImportedTrajectory) -> Iterable[dict[str, Any]]:
             "finish_reason": item.finish_reason,
             "feedback": item.feedback,
         }
+        if item.embedding is not None:
+            row[EMBEDDING] = item.embedding.tolist()
         row |= {name: _json(value) for name, value in trajectory.metrics[i].items()}
         signals = compute_signals(trajectory.rounds[: i + 1], state={})
         row |= {name: _json(value) for name, value in signals.items()}
@@ -181,13 +187,13 @@ def text_id(text: str) -> str:
 
 
 def json_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the objects of a JSON lines file, each with its place for messages; blank lines are passed over.
+    """Yield the objects of a JSON lines file, gzipped or not, each with its place for messages; blank lines are passed over.
 
     Raises:
-        DataError: A line is no JSON object in UTF-8.
+        DataError: A line is no JSON object in UTF-8, or the file does not unpack.
     """
-    with path.open("rb") as lines:
-        for number, raw in enumerate(lines, start=1):
+    with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as lines:
+        for number, raw in enumerate(_unpacked(lines, path), start=1):
             where = f"{path}, line {number}"
             if not raw.strip():
                 continue
@@ -198,6 +204,13 @@ def json_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
             if not isinstance(record, dict):
                 raise DataError(f"{where}: found {type(record).__name__}; expected an object.")
             yield where, record
+
+
+def _unpacked(lines: Iterable[bytes], path: Path) -> Iterator[bytes]:
+    try:
+        yield from lines
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise DataError(f"{path} does not unpack as gzip: {error}.") from error
 
 
 def check_unit(value: float, name: str, where: str) -> float:

@@ -11,7 +11,7 @@ from suffice.cli import options
 from suffice.cli.live import show_live
 from suffice.cli.recording import report_recorded
 from suffice.cli.show import recording_progress
-from suffice.embedding import DraftEmbedder, MiniLM, SentenceTransformersEmbedder
+from suffice.embedding import DraftEmbedder
 from suffice.loop import DraftingLoop, record
 from suffice.replay import component_prices
 from suffice.retrieval import BUNDLED, load_questions, read_corpus
@@ -30,14 +30,6 @@ CriticKeyVariable = Annotated[
     typer.Option("--critic-api-key-env", help="The environment variable of the critic's key; default: the writer's."),
 ]
 MaxTokens = Annotated[int, typer.Option("--max-tokens", min=1, help="Most tokens per draft or critique.")]
-
-EmbedderName = Annotated[
-    str,
-    typer.Option(
-        "--embedder",
-        help="What embeds drafts for semantic_distance: 'minilm' (in the package), a sentence-transformers id, or 'none'.",
-    ),
-]
 
 
 def draft_command(
@@ -60,7 +52,7 @@ def draft_command(
     critic_api_key_env: CriticKeyVariable = None,
     api: options.Api = "chat",
     max_tokens: MaxTokens = 512,
-    embedder: EmbedderName = "minilm",
+    embedder: options.EmbedderName = "minilm",
     timeout: options.Timeout = 120.0,
     cache: options.CacheFile = None,
     extra_body: options.ExtraBody = "{}",
@@ -111,7 +103,7 @@ def record_drafts_command(
     critic_api_key_env: CriticKeyVariable = None,
     api: options.Api = "chat",
     max_tokens: MaxTokens = 512,
-    embedder: EmbedderName = "minilm",
+    embedder: options.EmbedderName = "minilm",
     timeout: options.Timeout = 120.0,
     cache: options.CacheFile = None,
     extra_body: options.ExtraBody = "{}",
@@ -177,6 +169,5 @@ def _loop(
 
 
 def _embedders(name: str) -> tuple[DraftEmbedder, ...]:
-    if name == "none":
-        return ()
-    return (DraftEmbedder(MiniLM() if name == "minilm" else SentenceTransformersEmbedder(name)),)
+    embedder = options.build_embedder(name)
+    return () if embedder is None else (DraftEmbedder(embedder),)

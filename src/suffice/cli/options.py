@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from suffice.embedding import Embedder, MiniLM, SentenceTransformersEmbedder
 from suffice.errors import DataError
 from suffice.llm import PROMPTS, Answerer, ChatModel, EntailmentJudge, SpanReaderModel
 from suffice.retrieval import CrossEncoderScorer, PoolBM25, Reranked, Retriever, load_questions, open_corpus
@@ -46,6 +47,13 @@ Corpus = Annotated[
 ]
 Dense = Annotated[
     str | None, typer.Option("--dense", help="Rank with a sentence-transformers model (id or path) instead of BM25.")
+]
+EmbedderName = Annotated[
+    str,
+    typer.Option(
+        "--embedder",
+        help="What embeds drafts for semantic_distance: 'minilm' (in the package), a sentence-transformers id, or 'none'.",
+    ),
 ]
 JudgeModel = Annotated[
     str | None,
@@ -234,3 +242,14 @@ def overlap_state(dataset: str | None) -> dict[str, FittedState]:
         return {}
     questions = load_questions(dataset)
     return {"overlap": Idf.fit(f"{p.title} {p.text}" for question in questions for p in question.passages)}
+
+
+def build_embedder(name: str) -> Embedder | None:
+    """Return what embeds drafts: the packaged embedder, a sentence-transformers model, or nothing.
+
+    Raises:
+        MissingExtraError: sentence-transformers is needed and not installed.
+    """
+    if name == "none":
+        return None
+    return MiniLM() if name == "minilm" else SentenceTransformersEmbedder(name)

@@ -26,6 +26,7 @@ _READERS = {
     "ircot": adapters.read_ircot,
     "debate": adapters.read_debate,
     "reflexion": adapters.read_reflexion,
+    "self_refine": adapters.read_self_refine,
 }
 
 
@@ -157,6 +158,7 @@ def import_command(
     column: Annotated[
         list[str] | None, typer.Option("--column", help="For tabular files: OURS=THEIRS, for instance round=step.")
     ] = None,
+    embedder: options.EmbedderName = "minilm",
     as_json: options.AsJson = False,
 ) -> None:
     """Turn a run recorded elsewhere into a recording; notes say what it can and cannot tell."""
@@ -168,8 +170,13 @@ def import_command(
     if pairs and kind != "tabular":
         raise typer.BadParameter("only tabular files take a column map", param_hint="--column")
     columns = {ours: theirs for ours, _, theirs in pairs}
-    run = adapters.read_tabular(path, columns or None) if kind == "tabular" else _READERS[kind](path)
-    metadata = {"source": run.source, "notes": run.notes, "suffice": __version__}
+    if kind == "tabular":
+        run = adapters.read_tabular(path, columns or None)
+    elif kind == "self_refine":
+        run = adapters.read_self_refine(path, options.build_embedder(embedder))
+    else:
+        run = _READERS[kind](path)
+    metadata = {"source": run.source, "notes": run.notes, "depends": dict(run.depends), "suffice": __version__}
     write_recording(out, run.rows(), metadata, run.kinds())
     recording = read_recording(out)
     censored = sum(end == "rule" for end in recording.ends.tolist())

@@ -1,7 +1,16 @@
-"""On disk: recordings, the journal of an unfinished one, the cache of responses."""
+"""On disk: recordings, the journal of an unfinished one, the cache of responses, hidden states."""
 
+from suffice.store.bundled import BUNDLED_RECORDINGS, bundled_recording
 from suffice.store.cache import ResponseCache
 from suffice.store.journal import Journal
 from suffice.store.recording import Recording, read_recording, write_recording
 
-__all__ = ["Journal", "Recording", "ResponseCache", "read_recording", "write_recording"]
+__all__ = [
+    "BUNDLED_RECORDINGS",
+    "Journal",
+    "Recording",
+    "ResponseCache",
+    "bundled_recording",
+    "read_recording",
+    "write_recording",
+]

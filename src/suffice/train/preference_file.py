@@ -1,0 +1,119 @@
+r"""Preference data on disk: JSON lines that FlagEmbedding and sentence-transformers read, and nothing but them.
+
+One question a line::
+
+    {"query": "Who ...?", "pos": ["title\ntext", ...], "neg": ["title\ntext", ...], "prompt": "Given a query ..."}
+
+`pos` holds what raises the model's confidence, the most first; `neg` what lowers it, the most first.  By how much
+stands in a card beside the file (``FILE.card.json``): trainers would take further fields for columns of text.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from suffice.errors import DataError
+
+__all__ = ["PROMPT", "Preference", "card_path", "preference_lines", "read_preferences"]
+
+PROMPT = (
+    "Given a query A and a passage B, determine whether the passage contains an answer to the query by providing a "
+    "prediction of either 'Yes' or 'No'."
+)
+"""What FlagEmbedding's rerankers that are language models are asked; cross-encoders take no notice of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preference:
+    """What a model prefers to read for one question.
+
+    Attributes:
+        query: The question.
+        pos: Passages that make the model surer, at least one; none of them twice, none in `neg`.
+        neg: Passages that make it less sure, at least one.
+        prompt: For rerankers that are language models.
+    """
+
+    query: str
+    pos: tuple[str, ...]
+    neg: tuple[str, ...]
+    prompt: str = PROMPT
+
+
+def card_path(path: Path) -> Path:
+    """Return where the card of a preference file lies.
+
+    >>> card_path(Path("nq.jsonl")).name
+    'nq.jsonl.card.json'
+    """
+    return path.with_name(f"{path.name}.card.json")
+
+
+def preference_lines(preferences: Sequence[Preference]) -> str:
+    """Return the text of a preference file.
+
+    >>> print(preference_lines([Preference(query="?", pos=("a",), neg=("b",), prompt="p")]), end="")
+    {"query": "?", "pos": ["a"], "neg": ["b"], "prompt": "p"}
+    """
+    lines = [
+        {"query": item.query, "pos": list(item.pos), "neg": list(item.neg), "prompt": item.prompt}
+        for item in preferences
+    ]
+    return "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
+
+
+def read_preferences(path: str | Path, *, at_least: int = 1) -> list[Preference]:
+    """Return the questions of a preference file, ours or anyone's of the same form.
+
+    Args:
+        path: JSON lines; blank lines are skipped, unknown fields are ignored.
+        at_least: How many questions there must be.
+
+    Raises:
+        DataError: The file is missing or not UTF-8, a line is no such record (the message names it), or there are too
+            few questions.
+    """
+    path = Path(path)
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}: not UTF-8 (byte {error.start}); save the file as UTF-8.") from error
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error}); `suffice preferences` writes such files.") from error
+    lines = text.split("\n")  # splitlines would also cut at the separators that JSON strings may hold
+    found = [_preference(line, f"{path}, line {n}") for n, line in enumerate(lines, start=1) if line.strip()]
+    if len(found) < at_least:
+        raise DataError(f"{path}: {len(found)} questions; at least {at_least} are needed here: score more questions.")
+    return found
+
+
+def _preference(line: str, where: str) -> Preference:
+    try:
+        record = json.loads(line)
+    except json.JSONDecodeError as error:
+        raise DataError(f"{where}: not JSON ({error}); expected one object with query, pos and neg.") from error
+    if not isinstance(record, Mapping):
+        raise DataError(f"{where}: found {type(record).__name__}; expected an object with query, pos and neg.")
+    query, prompt = record.get("query"), record.get("prompt", PROMPT)
+    if not isinstance(query, str) or not query.strip():
+        raise DataError(f"{where}: query is {query!r:.80}; expected a non-empty string.")
+    if not isinstance(prompt, str):
+        raise DataError(f"{where}: prompt is {prompt!r:.80}; expected a string, or no such field.")
+    pos, neg = _texts(record, "pos", where), _texts(record, "neg", where)
+    both = sorted(set(pos) & set(neg))
+    if both:
+        raise DataError(f"{where}: {both[0]!r:.80} stands in pos and in neg; a passage is one or the other.")
+    return Preference(query=query, pos=pos, neg=neg, prompt=prompt)
+
+
+def _texts(record: Mapping[str, Any], key: str, where: str) -> tuple[str, ...]:
+    values = record.get(key)
+    if not isinstance(values, list) or not all(isinstance(text, str) and text.strip() for text in values):
+        raise DataError(f"{where}: {key} is {values!r:.80}; expected a list of non-empty strings.")
+    if not values:
+        raise DataError(f"{where}: {key} is empty; a question without both sides teaches nothing: leave it out.")
+    return tuple(dict.fromkeys(values))

@@ -1,0 +1,263 @@
+"""Hidden states on disk, beside the recording of their questions: safetensors shards that are written whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from suffice.errors import ConfigMismatchError, DataError, SchemaError
+from suffice.store.journal import differences
+
+__all__ = ["STATES_FORMAT", "StateWriter", "StoredStates", "read_states"]
+
+STATES_FORMAT = "suffice.states"
+VERSION = 1
+_HEADER = "states.json"
+_SHARD = "shard-{:06d}.safetensors"
+_LARGEST = float(np.finfo(np.float16).max)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class StoredStates:
+    """States of many prompts.
+
+    Attributes:
+        ids: What each row is of: a question's id.
+        values: Shape ``(n, n_layers, width)``, float16 as stored; NaN where the model left it undefined.
+        header: What was read and how: the source's fingerprint, the prompt, the data.
+    """
+
+    ids: tuple[str, ...]
+    values: npt.NDArray[np.float16]
+    header: Mapping[str, Any]
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @cached_property
+    def undefined(self) -> npt.NDArray[np.bool_]:
+        """Which rows hold a NaN in some layer, shape ``(n,)``."""
+        found: npt.NDArray[np.bool_] = np.isnan(self.values).any(axis=(1, 2))
+        return found
+
+    def of(self, ids: Sequence[str], layer: int | None = None) -> npt.NDArray[np.float32]:
+        """Return the states of some questions, in their order.
+
+        Args:
+            ids: The questions' ids.
+            layer: A layer that the header lists; None for all, or for a source without layers.
+
+        Returns:
+            Shape ``(len(ids), n_layers, width)``, or ``(len(ids), width)`` where a layer is named.
+
+        Raises:
+            DataError: A question, or the layer, was not stored.
+        """
+        place = {name: row for row, name in enumerate(self.ids)}
+        missing = [name for name in ids if name not in place]
+        if missing:
+            raise DataError(
+                f"{len(missing)} questions have no stored state, the first is {missing[0]!r}: store them first"
+            )
+        found = self.values[[place[name] for name in ids]].astype(np.float32)
+        if layer is None:
+            return found
+        layers = list(self.header.get("layers", ()))
+        if layer not in layers:
+            raise DataError(f"layer {layer!r} was not stored; there are: {', '.join(map(str, layers)) or 'none'}")
+        of_layer: npt.NDArray[np.float32] = found[:, layers.index(layer)]
+        return of_layer
+
+
+class StateWriter:
+    """Appends states to a folder; what `append` returned from survives `kill -9`.
+
+    Each call of `append` is one shard, put in place by one rename.  A folder begun by another model, revision, layer or
+    prompt is refused.
+
+    Args:
+        path: The folder, by custom ``NAME.states``; created if missing.
+        header: Everything that changes the states, JSON-ready and without secrets; `layers` names the layers.
+
+    Raises:
+        ConfigMismatchError: The folder was begun with another header.
+        DataError: The path is a file, or a folder that holds something else.
+        SchemaError: The folder is damaged, or of another version.
+    """
+
+    def __init__(self, path: str | Path, header: Mapping[str, Any]) -> None:
+        self.path = Path(path)
+        self.header: dict[str, Any] = json.loads(json.dumps(dict(header), sort_keys=True))
+        self.clipped = 0
+        if self.path.exists() and not self.path.is_dir():
+            raise DataError(f"{str(path)!r} is a file; states go into a folder: name another path")
+        if self.path.is_dir() and any(self.path.iterdir()):
+            self._go_on()
+        else:
+            self.path.mkdir(parents=True, exist_ok=True)
+            whole = {"format": STATES_FORMAT, "version": VERSION, "header": self.header}
+            _write(self.path / _HEADER, json.dumps(whole, sort_keys=True, indent=2).encode())
+            self._done: dict[str, str] = {}
+            self._shards = 0
+
+    def __repr__(self) -> str:
+        return f"StateWriter({str(self.path)!r}, {len(self._done)} states)"
+
+    @property
+    def done(self) -> Mapping[str, str]:
+        """The ids whose states are on disk, and the digest of what was read for each."""
+        return dict(self._done)
+
+    def append(
+        self, ids: Sequence[str], states: npt.NDArray[np.floating[Any]], digests: Sequence[str] | None = None
+    ) -> None:
+        """Store some states; they are on disk when this returns.
+
+        Numbers that float16 cannot hold (beyond 65,504) become the largest that it can, and are counted in `clipped`;
+        infinite ones become NaN.
+
+        Args:
+            ids: What each row is of; none that was stored before.
+            states: Shape ``(len(ids), n_layers, width)``.
+            digests: What tells two texts under one id apart; None for nothing.
+
+        Raises:
+            DataError: An id is there already, the shape is another one, or another process writes to the folder.
+        """
+        from safetensors.numpy import save
+
+        names, marks = list(ids), list(digests or [""] * len(ids))
+        twice = [name for name in names if name in self._done] or [n for n in names if names.count(n) > 1]
+        if twice:
+            raise DataError(f"the state of {twice[0]!r} would be stored twice")
+        layers = len(self.header.get("layers", ())) or 1
+        if states.ndim != 3 or states.shape[:2] != (len(names), layers):  # noqa: PLR2004 - rows, layers, width
+            raise DataError(f"expected states of shape ({len(names)}, {layers}, width), got {states.shape}")
+        if not names:
+            return
+        values, clipped = _halved(states)
+        metadata = {"ids": json.dumps(names), "digests": json.dumps(marks)}
+        target = self.path / _SHARD.format(self._shards)
+        if target.exists():
+            raise DataError(f"another process writes to {str(self.path)!r}: wait for it, or name another folder")
+        _write(target, save({"states": values}, metadata=metadata))
+        self._shards += 1
+        self._done |= dict(zip(names, marks, strict=True))
+        self.clipped += clipped
+
+    def _go_on(self) -> None:
+        begun = _read_header(self.path)
+        changed = differences(begun, self.header)
+        if changed:
+            raise ConfigMismatchError(
+                f"the states in {str(self.path)!r} were begun with another configuration ({'; '.join(changed)}): "
+                "go on with the old one, or name another folder"
+            )
+        for left in self.path.glob("*.tmp"):
+            left.unlink()
+        shards = _shards(self.path)
+        self._shards = len(shards)
+        self._done = {name: mark for shard in shards for name, mark in _read_shard(shard, values=False)[0].items()}
+
+
+def read_states(path: str | Path) -> StoredStates:
+    """Read the states of a folder, also of one that is not complete yet.
+
+    Raises:
+        DataError: There is no such folder, or no state in it.
+        SchemaError: It holds no states, is damaged, or is of another version.
+    """
+    folder = Path(path)
+    if not folder.is_dir():
+        raise DataError(f"there are no states at {str(path)!r}: `suffice states` writes them")
+    header = _read_header(folder)
+    read = [_read_shard(shard, values=True) for shard in _shards(folder)]
+    if not read:
+        raise DataError(f"the folder {str(path)!r} holds no states yet: run `suffice states` again")
+    if len({values.shape[1:] for _, values in read}) > 1:
+        raise SchemaError(f"the shards of {str(path)!r} hold states of different shapes: write them anew")
+    ids = tuple(name for names, _ in read for name in names)
+    if len(set(ids)) != len(ids):
+        raise SchemaError(f"{str(path)!r} holds a state twice: write the folder anew")
+    return StoredStates(ids=ids, values=np.concatenate([values for _, values in read]), header=header)
+
+
+def _halved(states: npt.NDArray[np.floating[Any]]) -> tuple[npt.NDArray[np.float16], int]:
+    """Return states as float16, and how many numbers were too large for it."""
+    given = np.asarray(states, dtype=np.float32)
+    known = np.where(np.isfinite(given), given, np.float32(np.nan))
+    beyond = int((np.abs(known) > _LARGEST).sum())
+    return np.clip(known, -_LARGEST, _LARGEST).astype(np.float16), beyond
+
+
+def _write(target: Path, content: bytes) -> None:
+    """Write a file whole or not at all."""
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    try:
+        with temporary.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(target)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _shards(folder: Path) -> list[Path]:
+    """Return the shards in order.
+
+    Raises:
+        SchemaError: One is missing.
+    """
+    found = sorted(folder.glob(_SHARD.split("{", maxsplit=1)[0] + "*.safetensors"))
+    for number, shard in enumerate(found):
+        if shard.name != _SHARD.format(number):
+            raise SchemaError(
+                f"{str(folder)!r} lacks {_SHARD.format(number)}: its states are not complete; write it anew"
+            )
+    return found
+
+
+def _read_header(folder: Path) -> dict[str, Any]:
+    file = folder / _HEADER
+    if not file.is_file():
+        raise DataError(f"the folder {str(folder)!r} holds no {_HEADER}, so no states: name another path")
+    try:
+        whole = json.loads(file.read_bytes())
+        header = whole["header"]
+        known = (whole["format"], whole["version"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise SchemaError(f"{str(file)!r} is damaged: {type(error).__name__}: {error}") from None
+    if known != (STATES_FORMAT, VERSION) or not isinstance(header, dict):
+        raise SchemaError(
+            f"{str(file)!r} has the format {known[0]!r} version {known[1]!r}; this release reads {STATES_FORMAT!r} "
+            f"version {VERSION}"
+        )
+    return header
+
+
+def _read_shard(shard: Path, *, values: bool) -> tuple[dict[str, str], npt.NDArray[np.float16]]:
+    """Return a shard's ids with their digests and, if asked for, its states."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(str(shard), framework="numpy") as opened:
+            told = opened.metadata()
+            names = dict(zip(json.loads(told["ids"]), json.loads(told["digests"]), strict=True))
+            rows = opened.get_slice("states").get_shape()[0]
+            states = opened.get_tensor("states") if values else np.zeros((0, 0, 0), dtype=np.float16)
+    except (SafetensorError, OSError, ValueError, KeyError, TypeError) as error:
+        raise SchemaError(
+            f"{str(shard)!r} is damaged ({type(error).__name__}: {error}): write the folder anew"
+        ) from None
+    if len(names) != rows:
+        raise SchemaError(f"{str(shard)!r} holds {rows} states for {len(names)} ids: write the folder anew")
+    return names, states

@@ -23,10 +23,12 @@ from suffice.cli import (
     money,
     offline,
     paper,
+    protocol,
     recording,
     report,
     search,
     selectors,
+    states,
     stream,
 )
 from suffice.cli.show import errors
@@ -84,7 +86,9 @@ app.command("prices")(money.prices_command)
 app.command("costs")(money.costs_command)
 app.command("selectors")(selectors.selectors_command)
 app.add_typer(paper.app, name="paper")
+app.add_typer(protocol.app, name="protocol")
 app.command("search")(search.search_command)
+app.command("states")(states.states_command)
 app.command("signals")(inspect.signals)
 app.command("doctor")(inspect.doctor)
 app.command("import")(recording.import_command)

@@ -9,7 +9,18 @@ from typing import Any
 from suffice.calibration import CalibrationReport
 from suffice.replay import ReplayResult, Row
 
-__all__ = ["COSTS", "pareto_chart", "pareto_costs", "path_chart", "reliability_chart", "stops_chart"]
+__all__ = [
+    "COSTS",
+    "axis_of",
+    "chart_of",
+    "legend_entry",
+    "pareto_chart",
+    "pareto_costs",
+    "path_chart",
+    "reliability_chart",
+    "scale_of",
+    "stops_chart",
+]
 
 COSTS: Mapping[str, str] = {
     "calls": "model calls per question",
@@ -49,10 +60,10 @@ def pareto_chart(result: ReplayResult, cost: str) -> dict[str, Any]:
     """
     points = (_point(result, row, cost) for row in result.rows)
     rows = _spread(_merged([point for point in points if point is not None]))
-    x = _axis("cost", COSTS[cost])
-    y = _axis("quality", f"{result.metrics[0].upper()}, points")
-    colour = {"field": "name", "type": "nominal", "legend": None, **_scale(_NAMES, _COLOURS)}
-    shape = {"field": "name", "type": "nominal", "legend": None, **_scale(_NAMES, _SHAPES)}
+    x = axis_of("cost", COSTS[cost])
+    y = axis_of("quality", f"{result.metrics[0].upper()}, points")
+    colour = {"field": "name", "type": "nominal", "legend": None, **scale_of(_NAMES, _COLOURS)}
+    shape = {"field": "name", "type": "nominal", "legend": None, **scale_of(_NAMES, _SHAPES)}
     hollow = {"condition": {"test": "datum.kind === 'random'", "value": "var(--surface)"}, **_fill()}
     tooltip = [
         {"field": "label", "title": "policy"},
@@ -90,8 +101,8 @@ def pareto_chart(result: ReplayResult, cost: str) -> dict[str, Any]:
     ]
     shown = {point["kind"] for point in rows}
     marks = zip(_KINDS, _NAMES, _COLOURS, _SHAPES, strict=True)
-    legend = [_entry(name, c, mark, hollow=kind == "random") for kind, name, c, mark in marks if kind in shown]
-    return _chart(rows, layers, 380, f"{result.metrics[0].upper()} against {COSTS[cost]}, {len(rows)} points", legend)
+    legend = [legend_entry(name, c, mark, hollow=kind == "random") for kind, name, c, mark in marks if kind in shown]
+    return chart_of(rows, layers, 380, f"{result.metrics[0].upper()} against {COSTS[cost]}, {len(rows)} points", legend)
 
 
 def stops_chart(result: ReplayResult, rules: Sequence[Row]) -> dict[str, Any]:
@@ -124,7 +135,7 @@ def stops_chart(result: ReplayResult, rules: Sequence[Row]) -> dict[str, Any]:
                     "field": "round",
                     "type": "ordinal",
                     "legend": None,
-                    **_scale([_round(r) for r in rounds], colours),
+                    **scale_of([_round(r) for r in rounds], colours),
                 },
                 "tooltip": [
                     {"field": "policy"},
@@ -134,8 +145,8 @@ def stops_chart(result: ReplayResult, rules: Sequence[Row]) -> dict[str, Any]:
             },
         }
     ]
-    legend = [_entry(_round(r), c, "square") for r, c in zip(rounds, colours, strict=True)]
-    return _chart(data, layers, 34 * len(rules) + 8, "Share of questions by stop round", legend)
+    legend = [legend_entry(_round(r), c, "square") for r, c in zip(rounds, colours, strict=True)]
+    return chart_of(data, layers, 34 * len(rules) + 8, "Share of questions by stop round", legend)
 
 
 def reliability_chart(reports: Mapping[str, CalibrationReport], output: str) -> dict[str, Any]:
@@ -150,7 +161,7 @@ def reliability_chart(reports: Mapping[str, CalibrationReport], output: str) -> 
     first, last = _ROUND_MIX
     mixes = [first + 20 + (last - first - 20) * place / max(1, len(names) - 2) for place in range(len(names) - 1)]
     colours = ["var(--text)", *(f"color-mix(in srgb, var(--accent) {mix:.0f}%, var(--surface))" for mix in mixes)]
-    colour = {"field": "group", "type": "nominal", "legend": None, **_scale(names, colours)}
+    colour = {"field": "group", "type": "nominal", "legend": None, **scale_of(names, colours)}
     unit = {"scale": {"domain": [0, 1]}, "type": "quantitative"}
     x = {"field": "predicted", **unit, "axis": {"title": f"mean {output}", "grid": False}}
     y = {"field": "observed", **unit, "axis": {"title": "share correct (EM)"}}
@@ -181,8 +192,8 @@ def reliability_chart(reports: Mapping[str, CalibrationReport], output: str) -> 
             },
         },
     ]
-    legend = [_entry(name, c, "circle") for name, c in zip(names, colours, strict=True)]
-    return _chart(data, layers, 320, f"Reliability of {output}", legend)
+    legend = [legend_entry(name, c, "circle") for name, c in zip(names, colours, strict=True)]
+    return chart_of(data, layers, 320, f"Reliability of {output}", legend)
 
 
 def path_chart(path: Sequence[Mapping[str, float]], result: ReplayResult, start: Mapping[str, float]) -> dict[str, Any]:
@@ -191,7 +202,7 @@ def path_chart(path: Sequence[Mapping[str, float]], result: ReplayResult, start:
     data = [{"threshold": point["threshold"], "quality": 100 * point[metric], "cost": point["calls"]} for point in path]
     fixed = [_point(result, row, "calls") for row in result.rows if row.kind == "fixed"]
     here = {"quality": 100 * start[metric], "cost": start["calls"]}
-    x, y = _axis("cost", COSTS["calls"]), _axis("quality", f"{metric.upper()}, points")
+    x, y = axis_of("cost", COSTS["calls"]), axis_of("quality", f"{metric.upper()}, points")
     layers: list[dict[str, Any]] = [
         {
             "data": {"values": fixed},
@@ -218,20 +229,20 @@ def path_chart(path: Sequence[Mapping[str, float]], result: ReplayResult, start:
         },
     ]
     legend = [
-        _entry("this policy as the threshold moves", "var(--accent)", "line"),
-        _entry("the threshold above", "var(--accent)", "circle"),
-        _entry("fixed budgets", "var(--muted)", "circle"),
+        legend_entry("this policy as the threshold moves", "var(--accent)", "line"),
+        legend_entry("the threshold above", "var(--accent)", "circle"),
+        legend_entry("fixed budgets", "var(--muted)", "circle"),
     ]
     told = f"{metric.upper()} against calls as the threshold moves"
-    return {**_chart(data, layers, 300, told, legend), "datasets": {"here": [here]}}
+    return {**chart_of(data, layers, 300, told, legend), "datasets": {"here": [here]}}
 
 
 def _intervals(
     rows: Sequence[Mapping[str, Any]], x: dict[str, Any], y: dict[str, Any], colour: dict[str, Any]
 ) -> list[dict[str, Any]]:
     """Return the layers of intervals, upright and across, where there are any; those of oracles would only cover."""
-    upright = {"x": x, "y": _axis("low", None), "y2": {"field": "high"}, "color": colour}
-    across = {"x": _axis("cost_low", None), "x2": {"field": "cost_high"}, "y": y, "color": colour}
+    upright = {"x": x, "y": axis_of("low", None), "y2": {"field": "high"}, "color": colour}
+    across = {"x": axis_of("cost_low", None), "x2": {"field": "cost_high"}, "y": y, "color": colour}
     return [
         {
             "transform": [{"filter": f"isValid(datum.{field}) && datum.kind !== 'oracle'"}],
@@ -250,7 +261,7 @@ def _pair(metric: str) -> list[dict[str, Any]]:
     ]
 
 
-def _chart(
+def chart_of(
     data: Sequence[Mapping[str, Any] | None],
     layers: list[dict[str, Any]],
     height: int,
@@ -269,21 +280,24 @@ def _chart(
     }
 
 
-def _entry(name: str, colour: str, shape: str, *, hollow: bool = False) -> dict[str, Any]:
+def legend_entry(name: str, colour: str, shape: str, *, hollow: bool = False) -> dict[str, Any]:
+    """Return an entry of a chart's legend."""
     return {"name": name, "colour": colour, "shape": shape, "hollow": hollow}
 
 
-def _axis(field: str, title: str | None) -> dict[str, Any]:
+def axis_of(field: str, title: str | None) -> dict[str, Any]:
+    """Return the encoding of a quantitative axis; without a title that of an interval's end."""
     axis = {"axis": {"title": title, "tickCount": 6, "grid": field == "quality"}} if title is not None else {}
     return {"field": field, "type": "quantitative", "scale": {"zero": False, "padding": 16, "nice": False}, **axis}
 
 
-def _scale(domain: Sequence[str], values: Sequence[str]) -> dict[str, Any]:
+def scale_of(domain: Sequence[str], values: Sequence[str]) -> dict[str, Any]:
+    """Return which value each name gets."""
     return {"scale": {"domain": list(domain), "range": list(values)}}
 
 
 def _fill() -> dict[str, Any]:
-    return {"field": "name", "type": "nominal", "legend": None, **_scale(_NAMES, _COLOURS)}
+    return {"field": "name", "type": "nominal", "legend": None, **scale_of(_NAMES, _COLOURS)}
 
 
 def _cost(row: Row, kind: str) -> float:

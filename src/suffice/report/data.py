@@ -15,10 +15,12 @@ from suffice.calibration import CalibrationReport, calibration_report
 from suffice.errors import ConfigMismatchError, DataError
 from suffice.replay import CostTable, Price, ReplayResult, Row, outcome, replay
 from suffice.replay.baselines import Bench
+from suffice.replay.charging import charging_of
 from suffice.replay.evaluate import drop_failed
 from suffice.replay.tables import outcomes_table, replay_notes, replay_tables, verdict
 from suffice.report.extras import diagnostics, which_round
 from suffice.report.headline import Headline, headline
+from suffice.report.part import Part
 from suffice.report.trajectories import Stopped
 from suffice.session import Policy
 from suffice.store.recording import Recording
@@ -38,6 +40,8 @@ class Settings:
         seed: Of the draws and of the sample of questions.
         level: Nominal coverage of intervals.
         margins: For non-inferiority and equivalence.
+        cost: What "cheapest" and "dominated" compare, see `replay`.
+        ledger: Which calls a policy is charged for, see `replay`.
         command: How the report was made; empty if not by the command line.
     """
 
@@ -47,6 +51,8 @@ class Settings:
     seed: int = 42
     level: float = 0.95
     margins: tuple[float, ...] = (0.02,)
+    cost: str = "calls"
+    ledger: str = "live"
     command: str = ""
 
 
@@ -61,6 +67,7 @@ class Cell:
         policies: The policies, in the order of the result's first rows.
         extra: Tables of the diagnostics, by heading.
         notes: What could not be computed, and why.
+        parts: What other evaluations add.
     """
 
     name: str
@@ -69,6 +76,7 @@ class Cell:
     policies: tuple[Policy, ...]
     extra: Mapping[str, Sequence[Table]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    parts: tuple[Part, ...] = ()
 
     @property
     def rules(self) -> list[Row]:
@@ -123,7 +131,8 @@ class Cell:
     def tables(self) -> list[Table]:
         """Return all tables of the cell."""
         extra = [table for tables in self.extra.values() for table in tables]
-        return [*replay_tables(self.result), *self.reliability_tables(), *extra]
+        added = [table for part in self.parts for table in part.listed()]
+        return [*added, *replay_tables(self.result), *self.reliability_tables(), *extra]
 
     def provenance(self) -> Table:
         """Return where the figures come from."""
@@ -302,11 +311,14 @@ def _cell(
         level=settings.level,
         prices=prices,
         margins=settings.margins,
+        cost=settings.cost,
+        ledger=settings.ledger,
     )
     kept, _ = drop_failed(recording)
     columns = {column for policy in named for column in policy.raw_columns}
     values = {metric: outcome(kept, metric) for metric in result.metrics}
-    bench = Bench(kept, values, CostTable(kept, prices), kept.rounds(sorted(columns)))
+    raw = kept.rounds(sorted(columns))
+    bench = Bench(kept, values, CostTable(kept, prices), raw, charging_of(settings.ledger))
     drawn = {"n_resamples": settings.n_resamples, "seed": settings.seed}
     extra, notes = diagnostics(
         kept,

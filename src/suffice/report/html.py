@@ -89,6 +89,7 @@ def _cell(cell: Cell, sliders: list[dict[str, Any]]) -> dict[str, Any]:
     result, rules = cell.result, cell.rules
     charts: dict[str, Any] = {f"pareto-{cost}": pareto_chart(result, cost) for cost in pareto_costs(result)}
     charts["stops"] = stops_chart(result, rules)
+    charts |= {name: spec for part in cell.parts for name, (spec, _) in part.charts.items()}
     charts |= {f"reliability-{name}": reliability_chart(found, name) for name, found in cell.reliability.items()}
     sections = {
         "outcomes": [outcomes_table(result)],
@@ -105,6 +106,7 @@ def _cell(cell: Cell, sliders: list[dict[str, Any]]) -> dict[str, Any]:
         "costs": pareto_costs(result),
         "reliability": list(cell.reliability),
         "sliders": sliders,
+        "parts": cell.parts,
         "sections": sections,
         "notes": replay_notes(result),
         "missing": cell.notes,

@@ -1,0 +1,34 @@
+"""What another evaluation adds to a report: sentences, charts and tables under one heading."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from suffice.tables import Table
+
+__all__ = ["Part"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """A part of a page that another evaluation adds, before the parts that every report has.
+
+    Attributes:
+        title: Its heading.
+        sentences: What it found, the most important first.
+        charts: Vega-Lite specifications by name, each with its caption.
+        tables: Its tables.
+        folded: Further tables by heading, shown when asked for.
+    """
+
+    title: str
+    sentences: tuple[str, ...] = ()
+    charts: Mapping[str, tuple[dict[str, Any], str]] = field(default_factory=dict)
+    tables: tuple[Table, ...] = ()
+    folded: Mapping[str, tuple[Table, ...]] = field(default_factory=dict)
+
+    def listed(self) -> list[Table]:
+        """Return all its tables."""
+        return [*self.tables, *(table for tables in self.folded.values() for table in tables)]

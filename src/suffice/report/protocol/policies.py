@@ -1,0 +1,158 @@
+"""The policies of the protocol on identical drafts: the cascade with each member on or off, and every baseline."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+import numpy as np
+import numpy.typing as npt
+
+from suffice.replay import policy_for
+from suffice.replay.baselines import Run, fixed_budget, oracle_best, random_stop, run_policy
+from suffice.report.protocol.data import Drafts
+from suffice.report.protocol.tuning import Tuned
+from suffice.rounds import Floats
+from suffice.rules import FirstOf, Rule
+from suffice.rules.named import semantic_full
+from suffice.session import Policy
+
+__all__ = ["CELLS", "MAIN", "MEMBERS", "Replayed", "policies_of", "replay_all"]
+
+MEMBERS: Mapping[str, str] = MappingProxyType(
+    {"critic": "critic_approved", "convergence": "semantic_distance", "gain": "information_gain"}
+)
+"""The members of the cascade in its order, with the signal that each reads."""
+
+CELLS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "cascade": ("critic", "convergence", "gain"),
+        "no_critic": ("convergence", "gain"),
+        "no_convergence": ("critic", "gain"),
+        "no_gain": ("critic", "convergence"),
+        "critic_only": ("critic",),
+        "judge_free": ("convergence",),
+        "gain_only": ("gain",),
+    }
+)
+"""The seven ablations: every non-empty set of members; `max_rounds` is never switched off."""
+
+MAIN = ("judge_free", "cascade", "critic_only")
+"""The policies of Table 1; the others stand in the ablations alone."""
+
+_NEVER = {"critic": "the critic never approves", "convergence": "no drafts converge", "gain": "the score always rises"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replayed:
+    """Every policy on the same drafts.
+
+    Attributes:
+        runs: By label: `fixed_k(1)` to the full width, the available cells, random stopping, the oracle.
+        policies: The policies of the cells, by label.
+        silent: Members that are there and fire nowhere on these drafts, with why.
+        missing: Members whose signal was not recorded.
+        rounds: Rounds of each question by label, shape ``(n_questions,)``; an expectation for random stopping.
+    """
+
+    runs: Mapping[str, Run]
+    policies: Mapping[str, Policy]
+    silent: Mapping[str, str]
+    missing: tuple[str, ...]
+    rounds: Mapping[str, Floats]
+
+    def equal_by_construction(self, label: str) -> list[str]:
+        """Return the other policies that cannot stop elsewhere: they differ in members alone that fire nowhere."""
+        live = self._live(label)
+        found = [other for other in self.policies if other != label and self._live(other) == live]
+        full = [name for name, run in self.runs.items() if run.kind == "fixed"][-1]
+        return found if live else [*found, full]
+
+    def same_stops(self, label: str) -> list[str]:
+        """Return the other cells that stop at the same rounds here, although they could have stopped elsewhere."""
+        built = self.equal_by_construction(label)
+        others = [other for other in self.policies if other != label and other not in built]
+        return [other for other in others if np.array_equal(self.rounds[other], self.rounds[label])]
+
+    def _live(self, label: str) -> frozenset[str]:
+        return frozenset(CELLS[label]) - frozenset(self.silent)
+
+
+def rule_of(members: Sequence[str], tuned: Tuned) -> Rule:
+    """Return the cascade of some of the members, in its order."""
+    cascade = semantic_full(tuned.eps, tuned.patience)
+    assert isinstance(cascade, FirstOf)
+    rules = dict(zip(MEMBERS, cascade.rules, strict=True))
+    kept = tuple(rules[name] for name in MEMBERS if name in members)
+    return kept[0] if len(kept) == 1 else FirstOf(kept)
+
+
+def policies_of(drafts: Drafts, tuned: Tuned) -> tuple[dict[str, Policy], tuple[str, ...]]:
+    """Return the cells whose members were all recorded, by label, and the members that were not."""
+    raw = drafts.bench.raw
+    missing = tuple(
+        name for name, column in MEMBERS.items() if column not in raw.columns or np.isnan(raw.columns[column]).all()
+    )
+    provenance = {"tune_ids": list(tuned.question_hashes), "selected": tuned.how} if tuned.question_hashes else {}
+    made = {
+        label: policy_for(drafts.bench.recording, rule_of(members, tuned), name=label, provenance=provenance)
+        for label, members in CELLS.items()
+        if not set(members) & set(missing)
+    }
+    return made, missing
+
+
+def replay_all(drafts: Drafts, tuned: Tuned) -> Replayed:
+    """Replay every policy, every ablation and every baseline on the same drafts; exact, and without a call.
+
+    Beside the cells stand every fixed_k, each main policy's own stops dealt out at random, a round drawn uniformly
+    (both as exact expectations: the published random policy is three draws of the latter) and the best-round oracle.
+    """
+    bench = drafts.bench
+    policies, missing = policies_of(drafts, tuned)
+    runs = {f"fixed_k({k})": fixed_budget(bench, k) for k in range(1, drafts.highest + 1)}
+    twins = {}
+    silent = {}
+    for label, policy in policies.items():
+        runs[label], stopped = run_policy(bench, policy)
+        if label in MAIN:
+            twin = random_stop(bench, policy, stopped)
+            twins[twin.label] = twin
+        if len(CELLS[label]) == 1 and not (policy.rule.fires(stopped.view) & stopped.view.seen).any():
+            silent[CELLS[label][0]] = _NEVER[CELLS[label][0]]
+    runs |= twins
+    runs["random_round"] = _uniform(runs, drafts)
+    runs["oracle_best"] = oracle_best(bench, bench.metrics[drafts.metric], name=drafts.metric)
+    rounds = {label: _rounds(run, drafts.last) for label, run in runs.items()}
+    return Replayed(runs=runs, policies=policies, silent=silent, missing=missing, rounds=rounds)
+
+
+def _uniform(runs: Mapping[str, Run], drafts: Drafts) -> Run:
+    """Return the expectation of a round drawn uniformly for each question."""
+    fixed = [run for run in runs.values() if run.kind == "fixed"]
+    weight = 1 / len(fixed)
+    ledger = fixed[0].ledger.scaled(weight)
+    for run in fixed[1:]:
+        ledger = ledger.plus(run.ledger.scaled(weight))
+    return replace(
+        fixed[-1],
+        label="random_round",
+        kind="random",
+        values={drafts.metric: np.mean([run.values[drafts.metric] for run in fixed], axis=0)},
+        ledger=ledger,
+        stop_rounds=dict.fromkeys(range(1, len(fixed) + 1), weight),
+        reasons={},
+        policy=None,
+        rounds=None,
+    )
+
+
+def _rounds(run: Run, last: npt.NDArray[np.int64]) -> Floats:
+    """Return how many rounds each question takes: of random stopping the expectation, cut at its last round."""
+    if run.rounds is not None:
+        return run.rounds.astype(np.float64)
+    total: Floats = np.zeros(len(last))
+    for r, weight in run.stop_rounds.items():
+        total = total + weight * np.minimum(r, last)
+    return total

@@ -1,0 +1,258 @@
+"""The judge-efficient protocol: full trajectories once, every policy on identical drafts, each draft judged once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from suffice._version import __version__
+from suffice.errors import ConfigMismatchError, DataError
+from suffice.replay import ReplayResult, Row, replay
+from suffice.replay.result import jsonable
+from suffice.report.protocol.comparisons import Compared, compare
+from suffice.report.protocol.convergence import Convergence, converge
+from suffice.report.protocol.data import Drafts, check_apart, embedder_of, metric_of, read_drafts
+from suffice.report.protocol.policies import MAIN, Replayed, replay_all
+from suffice.report.protocol.tables import (
+    ablations_table,
+    conjecture_table,
+    margins_table,
+    policies_table,
+    rounds_table,
+    saved,
+    tests_table,
+)
+from suffice.report.protocol.theory import Checked, check_theory, theory_table
+from suffice.report.protocol.tuning import Tuned
+from suffice.store.recording import Recording
+from suffice.tables import Column, Table
+
+__all__ = ["MARGINS", "SemanticProtocol", "semantic_protocol"]
+
+MARGINS = (0.01, 0.02, 0.05)
+"""The published margins of quality."""
+
+_POINTS = Column("", ".2f", scale=100)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SemanticProtocol:
+    """Everything that the protocol says about one recording.
+
+    Attributes:
+        drafts: The questions.
+        tuned: When drafts count as converged, and where that comes from.
+        replayed: Every policy on the same drafts.
+        compared: Differences to the full width.
+        result: The replay, for the verdicts: who dominates whom.
+        convergence: The conjecture.
+        checked: The claims of the theory on this recording.
+        command: How it was made; empty if not by the command line.
+        notes: What a reader must know.
+    """
+
+    drafts: Drafts
+    tuned: Tuned
+    replayed: Replayed
+    compared: Compared
+    result: ReplayResult
+    convergence: Convergence
+    checked: tuple[Checked, ...]
+    command: str
+    notes: tuple[str, ...]
+
+    def headline(self, label: str) -> str:
+        """Return one sentence about a policy: quality, difference, rounds, tokens, and who does as well for less."""
+        row, metric = self.result.row(label), self.drafts.metric
+        found = self.compared.differences[label]
+        delta, rounds = found[metric], float(self.replayed.rounds[label].mean())
+        parts = [
+            (
+                f"{label} ({row.rule}) on {self.drafts.n} questions: {metric} {_POINTS.text(row.metrics[metric])} against "
+                f"{_POINTS.text(self.result.row(self.compared.baseline).metrics[metric])} for {self.compared.baseline}, "
+                f"a difference of {100 * delta.delta:+.2f} [{100 * delta.low:+.2f}, {100 * delta.high:+.2f}] points"
+            ),
+            f"{rounds:.2f} rounds instead of {self.replayed.rounds[self.compared.baseline].mean():.2f}",
+        ]
+        share = saved(self.replayed, self.compared, label)
+        if share is not None:
+            parts.append(f"{abs(100 * share[0]):.0f} % {'fewer' if share[0] >= 0 else 'more'} tokens")
+        return "; ".join(parts) + f". {self._verdict(row)}"
+
+    def _verdict(self, row: Row) -> str:
+        name = row.dominated_by or row.cheapest_match
+        if name is None:
+            return f"Not dominated: no fixed number of rounds and no random stopping reaches as much {self.drafts.metric} here."
+        other = self.result.row(name)
+        reached = f"{name} reaches {_POINTS.text(other.metrics[self.drafts.metric])} with {self._spent(other)}"
+        if row.dominated_by is not None:
+            return f"DOMINATED: {reached}, this policy pays {self._spent(row)}."
+        return f"Not dominated: the cheapest of at least this quality is {name}; {reached}, this policy pays {self._spent(row)}."
+
+    def _spent(self, row: Row) -> str:
+        spent = row.calls.mean if self.result.cost == "calls" else row.costs[self.result.cost]
+        return f"{spent:,.{2 if self.result.cost == 'calls' else 0}f} {self.result.cost}"
+
+    def headlines(self) -> list[str]:
+        """Return a sentence for each main policy."""
+        return [self.headline(label) for label in MAIN if label in self.replayed.policies]
+
+    def tables(self) -> list[Table]:
+        """Return all tables: Table 1 with the whole fixed_k frontier first, Table 2, tests, margins, distances, dev, Table 3."""
+        dev = self.tuned.table()
+        return [
+            policies_table(self.drafts, self.replayed, self.compared, self.result, self.tuned),
+            ablations_table(self.drafts, self.replayed, self.tuned),
+            tests_table(self.replayed, self.compared, self.tuned),
+            margins_table(self.replayed, self.compared, self.tuned, self.drafts.metric),
+            rounds_table(self.convergence, self.tuned.eps),
+            conjecture_table(self.convergence),
+            *([] if dev is None else [dev]),
+            theory_table(self.checked),
+            self.provenance(),
+        ]
+
+    def provenance(self) -> Table:
+        """Return where the figures come from."""
+        embedder = embedder_of(self.drafts.bench.recording)
+        rows = [
+            ("suffice", __version__),
+            ("command", self.command or "made in Python"),
+            ("test data", f"{self.drafts.n} questions, hash {self.result.data_hash}"),
+            ("convergence", self.tuned.sentence()),
+            (
+                "embedder",
+                "not named by the recording"
+                if embedder is None
+                else ", ".join(f"{k} {v}" for k, v in embedder.items()),
+            ),
+            (
+                "draws",
+                f"{self.compared.n_resamples:,}, seed {self.compared.seed}, over {self.compared.n_clusters} questions",
+            ),
+            ("ledger", self.result.ledger),
+        ]
+        return Table(
+            title="How this was made", columns=(Column("what"), Column("value")), rows=tuple(rows), notes=self.notes
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-ready values; NaN becomes None."""
+        data = jsonable(
+            {
+                "suffice": __version__,
+                "command": self.command,
+                "metric": self.drafts.metric,
+                "n": self.drafts.n,
+                "n_clusters": self.compared.n_clusters,
+                "baseline": self.compared.baseline,
+                "data_hash": self.result.data_hash,
+                "ledger": self.result.ledger,
+                "headlines": self.headlines(),
+                "dominated": {label: self.result.row(label).dominated_by for label in self.replayed.policies},
+                "convergence_rule": {
+                    "eps": self.tuned.eps,
+                    "patience": self.tuned.patience,
+                    "how": self.tuned.how,
+                    "criterion": self.tuned.criterion,
+                    "grid": self.tuned.grid,
+                    "n_dev": self.tuned.n,
+                    "dev_data_hash": self.tuned.data_hash,
+                    "dev_full_width": self.tuned.full,
+                    "dev_curve": [asdict(point) for point in self.tuned.curve],
+                },
+                "family": list(self.compared.family),
+                "conjecture": {**asdict(self.convergence), "verdict": self.convergence.verdict},
+                "claims": [asdict(item) for item in self.checked],
+                "notes": list(self.notes),
+            }
+        )
+        assert isinstance(data, dict)
+        return {**data, "tables": [table.to_dict() for table in self.tables()]}
+
+
+def semantic_protocol(
+    recording: Recording,
+    tuned: Tuned,
+    *,
+    metric: str | None = None,
+    margins: Sequence[float] = MARGINS,
+    n_resamples: int = 1000,
+    seed: int = 42,
+    level: float = 0.95,
+    ledger: str = "live",
+    command: str = "",
+) -> SemanticProtocol:
+    """Replay every policy of Semantic Early-Stopping on the identical drafts of one recording, and compare them.
+
+    Args:
+        recording: Test questions: a recording at full width, with `semantic_distance`.
+        tuned: When drafts count as converged: from `tune` on other questions, `published` or `given`.
+        metric: What quality means, a column in [0, 1] or `agreement`; None = `information_score`.
+        margins: Of quality, for non-inferiority and equivalence.
+        n_resamples: Bootstrap draws.
+        seed: Of the draws.
+        level: Nominal coverage of intervals, and one-sided confidence of the margins' bounds.
+        ledger: `live`, or `published` as the paper charges judges; see `suffice.replay.replay`.
+        command: What was run, for the provenance.
+
+    Raises:
+        DataError: See `read_drafts`; or no margin.
+        ConfigMismatchError: Dev and test share questions, or were embedded differently.
+    """
+    if not margins:
+        raise DataError("the protocol tests margins of quality: give at least one, as 0.02")
+    check_apart(recording, tuned.hashes)
+    _check_embedder(recording, tuned)
+    drafts = read_drafts(recording, metric_of(recording, metric), ledger=ledger)
+    replayed = replay_all(drafts, tuned)
+    compared = compare(drafts, replayed, margins=margins, n_resamples=n_resamples, seed=seed, level=level)
+    known = all(not math.isnan(run.ledger.total("tokens").mean()) for run in replayed.runs.values())
+    result = replay(
+        drafts.bench.recording,
+        list(replayed.policies.values()),
+        metrics=(drafts.metric,),
+        baseline=compared.baseline,
+        n_resamples=n_resamples,
+        seed=seed,
+        level=level,
+        margins=(),
+        cost="tokens" if known else "calls",
+        ledger=ledger,
+    )
+    notes = [*drafts.notes, *_notes(drafts, replayed, result, recording, known=known)]
+    return SemanticProtocol(
+        drafts=drafts,
+        tuned=tuned,
+        replayed=replayed,
+        compared=compared,
+        result=result,
+        convergence=converge(drafts, tuned.eps, n_resamples=n_resamples, seed=seed, level=level),
+        checked=check_theory(drafts, replayed),
+        command=command,
+        notes=tuple(dict.fromkeys(notes)),
+    )
+
+
+def _check_embedder(recording: Recording, tuned: Tuned) -> None:
+    here = embedder_of(recording)
+    if tuned.embedder is not None and here is not None and dict(tuned.embedder) != dict(here):
+        raise ConfigMismatchError(
+            f"eps was chosen on drafts embedded with {dict(tuned.embedder)!r}, the test drafts were embedded with "
+            f"{dict(here)!r}: distances have another scale there. Embed both with the same embedder"
+        )
+
+
+def _notes(drafts: Drafts, replayed: Replayed, result: ReplayResult, recording: Recording, *, known: bool) -> list[str]:
+    notes = list(result.notes)
+    if not known:
+        notes.append("tokens are not known in every round: policies are judged by calls")
+    if embedder_of(recording) is None:
+        notes.append("the recording does not name its embedder: eps belongs to whatever made these distances")
+    components = drafts.bench.components
+    judge = components.get("information_gain", "judge:information_score")
+    if "gain" not in replayed.missing and judge not in drafts.bench.table.components:
+        notes.append(f"the calls of {judge} were not recorded: policies that ask the judge look cheaper than they are")
+    return notes

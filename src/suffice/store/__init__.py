@@ -4,13 +4,17 @@ from suffice.store.bundled import BUNDLED_RECORDINGS, bundled_recording
 from suffice.store.cache import ResponseCache
 from suffice.store.journal import Journal
 from suffice.store.recording import Recording, read_recording, write_recording
+from suffice.store.states import StateWriter, StoredStates, read_states
 
 __all__ = [
     "BUNDLED_RECORDINGS",
     "Journal",
     "Recording",
     "ResponseCache",
+    "StateWriter",
+    "StoredStates",
     "bundled_recording",
     "read_recording",
+    "read_states",
     "write_recording",
 ]

@@ -45,8 +45,7 @@ class StoredStates:
     @cached_property
     def undefined(self) -> npt.NDArray[np.bool_]:
         """Which rows hold a NaN in some layer, shape ``(n,)``."""
-        found: npt.NDArray[np.bool_] = np.isnan(self.values).any(axis=(1, 2))
-        return found
+        return np.asarray(np.isnan(self.values).any(axis=(1, 2)), dtype=np.bool_)
 
     def of(self, ids: Sequence[str], layer: int | None = None) -> npt.NDArray[np.float32]:
         """Return the states of some questions, in their order.

@@ -1,0 +1,223 @@
+"""`suffice states`: the hidden states that a model has of questions before it says a word."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from suffice.cli import options
+from suffice.cli.show import console, errors, number, print_json
+from suffice.errors import DataError
+from suffice.llm import PROMPTS, EncoderStates, EndpointEmbedder, EndpointStates, TransformersModel
+from suffice.llm.embedding_states import RAW
+from suffice.llm.states import StateSource
+from suffice.probes.collect import Collected, Prompted, collect_states
+from suffice.retrieval import BUNDLED, PoolBM25, Question, load_questions
+from suffice.rounds import Passage
+from suffice.store import Recording, read_recording
+
+__all__ = ["states_command"]
+
+_CHUNK = 8
+"""Batches in one shard."""
+
+
+def states_command(
+    data: Annotated[
+        str, typer.Argument(help=f"A recording (.parquet), or questions: a file, or one of {', '.join(BUNDLED)}.")
+    ],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The folder of states, by custom NAME.states.")],
+    model: Annotated[
+        str | None,
+        typer.Option("--model", help="A folder or hub id of a causal language model; at --base-url its name."),
+    ] = None,
+    base_url: Annotated[
+        str | None,
+        typer.Option("--base-url", help="An embeddings endpoint that pools by the last token, ends with /v1."),
+    ] = None,
+    encoder: Annotated[
+        str | None,
+        typer.Option("--encoder", help="Instead of a model: 'minilm' (in the package) or a sentence-transformers id."),
+    ] = None,
+    layers: Annotated[
+        str,
+        typer.Option("--layers", help="Comma-separated: middle, last, or numbers; 0 is the embedding, -1 the last."),
+    ] = "middle",
+    prompt: Annotated[
+        Literal["qa", "rag"], typer.Option("--prompt", help="The question alone, or with its passages.")
+    ] = "qa",
+    passages: Annotated[
+        int, typer.Option("--passages", min=1, help="With --prompt rag: how many, in the order of the rounds.")
+    ] = 3,
+    dataset: Annotated[
+        str | None,
+        typer.Option("--dataset", help="With --prompt rag and a recording: the questions with their passages."),
+    ] = None,
+    instructions: Annotated[
+        str, typer.Option("--instructions", help=f"The text of the prompt, one of: {', '.join(PROMPTS)}.")
+    ] = "answer_first",
+    template: Annotated[
+        str, typer.Option("--template", help="At an endpoint: its chat template, with {system}, {user} and {prefill}.")
+    ] = RAW,
+    batch_size: Annotated[int, typer.Option("--batch-size", min=1, help="Most prompts of one pass.")] = 16,
+    dtype: Annotated[str, typer.Option("--dtype", help="auto (as stored), float32, bfloat16 or float16.")] = "auto",
+    device: Annotated[
+        str | None, typer.Option("--device", help="As torch names it; default: a GPU if there is one.")
+    ] = None,
+    revision: Annotated[str | None, typer.Option("--revision", help="Which revision of a hub id.")] = None,
+    api_key_env: options.KeyVariable = "OPENAI_API_KEY",
+    limit: Annotated[int | None, typer.Option("--limit", min=1, help="Only the first questions.")] = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Store each question's hidden states, float16; run it again to go on after an interruption."""
+    if instructions not in PROMPTS:
+        raise DataError(f"there are no instructions {instructions!r}; there are: {', '.join(PROMPTS)}")
+    n_passages = passages if prompt == "rag" else 0
+    prompted = _prompted(data, dataset, n_passages, limit)
+    source = _source(
+        model,
+        base_url,
+        encoder,
+        layers=[layer.strip() for layer in layers.split(",")],
+        prompt=PROMPTS[instructions],
+        template=template,
+        batch_size=batch_size,
+        loading={"dtype": dtype, "device": device, "revision": revision},
+        key_variable=api_key_env,
+    )
+    with _progress(f"reading {data}", quiet=as_json) as tell:
+        done = collect_states(
+            source, prompted, out, chunk=_CHUNK * batch_size, about={"passages": n_passages}, on_progress=tell
+        )
+    _report(done, source, prompt, as_json=as_json)
+
+
+def _source(
+    model: str | None,
+    base_url: str | None,
+    encoder: str | None,
+    *,
+    layers: Sequence[str],
+    prompt: Any,
+    template: str,
+    batch_size: int,
+    loading: dict[str, Any],
+    key_variable: str,
+) -> StateSource:
+    """Return what reads the states."""
+    if (model is None) == (encoder is None):
+        raise DataError("name one of --model (a language model) and --encoder (a sentence encoder)")
+    if encoder is not None:
+        embedder = options.build_embedder(encoder)
+        if embedder is None:
+            raise DataError("--encoder none reads nothing: name 'minilm' or a sentence-transformers id")
+        return EncoderStates(embedder)
+    assert model is not None
+    if base_url is not None:
+        at_endpoint = EndpointEmbedder(model, base_url=base_url, api_key=os.environ.get(key_variable), batch=batch_size)
+        return EndpointStates(at_endpoint, prompt=prompt, template=template.replace("\\n", "\n"))
+    if not errors.is_terminal:
+        os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+    return TransformersModel(model, layers=layers, prompt=prompt, batch_size=batch_size, **loading)
+
+
+def _prompted(data: str, dataset: str | None, n_passages: int, limit: int | None) -> list[Prompted]:
+    """Return what is to be read."""
+    if data.endswith(".parquet"):
+        return _of_recording(read_recording(data), dataset, n_passages)[:limit]
+    return [_of_question(question, n_passages) for question in load_questions(data, limit=limit)]
+
+
+def _of_question(question: Question, n_passages: int) -> Prompted:
+    """Return a question with the passages that the first rounds of a recording would read."""
+    if not n_passages:
+        return Prompted(id=question.question_id, question=question.question)
+    if not question.passages:
+        raise DataError(f"question {question.question_id!r} has no passages of its own: --prompt rag needs them")
+    ranked = PoolBM25().rank(question.question, pool=question.passages, k=n_passages)
+    return Prompted(id=question.question_id, question=question.question, passages=tuple(ranked))
+
+
+def _of_recording(recording: Recording, dataset: str | None, n_passages: int) -> list[Prompted]:
+    """Return the questions of a recording, with the passages of one of its rounds."""
+    if "question" not in recording.table.column_names:
+        raise DataError("the recording holds ids of questions and not their words: give the questions themselves")
+    texts = recording.per_question("question", ())
+    blank = [name for name, text in zip(recording.question_ids, texts, strict=True) if not text]
+    if blank:
+        raise DataError(f"the recording has no words of question {blank[0]!r}: give the questions themselves")
+    read: list[tuple[Passage, ...]] = [()] * len(texts)
+    if n_passages:
+        known = _passages_of(dataset)
+        shown = recording.objects("passage_ids")
+        read = [_shown(ids, n_passages, known) for ids in shown]
+    return [
+        Prompted(id=name, question=str(text), passages=passages)
+        for name, text, passages in zip(recording.question_ids, texts, read, strict=True)
+    ]
+
+
+def _passages_of(dataset: str | None) -> dict[str, Passage]:
+    if dataset is None:
+        raise DataError("recordings hold ids of passages and not their texts: with --prompt rag give --dataset, too")
+    return {passage.passage_id: passage for question in load_questions(dataset) for passage in question.passages}
+
+
+def _shown(rounds: Sequence[Sequence[str] | None], n: int, known: dict[str, Passage]) -> tuple[Passage, ...]:
+    """Return the first passages that a question's rounds revealed."""
+    most: Sequence[str] = max((ids or () for ids in rounds), key=len)
+    missing = [name for name in most[:n] if name not in known]
+    if missing:
+        raise DataError(f"--dataset has no passage {missing[0]!r}: it is not the one that was recorded")
+    return tuple(known[name] for name in most[:n])
+
+
+@contextmanager
+def _progress(title: str, *, quiet: bool) -> Iterator[Any]:
+    """Show a bar on standard error, if it is a terminal."""
+    if quiet or not errors.is_terminal:
+        yield None
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=errors, transient=True) as progress:
+        task = progress.add_task(title, total=None)
+        yield lambda done, total: progress.update(task, completed=done, total=total)
+
+
+def _report(done: Collected, source: StateSource, prompt: str, *, as_json: bool) -> None:
+    """Print what was stored."""
+    size = getattr(source, "batch_size", None)
+    if as_json:
+        print_json(
+            {
+                "path": str(done.path),
+                "model": source.id,
+                "revision": source.revision,
+                "layers": list(source.layers),
+                "prompt": prompt,
+                "stored": done.stored,
+                "read": done.read,
+                "undefined": done.undefined,
+                "clipped": done.clipped,
+                "batch_size": size,
+                "seconds": done.seconds,
+            }
+        )
+        return
+    layers = f"layers {', '.join(map(str, source.layers))}" if source.layers else "one vector"
+    console.print(
+        f"{done.path}: {done.stored} states of {source.id} ({source.revision}), {layers}, prompt {prompt}; this run: "
+        f"{done.read} prompts, {number(done.seconds, 1)} s",
+        markup=False,
+        soft_wrap=True,
+    )
+    if done.undefined:
+        console.print(f"note: {done.undefined} states are undefined (NaN) and kept so: a probe gives NaN for them")
+    if done.clipped:
+        console.print(f"note: {done.clipped} numbers were too large for float16 and made the largest that it holds")

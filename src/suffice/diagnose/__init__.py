@@ -7,6 +7,8 @@ from suffice.diagnose.correlations import Correlations, correlate
 from suffice.diagnose.diagnosis import Diagnosis, Part, diagnose
 from suffice.diagnose.drift import Drift, SignalDrift, kolmogorov_smirnov, measure_drift
 from suffice.diagnose.floor import FloorEffect, compare_floor, without_floor
+from suffice.diagnose.judged import JudgedComparison, JudgedRow, compare_judged
+from suffice.diagnose.judging import Halving, JudgeAll, JudgeDistinct, JudgeUntil, Procedure, Unjudged
 from suffice.diagnose.premature import Group, PrematureStops, look_at_stops
 from suffice.diagnose.ranking import RankerFit, fit_ranker
 from suffice.diagnose.rows import Coded, Rows, right_or_wrong, rows_of
@@ -26,8 +28,15 @@ __all__ = [
     "Drift",
     "FloorEffect",
     "Group",
+    "Halving",
+    "JudgeAll",
+    "JudgeDistinct",
+    "JudgeUntil",
+    "JudgedComparison",
+    "JudgedRow",
     "Part",
     "PrematureStops",
+    "Procedure",
     "RankerFit",
     "Reliability",
     "Rows",
@@ -38,11 +47,13 @@ __all__ = [
     "SweepPoint",
     "ThresholdSweep",
     "TypeRow",
+    "Unjudged",
     "auroc",
     "by_type",
     "cohens_d",
     "compare_cells",
     "compare_floor",
+    "compare_judged",
     "compare_selectors",
     "correlate",
     "cross_fitted",

@@ -24,7 +24,7 @@ from suffice.statistics.units import Units
 from suffice.store.recording import Recording
 from suffice.tables import Column, Table
 
-__all__ = ["SelectorComparison", "SelectorRow", "compare_selectors"]
+__all__ = ["Reference", "SelectorComparison", "SelectorRow", "compare_selectors"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,7 +182,7 @@ def compare_selectors(
     weights = bootstrap_weights(len(units.sizes), n_resamples, rng=seed)
     rows, undefined = [], False
     for policy in policies:
-        compared = _Compared(bench, policy, metric, (units, weights), level)
+        compared = Reference(bench, policy, metric, (units, weights), level)
         for selector in chosen.values():
             rows.append(compared.row(selector))
             undefined |= compared.undefined
@@ -204,8 +204,25 @@ def compare_selectors(
     )
 
 
-class _Compared:
-    """One stopping rule: what `last` and the oracles return under it."""
+class Reference:
+    """One stopping rule: what `last` and the oracles return under it.
+
+    Attributes:
+        last: The metric of the latest seen answer, shape ``(n_questions,)``.
+        seen: Of the best seen one.
+        full: Of the best recorded one.
+        undefined: Whether some resample had no gap between `last` and an oracle.
+
+    Args:
+        bench: The recording.
+        policy: The rule; its selector is not read.
+        metric: What quality means.
+        draws: The units of resampling and their weights.
+        level: Nominal coverage of intervals.
+
+    Raises:
+        DataError: The metric was not measured where `last` returns an answer.
+    """
 
     def __init__(self, bench: Bench, policy: Policy, metric: str, draws: tuple[Units, Floats], level: float) -> None:
         self._bench, self._policy, self._metric = bench, policy, metric
@@ -213,13 +230,18 @@ class _Compared:
         self._level = level
         self.undefined = False
         run, stopped = run_policy(bench, replace(policy, selector=Last()))
-        self._last = self._checked(run.values[metric], "last")
+        self.last = self.checked(run.values[metric], "last")
         values = np.nan_to_num(bench.in_view(bench.metrics[metric], stopped.view), nan=-np.inf)
         # An oracle chooses among what could be returned: never worse than `last`, which may return nothing.
-        self._seen = np.maximum(np.where(stopped.charged(), values, -np.inf).max(axis=1), self._last)
-        self._full = np.maximum(np.where(stopped.view.seen, values, -np.inf).max(axis=1), self._last)
+        self.seen = np.maximum(np.where(stopped.charged(), values, -np.inf).max(axis=1), self.last)
+        self.full = np.maximum(np.where(stopped.view.seen, values, -np.inf).max(axis=1), self.last)
 
-    def _checked(self, values: Floats, selector: str) -> Floats:
+    def checked(self, values: Floats, selector: str) -> Floats:
+        """Return the metric of what a selector returns, if it was measured everywhere.
+
+        Raises:
+            DataError: It was not.
+        """
         if np.isnan(values).any():
             raise DataError(
                 f"{self._metric!r} was not measured for an answer that {selector!r} returns under "
@@ -233,30 +255,39 @@ class _Compared:
         policy = replace(self._policy, selector=selector)
         check_policy(policy, self._bench.recording)
         run, _ = run_policy(self._bench, policy)
-        values = self._checked(run.values[self._metric], str(selector))
-        gain = values - self._last
+        values = self.checked(run.values[self._metric], str(selector))
+        gain = values - self.last
         return SelectorRow(
             rule=self._policy.label,
             selector=str(selector),
             quality=float(values.mean()),
-            delta=self._interval(gain, np.ones(len(gain))),
-            gap_seen=self._interval(gain, self._seen - self._last),
-            gap_full=self._interval(gain, self._full - self._last),
-            oracle_seen=float(self._seen.mean()),
-            oracle_full=float(self._full.mean()),
+            delta=self.ratio(gain, np.ones(len(gain))),
+            gap_seen=self.ratio(gain, self.seen - self.last),
+            gap_full=self.ratio(gain, self.full - self.last),
+            oracle_seen=float(self.seen.mean()),
+            oracle_full=float(self.full.mean()),
             calls=float(run.ledger.calls.mean()),
             n_differ=int(np.count_nonzero(gain)),
             n_selected=tuned_on(policy, self._bench.recording.question_ids),
         )
 
-    def _interval(self, above: Floats, below: Floats) -> tuple[float, float, float]:
-        """Return the ratio of two means with its percentile interval, both on the same draws; NaN without a gap."""
-        if not below.sum() > 0:
+    def ratio(self, above: Floats, below: Floats, per: Floats | None = None) -> tuple[float, float, float]:
+        """Return the ratio of two means with its percentile interval, all on the same draws; NaN without a gap.
+
+        Args:
+            above: Shape ``(n_questions,)``.
+            below: Same shape.
+            per: Same shape: the ratio is given for each unit of its mean; NaN where that is 0 or unknown.
+        """
+        mean = 1.0 if per is None else float(per.mean())
+        if not (below.sum() > 0 and mean > 0):
             return (float("nan"),) * 3
         top, bottom = (self._weights @ self._units.sums(part) for part in (above, below))
+        if per is not None:
+            bottom = bottom * (self._weights @ self._units.sums(per)) / (self._weights @ self._units.sizes)
         defined = bottom > 0
         self.undefined |= not bool(defined.all())
         ratios = top[defined] / bottom[defined]
         tail = (1 - self._level) / 2
         low, high = np.quantile(ratios, (tail, 1 - tail)).tolist()
-        return float(above.sum() / below.sum()), low, high
+        return float(above.sum() / below.sum() / mean), low, high

@@ -1,0 +1,261 @@
+"""Choosing among seen drafts with few calls of a judge: procedures over recorded marks.
+
+A judge's mark is known only once it was asked for, so a procedure here chooses whom to ask by what is free (answers,
+distances, a selector), and every call is counted.  Equal drafts share one mark: each distinct draft is judged once.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from suffice.errors import DataError
+from suffice.rounds import Floats, Mask, Rounds
+from suffice.rules.selectors import Selector, answered, last_of, nearest, same_answers
+from suffice.rules.selectors_of_drafts import DISTANCES, pairwise_distances
+
+__all__ = ["Choice", "Halving", "JudgeAll", "JudgeDistinct", "JudgeUntil", "Procedure", "Unjudged", "rank_rounds"]
+
+Positions = npt.NDArray[np.int64]
+Counts = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What a procedure returns, and what it asked for.
+
+    Attributes:
+        position: The round whose draft to return, shape ``(n_questions,)``; -1 where no seen round has one.
+        calls: Calls of the judge on each round's draft, shape ``(n_questions, n_rounds)``.
+    """
+
+    position: Positions
+    calls: Counts
+
+
+class Procedure(ABC):
+    """Chooses among the rounds seen at the stop, and asks a judge for some marks."""
+
+    __slots__ = ()
+
+    def choose(self, view: Rounds, stop: Positions, marks: Floats) -> Choice:
+        """Return the chosen rounds and the calls.
+
+        Args:
+            view: The rounds from the policy's start on, with answers.
+            stop: Position of the stop, shape ``(n_questions,)``.
+            marks: What the judge would say of each draft, shape ``(n_questions, n_rounds)``, or with a last axis of
+                repeated calls, in the order in which they would be made; NaN where a reply could not be read.
+
+        Raises:
+            DataError: The marks have another shape.
+        """
+        repeated = marks[..., None] if marks.ndim == len(view.shape) else marks
+        if repeated.shape[:-1] != view.shape:
+            raise DataError(f"marks of shape {marks.shape!r} for rounds of shape {view.shape!r}: one for each round")
+        candidates = answered(view) & (np.arange(len(view)) <= np.asarray(stop)[..., None])
+        first = _first_equal(view, candidates)
+        shared = np.take_along_axis(repeated, first[..., None], axis=-2)
+        position, asked = self._choose(view, candidates, shared)
+        position = np.where(position >= 0, position, last_of(candidates))
+        return Choice(position, _once_each(asked, first))
+
+    @abstractmethod
+    def _choose(self, view: Rounds, candidates: Mask, marks: Floats) -> tuple[Positions, Counts]:
+        """Return the chosen position (-1 with nothing to go by) and how often each round's draft is asked about."""
+
+    @property
+    def signals(self) -> frozenset[str]:
+        """The signals that it reads."""
+        return frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Unjudged(Procedure):
+    """A selector: no call."""
+
+    selector: Selector
+
+    def _choose(self, view: Rounds, candidates: Mask, marks: Floats) -> tuple[Positions, Counts]:
+        del marks
+        return self.selector.select(_only(view, candidates), _end(view)), np.zeros(view.shape, dtype=np.int64)
+
+    @property
+    def signals(self) -> frozenset[str]:
+        """The signals that it reads."""
+        return self.selector.signals
+
+    def __str__(self) -> str:
+        return str(self.selector)
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeAll(Procedure):
+    """Ask about every seen draft and return the best, among ties the latest."""
+
+    def _choose(self, view: Rounds, candidates: Mask, marks: Floats) -> tuple[Positions, Counts]:
+        del view
+        return _best(marks[..., 0], candidates), candidates.astype(np.int64)
+
+    def __str__(self) -> str:
+        return "judge_all"
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeDistinct(Procedure):
+    """Ask only about drafts that differ in meaning: from the latest back, those that no later one asked about is near.
+
+    Attributes:
+        eps: Drafts are near below this cosine distance; 0 = only equal ones are.
+    """
+
+    eps: float = 0.0
+
+    def _choose(self, view: Rounds, candidates: Mask, marks: Floats) -> tuple[Positions, Counts]:
+        near = same_answers(view)
+        if self.eps > 0:
+            near = near | (pairwise_distances(view) < self.eps)
+        asked = np.zeros(view.shape, dtype=np.bool_)
+        for r in reversed(range(len(view))):
+            asked[..., r] = candidates[..., r] & ~(near[..., r, :] & asked).any(axis=-1)
+        return _best(marks[..., 0], asked), asked.astype(np.int64)
+
+    @property
+    def signals(self) -> frozenset[str]:
+        """The signals that it reads."""
+        return frozenset(DISTANCES) if self.eps > 0 else frozenset()
+
+    def __str__(self) -> str:
+        return f"judge_distinct({self.eps:g})"
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeUntil(Procedure):
+    """Ask in the order of a selector until a mark is good enough; else return the best.
+
+    Attributes:
+        order: Whose choice is asked about first, then whose choice among the rest, and so on.
+        enough: The mark that ends the asking; 1 is the most that a mark in [0, 1] can say.
+    """
+
+    order: Selector
+    enough: float = 1.0
+
+    def _choose(self, view: Rounds, candidates: Mask, marks: Floats) -> tuple[Positions, Counts]:
+        ranks = rank_rounds(self.order, view, candidates)
+        good = candidates & (marks[..., 0] >= self.enough)
+        until = np.where(good, ranks, len(view)).min(axis=-1, keepdims=True)
+        asked = candidates & (ranks <= until)
+        return _best(marks[..., 0], asked), asked.astype(np.int64)
+
+    @property
+    def signals(self) -> frozenset[str]:
+        """The signals that it reads."""
+        return self.order.signals
+
+    def __str__(self) -> str:
+        return f"judge_until({self.order}, {self.enough:g})"
+
+
+@dataclass(frozen=True, slots=True)
+class Halving(Procedure):
+    """Successive halving: a selector keeps the better half without a call, then each stage asks once about the rest.
+
+    Every stage keeps the better half (rounded up) by the mean of the marks so far, ties by the selector's order, until
+    one is left or there are no more repeated marks.  With one mark for each draft, as a cache gives, that is one stage.
+    Source: sequential halving, Karnin, Koren and Somekh (2013), with a first stage that costs nothing.
+
+    Attributes:
+        order: The selector.
+    """
+
+    order: Selector
+
+    def _choose(self, view: Rounds, candidates: Mask, marks: Floats) -> tuple[Positions, Counts]:
+        ranks = rank_rounds(self.order, view, candidates)
+        left = candidates & (ranks < _half(candidates))
+        calls = np.zeros(view.shape, dtype=np.int64)
+        sums, known = np.zeros(view.shape), np.zeros(view.shape)
+        for stage in range(marks.shape[-1]):
+            asked = left & (left.sum(axis=-1, keepdims=True) > 1)
+            mark = marks[..., stage]
+            told = asked & ~np.isnan(mark)
+            calls += asked
+            sums, known = sums + np.where(told, mark, 0.0), known + told
+            mean = np.where(known > 0, sums / np.maximum(known, 1), -np.inf)
+            keep = np.ones_like(_half(left)) if stage == marks.shape[-1] - 1 else _half(left)
+            left = left & (_places(mean, ranks, left) < keep)
+        return last_of(left), calls
+
+    @property
+    def signals(self) -> frozenset[str]:
+        """The signals that it reads."""
+        return self.order.signals
+
+    def __str__(self) -> str:
+        return f"halving({self.order})"
+
+
+def rank_rounds(selector: Selector, view: Rounds, candidates: Mask) -> Counts:
+    """Return the place of each candidate if a selector chooses again and again, shape ``(n_questions, n_rounds)``.
+
+    0 = its first choice; others than the candidates come last.
+    """
+    n = len(view)
+    ranks = np.full(view.shape, n, dtype=np.int64)
+    left = candidates.copy()
+    for place in range(n):
+        chosen = selector.select(_only(view, left), _end(view))
+        hit = left & (np.arange(n) == chosen[..., None])
+        ranks[hit] = place
+        left &= ~hit
+    return ranks
+
+
+def _end(view: Rounds) -> Positions:
+    return np.full(view.shape[:-1], len(view) - 1, dtype=np.int64)
+
+
+def _only(view: Rounds, candidates: Mask) -> Rounds:
+    """Return the rounds with the answers of candidates alone, which hides the others from every selector."""
+    assert view.answers is not None
+    answers = np.full(candidates.shape, None, dtype=object)
+    answers[candidates] = np.broadcast_to(view.answers, candidates.shape)[candidates]
+    return Rounds(view.columns, view.index, view.seen, answers)
+
+
+def _best(marks: Floats, asked: Mask) -> Positions:
+    return nearest(-marks, np.asarray(-np.inf), asked)
+
+
+def _half(mask: Mask) -> Counts:
+    return np.asarray(-(-mask.sum(axis=-1, keepdims=True) // 2), dtype=np.int64)
+
+
+def _places(mean: Floats, ranks: Counts, left: Mask) -> Counts:
+    """Return the place of each round left, by mean mark, then by rank; others come last."""
+    order = np.lexsort((ranks, -mean, ~left), axis=-1)
+    places: Counts = np.empty(order.shape, dtype=np.int64)
+    np.put_along_axis(places, order, np.broadcast_to(np.arange(order.shape[-1]), order.shape), axis=-1)
+    return places
+
+
+def _first_equal(view: Rounds, candidates: Mask) -> Positions:
+    """Return for each round the earliest candidate with the same draft; the round itself where it is none."""
+    equal = same_answers(view) & candidates[..., None, :] & candidates[..., :, None]
+    own = np.broadcast_to(np.arange(len(view)), view.shape)
+    first: Positions = np.where(equal.any(axis=-1), np.argmax(equal, axis=-1), own)
+    return first
+
+
+def _once_each(asked: Counts, first: Positions) -> Counts:
+    """Return the calls with those on equal drafts made once: the most that any of them asks for, at the latest asked."""
+    n = asked.shape[-1]
+    group = first[..., :, None] == first[..., None, :]
+    most = np.where(group, asked[..., None, :], 0).max(axis=-1)
+    later = np.triu(np.ones((n, n), dtype=np.bool_), 1)
+    repeated = (group & later & (asked[..., None, :] > 0)).any(axis=-1)
+    return np.where((asked > 0) & ~repeated, most, 0).astype(np.int64)

@@ -1,3 +1,24 @@
 """Probes: from a model's hidden state to the probability that it knows the answer, served with numpy alone."""
 
-__all__: list[str] = []
+from suffice.probes.card import Calibration, ProbeCard, pinned_of
+from suffice.probes.gate import ProbeGate
+from suffice.probes.labels import LabelRule, Labels, closed_book_labels, is_right, share_right
+from suffice.probes.measures import MEASURES, Interval, ProbeMeasures, measure_probe
+from suffice.probes.probe import Probe
+
+__all__ = [
+    "MEASURES",
+    "Calibration",
+    "Interval",
+    "LabelRule",
+    "Labels",
+    "Probe",
+    "ProbeCard",
+    "ProbeGate",
+    "ProbeMeasures",
+    "closed_book_labels",
+    "is_right",
+    "measure_probe",
+    "pinned_of",
+    "share_right",
+]

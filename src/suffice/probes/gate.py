@@ -1,0 +1,79 @@
+"""The gate of CBDR: one pass over the question, and a probe that says whether the model knows the answer."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from suffice.llm.base import Verdict
+from suffice.llm.states import QA, StateSource
+from suffice.probes.probe import Probe
+from suffice.rounds import Cost
+from suffice.signals import KNOWN
+
+__all__ = ["ProbeGate"]
+
+
+class ProbeGate:
+    """Decides whether to retrieve, by the state that a source reads of the question alone (CBDR, Algorithm 1).
+
+    The rule is the policy's: `p_known > beta`, with `>`, so that beta = 1 always retrieves even where a calibrated
+    probability is 1.  Where the source is the loop's own model, a pass that ends in "no retrieval" goes on into the
+    answer; no prompt token is read twice.
+
+    Args:
+        probe: From the state to the probability.
+        source: Reads questions: a local model, an endpoint's embeddings, or a sentence encoder.
+        name: What reports call it.
+
+    Raises:
+        ConfigMismatchError: The probe belongs to another model, layer or prompt.
+    """
+
+    def __init__(self, probe: Probe, source: StateSource, *, name: str = "probe") -> None:
+        probe.card.check_prompt(QA)
+        self._row = probe.card.check_source(source)
+        self.probe = probe
+        self._source = source
+        self._name = name
+
+    def __repr__(self) -> str:
+        return f"ProbeGate({self.probe!r})"
+
+    @property
+    def name(self) -> str:
+        """What reports call it."""
+        return self._name
+
+    @property
+    def source(self) -> StateSource:
+        """What reads the question."""
+        return self._source
+
+    @property
+    def capabilities(self) -> frozenset[str]:
+        """`p_known`."""
+        return frozenset({KNOWN})
+
+    def fingerprint(self) -> Mapping[str, Any]:
+        """What changes its verdicts: the probe's weights and calibration, the model, layer and prompts."""
+        return self.probe.pin()
+
+    def decide(self, question: str) -> Verdict:
+        """Read the question and return `p_known`; NaN where the state is undefined.
+
+        Raises:
+            DataError: The question is empty.
+            ModelError: The source failed.
+        """
+        state = self._source.read(question)
+        began = time.perf_counter()
+        p_known = float(self.probe.predict(state.values[self._row][None, :])[0])
+        cost = state.cost + Cost(seconds=time.perf_counter() - began)
+        return Verdict(signals={KNOWN: p_known}, cost=cost, resume=state.resume)
+
+    async def decide_async(self, question: str) -> Verdict:
+        """Like `decide`, in a worker thread."""
+        return await asyncio.to_thread(self.decide, question)

@@ -1,0 +1,179 @@
+"""What a probe learns from: was the model's own answer right, by the words that a question set can be judged with."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from suffice.errors import DataError
+from suffice.metrics import METRICS, normalize_answer
+from suffice.store.recording import Recording
+
+__all__ = ["LabelRule", "Labels", "closed_book_labels", "is_right", "share_right"]
+
+_RULE = re.compile(r"\s*(?P<measure>\w+)\s*(?:>=\s*(?P<threshold>[0-9.eE+-]+)\s*)?")
+_WHOLE = ("em", "contains")
+
+
+@dataclass(frozen=True, slots=True)
+class LabelRule:
+    """When an answer counts as right.
+
+    Attributes:
+        measure: `em`, `contains` (an alias stands in the answer), `f1`, or a column of marks that somebody recorded: a
+            judge's.
+        threshold: The least value that counts as right; 1 for `em` and `contains`.
+    """
+
+    measure: str = "em"
+    threshold: float = 1.0
+
+    @classmethod
+    def parse(cls, text: str) -> LabelRule:
+        """Return the rule of a text: `em`, `contains`, `f1>=0.5`, `judge_entailment>=4`.
+
+        >>> LabelRule.parse("f1 >= 0.5"), str(LabelRule.parse("contains"))
+        (LabelRule(measure='f1', threshold=0.5), 'contains')
+
+        Raises:
+            DataError: It is none of these, or a graded measure has no threshold.
+        """
+        found = _RULE.fullmatch(text)
+        try:
+            threshold = float(found["threshold"] or "nan") if found else np.nan
+        except ValueError:
+            found = None
+        if found is None:
+            raise DataError(f"there is no label rule {text!r}; allowed: em, contains, f1>=T, or COLUMN>=T")
+        measure = found["measure"]
+        if measure in _WHOLE and found["threshold"] is None:
+            return cls(measure, 1.0)
+        if not np.isfinite(threshold) or measure in _WHOLE:
+            raise DataError(
+                f"the label rule {text!r} does not say when an answer is right: em and contains take no threshold, "
+                f"every other measure needs one ({measure}>=0.5)"
+            )
+        return cls(measure, threshold)
+
+    def __str__(self) -> str:
+        return self.measure if self.measure in _WHOLE else f"{self.measure}>={self.threshold:g}"
+
+
+def is_right(answer: str | None, golds: Sequence[str], rule: LabelRule) -> float:
+    """Return 1.0 if an answer is right, 0.0 if not, NaN if that cannot be told.
+
+    A gold answer that normalises to nothing ("The") never matches, and a question with no other one has no label.
+
+    >>> is_right("It was Derek Jarman", ["Jarman"], LabelRule.parse("contains"))
+    1.0
+    >>> is_right("a", ["The"], LabelRule("em"))
+    nan
+
+    Args:
+        answer: The answer; None is wrong.
+        golds: Gold answers.
+        rule: `em`, `contains` or `f1`.
+
+    Raises:
+        DataError: The rule reads a column.
+    """
+    if rule.measure not in METRICS:
+        raise DataError(f"{rule.measure!r} is no measure of an answer; allowed: {', '.join(METRICS)}")
+    usable = [gold for gold in golds if normalize_answer(gold)]
+    if not usable:
+        return np.nan
+    return float(METRICS[rule.measure](answer, usable) >= rule.threshold)
+
+
+def share_right(answers: Sequence[str | None], golds: Sequence[str], rule: LabelRule) -> float:
+    """Return the share of several answers to one question that are right, in [0, 1]; NaN if there is none to judge.
+
+    >>> share_right(["Jarman", "Titus", None, "derek jarman"], ["Jarman", "Derek Jarman"], LabelRule("em"))
+    0.5
+    """
+    marks = [mark for mark in (is_right(answer, golds, rule) for answer in answers) if not np.isnan(mark)]
+    return float(np.mean(marks)) if marks else np.nan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Labels:
+    """Labels of questions.
+
+    Attributes:
+        shares: Share of a question's answers that are right, in [0, 1], by question; one answer gives 0 or 1.
+        rule: How answers were judged.
+        least: The least share that makes a question known.
+        answers: Answers that were judged.
+        n_failed: Questions left out because the model failed.
+        n_unlabelled: Questions left out because no gold answer, or no mark, can be compared with.
+    """
+
+    shares: Mapping[str, float]
+    rule: str
+    least: float
+    answers: int
+    n_failed: int
+    n_unlabelled: int
+
+    @property
+    def known(self) -> dict[str, float]:
+        """1.0 where the model knows the answer, else 0.0, by question."""
+        return {question: float(share >= self.least) for question, share in self.shares.items()}
+
+
+def closed_book_labels(
+    recording: Recording, rule: LabelRule | str = "em", *, least: float = 0.5, at: int = 0
+) -> Labels:
+    """Return which questions the model answered rightly by itself.
+
+    Trajectories of one cluster are several samples of one question: the label is then the share that is right.
+
+    Args:
+        recording: Rounds with a round 0.
+        rule: When an answer counts as right.
+        least: The least share of right answers that makes a question known, in (0, 1].
+        at: Which round's answers: 0, the closed-book one; another labels states of the prompt with that evidence.
+
+    Raises:
+        DataError: There is no such round, `least` is out of range, or no question has a label.
+        UnknownSignalError: The rule reads a column that is not there.
+    """
+    parsed = LabelRule.parse(rule) if isinstance(rule, str) else rule
+    if not 0 < least <= 1:
+        raise DataError(f"the least share must lie in (0, 1], not {least!r}")
+    if at not in recording.index:
+        told = "record with --round-zero" if at == 0 else "record more rounds"
+        raise DataError(f"the recording has no round {at} to take labels from: {told}")
+    marks = _marks(recording, parsed, int(np.searchsorted(recording.index, at)))
+    failed = (recording.ends == "failed") | ~recording.seen[:, int(np.searchsorted(recording.index, at))]
+    by_question: dict[str, list[float]] = {}
+    for cluster, mark, has_failed in zip(recording.clusters.tolist(), marks, failed.tolist(), strict=True):
+        by_question.setdefault(cluster, [])
+        if not has_failed:
+            by_question[cluster].append(mark)
+    shares, n_failed, n_unlabelled, n_answers = {}, 0, 0, 0
+    for question, found in by_question.items():
+        judged = [mark for mark in found if not np.isnan(mark)]
+        n_failed += not found
+        n_unlabelled += bool(found) and not judged
+        n_answers += len(judged)
+        if judged:
+            shares[question] = float(np.mean(judged))
+    if not shares:
+        raise DataError(f"no question has a label: {n_failed} failed, {n_unlabelled} have nothing to compare with")
+    return Labels(
+        shares=shares, rule=str(parsed), least=least, answers=n_answers, n_failed=n_failed, n_unlabelled=n_unlabelled
+    )
+
+
+def _marks(recording: Recording, rule: LabelRule, position: int) -> list[float]:
+    """Return for each trajectory whether its answer is right; NaN where that cannot be told."""
+    if rule.measure not in METRICS:
+        column = recording.column(rule.measure)[:, position]
+        return [np.nan if np.isnan(mark) else float(mark >= rule.threshold) for mark in column.tolist()]
+    golds = recording.per_question("golds", [None] * len(recording.question_ids))
+    answers = recording.answers[:, position]
+    return [is_right(answer, gold or (), rule) for answer, gold in zip(answers.tolist(), golds.tolist(), strict=True)]

@@ -1,0 +1,144 @@
+"""How good a probe is: discrimination and calibration, with bootstrap intervals over questions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from suffice.errors import DataError
+from suffice.rounds import Floats
+from suffice.statistics import bootstrap_weights
+
+__all__ = ["MEASURES", "Interval", "ProbeMeasures", "measure_probe"]
+
+MEASURES = ("auroc", "auprc", "brier", "ece", "accuracy")
+"""What is measured, in the order in which it is printed."""
+
+N_BINS = 10
+"""Bins of equal width of the expected calibration error."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interval:
+    """A figure with its percentile interval; NaN where undefined."""
+
+    value: float
+    low: float
+    high: float
+
+    def to_dict(self) -> dict[str, float | None]:
+        """Return JSON-ready values; NaN becomes None."""
+        return {
+            key: None if np.isnan(v) else v
+            for key, v in (("value", self.value), ("low", self.low), ("high", self.high))
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbeMeasures:
+    """What a probe achieves on one set of questions.
+
+    Attributes:
+        n: Questions with a defined probability.
+        n_known: Those whose closed-book answer is right.
+        n_undefined: Questions whose probability is NaN, left out.
+        figures: `auroc` and `auprc` (of the known ones), `brier`, `ece` (10 bins of equal width) and `accuracy` (at 0.5).
+    """
+
+    n: int
+    n_known: int
+    n_undefined: int
+    figures: Mapping[str, Interval]
+
+    def __getitem__(self, name: str) -> Interval:
+        return self.figures[name]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-ready values."""
+        figures = {name: figure.to_dict() for name, figure in self.figures.items()}
+        return {"n": self.n, "n_known": self.n_known, "n_undefined": self.n_undefined, **figures}
+
+
+def measure_probe(
+    probabilities: npt.ArrayLike,
+    labels: npt.ArrayLike,
+    *,
+    n_resamples: int = 1000,
+    level: float = 0.95,
+    rng: np.random.Generator | int = 0,
+) -> ProbeMeasures:
+    """Return how well probabilities tell known questions from unknown ones.
+
+    AUROC counts ties half; AUPRC is average precision, ties taken together; both are NaN without a question of each
+    kind.  The intervals are percentiles over resampled questions.
+
+    >>> measured = measure_probe([0.1, 0.4, 0.35, 0.8], [0, 0, 1, 1])
+    >>> measured["auroc"].value, measured["accuracy"].value
+    (0.75, 0.75)
+
+    Args:
+        probabilities: Shape ``(n,)``, in [0, 1]; NaN ones are left out and counted.
+        labels: 0 or 1, same shape.
+        n_resamples: Draws of the bootstrap.
+        level: Nominal coverage.
+        rng: Generator, or the seed of one.
+
+    Raises:
+        DataError: Shapes that differ, values out of range, or nothing to measure.
+    """
+    p, y = np.asarray(probabilities, dtype=np.float64), np.asarray(labels, dtype=np.float64)
+    if p.shape != y.shape or p.ndim != 1:
+        raise DataError(f"one probability and one label for each question, not shapes {p.shape} and {y.shape}")
+    if not np.isin(y, (0.0, 1.0)).all():
+        raise DataError("labels are 0 or 1: put a threshold on a graded outcome")
+    usable = ~np.isnan(p)
+    n_undefined = int((~usable).sum())
+    p, y = p[usable], y[usable]
+    if not len(p):
+        raise DataError(f"no question has a probability: {n_undefined} are undefined")
+    if p.min() < 0 or p.max() > 1:
+        raise DataError("probabilities must lie in [0, 1]")
+    weights = bootstrap_weights(len(p), n_resamples, rng=rng)
+    whole, drawn = _figures(p, y, np.ones((1, len(p)))), _figures(p, y, weights)
+    tail = (1 - level) / 2
+    figures = {}
+    for name in MEASURES:
+        defined = drawn[name][~np.isnan(drawn[name])]  # a resample may hold one kind of question only
+        low, high = np.quantile(defined, (tail, 1 - tail)) if len(defined) else (np.nan, np.nan)
+        figures[name] = Interval(value=float(whole[name][0]), low=float(low), high=float(high))
+    return ProbeMeasures(n=len(p), n_known=int(y.sum()), n_undefined=n_undefined, figures=figures)
+
+
+def _figures(p: Floats, y: Floats, weights: Floats) -> dict[str, Floats]:
+    """Return every figure under each row of `weights`, shape ``(n_resamples, n)``: each of shape ``(n_resamples,)``."""
+    total = weights.sum(axis=1)
+    bins = np.minimum((p * N_BINS).astype(np.int64), N_BINS - 1)
+    which = np.eye(N_BINS)[bins]
+    ece = np.abs((weights * (p - y)) @ which).sum(axis=1) / total
+    return {
+        **_ranked(p, y, weights),
+        "brier": weights @ ((p - y) ** 2) / total,
+        "ece": ece,
+        "accuracy": weights @ ((p >= 0.5) == (y == 1)) / total,  # noqa: PLR2004 - the middle of [0, 1]
+    }
+
+
+def _ranked(p: Floats, y: Floats, weights: Floats) -> dict[str, Floats]:
+    """Return the areas under the ROC and the precision-recall curve; equal probabilities are one step."""
+    order = np.argsort(-p, kind="stable")
+    starts = np.flatnonzero(np.r_[True, np.diff(p[order]) != 0])
+    ordered, known = weights[:, order], y[order]
+    up = np.add.reduceat(ordered * known, starts, axis=1)
+    down = np.add.reduceat(ordered * (1 - known), starts, axis=1)
+    above, seen_down = np.cumsum(up, axis=1), np.cumsum(down, axis=1)
+    n_up, n_down = above[:, -1:], seen_down[:, -1:]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        area = (up * (n_down - seen_down + 0.5 * down)).sum(axis=1) / (n_up * n_down)[:, 0]
+        precision = np.where(above + seen_down > 0, above / (above + seen_down), 0.0)
+        average = (up * precision).sum(axis=1) / n_up[:, 0]
+    both = ((n_up > 0) & (n_down > 0))[:, 0]
+    return {"auroc": np.where(both, area, np.nan), "auprc": np.where(both, average, np.nan)}

@@ -1,0 +1,250 @@
+"""A probe: from a hidden state to the probability that the model knows the answer (CBDR, section 3.1), with numpy."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from suffice.errors import DataError, SchemaError
+from suffice.probes.card import Calibration, ProbeCard
+from suffice.rounds import Floats
+
+__all__ = ["CARD", "WEIGHTS", "Layer", "Probe"]
+
+WEIGHTS = "model.safetensors"
+CARD = "card.json"
+
+Weights = npt.NDArray[np.float32]
+Layer = tuple[Weights, Weights]
+"""Weight, shape ``(width_out, width_in)``, and bias, shape ``(width_out,)``."""
+
+_MATRIX = 2
+
+
+class Probe:
+    """A small network over hidden states, and how its log-odds become a probability.
+
+    Relu between the layers; the last one has a single output, the log-odds of "the model's closed-book answer is
+    correct": the difference of the paper's two logits.  One layer alone is a logistic regression.  Everything is
+    float32, as it was trained.
+
+    >>> import numpy as np
+    >>> card = ProbeCard(model="tiny", revision="1", layer=2)
+    >>> probe = Probe([(np.array([[2.0, 0.0]], dtype=np.float32), np.zeros(1, dtype=np.float32))], card)
+    >>> probe.predict(np.array([[0.0, 5.0], [1.0, 5.0], [np.nan, 0.0]])).round(3).tolist()
+    [0.5, 0.881, nan]
+
+    Args:
+        layers: From the state to the log-odds, in order.
+        card: What the probe belongs to.
+        mean: Taken from every state, shape ``(width,)``; None = nothing is.
+        scale: Divides every state after that, shape ``(width,)``, positive; None = nothing does.
+
+    Raises:
+        DataError: The layers do not fit together, the last has more than one output, or a number is not finite.
+    """
+
+    def __init__(
+        self, layers: Sequence[Layer], card: ProbeCard, *, mean: Weights | None = None, scale: Weights | None = None
+    ) -> None:
+        self.layers = [_layer(weight, bias) for weight, bias in layers]
+        self.card = card
+        widths = [(weight.shape[1], weight.shape[0]) for weight, _ in self.layers]
+        chained = all(before[1] == after[0] for before, after in pairwise(widths))
+        if not widths or not chained or widths[-1][1] != 1:
+            raise DataError(
+                f"the layers of a probe must follow each other and end in one number; inputs and outputs are {widths!r}"
+            )
+        self.mean, self.scale = _standard("mean", mean, self.width), _standard("scale", scale, self.width)
+        if self.scale is not None and not (self.scale > 0).all():
+            raise DataError("a probe's scale must be positive in every place")
+
+    def __repr__(self) -> str:
+        sizes = " -> ".join(str(n) for n in (self.width, *(len(bias) for _, bias in self.layers)))
+        return f"Probe({self.card.model!r}, layer={self.card.layer!r}, {sizes}, {self.card.calibration.method})"
+
+    @property
+    def width(self) -> int:
+        """Numbers in a state."""
+        return int(self.layers[0][0].shape[1])
+
+    @property
+    def n_parameters(self) -> int:
+        """Weights and biases."""
+        return sum(weight.size + bias.size for weight, bias in self.layers)
+
+    def logits(self, states: npt.ArrayLike) -> Floats:
+        """Return the log-odds, shape ``(n,)``; NaN where a state holds a number that is not finite.
+
+        Args:
+            states: Shape ``(n, width)``.
+
+        Raises:
+            DataError: Another shape.
+        """
+        given = np.asarray(states)
+        if given.ndim != _MATRIX or given.shape[1] != self.width or given.dtype.kind not in "fiu":
+            raise DataError(
+                f"this probe reads states of shape (n, {self.width}), not {given.shape} of {given.dtype}: are they of "
+                f"layer {self.card.layer} of {self.card.model!r}?"
+            )
+        with np.errstate(over="ignore", invalid="ignore"):  # a float64 beyond float32 is infinite there: undefined
+            x = given.astype(np.float32)
+            known = np.isfinite(x).all(axis=1)
+            if not known.all():
+                x[~known] = 0.0
+            if self.mean is not None:
+                x -= self.mean
+            if self.scale is not None:
+                x /= self.scale
+            for position, (weight, bias) in enumerate(self.layers):
+                if position:
+                    np.maximum(x, 0.0, out=x)
+                x = x @ weight.T
+                x += bias
+        out: Floats = x[:, 0].astype(np.float64)
+        out[~known | ~np.isfinite(out)] = np.nan
+        return out
+
+    def predict(self, states: npt.ArrayLike) -> Floats:
+        """Return P(the closed-book answer is correct), shape ``(n,)``, in [0, 1]; NaN for an undefined state.
+
+        Args:
+            states: Shape ``(n, width)``.
+
+        Raises:
+            DataError: Another shape.
+        """
+        return np.asarray(self.card.calibration.map.predict(self.logits(states)), dtype=np.float64)
+
+    def calibrated(self, calibration: Calibration) -> Probe:
+        """Return the probe with another way from log-odds to probabilities."""
+        return self.described(calibration=calibration)
+
+    def described(self, **changes: Any) -> Probe:
+        """Return the probe with other fields of its card; the weights are shared."""
+        return Probe(self.layers, replace(self.card, **changes), mean=self.mean, scale=self.scale)
+
+    @cached_property
+    def _stored(self) -> bytes:
+        from safetensors.numpy import save
+
+        tensors = {}
+        for position, (weight, bias) in enumerate(self.layers):
+            tensors[f"layers.{position}.weight"], tensors[f"layers.{position}.bias"] = weight, bias
+        tensors |= {name: value for name, value in (("mean", self.mean), ("scale", self.scale)) if value is not None}
+        return bytes(save({name: np.ascontiguousarray(tensors[name]) for name in sorted(tensors)}))
+
+    @cached_property
+    def weights_sha256(self) -> str:
+        """The hash of the weights, as they are stored."""
+        return hashlib.sha256(self._stored).hexdigest()
+
+    def pin(self) -> dict[str, Any]:
+        """Return what changes its verdicts, JSON-ready: what a policy pins."""
+        return self.card.pin(self.weights_sha256)
+
+    def save(self, folder: str | Path) -> None:
+        """Write `model.safetensors` and `card.json`, each whole or not at all."""
+        target = Path(folder)
+        target.mkdir(parents=True, exist_ok=True)
+        text = json.dumps(self.card.to_dict(self.weights_sha256), indent=2, allow_nan=False, ensure_ascii=False) + "\n"
+        _write(target / WEIGHTS, self._stored)
+        _write(target / CARD, text.encode())
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Probe:
+        """Read a probe; nothing in its files is executed.
+
+        Raises:
+            DataError: A file cannot be read.
+            SchemaError: The files are no probe that this release reads, or the weights are not those of the card.
+        """
+        source = Path(folder)
+        try:
+            text = (source / CARD).read_text(encoding="utf-8")
+            stored = (source / WEIGHTS).read_bytes()
+        except OSError as error:
+            raise DataError(
+                f"the probe {str(folder)!r} cannot be read: {error}. It is a folder with {CARD} and {WEIGHTS}"
+            ) from None
+        except UnicodeDecodeError as error:
+            raise SchemaError(f"{str(source / CARD)!r} is no text: {error}") from None
+        try:
+            data = json.loads(text, parse_constant=_refuse_constant)
+        except (ValueError, RecursionError) as error:
+            raise SchemaError(f"{str(source / CARD)!r} is not JSON: {error}") from None
+        card, expected = ProbeCard.from_dict(data)
+        found = hashlib.sha256(stored).hexdigest()
+        if found != expected:
+            raise SchemaError(
+                f"the weights in {str(folder)!r} are not those that the card describes (sha256 {found[:16]}..., the "
+                f"card says {expected[:16]}...): copy both files of one probe"
+            )
+        tensors = _tensors(stored, source / WEIGHTS)
+        probe = cls(_ordered(tensors), card, mean=tensors.get("mean"), scale=tensors.get("scale"))
+        if probe.weights_sha256 != expected:  # a layout of another writer: the pin would not be stable
+            raise SchemaError(f"{str(source / WEIGHTS)!r} holds more than a probe, or in another layout: train it anew")
+        return probe
+
+
+def _layer(weight: npt.ArrayLike, bias: npt.ArrayLike) -> Layer:
+    w, b = np.asarray(weight, dtype=np.float32), np.asarray(bias, dtype=np.float32)
+    if w.ndim != _MATRIX or b.shape != w.shape[:1]:
+        raise DataError(f"a layer needs a weight (out, in) and a bias (out,), not {w.shape} and {b.shape}")
+    if not (np.isfinite(w).all() and np.isfinite(b).all()):
+        raise DataError("a weight of the probe is not finite: the training diverged; lower the learning rate")
+    return w, b
+
+
+def _standard(name: str, values: npt.ArrayLike | None, width: int) -> Weights | None:
+    if values is None:
+        return None
+    array = np.asarray(values, dtype=np.float32)
+    if array.shape != (width,) or not np.isfinite(array).all():
+        raise DataError(f"a probe's {name} must be {width} finite numbers, not {array.shape}")
+    return array
+
+
+def _write(path: Path, content: bytes) -> None:
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary.write_bytes(content)
+    temporary.replace(path)
+
+
+def _refuse_constant(text: str) -> float:
+    raise ValueError(f"{text} is not a JSON number")
+
+
+def _tensors(stored: bytes, path: Path) -> Mapping[str, Weights]:
+    from safetensors import SafetensorError
+    from safetensors.numpy import load
+
+    try:
+        tensors: dict[str, Weights] = load(stored)
+    except (SafetensorError, ValueError, KeyError, TypeError) as error:
+        raise SchemaError(f"{str(path)!r} is no safetensors file: {error}") from None
+    wrong = {name: str(value.dtype) for name, value in tensors.items() if value.dtype != np.float32}
+    if wrong:
+        raise SchemaError(f"{str(path)!r} must hold float32 numbers; others: {wrong!r:.200}")
+    return tensors
+
+
+def _ordered(tensors: Mapping[str, Weights]) -> list[Layer]:
+    n = sum(name.endswith(".weight") for name in tensors)
+    names = [(f"layers.{position}.weight", f"layers.{position}.bias") for position in range(n)]
+    if set(tensors) - {"mean", "scale"} != {name for pair in names for name in pair}:
+        raise SchemaError(
+            f"the weights of a probe are layers.N.weight and layers.N.bias; found {sorted(tensors)!r:.200}"
+        )
+    return [(tensors[weight], tensors[bias]) for weight, bias in names]

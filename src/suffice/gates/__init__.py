@@ -1,3 +1,52 @@
-"""Gates: whether to retrieve at all, judged offline on questions answered both ways."""
+"""Gates judged offline, on questions that were answered without and with retrieval."""
 
-__all__: list[str] = []
+from suffice.gates.answered import BUNDLED_ANSWERS, Answered, answered_recording, load_answered, with_scores
+from suffice.gates.bench import GateBench, gate_rule
+from suffice.gates.compare import Compared, Comparison, Price, Scored, choose_beta, compare_gates
+from suffice.gates.features import FEATURES, question_features
+from suffice.gates.point import GatePoint
+from suffice.gates.question_only import Fitted, QuestionGate, adaptive_labels, fit_gate, folds_of
+from suffice.gates.standard import QUESTION_GATES, held_out_gates, question_gates
+from suffice.gates.tables import (
+    comparison_table,
+    examples_table,
+    knowledge_table,
+    points_table,
+    transitions_table,
+)
+from suffice.gates.transitions import Transition, Transitions, transitions
+
+__all__ = [
+    "BUNDLED_ANSWERS",
+    "FEATURES",
+    "QUESTION_GATES",
+    "Answered",
+    "Compared",
+    "Comparison",
+    "Fitted",
+    "GateBench",
+    "GatePoint",
+    "Price",
+    "QuestionGate",
+    "Scored",
+    "Transition",
+    "Transitions",
+    "adaptive_labels",
+    "answered_recording",
+    "choose_beta",
+    "compare_gates",
+    "comparison_table",
+    "examples_table",
+    "fit_gate",
+    "folds_of",
+    "gate_rule",
+    "held_out_gates",
+    "knowledge_table",
+    "load_answered",
+    "points_table",
+    "question_features",
+    "question_gates",
+    "transitions",
+    "transitions_table",
+    "with_scores",
+]

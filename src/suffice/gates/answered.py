@@ -1,0 +1,205 @@
+"""Questions that a model answered twice, without and with retrieval: all that judging a gate offline needs."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import numpy.typing as npt
+import pyarrow as pa
+
+from suffice.errors import DataError, SchemaError
+from suffice.metrics import METRICS
+from suffice.rounds import Floats
+from suffice.store.recording import Recording
+from suffice.store.schema import build_table
+
+__all__ = ["BUNDLED_ANSWERS", "Answered", "answered_recording", "load_answered", "questions_of", "with_scores"]
+
+BUNDLED_ANSWERS = ("hotpotqa_llama31_tune", "hotpotqa_llama31_eval", "2wiki_llama31_tune")
+"""Names of the sets that ship with the package; DATA.md tells their sources and licences."""
+
+_COSTS = {"generator": (1.0, 1.0), "gate": (0.0, 0.0), "retrieval": (0.0, 1.0)}
+"""Calls by component at round 0 and 1.  The gate's column, if only of zeros, tells that round 0's answer is paid for
+only where the gate lets it out (SEMANTICS, costs)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answered:
+    """One question with a model's two answers.
+
+    Attributes:
+        question_id: Unit of pairing.
+        question: Its text.
+        golds: Gold answers, at least one.
+        closed_book: The answer without retrieval; None where it is missing, which scores 0.
+        retrieved: The answer with retrieval, likewise.
+        type: As the data set names it; None if not given.
+    """
+
+    question_id: str
+    question: str
+    golds: tuple[str, ...]
+    closed_book: str | None
+    retrieved: str | None
+    type: str | None = None
+
+
+def load_answered(source: str | Path) -> list[Answered]:
+    """Read a bundled set by its name, or JSON lines with `id, question, answers, no_retrieval, one_retrieval`.
+
+    >>> first = load_answered("hotpotqa_llama31_tune")[0]
+    >>> first.closed_book, first.golds
+    ('Kap', ('an American football quarterback',))
+
+    Raises:
+        DataError: There is no such set or file, or a question without gold answers or twice.
+        SchemaError: A line is no such record.
+    """
+    path = Path(source)
+    if str(source) in BUNDLED_ANSWERS:
+        path = Path(str(files("suffice") / "data" / "answers" / f"{source}.jsonl.gz"))
+    try:
+        packed = path.read_bytes()
+        lines = (gzip.decompress(packed) if path.suffix == ".gz" else packed).decode("utf-8").splitlines()
+    except FileNotFoundError:
+        raise DataError(f"there are no answers at {str(source)!r}; bundled are: {', '.join(BUNDLED_ANSWERS)}") from None
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+        raise SchemaError(f"{str(source)!r} does not read as JSON lines: {error}") from None
+    found = [_answered(line, number, str(source)) for number, line in enumerate(lines, 1) if line.strip()]
+    _check(found)
+    return found
+
+
+def _answered(line: str, number: int, source: str) -> Answered:
+    where = f"line {number} of {source!r} is no question answered twice"
+    try:
+        row = json.loads(line)
+        golds = row["answers"]
+        told = [row["id"], row["question"], *golds]
+        both = [row["no_retrieval"], row["one_retrieval"]]
+    except (KeyError, TypeError, ValueError) as error:
+        raise SchemaError(f"{where}: {error!r}") from None
+    if isinstance(golds, str) or not all(isinstance(text, str) for text in told):
+        raise SchemaError(f"{where}: id and question must be text, answers a list of texts")
+    if not all(answer is None or isinstance(answer, str) for answer in both):
+        raise SchemaError(f"{where}: no_retrieval and one_retrieval must be text, or null where there is no answer")
+    return Answered(
+        question_id=row["id"],
+        question=row["question"],
+        golds=tuple(golds),
+        closed_book=both[0],
+        retrieved=both[1],
+        type=row.get("type"),
+    )
+
+
+def _check(questions: Sequence[Answered]) -> None:
+    if not questions:
+        raise DataError("no questions: a gate is judged on questions that were answered without and with retrieval")
+    bare = [item.question_id for item in questions if not item.golds]
+    if bare:
+        raise DataError(
+            f"{len(bare)} questions have no gold answers, the first is {bare[0]!r}: whether their answers are right is "
+            "unknown. Leave them out"
+        )
+    if len({item.question_id for item in questions}) < len(questions):
+        raise DataError("a question stands there twice: a question id names one question")
+
+
+def answered_recording(
+    questions: Sequence[Answered],
+    scores: Mapping[str, npt.ArrayLike] | None = None,
+    metadata: Mapping[str, Any] | None = None,
+) -> Recording:
+    """Return the answers as a recording: round 0 without retrieval, round 1 with it, one call each.
+
+    Everything that works on recordings then works here: replay, certify, reports.  Tokens and seconds are unknown.
+
+    Args:
+        questions: Answered both ways.
+        scores: Signals of round 0 by name, shape ``(n_questions,)``; NaN = undefined, and no comparison with it holds.
+        metadata: What the recording says about itself.
+
+    Raises:
+        DataError: No questions, no gold answers, a question twice, or not one score for each question.
+    """
+    _check(questions)
+    rows: list[dict[str, Any]] = []
+    for item in questions:
+        for r, answer in enumerate((item.closed_book, item.retrieved)):
+            row: dict[str, Any] = {
+                "question_id": item.question_id,
+                "round": r,
+                "end": "max_rounds",
+                "question": item.question,
+                "question_type": item.type,
+                "golds": list(item.golds),
+                "answer": answer,
+            }
+            row |= {f"cost.{component}.calls": calls[r] for component, calls in _COSTS.items()}
+            row |= {name: metric(answer, item.golds) for name, metric in METRICS.items()}
+            rows.append(row)
+    recording = Recording(build_table(rows), metadata)
+    return with_scores(recording, scores or {})
+
+
+def with_scores(recording: Recording, scores: Mapping[str, npt.ArrayLike]) -> Recording:
+    """Return the recording with signals of round 0; later rounds do not have them.
+
+    Args:
+        recording: With round 0.
+        scores: By name, shape ``(n_questions,)``, in the order of `recording.question_ids`.
+
+    Raises:
+        DataError: There is no round 0, a column of that name, or not one score for each question.
+    """
+    import numpy as np
+
+    require_round_0(recording)
+    table = recording.table
+    place = {question_id: q for q, question_id in enumerate(recording.question_ids)}
+    rows = [place[question_id] for question_id in table.column("question_id").to_pylist()]
+    first = np.array(table.column("round").to_pylist()) == 0
+    for name, given in scores.items():
+        values: Floats = np.asarray(given, dtype=np.float64)
+        if values.shape != (len(place),):
+            raise DataError(
+                f"{name!r} has the shape {values.shape} for {len(place)} questions: give one score for each"
+            )
+        if name in table.column_names:
+            raise DataError(f"the recording has a column {name!r} already: name the score otherwise")
+        column = np.where(first, values[rows], np.nan)
+        field = pa.field(name, pa.float64(), metadata={"kind": "signal", "unit": "score"})
+        table = table.append_column(field, pa.array([None if np.isnan(v) else float(v) for v in column], pa.float64()))
+    return Recording(table, recording.metadata)
+
+
+def require_round_0(recording: Recording) -> None:
+    """Refuse a recording without closed-book answers, or with nothing but them, with a `DataError`."""
+    if int(recording.index[0]) != 0 or len(recording.index) == 1:
+        raise DataError(
+            f"a gate chooses between the closed-book answer and retrieval, and this recording has rounds "
+            f"{int(recording.index[0])} to {int(recording.index[-1])}: record with start_round 0 and at least one round"
+        )
+
+
+def questions_of(recording: Recording) -> list[str]:
+    """Return the text of each question, in the order of `recording.question_ids`.
+
+    Raises:
+        DataError: The recording does not have them.
+    """
+    texts: Iterable[Any] = recording.per_question("question", [None] * len(recording.question_ids)).tolist()
+    listed = [text if isinstance(text, str) else "" for text in texts]
+    if not all(text.strip() for text in listed):
+        raise DataError(
+            f"{listed.count('')} questions have no text in the column 'question': a gate on questions reads it"
+        )
+    return listed

@@ -1,0 +1,263 @@
+"""A gate judged offline: what it gives and costs, beside never, always, perfect and random gates.
+
+Never and always retrieving, the same share of questions at random, and a gate that knows the outcome are what a gate
+has to be compared with (CBDR, section 4.4, has the first two).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from suffice.errors import DataError
+from suffice.gates.answered import require_round_0, with_scores
+from suffice.gates.point import ALWAYS, NEVER, PERFECT, GatePoint
+from suffice.replay import CostTable, Price, check_policy, outcome
+from suffice.replay.baselines import Bench, Run, closed_book, run_policy
+from suffice.replay.evaluate import drop_failed
+from suffice.rounds import Floats, Mask, Rounds
+from suffice.rules import Rule
+from suffice.rules import signal as named
+from suffice.session import Policy
+from suffice.statistics import (
+    PairedResult,
+    Units,
+    bootstrap_weights,
+    non_inferiority,
+    paired_results,
+)
+from suffice.store.recording import Recording
+
+__all__ = ["GateBench", "gate_rule"]
+
+_SLACK = 1e-12
+_METRICS = ("contains", "em", "f1")
+
+
+def gate_rule(signal: str, beta: float = 0.5, *, low: bool = False) -> Rule:
+    """Return the rule of a gate: answer without retrieval where the signal is above beta (CBDR, section 3.4).
+
+    >>> print(gate_rule("p_known", 0.9))
+    (p_known > 0.9) & (round < 1)
+    >>> print(gate_rule("entropy", 0.2, low=True))
+    (entropy < 0.2) & (round < 1)
+
+    Args:
+        signal: What it reads at round 0.
+        beta: The threshold; strict, so that beta = 1 always retrieves.
+        low: Whether low values answer directly, as an uncertainty does.
+    """
+    chosen = named(signal) < beta if low else named(signal) > beta
+    return chosen & (named("round") < 1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """What a gate gave: its retrieval rate, the metrics of each question, and mean costs."""
+
+    rate: float
+    values: Mapping[str, Floats]
+    costs: Mapping[str, float]
+
+
+class GateBench:
+    """A recording with round 0, ready to judge gates on: what never and always retrieving give each question.
+
+    Args:
+        recording: Rounds 0 and later; failed questions are left out.
+        policy: What follows a gate that does not fire, from round 1 on: the whole budget unless told otherwise. A rule
+            such as `tasr` puts the gate in front of it.
+        metrics: Columns in [0, 1]; the first is what quality means.
+        prices: For money; None = unknown.
+        n_resamples: Bootstrap draws.
+        seed: Of the draws.
+        level: Nominal coverage of intervals.
+        margin: For non-inferiority to always retrieving.
+
+    Raises:
+        DataError: The recording has no round 0 or nothing after it, or lacks a metric.
+    """
+
+    def __init__(
+        self,
+        recording: Recording,
+        policy: Policy | None = None,
+        *,
+        metrics: Sequence[str] = _METRICS,
+        prices: Price | Mapping[str, Price] | None = None,
+        n_resamples: int = 1000,
+        seed: int = 42,
+        level: float = 0.95,
+        margin: float = 0.02,
+    ) -> None:
+        require_round_0(recording)
+        if not metrics:
+            raise DataError("a gate is judged by its answers: name at least one metric")
+        kept, self.n_failed = drop_failed(recording)
+        self.recording = kept
+        self.metrics = tuple(metrics)
+        self.level, self.margin, self.seed, self.n_resamples = level, margin, seed, n_resamples
+        self.after = policy or Policy(max_rounds=int(kept.index[-1]))
+        check_policy(replace(self.after, start_round=1), kept)
+        values = {name: outcome(kept, name) for name in self.metrics}
+        raw = kept.rounds(sorted({*self.after.raw_columns, *kept.names("signal")}))
+        self.bench = Bench(kept, values, CostTable(kept, prices), raw)
+        self.weights = bootstrap_weights(Units.of(len(kept.question_ids), kept.clusters).n_units, n_resamples, rng=seed)
+        self.never = closed_book(self.bench)
+        self.always = run_policy(self.bench, replace(self.after, start_round=1), label=ALWAYS)[0]
+        self._refuse_unmeasured()
+
+    def _refuse_unmeasured(self) -> None:
+        for name in self.metrics:
+            unknown = np.isnan(self.never.values[name]) | np.isnan(self.always.values[name])
+            if unknown.any():
+                raise DataError(
+                    f"{name!r} is unknown without or with retrieval for {int(unknown.sum())} of {len(unknown)} questions, "
+                    f"the first is {self.recording.question_ids[int(np.argmax(unknown))]!r}: a gate is judged on questions "
+                    "that were answered both ways. Drop the others (Recording.select)"
+                )
+
+    def with_scores(self, scores: Mapping[str, npt.ArrayLike]) -> GateBench:
+        """Return the bench with further signals at round 0, see `suffice.gates.answered.with_scores`; draws are shared."""
+        other = copy(self)
+        other.recording = with_scores(self.recording, scores)
+        columns = {name: other.recording.column(name) for name in scores}
+        raw = self.bench.raw
+        rounds = Rounds({**raw.columns, **columns}, raw.index, raw.seen, raw.answers)
+        other.bench = Bench(other.recording, self.bench.metrics, self.bench.table, rounds)
+        return other
+
+    @property
+    def n(self) -> int:
+        """Questions."""
+        return len(self.recording.question_ids)
+
+    def right(self, *, retrieved: bool) -> Mask:
+        """Return whether each answer without, or with, retrieval is right: at least half of the first metric."""
+        values = (self.always if retrieved else self.never).values[self.metrics[0]]
+        return np.asarray(values >= 0.5, dtype=np.bool_)  # noqa: PLR2004
+
+    def gated(self, rule: Rule) -> Policy:
+        """Return the policy of a gate in front of what follows it."""
+        return replace(self.after, rule=rule | self.after.rule if self.after.rule.signals else rule, start_round=0)
+
+    def run(self, rule: Rule, *, label: str = "") -> tuple[Run, Mask]:
+        """Replay one gate; return its run and which questions go on to retrieval, shape ``(n_questions,)``."""
+        policy = self.gated(rule)
+        check_policy(policy, self.recording)
+        run, stopped = run_policy(self.bench, policy, label=label)
+        return run, np.asarray(stopped.rounds > 0, dtype=np.bool_)
+
+    def point(self, rule: Rule, beta: float, *, label: str = "") -> GatePoint:
+        """Return what one gate gives and costs.
+
+        Args:
+            rule: What answers at round 0 where it fires.
+            beta: Its threshold, for the table.
+            label: What reports call it.
+
+        Raises:
+            UnknownSignalError: It reads a signal that was not recorded.
+        """
+        run, asked = self.run(rule, label=label)
+        found = _Outcome(float(asked.mean()), run.values, _costs(run))
+        return self._judged(label or str(rule), "gate", found, beta=beta)
+
+    def reference(self, kind: str) -> GatePoint:
+        """Return `never`, `always` or `perfect`.
+
+        The perfect gate retrieves exactly where that raises the first metric: the best that any gate could do.
+        """
+        if kind == "never":
+            return self._judged(NEVER, kind, _Outcome(0.0, self.never.values, _costs(self.never)))
+        if kind == "always":
+            return self._judged(ALWAYS, kind, _Outcome(1.0, self.always.values, _costs(self.always)))
+        first = self.metrics[0]
+        asked = self.always.values[first] > self.never.values[first]
+        values = {name: np.where(asked, self.always.values[name], self.never.values[name]) for name in self.metrics}
+        costs = {
+            name: float(np.where(asked, _each(self.always, name), _each(self.never, name)).mean()) for name in _KINDS
+        }
+        return self._judged(PERFECT, "perfect", _Outcome(float(asked.mean()), values, costs))
+
+    def random(self, rate: float) -> GatePoint:
+        """Return the exact expectation of a gate that retrieves for a share of the questions, drawn blindly."""
+        costs = {name: float(_mixed(_each(self.never, name), _each(self.always, name), rate).mean()) for name in _KINDS}
+        return self._judged(f"random gate at {100 * rate:.1f} %", "random", _Outcome(rate, self.blind(rate), costs))
+
+    def blind(self, rate: float) -> dict[str, Floats]:
+        """Return each question's expected metrics under a random gate, by name, shape ``(n_questions,)``."""
+        return {name: _mixed(self.never.values[name], self.always.values[name], rate) for name in self.metrics}
+
+    def _judged(self, label: str, kind: str, found: _Outcome, *, beta: float = math.nan) -> GatePoint:
+        rate, values = found.rate, found.values
+        always, blind = self.always.values, self.blind(rate)
+        first = self.metrics[0]
+        margin = None
+        if kind != "always":
+            margin = non_inferiority(
+                values[first] - always[first],
+                self.margin,
+                weights=self.weights,
+                clusters=self.recording.clusters,
+                level=self.level,
+            )
+        needed, dominated = self._rival(float(values[first].mean()), rate)
+        return GatePoint(
+            label=label,
+            kind=kind,
+            beta=beta,
+            retrieval_rate=rate,
+            metrics={name: float(column.mean()) for name, column in values.items()},
+            costs=found.costs,
+            against_always=self._paired({name: values[name] - always[name] for name in self.metrics}),
+            against_random=self._paired({name: values[name] - blind[name] for name in self.metrics}),
+            margin=margin,
+            label_blind_rate=needed,
+            dominated_by=dominated if kind in ("gate", "always") else None,
+        )
+
+    def _paired(self, differences: Mapping[str, Floats]) -> dict[str, PairedResult]:
+        found = paired_results(
+            np.stack(list(differences.values())), self.weights, clusters=self.recording.clusters, level=self.level
+        )
+        return dict(zip(differences, found, strict=True))
+
+    def _rival(self, quality: float, rate: float) -> tuple[float | None, str | None]:
+        """Return the lowest retrieval rate of a label-blind gate of at least this quality, and whether that dominates.
+
+        Never, always and all random gates lie on one line from never (rate 0) to always (rate 1).
+        """
+        first = self.metrics[0]
+        never, always = (float(run.values[first].mean()) for run in (self.never, self.always))
+        if never >= quality - _SLACK:
+            needed, reached = 0.0, never
+        elif always >= quality - _SLACK:
+            needed, reached = min(1.0, (quality - never) / (always - never)), quality
+        else:
+            return None, None
+        if needed > rate + _SLACK or not (needed < rate - _SLACK or reached > quality + _SLACK):
+            return needed, None
+        blind = f"a random gate at {100 * needed:.1f} %"
+        return needed, NEVER if needed == 0 else ALWAYS if needed == 1 else blind
+
+
+_KINDS = ("calls", "tokens", "seconds", "retrievals")
+
+
+def _each(run: Run, kind: str) -> Floats:
+    return run.ledger.calls if kind == "calls" else run.ledger.total(kind)
+
+
+def _costs(run: Run) -> dict[str, float]:
+    return {kind: float(_each(run, kind).mean()) for kind in _KINDS}
+
+
+def _mixed(never: Floats, always: Floats, rate: float) -> Floats:
+    mixed: Floats = (1 - rate) * never + rate * always
+    return np.where(rate == 0, never, np.where(rate == 1, always, mixed))  # exact at both ends, whatever is undefined

@@ -1,0 +1,299 @@
+"""Gates side by side: each with a threshold chosen on tune questions, judged once on others, with what it costs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from suffice.errors import DataError
+from suffice.gates.bench import GateBench, gate_rule
+from suffice.gates.point import GatePoint
+from suffice.replay.result import jsonable
+from suffice.rounds import Floats, Mask
+from suffice.statistics import Area, area_under_roc
+
+__all__ = ["Compared", "Comparison", "Price", "Scored", "choose_beta", "compare_gates", "hold_out"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Price:
+    """What a gate costs besides what the recording holds.
+
+    Attributes:
+        n_labels: Questions answered both ways, or without retrieval, that its fit took; 0 where nothing is fitted.
+        fit_seconds: Of reading them and fitting.
+        calls: Calls of a language model per question, to decide.
+        tokens: Tokens that it reads and writes per question, to decide.
+        seconds: Per question, to decide; NaN where not measured.
+    """
+
+    n_labels: int = 0
+    fit_seconds: float = 0.0
+    calls: float = 0.0
+    tokens: float = 0.0
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scored:
+    """A gate as its scores: of tune questions, each without having seen it, and of those it is judged on.
+
+    Attributes:
+        name: What reports call it.
+        tune: Shape ``(n_tune,)``; NaN = undefined, which retrieves.
+        evaluation: Shape ``(n_eval,)``.
+        low: Whether low values answer directly, as an uncertainty does.
+        beta: Its threshold; None = chosen on tune.
+        ranks: What says how sure it is, where `evaluation` is no ranking over all questions; None = `evaluation`.
+        price: What it costs.
+        source: Paper, or how it was made.
+    """
+
+    name: str
+    tune: Floats
+    evaluation: Floats
+    low: bool = False
+    beta: float | None = None
+    ranks: Floats | None = None
+    price: Price = field(default_factory=Price)
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compared:
+    """One gate in a comparison.
+
+    Attributes:
+        scored: The gate.
+        point: What it gives and costs on the questions it is judged on.
+        random: The random gate at the same retrieval rate there.
+        tune: The same gate on the tune questions: selected there, so its figures flatter; None if the threshold was given.
+        known: Area under the ROC curve of its score for "the answer without retrieval is right".
+        not_needed: The same for "retrieval does not raise the metric".
+        n_undefined: Questions without a score, which were retrieved for.
+    """
+
+    scored: Scored
+    point: GatePoint
+    random: GatePoint
+    tune: GatePoint | None
+    known: Area
+    not_needed: Area
+    n_undefined: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-ready values; NaN becomes None."""
+        plain = {"name": self.scored.name, "source": self.scored.source, "price": asdict(self.scored.price)}
+        areas = {"known": asdict(self.known), "not_needed": asdict(self.not_needed), "n_undefined": self.n_undefined}
+        found = jsonable({**plain, **areas})
+        assert isinstance(found, dict)
+        points = {"point": self.point, "random": self.random, "tune": self.tune}
+        return found | {name: None if point is None else point.to_dict() for name, point in points.items()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """Gates on one set of questions.
+
+    Attributes:
+        rows: In the order given.
+        never: Never retrieving.
+        always: Always retrieving.
+        perfect: The gate that knows where retrieval helps.
+        metrics: The first is what quality means.
+        n: Questions.
+        n_tune: Tune questions; 0 where thresholds were cross-fitted.
+        level: Nominal coverage of intervals.
+        n_resamples: Bootstrap draws.
+        seed: Of the draws.
+        data_hash: Of the recording.
+        chosen: How thresholds were chosen, in words.
+    """
+
+    rows: tuple[Compared, ...]
+    never: GatePoint
+    always: GatePoint
+    perfect: GatePoint
+    metrics: tuple[str, ...]
+    n: int
+    n_tune: int
+    level: float
+    n_resamples: int
+    seed: int
+    data_hash: str
+    chosen: str
+
+    @property
+    def headline(self) -> str:
+        """Whether any gate beats always retrieving, in one sentence."""
+        first = self.metrics[0]
+        better = [row for row in self.rows if row.point.against_always[first].low > 0]
+        informed = [row for row in self.rows if row.point.against_random[first].low > 0]
+        one = f"{len(self.rows)} gates: " if len(self.rows) != 1 else "1 gate: "
+        beats = (
+            f"none beats always retrieving in {first}"
+            if not better
+            else f"better than always retrieving in {first}: {', '.join(row.scored.name for row in better)}"
+        )
+        knows = (
+            "none is shown to be better than a random gate of its retrieval rate"
+            if not informed
+            else f"better than a random gate of the same retrieval rate: {', '.join(r.scored.name for r in informed)}"
+        )
+        return f"{one}{beats} ({100 * self.level:g} % intervals); {knows}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-ready values; NaN becomes None."""
+        names = ("metrics", "n", "n_tune", "level", "n_resamples", "seed", "data_hash", "chosen", "headline")
+        found = jsonable({name: getattr(self, name) for name in names})
+        assert isinstance(found, dict)
+        found |= {name: getattr(self, name).to_dict() for name in ("never", "always", "perfect")}
+        return {**found, "rows": [row.to_dict() for row in self.rows]}
+
+
+def choose_beta(
+    scores: Floats, never: Floats, always: Floats, *, low: bool = False, rate: float | None = None
+) -> float:
+    """Return the threshold with the best mean on tune questions; among equals the one that retrieves least.
+
+    >>> import numpy as np
+    >>> choose_beta(np.array([0.9, 0.4, 0.1]), np.array([1.0, 0.0, 0.0]), np.array([1.0, 1.0, 0.0]))
+    0.4
+
+    Args:
+        scores: Shape ``(n,)``; NaN is retrieved for.
+        never: The metric without retrieval, same shape.
+        always: The metric with it.
+        low: Whether low scores answer directly.
+        rate: Choose by the retrieval rate instead: the threshold whose rate is nearest to this.
+
+    Raises:
+        DataError: No score is defined, or a rate outside [0, 1].
+    """
+    sign = -1.0 if low else 1.0
+    signed = sign * np.asarray(scores, dtype=np.float64)
+    known = np.unique(signed[np.isfinite(signed)])
+    if not len(known):
+        raise DataError("a gate without a single defined score has no threshold to choose")
+    betas = np.concatenate([[np.nextafter(known[0], -np.inf)], known])
+    direct = np.where(np.isfinite(signed), signed, -np.inf)[None, :] > betas[:, None]
+    rates = 1 - direct.mean(axis=1)
+    if rate is None:
+        quality = np.where(direct, never, always).mean(axis=1)
+        best = int(np.argmax(quality >= quality.max() - 1e-12))  # ascending betas: the first retrieves least
+    elif 0 <= rate <= 1:
+        best = int(np.argmin(np.abs(rates - rate)))
+    else:
+        raise DataError(f"a retrieval rate lies in [0, 1], not {rate!r}")
+    return float(sign * betas[best])
+
+
+def compare_gates(
+    evaluation: GateBench, gates: Sequence[Scored], tune: GateBench | None = None, *, rate: float | None = None
+) -> Comparison:
+    """Judge gates on questions, each with its threshold chosen on tune questions.
+
+    Args:
+        evaluation: Questions used for nothing else.
+        gates: At least one; names differ.
+        tune: Tune questions; None if every gate brings its threshold.
+        rate: Choose each threshold by this retrieval rate on tune instead of by quality.
+
+    Raises:
+        DataError: No gates, two of one name, tune questions among those judged on, or no threshold and no tune questions.
+    """
+    if not gates or len({gate.name for gate in gates}) < len(gates):
+        raise DataError(f"gates need names that differ, and at least one: {[gate.name for gate in gates]!r}")
+    shared = set(evaluation.recording.question_ids) & set(tune.recording.question_ids if tune is not None else ())
+    if shared:
+        raise DataError(
+            f"{len(shared)} questions are among the tune questions and among those judged on, the first is "
+            f"{min(shared)!r}: thresholds chosen on a question flatter themselves there"
+        )
+    bench = evaluation
+    return Comparison(
+        rows=tuple(_compared(bench, gate, tune, rate) for gate in gates),
+        never=bench.reference("never"),
+        always=bench.reference("always"),
+        perfect=bench.reference("perfect"),
+        metrics=bench.metrics,
+        n=bench.n,
+        n_tune=0 if tune is None else tune.n,
+        level=bench.level,
+        n_resamples=bench.n_resamples,
+        seed=bench.seed,
+        data_hash=bench.recording.data_hash,
+        chosen=_chosen(bench, tune, rate),
+    )
+
+
+def _chosen(bench: GateBench, tune: GateBench | None, rate: float | None) -> str:
+    if tune is None:
+        return "thresholds were cross-fitted: each question's by the other folds"
+    how = f"the best {bench.metrics[0]}" if rate is None else f"a retrieval rate of {100 * rate:g} %"
+    return f"thresholds were chosen for {how} on {tune.n} tune questions"
+
+
+def _compared(bench: GateBench, gate: Scored, tune: GateBench | None, rate: float | None) -> Compared:
+    beta, on_tune = gate.beta, None
+    if beta is None:
+        if tune is None:
+            raise DataError(
+                f"the gate {gate.name!r} has no threshold, and there are no tune questions to choose one on"
+            )
+        first = bench.metrics[0]
+        beta = choose_beta(gate.tune, tune.never.values[first], tune.always.values[first], low=gate.low, rate=rate)
+        on_tune = _judged(tune, gate.tune, beta, gate)
+    point = _judged(bench, gate.evaluation, beta, gate)
+    ranks = gate.evaluation if gate.ranks is None else gate.ranks
+    sure = -ranks if gate.low else ranks
+    direct, retrieved = bench.right(retrieved=False), bench.right(retrieved=True)
+    return Compared(
+        scored=gate,
+        point=point,
+        random=bench.random(point.retrieval_rate),
+        tune=on_tune,
+        known=area_under_roc(sure, direct, level=bench.level),
+        not_needed=area_under_roc(sure, direct | ~retrieved, level=bench.level),
+        n_undefined=int((~np.isfinite(gate.evaluation)).sum()),
+    )
+
+
+_COLUMN = "gate_score"
+
+
+def _judged(bench: GateBench, scores: Floats, beta: float, gate: Scored) -> GatePoint:
+    """Replay the gate's rule on a recording that holds its score, or the column itself where it is one."""
+    column = gate.name if gate.name in bench.recording.names("signal") else _COLUMN
+    judged = bench if column == gate.name else bench.with_scores({column: scores})
+    return judged.point(gate_rule(column, beta, low=gate.low), beta, label=gate.name)
+
+
+def hold_out(
+    folds: npt.NDArray[np.int64],
+    fit: Callable[[Mask], tuple[Floats, Callable[[Mask], Floats]]],
+    never: Floats,
+    always: Floats,
+) -> tuple[Floats, Floats]:
+    """Return each question's score less its threshold, and the score, both made without it, shape ``(n,)``.
+
+    For each fold a gate is fitted on the others, and its threshold is chosen on the others' own cross-fitted scores.
+
+    Args:
+        folds: The fold of each question.
+        fit: From a mask of questions to their cross-fitted scores and a function that scores any mask of questions.
+        never: The metric without retrieval.
+        always: The metric with it.
+    """
+    above, ranks = np.full(len(folds), np.nan), np.full(len(folds), np.nan)
+    for part in np.unique(folds):
+        inside = folds == part
+        own, scores_of = fit(~inside)
+        beta = choose_beta(own, never[~inside], always[~inside])
+        ranks[inside] = scores_of(inside)
+        above[inside] = ranks[inside] - beta
+    return above, ranks

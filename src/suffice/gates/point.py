@@ -1,0 +1,78 @@
+"""One gate at one threshold: what it gives, what it costs, and what does as well blindly."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from suffice.replay.result import jsonable
+from suffice.statistics import MarginTest, PairedResult
+
+__all__ = ["ALWAYS", "NEVER", "PERFECT", "GatePoint"]
+
+NEVER, ALWAYS, PERFECT = "never retrieve", "always retrieve", "perfect gate"
+"""What the references are called."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatePoint:
+    """One gate, at one threshold.
+
+    Attributes:
+        label: What reports call it.
+        kind: `gate`, `random`, `never`, `always` or `perfect`.
+        beta: Its threshold; NaN where it has none.
+        retrieval_rate: Share of questions that go on to retrieval.
+        metrics: Means over questions, by name.
+        costs: Mean operational cost per question: calls, tokens, seconds, retrievals; NaN where unknown.
+        against_always: Paired differences to always retrieving, by metric.
+        against_random: Paired differences to the random gate at the same retrieval rate, by metric.
+        margin: Non-inferiority to always retrieving in the first metric; None for always itself.
+        label_blind_rate: The lowest retrieval rate at which never, always or a random gate has at least this quality;
+            None if there is none.
+        dominated_by: That gate where it retrieves no more and is better in one; None otherwise.
+    """
+
+    label: str
+    kind: str
+    beta: float
+    retrieval_rate: float
+    metrics: Mapping[str, float]
+    costs: Mapping[str, float]
+    against_always: Mapping[str, PairedResult]
+    against_random: Mapping[str, PairedResult]
+    margin: MarginTest | None
+    label_blind_rate: float | None
+    dominated_by: str | None
+
+    def headline(self, metric: str) -> str:
+        """Return one sentence: quality, difference to always retrieving, retrieval rate, and what does as well blindly."""
+        delta = self.against_always.get(metric)
+        parts = [f"{metric} {100 * self.metrics[metric]:.1f}"]
+        if delta is not None and self.kind != "always":
+            told = f"{100 * delta.delta:+.1f} [{100 * delta.low:+.1f}, {100 * delta.high:+.1f}]"
+            parts[0] += f" ({told} vs {ALWAYS})"
+        parts.append(f"retrieves for {100 * self.retrieval_rate:.1f} % of questions")
+        if self.dominated_by is not None:
+            parts.append(f"dominated by {self.dominated_by}")
+        elif self.label_blind_rate is None:
+            parts.append(f"no label-blind gate reaches this {metric}")
+        else:
+            parts.append(f"a label-blind gate needs {100 * self.label_blind_rate:.1f} % for this {metric}")
+        if self.margin is not None:
+            shown = self.margin.passed and self.margin.passed_bootstrap
+            parts.append(
+                f"{'' if shown else 'not shown to be '}non-inferior within {100 * self.margin.margin:g} points"
+            )
+        return f"{self.label}: {'; '.join(parts)}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-ready values; NaN becomes None."""
+        plain = {name: getattr(self, name) for name in ("label", "kind", "beta", "retrieval_rate", "metrics", "costs")}
+        found = jsonable({**plain, "label_blind_rate": self.label_blind_rate, "dominated_by": self.dominated_by})
+        assert isinstance(found, dict)
+        for name in ("against_always", "against_random"):
+            found[name] = {metric: delta.to_dict() for metric, delta in getattr(self, name).items()}
+        found["margin"] = None if self.margin is None else self.margin.to_dict()
+        return found

@@ -1,0 +1,195 @@
+"""Gates that read the question alone: fitted on tune answers with scikit-learn, applied with numpy.
+
+Three ways to turn a question into numbers and numbers into a gate, each small:
+
+- its embedding, and logistic regression on whether the closed-book answer was right (the label of CBDR);
+- what the question says about itself (`suffice.gates.features`), the same;
+- Adaptive-RAG's classifier into none, single and multi (Jeong et al. 2024, section 3.2), here on embeddings: the
+  cheapest way that answered rightly is the label, and where none did the data set's own, multi for multi-hop questions.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from suffice.calibration.maps import CalibrationMap, Constant, fit_platt
+from suffice.errors import DataError
+from suffice.replay import id_hash
+from suffice.rounds import Floats, Mask
+
+__all__ = ["Fitted", "QuestionGate", "adaptive_labels", "fit_gate", "folds_of"]
+
+Labels = npt.NDArray[np.int64]
+Reader = Callable[[Sequence[str]], npt.NDArray[np.floating]]
+"""Turns questions into numbers, shape ``(n, width)``: an embedder's `embed`, or `question_features`."""
+
+_STRENGTHS = (1e-3, 1e-2, 1e-1, 1.0, 10.0)
+"""Inverse strengths of regularisation that cross-validation chooses among."""
+
+_FOLDS = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuestionGate:
+    """A fitted gate: questions in, probabilities that the closed-book answer will do out; numpy alone.
+
+    Attributes:
+        read: Turns questions into numbers.
+        mean: What is taken off each number, shape ``(width,)``.
+        scale: What it is divided by; columns that did not vary have an infinite one and count for nothing.
+        weights: Shape ``(n_classes, width)``; one row for two classes.
+        intercepts: Shape ``(n_classes,)``.
+        wanted: The class that answers directly.
+        calibration: From the raw score to the probability.
+        strength: The regularisation chosen.
+    """
+
+    read: Reader
+    mean: Floats
+    scale: Floats
+    weights: Floats
+    intercepts: Floats
+    wanted: int
+    calibration: CalibrationMap
+    strength: float
+
+    def scores(self, questions: Sequence[str]) -> Floats:
+        """Return the calibrated probability of each question, shape ``(n,)``; NaN where a number of it is NaN."""
+        return self.calibration.predict(self.raw(np.asarray(self.read(questions), dtype=np.float64)))
+
+    def raw(self, values: Floats) -> Floats:
+        """Return the uncalibrated score, log odds of the wanted class, from what `read` gives."""
+        logits = ((values - self.mean) / self.scale) @ self.weights.T + self.intercepts
+        if logits.shape[1] == 1:
+            odds: Floats = logits[:, 0] if self.wanted == 1 else -logits[:, 0]
+            return odds
+        others = np.delete(logits, self.wanted, axis=1)
+        top = others.max(axis=1)
+        rest: Floats = top + np.log(np.exp(others - top[:, None]).sum(axis=1))
+        margin: Floats = logits[:, self.wanted] - rest
+        return margin
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fitted:
+    """A gate with what its fit cost and its honest scores on the questions that it was fitted on.
+
+    Attributes:
+        gate: For other questions.
+        cross_fitted: Scores of the tune questions, each by a gate that did not see it, shape ``(n_tune,)``.
+        n_labels: Answered questions that it took.
+        seconds: To read the questions and to fit, the cross-fits included.
+    """
+
+    gate: QuestionGate
+    cross_fitted: Floats
+    n_labels: int
+    seconds: float
+
+
+def adaptive_labels(direct: npt.ArrayLike, retrieved: npt.ArrayLike) -> Labels:
+    """Return Adaptive-RAG's labels: 0 none, 1 single, 2 multi, shape ``(n,)``.
+
+    >>> adaptive_labels([1, 0, 0], [0, 1, 0]).tolist()
+    [0, 1, 2]
+
+    Args:
+        direct: Whether the answer without retrieval is right.
+        retrieved: Whether the one after a single retrieval is.
+    """
+    found = np.where(np.asarray(retrieved, dtype=np.bool_), 1, 2)
+    return np.asarray(np.where(np.asarray(direct, dtype=np.bool_), 0, found), dtype=np.int64)
+
+
+def folds_of(question_ids: Sequence[str], n: int = _FOLDS) -> Labels:
+    """Return the fold of each question, 0..n - 1: a hash of its id, so that no order or seed moves it."""
+    return np.array([int(id_hash(question_id)[-8:], 16) % n for question_id in question_ids], dtype=np.int64)
+
+
+def fit_gate(
+    read: Reader, questions: Sequence[str], labels: npt.ArrayLike, folds: npt.ArrayLike, *, wanted: int = 1
+) -> Fitted:
+    """Fit a question-only gate on tune questions.
+
+    Each fold is scored by a gate of the other folds; those scores choose the regularisation, fit the calibration
+    (Platt), and stand in for the tune questions wherever a threshold is chosen.
+
+    Args:
+        read: Turns questions into numbers.
+        questions: Tune questions.
+        labels: The class of each, from 0 on.
+        folds: The fold of each, from `folds_of`.
+        wanted: The class that answers directly.
+
+    Raises:
+        DataError: Fewer than two classes or folds, or not one label for each question.
+    """
+    began = time.perf_counter()
+    classes, fold = np.asarray(labels, dtype=np.int64), np.asarray(folds, dtype=np.int64)
+    if not len(classes) == len(questions) == len(fold):
+        raise DataError(f"{len(questions)} questions, {len(classes)} labels and {len(fold)} folds: give one of each")
+    present = np.unique(classes)
+    if len(present) < 2:  # noqa: PLR2004
+        raise DataError(
+            f"all {len(classes)} labels are {present.tolist()}: a gate that has never seen the other outcome cannot tell "
+            "them apart. Never or always retrieving is then the answer, or label more questions"
+        )
+    if wanted not in present:
+        raise DataError(f"no question has the label {wanted}; there are: {present.tolist()}")
+    parts = np.unique(fold)
+    if len(parts) < 2 or any(len(np.unique(classes[fold != part])) < len(present) for part in parts):  # noqa: PLR2004
+        raise DataError("too few questions: each fold's other questions must hold every label. Label more questions")
+    task = _Task(read, np.asarray(read(questions), dtype=np.float64), classes, wanted)
+    target = (classes == wanted).astype(np.float64)
+    tried = {strength: task.cross_fitted(fold, strength) for strength in _STRENGTHS}
+    strength = min(tried, key=lambda c: _log_loss(tried[c], target))
+    calibration = fit_platt(tried[strength], target, np.ones(len(target)))
+    gate = task.fit(np.ones(len(target), dtype=np.bool_), strength, calibration)
+    cross_fitted = calibration.predict(tried[strength])
+    return Fitted(gate=gate, cross_fitted=cross_fitted, n_labels=len(classes), seconds=time.perf_counter() - began)
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """Tune questions as numbers, with their classes."""
+
+    read: Reader
+    values: Floats
+    classes: Labels
+    wanted: int
+
+    def cross_fitted(self, fold: Labels, strength: float) -> Floats:
+        """Return the raw score of each question by a gate of the other folds."""
+        raw = np.empty(len(self.values))
+        for part in np.unique(fold):
+            raw[fold == part] = self.fit(fold != part, strength, Constant(0.0)).raw(self.values[fold == part])
+        return raw
+
+    def fit(self, rows: Mask, strength: float, calibration: CalibrationMap) -> QuestionGate:
+        """Return the gate of some of the questions."""
+        from sklearn.linear_model import LogisticRegression
+
+        values = self.values[rows]
+        mean, spread = values.mean(axis=0), values.std(axis=0)
+        scale = np.where(spread > 1e-12 * (1 + np.abs(mean)), spread, np.inf)
+        fitted = LogisticRegression(C=strength, max_iter=2000).fit((values - mean) / scale, self.classes[rows])
+        return QuestionGate(
+            read=self.read,
+            mean=mean,
+            scale=scale,
+            weights=np.asarray(fitted.coef_, dtype=np.float64),
+            intercepts=np.asarray(fitted.intercept_, dtype=np.float64),
+            wanted=int(np.searchsorted(fitted.classes_, self.wanted)),
+            calibration=calibration,
+            strength=strength,
+        )
+
+
+def _log_loss(raw: Floats, target: Floats) -> float:
+    odds = np.where(target == 1, raw, -raw)
+    return float(np.logaddexp(0.0, -odds).mean())

@@ -1,0 +1,183 @@
+"""The question-only gates that every comparison shows, fitted on tune questions or held out fold by fold."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from suffice.gates.answered import questions_of
+from suffice.gates.bench import GateBench
+from suffice.gates.compare import Price, Scored, hold_out
+from suffice.gates.features import question_features
+from suffice.gates.question_only import Fitted, Labels, Reader, adaptive_labels, fit_gate, folds_of
+from suffice.rounds import Floats, Mask
+
+__all__ = ["QUESTION_GATES", "QuestionOnly", "held_out_gates", "question_gates"]
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionOnly:
+    """A question-only gate before it is fitted.
+
+    Attributes:
+        name: What reports call it.
+        reads: `embedding` or `features`.
+        labels: From whether the answers without and with retrieval are right to classes.
+        wanted: The class that answers directly.
+        source: Where it comes from.
+    """
+
+    name: str
+    reads: str
+    labels: Callable[[Mask, Mask], Labels]
+    wanted: int
+    source: str
+
+
+def _known(direct: Mask, retrieved: Mask) -> Labels:
+    del retrieved
+    return direct.astype(np.int64)
+
+
+def _not_needed(direct: Mask, retrieved: Mask) -> Labels:
+    return (direct | ~retrieved).astype(np.int64)
+
+
+_LABEL = "label of CBDR (section 3.1)"
+_TEXT = "after Marina et al. (2025)"
+
+QUESTION_GATES = (
+    QuestionOnly("embedding, known", "embedding", _known, 1, f"logistic regression, {_LABEL}"),
+    QuestionOnly("embedding, not needed", "embedding", _not_needed, 1, "logistic regression on what retrieval changes"),
+    QuestionOnly("features, known", "features", _known, 1, f"{_TEXT}, {_LABEL}"),
+    QuestionOnly("features, not needed", "features", _not_needed, 1, f"{_TEXT}, on what retrieval changes"),
+    QuestionOnly("adaptive-rag", "embedding", adaptive_labels, 0, "none / single / multi, Jeong et al. (2024)"),
+)
+"""What they learn: that the answer without retrieval is right, that retrieval changes nothing, or which way was enough."""
+
+
+class _Reading:
+    """A reader that reads each question once and knows how long one takes."""
+
+    def __init__(self, read: Reader, questions: Sequence[str]) -> None:
+        listed = list(dict.fromkeys(questions))
+        began = time.perf_counter()
+        self._values = dict(zip(listed, np.asarray(read(listed), dtype=np.float64), strict=True))
+        self.seconds = (time.perf_counter() - began) / max(1, len(listed))
+
+    def __call__(self, questions: Sequence[str]) -> npt.NDArray[np.floating]:
+        return np.stack([self._values[question] for question in questions])
+
+
+def _readings(embed: Reader, questions: Sequence[str]) -> dict[str, _Reading]:
+    return {"embedding": _Reading(embed, questions), "features": _Reading(question_features, questions)}
+
+
+def question_gates(
+    tune: GateBench, evaluation: GateBench, embed: Reader, kinds: Sequence[QuestionOnly] = QUESTION_GATES
+) -> list[Scored]:
+    """Return question-only gates fitted on tune questions, with their scores of both sets.
+
+    Args:
+        tune: Tune questions.
+        evaluation: Other questions.
+        embed: Turns questions into vectors, as `MiniLM().embed`.
+        kinds: Which ones.
+
+    Raises:
+        DataError: The recordings have no questions, or labels all of one class.
+    """
+    asked, texts = questions_of(tune.recording), questions_of(evaluation.recording)
+    readings = _readings(embed, [*asked, *texts])
+    folds = folds_of(tune.recording.question_ids)
+    direct, retrieved = tune.right(retrieved=False), tune.right(retrieved=True)
+    gates = []
+    for kind in kinds:
+        reading = readings[kind.reads]
+        fitted = fit_gate(reading, asked, kind.labels(direct, retrieved), folds, wanted=kind.wanted)
+        began = time.perf_counter()
+        scores = fitted.gate.scores(texts)
+        deciding = reading.seconds + (time.perf_counter() - began) / len(texts)
+        gates.append(
+            Scored(
+                name=kind.name,
+                tune=fitted.cross_fitted,
+                evaluation=scores,
+                price=_price(fitted, reading, deciding),
+                source=kind.source,
+            )
+        )
+    return gates
+
+
+def held_out_gates(bench: GateBench, embed: Reader, kinds: Sequence[QuestionOnly] = QUESTION_GATES) -> list[Scored]:
+    """Return question-only gates where there are tune questions alone: cross-fitted, thresholds too.
+
+    Every question's score and threshold come from the other folds, so that no figure flatters itself; a threshold of
+    its own for each fold makes the score "above the threshold", with 0 as the one threshold of all.
+
+    Args:
+        bench: Tune questions.
+        embed: Turns questions into vectors.
+        kinds: Which ones.
+
+    Raises:
+        DataError: The recording has no questions, or labels all of one class.
+    """
+    asked = questions_of(bench.recording)
+    readings = _readings(embed, asked)
+    folds = folds_of(bench.recording.question_ids)
+    direct, retrieved = bench.right(retrieved=False), bench.right(retrieved=True)
+    first = bench.metrics[0]
+    return [
+        _HeldOut(kind, readings[kind.reads], asked, folds, kind.labels(direct, retrieved)).scored(
+            bench.never.values[first], bench.always.values[first]
+        )
+        for kind in kinds
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class _HeldOut:
+    """One kind of gate on questions that are all tune questions."""
+
+    kind: QuestionOnly
+    reading: _Reading
+    questions: Sequence[str]
+    folds: Labels
+    labels: Labels
+
+    def scored(self, never: Floats, always: Floats) -> Scored:
+        """Return the gate with each question's score made by gates of other folds."""
+        prices: list[Price] = []
+        listed = np.array(self.questions, dtype=object)
+
+        def fit(rows: Mask) -> tuple[Floats, Callable[[Mask], Floats]]:
+            fitted = fit_gate(
+                self.reading, listed[rows].tolist(), self.labels[rows], self.folds[rows], wanted=self.kind.wanted
+            )
+            prices.append(_price(fitted, self.reading, self.reading.seconds))
+            return fitted.cross_fitted, lambda others: fitted.gate.scores(listed[others].tolist())
+
+        above, ranks = hold_out(self.folds, fit, never, always)
+        return Scored(
+            name=self.kind.name,
+            tune=np.full(len(above), np.nan),
+            evaluation=above,
+            beta=0.0,
+            ranks=ranks,
+            price=replace(prices[0], n_labels=round(float(np.mean([price.n_labels for price in prices])))),
+            source=self.kind.source,
+        )
+
+
+def _price(fitted: Fitted, reading: _Reading, deciding: float) -> Price:
+    return Price(
+        n_labels=fitted.n_labels,
+        fit_seconds=fitted.seconds + reading.seconds * fitted.n_labels,
+        seconds=deciding,
+    )

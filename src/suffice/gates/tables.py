@@ -1,0 +1,165 @@
+"""Gates as tables: the sweep over the threshold, what changes between thresholds, and gates side by side."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from suffice.gates.compare import Comparison
+from suffice.gates.point import GatePoint
+from suffice.gates.transitions import Transitions
+from suffice.statistics import PairedResult
+from suffice.tables import Column, Table
+
+__all__ = ["comparison_table", "examples_table", "knowledge_table", "points_table", "transitions_table"]
+
+_HEADROOM = "not reachable"
+
+
+def points_table(title: str, points: Sequence[GatePoint], metrics: Sequence[str]) -> Table:
+    """Return gates, or thresholds of one, with quality, retrieval rate, differences, costs and verdict."""
+    first = metrics[0]
+    return Table(
+        title=title,
+        columns=(
+            Column("gate"),
+            Column("beta", ".4f"),
+            *(Column(name.upper(), ".1f", scale=100) for name in metrics),
+            Column("retrieves", ".1%"),
+            Column(f"Δ{first} vs always", "+.1f", scale=100, interval=True),
+            Column(f"Δ{first} vs random", "+.1f", scale=100, interval=True),
+            Column("calls", ".2f"),
+            Column("tokens", ",.0f"),
+            Column("seconds", ",.3f"),
+            Column("verdict"),
+        ),
+        rows=tuple(
+            (
+                point.label,
+                point.beta,
+                *(point.metrics[name] for name in metrics),
+                point.retrieval_rate,
+                None if point.kind == "always" else _interval(point.against_always[first]),
+                _interval(point.against_random[first]) if point.kind == "gate" else None,
+                *(point.costs.get(kind, math.nan) for kind in ("calls", "tokens", "seconds")),
+                verdict(point),
+            )
+            for point in points
+        ),
+    )
+
+
+def verdict(point: GatePoint) -> str:
+    """Return whether a gate that knows nothing does as well for fewer retrievals, in words."""
+    if point.kind == "perfect":
+        return _HEADROOM
+    if point.dominated_by is not None:
+        return f"dominated by {point.dominated_by}"
+    return "not dominated" if point.kind == "gate" else ""
+
+
+def _interval(result: PairedResult) -> tuple[float, float, float]:
+    return result.delta, result.low, result.high
+
+
+def transitions_table(title: str, steps: Sequence[Transitions]) -> Table:
+    """Return what each step to the next threshold changes: questions that gain, lose, and stay as they were."""
+    return Table(
+        title=title,
+        columns=(
+            Column("beta from", ".4f"),
+            Column("to", ".4f"),
+            Column("newly retrieved", ",.0f"),
+            Column("wrong -> right", ",.0f"),
+            Column("right -> wrong", ",.0f"),
+            Column("unchanged", ",.0f"),
+        ),
+        rows=tuple(
+            (s.low, s.high, len(s.gained) + len(s.lost) + s.same, len(s.gained), len(s.lost), s.same) for s in steps
+        ),
+        notes=("where the metric is graded, a rise counts as wrong -> right and a fall as right -> wrong",),
+    )
+
+
+def examples_table(title: str, steps: Sequence[Transitions], most: int = 3) -> Table:
+    """Return the first questions that gain and lose by retrieval at each step."""
+    rows = []
+    for step in steps:
+        for change, listed in (("wrong -> right", step.gained), ("right -> wrong", step.lost)):
+            rows += [
+                (change, item.question, item.direct or "(none)", item.retrieved or "(none)", item.question_id)
+                for item in listed[:most]
+            ]
+    columns = (Column("change"), Column("question"), Column("without"), Column("with retrieval"), Column("id"))
+    return Table(title=title, columns=columns, rows=tuple(rows))
+
+
+def comparison_table(found: Comparison, title: str = "") -> Table:
+    """Return gates side by side: quality, retrieval rate, what they know, online and offline cost."""
+    first = found.metrics[0]
+    named = [(row.point, row) for row in found.rows]
+    points = [(found.never, None), (found.always, None), *named, (found.perfect, None)]
+    return Table(
+        title=title
+        or f"{found.n} questions; {100 * found.level:g} % intervals, {found.n_resamples:,} draws, seed {found.seed}",
+        columns=(
+            Column("gate"),
+            *(Column(name.upper(), ".1f", scale=100) for name in found.metrics),
+            Column("retrieves", ".1%"),
+            Column(f"Δ{first} vs always", "+.1f", scale=100, interval=True),
+            Column(f"Δ{first} vs random", "+.1f", scale=100, interval=True),
+            Column("calls", ".2f"),
+            Column("to decide, ms", ",.2f", scale=1000),
+            Column("labels", ",.0f"),
+            Column("fit, s", ",.1f"),
+            Column("verdict"),
+        ),
+        rows=tuple(
+            (
+                point.label,
+                *(point.metrics[name] for name in found.metrics),
+                point.retrieval_rate,
+                None if point.kind == "always" else _interval(point.against_always[first]),
+                None if row is None else _interval(point.against_random[first]),
+                point.costs["calls"] + (0.0 if row is None else row.scored.price.calls),
+                math.nan if row is None else row.scored.price.seconds,
+                math.nan if row is None else row.scored.price.n_labels,
+                math.nan if row is None else row.scored.price.fit_seconds,
+                verdict(point),
+            )
+            for point, row in points
+        ),
+        notes=(found.chosen, "random: retrieves for the same share of questions, drawn blindly; exact expectation"),
+    )
+
+
+def knowledge_table(found: Comparison) -> Table:
+    """Return what the scores know: the areas under the ROC curve, the thresholds, and quality where they were chosen."""
+    first = found.metrics[0]
+    return Table(
+        title="What the scores know: areas under the ROC curve (0.5 = nothing)",
+        columns=(
+            Column("gate"),
+            Column("closed book right", ".2f", interval=True),
+            Column("retrieval not needed", ".2f", interval=True),
+            Column("beta", ".4f"),
+            Column(f"{first.upper()} on tune", ".1f", scale=100),
+            Column("retrieves on tune", ".1%"),
+            Column("undefined", ",.0f"),
+            Column("source"),
+        ),
+        rows=tuple(
+            (
+                row.scored.name,
+                (row.known.value, row.known.low, row.known.high),
+                (row.not_needed.value, row.not_needed.low, row.not_needed.high),
+                row.point.beta,
+                math.nan if row.tune is None else row.tune.metrics[first],
+                math.nan if row.tune is None else row.tune.retrieval_rate,
+                row.n_undefined,
+                row.scored.source,
+            )
+            for row in found.rows
+        ),
+        notes=("figures on tune are selected there and flatter",) if any(row.tune for row in found.rows) else (),
+    )

@@ -1,0 +1,98 @@
+"""Which questions change sides between neighbouring thresholds, and whether that does them good (CBDR, Figure 8)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from suffice.gates.bench import GateBench, gate_rule
+from suffice.rounds import Mask
+
+__all__ = ["Transition", "Transitions", "transitions"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transition:
+    """A question that changes sides between two thresholds: it is answered directly at the lower, retrieved at the higher.
+
+    Attributes:
+        question_id: The question.
+        question: Its text; empty where not recorded.
+        direct: The answer without retrieval.
+        retrieved: The answer with it.
+        before: The metric without retrieval.
+        after: The metric with it.
+    """
+
+    question_id: str
+    question: str
+    direct: str | None
+    retrieved: str | None
+    before: float
+    after: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transitions:
+    """What a step from one threshold to the next, stricter one changes (CBDR, Figure 8).
+
+    Attributes:
+        low: The threshold before.
+        high: The one after: more questions are retrieved for.
+        gained: Questions whose metric rises with retrieval: wrong -> right where the metric is 0 or 1.
+        lost: Questions whose metric falls: right -> wrong.
+        same: How many change sides without a change of the metric.
+    """
+
+    low: float
+    high: float
+    gained: tuple[Transition, ...]
+    lost: tuple[Transition, ...]
+    same: int
+
+
+def transitions(bench: GateBench, signal: str, betas: Sequence[float], *, low: bool = False) -> tuple[Transitions, ...]:
+    """Return what each step between neighbouring thresholds changes, in the order of retrieval.
+
+    Args:
+        bench: The questions.
+        signal: What the gate reads.
+        betas: The thresholds.
+        low: Whether low values answer directly.
+
+    Raises:
+        UnknownSignalError: The signal was not recorded.
+    """
+    ordered = sorted(set(map(float, betas)), reverse=low)
+    asked = [bench.run(gate_rule(signal, beta, low=low))[1] for beta in ordered]
+    steps = zip(ordered, ordered[1:], asked, asked[1:], strict=False)
+    return tuple(_step(bench, a, b, after & ~before) for a, b, before, after in steps)
+
+
+def _step(bench: GateBench, low: float, high: float, moved: Mask) -> Transitions:
+    first = bench.metrics[0]
+    before, after = bench.never.values[first], bench.always.values[first]
+    recording, rounds = bench.recording, bench.always.rounds
+    texts = recording.per_question("question", [""] * bench.n)
+    answers = recording.answers
+    assert rounds is not None
+
+    def made(q: int) -> Transition:
+        return Transition(
+            question_id=recording.question_ids[q],
+            question=texts[q] or "",
+            direct=answers[q, 0],
+            retrieved=answers[q, int(rounds[q])],
+            before=float(before[q]),
+            after=float(after[q]),
+        )
+
+    return Transitions(
+        low=low,
+        high=high,
+        gained=tuple(made(q) for q in np.flatnonzero(moved & (after > before)).tolist()),
+        lost=tuple(made(q) for q in np.flatnonzero(moved & (after < before)).tolist()),
+        same=int((moved & (after == before)).sum()),
+    )

@@ -14,11 +14,13 @@ __all__ = [
     "axis_of",
     "chart_of",
     "legend_entry",
+    "merge_points",
     "pareto_chart",
     "pareto_costs",
     "path_chart",
     "reliability_chart",
     "scale_of",
+    "spread_labels",
     "stops_chart",
 ]
 
@@ -59,7 +61,7 @@ def pareto_chart(result: ReplayResult, cost: str) -> dict[str, Any]:
     Intervals are those of the paired difference to the baseline, drawn around the baseline's own point.
     """
     points = (_point(result, row, cost) for row in result.rows)
-    rows = _spread(_merged([point for point in points if point is not None]))
+    rows = spread_labels(merge_points([point for point in points if point is not None]))
     x = axis_of("cost", COSTS[cost])
     y = axis_of("quality", f"{result.metrics[0].upper()}, points")
     colour = {"field": "name", "type": "nominal", "legend": None, **scale_of(_NAMES, _COLOURS)}
@@ -335,7 +337,7 @@ def _point(result: ReplayResult, row: Row, cost: str) -> dict[str, Any] | None:
     return point
 
 
-def _merged(points: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def merge_points(points: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the points, those of one kind that fall together as one that names all."""
     found: dict[tuple[Any, ...], dict[str, Any]] = {}
     for point in points:
@@ -347,7 +349,7 @@ def _merged(points: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return list(found.values())
 
 
-def _spread(points: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def spread_labels(points: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Give each label its distance from the point, pixels: budgets below, others above, higher where they would meet."""
     width = max(1e-9, max(p["cost"] for p in points) - min(p["cost"] for p in points))
     height = max(1e-9, max(p["quality"] for p in points) - min(p["quality"] for p in points))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from suffice.report.charts import axis_of, chart_of, legend_entry, scale_of
+from suffice.report.charts import axis_of, chart_of, legend_entry, merge_points, scale_of, spread_labels
 from suffice.report.protocol.comparisons import Compared
 from suffice.report.protocol.convergence import Convergence
 from suffice.report.protocol.policies import Replayed
@@ -74,7 +74,7 @@ def frontier_chart(replayed: Replayed, compared: Compared, metric: str) -> dict[
         run, found = replayed.runs[label], compared.differences.get(label, {}).get(metric)
         point: dict[str, Any] = {
             "label": label,
-            "short": "" if run.kind == "random" else label.replace("fixed_k(", "k = ").rstrip(")"),
+            "short": "" if run.kind == "random" else label.replace("fixed_k(", "k = ").removesuffix(")"),
             "kind": run.kind,
             "name": _LOOKS[run.kind][0],
             "cost": float(replayed.rounds[label].mean()),
@@ -83,6 +83,7 @@ def frontier_chart(replayed: Replayed, compared: Compared, metric: str) -> dict[
         if found is not None and run.kind != "oracle":
             point |= {"low": 100 * (base + found.low), "high": 100 * (base + found.high)}
         data.append(point)
+    data = spread_labels(merge_points(data))
     x, y = axis_of("cost", "rounds per question"), axis_of("quality", f"{metric}, points")
     names, colours, shapes = zip(*_LOOKS.values(), strict=True)
     colour = {"field": "name", "type": "nominal", "legend": None, **scale_of(names, colours)}
@@ -112,11 +113,14 @@ def frontier_chart(replayed: Replayed, compared: Compared, metric: str) -> dict[
                 "tooltip": tooltip,
             },
         },
-        {
-            "transform": [{"filter": "datum.short !== ''"}],
-            "mark": {"type": "text", "dy": -14, "fontSize": 12, "color": "var(--text)", "limit": 260},
-            "encoding": {"x": x, "y": y, "text": {"field": "short"}},
-        },
+        *(
+            {
+                "transform": [{"filter": f"datum.short !== '' && datum.offset === {offset}"}],
+                "mark": {"type": "text", "dy": offset, "fontSize": 12, "color": "var(--text)", "limit": 260},
+                "encoding": {"x": x, "y": y, "text": {"field": "short"}},
+            }
+            for offset in sorted({point["offset"] for point in data})
+        ),
     ]
     kinds = {point["kind"] for point in data}
     legend = [legend_entry(name, c, mark) for kind, (name, c, mark) in _LOOKS.items() if kind in kinds]
@@ -133,7 +137,7 @@ def saved_chart(replayed: Replayed, compared: Compared) -> dict[str, Any] | None
             data.append({"policy": label, "name": _LOOKS[run.kind][0], "saved": value, "low": low, "high": high})
     if not data:
         return None
-    axis = {"format": ".0%", "title": f"tokens saved, of those of {compared.baseline}"}
+    axis = {"format": ".0%", "title": f"{replayed.tokens_name} saved, of those of {compared.baseline}"}
     x = {"field": "saved", "type": "quantitative", "axis": axis}
     y = {"field": "policy", "type": "nominal", "sort": None, "title": None, "axis": {"labelLimit": 220}}
     names, colours, _ = zip(*(_LOOKS[kind] for kind in ("fixed", "rule")), strict=True)
@@ -150,4 +154,10 @@ def saved_chart(replayed: Replayed, compared: Compared) -> dict[str, Any] | None
         },
     ]
     legend = [legend_entry(name, c, "square") for name, c in zip(names, colours, strict=True)]
-    return chart_of(data, layers, 30 * len(data) + 8, f"Tokens saved against {compared.baseline}", legend)
+    return chart_of(
+        data,
+        layers,
+        30 * len(data) + 8,
+        f"{replayed.tokens_name.capitalize()} saved against {compared.baseline}",
+        legend,
+    )

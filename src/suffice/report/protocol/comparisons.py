@@ -82,7 +82,7 @@ class Compared:
     Attributes:
         baseline: The label of the full width.
         family: The labels that Holm's correction counts: the fixed budgets below the full width, and `MAIN`.
-        differences: By label, then quantity (the metric, `rounds`, `tokens`); without those that are unknown.
+        differences: By label, then quantity (the metric, `rounds`, `tokens` or `output tokens`); without those that are unknown.
         margins: By label, then margin.
         n_clusters: Units that were resampled.
         level: Nominal coverage of intervals, and one-sided confidence of the margins' bounds.
@@ -129,7 +129,7 @@ def compare(
     quantities: dict[str, Callable[[str], Floats]] = {
         drafts.metric: lambda label: runs[label].values[drafts.metric],
         "rounds": lambda label: replayed.rounds[label],
-        "tokens": lambda label: runs[label].ledger.total("tokens"),
+        replayed.tokens_name: replayed.spent,
     }
     found: dict[str, dict[str, Difference]] = {label: {} for label in others}
     for name, values in quantities.items():

@@ -54,6 +54,8 @@ class Replayed:
         silent: Members that are there and fire nowhere on these drafts, with why.
         missing: Members whose signal was not recorded.
         rounds: Rounds of each question by label, shape ``(n_questions,)``; an expectation for random stopping.
+        tokens: What tokens are counted: `tokens`, or `output_tokens` where only those are known everywhere, which
+            leaves out what prompts cost.
     """
 
     runs: Mapping[str, Run]
@@ -61,6 +63,16 @@ class Replayed:
     silent: Mapping[str, str]
     missing: tuple[str, ...]
     rounds: Mapping[str, Floats]
+    tokens: str
+
+    @property
+    def tokens_name(self) -> str:
+        """What tables call the counted tokens."""
+        return self.tokens.replace("_", " ")
+
+    def spent(self, label: str) -> Floats:
+        """Return the counted operational tokens of each question, shape ``(n_questions,)``; NaN where unknown."""
+        return self.runs[label].ledger.total(self.tokens)
 
     def equal_by_construction(self, label: str) -> list[str]:
         """Return the other policies that cannot stop elsewhere: they differ in members alone that fire nowhere."""
@@ -125,7 +137,13 @@ def replay_all(drafts: Drafts, tuned: Tuned) -> Replayed:
     runs["random_round"] = _uniform(runs, drafts)
     runs["oracle_best"] = oracle_best(bench, bench.metrics[drafts.metric], name=drafts.metric)
     rounds = {label: _rounds(run, drafts.last) for label, run in runs.items()}
-    return Replayed(runs=runs, policies=policies, silent=silent, missing=missing, rounds=rounds)
+    known = {kind: _known(runs, kind) for kind in ("tokens", "output_tokens")}
+    tokens = "output_tokens" if known["output_tokens"] and not known["tokens"] else "tokens"
+    return Replayed(runs=runs, policies=policies, silent=silent, missing=missing, rounds=rounds, tokens=tokens)
+
+
+def _known(runs: Mapping[str, Run], kind: str) -> bool:
+    return not any(np.isnan(run.ledger.total(kind)).any() for run in runs.values())
 
 
 def _uniform(runs: Mapping[str, Run], drafts: Drafts) -> Run:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
+
+import numpy as np
 
 from suffice._version import __version__
 from suffice.errors import ConfigMismatchError, DataError
@@ -78,7 +79,9 @@ class SemanticProtocol:
         ]
         share = saved(self.replayed, self.compared, label)
         if share is not None:
-            parts.append(f"{abs(100 * share[0]):.0f} % {'fewer' if share[0] >= 0 else 'more'} tokens")
+            parts.append(
+                f"{abs(100 * share[0]):.0f} % {'fewer' if share[0] >= 0 else 'more'} {self.replayed.tokens_name}"
+            )
         return "; ".join(parts) + f". {self._verdict(row)}"
 
     def _verdict(self, row: Row) -> str:
@@ -209,7 +212,7 @@ def semantic_protocol(
     drafts = read_drafts(recording, metric_of(recording, metric), ledger=ledger)
     replayed = replay_all(drafts, tuned)
     compared = compare(drafts, replayed, margins=margins, n_resamples=n_resamples, seed=seed, level=level)
-    known = all(not math.isnan(run.ledger.total("tokens").mean()) for run in replayed.runs.values())
+    known = replayed.tokens == "tokens" and not any(np.isnan(replayed.spent(label)).any() for label in replayed.runs)
     result = replay(
         drafts.bench.recording,
         list(replayed.policies.values()),
@@ -249,6 +252,8 @@ def _notes(drafts: Drafts, replayed: Replayed, result: ReplayResult, recording: 
     notes = list(result.notes)
     if not known:
         notes.append("tokens are not known in every round: policies are judged by calls")
+    if replayed.tokens == "output_tokens":
+        notes.append("only output tokens are known: what prompts cost is not in the token columns")
     if embedder_of(recording) is None:
         notes.append("the recording does not name its embedder: eps belongs to whatever made these distances")
     components = drafts.bench.components

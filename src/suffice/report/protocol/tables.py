@@ -18,7 +18,6 @@ from suffice.tables import Column, Table
 __all__ = ["ablations_table", "conjecture_table", "margins_table", "policies_table", "rounds_table", "tests_table"]
 
 _MAIN_MARGIN = 0.02
-_KINDS = {"fixed": 0, "rule": 1, "random": 2, "oracle": 3}
 
 
 def named(label: str, tuned: Tuned) -> str:
@@ -28,8 +27,13 @@ def named(label: str, tuned: Tuned) -> str:
 
 def shown(replayed: Replayed) -> list[str]:
     """Return the labels of Table 1: the fixed budgets first, then the policies, random stopping and the oracle."""
-    kept = [label for label, run in replayed.runs.items() if run.kind != "rule" or label in MAIN]
-    return sorted(kept, key=lambda label: _KINDS[replayed.runs[label].kind])
+    kinds = {label: run.kind for label, run in replayed.runs.items()}
+    others = [label for label, kind in kinds.items() if kind in ("random", "oracle")]
+    return [
+        *(label for label, kind in kinds.items() if kind == "fixed"),
+        *(label for label in MAIN if label in kinds),
+        *others,
+    ]
 
 
 def policies_table(drafts: Drafts, replayed: Replayed, compared: Compared, result: ReplayResult, tuned: Tuned) -> Table:
@@ -47,15 +51,15 @@ def policies_table(drafts: Drafts, replayed: Replayed, compared: Compared, resul
                 named(label, tuned),
                 drafts.n,
                 float(replayed.rounds[label].mean()),
-                float(run.ledger.total("tokens").mean()),
+                float(replayed.spent(label).mean()),
                 saved(replayed, compared, label),
                 float(run.values[metric].mean()),
                 _interval(quality),
+                _verdict(label, run.kind, verdicts, compared.baseline),
                 _of(rounds, "p_t"),
                 _of(rounds, "d_z"),
                 _yes(at is not None and at.non_inferior, run.kind),
                 _yes(at is not None and at.equivalent, run.kind),
-                _verdict(label, run.kind, verdicts, compared.baseline),
             )
         )
     return Table(
@@ -64,15 +68,15 @@ def policies_table(drafts: Drafts, replayed: Replayed, compared: Compared, resul
             Column("policy"),
             Column("n", ",d"),
             Column("rounds", ".3f"),
-            Column("tokens", ",.0f"),
-            Column("tokens saved, %", "+.1f", scale=100, interval=True),
+            Column(replayed.tokens_name, ",.0f"),
+            Column(f"{replayed.tokens_name} saved, %", "+.1f", scale=100, interval=True),
             Column(metric, ".2f", scale=100),
             Column("difference", "+.2f", scale=100, interval=True),
+            Column("verdict"),
             Column("rounds: p (t)", ".3g"),
             Column("rounds: d_z", ".2f"),
             Column(f"non-inferior at {100 * margin:g}"),
             Column(f"equivalent at {100 * margin:g}"),
-            Column("verdict"),
         ),
         rows=tuple(rows),
         notes=(
@@ -95,8 +99,8 @@ def policies_table(drafts: Drafts, replayed: Replayed, compared: Compared, resul
 
 def saved(replayed: Replayed, compared: Compared, label: str) -> tuple[float, float, float] | None:
     """Return the tokens that a policy saves as a share of the full width's, with interval; None where unknown."""
-    found = compared.differences.get(label, {}).get("tokens")
-    whole = float(replayed.runs[compared.baseline].ledger.total("tokens").mean())
+    found = compared.differences.get(label, {}).get(replayed.tokens_name)
+    whole = float(replayed.spent(compared.baseline).mean())
     if found is None or not whole > 0:
         return None
     return 0.0 - found.delta / whole, 0.0 - found.high / whole, 0.0 - found.low / whole
@@ -114,7 +118,7 @@ def ablations_table(drafts: Drafts, replayed: Replayed, tuned: Tuned) -> Table:
                 *("on" if member in CELLS[label] else "off" for member in ("critic", "convergence", "gain")),
                 drafts.n,
                 float(replayed.rounds[label].mean()),
-                float(run.ledger.total("tokens").mean()),
+                float(replayed.spent(label).mean()),
                 float(run.values[drafts.metric].mean()),
                 ", ".join(built) or "-",
                 ", ".join(chance) or "-",
@@ -137,7 +141,7 @@ def ablations_table(drafts: Drafts, replayed: Replayed, tuned: Tuned) -> Table:
             Column("gain"),
             Column("n", ",d"),
             Column("rounds", ".3f"),
-            Column("tokens", ",.0f"),
+            Column(replayed.tokens_name, ",.0f"),
             Column(drafts.metric, ".2f", scale=100),
             Column("equal by construction"),
             Column("same stops here"),

@@ -17,9 +17,11 @@ from typing import Any
 
 import suffice
 from suffice.llm import SpanReaderModel
+from suffice.report.paper.semantic import TITLE, paper_semantic
 from suffice.retrieval import dataset_hash, load_questions
 from suffice.rules import NAMED_RULES
 from suffice.rules.named import spelled
+from suffice.tables import render
 
 DOCS = Path(__file__).resolve().parent
 ROOT = DOCS.parent
@@ -110,6 +112,11 @@ def run_paper() -> None:
     with tempfile.TemporaryDirectory() as folder:
         options = ["--recordings", folder, "--format", "md", "-o", str(RESULTS / "paper-tasr.md")]
         subprocess.run([sys.executable, "-m", "suffice", "paper", "tasr", *options], check=True)
+
+
+def semantic_page() -> str:
+    """Return docs/results/paper-semantic.md: what `suffice paper semantic --format md` prints."""
+    return f"# {TITLE}\n\n{render(paper_semantic().tables, 'md')}"
 
 
 def load_results() -> dict[str, dict[str, Any]]:
@@ -348,6 +355,7 @@ def generated() -> dict[Path, str]:
     readme, index = ROOT / "README.md", RESULTS / "index.md"
     return {
         DOCS / "reference" / "signals.md": signals_page(),
+        RESULTS / "paper-semantic.md": semantic_page(),
         DOCS / "frontier.svg": frontier(results),
         readme: between(readme.read_text("utf-8"), readme_part(results)),
         index: between(index.read_text("utf-8"), findings(results)),

@@ -18,22 +18,22 @@ from suffice.cli.bundled import record_bundled
 from suffice.cli.show import errors, print_table
 from suffice.errors import DataError
 from suffice.report.paper.cells import Cell, read_cells
+from suffice.report.paper.semantic import TITLE, paper_semantic
 from suffice.report.paper.tasr import Paper, paper_tasr
 from suffice.tables import FORMATS, render
 
-__all__ = ["app", "tasr_command"]
+__all__ = ["app", "semantic_command", "tasr_command"]
 
 app = typer.Typer(no_args_is_help=True, help="The tables of a paper from recordings, beside the published figures.")
 
 _OWN = {"hotpotqa": "HotpotQA distractor", "2wiki": "2WikiMultiHopQA distractor"}
 _DEFAULTS = {"--cells": None, "--format": "table", "--resamples": 1000, "--seed": 42, "--level": 0.95}
-_HEADING = "# The tables of TASR\n\n"
 _SHAPES = ("table", *FORMATS, "json")
 
 
 @app.callback()
 def papers() -> None:
-    """Name the paper: `suffice paper tasr`."""
+    """Name the paper: `suffice paper tasr`, `suffice paper semantic`."""
 
 
 @app.command("tasr")
@@ -53,13 +53,7 @@ def tasr_command(
     as_json: options.AsJson = False,
 ) -> None:
     """Make Tables 1-6 and the data of figures 2-5 of TASR, beside the published figures."""
-    form = "json" if as_json else form
-    if form not in _SHAPES:
-        raise typer.BadParameter(f"{form!r}; allowed: {', '.join(_SHAPES)}", param_hint="--format")
-    if out is not None and form == "table":
-        raise typer.BadParameter("tables for the terminal go to the terminal; add --format md", param_hint="--out")
-    if out is not None and not out.parent.is_dir():
-        raise DataError(f"there is no folder {str(out.parent)!r} to write {out.name!r} to")
+    form = _checked("json" if as_json else form, out)
     listed = own_cells(folder, quiet=as_json) if cells is None else read_cells(cells)
     given = {"--cells": cells, "--format": form, "--resamples": resamples, "--seed": seed, "--level": level}
     changed = {name: value for name, value in given.items() if value != _DEFAULTS.get(name)}
@@ -68,9 +62,31 @@ def tasr_command(
         paper = paper_tasr(
             listed, n_resamples=resamples, seed=seed, level=level, command=shlex.join(words), on_progress=tell
         )
-    _print(paper, form, out)
+    _print(paper, form, out, "The tables of TASR")
     for name, why in paper.not_made.items():
         errors.print(f"not made: {name}: {why}", markup=False, soft_wrap=True)
+
+
+@app.command("semantic")
+def semantic_command(
+    form: Annotated[str, typer.Option("--format", help=f"One of: {', '.join(_SHAPES)}.")] = "table",
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Write there instead of standard output.")] = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Recompute the per-policy figures of Semantic Early-Stopping from what it published; nothing is run."""
+    form = _checked("json" if as_json else form, out)
+    _print(paper_semantic(), form, out, TITLE)
+
+
+def _checked(form: str, out: Path | None) -> str:
+    """Return the format, or say what is wrong with it or with the file."""
+    if form not in _SHAPES:
+        raise typer.BadParameter(f"{form!r}; allowed: {', '.join(_SHAPES)}", param_hint="--format")
+    if out is not None and form == "table":
+        raise typer.BadParameter("tables for the terminal go to the terminal; add --format md", param_hint="--out")
+    if out is not None and not out.parent.is_dir():
+        raise DataError(f"there is no folder {str(out.parent)!r} to write {out.name!r} to")
+    return form
 
 
 def own_cells(folder: Path, *, quiet: bool = True) -> list[Cell]:
@@ -107,20 +123,20 @@ def _bar() -> Iterator[Callable[[str, int, int], None] | None]:
         yield tell
 
 
-def _print(paper: Paper, form: str, out: Path | None) -> None:
+def _print(paper: Paper, form: str, out: Path | None, title: str) -> None:
     if form == "table":
         for table in paper.tables:
             print_table(table)
         return
-    text = _text(paper, form)
+    text = _text(paper, form, title)
     if out is None:
         sys.stdout.write(text)
     else:
         out.write_text(text, encoding="utf-8")
 
 
-def _text(paper: Paper, form: str) -> str:
+def _text(paper: Paper, form: str, title: str) -> str:
     if form == "json":
         return json.dumps(paper.to_dict(), ensure_ascii=False, allow_nan=False, indent=2) + "\n"
-    heading = _HEADING if form == "md" else ""
+    heading = f"# {title}\n\n" if form == "md" else ""
     return heading + render(paper.tables, form)

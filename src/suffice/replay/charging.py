@@ -179,9 +179,9 @@ PUBLISHED = Charging(
 )
 """How Semantic Early-Stopping counted: not what a run would have paid.
 
-Its per-policy means decide between this and `LIVE`: where the cascade without the rule of convergence goes on for three
-rounds more than with it, its tokens rise by 34,000 to 35,000, one more judged draft for each round; were judges asked
-lazily, the rounds at which the drafts converged would have to be judged besides.
+Its public harness adds up writer, critic and, for a rule that reads a mark, judge over all rounds up to the stop.  Its
+published means agree: where the gain alone runs three rounds more than the whole cascade, tokens rise by about what
+three more judged rounds cost; a lazy judge would besides save the rounds at which the drafts converged.
 """
 
 LEDGERS: Mapping[str, Charging] = {charging.name: charging for charging in (LIVE, PUBLISHED)}

@@ -15,7 +15,7 @@ import typer
 from rich.progress import track
 
 from suffice.certify import Claim
-from suffice.cli import options
+from suffice.cli import demo_semantic, options
 from suffice.cli.bundled import record_bundled
 from suffice.cli.certify import certify_path, show_certification
 from suffice.cli.offline import show_calibration, show_replay
@@ -33,6 +33,7 @@ from suffice.store import read_recording
 __all__ = ["app", "demo"]
 
 app = typer.Typer()
+app.command("semantic")(demo_semantic.semantic)
 
 _RULES = ("tasr", "tasr_guarded", "answer_stable", "answer_stable_guarded", "margin")
 _SHOWN = 6

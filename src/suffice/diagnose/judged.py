@@ -30,7 +30,7 @@ from suffice.store.recording import Recording
 from suffice.store.schema import cost_column
 from suffice.tables import Column, Table
 
-__all__ = ["KEPT", "JudgedComparison", "JudgedRow", "compare_judged", "folds_of"]
+__all__ = ["KEPT", "JudgedComparison", "JudgedRow", "compare_judged", "folds_of", "select_variants"]
 
 KEPT = 0.9
 """A threshold may close this share of what the best of its family closes, if it asks less."""
@@ -126,7 +126,8 @@ class JudgedComparison:
             Column("gap % per 1,000 tokens", ".0f", scale=100, interval=True),
         )
         rows = tuple(
-            (r.name, r.quality, r.delta, r.gap, r.calls, r.tokens, r.gap_per_call, r.gap_per_1000) for r in self.rows
+            (r.name, r.quality, r.delta, _told(r.gap), r.calls, r.tokens, _told(r.gap_per_call), _told(r.gap_per_1000))
+            for r in self.rows
         )
         title = (
             f"Which draft under {self.rule}: {self.n} questions, last {100 * self.last:.1f}, oracle {100 * self.oracle:.1f}; "
@@ -140,6 +141,10 @@ class JudgedComparison:
         clean = jsonable({**data, "rows": [asdict(row) for row in self.rows]})
         assert isinstance(clean, dict)
         return clean
+
+
+def _told(interval: Interval) -> Interval | None:
+    return None if np.isnan(interval[0]) else interval
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,28 +196,20 @@ def compare_judged(
             measured where a procedure returns an answer.
         UnknownSignalError: A procedure reads a signal that was not recorded.
     """
-    if not families or not all(families.values()):
-        raise DataError("nothing to compare: give each family one procedure at least")
     if not 0 < level < 1:
         raise DataError(f"a level lies strictly between 0 and 1, as 0.95, not {level!r}")
-    kept, n_failed = drop_failed(recording)
     judge = marks or metric
-    names = frozenset().union(*(item.signals for variants in families.values() for item in variants))
-    reading = replace(policy, selector=_Reading(names))
-    check_policy(reading, kept)
-    bench = Bench(kept, {metric: outcome(kept, metric)}, CostTable(kept), kept.rounds(reading.raw_columns))
-    units = Units.of(len(kept.question_ids), kept.clusters)
-    draws = units, bootstrap_weights(len(units.sizes), n_resamples, rng=seed)
-    reference = Reference(bench, reading, metric, draws, level)
-    paid, note = _tokens(kept, judge)
-    folds = folds_of(kept, n_folds)
-    made = _Made(bench, stops(reading, bench.raw), reference, metric, (outcome(kept, judge), paid))
+    weights = (n_resamples, seed, level)
+    made, kept, n_failed = _made(recording, policy, families, (metric, judge), weights)
+    several = any(len(variants) > 1 for variants in families.values())
+    folds = folds_of(kept, n_folds) if several else np.zeros(len(kept.question_ids), dtype=np.int64)
     rows = tuple(made.row(name, tuple(variants), folds) for name, variants in families.items())
-    notes = [note] if note else []
+    notes = [made.note] if made.note else []
     if judge == metric:
         notes.append(f"the judge's marks are {metric} itself: judging every draft closes the gap by construction")
-    if any(len(variants) > 1 for variants in families.values()):
+    if several:
         notes.append(f"thresholds are cross-fitted over {n_folds} folds by id hash")
+    reference = made.reference
     if reference.undefined:
         notes.append("some resamples have no gap between last and oracle; intervals of shares leave them out")
     return JudgedComparison(
@@ -231,6 +228,50 @@ def compare_judged(
         data_hash=recording.data_hash,
         notes=tuple(notes),
     )
+
+
+def select_variants(
+    dev: Recording,
+    policy: Policy,
+    families: Mapping[str, Sequence[Procedure]],
+    *,
+    metric: str,
+    marks: str | None = None,
+) -> dict[str, tuple[Procedure, ...]]:
+    """Return each family with the one variant that all questions of a dev recording select.
+
+    Args:
+        dev: Recorded rounds of other questions than those to report on.
+        policy: See `compare_judged`, also for the rest and for what is raised.
+        families: The same.
+        metric: The same.
+        marks: The same.
+    """
+    made, kept, _ = _made(dev, policy, families, (metric, marks or metric), (1, 0, 0.95))
+    nobody = np.full(len(kept.question_ids), -1)
+    return {name: (variants[made.selected(tuple(variants), nobody)],) for name, variants in families.items()}
+
+
+def _made(
+    recording: Recording,
+    policy: Policy,
+    families: Mapping[str, Sequence[Procedure]],
+    measured: tuple[str, str],
+    draws: tuple[int, int, float],
+) -> tuple[_Made, Recording, int]:
+    """Return what evaluates variants, the questions that did not fail, and how many did."""
+    if not families or not all(families.values()):
+        raise DataError("nothing to compare: give each family one procedure at least")
+    (metric, judge), (n_resamples, seed, level) = measured, draws
+    kept, n_failed = drop_failed(recording)
+    names = frozenset().union(*(item.signals for variants in families.values() for item in variants))
+    reading = replace(policy, selector=_Reading(names))
+    check_policy(reading, kept)
+    bench = Bench(kept, {metric: outcome(kept, metric)}, CostTable(kept), kept.rounds(reading.raw_columns))
+    units = Units.of(len(kept.question_ids), kept.clusters)
+    weights = bootstrap_weights(len(units.sizes), n_resamples, rng=seed)
+    reference = Reference(bench, reading, metric, (units, weights), level)
+    return _Made(bench, stops(reading, bench.raw), reference, metric, judge), kept, n_failed
 
 
 def folds_of(recording: Recording, n_folds: int) -> npt.NDArray[np.int64]:
@@ -253,30 +294,30 @@ def folds_of(recording: Recording, n_folds: int) -> npt.NDArray[np.int64]:
 class _Made:
     """What every variant returns and asks for."""
 
-    def __init__(
-        self, bench: Bench, stopped: Stops, reference: Reference, metric: str, judge: tuple[Floats, Floats]
-    ) -> None:
-        self._bench, self._stopped, self._reference, self._metric = bench, stopped, reference, metric
-        self._marks, self._paid = (bench.in_view(values, stopped.view) for values in judge)
+    def __init__(self, bench: Bench, stopped: Stops, reference: Reference, metric: str, judge: str) -> None:
+        self._bench, self._stopped, self.reference, self._metric = bench, stopped, reference, metric
+        paid, self.note = _tokens(bench.recording, judge)
+        marks = outcome(bench.recording, judge)
+        self._marks, self._paid = (bench.in_view(values, stopped.view) for values in (marks, paid))
 
     def row(self, name: str, variants: tuple[Procedure, ...], folds: npt.NDArray[np.int64]) -> JudgedRow:
         """Return the figures of one family, each question's variant selected on the other folds."""
         made = [self._of(variant) for variant in variants]
         values, calls, tokens = (np.stack([item[i] for item in made]) for i in range(3))
-        best = self._selected(values, calls, folds)
+        best = np.array([self._best(values, calls, folds != fold) for fold in range(int(folds.max()) + 1)])
         chosen = best[folds], np.arange(len(folds))
         value, asked, spent = values[chosen], calls[chosen], tokens[chosen]
-        gain, below = value - self._reference.last, self._reference.seen - self._reference.last
+        gain, below = value - self.reference.last, self.reference.seen - self.reference.last
         return JudgedRow(
             name=name,
             variants=tuple(dict.fromkeys(str(variants[i]) for i in best.tolist())),
             quality=float(value.mean()),
-            delta=self._reference.ratio(gain, np.ones(len(gain))),
-            gap=self._reference.ratio(gain, below),
+            delta=self.reference.ratio(gain, np.ones(len(gain))),
+            gap=self.reference.ratio(gain, below),
             calls=float(asked.mean()),
             tokens=float(spent.mean()),
-            gap_per_call=self._reference.ratio(gain, below, asked),
-            gap_per_1000=self._reference.ratio(gain, below, spent / 1000),
+            gap_per_call=self.reference.ratio(gain, below, asked),
+            gap_per_1000=self.reference.ratio(gain, below, spent / 1000),
         )
 
     def _of(self, procedure: Procedure) -> tuple[Floats, Floats, Floats]:
@@ -285,18 +326,21 @@ class _Made:
         choice: Choice = procedure.choose(stopped.view, stopped.position, self._marks)
         values = self._bench.values(stopped.view, stopped.position, choice.position)[self._metric]
         tokens = np.where(choice.calls > 0, choice.calls * self._paid, 0.0).sum(axis=-1)
-        return self._reference.checked(values, str(procedure)), choice.calls.sum(axis=-1).astype(np.float64), tokens
+        return self.reference.checked(values, str(procedure)), choice.calls.sum(axis=-1).astype(np.float64), tokens
 
-    def _selected(self, values: Floats, calls: Floats, folds: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Return the variant of each fold, selected on all others; shape ``(n_folds,)``."""
-        found = np.zeros(int(folds.max()) + 1, dtype=np.int64)
-        for fold in range(len(found)):
-            others = folds != fold
-            gains = (values[:, others] - self._reference.last[others]).mean(axis=1)
-            least = KEPT * gains.max() if gains.max() > 0 else gains.max()
-            asked = np.where(gains >= least - 1e-12, calls[:, others].mean(axis=1), np.inf)
-            found[fold] = np.lexsort((-gains, asked))[0]
-        return found
+    def selected(self, variants: tuple[Procedure, ...], folds: npt.NDArray[np.int64]) -> int:
+        """Return the position of the variant that the questions outside of fold 0 select."""
+        values, calls, _ = (np.stack(parts) for parts in zip(*(self._of(variant) for variant in variants), strict=True))
+        return self._best(values, calls, folds != 0)
+
+    def _best(self, values: Floats, calls: Floats, others: Mask) -> int:
+        """Return the variant with the fewest calls among those that close nearly as much as the best, on `others`."""
+        if not others.any():  # one variant and one fold: nothing to select
+            return 0
+        gains = (values[:, others] - self.reference.last[others]).mean(axis=1)
+        least = KEPT * gains.max() if gains.max() > 0 else gains.max()
+        asked = np.where(gains >= least - 1e-12, calls[:, others].mean(axis=1), np.inf)
+        return int(np.lexsort((-gains, asked))[0])
 
 
 def _tokens(recording: Recording, judge: str) -> tuple[Floats, str]:

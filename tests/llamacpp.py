@@ -141,15 +141,20 @@ def tiny_model() -> TinyModel:
     return build_model(Path(directory))
 
 
-def build_model(directory: Path) -> TinyModel:
-    """Write the model into `directory`, or take it from there if it was written before."""
+def build_model(directory: Path, *, taught: bool = True) -> TinyModel:
+    """Write the model into `directory`, or take it from there if it was written before.
+
+    Args:
+        directory: Where.
+        taught: Whether it learns anything; untaught weights are enough for numbers to be compared.
+    """
     model = TinyModel(directory)
     if not (directory / "done").exists():
         import transformers
 
         directory.mkdir(parents=True, exist_ok=True)
         tokenizer = _write_tokenizer(directory)
-        network = _train(tokenizer)
+        network = _train(tokenizer) if taught else _network(tokenizer)
         transformers.utils.logging.disable_progress_bar()
         network.save_pretrained(directory)
         _write_gguf(model, network)
@@ -176,31 +181,38 @@ def _write_tokenizer(directory: Path) -> Any:
     return tokenizer
 
 
+def _network(tokenizer: Any) -> Any:
+    """Return the model as it is before it learns, the same every time."""
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=tokenizer.get_vocab_size(),
+        hidden_size=HIDDEN,
+        intermediate_size=2 * HIDDEN,
+        num_hidden_layers=LAYERS,
+        num_attention_heads=HEADS,
+        num_key_value_heads=KV_HEADS,
+        max_position_embeddings=CONTEXT,
+        rms_norm_eps=1e-5,
+        rope_theta=10000.0,
+        tie_word_embeddings=False,
+        initializer_range=0.1,
+        bos_token_id=0,
+        eos_token_id=SPECIAL.index("<|im_end|>"),
+    )
+    return LlamaForCausalLM(config).eval()
+
+
 def _train(tokenizer: Any) -> Any:
     """Teach the format: first without the instructions, which is fast, then with them, until it knows what it should."""
     import torch
-    from transformers import LlamaConfig, LlamaForCausalLM
 
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # faster at this size, and the same weights whatever the number of cores
     try:
-        torch.manual_seed(0)
-        config = LlamaConfig(
-            vocab_size=tokenizer.get_vocab_size(),
-            hidden_size=HIDDEN,
-            intermediate_size=2 * HIDDEN,
-            num_hidden_layers=LAYERS,
-            num_attention_heads=HEADS,
-            num_key_value_heads=KV_HEADS,
-            max_position_embeddings=CONTEXT,
-            rms_norm_eps=1e-5,
-            rope_theta=10000.0,
-            tie_word_embeddings=False,
-            initializer_range=0.1,
-            bos_token_id=0,
-            eos_token_id=SPECIAL.index("<|im_end|>"),
-        )
-        network = LlamaForCausalLM(config)
+        network = _network(tokenizer).train()
         rng = random.Random(1)
         _fit(network, tokenizer, rng, shorts=[True] * 200 + [False] * 100, rate=3e-3)
         for _ in range(4):

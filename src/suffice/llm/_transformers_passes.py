@@ -71,7 +71,7 @@ def last_states(model: LoadedModel, ids: Sequence[Sequence[int]], layers: Sequen
     """
     import torch
 
-    base = model.network.base_model
+    body = _body(model)
     lengths = [len(row) for row in ids]
     tokens, mask = _padded(model, ids, side="right")
     positions = torch.arange(tokens.shape[1], device=tokens.device).expand(tokens.shape)
@@ -79,7 +79,7 @@ def last_states(model: LoadedModel, ids: Sequence[Sequence[int]], layers: Sequen
     with torch.inference_mode(), model.lock, _reading(model, layers, last, stop=True) as read:
         with contextlib.suppress(_EnoughError):
             inputs = {"input_ids": tokens, "attention_mask": mask, "position_ids": positions, "use_cache": False}
-            read.finish(base(**_accepted(base, inputs)))
+            read.finish(body(**_accepted(body, inputs)))
         return read.array()
 
 
@@ -105,7 +105,13 @@ def prefill(model: LoadedModel, ids: Sequence[Sequence[int]], layers: Sequence[i
     }
     with torch.inference_mode(), model.lock, _reading(model, layers, last, stop=False) as read:
         made = network(**_accepted(network, inputs))
-        return Prefill(states=read.array(), logits=made.logits[:, -1], cache=made.past_key_values, mask=mask)
+        cache = getattr(made, "past_key_values", None)
+        if cache is None:
+            raise ModelError(
+                f"{model.id!r} ({type(network).__name__}) keeps no keys and values, so no answer can go on from its pass: "
+                "ask it at an endpoint. Its states can be read by read_batch"
+            )
+        return Prefill(states=read.array(), logits=made.logits[:, -1], cache=cache, mask=mask)
 
 
 def greedy(logprobs: Any) -> Any:
@@ -273,7 +279,7 @@ def _reading(model: LoadedModel, layers: Sequence[int], last: Any, *, stop: bool
         if layer < len(stack)
     ]
     if model.n_layers in layers and not stop:
-        hooks.append(model.network.base_model.register_forward_hook(lambda _module, _args, made: read.finish(made)))
+        hooks.append(_body(model).register_forward_hook(lambda _module, _args, made: read.finish(made)))
     try:
         yield read
     finally:
@@ -281,17 +287,21 @@ def _reading(model: LoadedModel, layers: Sequence[int], last: Any, *, stop: bool
             hook.remove()
 
 
+def _body(model: LoadedModel) -> Any:
+    """Return the model without its head: what maps tokens to states."""
+    network = model.network
+    decoder = network.get_decoder() if hasattr(network, "get_decoder") else None
+    return network.base_model if decoder is None or decoder is network else decoder
+
+
 def _layer_stack(model: LoadedModel) -> Any:
     """Return the list of layers that the text passes through, in order."""
     import torch
 
-    network = model.network
-    decoder = network.get_decoder() if hasattr(network, "get_decoder") else None
-    for root in (decoder, network.base_model):
-        for module in () if root is None else root.modules():
-            if isinstance(module, torch.nn.ModuleList) and len(module) == model.n_layers:
-                return module
+    for module in _body(model).modules():
+        if isinstance(module, torch.nn.ModuleList) and len(module) == model.n_layers:
+            return module
     raise ModelError(
-        f"the layers of {model.id!r} ({type(network).__name__}) were not found: its hidden states cannot be read. "
+        f"the layers of {model.id!r} ({type(model.network).__name__}) were not found: its hidden states cannot be read. "
         "Use another model, or EncoderStates"
     )

@@ -1,6 +1,7 @@
 """Probes: from a model's hidden state to the probability that it knows the answer, served with numpy alone."""
 
 from suffice.probes.card import Calibration, ProbeCard, pinned_of
+from suffice.probes.confidence import ProbeConfidence
 from suffice.probes.gate import ProbeGate
 from suffice.probes.labels import LabelRule, Labels, closed_book_labels, is_right, share_right
 from suffice.probes.measures import MEASURES, Interval, ProbeMeasures, measure_probe
@@ -14,6 +15,7 @@ __all__ = [
     "Labels",
     "Probe",
     "ProbeCard",
+    "ProbeConfidence",
     "ProbeGate",
     "ProbeMeasures",
     "closed_book_labels",

@@ -63,9 +63,13 @@ class Calibration:
         return cls(method=data["method"], map=map_from_dict({k: v for k, v in data.items() if k != "method"}))
 
 
-def pinned_of(source: StateSource) -> dict[str, Any]:
-    """Return what of a source, besides model, revision and layer, its states depend on: kind, precision, prompts."""
-    told = {key: value for key, value in source.fingerprint().items() if key not in _NOT_PINNED}
+def pinned_of(fingerprint: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what of a source, besides model, revision and layer, its states depend on: kind, precision, prompts.
+
+    Args:
+        fingerprint: Of a `StateSource`.
+    """
+    told = {key: value for key, value in fingerprint.items() if key not in _NOT_PINNED}
     pinned: dict[str, Any] = json.loads(json.dumps(told))  # as it reads back: lists, no tuples
     return pinned
 
@@ -125,7 +129,7 @@ class ProbeCard:
                 f"the probe reads states of {self.model!r} (revision {self.revision}), the source is {source.id!r} "
                 f"(revision {source.revision}): states of another model mean something else. Train a probe for it"
             )
-        found = pinned_of(source)
+        found = pinned_of(source.fingerprint())
         relevant = [key for key in self.pinned if key != _RAG_PIN or RAG in (*self.prompts, *allow)]
         wrong = [
             f"{key}: {self.pinned[key]!r} -> {found.get(key)!r}"

@@ -1,0 +1,174 @@
+"""What a probe is fitted on: states with labels, and three sets of questions that share no id."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from suffice.errors import DataError
+from suffice.replay import id_hash
+from suffice.rounds import Floats, Mask
+from suffice.store.states import StoredStates
+
+__all__ = ["Examples", "Split", "split_by_hash"]
+
+States = npt.NDArray[np.float32]
+_WHOLE = 16**16
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Examples:
+    """States and labels of questions, at one layer under one prompt.
+
+    Attributes:
+        ids: Questions.
+        states: Shape ``(n, width)``, finite.
+        labels: 1.0 where the model's answer is right, else 0.0, shape ``(n,)``.
+        n_undefined: Questions with a label left out because their state is not defined.
+        n_unlabelled: Questions with a state left out because they have no label.
+    """
+
+    ids: tuple[str, ...]
+    states: States
+    labels: Floats
+    n_undefined: int = 0
+    n_unlabelled: int = 0
+
+    def __post_init__(self) -> None:
+        if self.states.ndim != 2 or not len(self.ids) == len(self.states) == len(self.labels):  # noqa: PLR2004
+            raise DataError(
+                f"{len(self.ids)} ids, states of shape {self.states.shape} and {len(self.labels)} labels: one each"
+            )
+        if not np.isin(self.labels, (0.0, 1.0)).all():
+            raise DataError("the labels of a probe are 0 or 1: put a threshold on a graded one")
+        if not np.isfinite(self.states).all():
+            raise DataError("a state is not finite: leave undefined states out (Examples.of does)")
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @classmethod
+    def of(cls, stored: StoredStates, labels: Mapping[str, float], layer: int | None) -> Examples:
+        """Return the questions that have both a state and a label.
+
+        Args:
+            stored: States of one prompt.
+            labels: 0 or 1, by question.
+            layer: One of the stored layers; None for a source without layers.
+
+        Raises:
+            DataError: The layer was not stored, or no question has both.
+        """
+        named = [name for name in stored.ids if name in labels]
+        if not named:
+            raise DataError(
+                f"none of the {len(stored)} questions with states is among the {len(labels)} with labels: are they of "
+                "the same data?"
+            )
+        found = stored.of(named, layer)
+        states = found[:, 0] if layer is None else found
+        defined: Mask = np.asarray(np.isfinite(states).all(axis=1), dtype=np.bool_)
+        if not defined.any():
+            raise DataError(f"all {len(named)} states are undefined (NaN): read them in float32")
+        ids = tuple(name for name, keep in zip(named, defined.tolist(), strict=True) if keep)
+        return cls(
+            ids=ids,
+            states=states[defined],
+            labels=np.array([labels[name] for name in ids], dtype=np.float64),
+            n_undefined=int((~defined).sum()),
+            n_unlabelled=len(stored) - len(named),
+        )
+
+    def take(self, rows: Mask | npt.NDArray[np.int64]) -> Examples:
+        """Return some of them."""
+        chosen = np.flatnonzero(rows) if rows.dtype == np.bool_ else rows
+        return Examples(
+            ids=tuple(self.ids[row] for row in chosen.tolist()), states=self.states[chosen], labels=self.labels[chosen]
+        )
+
+    def balanced(self, size: int, *, rng: np.random.Generator) -> Examples:
+        """Return `size` of them drawn at random, as many known as unknown as far as there are.
+
+        Raises:
+            DataError: There are fewer.
+        """
+        if not 2 <= size <= len(self):  # noqa: PLR2004 - one of each kind
+            raise DataError(f"{size!r} questions are wanted of {len(self)}; allowed: 2 to all")
+        known, unknown = (rng.permutation(np.flatnonzero(self.labels == kind)) for kind in (1.0, 0.0))
+        n_known = min(len(known), max(size // 2, size - len(unknown)))
+        return self.take(np.concatenate([known[:n_known], unknown[: size - n_known]]))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Split:
+    """Questions of three sets, disjoint by id hash.
+
+    Attributes:
+        train: What weights are fitted on.
+        dev: What stops the training, chooses layer and seed, and calibrates.
+        test: What is measured once.
+
+    Raises:
+        DataError: A question is in two sets, or a set is empty.
+    """
+
+    train: frozenset[str]
+    dev: frozenset[str]
+    test: frozenset[str]
+
+    def __post_init__(self) -> None:
+        sets = {name: {id_hash(q) for q in getattr(self, name)} for name in ("train", "dev", "test")}
+        empty = [name for name, ids in sets.items() if not ids]
+        if empty:
+            raise DataError(f"the {empty[0]} set is empty: give more questions, or other shares")
+        for one, other in (("train", "dev"), ("train", "test"), ("dev", "test")):
+            shared = sets[one] & sets[other]
+            if shared:
+                raise DataError(f"{len(shared)} questions are in both {one} and {other}: a figure there proves nothing")
+
+    def of(self, examples: Examples, name: str) -> Examples:
+        """Return the examples of one set: `train`, `dev` or `test`.
+
+        Raises:
+            DataError: None of them is in the set, or they are all known or all unknown.
+        """
+        members = getattr(self, name)
+        part = examples.take(np.array([q in members for q in examples.ids], dtype=np.bool_))
+        kinds = np.unique(part.labels)
+        if len(kinds) < 2:  # noqa: PLR2004
+            told = (
+                "no question" if not len(part) else f"{len(part)} questions, all {'known' if kinds[0] else 'unknown'}"
+            )
+            raise DataError(
+                f"the {name} set holds {told}: a probe learns from both kinds. Use a model that knows some of the "
+                "questions, another label rule, or more questions"
+            )
+        return part
+
+
+def split_by_hash(ids: Sequence[str], *, dev: float = 0.2, test: float = 0.2, salt: str = "") -> Split:
+    """Return a split in which a question's set depends on its id and the salt alone: more questions move none.
+
+    >>> split = split_by_hash([f"q{i}" for i in range(1000)])
+    >>> len(split.train), len(split.dev), len(split.test)
+    (603, 180, 217)
+
+    Args:
+        ids: Questions.
+        dev: Share of the dev set.
+        test: Share of the test set.
+        salt: Gives another split.
+
+    Raises:
+        DataError: Shares out of range, or a set is empty.
+    """
+    if not (0 < dev < 1 and 0 < test < 1 and dev + test < 1):
+        raise DataError(f"the shares of dev and test must be above 0 and below 1 together, not {dev!r} and {test!r}")
+    sets: dict[str, set[str]] = {"train": set(), "dev": set(), "test": set()}
+    for q in ids:
+        place = int(id_hash(salt + q), 16) / _WHOLE
+        sets["test" if place < test else "dev" if place < test + dev else "train"].add(q)
+    return Split(**{name: frozenset(members) for name, members in sets.items()})

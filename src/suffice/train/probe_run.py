@@ -1,0 +1,332 @@
+"""From stored states to a probe and its figures: layers and seeds chosen on dev, everything measured once on test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from suffice.errors import ConfigMismatchError, DataError
+from suffice.llm.states import QA, RAG
+from suffice.probes import MEASURES, Probe, ProbeCard, ProbeMeasures, measure_probe
+from suffice.probes.card import pinned_of
+from suffice.replay import id_hash
+from suffice.replay.result import jsonable
+from suffice.store.states import StoredStates
+from suffice.tables import Column, Table
+from suffice.train.examples import Examples, Split
+from suffice.train.probe import ProbeSettings, Trained, calibrate_probe, logistic_probe, train_probe
+
+__all__ = ["Candidate", "Kind", "Measured", "ProbeRun", "Prompted", "run_training"]
+
+Kind = Literal["mlp", "logistic"]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Prompted:
+    """States of one prompt with the labels of the answers that the model gave to that prompt.
+
+    Attributes:
+        states: As they are stored.
+        labels: 0 or 1, by question.
+    """
+
+    states: StoredStates
+    labels: Mapping[str, float]
+
+    @property
+    def layers(self) -> tuple[int | None, ...]:
+        """The stored layers; None alone for a source without layers."""
+        return tuple(self.states.header.get("layers") or (None,))
+
+    @property
+    def prompt(self) -> str:
+        """`qa` or `rag`."""
+        return str(self.states.header.get("prompt", QA))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidate:
+    """One probe that was tried.
+
+    Attributes:
+        kind: `mlp` or `logistic`.
+        layer: The layer.
+        seed: The seed.
+        best_epoch: The epoch whose weights it has; 0 for the logistic regression.
+        dev_auroc: What it was chosen by.
+        test: The same on test, of every candidate at the chosen layer alone; None of others.
+    """
+
+    kind: str
+    layer: int | None
+    seed: int
+    best_epoch: int
+    dev_auroc: float
+    test_auroc: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """Figures of a probe on the test questions.
+
+    Attributes:
+        what: Which probe, on which states.
+        size: Questions that its weights were fitted on.
+        measures: The figures.
+    """
+
+    what: str
+    size: int
+    measures: ProbeMeasures
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ProbeRun:
+    """What a training run gives.
+
+    Attributes:
+        probe: The chosen probe, calibrated, with its card.
+        candidates: Everything that was tried.
+        measured: The chosen probe on test (uncalibrated and calibrated), the logistic baseline, other prompts.
+        curve: The figures over the size of the training set.
+        notes: What a reader must know.
+    """
+
+    probe: Probe
+    candidates: tuple[Candidate, ...]
+    measured: tuple[Measured, ...]
+    curve: tuple[Measured, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def tables(self) -> list[Table]:
+        """Return the tables of the run: what was tried, the figures, the learning curve."""
+        columns = (Column("probe"), Column("layer"), Column("seed"), Column("epoch", "d"), *_AREAS)
+        rows = tuple(
+            (c.kind, "-" if c.layer is None else str(c.layer), str(c.seed), c.best_epoch, c.dev_auroc, c.test_auroc)
+            for c in self.candidates
+        )
+        tried = Table(title="Probes that were tried; the best on dev is kept", columns=columns, rows=rows)
+        tables = [tried, _figures("Test questions, asked once", self.measured, self.notes)]
+        return tables + ([_figures("Test questions, by size of the training set", self.curve)] if self.curve else [])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-ready values."""
+        data = jsonable(
+            {
+                "layer": self.probe.card.layer,
+                "weights_sha256": self.probe.weights_sha256,
+                "parameters": self.probe.n_parameters,
+                "candidates": [vars(candidate) for candidate in self.candidates],
+                "measured": [_measured(item) for item in self.measured],
+                "curve": [_measured(item) for item in self.curve],
+                "notes": self.notes,
+            }
+        )
+        assert isinstance(data, dict)
+        return data
+
+
+_AREAS = (Column("AUROC dev", ".3f"), Column("AUROC test", ".3f"))
+_NAMES = {"auroc": "AUROC", "auprc": "AUPRC", "brier": "Brier", "ece": "ECE", "accuracy": "accuracy"}
+
+
+def _measured(item: Measured) -> dict[str, Any]:
+    return {"what": item.what, "size": item.size, **item.measures.to_dict()}
+
+
+def _figures(title: str, measured: Sequence[Measured], notes: tuple[str, ...] = ()) -> Table:
+    columns = (
+        Column("probe"),
+        Column("fitted on", "d"),
+        Column("n", "d"),
+        Column("known", ".1f", scale=100),
+        *(Column(_NAMES[name], ".3f", interval=True) for name in MEASURES),
+    )
+    rows = tuple(
+        (
+            item.what,
+            item.size,
+            item.measures.n,
+            item.measures.n_known / item.measures.n,
+            *((f.value, f.low, f.high) for f in (item.measures[name] for name in MEASURES)),
+        )
+        for item in measured
+    )
+    return Table(title=title, columns=columns, rows=rows, notes=(*notes, "95 % percentile bootstrap over questions"))
+
+
+def run_training(
+    data: Prompted,
+    split: Split,
+    *,
+    kind: Kind = "mlp",
+    layers: Sequence[int | None] | None = None,
+    seeds: Sequence[int] = (0,),
+    calibration: str = "none",
+    settings: ProbeSettings | None = None,
+    train_size: int | None = None,
+    curve: Sequence[int] = (),
+    other: Prompted | None = None,
+    train_on_both: bool = False,
+    on_step: Callable[[str], None] | None = None,
+) -> ProbeRun:
+    """Train probes, choose layer and seed on dev, calibrate on dev, and measure once on test.
+
+    Args:
+        data: States and labels of the prompt that the gate reads.
+        split: Train, dev and test questions.
+        kind: The network, or a logistic regression.
+        layers: Which to try; None = all that are stored.
+        seeds: Seeds of the network; each is tried at each layer.
+        calibration: `none`, `temperature`, `platt` or `isotonic`, fitted on dev.
+        settings: Of the network.
+        train_size: Questions to fit on, as many known as unknown (the paper: 2,000); None = all of the train set.
+        curve: Sizes of the training set to measure besides.
+        other: States and labels of another prompt, measured apart.
+        train_on_both: Fit on the states of both prompts; the probe is then valid for both.
+        on_step: Told what is being trained.
+
+    Raises:
+        DataError: Nothing to choose among, a set with one kind of questions, a layer that was not stored.
+        ConfigMismatchError: The two sets of states are of different models.
+    """
+    settings = settings or ProbeSettings()
+    if not seeds or (layers is not None and not layers):
+        raise DataError("a training run needs at least one layer and one seed")
+    if other is not None:
+        _check_same(data, other)
+    elif train_on_both:
+        raise DataError("there is no second prompt to train on: give its states and labels")
+    fit = _Fit(data, split, other if train_on_both else None, settings, train_size)
+    tell = on_step or (lambda _step: None)
+    chosen_layers = data.layers if layers is None else tuple(layers)
+    tried: list[Trained] = []
+    for layer in chosen_layers:
+        for seed in seeds if kind == "mlp" else (0,):
+            tell(f"{kind}, layer {layer}, seed {seed}")
+            tried.append(fit.fit(kind, layer, seed))
+    best = max(tried, key=lambda trained: trained.dev_auroc)
+    layer = best.probe.card.layer
+    baseline = best if kind == "logistic" else fit.fit("logistic", layer, 0)
+    test = fit.part("test", layer)
+    calibrated = calibrate_probe(best.probe, fit.part("dev", layer), calibration)
+    measured = [_on(calibrated, test, f"{kind}, {calibration}", fit.size)]
+    if calibration != "none":
+        measured.append(_on(best.probe, test, f"{kind}, uncalibrated", fit.size))
+    if kind == "mlp":
+        measured.append(_on(baseline.probe, test, "logistic baseline, uncalibrated", fit.size))
+    if other is not None:
+        apart = split.of(Examples.of(other.states, other.labels, layer), "test")
+        measured.append(_on(calibrated, apart, f"{kind}, {calibration}, prompt {other.prompt}", fit.size))
+    curved = []
+    for size in curve:
+        tell(f"{kind}, layer {layer}, {size} questions")
+        smaller = _Fit(data, split, fit.other, settings, size).fit(kind, layer, best.seed)
+        curved.append(_on(calibrate_probe(smaller.probe, fit.part("dev", layer), calibration), test, kind, size))
+    candidates = tuple(_candidate(kind, trained, test, layer) for trained in tried)
+    notes = _notes(fit.part("test", layer), Examples.of(data.states, data.labels, layer), calibration, settings)
+    provenance = {
+        "kind": kind,
+        "seed": best.seed,
+        "settings": settings.to_dict() if kind == "mlp" else None,
+        "fitted_on": fit.size,
+        "test": [_measured(item) for item in measured],
+        "tune_ids": sorted({id_hash(q) for q in (*split.train, *split.dev)}),
+    }
+    probe = calibrated.described(provenance=jsonable(provenance))
+    return ProbeRun(
+        probe=probe, candidates=candidates, measured=tuple(measured), curve=tuple(curved), notes=tuple(notes)
+    )
+
+
+@dataclass(slots=True)
+class _Fit:
+    """Fits probes on one split."""
+
+    data: Prompted
+    split: Split
+    other: Prompted | None
+    settings: ProbeSettings
+    train_size: int | None
+    size: int = field(default=0, init=False)
+
+    def part(self, name: str, layer: int | None) -> Examples:
+        """Return the examples of one set, of the gate's own prompt."""
+        return self.split.of(Examples.of(self.data.states, self.data.labels, layer), name)
+
+    def fit(self, kind: str, layer: int | None, seed: int) -> Trained:
+        train, dev = self.part("train", layer), self.part("dev", layer)
+        if self.train_size is not None:
+            train = train.balanced(self.train_size, rng=np.random.default_rng(0))  # the same ones for every candidate
+        if self.other is not None:
+            examples = Examples.of(self.other.states, self.other.labels, layer)
+            named = set(train.ids)
+            more = examples.take(np.array([q in named for q in examples.ids], dtype=np.bool_))
+            train = Examples(
+                ids=train.ids + more.ids,
+                states=np.concatenate([train.states, more.states]),
+                labels=np.concatenate([train.labels, more.labels]),
+            )
+        self.size = len(train)
+        card = self._card(layer)
+        if kind == "logistic":
+            return logistic_probe(train, dev, card, balanced=self.settings.balanced)
+        return train_probe(train, dev, card, settings=self.settings, seed=seed)
+
+    def _card(self, layer: int | None) -> ProbeCard:
+        header = self.data.states.header
+        prompts = [self.data.prompt] + ([self.other.prompt] if self.other is not None else [])
+        return ProbeCard(
+            model=str(header["model"]),
+            revision=str(header["revision"]),
+            layer=layer,
+            prompts=tuple(prompts),
+            pinned=pinned_of(header.get("source") or {}),
+        )
+
+
+def _check_same(data: Prompted, other: Prompted) -> None:
+    for key in ("model", "revision", "layers"):
+        ours, theirs = data.states.header.get(key), other.states.header.get(key)
+        if ours != theirs:
+            raise ConfigMismatchError(f"the states of the two prompts differ in {key}: {ours!r} and {theirs!r}")
+    if pinned_of(data.states.header.get("source") or {}) != pinned_of(other.states.header.get("source") or {}):
+        raise ConfigMismatchError("the states of the two prompts were read with other prompts or another precision")
+    if data.prompt == other.prompt:
+        raise DataError(f"both sets of states are of the prompt {data.prompt!r}: the second is for {RAG!r}")
+
+
+def _on(probe: Probe, examples: Examples, what: str, size: int) -> Measured:
+    return Measured(what=what, size=size, measures=measure_probe(probe.predict(examples.states), examples.labels))
+
+
+def _candidate(kind: str, trained: Trained, test: Examples, layer: int | None) -> Candidate:
+    """Return what was tried; on test only at the layer that dev chose."""
+    area = None
+    if trained.probe.card.layer == layer:
+        area = measure_probe(trained.probe.predict(test.states), test.labels, n_resamples=1)["auroc"].value
+    return Candidate(
+        kind=kind,
+        layer=trained.probe.card.layer,
+        seed=trained.seed,
+        best_epoch=trained.best_epoch,
+        dev_auroc=trained.dev_auroc,
+        test_auroc=area,
+    )
+
+
+def _notes(test: Examples, examples: Examples, calibration: str, settings: ProbeSettings) -> list[str]:
+    notes = []
+    if settings.balanced and calibration in ("none", "temperature"):
+        notes.append(
+            f"trained on as many known as unknown questions, and {calibration} does not learn the share of known ones "
+            f"({100 * test.labels.mean():.1f} % of test): probabilities are relative to one half. platt and isotonic learn it"
+        )
+    if examples.n_undefined:
+        notes.append(f"{examples.n_undefined} questions are left out: their state is undefined (NaN)")
+    if examples.n_unlabelled:
+        notes.append(f"{examples.n_unlabelled} questions are left out: they have a state and no label")
+    return notes

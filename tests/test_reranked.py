@@ -120,7 +120,7 @@ def test_the_loop_reveals_evidence_in_the_rerankers_order():
 def cross_encoder(monkeypatch):
     """Stands for any cross-encoder that the command line loads."""
     encoder = Longest()
-    monkeypatch.setattr("suffice.retrieval.rerank._load", lambda *_: encoder)
+    monkeypatch.setattr("suffice.retrieval.rerank.load_cross_encoder", lambda *_: encoder)
     return encoder
 
 

@@ -19,7 +19,7 @@ from suffice.retrieval.tokens import passage_text
 from suffice.rounds import Cost, Passage, Reply
 from suffice.signals import Measurement
 
-__all__ = ["CrossEncoderScorer", "PairScorer", "Reranked"]
+__all__ = ["CrossEncoderScorer", "PairScorer", "Reranked", "load_cross_encoder"]
 
 _COMPONENT = "reranker"
 _SIGNAL = "rerank_score"
@@ -113,7 +113,7 @@ class CrossEncoderScorer:
         pairs = [(question, passage_text(passage.title, passage.text)) for passage in passages]
         with self._lock:  # torch uses all cores for one call
             if self._encoder is None:
-                self._encoder = _load(self.model, self.revision, self._device)
+                self._encoder = load_cross_encoder(self.model, self.revision, self._device)
             scores = np.asarray(self._encoder.predict(pairs), dtype=np.float64)
         if scores.size != len(pairs):
             raise ModelError(
@@ -195,16 +195,22 @@ class Reranked:
         return best_first(found, scores, k)
 
 
-def _load(model: str, revision: str | None, device: str | None) -> PairScorer:
+def load_cross_encoder(model: str, revision: str | None = None, device: str | None = None) -> Any:
+    """Return a cross-encoder of sentence-transformers.
+
+    Raises:
+        MissingExtraError: sentence-transformers is not installed.
+        ModelError: The model cannot be loaded.
+    """
     try:
         from sentence_transformers import CrossEncoder
     except ImportError as error:
         raise MissingExtraError("scoring passages with a cross-encoder", "dense") from error
     try:
-        loaded: PairScorer = CrossEncoder(model, revision=revision, device=device)
+        return CrossEncoder(model, revision=revision, device=device)
     except Exception as error:  # what it raises depends on the hub client, the file format and torch
         raise ModelError(
             f"the cross-encoder {model!r} cannot be loaded ({type(error).__name__}: {error!s:.200}); give the id of one, "
-            "or a folder that holds one."
+            "or a folder that holds one. Without a network an id is found only where it was downloaded before: fetch the "
+            "model elsewhere and give the path of its folder."
         ) from error
-    return loaded

@@ -1,0 +1,79 @@
+"""InfoNCE over given negatives, as a loss for sentence-transformers' cross-encoder trainer.
+
+CBDR, section 3.2, equation 7: for a question Q, a positive C+ and negatives C-, with f(Q, C) = exp(phi(Q, C) / tau)::
+
+    loss = -log( f(Q, C+) / (f(Q, C+) + sum of f(Q, C-)) )
+
+The losses of sentence-transformers that come close take something else: `MultipleNegativesRankingLoss` always adds
+negatives from the batch and wants equally many negatives everywhere, `ListNetLoss` takes all positives as one target.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+__all__ = ["contrasts", "info_nce"]
+
+
+def contrasts(
+    queries: Sequence[str], positives: Sequence[str], negatives: Sequence[Sequence[str]], in_batch: int
+) -> list[list[str]]:
+    """Return the passages that compete in each row, the positive first.
+
+    Negatives from the batch are the positives of the rows that follow, round about; a row of the same question gives
+    none, nor does a text that the row has already.
+
+    >>> contrasts(["q", "r", "q"], ["a", "b", "c"], [["x"], ["y", "z"], ["x"]], in_batch=2)
+    [['a', 'x', 'b'], ['b', 'y', 'z', 'c', 'a'], ['c', 'x', 'b']]
+
+    Args:
+        queries: The question of each row.
+        positives: The positive of each row.
+        negatives: The given negatives of each row.
+        in_batch: Most negatives from the batch for each row.
+    """
+    rows = []
+    for i, query in enumerate(queries):
+        row = [positives[i], *negatives[i]]
+        others = [(i + step) % len(queries) for step in range(1, len(queries))]
+        foreign = dict.fromkeys(positives[j] for j in others if queries[j] != query)
+        rows.append(row + [text for text in foreign if text not in row][:in_batch])
+    return rows
+
+
+def info_nce(model: Any, *, temperature: float, in_batch: int = 0) -> Any:
+    """Return the loss for rows of a question, a positive and a list of negatives.
+
+    Args:
+        model: A `sentence_transformers.CrossEncoder` with one label.
+        temperature: tau, > 0; scores are divided by it.
+        in_batch: Most negatives from the batch for each row.
+    """
+    import torch
+    from sentence_transformers.util import batch_to_device
+
+    class InfoNCE(torch.nn.Module):  # type: ignore[misc]  # torch is Any to mypy here
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = model  # the trainer puts the wrapped one here where several devices train
+
+        def forward(self, inputs: Sequence[Any], labels: Any = None, prompt: Any = None, task: Any = None) -> Any:
+            del labels, prompt, task
+            queries, positives, negatives = inputs
+            rows = contrasts(queries, positives, negatives, in_batch)
+            pairs = [(query, text) for query, row in zip(queries, rows, strict=True) for text in row]
+            features = batch_to_device(self.model.preprocess(pairs), model.device)
+            flat = self.model(features)["scores"].view(-1).float() / temperature  # (n_pairs,)
+            scores = flat.new_full((len(rows), max(map(len, rows))), -torch.inf)  # (n_rows, longest row)
+            start = 0
+            for i, row in enumerate(rows):
+                scores[i, : len(row)] = flat[start : start + len(row)]
+                start += len(row)
+            target = torch.zeros(len(rows), dtype=torch.long, device=scores.device)
+            return torch.nn.functional.cross_entropy(scores, target)
+
+        def get_config_dict(self) -> dict[str, float]:
+            return {"temperature": temperature, "in_batch": in_batch}
+
+    return InfoNCE()

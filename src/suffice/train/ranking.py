@@ -1,0 +1,162 @@
+"""How well a reranker puts what a model prefers before what it rejects: P@K, R@K and MRR@K (CBDR, table 1)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from suffice.errors import DataError
+from suffice.metrics import precision_at, recall_at, reciprocal_rank_at
+from suffice.rounds import Floats
+from suffice.statistics import PairedResult, bootstrap_weights, paired_bootstrap, paired_results
+from suffice.tables import Column, Table
+from suffice.train.preference_file import Preference
+
+__all__ = ["DEPTHS", "NAMES", "RankingReport", "ScorePairs", "compare_rankings", "rank_metrics", "ranked"]
+
+DEPTHS = (1, 3, 5)
+_METRICS = {"P": precision_at, "R": recall_at, "MRR": reciprocal_rank_at}
+NAMES = tuple(f"{name}@{k}" for k in DEPTHS for name in _METRICS)
+"""The rows of `rank_metrics`, as the paper's table 1 orders them."""
+
+ScorePairs = Callable[[list[tuple[str, str]]], Any]
+"""From pairs of query and passage to one number each."""
+
+
+def ranked(scores: Sequence[float], relevant: Sequence[bool]) -> list[bool]:
+    """Return whether each item is relevant, the largest score first; among equal scores, what is not comes first.
+
+    A scorer that gives everything one score thus ranks as badly as it can, whatever the order of the file.
+
+    >>> ranked([0.1, 0.9, 0.9], [True, True, False])
+    [False, True, True]
+    """
+    order = sorted(range(len(relevant)), key=lambda i: (-scores[i], relevant[i]))
+    return [relevant[i] for i in order]
+
+
+def rank_metrics(preferences: Sequence[Preference], score: ScorePairs) -> Floats:
+    """Return P@K, R@K and MRR@K of each question, shape ``(len(NAMES), n_questions)``, in [0, 1].
+
+    A question's passages are its positives, which count as relevant, and its negatives.
+
+    >>> one = Preference(query="?", pos=("long one", "x"), neg=("short",))
+    >>> longest_first = rank_metrics([one], lambda pairs: [len(text) for _, text in pairs])
+    >>> {name: round(float(value), 2) for name, value in zip(NAMES, longest_first[:, 0])}
+    {'P@1': 1.0, 'R@1': 0.5, 'MRR@1': 1.0, 'P@3': 0.67, 'R@3': 1.0, 'MRR@3': 1.0, 'P@5': 0.4, 'R@5': 1.0, 'MRR@5': 1.0}
+
+    Raises:
+        DataError: No questions, or scores that are not one finite number for each pair.
+    """
+    pairs = [(item.query, text) for item in preferences for text in (*item.pos, *item.neg)]
+    if not pairs:
+        raise DataError("no questions to rank passages for: the preference file is empty")
+    scores = np.asarray(score(pairs), dtype=np.float64).ravel()
+    if len(scores) != len(pairs) or not np.isfinite(scores).all():
+        raise DataError(
+            f"{len(scores)} scores, {int(np.isfinite(scores).sum())} of them finite, for {len(pairs)} pairs: a reranker "
+            "gives one number for each"
+        )
+    values = np.empty((len(NAMES), len(preferences)))
+    start = 0
+    for column, item in enumerate(preferences):
+        relevant = [True] * len(item.pos) + [False] * len(item.neg)
+        order = ranked(scores[start : start + len(relevant)].tolist(), relevant)
+        values[:, column] = [metric(order, k) for k in DEPTHS for metric in _METRICS.values()]
+        start += len(relevant)
+    return values
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankingReport:
+    """The metrics of two rerankers on the same questions.
+
+    Attributes:
+        names: The metrics.
+        before: Mean of the first, with its interval, for each metric.
+        after: Mean of the second, likewise.
+        differences: The second minus the first, question by question.
+        n: Questions.
+    """
+
+    names: tuple[str, ...]
+    before: tuple[tuple[float, float, float], ...]
+    after: tuple[tuple[float, float, float], ...]
+    differences: tuple[PairedResult, ...]
+    n: int
+
+    def table(self, title: str = "ranking what the model prefers, per cent") -> Table:
+        """Return the report as a table."""
+        rows = tuple(
+            (name, before, after, (paired.delta, paired.low, paired.high))
+            for name, before, after, paired in zip(self.names, self.before, self.after, self.differences, strict=True)
+        )
+        columns = (
+            Column("metric"),
+            Column("before", ".2f", scale=100, interval=True),
+            Column("after", ".2f", scale=100, interval=True),
+            Column("difference", "+.2f", scale=100, interval=True),
+        )
+        few = sorted({paired.warning for paired in self.differences if paired.warning})
+        level = f"{self.differences[0].level:.0%} bootstrap intervals over {self.n} questions"
+        return Table(title=title, columns=columns, rows=rows, notes=(level, *few[:1]))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-ready values."""
+        parts = zip(self.names, self.before, self.after, self.differences, strict=True)
+        keys = ("value", "low", "high")
+        return {
+            "questions": self.n,
+            "metrics": {
+                name: {
+                    "before": dict(zip(keys, before, strict=True)),
+                    "after": dict(zip(keys, after, strict=True)),
+                    "difference": paired.to_dict(),
+                }
+                for name, before, after, paired in parts
+            },
+        }
+
+
+def compare_rankings(
+    before: Floats,
+    after: Floats,
+    *,
+    rng: np.random.Generator,
+    names: Sequence[str] = NAMES,
+    clusters: Sequence[str] | None = None,
+    n_resamples: int = 1000,
+) -> RankingReport:
+    """Compare two rerankers question by question; one draw serves every metric.
+
+    Args:
+        before: As `rank_metrics` gives them, shape ``(len(names), n_questions)``.
+        after: The other reranker's, on the same questions in the same order.
+        rng: Draws the resamples.
+        names: The metrics.
+        clusters: The unit of each question, where questions repeat.
+        n_resamples: Draws.
+
+    Raises:
+        DataError: Shapes that differ, or undefined values.
+    """
+    if before.shape != after.shape or len(before) != len(names):
+        raise DataError(
+            f"metrics of shapes {before.shape} and {after.shape} for {len(names)} names: pair the questions"
+        )
+    n_units = before.shape[1] if clusters is None else len(set(clusters))
+    weights = bootstrap_weights(n_units, n_resamples, rng=rng)
+    alone = []
+    for values in (before, after):
+        found = paired_bootstrap(values, weights, clusters=clusters)
+        alone.append(tuple(zip(found.delta.tolist(), found.low.tolist(), found.high.tolist(), strict=True)))
+    return RankingReport(
+        names=tuple(names),
+        before=alone[0],
+        after=alone[1],
+        differences=tuple(paired_results(after - before, weights, clusters=clusters)),
+        n=before.shape[1],
+    )

@@ -1,0 +1,244 @@
+"""A cross-encoder aligned with a model's preferences: InfoNCE by sentence-transformers' trainer.
+
+Source: "Rethinking LLM Parametric Knowledge as Confidence for Effective and Efficient RAG" (CBDR), section 3.2 and
+appendix C.  An aligned reranker helps the model that it was aligned with, and hardly another; where the candidates are
+hard, a larger general one does better (table 2, HotpotQA).
+
+On several devices: ``accelerate launch -m suffice train-reranker ...``; the trainer does the rest.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from suffice._version import __version__
+from suffice.errors import ConfigMismatchError, DataError
+from suffice.metrics import answer_key
+from suffice.retrieval.rerank import CrossEncoderScorer
+from suffice.store.journal import differences
+from suffice.tables import Table
+from suffice.train.preference_file import Preference
+from suffice.train.ranking import RankingReport, compare_rankings, rank_metrics
+from suffice.train.reranker_trainer import LOGGED, RerankerSettings, load_base, make_trainer, pair_scorer, quiet
+
+__all__ = ["CARD", "FEWEST", "RerankerRun", "RerankerSettings", "preferences_hash", "train_reranker"]
+
+CARD = "reranker.json"
+"""The file beside a trained reranker's weights that tells how it was made."""
+
+FEWEST = 2
+"""Questions that training needs at least; a useful reranker takes thousands."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RerankerRun:
+    """Outcome of training a reranker.
+
+    Attributes:
+        path: The folder of the trained cross-encoder; its `reranker.json` holds all of this.
+        steps: Steps that were made.
+        best_step: The step whose weights were kept; None without dev questions, where the last ones are.
+        history: MRR on dev by step.
+        report: Before and after; None without questions to report on.
+        reported_on: `test`, or `dev (selected here)`.
+        seconds: How long this run took.
+    """
+
+    path: Path
+    steps: int
+    best_step: int | None
+    history: tuple[tuple[int, float], ...]
+    report: RankingReport | None
+    reported_on: str
+    seconds: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-ready values."""
+        return {
+            "steps": self.steps,
+            "best_step": self.best_step,
+            "dev_mrr": [{"step": step, "mrr": value} for step, value in self.history],
+            "reported_on": self.reported_on,
+            "report": None if self.report is None else self.report.to_dict(),
+            "seconds": self.seconds,
+        }
+
+    def table(self) -> Table | None:
+        """Return before and after as a table; None without questions to report on."""
+        if self.report is None:
+            return None
+        return self.report.table(f"ranking what the model prefers, per cent, on {self.reported_on}")
+
+
+def preferences_hash(preferences: Sequence[Preference]) -> str:
+    """Return 16 hexadecimal digits that identify questions, positives and negatives, in their order."""
+    digest = sha256()
+    for item in preferences:
+        digest.update(json.dumps([item.query, item.pos, item.neg], ensure_ascii=False).encode() + b"\n")
+    return digest.hexdigest()[:16]
+
+
+def train_reranker(
+    model: str | Path,
+    preferences: Sequence[Preference],
+    out: str | Path,
+    *,
+    dev: Sequence[Preference] = (),
+    test: Sequence[Preference] = (),
+    settings: RerankerSettings | None = None,
+    aligned_with: Mapping[str, Any] | None = None,
+    revision: str | None = None,
+    device: str | None = None,
+    seed: int = 0,
+) -> RerankerRun:
+    """Train a cross-encoder to put what a model prefers before what it rejects.
+
+    Each positive competes with its question's negatives.  Checkpoints lie in ``<out>.checkpoints`` until training is
+    done; interrupted, it goes on from the last one when it is called again with the same arguments, and ends with the
+    same weights.
+
+    Args:
+        model: Id or folder of a cross-encoder with one label, or of an encoder that gets a new head.
+        preferences: What to learn from.
+        out: The folder to write.
+        dev: Choose the step with the best MRR on these questions, and stop early; without them every step is made.
+        test: Report on these; without them on `dev`, and the report says that it was selected there.
+        settings: How to train; default: the paper's.
+        aligned_with: Identity of the model whose preferences these are, for the card.
+        revision: Revision of the base model at the hub.
+        device: `cpu` to train there although there is an accelerator; None for what torch finds.
+        seed: Of the order of the rows, of dropout and of a new head.
+
+    Raises:
+        ConfigMismatchError: The folder, or its checkpoints, belong to another configuration.
+        DataError: Too few questions, questions in two sets, or something else lies at `out`.
+        MissingExtraError: A part of the extra `torch` is not installed.
+        ModelError: The base model cannot be loaded, or has several labels.
+    """
+    settings, out = settings or RerankerSettings(), Path(out)
+    _check_sets(preferences, dev, test)
+    base = dict(CrossEncoderScorer(model, revision=revision).fingerprint())
+    sets = {"train": preferences, "dev": dev, "test": test}
+    config = {
+        "base": base,
+        "settings": asdict(settings),
+        "seed": seed,
+        "data": {name: {"questions": len(part), "hash": preferences_hash(part)} for name, part in sets.items()},
+    }
+    _check_free(out, config)
+    began = time.perf_counter()
+    with quiet():
+        encoder = load_base(str(model), settings, revision=revision, device=device, seed=seed)
+    score = pair_scorer(encoder, settings)
+    shown = test or dev
+    before = rank_metrics(shown, score) if shown else None
+    trainer = make_trainer(encoder, preferences, dev, settings, _checkpoints(out, config), device=device, seed=seed)
+    with quiet():
+        trainer.train(resume_from_checkpoint=_last_checkpoint(out))
+    report = None
+    if before is not None:
+        rng = np.random.default_rng(seed)
+        queries = [item.query for item in shown]
+        report = compare_rankings(before, rank_metrics(shown, score), rng=rng, clusters=queries)
+    kept = trainer.state.best_model_checkpoint if dev else None
+    run = RerankerRun(
+        path=out,
+        steps=int(trainer.state.global_step),
+        best_step=None if kept is None else int(str(kept).rsplit("-", 1)[1]),
+        history=_history(trainer.state.log_history),
+        report=report,
+        reported_on="test" if test else "dev (selected here)" if dev else "",
+        seconds=time.perf_counter() - began,
+    )
+    if trainer.is_world_process_zero():
+        _write(encoder, run, config, aligned_with)
+    return run
+
+
+def _check_sets(train: Sequence[Preference], dev: Sequence[Preference], test: Sequence[Preference]) -> None:
+    if len(train) < FEWEST:
+        raise DataError(
+            f"{len(train)} question(s) to train on; at least {FEWEST} are needed, and a useful reranker takes thousands"
+        )
+    seen: dict[str, str] = {}
+    for name, part in (("train", train), ("dev", dev), ("test", test)):
+        for item in part:
+            other = seen.setdefault(answer_key(item.query), name)
+            if other != name:
+                raise DataError(
+                    f"{item.query!r:.80} is a question of {other} and of {name}: what is trained on, selected on and "
+                    "reported on must be different questions"
+                )
+
+
+def _check_free(out: Path, config: Mapping[str, Any]) -> None:
+    """Refuse to write over anything.
+
+    Raises:
+        ConfigMismatchError: Checkpoints of another configuration lie beside it.
+        DataError: It exists.
+    """
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise DataError(f"{out} is there already: move it away, or give another folder")
+    begun = _folder(out) / "config.json"
+    if begun.is_file():
+        changed = differences(json.loads(begun.read_text(encoding="utf-8")), json.loads(json.dumps(config)))
+        if changed:
+            raise ConfigMismatchError(
+                f"training of {out} was begun with another configuration ({'; '.join(changed)}): go on with the old one, "
+                f"or remove {begun.parent}"
+            )
+
+
+def _folder(out: Path) -> Path:
+    return out.with_name(f"{out.name}.checkpoints")
+
+
+def _checkpoints(out: Path, config: Mapping[str, Any]) -> Path:
+    """Make the folder of the checkpoints; it says what they are checkpoints of."""
+    folder = _folder(out)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.json").write_text(json.dumps(config, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+    return folder
+
+
+def _last_checkpoint(out: Path) -> str | None:
+    from transformers.trainer_utils import get_last_checkpoint
+
+    last = get_last_checkpoint(str(_folder(out)))
+    return None if last is None else str(last)
+
+
+def _history(log: Sequence[Mapping[str, Any]]) -> tuple[tuple[int, float], ...]:
+    return tuple((int(entry["step"]), float(entry[LOGGED])) for entry in log if LOGGED in entry)
+
+
+def _write(encoder: Any, run: RerankerRun, config: Mapping[str, Any], aligned_with: Mapping[str, Any] | None) -> None:
+    """Write the trained model, whole or not at all, and remove the checkpoints."""
+    half = run.path.with_name(f"{run.path.name}.half")
+    shutil.rmtree(half, ignore_errors=True)
+    with quiet():
+        encoder.save_pretrained(str(half), create_model_card=False)
+    card = {
+        "kind": "suffice.reranker",
+        "version": 1,
+        "suffice": __version__,
+        "aligned_with": None if aligned_with is None else dict(aligned_with),
+        **config,
+        **run.to_dict(),
+    }
+    text = json.dumps(card, ensure_ascii=False, allow_nan=False, indent=1) + "\n"
+    (half / CARD).write_text(text, encoding="utf-8")
+    if run.path.exists():
+        run.path.rmdir()  # empty: `_check_free` saw to it
+    half.replace(run.path)
+    shutil.rmtree(_folder(run.path), ignore_errors=True)

@@ -1,0 +1,244 @@
+"""The trainer of a reranker: sentence-transformers' own, with rows, loss and selection for preferences."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from suffice.errors import DataError, MissingExtraError, ModelError
+from suffice.retrieval.rerank import load_cross_encoder
+from suffice.train.info_nce import info_nce
+from suffice.train.preference_file import Preference
+from suffice.train.ranking import NAMES, ScorePairs, rank_metrics
+
+__all__ = ["LOGGED", "RerankerSettings", "load_base", "make_trainer", "pair_scorer", "quiet"]
+
+_SELECTS = "mrr"
+LOGGED = f"eval_{_SELECTS}"
+"""What the trainer's log calls MRR@5 on dev."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RerankerSettings:
+    """How a reranker is trained; the defaults are the paper's where it gives any.
+
+    Attributes:
+        learning_rate: Largest learning rate of AdamW; it falls linearly to 0.
+        weight_decay: Of AdamW.
+        query_tokens: Longest question; what is longer is cut.
+        passage_tokens: Longest passage; what is longer is cut.
+        batch: Rows of one step on each device: a positive with its negatives is a row.
+        accumulate: Parts into which a batch is cut where memory is short; the gradient stays the same.
+        epochs: Passes over the data.
+        temperature: tau of InfoNCE; the paper gives no number, 1 is what FlagEmbedding does for rerankers.
+        negatives: Most given negatives in a row, those that lower confidence most.
+        in_batch: Negatives from the batch besides.
+        warmup: Share of the steps in which the learning rate rises.
+        evaluations: How often in an epoch the reranker is evaluated and written down.
+        patience: Evaluations without a better MRR on dev before training stops.
+        precision: `fp32`, `bf16`, `fp16`, or `auto` (bf16 where the device has it).
+    """
+
+    learning_rate: float = 6e-5
+    weight_decay: float = 0.01
+    query_tokens: int = 128
+    passage_tokens: int = 512
+    batch: int = 32
+    accumulate: int = 1
+    epochs: float = 1.0
+    temperature: float = 1.0
+    negatives: int = 5
+    in_batch: int = 0
+    warmup: float = 0.0
+    evaluations: int = 10
+    patience: int = 3
+    precision: str = "auto"
+
+    def __post_init__(self) -> None:
+        for name in ("learning_rate", "epochs", "temperature"):
+            value = getattr(self, name)
+            if not (math.isfinite(value) and value > 0):
+                raise DataError(f"{name} is {value!r}; allowed is a number above 0")
+        for name in ("query_tokens", "passage_tokens", "batch", "accumulate", "negatives", "evaluations", "patience"):
+            if getattr(self, name) < 1:
+                raise DataError(f"{name} is {getattr(self, name)!r}; allowed is 1 or more")
+        if self.batch % self.accumulate:
+            raise DataError(f"a batch of {self.batch} rows cannot be cut into {self.accumulate} equal parts")
+        if self.weight_decay < 0 or self.in_batch < 0 or not 0 <= self.warmup < 1:
+            raise DataError(
+                f"weight_decay is {self.weight_decay!r}, in_batch {self.in_batch!r}, warmup {self.warmup!r}; allowed are "
+                "a weight decay and negatives >= 0 and a share of the steps in [0, 1)"
+            )
+        if self.precision not in ("auto", "fp32", "bf16", "fp16"):
+            raise DataError(f"precision is {self.precision!r}; allowed are auto, fp32, bf16 and fp16")
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Keep transformers' progress bars from filling a file; on a terminal they stay."""
+    from transformers.utils import logging
+
+    silenced = logging.is_progress_bar_enabled() and not sys.stderr.isatty()
+    if silenced:
+        logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if silenced:
+            logging.enable_progress_bar()
+
+
+def load_base(model: str, settings: RerankerSettings, *, revision: str | None, device: str | None, seed: int) -> Any:
+    """Return the cross-encoder to train, reading pairs as long as the settings say.
+
+    Raises:
+        MissingExtraError: A part of the extra `torch` is not installed.
+        ModelError: It cannot be loaded, or has several labels.
+    """
+    try:
+        import accelerate  # noqa: F401 - the trainer needs both
+        import datasets  # noqa: F401
+        import torch
+    except ImportError as error:
+        raise MissingExtraError("training a reranker", "torch") from error
+    torch.manual_seed(seed)  # a base without a head gets a new one
+    encoder = load_cross_encoder(model, revision, device)
+    if encoder.num_labels != 1:
+        raise ModelError(f"the cross-encoder {model!r} has {encoder.num_labels} labels; use one with a single label")
+    special = encoder.tokenizer.num_special_tokens_to_add(pair=True)
+    longest = settings.query_tokens + settings.passage_tokens + special
+    encoder.max_seq_length = min(longest, encoder.max_seq_length or longest)
+    return encoder
+
+
+def _cut(texts: list[str], tokenizer: Any, tokens: int) -> list[str]:
+    """Return texts of at most so many tokens: the start of each, as it is written."""
+    read = tokenizer(texts, add_special_tokens=False, truncation=True, max_length=tokens, return_offsets_mapping=True)
+    return [
+        text[: offsets[-1][1]] if len(offsets) == tokens else text
+        for text, offsets in zip(texts, read["offset_mapping"], strict=True)
+    ]
+
+
+def pair_scorer(encoder: Any, settings: RerankerSettings) -> ScorePairs:
+    """Return what scores pairs by the model's raw numbers: after a sigmoid, large ones would be equal."""
+    from torch.nn import Identity
+
+    def score(pairs: list[tuple[str, str]]) -> Any:
+        queries = _cut([query for query, _ in pairs], encoder.tokenizer, settings.query_tokens)
+        passages = _cut([text for _, text in pairs], encoder.tokenizer, settings.passage_tokens)
+        cut = list(zip(queries, passages, strict=True))
+        return encoder.predict(cut, activation_fn=Identity(), show_progress_bar=False, batch_size=settings.batch)
+
+    return score
+
+
+def _rows(preferences: Sequence[Preference], tokenizer: Any, settings: RerankerSettings) -> Any:
+    """Return one row for each positive: the question, the positive, the question's first negatives."""
+    from datasets import Dataset
+
+    rows: dict[str, list[Any]] = {"query": [], "positive": [], "negatives": []}
+    for item in preferences:
+        [query] = _cut([item.query], tokenizer, settings.query_tokens)
+        negatives = _cut(list(item.neg[: settings.negatives]), tokenizer, settings.passage_tokens)
+        for positive in _cut(list(item.pos), tokenizer, settings.passage_tokens):
+            rows["query"].append(query)
+            rows["positive"].append(positive)
+            rows["negatives"].append(negatives)
+    return Dataset.from_dict(rows)
+
+
+def _precision(wanted: str, device: str | None) -> dict[str, bool]:
+    import torch
+
+    has_gpu = torch.cuda.is_available() and device != "cpu"
+    if wanted == "fp16" and not has_gpu:
+        raise DataError("precision is 'fp16', and there is no GPU to train on; use 'bf16', 'fp32' or 'auto'")
+    bf16 = wanted == "bf16" or (wanted == "auto" and has_gpu and torch.cuda.is_bf16_supported())
+    return {"bf16": bf16, "fp16": wanted == "fp16"}
+
+
+def make_trainer(
+    encoder: Any,
+    preferences: Sequence[Preference],
+    dev: Sequence[Preference],
+    settings: RerankerSettings,
+    folder: Path,
+    *,
+    device: str | None,
+    seed: int,
+) -> Any:
+    """Return the trainer.
+
+    Args:
+        encoder: The cross-encoder.
+        preferences: What to learn from.
+        dev: What to select the step on; none = keep the last.
+        settings: How to train.
+        folder: For checkpoints.
+        device: `cpu` to train there although there is an accelerator.
+        seed: Of the order of the rows and of dropout.
+    """
+    import torch
+    from sentence_transformers.cross_encoder import CrossEncoderTrainer, CrossEncoderTrainingArguments
+    from transformers import EarlyStoppingCallback, PrinterCallback
+
+    rows = _rows(preferences, encoder.tokenizer, settings)
+    steps = math.ceil(len(rows) / settings.batch)
+    every = max(1, math.ceil(steps / settings.evaluations))
+    arguments = CrossEncoderTrainingArguments(
+        output_dir=str(folder),
+        learning_rate=settings.learning_rate,
+        weight_decay=settings.weight_decay,
+        per_device_train_batch_size=settings.batch // settings.accumulate,
+        gradient_accumulation_steps=settings.accumulate,
+        num_train_epochs=settings.epochs,
+        warmup_steps=math.floor(settings.warmup * settings.epochs * steps),
+        eval_strategy="steps" if dev else "no",
+        eval_steps=every,
+        save_strategy="steps",
+        save_steps=every,
+        save_total_limit=2,
+        load_best_model_at_end=bool(dev),
+        metric_for_best_model=LOGGED if dev else None,
+        greater_is_better=True if dev else None,
+        logging_steps=every,
+        report_to="none",
+        disable_tqdm=not sys.stderr.isatty(),
+        dataloader_pin_memory=torch.cuda.is_available() and device != "cpu",
+        use_cpu=device == "cpu",
+        seed=seed,
+        data_seed=seed,
+        **_precision(settings.precision, device),
+    )
+    trainer = CrossEncoderTrainer(
+        model=encoder,
+        args=arguments,
+        train_dataset=rows,
+        loss=info_nce(encoder, temperature=settings.temperature, in_batch=settings.in_batch),
+        evaluator=_evaluator(dev, pair_scorer(encoder, settings)) if dev else None,
+        callbacks=[EarlyStoppingCallback(early_stopping_patience=settings.patience)] if dev else [],
+    )
+    trainer.remove_callback(PrinterCallback)  # it writes to standard output
+    return trainer
+
+
+def _evaluator(dev: Sequence[Preference], score: ScorePairs) -> Any:
+    """Return what the trainer selects by: MRR@5 on dev."""
+    from sentence_transformers.base import evaluation
+
+    class Evaluator(evaluation.BaseEvaluator):  # type: ignore[misc]  # Any to mypy here
+        def __init__(self) -> None:
+            super().__init__()
+            self.primary_metric = _SELECTS
+
+        def __call__(self, model: Any, output_path: Any = None, epoch: float = -1, steps: int = -1) -> dict[str, float]:
+            del model, output_path, epoch, steps  # the scorer holds the model that is trained
+            return {_SELECTS: float(rank_metrics(dev, score)[NAMES.index("MRR@5")].mean())}
+
+    return Evaluator()

@@ -87,9 +87,8 @@ def test_states_of_an_endpoint_equal_those_of_the_same_weights_in_transformers(t
         assert np.abs(state.values - expected[3]).max() < 1e-4
         assert state.resume is None
         assert state.cost.uncached_tokens == local.read(texts[3], passages[3]).cost.uncached_tokens
-        scaled = EndpointStates(EndpointEmbedder("tiny", base_url=server.url), template=CHATML).read_batch(
-            texts, passages
-        )
+        usual = EndpointEmbedder("tiny", base_url=server.url)
+        scaled = EndpointStates(usual, template=CHATML).read_batch(texts, passages)
         assert np.abs(scaled - expected / np.linalg.norm(expected, axis=-1, keepdims=True)).max() < 1e-5
         raw.close()
         usual.close()

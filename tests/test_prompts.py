@@ -19,6 +19,7 @@ FROZEN = {
     "answer_first@1": "0ac6ad7a7f2d8e6b5cc000b54f154ac9921d21132a123e96beaf8ab5e73aab11",
     "confidence_first@1": "4b72a630bcd563601fed8cfd74caa80dffa788c6a1fe2a9688a4c986aff09391",
     "no_confidence@1": "274c6665c9414fc0c410343402383cfb7bdda58d884f684a62a7084d7578627a",
+    "prefilled@1": "75e9499e1d83616ba7aabf95a9a233d8dca9e93a3b1ef3c968e2cd5375247085",
 }
 
 

@@ -24,6 +24,7 @@ __all__ = [
     "CONFIDENCE_FIRST",
     "DRAFTING",
     "NO_CONFIDENCE",
+    "PREFILLED",
     "PROMPTS",
     "DraftingPrompt",
     "Message",
@@ -190,6 +191,18 @@ NO_CONFIDENCE = Prompt(
 )
 """The answer alone."""
 
+PREFILLED = Prompt(
+    name="prefilled",
+    version=1,
+    system=f"{_TASK} Reply with exactly one line:\nAnswer: <short phrase>",
+    prefill="Answer:",
+)
+"""The answer alone, its marker written by us: the prompt's last token stands right before the answer.
+
+For local models, whose hidden state there is that of a model about to answer; at endpoints that continue the last
+message.
+"""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DraftingPrompt(_Evidence):
@@ -260,7 +273,7 @@ DRAFTING = DraftingPrompt(
 )
 """Writer and critic of the drafting loop (after Semantic Early-Stopping, in our words)."""
 
-PROMPTS: Mapping[str, Prompt] = {item.name: item for item in (ANSWER_FIRST, CONFIDENCE_FIRST, NO_CONFIDENCE)}
+PROMPTS: Mapping[str, Prompt] = {item.name: item for item in (ANSWER_FIRST, CONFIDENCE_FIRST, NO_CONFIDENCE, PREFILLED)}
 """The built-in prompts by name."""
 
 

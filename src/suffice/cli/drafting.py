@@ -84,14 +84,17 @@ def record_drafts_command(
     dataset: Annotated[
         str,
         typer.Argument(
-            help=f"A bundled set ({', '.join(BUNDLED)}), a .jsonl(.gz) file, or HotpotQA's .json; a question's "
-            "passages are its contexts."
+            help=f"A bundled set ({', '.join(BUNDLED)}), a .jsonl(.gz) file, HotpotQA's .json, or published "
+            "scenarios (.json); a question's passages are its contexts."
         ),
     ],
     out: Annotated[Path, typer.Option("--out", "-o", help="The recording, a parquet file.")],
     model: Writer,
     max_rounds: options.MaxRounds = 6,
     limit: Annotated[int | None, typer.Option("--limit", min=1, help="Only the first questions.")] = None,
+    split: Annotated[
+        str | None, typer.Option("--split", help="Only questions that the file says to be of this split.")
+    ] = None,
     concurrency: Annotated[int, typer.Option("--concurrency", min=1, help="Questions in flight.")] = 8,
     prices: Annotated[
         Path | None, typer.Option("--prices", help="USD per million tokens by component or model (TOML or JSON).")
@@ -110,7 +113,7 @@ def record_drafts_command(
     as_json: options.AsJson = False,
 ) -> None:
     """Record every draft and critique of every question, full width; run it again to go on after an interruption."""
-    questions = load_questions(dataset, limit=limit)
+    questions = load_questions(dataset, limit=limit, split=split)
     loop = _loop(
         Policy(max_rounds=max_rounds),
         model,

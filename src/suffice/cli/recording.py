@@ -10,12 +10,13 @@ import typer
 
 from suffice import adapters
 from suffice._version import __version__
-from suffice.cli import options
+from suffice.cli import gating, options
 from suffice.cli.show import console, money, number, print_json, recording_progress
 from suffice.loop import RecordSummary, RetrievalLoop, record
 from suffice.replay import Price, component_prices
 from suffice.retrieval import BUNDLED, load_questions
 from suffice.session import Policy
+from suffice.signals import GATE
 from suffice.store import read_recording, write_recording
 
 __all__ = ["import_command", "record_command", "report_recorded"]
@@ -38,6 +39,9 @@ def record_command(
     max_rounds: options.MaxRounds = 5,
     round_zero: Annotated[bool, typer.Option("--round-zero", help="Record the model alone as round 0, too.")] = False,
     limit: Annotated[int | None, typer.Option("--limit", min=1, help="Only the first questions.")] = None,
+    split: Annotated[
+        str | None, typer.Option("--split", help="Only questions that the file says to be of this split.")
+    ] = None,
     concurrency: Annotated[int, typer.Option("--concurrency", min=1, help="Questions in flight.")] = 8,
     parallel_rounds: Annotated[
         bool,
@@ -67,11 +71,18 @@ def record_command(
     judge_model: options.JudgeModel = None,
     judge_base_url: options.JudgeBaseUrl = None,
     judge_api_key_env: options.JudgeKeyVariable = None,
+    local: gating.Local = False,
+    gate: gating.GateFolder = None,
+    gate_model: gating.GateModel = None,
+    gate_base_url: gating.GateBaseUrl = None,
     as_json: options.AsJson = False,
 ) -> None:
     """Record every round of every question, full width; run it again to go on after an interruption."""
-    questions = load_questions(dataset, limit=limit)
-    answerer = options.build_model(
+    questions = load_questions(dataset, limit=limit, split=split)
+    probe = gating.load_probe(gate)
+    answerer = gating.build_answerer(
+        local,
+        probe,
         model,
         base_url,
         key_variable=api_key_env,
@@ -97,10 +108,12 @@ def record_command(
         cache=cache,
     )
     retriever = options.build_retriever(corpus, dense, reranker, candidates)
-    loop = RetrievalLoop(model=answerer, retriever=retriever, policy=policy, enrichers=enrichers)
+    decider = gating.build_gate(probe, answerer, gate_model, gate_base_url, prompt=prompt, key_variable=api_key_env)
+    loop = RetrievalLoop(model=answerer, retriever=retriever, policy=policy, enrichers=enrichers, gate=decider)
     by_component = None
     if prices is not None:
         names = {"generator": answerer.fingerprint().get("model", answerer.name)}
+        names |= {} if probe is None else {GATE: probe.card.model}
         names |= {e.name: e.fingerprint().get("model", e.name) for e in enrichers if e.name.startswith("judge:")}
         by_component = component_prices(prices, names)
     with recording_progress(f"recording {dataset}", by_component, quiet=as_json) as tell:
@@ -108,6 +121,8 @@ def record_command(
             questions, loop, out, concurrency=concurrency, parallel_rounds=parallel_rounds, on_progress=tell
         )
     report_recorded(summary, by_component, as_json=as_json)
+    if probe is not None:
+        gating.tell_fitted(probe, [question.question_id for question in questions])
 
 
 def report_recorded(summary: RecordSummary, prices: Mapping[str, Price] | None, *, as_json: bool) -> None:

@@ -1,12 +1,14 @@
-"""Questions with their candidate passages: the bundled sets, JSON lines, and HotpotQA's official download.
+"""Questions with their candidate passages: the bundled sets, JSON lines, and two published forms of JSON.
 
 JSON lines, one question a line, gzipped if the name ends in ``.gz``::
 
-    {"id": "q1", "question": "Who ...?", "answers": ["..."], "type": "bridge", "level": "hard",
+    {"id": "q1", "question": "Who ...?", "answers": ["..."], "type": "bridge", "level": "hard", "split": "dev",
      "paragraphs": [{"title": "...", "text": "...", "is_supporting": true}, ...]}
 
 Only `id` and `question` are required; other fields are ignored.  HotpotQA's download (and 2WikiMultiHopQA's, which
-has the same form) is one JSON list of ``{_id, question, answer, context, supporting_facts, type, level}``.
+has the same form) is one JSON list of ``{_id, question, answer, context, supporting_facts, type, level}``; the
+scenarios of Semantic Early-Stopping are one of ``{id, split, question, contexts, ground_truth, meta}``.  A list is told
+apart by its items.
 """
 
 from __future__ import annotations
@@ -45,6 +47,7 @@ class Question:
         type: As the data set names it (`bridge`, `comparison`); None if not given.
         level: As the data set names it (`easy`, `medium`, `hard`); None if not given.
         supporting: Ids of the passages that hold the gold evidence; empty where unknown.
+        split: As the data set names it (`dev`, `test`); None if not given.
     """
 
     question_id: str
@@ -54,6 +57,7 @@ class Question:
     type: str | None = None
     level: str | None = None
     supporting: frozenset[str] = frozenset()
+    split: str | None = None
 
     @property
     def supporting_titles(self) -> frozenset[str]:
@@ -72,7 +76,7 @@ def bundled_path(name: str) -> Path:
     return Path(__file__).resolve().parent.parent / "data" / "questions" / f"{name}.jsonl.gz"
 
 
-def load_questions(spec: str | Path, *, limit: int | None = None) -> list[Question]:
+def load_questions(spec: str | Path, *, limit: int | None = None, split: str | None = None) -> list[Question]:
     """Return the questions of a bundled set or of a file, in the order of the file.
 
     >>> questions = load_questions("hotpotqa_tune", limit=3)
@@ -80,13 +84,14 @@ def load_questions(spec: str | Path, *, limit: int | None = None) -> list[Questi
     (3, 10, ('British',))
 
     Args:
-        spec: A name in `BUNDLED`, or a path that ends in ``.jsonl``, ``.json`` (HotpotQA's official form), or either
-            with ``.gz`` behind it.
+        spec: A name in `BUNDLED`, or a path that ends in ``.jsonl``, ``.json`` (a published form), or either with
+            ``.gz`` behind it.
         limit: At most this many questions, the first ones, at least 1; None for all.
+        split: Only questions that the file says to be of this split; None for all.
 
     Raises:
-        DataError: The file is missing, not UTF-8, truncated, or a question in it is not usable; the message names
-            file and line.
+        DataError: The file is missing, not UTF-8, truncated, has no question of the split, or a question in it is not
+            usable; the message names file and line.
         SchemaError: The file is of another kind.
     """
     if limit is not None and limit < 1:
@@ -94,6 +99,7 @@ def load_questions(spec: str | Path, *, limit: int | None = None) -> list[Questi
     path = bundled_path(spec) if isinstance(spec, str) and spec in BUNDLED else Path(spec)
     questions: list[Question] = []
     seen: dict[str, str] = {}
+    splits: dict[str, None] = {}
     for where, question in _read(path):
         if question.question_id in seen:
             raise DataError(
@@ -101,11 +107,17 @@ def load_questions(spec: str | Path, *, limit: int | None = None) -> list[Questi
                 "ids pair questions across runs, so each must be unique."
             )
         seen[question.question_id] = where
-        questions.append(question)
+        if question.split is not None:
+            splits[question.split] = None
+        if split is None or question.split == split:
+            questions.append(question)
         if len(questions) == limit:
             break
-    if not questions:
+    if not seen:
         raise DataError(f"{path}: no questions in this file; expected at least one.")
+    if not questions:
+        named = ", ".join(map(repr, splits)) or "none: its questions name no split"
+        raise DataError(f"{path}: no question of the split {split!r}; the file's splits: {named}.")
     return questions
 
 
@@ -135,10 +147,10 @@ def _read(path: Path) -> Iterator[tuple[str, Question]]:
     if name.endswith(".jsonl"):
         return _read_lines(path)
     if name.endswith(".json"):
-        return _read_official(path)
+        return _read_list(path)
     raise SchemaError(
-        f"{path}: a question file ends in .jsonl (one question a line) or .json (HotpotQA's official download), "
-        "either with .gz behind it; rename or convert it."
+        f"{path}: a question file ends in .jsonl (one question a line) or .json (HotpotQA's official download, or "
+        "published scenarios), either with .gz behind it; rename or convert it."
     )
 
 
@@ -176,13 +188,15 @@ def _read_lines(path: Path) -> Iterator[tuple[str, Question]]:
         yield where, _question(_object(record, where), where)
 
 
-def _read_official(path: Path) -> Iterator[tuple[str, Question]]:
+def _read_list(path: Path) -> Iterator[tuple[str, Question]]:
     # One object at a time: the official training file is half a gigabyte on a single line.
     text = _decode(b"".join(_raw_lines(path)).removeprefix(_BOM), str(path))
     decoder = json.JSONDecoder()
     position = _skip(text, 0)
     if text[position : position + 1] != "[":
-        raise SchemaError(f"{path}: expected a JSON list of questions, HotpotQA's official form; found {text[:40]!r}.")
+        raise SchemaError(
+            f"{path}: expected a JSON list of questions, HotpotQA's official form or published scenarios; found {text[:40]!r}."
+        )
     position, number = _skip(text, position + 1), 0
     while text[position : position + 1] not in ("]", ""):
         number += 1
@@ -191,7 +205,8 @@ def _read_official(path: Path) -> Iterator[tuple[str, Question]]:
             record, position = decoder.raw_decode(text, position)
         except json.JSONDecodeError as error:
             raise DataError(f"{where}: not JSON ({error}); the file may be truncated.") from error
-        yield where, _official(_object(record, where), where)
+        found = _object(record, where)
+        yield where, (_scenario if "contexts" in found else _official)(found, where)
         position = _skip(text, position)
         if text[position : position + 1] == ",":
             position = _skip(text, position + 1)
@@ -237,6 +252,7 @@ def _question(record: dict[str, Any], where: str) -> Question:
         type=_text(record, "type", where),
         level=_text(record, "level", where),
         supporting=frozenset(supporting),
+        split=_text(record, "split", where),
     )
 
 
@@ -260,6 +276,27 @@ def _official(record: dict[str, Any], where: str) -> Question:
             "type": record.get("type"),
             "level": record.get("level"),
             "paragraphs": paragraphs,
+        },
+        where,
+    )
+
+
+def _scenario(record: dict[str, Any], where: str) -> Question:
+    """Translate a scenario of Semantic Early-Stopping: contexts are texts without titles, and the gold ones unknown."""
+    texts = _list(record, "contexts", where)
+    if not all(isinstance(text, str) for text in texts):
+        raise DataError(f"{where}: contexts is {texts!r:.80}; expected a list of texts.")
+    meta = {} if record.get("meta") is None else _object(record["meta"], f"{where}, meta")
+    gold = _text(record, "ground_truth", where)
+    return _question(
+        {
+            "id": record.get("id"),
+            "question": record.get("question"),
+            "answers": [] if gold is None else [gold],
+            "type": meta.get("type"),
+            "level": meta.get("level"),
+            "split": record.get("split"),
+            "paragraphs": [{"text": text} for text in texts],
         },
         where,
     )

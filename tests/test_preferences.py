@@ -308,9 +308,10 @@ def test_a_probe_is_measured_under_both_prompts_against_the_models_own_answers(r
 
     questions = [question(i, "0.1" if i % 4 < 2 else "-0.1") for i in range(40)]
     shift = measure_shift(questions, ByNumber(), Answers(), rng=rng, retriever=InMemoryRetriever())
-    assert (shift.qa.auroc, shift.rag.auroc) == (1.0, 0.5)
-    assert (shift.qa.n, shift.qa.right, shift.rag.right) == (40, 0.5, 0.5)
-    assert shift.qa.ece == pytest.approx(0.1)
+    assert (shift.qa["auroc"].value, shift.rag["auroc"].value) == (1.0, 0.5)
+    assert (shift.qa.n, shift.qa.n_known, shift.rag.n_known) == (40, 20, 20)
+    assert shift.qa["ece"].value == pytest.approx(0.1)
+    assert shift.table().texts()[0][:3] == ["question alone", "40", "20"]
     assert shift.to_dict()["label"] == "contains"
     json.dumps(shift.to_dict(), allow_nan=False)
 
@@ -319,21 +320,24 @@ def test_the_shift_travels_with_the_preferences(tmp_path, rng):
     questions = [question(i, "0.1", "-0.1") for i in range(6)]
     shift = measure_shift(questions, Stated(), Answers(), rng=rng, retriever=InMemoryRetriever())
     built(tmp_path / "p.jsonl", questions, shift=shift.to_dict())
-    assert card(tmp_path / "p.jsonl")["shift"]["qa"]["auroc"] == 0.5
+    assert card(tmp_path / "p.jsonl")["shift"]["qa"]["auroc"]["value"] == 0.5
 
 
 def test_a_shift_without_right_and_wrong_answers_is_undefined_and_without_golds_refused(rng):
     shift = measure_shift(
         [question(2, "0.1"), question(4, "0.2")], Stated(), Answers(), rng=rng, retriever=InMemoryRetriever()
     )
-    assert math.isnan(shift.qa.auroc)
-    assert shift.to_dict()["qa"]["auroc"] is None
+    assert math.isnan(shift.qa["auroc"].value)
+    assert shift.to_dict()["qa"]["auroc"]["value"] is None
     with pytest.raises(DataError, match="gold answers"):
-        measure_shift([question(1, "0.1", answers=())], Stated(), Answers(), rng=rng)
+        measure_shift([question(1, "0.1", answers=("The",))], Stated(), Answers(), rng=rng)
 
 
-def test_a_probe_confidence_is_a_confidence():
+def test_what_a_probe_says_of_a_source_is_a_confidence():
+    from suffice.probes import ProbeConfidence
+
     assert isinstance(Stated(), Confidence)
+    assert issubclass(ProbeConfidence, Confidence)
 
 
 @pytest.fixture

@@ -1,0 +1,167 @@
+"""Three kinds of context for one question, built without a language model (after CBDR, appendix G).
+
+- **A**: on topic, without the answer: sentences of the gold passage that do not hold it; where every sentence does, of
+  the question's other passages, the most like the question first.
+- **B**: the gold passage, cut to the sentences around the answer.
+- **C**: another question's gold passage, which holds no answer to this one.
+
+The paper lets a language model rewrite gold passages into A and B.  Here nothing is rewritten: A is less fluent as a
+text of its own, and B is worded as the corpus words it, not "slightly less like the question".
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from suffice.errors import DataError
+from suffice.metrics import normalize_answer
+from suffice.retrieval import PoolBM25, Question
+from suffice.rounds import Passage
+
+__all__ = ["TYPES", "ContextSet", "build_contexts", "sentences"]
+
+TYPES = ("A", "B", "C")
+
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContextSet:
+    """A question with one context of each type.
+
+    Attributes:
+        question_id: The question.
+        question: Its text.
+        contexts: By type, in the order of `TYPES`.
+    """
+
+    question_id: str
+    question: str
+    contexts: tuple[Passage, Passage, Passage]
+
+
+def sentences(text: str) -> list[str]:
+    """Return the sentences of a text, cut after a full stop, question or exclamation mark and a blank.
+
+    >>> sentences("He wrote it.  In 1977! Did he?")
+    ['He wrote it.', 'In 1977!', 'Did he?']
+    """
+    return [part for part in _SENTENCE_END.split(text.strip()) if part]
+
+
+def build_contexts(
+    questions: Sequence[Question],
+    *,
+    rng: np.random.Generator,
+    characters: int = 200,
+    most: int | None = None,
+) -> tuple[list[ContextSet], dict[str, int]]:
+    """Return a set of three contexts for each question that allows one, and how many do not, by reason.
+
+    Args:
+        questions: With gold answers, passages, and marks of which passages support the answer.
+        rng: Draws whose passage is the irrelevant one.
+        characters: Length to fill, whole sentences; the paper's is 200. The first sentence stays whole whatever its
+            length.
+        most: At most this many sets, the first ones; None for all.
+
+    Raises:
+        DataError: No question allows a set, or `characters` is below 1.
+    """
+    if characters < 1:
+        raise DataError(f"characters is {characters!r}; allowed is 1 or more")
+    golds = [_gold(question) for question in questions]
+    others = [(question, gold[0]) for question, gold in zip(questions, golds, strict=True) if not isinstance(gold, str)]
+    sets: list[ContextSet] = []
+    left_out: Counter[str] = Counter()
+    for question, gold in zip(questions, golds, strict=True):
+        if len(sets) == most:
+            break
+        if isinstance(gold, str):
+            left_out[gold] += 1
+            continue
+        passage, keys = gold
+        topic = _without_answer(question, passage, keys)
+        foreign = _foreign(question, keys, others, rng)
+        if topic is None or foreign is None:
+            left_out["no sentence without the answer" if topic is None else "no other question's passage"] += 1
+            continue
+        title = "" if _holds(passage.title, keys) else passage.title
+        parts = sentences(passage.text)
+        at = next(i for i, part in enumerate(parts) if _holds(part, keys))
+        contexts = (
+            _cut(topic[0], topic[1], 0, characters, f"{question.question_id}#A"),
+            _cut(title, parts, at, characters, f"{question.question_id}#B"),
+            _cut(foreign.title, sentences(foreign.text), 0, characters, f"{question.question_id}#C"),
+        )
+        sets.append(ContextSet(question_id=question.question_id, question=question.question, contexts=contexts))
+    if not sets:
+        reasons = ", ".join(f"{reason}: {count}" for reason, count in left_out.items()) or "there are none"
+        raise DataError(
+            f"no question allows three contexts ({reasons}): give questions with answers and paragraphs, those that hold "
+            "the answer marked is_supporting"
+        )
+    return sets, dict(left_out)
+
+
+def _gold(question: Question) -> tuple[Passage, list[str]] | str:
+    """Return the passage that holds the answer and the normalised answers, or why there is none."""
+    keys = [key for key in map(normalize_answer, question.answers) if key]
+    if not keys:
+        return "no answer"
+    supporting = [passage for passage in question.passages if passage.passage_id in question.supporting]
+    if not supporting:
+        return "no supporting passage"
+    for passage in supporting:
+        if any(_holds(part, keys) for part in sentences(passage.text)):
+            return passage, keys
+    return "no supporting passage with the answer in it"
+
+
+def _holds(text: str, keys: Sequence[str]) -> bool:
+    """Return whether a text holds an answer, as whole words."""
+    words = f" {normalize_answer(text)} "
+    return any(f" {key} " in words for key in keys)
+
+
+def _without_answer(question: Question, gold: Passage, keys: Sequence[str]) -> tuple[str, list[str]] | None:
+    """Return title and sentences of a passage on the topic, less those with the answer."""
+    ranked = PoolBM25().rank(question.question, pool=question.passages)
+    alike = [passage for passage in ranked if passage.score > 0 and passage.passage_id != gold.passage_id]
+    for passage in (gold, *alike):
+        left = [part for part in sentences(passage.text) if not _holds(part, keys)]
+        if left:
+            return "" if _holds(passage.title, keys) else passage.title, left
+    return None
+
+
+def _foreign(
+    question: Question,
+    keys: Sequence[str],
+    others: Sequence[tuple[Question, Passage]],
+    rng: np.random.Generator,
+) -> Passage | None:
+    own = {passage.title for passage in question.passages}
+    for i in rng.permutation(len(others)):
+        other, passage = others[int(i)]
+        is_same = other.question_id == question.question_id or passage.title in own
+        if not is_same and not _holds(f"{passage.title} {passage.text}", keys):
+            return passage
+    return None
+
+
+def _cut(title: str, parts: Sequence[str], at: int, characters: int, passage_id: str) -> Passage:
+    """Return a passage of the sentence at `at`, the ones after it and then the ones before, as long as they fit."""
+    kept = [at]
+    for i in (*range(at + 1, len(parts)), *range(at - 1, -1, -1)):
+        if abs(i - kept[-1]) != 1 and i != at - 1:
+            continue  # a gap: what comes behind it is left out, too
+        if len(" ".join(parts[j] for j in (*kept, i))) > characters:
+            continue
+        kept.append(i)
+    return Passage(passage_id=passage_id, title=title, text=" ".join(parts[i] for i in sorted(kept)))

@@ -26,6 +26,8 @@ from suffice.statistics import (
 
 __all__ = ["Compared", "Difference", "Margin", "compare"]
 
+_ROUNDING = 1e-12
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
@@ -133,13 +135,14 @@ def compare(
     }
     found: dict[str, dict[str, Difference]] = {label: {} for label in others}
     for name, values in quantities.items():
-        deltas = {label: values(label) - values(baseline) for label in others}
+        deltas = {label: _differ(values(label), values(baseline)) for label in others}
         known = {label: delta for label, delta in deltas.items() if not np.isnan(delta).any()}
         if known:
             made = _differences(known, family, weights=weights, clusters=clusters, level=level)
             for label, difference in made.items():
                 found[label][name] = difference
-    quality = {label: runs[label].values[drafts.metric] - runs[baseline].values[drafts.metric] for label in others}
+    measured = quantities[drafts.metric]
+    quality = {label: _differ(measured(label), measured(baseline)) for label in others}
     return Compared(
         baseline=baseline,
         family=family,
@@ -150,6 +153,12 @@ def compare(
         n_resamples=n_resamples,
         seed=seed,
     )
+
+
+def _differ(values: Floats, baseline: Floats) -> Floats:
+    """Return the paired differences; an expectation that only rounding tells from the baseline does not differ."""
+    delta = values - baseline
+    return np.where(np.abs(delta) <= _ROUNDING * np.maximum(1.0, np.abs(baseline)), 0.0, delta)
 
 
 def _differences(

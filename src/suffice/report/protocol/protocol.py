@@ -85,7 +85,7 @@ class SemanticProtocol:
         return "; ".join(parts) + f". {self._verdict(row)}"
 
     def _verdict(self, row: Row) -> str:
-        name = row.dominated_by or row.cheapest_match
+        name = row.cheapest_match
         if name is None:
             return f"Not dominated: no fixed number of rounds and no random stopping reaches as much {self.drafts.metric} here."
         other = self.result.row(name)

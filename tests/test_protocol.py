@@ -1,0 +1,732 @@
+"""The protocol of semantic early stopping on planted recordings, against plain loops, scipy and statsmodels."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+import math
+
+import numpy as np
+import pytest
+from proofs.__main__ import CLAIMS
+from scipy import stats
+from statsmodels.stats.multitest import multipletests
+from statsmodels.stats.weightstats import DescrStatsW
+
+from suffice.errors import ConfigMismatchError, DataError, SufficeError
+from suffice.replay import id_hash
+from suffice.report.protocol import given, published, semantic_protocol, split, tune
+from suffice.report.protocol.comparisons import compare
+from suffice.report.protocol.convergence import converge, monotone, slopes
+from suffice.report.protocol.data import read_drafts
+from suffice.report.protocol.policies import CELLS, MEMBERS, replay_all
+from suffice.report.protocol.theory import PROVED, check_theory
+from suffice.report.protocol.tuning import thresholds
+from suffice.rules.named import semantic_full
+from suffice.session import stops
+from tests.protocol_tools import NAN, drafts, row, table
+
+FEW = {"n_resamples": 60}
+SCORE = "information_score"
+
+
+def replayed(recording, tuned, metric=SCORE, ledger="live"):
+    read = read_drafts(recording, metric, ledger=ledger)
+    return read, replay_all(read, tuned)
+
+
+def ragged(n=80, seed=3, **options):
+    """Drafts with short trajectories, undefined distances and marks, and a critic that sometimes approves."""
+    rng = np.random.default_rng(seed)
+    rows = drafts(n, seed=seed, approve=0.1, shorter=0.3).table.to_pylist()
+    for item in rows:
+        if item["round"] > 1 and rng.random() < 0.1:
+            item["semantic_distance"] = None
+        if item["round"] > 1 and rng.random() < 0.1:
+            item["information_gain"] = None
+    return table([{k: v for k, v in item.items() if k != "cluster"} for item in rows], **options)
+
+
+def columns(recording, name):
+    return recording.column(name)
+
+
+# --- The seven cells, against plain loops ---------------------------------------------------------------------------
+
+
+def plain_cell(members, eps, patience, distance, approved=(), gain=()):  # noqa: PLR0917
+    """Where a cascade stops on one question (rounds from 1), and the rounds whose judge it asks: METHODS, section 2."""
+    asked = set()
+    for t in range(1, len(distance) + 1):
+        if "critic" in members and t >= 2 and approved[t - 1] == 1:
+            return t, asked
+        window = [distance[t - 1 - back] for back in range(patience)] if t >= patience + 1 else [NAN]
+        if "convergence" in members and all(d < eps for d in window):
+            return t, asked
+        if "gain" in members and t >= 2:
+            asked |= {t - 1, t}
+            if gain[t - 1] <= 0:
+                return t, asked
+    return len(distance), asked
+
+
+@pytest.mark.parametrize(("eps", "patience"), [(0.02, 1), (0.04, 2), (0.08, 3)])
+def test_every_cell_stops_pays_and_returns_as_a_plain_loop_says(eps, patience):
+    recording = ragged()
+    read, done = replayed(recording, given(eps, patience))
+    names = ("semantic_distance", "critic_approved", "information_gain", SCORE)
+    values = {name: columns(read.bench.recording, name) for name in names}
+    assert set(done.policies) == set(CELLS)
+    for label, members in CELLS.items():
+        tokens = done.spent(label)
+        for q in range(read.n):
+            last = int(read.last[q])
+            seen = [values[name][q, :last].tolist() for name in names[:3]]
+            stop, asked = plain_cell(members, eps, patience, *seen)
+            assert done.rounds[label][q] == stop, (label, q)
+            assert done.runs[label].values[SCORE][q] == values[SCORE][q, stop - 1]
+            assert tokens[q] == pytest.approx(stop * (110 + 60) + 1010 * len(asked)), (label, q)
+
+
+def test_the_cells_are_every_set_of_members_and_the_cascade_is_the_published_rule():
+    sets = [set(c) for n in (1, 2, 3) for c in itertools.combinations(MEMBERS, n)]
+    assert sorted(map(sorted, map(set, CELLS.values()))) == sorted(map(sorted, sets))
+    _, done = replayed(drafts(5, approve=0.5), given(0.05, 2))
+    assert done.policies["cascade"].rule == semantic_full(0.05, 2)
+    assert str(done.policies["judge_free"].rule) == "patience((semantic_distance < 0.05), 2)"
+
+
+def test_a_silent_critic_makes_three_pairs_of_ablations_equal_by_construction():
+    _, done = replayed(drafts(30, approve=0.0), given(0.03, 2))
+    assert done.silent == {"critic": "the critic never approves"}
+    pairs = {label: done.equal_by_construction(label) for label in CELLS}
+    assert pairs == {
+        "cascade": ["no_critic"],
+        "no_critic": ["cascade"],
+        "no_convergence": ["gain_only"],
+        "gain_only": ["no_convergence"],
+        "no_gain": ["judge_free"],
+        "judge_free": ["no_gain"],
+        "critic_only": ["fixed_k(6)"],
+    }
+    for label, equal in pairs.items():
+        for other in equal:
+            assert np.array_equal(done.rounds[label], done.rounds[other])
+            assert np.array_equal(done.spent(label), done.spent(other))
+
+
+def test_nothing_is_equal_by_construction_where_every_member_fires_somewhere():
+    _, done = replayed(drafts(60, approve=0.2), given(0.03, 2))
+    assert done.silent == {}
+    assert all(done.equal_by_construction(label) == [] for label in CELLS)
+    # Here the critic approves at the second draft of every question: what else is on changes no stop, by chance only.
+    rows = [
+        row(f"q{q}", r, distance=0.01 * r, critic_approved=float(r > 1), gain=0.1) for q in range(4) for r in (1, 2, 3)
+    ]
+    rows[5]["information_gain"], rows[5]["critic_approved"] = -0.1, 0.0
+    rows[4]["critic_approved"] = 0.0
+    _, done = replayed(table(rows), given(0.04, 1))
+    assert done.silent == {}
+    assert done.equal_by_construction("no_convergence") == []
+    assert set(done.same_stops("judge_free")) >= {"cascade", "no_gain", "no_critic"}
+
+
+def test_cells_whose_signal_was_not_recorded_are_left_out_with_a_note():
+    rows = [{**item, "information_gain": None, "critic_approved": None} for item in drafts(20).table.to_pylist()]
+    found = semantic_protocol(table(rows), given(0.05), **FEW)
+    assert set(found.replayed.policies) == {"judge_free"}
+    assert found.replayed.missing == ("critic", "gain")
+    [note] = [note for note in found.tables()[1].notes if "left out" in note]
+    assert "cascade, no_critic, no_convergence, no_gain, critic_only, gain_only" in note
+    assert "critic's replies" in note
+    assert "judge's marks" in note
+
+
+# --- Baselines ------------------------------------------------------------------------------------------------------
+
+
+def test_the_whole_frontier_stands_first_and_a_uniform_round_is_its_mean():
+    found = semantic_protocol(ragged(), given(0.04, 2), **FEW)
+    first = [cells[0] for cells in found.tables()[0].rows]
+    assert first[:6] == [f"fixed_k({k})" for k in range(1, 7)]
+    done = found.replayed
+    fixed = [done.runs[f"fixed_k({k})"] for k in range(1, 7)]
+    lottery = done.runs["random_round"]
+    assert lottery.values[SCORE] == pytest.approx(np.mean([run.values[SCORE] for run in fixed], axis=0))
+    assert done.spent("random_round") == pytest.approx(np.mean([run.ledger.total("tokens") for run in fixed], axis=0))
+    assert done.rounds["random_round"] == pytest.approx(np.mean([run.rounds for run in fixed], axis=0))
+
+
+def test_random_rounds_are_those_of_every_permutation_of_the_stops():
+    rows = [
+        row(f"q{q}", r, distance=d, score=0.1 * r + 0.01 * q)
+        for q, trajectory in enumerate([(NAN, 0.01, 0.3, 0.3), (NAN, 0.3, 0.01), (NAN, 0.3, 0.3, 0.3), (NAN,)])
+        for r, d in enumerate(trajectory, 1)
+    ]
+    read, done = replayed(table(rows), given(0.05, 1))
+    stopped = done.rounds["judge_free"].astype(int).tolist()
+    assert stopped == [2, 3, 4, 1]
+    expected = np.mean(
+        [[min(k, last) for k, last in zip(dealt, read.last, strict=True)] for dealt in itertools.permutations(stopped)],
+        axis=0,
+    )
+    assert done.rounds["random(judge_free)"] == pytest.approx(expected)
+
+
+def test_the_oracle_is_charged_no_judge_live_and_the_judge_up_to_its_choice_as_published():
+    recording = drafts(25)
+    _, live = replayed(recording, given(0.05))
+    _, told = replayed(recording, given(0.05), ledger="published")
+    rounds = live.rounds["oracle_best"]
+    assert live.spent("oracle_best") == pytest.approx(170 * rounds)
+    assert told.spent("oracle_best") == pytest.approx((170 + 1010) * rounds)
+    assert told.spent("cascade") == pytest.approx((170 + 1010) * told.rounds["cascade"])
+    assert np.array_equal(live.spent("judge_free"), told.spent("judge_free"))
+
+
+def test_an_expectation_that_equals_the_full_width_up_to_rounding_is_no_difference():
+    rows = [
+        row(f"q{q}", r, distance=0.01 * r if r > 1 else NAN, score=0.7) for q in range(30) for r in range(1, 2 + q % 6)
+    ]
+    read, done = replayed(table(rows), given(0.035, 1))
+    found = compare(read, done, **FEW).differences["random(judge_free)"][SCORE]
+    assert (found.n_nonzero, found.p_wilcoxon, found.delta) == (0, 1.0, 0.0)
+
+
+# --- The verdict ----------------------------------------------------------------------------------------------------
+
+
+def settling(n=60, seed=0):
+    """Drafts that settle at the round from 2 to 5 at which they are right, and are spoilt by every later revision."""
+    rng = np.random.default_rng(seed)
+    rows = []
+    for q in range(n):
+        right, before = int(rng.integers(2, 6)), NAN
+        for r in range(1, 7):
+            score = 0.9 if r == right else 0.3
+            distance = NAN if r == 1 else 0.01 if r == right else 0.4
+            rows.append(row(f"q{q}", r, distance=distance, score=score, gain=score - before))
+            before = score
+    return table(rows)
+
+
+def test_a_planted_winner_is_not_dominated_and_reaches_the_oracle():
+    found = semantic_protocol(settling(), given(0.05, 1), **FEW)
+    assert found.result.row("judge_free").dominated_by is None
+    assert found.result.row("judge_free").cheapest_match is None
+    assert "Not dominated" in found.headline("judge_free")
+    assert "DOMINATED" not in found.headline("judge_free")
+    done = found.replayed
+    assert np.array_equal(done.runs["judge_free"].values[SCORE], done.runs["oracle_best"].values[SCORE])
+    difference = found.compared.differences["judge_free"][SCORE]
+    assert difference.delta == pytest.approx(0.6)
+
+
+def test_where_the_first_draft_is_best_the_headline_says_dominated():
+    found = semantic_protocol(drafts(60, quality=(0.8, 0.5, 0.5, 0.5, 0.5, 0.5)), given(0.03, 2), **FEW)
+    told = found.headline("judge_free")
+    assert "DOMINATED: fixed_k(1) reaches" in told
+    assert found.to_dict()["dominated"]["judge_free"] == "fixed_k(1)"
+    assert (
+        next(cells for cells in found.tables()[0].rows if cells[0].startswith("judge_free"))[7]
+        == "dominated by fixed_k(1)"
+    )
+    assert found.headlines()[0] == told
+
+
+def test_the_headline_names_the_cheapest_policy_of_the_same_quality_when_it_costs_more():
+    rows = [
+        row(
+            f"q{q}",
+            r,
+            distance=NAN if r == 1 else 0.01 if r == 2 + (q % 3) else 0.5,
+            score=0.6 if r >= 2 + (q % 3) else 0.2,
+        )
+        for q in range(30)
+        for r in range(1, 7)
+    ]
+    found = semantic_protocol(table(rows), given(0.05, 1), **FEW)
+    assert "Not dominated: the cheapest of at least this quality is fixed_k(4)" in found.headline("judge_free")
+
+
+# --- Selection on dev -----------------------------------------------------------------------------------------------
+
+
+def permuted(recording, seed, names):
+    """The recording with the values of some columns dealt out to other questions."""
+    rng = np.random.default_rng(seed)
+    rows = recording.table.to_pylist()
+    for name in names:
+        for r in range(1, 7):
+            here = [item for item in rows if item["round"] == r]
+            values = [item[name] for item in here]
+            for item, value in zip(here, rng.permutation(np.array(values, dtype=object)).tolist(), strict=True):
+                item[name] = value
+    return table(rows, **recording.metadata)
+
+
+def test_permuting_the_test_labels_never_changes_eps_and_permuting_those_of_dev_does():
+    test, dev = drafts(80, seed=1), drafts(40, seed=2, prefix="d", quality=(0.3, 0.5, 0.55, 0.58, 0.6, 0.61))
+    chosen = {
+        (found.tuned.eps, found.tuned.patience)
+        for seed in range(5)
+        for found in [semantic_protocol(permuted(test, seed, [SCORE, "semantic_distance"]), tune(dev, SCORE), **FEW)]
+    }
+    assert len(chosen) == 1
+    others = {(t.eps, t.patience) for t in (tune(permuted(dev, seed, [SCORE]), SCORE) for seed in range(5))}
+    assert others != chosen
+
+
+def test_of_one_recording_eps_comes_from_the_dev_part_alone():
+    whole = drafts(120, seed=5)
+    test, dev = split(whole, 0.3)
+    alone = tune(dev, SCORE)
+    assert set(test.question_ids).isdisjoint(dev.question_ids)
+    assert sorted([*test.question_ids, *dev.question_ids]) == sorted(whole.question_ids)
+    assert 20 < len(dev.question_ids) < 52
+    for seed in range(3):
+        noisy = permuted(test, seed, [SCORE, "semantic_distance"]).table.to_pylist()
+        again = table([*dev.table.to_pylist(), *noisy])
+        assert tune(split(again, 0.3)[1], SCORE).curve == alone.curve
+    # The part of a question hangs on its id alone, not on its neighbours.
+    fewer = whole.select(np.arange(120) < 60)
+    assert set(split(fewer, 0.3)[1].question_ids) == set(dev.question_ids) & set(fewer.question_ids)
+
+
+def test_rows_that_repeat_a_question_stay_on_one_side_of_the_split():
+    rows = [
+        {**item, "cluster": item["question_id"].split("/")[0]} for item in drafts(30, prefix="q0/").table.to_pylist()
+    ]
+    rows += [
+        {**item, "cluster": item["question_id"].replace("b", "a")}
+        for p in "ab"
+        for item in drafts(20, prefix=p).table.to_pylist()
+    ]
+    test, dev = split(table(rows), 0.5)
+    assert set(test.clusters).isdisjoint(dev.clusters)
+
+
+@pytest.mark.parametrize("tolerance", [0.0, 0.01, 0.05, 1.0])
+def test_the_choice_is_that_of_a_plain_loop_over_the_grid(tolerance):
+    dev = drafts(40, seed=7, quality=(0.3, 0.5, 0.55, 0.58, 0.6, 0.61), shorter=0.1)
+    found = tune(dev, SCORE, tolerance=tolerance)
+    distance, score, last = dev.column("semantic_distance"), dev.column(SCORE), dev.seen.sum(axis=1)
+    full = np.mean([score[q, last[q] - 1] for q in range(40)])
+    best = None
+    for patience in (1, 2, 3):
+        for eps in thresholds(distance):
+            ends = [plain_cell(("convergence",), eps, patience, distance[q, : last[q]])[0] for q in range(40)]
+            quality = np.mean([score[q, t - 1] for q, t in enumerate(ends)])
+            near = quality >= full - tolerance - 1e-12
+            key = (not near, np.mean(ends) if near else 0, -quality, np.mean(ends), eps, patience)
+            best = min(best, key) if best is not None else key
+    assert (found.eps, found.patience) == best[-2:]
+    assert found.full == pytest.approx(full)
+
+
+def test_where_every_threshold_loses_too_much_the_best_quality_is_taken():
+    # The last draft alone is good; half of the questions repeat their first one, below any threshold.
+    rows = [
+        row(
+            f"q{q}",
+            r,
+            distance=NAN if r == 1 else 0.0 if q % 2 and r == 2 else 0.1 + 0.01 * q,
+            score=0.9 if r == 6 else 0.1,
+        )
+        for q in range(12)
+        for r in range(1, 7)
+    ]
+    found = tune(table(rows), SCORE, tolerance=0.0, patiences=(1,))
+    best = max(point.quality for point in found.curve)
+    assert best < found.full
+    [chosen] = [point for point in found.curve if (point.eps, point.patience) == (found.eps, found.patience)]
+    assert chosen.quality == best
+
+
+def test_thresholds_are_quantiles_above_zero_and_a_column_of_zeros_still_has_one():
+    distance = np.array([[NAN, 0.0, 0.1], [NAN, 0.2, 0.4]])
+    grid = thresholds(distance)
+    assert min(grid) > 0
+    assert max(grid) >= 0.38
+    assert grid == sorted(set(grid))
+    assert thresholds(np.zeros((3, 2))) == [0.001]
+
+
+def test_the_page_and_the_json_say_selected_on_dev_with_grid_and_criterion():
+    dev = drafts(30, seed=2, prefix="d")
+    found = semantic_protocol(drafts(40), tune(dev, SCORE), **FEW)
+    told = found.to_dict()["convergence_rule"]
+    assert told["how"] == "selected on dev"
+    assert "quantiles of the dev distances" in told["grid"]
+    assert "fewest rounds" in told["criterion"]
+    assert told["n_dev"] == 30
+    assert len(told["dev_curve"]) == 3 * len({p["eps"] for p in told["dev_curve"]})
+    [dev_table] = [t for t in found.tables() if t.title.startswith("Dev")]
+    assert sum(cells[-1] == "selected on dev" for cells in dev_table.rows) == 1
+    assert found.replayed.policies["judge_free"].provenance["tune_ids"] == [id_hash(f"d{i}") for i in range(30)]
+    assert not found.result.row("judge_free").selected_here
+
+
+def test_dev_and_test_must_not_share_a_question_nor_a_cluster():
+    test = drafts(40)
+    with pytest.raises(ConfigMismatchError, match="are in dev and test"):
+        semantic_protocol(test, tune(drafts(10), SCORE), **FEW)
+    rows = [{**item, "cluster": "q1"} for item in drafts(8, prefix="d").table.to_pylist()]
+    with pytest.raises(ConfigMismatchError, match="'q1'"):
+        semantic_protocol(test, tune(table(rows), SCORE), **FEW)
+    repeated = [{**item, "cluster": "q1"} for item in drafts(8, prefix="t").table.to_pylist()]
+    with pytest.raises(ConfigMismatchError, match="'q1'"):
+        semantic_protocol(table(repeated), tune(table(rows), SCORE), **FEW)
+
+
+def test_eps_of_another_embedder_is_refused():
+    other = {"embedder": {"id": "another", "revision": "1", "pooling": "mean"}}
+    tuned = tune(drafts(20, prefix="d", depends=other), SCORE)
+    with pytest.raises(ConfigMismatchError, match="another"):
+        semantic_protocol(drafts(30), tuned, **FEW)
+
+
+def test_the_published_threshold_is_for_the_published_embedder_only():
+    bge = {"embedder": {"id": "BAAI/bge-small-en-v1.5", "revision": "1", "pooling": "cls"}}
+    found = published(drafts(5, depends=bge))
+    assert (found.eps, found.patience, found.how) == (0.06, 2, "published for bge-small-en-v1.5")
+    with pytest.raises(ConfigMismatchError, match="planted"):
+        published(drafts(5))
+    with pytest.raises(ConfigMismatchError, match="no embedder"):
+        published(drafts(5, depends={}))
+
+
+# --- Statistics -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def statistics():
+    read, done = replayed(drafts(60, seed=11, approve=0.05), given(0.04, 2))
+    return read, done, compare(read, done, n_resamples=400, seed=1)
+
+
+def test_tests_are_those_of_scipy_and_statsmodels(statistics):
+    _read, done, found = statistics
+    base = "fixed_k(6)"
+    values = {
+        SCORE: {label: run.values[SCORE] for label, run in done.runs.items()},
+        "rounds": done.rounds,
+        "tokens": {label: done.spent(label) for label in done.runs},
+    }
+    for label, quantities in found.differences.items():
+        for name, difference in quantities.items():
+            rule, full = values[name][label], values[name][base]
+            delta = rule - full
+            assert difference.delta == pytest.approx(delta.mean())
+            if np.ptp(delta) == 0:
+                assert math.isnan(difference.d_z)
+                continue
+            assert difference.p_t == pytest.approx(stats.ttest_rel(rule, full).pvalue, rel=1e-9)
+            assert difference.d_z == pytest.approx(delta.mean() / delta.std(ddof=1))
+            if (delta != 0).sum() > 20:
+                normal = stats.wilcoxon(delta, zero_method="wilcox", correction=False, method="approx").pvalue
+                assert difference.p_wilcoxon == pytest.approx(normal, rel=1e-9), (label, name)
+
+
+def test_the_intervals_are_bootstrapped_means_of_the_same_pairs(statistics):
+    _, done, found = statistics
+    delta = done.runs["judge_free"].values[SCORE] - done.runs["fixed_k(6)"].values[SCORE]
+    theirs = stats.bootstrap((delta,), np.mean, n_resamples=4000, method="percentile", rng=np.random.default_rng(0))
+    mine = found.differences["judge_free"][SCORE]
+    assert mine.low == pytest.approx(theirs.confidence_interval.low, abs=0.006)
+    assert mine.high == pytest.approx(theirs.confidence_interval.high, abs=0.006)
+
+
+def test_margins_are_one_and_two_sided_t_tests_and_holm_counts_the_family(statistics):
+    _, done, found = statistics
+    family = found.family
+    assert family == (*(f"fixed_k({k})" for k in range(1, 6)), "cascade", "critic_only", "judge_free")
+    for margin in (0.01, 0.02, 0.05):
+        one, both = [], []
+        for label in family:
+            delta = done.runs[label].values[SCORE] - done.runs["fixed_k(6)"].values[SCORE]
+            at = found.margins[label][margin]
+            if np.ptp(delta) > 0:
+                described = DescrStatsW(delta)
+                assert at.non_inferior.p == pytest.approx(described.ttest_mean(-margin, alternative="larger")[1])
+                assert at.equivalent.p == pytest.approx(described.ttost_mean(-margin, margin)[0])
+            one.append(at.non_inferior.p)
+            both.append(at.equivalent.p)
+        assert [found.margins[m][margin].p_non_inferior for m in family] == pytest.approx(
+            multipletests(one, method="holm")[1]
+        )
+        assert [found.margins[m][margin].p_equivalent for m in family] == pytest.approx(
+            multipletests(both, method="holm")[1]
+        )
+    for name in (SCORE, "rounds", "tokens"):
+        for raw, adjusted in (("p_t", "p_t_holm"), ("p_wilcoxon", "p_wilcoxon_holm")):
+            p = [getattr(found.differences[label][name], raw) for label in family]
+            holm = [getattr(found.differences[label][name], adjusted) for label in family]
+            assert holm == pytest.approx(multipletests(p, method="holm")[1])
+    outside = set(found.differences) - set(family)
+    assert outside == {
+        "random(cascade)",
+        "random(critic_only)",
+        "random(judge_free)",
+        "random_round",
+        "oracle_best",
+        *(set(CELLS) - {"cascade", "critic_only", "judge_free"}),
+    }
+    assert all(math.isnan(d.p_t_holm) for label in outside for d in found.differences[label].values())
+
+
+def test_repeating_every_question_as_a_cluster_changes_no_p_value():
+    once = drafts(30, seed=4)
+    rows = once.table.to_pylist()
+    twice = [
+        {**item, "question_id": f"{item['question_id']}/{copy}", "cluster": item["question_id"]}
+        for copy in "ab"
+        for item in rows
+    ]
+    (alone, first), (both, second) = (
+        (r, replay_all(r, given(0.04))) for r in (read_drafts(once, SCORE), read_drafts(table(twice), SCORE))
+    )
+    one, two = compare(alone, first, **FEW), compare(both, second, **FEW)
+    assert two.n_clusters == one.n_clusters == 30
+    for label, name in itertools.product(("judge_free", "fixed_k(2)"), (SCORE, "tokens")):
+        a, b = one.differences[label][name], two.differences[label][name]
+        assert (b.p_t, b.p_wilcoxon, b.d_z, b.low) == pytest.approx((a.p_t, a.p_wilcoxon, a.d_z, a.low), nan_ok=True)
+    alone_trend, both_trend = converge(alone, 0.04, **FEW), converge(both, 0.04, **FEW)
+    assert (both_trend.p_t, both_trend.p_wilcoxon, both_trend.slope, both_trend.d_z) == pytest.approx(
+        (alone_trend.p_t, alone_trend.p_wilcoxon, alone_trend.slope, alone_trend.d_z)
+    )
+
+
+# --- The conjecture -------------------------------------------------------------------------------------------------
+
+
+def test_the_share_of_monotone_trajectories_is_the_planted_one():
+    falling, rising, gap, short = (NAN, 0.4, 0.3, 0.3), (NAN, 0.2, 0.3, 0.1), (NAN, 0.4, NAN, 0.5), (NAN, 0.4)
+    planted = [falling] * 3 + [rising] * 4 + [gap] + [short] * 2
+    rows = [row(f"q{q}", r, distance=d) for q, t in enumerate(planted) for r, d in enumerate(t, 1)]
+    found = converge(read_drafts(table(rows), SCORE), 0.35, **FEW)
+    assert (found.n, found.n_usable) == (10, 8)
+    assert found.monotone == pytest.approx(3 / 8)
+    assert found.falling == pytest.approx(7 / 8)
+    assert [r.n for r in found.rounds] == [10, 7, 8]
+    assert found.rounds[0].below == pytest.approx(0.4)
+    assert monotone(np.array([falling, rising, gap, (*short, NAN, NAN)])).tolist() == [True, False, False, True]
+
+
+def test_slopes_are_those_of_numpy_on_the_defined_rounds():
+    rng = np.random.default_rng(0)
+    distance = rng.random((40, 6))
+    distance[:, 0] = NAN
+    distance[rng.random((40, 6)) < 0.2] = NAN
+    found = slopes(distance, np.arange(1, 7))
+    for values, slope in zip(distance, found, strict=True):
+        known = ~np.isnan(values)
+        if known.sum() < 2:
+            assert math.isnan(slope)
+        else:
+            assert slope == pytest.approx(np.polyfit(np.arange(1, 7)[known], values[known], 1)[0])
+
+
+def test_the_slope_is_tested_over_trajectories_and_the_published_test_over_pooled_steps():
+    read = read_drafts(drafts(60, seed=9), SCORE)
+    found = converge(read, 0.05, **FEW)
+    each = slopes(read.distance, read.index)
+    assert found.slope == pytest.approx(each.mean())
+    assert found.p_t == pytest.approx(stats.ttest_1samp(each, 0).pvalue)
+    assert found.p_wilcoxon == pytest.approx(stats.wilcoxon(each, method="approx", correction=False).pvalue)
+    assert found.d_z == pytest.approx(each.mean() / each.std(ddof=1))
+    steps = [b - a for line in read.distance for a, b in itertools.pairwise(line[1:])]
+    theirs = stats.wilcoxon(steps, alternative="less")
+    assert (found.pooled.n_steps, found.pooled.mean_step) == (240, pytest.approx(np.mean(steps)))
+    assert found.pooled.p_decreasing == pytest.approx(theirs.pvalue)
+    told = semantic_protocol(drafts(60, seed=9), given(0.05), **FEW)
+    [conjecture] = [t for t in told.tables() if t.title.startswith("The conjecture")]
+    assert any("published method (pools dependent steps)" in cells[0] for cells in conjecture.rows)
+
+
+@pytest.mark.parametrize(("sign", "verdict"), [(-1, "distances fall on average"), (1, "distances rise on average")])
+def test_the_verdict_on_the_conjecture_follows_the_planted_trend(sign, verdict):
+    rng = np.random.default_rng(0)
+    rows = [
+        row(f"q{q}", r, distance=NAN if r == 1 else 0.3 + sign * 0.02 * r + rng.normal(0, 0.01))
+        for q in range(40)
+        for r in range(1, 7)
+    ]
+    assert converge(read_drafts(table(rows), SCORE), 0.05, **FEW).verdict == verdict
+
+
+def test_identical_drafts_have_no_trend_and_two_drafts_no_slope():
+    same = [row(f"q{q}", r, distance=0.0 if r > 1 else NAN) for q in range(4) for r in range(1, 5)]
+    found = semantic_protocol(table(same), given(0.05), **FEW)
+    assert found.convergence.monotone == 1
+    assert found.convergence.slope == 0
+    assert found.convergence.verdict == "no trend is shown"
+    assert math.isnan(found.convergence.pooled.p_decreasing)
+    assert set(found.replayed.rounds["judge_free"].tolist()) == {3.0}
+    pair = [
+        row(f"q{q}", r, distance=0.1 if r > 1 else NAN, gain=0.0 if r > 1 else NAN) for q in range(4) for r in (1, 2)
+    ]
+    found = semantic_protocol(table(pair), given(0.05, 1), **FEW)
+    assert found.convergence.verdict == "not testable: no trajectory has two distances"
+    json.dumps(found.to_dict(), allow_nan=False)
+
+
+# --- Claims of the theory -------------------------------------------------------------------------------------------
+
+
+def test_the_claims_hold_here_and_are_those_that_make_prove_proves():
+    read, done = replayed(ragged(), given(0.04, 2))
+    checked = check_theory(read, done)
+    assert [item.holds for item in checked] == [True] * 5
+    names = {claim.name for claim in CLAIMS}
+    assert set(PROVED.values()) <= names
+    assert {item.proved for item in checked} <= names
+
+
+def test_each_claim_can_fail(monkeypatch):
+    read, done = replayed(drafts(20, approve=0.1), given(0.04, 2))
+
+    def status(found):
+        return [item.holds for item in found]
+
+    late = dataclasses.replace(done, rounds={**done.rounds, "gain_only": done.rounds["gain_only"] + 9})
+    assert status(check_theory(read, late)) == [False, True, True, True, True]
+    read.bench.metrics[SCORE][0, 0] = 1.5
+    assert status(check_theory(read, done)) == [True, False, True, True, True]
+    read.bench.metrics[SCORE][0, 0] = 0.5
+    far = dataclasses.replace(read, distance=np.where(np.isnan(read.distance), NAN, 2.5))
+    assert status(check_theory(far, done)) == [True, True, False, True, True]
+
+    def early(policy, raw):
+        found = stops(policy, raw)
+        return dataclasses.replace(found, position=np.zeros_like(found.position), fired=np.ones_like(found.fired))
+
+    monkeypatch.setattr("suffice.report.protocol.theory.stops", early)
+    assert status(check_theory(read, done)) == [True, True, True, False, False]
+
+
+# --- What is left out, and what is refused --------------------------------------------------------------------------
+
+
+def test_questions_without_marks_are_left_out_of_every_policy_alike_and_counted():
+    rows = drafts(20).table.to_pylist()
+    for item in rows:
+        if item["question_id"] in ("q3", "q7") and item["round"] == 4:
+            item["information_score"] = item["information_gain"] = None
+    found = semantic_protocol(table(rows), given(0.05), **FEW)
+    assert found.drafts.n == 18
+    assert {run.values[SCORE].shape for run in found.replayed.runs.values()} == {(18,)}
+    assert any("2 of 20 questions are left out" in note for note in found.notes)
+
+
+def test_an_empty_draft_needs_no_mark_because_no_policy_returns_it():
+    rows = drafts(10).table.to_pylist()
+    for item in rows:
+        if item["question_id"] == "q3" and item["round"] == 4:
+            item["answer"] = item["information_score"] = None
+    assert semantic_protocol(table(rows), given(0.05), **FEW).drafts.n == 10
+
+
+def test_a_trajectory_of_one_round_is_returned_by_every_policy():
+    rows = [*drafts(20).table.to_pylist(), row("alone", 1, score=0.7, end="exhausted")]
+    found = semantic_protocol(table(rows), given(0.05), **FEW)
+    position = found.drafts.bench.recording.question_ids.index("alone")
+    assert {round(float(values[position]), 12) for values in found.replayed.rounds.values()} == {1.0}
+    assert found.convergence.n_usable == 20
+    assert any("one draft: 1" in note for note in found.notes)
+
+
+def test_failed_questions_are_left_out_and_counted():
+    rows = [{**item, "end": "failed"} if item["question_id"] == "q1" else item for item in drafts(12).table.to_pylist()]
+    found = semantic_protocol(table(rows), given(0.05), **FEW)
+    assert found.drafts.n == 11
+    assert any("left out of every policy alike: 1" in note for note in found.notes)
+
+
+def test_a_recording_that_a_rule_cut_says_censored():
+    rows = [{**item, "end": "rule"} for item in drafts(12, rounds=4).table.to_pylist()]
+    found = semantic_protocol(table(rows), given(0.0001), **FEW)
+    assert any("censored" in note for note in found.notes)
+
+
+def test_any_metric_in_the_unit_interval_will_do():
+    rows = [{**item, "flag": float(item["round"] == 2)} for item in drafts(30).table.to_pylist()]
+    for item in rows:
+        item.pop("information_score")
+    found = semantic_protocol(
+        table(rows),
+        tune(table([{**i, "question_id": f"d{i['question_id']}", "cluster": None} for i in rows]), "flag"),
+        metric="flag",
+        **FEW,
+    )
+    assert found.drafts.metric == "flag"
+    assert (
+        found.result.row("judge_free").dominated_by == "fixed_k(2)" or found.replayed.rounds["judge_free"].mean() == 2
+    )
+    assert semantic_protocol(drafts(20), given(0.05), metric="agreement", **FEW).drafts.metric == "agreement"
+
+
+def test_unknown_prompt_tokens_leave_output_tokens_and_unknown_costs_leave_calls():
+    def without(*endings):
+        rows = drafts(15, approve=0.2).table.to_pylist()
+        return table([{k: v for k, v in item.items() if not k.endswith(endings)} for item in rows])
+
+    found = semantic_protocol(without("uncached_tokens", "cached_tokens"), given(0.05), **FEW)
+    assert found.replayed.tokens_name == "output tokens"
+    assert found.result.cost == "calls"
+    assert any("output tokens saved" in column.name for column in found.tables()[0].columns)
+    found = semantic_protocol(without("tokens", "calls", "seconds"), given(0.05), **FEW)
+    assert found.result.cost == "calls"
+    assert all(math.isnan(cells[3]) and cells[4] is None for cells in found.tables()[0].rows)
+    json.dumps(found.to_dict(), allow_nan=False)
+
+
+def test_a_judge_whose_calls_were_not_recorded_is_said_to_flatter():
+    rows = [{k: v for k, v in item.items() if "judge" not in k} for item in drafts(10).table.to_pylist()]
+    found = semantic_protocol(table(rows), given(0.05), **FEW)
+    assert any("look cheaper than they are" in note for note in found.notes)
+    assert not any("look cheaper" in note for note in semantic_protocol(drafts(10), given(0.05), **FEW).notes)
+
+
+def without(recording, name):
+    return table([{k: v for k, v in item.items() if k != name} for item in recording.table.to_pylist()])
+
+
+@pytest.mark.parametrize(
+    ("make", "told"),
+    [
+        (lambda: without(drafts(5), "semantic_distance"), "not embedded"),
+        (lambda: table([{**i, "semantic_distance": None} for i in drafts(5).table.to_pylist()]), "not embedded"),
+        (lambda: drafts(5, rounds=1), "no question has a second draft"),
+        (lambda: without(drafts(5), SCORE), "suffice judge"),
+        (lambda: table([{**i, SCORE: None} for i in drafts(5).table.to_pylist()]), "at every round"),
+        (lambda: table([{**i, SCORE: 4.0} for i in drafts(5).table.to_pylist()]), r"lie in \[0, 1\]|at every round"),
+        (lambda: table([{**i, "end": "failed"} for i in drafts(5).table.to_pylist()]), "failed"),
+    ],
+)
+def test_a_recording_that_cannot_tell_is_refused_with_what_to_do(make, told):
+    with pytest.raises(SufficeError, match=told):
+        semantic_protocol(make(), given(0.05), **FEW)
+
+
+def test_settings_out_of_range_are_refused():
+    for call in (
+        lambda: given(0.0),
+        lambda: given(3.0),
+        lambda: given(float("nan")),
+        lambda: given(0.1, 0),
+        lambda: given(0.1, True),
+        lambda: split(drafts(10), 0.0),
+        lambda: split(drafts(10), float("nan")),
+        lambda: split(drafts(2), 0.0001),
+        lambda: tune(drafts(10), SCORE, tolerance=-0.1),
+        lambda: tune(drafts(10), SCORE, patiences=(0,)),
+        lambda: tune(drafts(10, rounds=2), SCORE, patiences=(2, 3)),
+        lambda: semantic_protocol(drafts(10), given(0.1), margins=(), **FEW),
+        lambda: semantic_protocol(drafts(10), given(0.1), margins=(-0.1,), **FEW),
+        lambda: semantic_protocol(drafts(10), given(0.1), ledger="theirs", **FEW),
+        lambda: semantic_protocol(drafts(10), given(0.1), metric="nothing", **FEW),
+    ):
+        with pytest.raises(DataError):
+            call()

@@ -34,6 +34,7 @@ COMMANDS = [
     "stream",
     "search",
     "certify",
+    "compare-gates",
     "show",
     "report",
     "diagnose",

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
+from suffice.certify.losses import COST_NAMES
 from suffice.errors import SchemaError
 from suffice.session import Policy
 from suffice.tables import Column, Table
@@ -168,10 +169,10 @@ def figures_text(figures: Mapping[str, float | None], metric: str) -> str:
     'loss -0.0100; f1 50.0 against 49.0; 4.00 calls against 5.00 (-20.0 %)'
     """
     text = f"loss {figures['loss']:+.4f}; {metric} {_points(figures['value'])} against {_points(figures['baseline_value'])}"
-    for name in ("calls", "tokens"):
+    for name in COST_NAMES:
         ours, theirs = figures.get(name), figures.get(f"baseline_{name}")
         if ours is not None and theirs is not None:
-            digits = 2 if name == "calls" else 0
+            digits = 0 if name == "tokens" else 2
             saved = f" ({100 * (ours / theirs - 1):+.1f} %)" if theirs else ""
             text += f"; {ours:,.{digits}f} {name} against {theirs:,.{digits}f}{saved}"
     return text

@@ -57,6 +57,7 @@ class Certification:
             same as `p_values`.
         certified: Which policies are certified, same shape.
         measured: Losses, values and calls on the certification set.
+        cheapest: What the chosen policy is the cheapest in.
         policy: The cheapest certified policy with its certificate; None if there is none.
         need: What the next policy lacks; None if all are certified.
     """
@@ -71,6 +72,7 @@ class Certification:
     measured: Measured
     policy: Policy | None
     need: Need | None
+    cheapest: str = "calls"
 
     @property
     def certificate(self) -> Certificate | None:
@@ -119,6 +121,7 @@ class Certification:
             Column("harmed", ".1f", scale=100),
             Column(claim.metric, ".1f", scale=100),
             Column("calls", ".2f"),
+            *([] if self.cheapest == "calls" else [Column(self.cheapest, ",.2f")]),
             Column("p", ".4f"),
             Column("p (Hoeffding-Bentkus)", ".4f"),
             Column("certified"),
@@ -130,6 +133,7 @@ class Certification:
                 float((measured.values[place] < measured.baseline_values).mean()),
                 float(measured.values[place].mean()),
                 float(measured.calls[place].mean()),
+                *([] if self.cheapest == "calls" else [float(measured.spent(self.cheapest)[0][place].mean())]),
                 float(self.p_values[place]),
                 float(self.reference[place]),
                 "chosen" if place == chosen else "yes" if self.certified[place] else "no",
@@ -222,6 +226,7 @@ def certify(
         certified=certified,
         measured=measured,
         policy=None,
+        cheapest=cheapest,
         need=_need(family, measured, p, certified, claim=claim, procedure=procedure),
     )
     if not certified.any():
@@ -277,6 +282,8 @@ def _certificate(found: Certification, position: int, recording: Recording) -> C
         "tokens": measured.tokens[position],
         "baseline_tokens": measured.baseline_tokens,
     }
+    if found.cheapest == "retrievals":  # elsewhere a search is cheap beside the calls, and no part of the claim
+        figures |= {"retrievals": measured.retrievals[position], "baseline_retrievals": measured.baseline_retrievals}
     means = {name: float(values.mean()) for name, values in figures.items()}
     return Certificate(
         policy_digest=found.family.policies[position].digest,

@@ -15,7 +15,9 @@ from suffice._version import __version__
 from suffice.cli import (
     answer,
     certify,
+    compare_gates,
     demo,
+    demo_gate,
     diagnose,
     drafting,
     inspect,
@@ -70,6 +72,7 @@ def common(
 
 
 app.add_typer(demo.app, name="demo")
+demo.app.command("gate")(demo_gate.demo_gate)
 app.command("answer")(answer.answer)
 app.command("record")(recording.record_command)
 app.command("draft")(drafting.draft_command)
@@ -78,6 +81,7 @@ app.command("judge")(judge.judge_command)
 app.command("calibrate")(offline.calibrate_command)
 app.command("replay")(offline.replay_command)
 app.command("certify")(certify.certify_command)
+app.command("compare-gates")(compare_gates.compare_gates_command)
 app.command("show")(certify.show_command)
 app.command("report")(report.report_command)
 app.command("diagnose")(diagnose.diagnose_command)

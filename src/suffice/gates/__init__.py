@@ -1,17 +1,19 @@
 """Gates judged offline, on questions that were answered without and with retrieval."""
 
 from suffice.gates.answered import BUNDLED_ANSWERS, Answered, answered_recording, load_answered, with_scores
-from suffice.gates.bench import GateBench, gate_rule
+from suffice.gates.bench import GateBench, even_betas, gate_rule
 from suffice.gates.compare import Compared, Comparison, Price, Scored, choose_beta, compare_gates
 from suffice.gates.features import FEATURES, question_features
+from suffice.gates.headroom import Headroom, headroom, headroom_table
 from suffice.gates.point import GatePoint
 from suffice.gates.question_only import Fitted, QuestionGate, adaptive_labels, fit_gate, folds_of
-from suffice.gates.standard import QUESTION_GATES, held_out_gates, question_gates
+from suffice.gates.standard import QUESTION_GATES, column_gate, held_out_gates, question_gates
 from suffice.gates.tables import (
     comparison_table,
     examples_table,
     knowledge_table,
     points_table,
+    rates_table,
     transitions_table,
 )
 from suffice.gates.transitions import Transition, Transitions, transitions
@@ -26,6 +28,7 @@ __all__ = [
     "Fitted",
     "GateBench",
     "GatePoint",
+    "Headroom",
     "Price",
     "QuestionGate",
     "Scored",
@@ -34,18 +37,23 @@ __all__ = [
     "adaptive_labels",
     "answered_recording",
     "choose_beta",
+    "column_gate",
     "compare_gates",
     "comparison_table",
+    "even_betas",
     "examples_table",
     "fit_gate",
     "folds_of",
     "gate_rule",
+    "headroom",
+    "headroom_table",
     "held_out_gates",
     "knowledge_table",
     "load_answered",
     "points_table",
     "question_features",
     "question_gates",
+    "rates_table",
     "transitions",
     "transitions_table",
     "with_scores",

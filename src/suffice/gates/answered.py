@@ -150,12 +150,16 @@ def answered_recording(
     return with_scores(recording, scores or {})
 
 
-def with_scores(recording: Recording, scores: Mapping[str, npt.ArrayLike]) -> Recording:
-    """Return the recording with signals of round 0; later rounds do not have them.
+def with_scores(recording: Recording, scores: Mapping[str, npt.ArrayLike], *, component: str = "gate") -> Recording:
+    """Return the recording with signals of a gate at round 0; later rounds do not have them.
+
+    Those of a gate are its own: reading one does not take the closed-book answer, so that is paid for only where the
+    gate lets it out.
 
     Args:
         recording: With round 0.
         scores: By name, shape ``(n_questions,)``, in the order of `recording.question_ids`.
+        component: Whose call produces them; `generator` for what only the closed-book answer tells.
 
     Raises:
         DataError: There is no round 0, a column of that name, or not one score for each question.
@@ -178,7 +182,8 @@ def with_scores(recording: Recording, scores: Mapping[str, npt.ArrayLike]) -> Re
         column = np.where(first, values[rows], np.nan)
         field = pa.field(name, pa.float64(), metadata={"kind": "signal", "unit": "score"})
         table = table.append_column(field, pa.array([None if np.isnan(v) else float(v) for v in column], pa.float64()))
-    return Recording(table, recording.metadata)
+    told = {**(recording.metadata.get("signal_components") or {}), **dict.fromkeys(scores, component)}
+    return Recording(table, {**recording.metadata, "signal_components": told})
 
 
 def require_round_0(recording: Recording) -> None:

@@ -10,6 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -33,9 +34,10 @@ from suffice.statistics import (
 )
 from suffice.store.recording import Recording
 
-__all__ = ["GateBench", "gate_rule"]
+__all__ = ["GateBench", "even_betas", "gate_rule"]
 
 _SLACK = 1e-12
+_SHUFFLES = 4999
 _METRICS = ("contains", "em", "f1")
 
 
@@ -58,11 +60,12 @@ def gate_rule(signal: str, beta: float = 0.5, *, low: bool = False) -> Rule:
 
 @dataclass(frozen=True, slots=True)
 class _Outcome:
-    """What a gate gave: its retrieval rate, the metrics of each question, and mean costs."""
+    """What a gate gave: its retrieval rate, the metrics of each question, mean costs, and how it compares with chance."""
 
     rate: float
     values: Mapping[str, Floats]
     costs: Mapping[str, float]
+    p_random: float = math.nan
 
 
 class GateBench:
@@ -122,10 +125,10 @@ class GateBench:
                     "that were answered both ways. Drop the others (Recording.select)"
                 )
 
-    def with_scores(self, scores: Mapping[str, npt.ArrayLike]) -> GateBench:
+    def with_scores(self, scores: Mapping[str, npt.ArrayLike], *, component: str = "gate") -> GateBench:
         """Return the bench with further signals at round 0, see `suffice.gates.answered.with_scores`; draws are shared."""
         other = copy(self)
-        other.recording = with_scores(self.recording, scores)
+        other.recording = with_scores(self.recording, scores, component=component)
         columns = {name: other.recording.column(name) for name in scores}
         raw = self.bench.raw
         rounds = Rounds({**raw.columns, **columns}, raw.index, raw.seen, raw.answers)
@@ -165,7 +168,7 @@ class GateBench:
             UnknownSignalError: It reads a signal that was not recorded.
         """
         run, asked = self.run(rule, label=label)
-        found = _Outcome(float(asked.mean()), run.values, _costs(run))
+        found = _Outcome(float(asked.mean()), run.values, _costs(run), self._p_random(~asked))
         return self._judged(label or str(rule), "gate", found, beta=beta)
 
     def reference(self, kind: str) -> GatePoint:
@@ -217,10 +220,30 @@ class GateBench:
             costs=found.costs,
             against_always=self._paired({name: values[name] - always[name] for name in self.metrics}),
             against_random=self._paired({name: values[name] - blind[name] for name in self.metrics}),
+            p_random=found.p_random,
             margin=margin,
             label_blind_rate=needed,
             dominated_by=dominated if kind in ("gate", "always") else None,
         )
+
+    def _p_random(self, direct: Mask) -> float:
+        """Return how often as many direct answers at random gain or lose at least as much as these, two-sided."""
+        k = int(direct.sum())
+        if k in (0, self.n):
+            return math.nan
+        gain, dealt = self._dealt
+        expected = k * float(gain.mean())
+        away = np.abs(dealt[:, k - 1] - expected)
+        reached = abs(float(gain[direct].sum()) - expected)
+        return float((1 + (away >= reached - _SLACK * self.n).sum()) / (1 + len(away)))
+
+    @cached_property
+    def _dealt(self) -> tuple[Floats, Floats]:
+        """What a direct answer gains each question, and its sum over the first k of shuffled questions, for every k."""
+        first = self.metrics[0]
+        gain = self.never.values[first] - self.always.values[first]
+        shuffled = np.random.default_rng(self.seed).permuted(np.tile(gain, (_SHUFFLES, 1)), axis=1)
+        return gain, np.cumsum(shuffled, axis=1)
 
     def _paired(self, differences: Mapping[str, Floats]) -> dict[str, PairedResult]:
         found = paired_results(
@@ -261,3 +284,22 @@ def _costs(run: Run) -> dict[str, float]:
 def _mixed(never: Floats, always: Floats, rate: float) -> Floats:
     mixed: Floats = (1 - rate) * never + rate * always
     return np.where(rate == 0, never, np.where(rate == 1, always, mixed))  # exact at both ends, whatever is undefined
+
+
+def even_betas(scores: npt.ArrayLike, n: int = 11) -> list[float]:
+    """Return thresholds that split scores into equal shares, ascending: from answering all to retrieving for all.
+
+    >>> even_betas([0.1, 0.2, 0.3, 0.4], 3)
+    [0.0999, 0.2, 0.4]
+
+    Args:
+        scores: Of tune questions; NaN is left out.
+        n: How many; fewer where scores are equal.
+    """
+    values = np.asarray(scores, dtype=np.float64)
+    known = np.sort(values[np.isfinite(values)])
+    if not len(known):
+        return []
+    places = np.ceil(np.linspace(0, len(known), n)).astype(np.int64) - 1
+    below = float(known[0]) - 1e-4
+    return sorted({below if place < 0 else float(known[place]) for place in places.tolist()})

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from suffice.gates.bench import GateBench, gate_rule
 from suffice.gates.point import GatePoint
 from suffice.replay.result import jsonable
 from suffice.rounds import Floats, Mask
-from suffice.statistics import Area, area_under_roc
+from suffice.statistics import Area, area_under_roc, holm
 
 __all__ = ["Compared", "Comparison", "Price", "Scored", "choose_beta", "compare_gates", "hold_out"]
 
@@ -48,7 +49,9 @@ class Scored:
         evaluation: Shape ``(n_eval,)``.
         low: Whether low values answer directly, as an uncertainty does.
         beta: Its threshold; None = chosen on tune.
-        ranks: What says how sure it is, where `evaluation` is no ranking over all questions; None = `evaluation`.
+        ranks: What says how sure it is, high for sure, where `evaluation` is no ranking over all questions; None =
+            `evaluation`.
+        component: Whose call produces its score, see `with_scores`.
         price: What it costs.
         source: Paper, or how it was made.
     """
@@ -59,6 +62,7 @@ class Scored:
     low: bool = False
     beta: float | None = None
     ranks: Floats | None = None
+    component: str = "gate"
     price: Price = field(default_factory=Price)
     source: str = ""
 
@@ -75,6 +79,7 @@ class Compared:
         known: Area under the ROC curve of its score for "the answer without retrieval is right".
         not_needed: The same for "retrieval does not raise the metric".
         n_undefined: Questions without a score, which were retrieved for.
+        p_holm: The p-value against random decisions (`GatePoint.p_random`), adjusted by Holm over the gates.
     """
 
     scored: Scored
@@ -84,11 +89,17 @@ class Compared:
     known: Area
     not_needed: Area
     n_undefined: int
+    p_holm: float = math.nan
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-ready values; NaN becomes None."""
         plain = {"name": self.scored.name, "source": self.scored.source, "price": asdict(self.scored.price)}
-        areas = {"known": asdict(self.known), "not_needed": asdict(self.not_needed), "n_undefined": self.n_undefined}
+        areas = {
+            "known": asdict(self.known),
+            "not_needed": asdict(self.not_needed),
+            "n_undefined": self.n_undefined,
+            "p_holm": self.p_holm,
+        }
         found = jsonable({**plain, **areas})
         assert isinstance(found, dict)
         points = {"point": self.point, "random": self.random, "tune": self.tune}
@@ -132,19 +143,18 @@ class Comparison:
         """Whether any gate beats always retrieving, in one sentence."""
         first = self.metrics[0]
         better = [row for row in self.rows if row.point.against_always[first].low > 0]
-        informed = [row for row in self.rows if row.point.against_random[first].low > 0]
+        told = [row for row in self.rows if row.p_holm < 1 - self.level]
+        informed = [row.scored.name for row in told if row.point.against_random[first].delta > 0]
+        misled = [row.scored.name for row in told if row.point.against_random[first].delta < 0]
         one = f"{len(self.rows)} gates: " if len(self.rows) != 1 else "1 gate: "
         beats = (
             f"none beats always retrieving in {first}"
             if not better
             else f"better than always retrieving in {first}: {', '.join(row.scored.name for row in better)}"
         )
-        knows = (
-            "none is shown to be better than a random gate of its retrieval rate"
-            if not informed
-            else f"better than a random gate of the same retrieval rate: {', '.join(r.scored.name for r in informed)}"
-        )
-        return f"{one}{beats} ({100 * self.level:g} % intervals); {knows}"
+        knows = f"better than a random gate of the same retrieval rate: {', '.join(informed) or 'none is shown to be'}"
+        worse = f"; worse than one: {', '.join(misled)}" if misled else ""
+        return f"{one}{beats} ({100 * self.level:g} % intervals); {knows}{worse}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-ready values; NaN becomes None."""
@@ -215,8 +225,10 @@ def compare_gates(
             f"{min(shared)!r}: thresholds chosen on a question flatter themselves there"
         )
     bench = evaluation
+    rows = [_compared(bench, gate, tune, rate) for gate in gates]
+    adjusted = holm(np.array([row.point.p_random for row in rows]))
     return Comparison(
-        rows=tuple(_compared(bench, gate, tune, rate) for gate in gates),
+        rows=tuple(replace(row, p_holm=float(p)) for row, p in zip(rows, adjusted, strict=True)),
         never=bench.reference("never"),
         always=bench.reference("always"),
         perfect=bench.reference("perfect"),
@@ -233,7 +245,7 @@ def compare_gates(
 
 def _chosen(bench: GateBench, tune: GateBench | None, rate: float | None) -> str:
     if tune is None:
-        return "thresholds were cross-fitted: each question's by the other folds"
+        return "thresholds were cross-fitted: each question's was chosen on the other folds, and applied to it alone"
     how = f"the best {bench.metrics[0]}" if rate is None else f"a retrieval rate of {100 * rate:g} %"
     return f"thresholds were chosen for {how} on {tune.n} tune questions"
 
@@ -250,7 +262,7 @@ def _compared(bench: GateBench, gate: Scored, tune: GateBench | None, rate: floa
         on_tune = _judged(tune, gate.tune, beta, gate)
     point = _judged(bench, gate.evaluation, beta, gate)
     ranks = gate.evaluation if gate.ranks is None else gate.ranks
-    sure = -ranks if gate.low else ranks
+    sure = -ranks if gate.low and gate.ranks is None else ranks
     direct, retrieved = bench.right(retrieved=False), bench.right(retrieved=True)
     return Compared(
         scored=gate,
@@ -269,7 +281,7 @@ _COLUMN = "gate_score"
 def _judged(bench: GateBench, scores: Floats, beta: float, gate: Scored) -> GatePoint:
     """Replay the gate's rule on a recording that holds its score, or the column itself where it is one."""
     column = gate.name if gate.name in bench.recording.names("signal") else _COLUMN
-    judged = bench if column == gate.name else bench.with_scores({column: scores})
+    judged = bench if column == gate.name else bench.with_scores({column: scores}, component=gate.component)
     return judged.point(gate_rule(column, beta, low=gate.low), beta, label=gate.name)
 
 
@@ -278,6 +290,9 @@ def hold_out(
     fit: Callable[[Mask], tuple[Floats, Callable[[Mask], Floats]]],
     never: Floats,
     always: Floats,
+    *,
+    low: bool = False,
+    rate: float | None = None,
 ) -> tuple[Floats, Floats]:
     """Return each question's score less its threshold, and the score, both made without it, shape ``(n,)``.
 
@@ -288,12 +303,15 @@ def hold_out(
         fit: From a mask of questions to their cross-fitted scores and a function that scores any mask of questions.
         never: The metric without retrieval.
         always: The metric with it.
+        low: Whether low scores answer directly; the first result is turned round then, the second is not.
+        rate: See `choose_beta`.
     """
+    sign = -1.0 if low else 1.0
     above, ranks = np.full(len(folds), np.nan), np.full(len(folds), np.nan)
     for part in np.unique(folds):
         inside = folds == part
         own, scores_of = fit(~inside)
-        beta = choose_beta(own, never[~inside], always[~inside])
+        beta = choose_beta(own, never[~inside], always[~inside], low=low, rate=rate)
         ranks[inside] = scores_of(inside)
-        above[inside] = ranks[inside] - beta
+        above[inside] = sign * (ranks[inside] - beta)
     return above, ranks

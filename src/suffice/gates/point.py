@@ -28,6 +28,9 @@ class GatePoint:
         costs: Mean operational cost per question: calls, tokens, seconds, retrievals; NaN where unknown.
         against_always: Paired differences to always retrieving, by metric.
         against_random: Paired differences to the random gate at the same retrieval rate, by metric.
+        p_random: Two-sided p-value of its own decisions dealt out to the questions at random, for the first metric:
+            whether they fall better or worse than blind ones. Read it instead of the interval where few questions are
+            answered directly, or few retrieved for. NaN where it does not apply.
         margin: Non-inferiority to always retrieving in the first metric; None for always itself.
         label_blind_rate: The lowest retrieval rate at which never, always or a random gate has at least this quality;
             None if there is none.
@@ -42,6 +45,7 @@ class GatePoint:
     costs: Mapping[str, float]
     against_always: Mapping[str, PairedResult]
     against_random: Mapping[str, PairedResult]
+    p_random: float
     margin: MarginTest | None
     label_blind_rate: float | None
     dominated_by: str | None
@@ -69,7 +73,10 @@ class GatePoint:
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-ready values; NaN becomes None."""
-        plain = {name: getattr(self, name) for name in ("label", "kind", "beta", "retrieval_rate", "metrics", "costs")}
+        plain = {
+            name: getattr(self, name)
+            for name in ("label", "kind", "beta", "retrieval_rate", "metrics", "costs", "p_random")
+        }
         found = jsonable({**plain, "label_blind_rate": self.label_blind_rate, "dominated_by": self.dominated_by})
         assert isinstance(found, dict)
         for name in ("against_always", "against_random"):

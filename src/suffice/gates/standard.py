@@ -9,14 +9,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from suffice.errors import DataError
 from suffice.gates.answered import questions_of
 from suffice.gates.bench import GateBench
 from suffice.gates.compare import Price, Scored, hold_out
 from suffice.gates.features import question_features
 from suffice.gates.question_only import Fitted, Labels, Reader, adaptive_labels, fit_gate, folds_of
 from suffice.rounds import Floats, Mask
+from suffice.signals import SIGNALS
 
-__all__ = ["QUESTION_GATES", "QuestionOnly", "held_out_gates", "question_gates"]
+__all__ = ["QUESTION_GATES", "QuestionOnly", "column_gate", "held_out_gates", "question_gates"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +116,9 @@ def question_gates(
     return gates
 
 
-def held_out_gates(bench: GateBench, embed: Reader, kinds: Sequence[QuestionOnly] = QUESTION_GATES) -> list[Scored]:
+def held_out_gates(
+    bench: GateBench, embed: Reader, kinds: Sequence[QuestionOnly] = QUESTION_GATES, *, rate: float | None = None
+) -> list[Scored]:
     """Return question-only gates where there are tune questions alone: cross-fitted, thresholds too.
 
     Every question's score and threshold come from the other folds, so that no figure flatters itself; a threshold of
@@ -124,6 +128,7 @@ def held_out_gates(bench: GateBench, embed: Reader, kinds: Sequence[QuestionOnly
         bench: Tune questions.
         embed: Turns questions into vectors.
         kinds: Which ones.
+        rate: Choose each fold's threshold by this retrieval rate on the others instead of by quality.
 
     Raises:
         DataError: The recording has no questions, or labels all of one class.
@@ -135,7 +140,7 @@ def held_out_gates(bench: GateBench, embed: Reader, kinds: Sequence[QuestionOnly
     first = bench.metrics[0]
     return [
         _HeldOut(kind, readings[kind.reads], asked, folds, kind.labels(direct, retrieved)).scored(
-            bench.never.values[first], bench.always.values[first]
+            bench.never.values[first], bench.always.values[first], rate
         )
         for kind in kinds
     ]
@@ -151,7 +156,7 @@ class _HeldOut:
     folds: Labels
     labels: Labels
 
-    def scored(self, never: Floats, always: Floats) -> Scored:
+    def scored(self, never: Floats, always: Floats, rate: float | None) -> Scored:
         """Return the gate with each question's score made by gates of other folds."""
         prices: list[Price] = []
         listed = np.array(self.questions, dtype=object)
@@ -163,7 +168,7 @@ class _HeldOut:
             prices.append(_price(fitted, self.reading, self.reading.seconds))
             return fitted.cross_fitted, lambda others: fitted.gate.scores(listed[others].tolist())
 
-        above, ranks = hold_out(self.folds, fit, never, always)
+        above, ranks = hold_out(self.folds, fit, never, always, rate=rate)
         return Scored(
             name=self.kind.name,
             tune=np.full(len(above), np.nan),
@@ -181,3 +186,48 @@ def _price(fitted: Fitted, reading: _Reading, deciding: float) -> Price:
         fit_seconds=fitted.seconds + reading.seconds * fitted.n_labels,
         seconds=deciding,
     )
+
+
+def column_gate(name: str, evaluation: GateBench, tune: GateBench | None, *, rate: float | None = None) -> Scored:
+    """Return a gate that is a recorded signal of round 0.
+
+    Args:
+        name: The column; with ``:low`` behind it, low values answer directly, as of an uncertainty.
+        evaluation: The questions it is judged on.
+        tune: Tune questions, which must have the column too; None = its threshold is cross-fitted.
+        rate: Where that is so, choose it by this retrieval rate.
+
+    Raises:
+        UnknownSignalError: A recording does not have the column.
+        DataError: What stands behind the name is not ``low``.
+    """
+    column, _, side = name.partition(":")
+    if side not in ("", "low"):
+        raise DataError(f"{name!r}: write NAME, or NAME:low where low values answer directly")
+    low = side == "low"
+    scores = evaluation.recording.column(column)[:, 0]
+    source = f"the column {column!r}, {'low' if low else 'high'} values answer directly"
+    if tune is not None:
+        own = tune.recording.column(column)[:, 0]
+        return Scored(name=column, tune=own, evaluation=scores, low=low, price=_RECORDED, source=source)
+    first = evaluation.metrics[0]
+    never, always = evaluation.never.values[first], evaluation.always.values[first]
+    folds = folds_of(evaluation.recording.question_ids)
+    above, _ = hold_out(
+        folds, lambda rows: (scores[rows], lambda rest: scores[rest]), never, always, low=low, rate=rate
+    )
+    told = (evaluation.recording.metadata.get("signal_components") or {}).get(column)
+    return Scored(
+        name=f"{column}, cross-fitted",
+        tune=scores,
+        evaluation=above,
+        beta=0.0,
+        ranks=-scores if low else scores,
+        component=told or (SIGNALS[column].component if column in SIGNALS else f"judge:{column}"),
+        price=_RECORDED,
+        source=source,
+    )
+
+
+_RECORDED = Price(seconds=float("nan"))
+"""What the recording holds is charged by replay."""

@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from suffice.gates.compare import Comparison
-from suffice.gates.point import GatePoint
+from suffice.gates.point import ALWAYS, NEVER, GatePoint
 from suffice.gates.transitions import Transitions
 from suffice.statistics import PairedResult
 from suffice.tables import Column, Table
 
-__all__ = ["comparison_table", "examples_table", "knowledge_table", "points_table", "transitions_table"]
+__all__ = ["comparison_table", "examples_table", "knowledge_table", "points_table", "rates_table", "transitions_table"]
 
 _HEADROOM = "not reachable"
+_LONGEST = 60
+_RANDOM = (
+    "random: the same share of questions, drawn blindly (exact expectation); p: how often decisions dealt out at random "
+    "fall as far from it"
+)
 
 
 def points_table(title: str, points: Sequence[GatePoint], metrics: Sequence[str]) -> Table:
     """Return gates, or thresholds of one, with quality, retrieval rate, differences, costs and verdict."""
     first = metrics[0]
+    kinds = {"calls": ",.2f", "tokens": ",.0f", "seconds": ",.3f"}
+    known = [kind for kind in kinds if any(math.isfinite(point.costs.get(kind, math.nan)) for point in points)]
     return Table(
         title=title,
         columns=(
@@ -27,10 +34,9 @@ def points_table(title: str, points: Sequence[GatePoint], metrics: Sequence[str]
             *(Column(name.upper(), ".1f", scale=100) for name in metrics),
             Column("retrieves", ".1%"),
             Column(f"Δ{first} vs always", "+.1f", scale=100, interval=True),
-            Column(f"Δ{first} vs random", "+.1f", scale=100, interval=True),
-            Column("calls", ".2f"),
-            Column("tokens", ",.0f"),
-            Column("seconds", ",.3f"),
+            Column(f"Δ{first} vs random", "+.1f", scale=100),
+            Column("p", ".3f"),
+            *(Column(kind, kinds[kind]) for kind in known),
             Column("verdict"),
         ),
         rows=tuple(
@@ -40,8 +46,9 @@ def points_table(title: str, points: Sequence[GatePoint], metrics: Sequence[str]
                 *(point.metrics[name] for name in metrics),
                 point.retrieval_rate,
                 None if point.kind == "always" else _interval(point.against_always[first]),
-                _interval(point.against_random[first]) if point.kind == "gate" else None,
-                *(point.costs.get(kind, math.nan) for kind in ("calls", "tokens", "seconds")),
+                point.against_random[first].delta if point.kind == "gate" else math.nan,
+                point.p_random,
+                *(point.costs.get(kind, math.nan) for kind in known),
                 verdict(point),
             )
             for point in points
@@ -53,6 +60,8 @@ def verdict(point: GatePoint) -> str:
     """Return whether a gate that knows nothing does as well for fewer retrievals, in words."""
     if point.kind == "perfect":
         return _HEADROOM
+    if point.kind == "gate" and point.retrieval_rate in (0.0, 1.0):
+        return f"the same as {ALWAYS if point.retrieval_rate else NEVER}"
     if point.dominated_by is not None:
         return f"dominated by {point.dominated_by}"
     return "not dominated" if point.kind == "gate" else ""
@@ -87,11 +96,17 @@ def examples_table(title: str, steps: Sequence[Transitions], most: int = 3) -> T
     for step in steps:
         for change, listed in (("wrong -> right", step.gained), ("right -> wrong", step.lost)):
             rows += [
-                (change, item.question, item.direct or "(none)", item.retrieved or "(none)", item.question_id)
+                (change, item.question, _start(item.direct), _start(item.retrieved), item.question_id)
                 for item in listed[:most]
             ]
     columns = (Column("change"), Column("question"), Column("without"), Column("with retrieval"), Column("id"))
     return Table(title=title, columns=columns, rows=tuple(rows))
+
+
+def _start(answer: str | None) -> str:
+    """Return an answer, or the start of a long one."""
+    text = answer or "(none)"
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} ..."
 
 
 def comparison_table(found: Comparison, title: str = "") -> Table:
@@ -107,7 +122,8 @@ def comparison_table(found: Comparison, title: str = "") -> Table:
             *(Column(name.upper(), ".1f", scale=100) for name in found.metrics),
             Column("retrieves", ".1%"),
             Column(f"Δ{first} vs always", "+.1f", scale=100, interval=True),
-            Column(f"Δ{first} vs random", "+.1f", scale=100, interval=True),
+            Column(f"Δ{first} vs random", "+.1f", scale=100),
+            Column("p (Holm)", ".3f"),
             Column("calls", ".2f"),
             Column("to decide, ms", ",.2f", scale=1000),
             Column("labels", ",.0f"),
@@ -120,7 +136,8 @@ def comparison_table(found: Comparison, title: str = "") -> Table:
                 *(point.metrics[name] for name in found.metrics),
                 point.retrieval_rate,
                 None if point.kind == "always" else _interval(point.against_always[first]),
-                None if row is None else _interval(point.against_random[first]),
+                math.nan if row is None else point.against_random[first].delta,
+                math.nan if row is None else row.p_holm,
                 point.costs["calls"] + (0.0 if row is None else row.scored.price.calls),
                 math.nan if row is None else row.scored.price.seconds,
                 math.nan if row is None else row.scored.price.n_labels,
@@ -129,7 +146,7 @@ def comparison_table(found: Comparison, title: str = "") -> Table:
             )
             for point, row in points
         ),
-        notes=(found.chosen, "random: retrieves for the same share of questions, drawn blindly; exact expectation"),
+        notes=(found.chosen, _RANDOM),
     )
 
 
@@ -162,4 +179,37 @@ def knowledge_table(found: Comparison) -> Table:
             for row in found.rows
         ),
         notes=("figures on tune are selected there and flatter",) if any(row.tune for row in found.rows) else (),
+    )
+
+
+def rates_table(title: str, found: Mapping[float, Comparison]) -> Table:
+    """Return gates at given retrieval rates against blind ones of the rate that they reach."""
+    first = next(iter(found.values())).metrics[0]
+    return Table(
+        title=title,
+        columns=(
+            Column("gate"),
+            Column("rate asked", ".0%"),
+            Column("retrieves", ".1%"),
+            Column(first.upper(), ".1f", scale=100),
+            Column("random gate", ".1f", scale=100),
+            Column(f"Δ{first} vs random", "+.1f", scale=100, interval=True),
+            Column("p (Holm)", ".3f"),
+            Column("verdict"),
+        ),
+        rows=tuple(
+            (
+                row.scored.name,
+                rate,
+                row.point.retrieval_rate,
+                row.point.metrics[first],
+                row.random.metrics[first],
+                _interval(row.point.against_random[first]),
+                row.p_holm,
+                verdict(row.point),
+            )
+            for rate, comparison in found.items()
+            for row in comparison.rows
+        ),
+        notes=(_RANDOM,),
     )

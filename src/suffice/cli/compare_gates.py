@@ -1,0 +1,135 @@
+"""`suffice compare-gates`: gates of several kinds in one table, with what they save, know and cost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from suffice.cli import options
+from suffice.cli.show import console, print_json, print_table
+from suffice.embedding import MiniLM
+from suffice.errors import DataError
+from suffice.gates import (
+    BUNDLED_ANSWERS,
+    Comparison,
+    GateBench,
+    Scored,
+    answered_recording,
+    column_gate,
+    compare_gates,
+    comparison_table,
+    held_out_gates,
+    knowledge_table,
+    load_answered,
+    question_gates,
+)
+from suffice.store import Recording, read_recording
+from suffice.tables import render
+
+__all__ = ["compare_gates_command", "comparison_lines", "read_answers", "show_comparison"]
+
+_METRICS = ("contains", "em", "f1")
+
+
+def compare_gates_command(
+    recordings: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="RECORDING...",
+            help=f"Recordings with round 0, JSON lines answered both ways, or one of: {', '.join(BUNDLED_ANSWERS)}.",
+        ),
+    ],
+    tune: Annotated[
+        str | None,
+        typer.Option("--tune", help="The same of tune questions: gates are fitted there. Without it: cross-fitted."),
+    ] = None,
+    column: Annotated[
+        list[str] | None,
+        typer.Option("--column", help="A recorded signal as a gate; NAME:low where low values answer directly."),
+    ] = None,
+    questions: Annotated[
+        bool, typer.Option("--questions/--no-questions", help="Fit the gates that read the question alone.")
+    ] = True,
+    rate: Annotated[
+        float | None,
+        typer.Option("--rate", min=0.0, max=1.0, help="Choose thresholds by this retrieval rate instead of quality."),
+    ] = None,
+    metric: Annotated[
+        list[str] | None, typer.Option("--metric", help="Columns in [0, 1]; the first is the quality. May be repeated.")
+    ] = None,
+    margin: Annotated[float, typer.Option("--margin", help="For non-inferiority to always retrieving.")] = 0.02,
+    resamples: Annotated[int, typer.Option("--resamples", min=1, help="Bootstrap draws.")] = 1000,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Of the draws.")] = 42,
+    level: Annotated[float, typer.Option("--level", min=0.5, max=0.9999, help="Coverage of intervals.")] = 0.95,
+    markdown: Annotated[
+        Path | None, typer.Option("--markdown", help="Also write the tables there, as Markdown.")
+    ] = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Compare gates: which questions to answer without retrieval, what that saves, what it loses, what it costs."""
+    if not questions and not column:
+        raise typer.BadParameter("name at least one --column, or leave --questions on", param_hint="--no-questions")
+    how: dict[str, Any] = {"n_resamples": resamples, "seed": seed, "level": level, "margin": margin}
+    names = tuple(metric or _METRICS)
+    tuned = None if tune is None else GateBench(read_answers(tune), metrics=names, **how)
+    embedder = MiniLM() if questions else None
+    found: dict[str, Comparison] = {}
+    for source in recordings:
+        bench = GateBench(read_answers(source), metrics=names, **how)
+        gates: list[Scored] = [column_gate(name, bench, tuned, rate=rate) for name in column or ()]
+        if embedder is not None and tuned is not None:
+            gates += question_gates(tuned, bench, embedder.embed)
+        elif embedder is not None:
+            gates += held_out_gates(bench, embedder.embed, rate=rate)
+        found[source] = compare_gates(bench, gates, tuned, rate=rate)
+    if markdown is not None:
+        _write(markdown, found)
+    if as_json:
+        print_json({name: comparison.to_dict() for name, comparison in found.items()})
+        return
+    for name, comparison in found.items():
+        show_comparison(comparison, name)
+
+
+def read_answers(source: str | Path) -> Recording:
+    """Return a recording with round 0: a parquet file, or questions answered both ways.
+
+    Raises:
+        DataError: There is no such file.
+    """
+    return read_recording(source) if Path(source).suffix == ".parquet" else answered_recording(load_answered(source))
+
+
+def show_comparison(found: Comparison, name: str = "") -> None:
+    """Print the tables, and what they say in a sentence for each gate."""
+    print_table(comparison_table(found, _title(found, name)))
+    print_table(knowledge_table(found))
+    for line in comparison_lines(found):
+        console.print(line, markup=False, soft_wrap=True)
+
+
+def comparison_lines(found: Comparison) -> list[str]:
+    """Return the finding, and one sentence for each gate."""
+    return [f"{found.headline}.", *(f"- {row.point.headline(found.metrics[0])}" for row in found.rows)]
+
+
+def _title(found: Comparison, name: str) -> str:
+    how = f"{100 * found.level:g} % intervals, {found.n_resamples:,} draws, seed {found.seed}"
+    return f"Gates on {name or 'these questions'}: {found.n} questions (data {found.data_hash}); {how}"
+
+
+def _write(path: Path, found: dict[str, Comparison]) -> None:
+    if not path.parent.is_dir():
+        raise DataError(f"there is no folder {str(path.parent)!r} to write {path.name!r} to")
+    parts: list[str] = []
+    for name, comparison in found.items():
+        tables = [comparison_table(comparison, _title(comparison, name)), knowledge_table(comparison)]
+        parts += [render(tables, "md"), _bullets(comparison_lines(comparison))]
+    path.write_text("\n".join(parts), encoding="utf-8")
+
+
+def _bullets(lines: Sequence[str]) -> str:
+    return f"{lines[0]}\n\n" + "".join(f"{line}\n" for line in lines[1:])

@@ -1,0 +1,202 @@
+"""`suffice protocol semantic`: tables, strict JSON, and a page that shows the same figures and asks no network."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from suffice.report.protocol import given, semantic_protocol
+from suffice.report.protocol.page import protocol_report
+from suffice.store import write_recording
+from suffice.tables import render
+from tests.cli_tools import cli
+from tests.protocol_tools import NAN, drafts, row, table
+from tests.report_tools import HOSTILE, page_data
+
+FAST = ("--resamples", "50")
+
+
+def write(path, recording):
+    write_recording(path, recording.table, recording.metadata)
+    return path
+
+
+@pytest.fixture(scope="module")
+def paths(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("protocol")
+    test = write(folder / "test.parquet", drafts(60, approve=0.02, shorter=0.1))
+    return test, write(folder / "dev.parquet", drafts(20, seed=1, prefix="d"))
+
+
+@pytest.fixture(scope="module")
+def paged(paths, tmp_path_factory):
+    out = tmp_path_factory.mktemp("page") / "page.html"
+    done = cli("protocol", "semantic", paths[0], "--dev", paths[1], "-o", out, "--json", *FAST)
+    assert (done.code, done.err) == (0, "")
+    return done.json, out.read_text()
+
+
+def test_the_terminal_says_who_dominates_then_shows_every_table(paths):
+    done = cli("protocol", "semantic", *paths[:1], "--dev", paths[1], *FAST)
+    assert done.code == 0
+    lines = done.out.splitlines()
+    assert lines[0].startswith("judge_free (patience(")
+    assert "DOMINATED" in lines[0] or "Not dominated" in lines[0]
+    for title in (
+        "Table 1.",
+        "Table 2.",
+        "Paired tests",
+        "Is the loss",
+        "Distance of each",
+        "The conjecture",
+        "Dev:",
+        "Table 3.",
+    ):
+        assert sum(line.startswith(title) for line in lines) == 1, title
+    first = [
+        line.split(" ")[0] for line in lines[lines.index(next(li for li in lines if li.startswith("Table 1."))) + 2 :]
+    ]
+    assert first[:7] == [*(f"fixed_k({k})" for k in range(1, 7)), "judge_free"]
+    assert "suffice protocol semantic test.parquet --dev dev.parquet --resamples 50" in done.out
+
+
+def test_json_holds_every_table_with_columns_of_different_names(paged):
+    told, _ = paged
+    assert told["baseline"] == "fixed_k(6)"
+    assert {len(t["rows"][0]) for t in told["tables"]} > {2}
+    for item in told["tables"]:
+        assert len({len(cells) for cells in item["rows"]}) == 1
+    first = {cells["policy"].split(" ")[0]: cells for cells in told["tables"][0]["rows"]}
+    assert first["fixed_k(1)"]["rounds"] == 1
+    assert set(told["dominated"]) == {
+        "cascade",
+        "no_critic",
+        "no_convergence",
+        "no_gain",
+        "critic_only",
+        "judge_free",
+        "gain_only",
+    }
+    assert told["convergence_rule"]["how"] == "selected on dev"
+    assert [claim["holds"] for claim in told["claims"]] == [True] * 5
+    found = semantic_protocol(drafts(20), given(0.05), n_resamples=20)
+    for item in found.tables():
+        names = [column.name for column in item.columns]
+        assert len(set(names)) == len(names), item.title
+
+
+def test_without_dev_a_quarter_of_the_questions_is_set_aside_and_said_so(paths):
+    done = cli("protocol", "semantic", paths[0], "--json", *FAST)
+    told = done.json
+    assert told["n"] + told["convergence_rule"]["n_dev"] == 60
+    assert told["convergence_rule"]["n_dev"] > 5
+    other = cli("protocol", "semantic", paths[0], "--dev-share", "0.5", "--json", *FAST).json
+    assert other["convergence_rule"]["n_dev"] > told["convergence_rule"]["n_dev"]
+    assert "--dev-share 0.5" in other["command"]
+
+
+def test_a_fixed_eps_uses_every_question_and_says_given(paths):
+    told = cli("protocol", "semantic", paths[0], "--eps", "0.05", "--patience", "3", "--json", *FAST).json
+    assert (told["n"], told["convergence_rule"]["how"]) == (60, "given")
+    assert (told["convergence_rule"]["eps"], told["convergence_rule"]["patience"]) == (0.05, 3)
+    assert (
+        cli("protocol", "semantic", paths[0], "--eps", "0.05", "--json", *FAST).json["convergence_rule"]["patience"]
+        == 2
+    )
+
+
+def test_the_published_ledger_charges_the_judge_in_every_round(paths):
+    def tokens(*options):
+        told = cli("protocol", "semantic", paths[0], "--eps", "0.03", "--json", *FAST, *options).json
+        return {cells["policy"].split(" ")[0]: cells["tokens"] for cells in told["tables"][0]["rows"]}, told
+
+    live, _ = tokens()
+    published, told = tokens("--ledger", "published")
+    assert told["ledger"] == "published"
+    assert published["cascade"] > live["cascade"]
+    assert published["oracle_best"] > live["oracle_best"]
+    assert published["judge_free"] == live["judge_free"]
+    assert any("charged as Semantic Early-Stopping published it" in note for note in told["notes"])
+
+
+@pytest.mark.parametrize("form", ["md", "csv", "latex"])
+def test_tables_go_to_a_file_in_the_form_that_its_name_says(paths, tmp_path, form):
+    out = tmp_path / f"tables.{form}"
+    assert cli("protocol", "semantic", paths[0], "--eps", "0.05", "-o", out, *FAST).code == 0
+    assert "fixed" in out.read_text()
+    if form == "md":
+        assert out.read_text().startswith("# Semantic early stopping: test\n\njudge_free (")
+
+
+def test_the_page_shows_the_protocol_first_with_the_figures_of_the_json(paged):
+    told, page = paged
+    assert page.index("Semantic early stopping</h2>") < page.index("Quality against cost</h2>")
+    for sentence in told["headlines"]:
+        assert sentence.replace("<", "&lt;").replace(">", "&gt;") in page
+    assert "Table 1. Policies" in page
+    assert "Table 2. Ablations" in page
+    assert "Table 3. Claims" in page
+    charts = page_data(page)["cells"][0]["charts"]
+    points = {p["label"]: p for p in charts["protocol-frontier"]["data"]["values"]}
+    rows = {cells["policy"].split(" ")[0]: cells for cells in told["tables"][0]["rows"]}
+    for label in ("fixed_k(1)", "fixed_k(6)", "judge_free"):
+        [point] = [p for name, p in points.items() if label in name.split(", ")]
+        assert point["quality"] == pytest.approx(100 * rows[label]["information_score"])
+        assert point["cost"] == pytest.approx(rows[label]["rounds"])
+    distances = charts["protocol-distance"]["data"]["values"]
+    assert [d["mean"] for d in distances] == pytest.approx([r["mean"] for r in told["conjecture"]["rounds"]])
+    saved = {s["policy"]: s["saved"] for s in charts["protocol-saved"]["data"]["values"]}
+    assert saved["judge_free"] == pytest.approx(rows["judge_free"]["tokens saved, %"]["value"])
+
+
+def test_the_page_needs_no_network_and_keeps_hostile_names_in_their_place(tmp_path):
+    rows = [
+        row(f"q{q}{HOSTILE[q % len(HOSTILE)]}", r, distance=NAN if r == 1 else 0.1 / r, answer=HOSTILE[r])
+        for q in range(16)
+        for r in (1, 2, 3, 4)
+    ]
+    path, out = write(tmp_path / "r.parquet", table(rows)), tmp_path / "page.html"
+    assert cli("protocol", "semantic", path, "--eps", "0.05", "-o", out, *FAST).code == 0
+    page = out.read_text()
+    assert "alert(1)</script>" not in page
+    assert not re.search(r"""(?:src|href)=["']?(?:https?:|//)""", page)
+    assert page_data(page)
+
+
+def test_the_tables_of_the_report_hold_those_of_the_protocol():
+    found = semantic_protocol(drafts(20), given(0.05), n_resamples=20)
+    report = protocol_report(found, "drafts")
+    [(name, tables)] = list(report.tables())
+    assert name == "drafts"
+    assert [t.title for t in tables][: len(found.tables())] == [t.title for t in found.tables()]
+    assert report.cells[0].result.baseline == "fixed_k(6)"
+    assert report.cells[0].rules[0].dominated_by == found.result.row("judge_free").dominated_by
+    json.dumps(report.to_dict(), allow_nan=False)
+    assert render(found.tables(), "md")
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "told"),
+    [
+        (["--eps", "0.05", "--preset", "bge"], 2, "choose one"),
+        (["--patience", "2"], 2, "goes with --eps"),
+        (["--preset", "minilm"], 2, "allowed: bge"),
+        (["--ledger", "theirs"], 2, "allowed: live"),
+        (["-o", "page.pdf"], 2, "allowed endings"),
+        (["--dev-share", "2"], 1, "strictly between 0 and 1"),
+        (["--eps", "9"], 1, "lies in"),
+        (["--preset", "bge"], 1, "belongs to bge-small-en-v1.5"),
+        (["--metric", "nothing"], 1, "no metric 'nothing'"),
+        (["--tolerance", "-1"], 1, "tolerance"),
+        (["--dev", "{test}"], 1, "in dev and test"),
+        (["--dev", "missing.parquet"], 1, "no recording"),
+    ],
+)
+def test_wrong_options_say_what_is_allowed(paths, options, code, told, tmp_path, monkeypatch):  # noqa: PLR0917
+    monkeypatch.chdir(tmp_path)
+    done = cli("protocol", "semantic", paths[0], *[option.format(test=paths[0]) for option in options], *FAST)
+    assert done.code == code
+    assert told in " ".join(done.error.split())
+    assert not list(tmp_path.iterdir())

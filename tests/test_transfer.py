@@ -15,7 +15,7 @@ from suffice.errors import DataError
 from suffice.metrics import normalize_answer
 from suffice.retrieval import BUNDLED, Question
 from suffice.train.contexts import TYPES, ContextSet, build_contexts, sentences
-from suffice.train.transfer import transfer_check
+from suffice.train.transfer import read_contexts, transfer_check
 
 
 @pytest.fixture
@@ -159,10 +159,14 @@ def sets(n=40):
     return [ContextSet(question_id=str(i), question=str(i), contexts=contexts) for i in range(n)]
 
 
+def checked(items, models, rng):
+    return transfer_check({name: read_contexts(items, model) for name, model in models.items()}, rng=rng)
+
+
 def test_two_models_with_other_preferences_are_told_apart(rng):
     llama = Fixed(0.5, {"A": 0.1, "B": 0.2, "C": -0.2})
     qwen = Fixed(0.5, {"A": 0.1, "B": -0.1, "C": -0.2})
-    report = transfer_check(sets(), {"llama": llama, "qwen": qwen}, rng=rng)
+    report = checked(sets(), {"llama": llama, "qwen": qwen}, rng)
     verdicts = {(c.model, c.type): c.verdict for c in report.changes}
     assert verdicts == {
         ("llama", "A"): "prefers",
@@ -185,7 +189,7 @@ def test_two_models_with_other_preferences_are_told_apart(rng):
 
 def test_the_mean_change_is_that_of_a_plain_loop(rng):
     model = Fixed(0.5, {"A": 0.01, "B": 0.02, "C": 0.0}, noise=0.2)
-    report = transfer_check(sets(30), {"m": model}, rng=rng)
+    report = checked(sets(30), {"m": model}, rng)
     for change in report.changes:
         differences = []
         for item in sets(30):
@@ -196,7 +200,7 @@ def test_the_mean_change_is_that_of_a_plain_loop(rng):
 
 
 def test_no_effect_is_no_verdict_and_one_model_has_no_disagreement(rng):
-    report = transfer_check(sets(), {"m": Fixed(0.5, dict.fromkeys(TYPES, 0.0), noise=0.0)}, rng=rng)
+    report = checked(sets(), {"m": Fixed(0.5, dict.fromkeys(TYPES, 0.0), noise=0.0)}, rng)
     assert {c.verdict for c in report.changes} == {"neither"}
     assert report.disagreements == []
     assert all(c.p == 1.0 for c in report.contrasts)
@@ -206,10 +210,14 @@ def test_no_effect_is_no_verdict_and_one_model_has_no_disagreement(rng):
 def test_questions_with_an_undefined_confidence_are_left_out_everywhere_and_counted(rng):
     one = Fixed(0.5, dict.fromkeys(TYPES, 0.1), undefined=("3", "4"))
     two = Fixed(0.5, dict.fromkeys(TYPES, 0.1))
-    report = transfer_check(sets(10), {"one": one, "two": two}, rng=rng)
+    report = checked(sets(10), {"one": one, "two": two}, rng)
     assert (report.n, report.undefined) == (8, 2)
     assert {c.paired.n for c in report.changes} == {8}
     with pytest.raises(DataError, match="no question has a defined confidence"):
-        transfer_check(sets(2), {"m": Fixed(0.5, dict.fromkeys(TYPES, 0.1), undefined=("0", "1"))}, rng=rng)
-    with pytest.raises(DataError, match="0 sets"):
-        transfer_check([], {"m": two}, rng=rng)
+        checked(sets(2), {"m": Fixed(0.5, dict.fromkeys(TYPES, 0.1), undefined=("0", "1"))}, rng)
+    with pytest.raises(DataError, match="no sets"):
+        read_contexts([], two)
+    with pytest.raises(DataError, match="0 models"):
+        transfer_check({}, rng=rng)
+    with pytest.raises(DataError, match="2 models on sets of shapes"):
+        transfer_check({"one": np.zeros((4, 2)), "two": np.zeros((4, 3))}, rng=rng)

@@ -28,7 +28,7 @@ from suffice.tables import Column, Table
 from suffice.train.confidence import Confidence
 from suffice.train.contexts import TYPES, ContextSet
 
-__all__ = ["Change", "Contrast", "TransferReport", "transfer_check"]
+__all__ = ["Change", "Contrast", "TransferReport", "read_contexts", "transfer_check"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,28 +160,42 @@ class TransferReport:
         }
 
 
-def transfer_check(
-    sets: Sequence[ContextSet],
-    models: Mapping[str, Confidence],
-    *,
-    rng: np.random.Generator,
-    n_resamples: int = 1000,
-) -> TransferReport:
-    """Read every question alone and with each of its contexts, by every model, and compare the changes.
+def read_contexts(sets: Sequence[ContextSet], confidence: Confidence) -> Floats:
+    """Read every question alone and with each of its contexts.
 
     Args:
         sets: From `build_contexts`.
-        models: Confidence by the model's name.
+        confidence: A model's.
+
+    Returns:
+        Confidence without context, then with each type, shape ``(1 + len(TYPES), n_sets)``; NaN where undefined.
+
+    Raises:
+        DataError: There are no sets.
+        ModelError: The model failed.
+    """
+    if not sets:
+        raise DataError("there are no sets of contexts to read")
+    texts = [item.question for item in sets]
+    given = [confidence.of(texts, [[item.contexts[i]] for item in sets]) for i in range(len(TYPES))]
+    return np.stack([confidence.of(texts), *given])
+
+
+def transfer_check(read: Mapping[str, Floats], *, rng: np.random.Generator, n_resamples: int = 1000) -> TransferReport:
+    """Compare what contexts do to the confidence of models; each can be read and dropped before the next is loaded.
+
+    Args:
+        read: From `read_contexts`, by the model's name; all on the same sets.
         rng: Draws resamples and signs.
         n_resamples: Draws of the bootstrap.
 
     Raises:
-        DataError: No sets, no models, or no question with defined confidences everywhere.
-        ModelError: A model failed.
+        DataError: No models, other sets for one of them, or no question with defined confidences everywhere.
     """
-    if not sets or not models:
-        raise DataError(f"{len(sets)} sets of contexts and {len(models)} models: at least one of each")
-    read = {name: _read(sets, confidence) for name, confidence in models.items()}
+    if not read or len({values.shape for values in read.values()}) != 1:
+        raise DataError(
+            f"{len(read)} models on sets of shapes {[values.shape for values in read.values()]}: one or more"
+        )
     defined = np.logical_and.reduce([np.isfinite(values).all(axis=0) for values in read.values()])
     if not defined.any():
         raise DataError("no question has a defined confidence with every context: the states are undefined")
@@ -206,14 +220,6 @@ def transfer_check(
     return TransferReport(
         changes=tuple(changes), contrasts=contrasts, n=int(defined.sum()), undefined=int((~defined).sum())
     )
-
-
-def _read(sets: Sequence[ContextSet], confidence: Confidence) -> Floats:
-    """Return confidence alone and with each type, shape ``(1 + n_types, n_sets)``."""
-    texts = [item.question for item in sets]
-    alone = confidence.of(texts)
-    given = [confidence.of(texts, [[item.contexts[i]] for item in sets]) for i in range(len(TYPES))]
-    return np.stack([alone, *given])
 
 
 def _contrasts(change: Mapping[str, Floats]) -> dict[str, Floats]:

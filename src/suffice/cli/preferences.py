@@ -1,0 +1,149 @@
+"""`suffice preferences`: what passages do to a model's confidence, as data that reranker trainers read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import typer
+from rich.progress import Progress
+
+from suffice.cli import gating, options
+from suffice.cli.confidence import AllowPrompt, Device, Dtype, Instructions, open_confidence
+from suffice.cli.show import console, errors, print_json, print_table
+from suffice.llm import TransformersModel
+from suffice.probes import LabelRule, ProbeConfidence
+from suffice.replay import id_hash
+from suffice.retrieval import BUNDLED, Question, Retriever, load_questions
+from suffice.train.preference_file import PROMPT, card_path
+from suffice.train.preferences import PreferenceSummary, build_preferences
+from suffice.train.shift import Shift, measure_shift
+
+__all__ = ["preferences_command", "progress"]
+
+
+def preferences_command(
+    dataset: Annotated[
+        str, typer.Argument(help=f"Questions: a bundled set ({', '.join(BUNDLED)}), a .jsonl(.gz) or HotpotQA's .json.")
+    ],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The preference file, JSON lines; its card lies beside it.")],
+    model: Annotated[str, typer.Option("--model", help="A folder or hub id of a causal language model.")],
+    probe: Annotated[Path, typer.Option("--probe", help="Its probe, as `suffice train-probe` writes it.")],
+    allow_prompt: AllowPrompt = None,
+    candidates: Annotated[
+        int, typer.Option("--candidates", min=2, help="Passages of a question, the retriever's best.")
+    ] = 8,
+    k: Annotated[int, typer.Option("--k", min=1, help="Most positives, and most negatives, of a question.")] = 5,
+    line_prompt: Annotated[
+        str, typer.Option("--line-prompt", help="The field `prompt` of every line, for rerankers that are LLMs.")
+    ] = PROMPT,
+    shift: Annotated[
+        int,
+        typer.Option("--shift", min=0, help="Questions on which the probe is measured under both prompts; 0: none."),
+    ] = 200,
+    label_rule: Annotated[
+        str, typer.Option("--label-rule", help="With --shift: when an answer is right: em, contains or f1>=T.")
+    ] = "contains",
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Draws the passages of --shift.")] = 0,
+    instructions: Instructions = "answer_first",
+    batch_size: Annotated[int, typer.Option("--batch-size", min=1, help="Most prompts of one pass.")] = 16,
+    dtype: Dtype = "auto",
+    device: Device = None,
+    corpus: options.Corpus = None,
+    dense: options.Dense = None,
+    limit: Annotated[int | None, typer.Option("--limit", min=1, help="Only the first questions.")] = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Score every candidate by Inc = confidence with it less confidence without; run it again to go on."""
+    questions = load_questions(dataset, limit=limit)
+    confidence, source = open_confidence(
+        model,
+        probe,
+        allow=allow_prompt or (),
+        instructions=instructions,
+        dtype=dtype,
+        device=device,
+        batch_size=batch_size,
+    )
+    retriever = options.build_retriever(corpus, dense)
+    gating.tell_fitted(confidence.probe, [question.question_id for question in questions])
+    rule = LabelRule.parse(label_rule)
+    measured = None
+    if shift and not out.exists():
+        measured = _shift(
+            questions, confidence, source, retriever, most=shift, candidates=candidates, rule=rule, seed=seed
+        )
+    with progress(f"scoring {dataset}", quiet=as_json) as tell:
+        summary = build_preferences(
+            questions,
+            confidence,
+            out,
+            retriever=retriever,
+            candidates=candidates,
+            k=k,
+            prompt=line_prompt,
+            shift=None if measured is None else measured.to_dict(),
+            on_progress=tell,
+        )
+    _report(summary, measured, as_json=as_json)
+
+
+def _shift(
+    questions: list[Question],
+    confidence: ProbeConfidence,
+    source: TransformersModel,
+    retriever: Retriever,
+    *,
+    most: int,
+    candidates: int,
+    rule: LabelRule,
+    seed: int,
+) -> Shift | None:
+    """Measure the probe under both prompts, on questions that it was not fitted on; None where there are none."""
+    fitted = set(confidence.probe.card.provenance.get("tune_ids") or ())
+    fresh = [q for q in questions if id_hash(q.question_id) not in fitted and q.answers]
+    if not fresh:
+        return None
+    return measure_shift(
+        fresh[:most],
+        confidence,
+        source,
+        rng=np.random.default_rng(seed),
+        retriever=retriever,
+        candidates=candidates,
+        label=rule,
+    )
+
+
+def _report(summary: PreferenceSummary, shift: Shift | None, *, as_json: bool) -> None:
+    if as_json:
+        print_json({**summary.to_dict(), "shift": None if shift is None else shift.to_dict()})
+        return
+    if shift is not None:
+        print_table(shift.table())
+    dropped = ", ".join(f"{count} {reason}" for reason, count in summary.dropped.items()) or "none"
+    left_out = ", ".join(f"{count} {reason}" for reason, count in summary.left_out.items()) or "none"
+    pairs = f"{summary.positives} positives, {summary.negatives} negatives"
+    lines = (
+        f"{summary.path}: {summary.kept} of {summary.questions} questions, {pairs}",
+        f"dropped questions: {dropped}",
+        f"candidates: {summary.candidates} scored; left out: {left_out}",
+        f"passes of this run: {summary.passes['qa']} of questions alone, {summary.passes['rag']} with a candidate",
+        f"increases: {card_path(summary.path)}",
+    )
+    for line in lines:
+        console.print(line, markup=False, soft_wrap=True)
+
+
+@contextmanager
+def progress(title: str, *, quiet: bool) -> Iterator[Callable[[int, int], None] | None]:
+    """Show a bar on standard error, if it is a terminal."""
+    if quiet or not errors.is_terminal:
+        yield None
+        return
+    with Progress(console=errors, transient=True) as bar:
+        task = bar.add_task(title, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)

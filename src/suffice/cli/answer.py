@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from suffice.cli import options
+from suffice.cli import gating, options
 from suffice.cli.live import show_live
 from suffice.loop import RetrievalLoop
 from suffice.rules import parse_rule, parse_selector
@@ -47,14 +47,26 @@ def answer(
     judge_model: options.JudgeModel = None,
     judge_base_url: options.JudgeBaseUrl = None,
     judge_api_key_env: options.JudgeKeyVariable = None,
+    local: gating.Local = False,
+    gate: gating.GateFolder = None,
+    gate_model: gating.GateModel = None,
+    gate_base_url: gating.GateBaseUrl = None,
     as_json: options.AsJson = False,
 ) -> None:
     """Answer one question from a corpus, stopping as soon as the policy says so."""
     if policy is None:
-        decides = Policy(rule=parse_rule(rule), selector=parse_selector(selector), max_rounds=max_rounds)
+        decides = Policy(
+            rule=parse_rule(rule),
+            selector=parse_selector(selector),
+            start_round=1 if gate is None else 0,
+            max_rounds=max_rounds,
+        )
     else:
         decides = Policy.load(policy)
-    answerer = options.build_model(
+    probe = gating.load_probe(gate)
+    answerer = gating.build_answerer(
+        local,
+        probe,
         model,
         base_url,
         key_variable=api_key_env,
@@ -76,5 +88,6 @@ def answer(
         cache=cache,
     )
     retriever = options.build_retriever(corpus, dense, reranker, candidates)
-    loop = RetrievalLoop(model=answerer, retriever=retriever, policy=decides, enrichers=enrichers)
+    decider = gating.build_gate(probe, answerer, gate_model, gate_base_url, prompt=prompt, key_variable=api_key_env)
+    loop = RetrievalLoop(model=answerer, retriever=retriever, policy=decides, enrichers=enrichers, gate=decider)
     show_live(loop, question, as_json=as_json)

@@ -97,7 +97,7 @@ class Trained:
     Attributes:
         probe: Uncalibrated.
         seed: Of weights, batches and dropout.
-        losses: The class-balanced dev loss after each epoch, nats; empty for the logistic regression.
+        losses: The class-balanced dev loss after each epoch, nats; that of the chosen penalty alone for the logistic regression.
         best_epoch: The epoch whose weights these are, from 1; 0 for the logistic regression.
         dev_auroc: Area under the ROC curve on dev: what layers and seeds are chosen by.
     """
@@ -220,7 +220,7 @@ def _balanced_loss(logits: Floats, labels: Floats) -> float:
 def logistic_probe(
     train: Examples, dev: Examples, card: ProbeCard, *, balanced: bool = True, strengths: tuple[float, ...] = _STRENGTHS
 ) -> Trained:
-    """Fit the baseline: a logistic regression on standardised states, its penalty chosen by AUROC on dev; no torch.
+    """Fit the baseline: a logistic regression on standardised states, its penalty chosen by its loss on dev; no torch.
 
     Args:
         train: What the weights are fitted on, questions of both kinds.
@@ -237,17 +237,18 @@ def logistic_probe(
     _both_kinds(train, dev)
     mean, scale = _standard(train.states)
     states = _scaled(train, mean, scale).states.astype(np.float64)
-    best: Trained | None = None
+    best, least = None, np.inf
     for strength in strengths:
         fitted = LogisticRegression(C=strength, max_iter=2000, class_weight="balanced" if balanced else None)
         fitted.fit(states, train.labels)
         layer = (fitted.coef_.astype(np.float32), fitted.intercept_.astype(np.float32))
         probe = Probe([layer], card, mean=mean, scale=scale)
-        found = Trained(probe=probe, seed=0, losses=(), best_epoch=0, dev_auroc=_auroc(probe, dev))
-        if best is None or found.dev_auroc > best.dev_auroc:
-            best = found
-    assert best is not None
-    return best
+        loss = _balanced_loss(probe.logits(dev.states), dev.labels)
+        if best is None or loss < least:
+            best, least = probe, loss
+    if best is None:
+        raise DataError("there is no penalty to try: give at least one inverse strength")
+    return Trained(probe=best, seed=0, losses=(least,), best_epoch=0, dev_auroc=_auroc(best, dev))
 
 
 def fit_calibration(logits: Floats, labels: Floats, method: str) -> Calibration:

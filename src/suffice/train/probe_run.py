@@ -19,13 +19,13 @@ from suffice.tables import Column, Table
 from suffice.train.examples import Examples, Split
 from suffice.train.probe import ProbeSettings, Trained, calibrate_probe, logistic_probe, train_probe
 
-__all__ = ["Candidate", "Kind", "Measured", "ProbeRun", "Prompted", "run_training"]
+__all__ = ["Candidate", "Kind", "LabelledStates", "Measured", "ProbeRun", "run_training"]
 
 Kind = Literal["mlp", "logistic"]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Prompted:
+class LabelledStates:
     """States of one prompt with the labels of the answers that the model gave to that prompt.
 
     Attributes:
@@ -159,7 +159,7 @@ def _figures(title: str, measured: Sequence[Measured], notes: tuple[str, ...] = 
 
 
 def run_training(
-    data: Prompted,
+    data: LabelledStates,
     split: Split,
     *,
     kind: Kind = "mlp",
@@ -169,7 +169,7 @@ def run_training(
     settings: ProbeSettings | None = None,
     train_size: int | None = None,
     curve: Sequence[int] = (),
-    other: Prompted | None = None,
+    other: LabelledStates | None = None,
     train_on_both: bool = False,
     on_step: Callable[[str], None] | None = None,
 ) -> ProbeRun:
@@ -217,7 +217,14 @@ def run_training(
     if calibration != "none":
         measured.append(_on(best.probe, test, f"{kind}, uncalibrated", fit.size))
     if kind == "mlp":
-        measured.append(_on(baseline.probe, test, "logistic baseline, uncalibrated", fit.size))
+        measured.append(
+            _on(
+                calibrate_probe(baseline.probe, fit.part("dev", layer), calibration),
+                test,
+                f"logistic baseline, {calibration}",
+                fit.size,
+            )
+        )
     if other is not None:
         apart = split.of(Examples.of(other.states, other.labels, layer), "test")
         measured.append(_on(calibrated, apart, f"{kind}, {calibration}, prompt {other.prompt}", fit.size))
@@ -246,9 +253,9 @@ def run_training(
 class _Fit:
     """Fits probes on one split."""
 
-    data: Prompted
+    data: LabelledStates
     split: Split
-    other: Prompted | None
+    other: LabelledStates | None
     settings: ProbeSettings
     train_size: int | None
     size: int = field(default=0, init=False)
@@ -288,7 +295,7 @@ class _Fit:
         )
 
 
-def _check_same(data: Prompted, other: Prompted) -> None:
+def _check_same(data: LabelledStates, other: LabelledStates) -> None:
     for key in ("model", "revision", "layers"):
         ours, theirs = data.states.header.get(key), other.states.header.get(key)
         if ours != theirs:

@@ -33,6 +33,7 @@ COMMANDS = [
     "replay",
     "stream",
     "search",
+    "train-probe",
     "certify",
     "compare-gates",
     "show",

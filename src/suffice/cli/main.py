@@ -32,6 +32,7 @@ from suffice.cli import (
     selectors,
     states,
     stream,
+    train_probe,
 )
 from suffice.cli.show import errors
 from suffice.errors import RuleSyntaxError, SufficeError
@@ -78,6 +79,7 @@ app.command("record")(recording.record_command)
 app.command("draft")(drafting.draft_command)
 app.command("record-drafts")(drafting.record_drafts_command)
 app.command("judge")(judge.judge_command)
+app.command("train-probe")(train_probe.train_probe_command)
 app.command("calibrate")(offline.calibrate_command)
 app.command("replay")(offline.replay_command)
 app.command("certify")(certify.certify_command)

@@ -17,6 +17,7 @@ from suffice.replay import Price, component_prices
 from suffice.retrieval import BUNDLED, load_questions
 from suffice.session import Policy
 from suffice.signals import GATE
+from suffice.signals.position import AnswerPosition
 from suffice.store import read_recording, write_recording
 
 __all__ = ["import_command", "record_command", "report_recorded"]
@@ -97,7 +98,10 @@ def record_command(
     if logprobs:
         answerer.verify(frozenset({"logprobs"}))
     policy = Policy(
-        start_round=0 if round_zero else 1, max_rounds=max_rounds, state=options.overlap_state(fit_overlap_on)
+        start_round=0 if round_zero else 1,
+        max_rounds=max_rounds,
+        state=options.overlap_state(fit_overlap_on),
+        answer_position=getattr(answerer, "position", AnswerPosition()),  # a prefilled prompt has another
     )
     enrichers = options.build_enrichers(
         rerank,

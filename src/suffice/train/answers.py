@@ -13,6 +13,7 @@ from suffice.loop import RetrievalLoop, record
 from suffice.retrieval import CrossEncoderScorer, Question, Reranked, Retriever
 from suffice.rounds import Floats, Mask
 from suffice.session import Policy
+from suffice.signals.position import AnswerPosition
 from suffice.store import Recording, read_recording
 from suffice.train.ranking import DEPTHS, RankingReport, compare_rankings
 
@@ -49,7 +50,9 @@ def answers_in_order(
     loop = RetrievalLoop(
         model=model,
         retriever=Reranked(retriever, scorer, candidates=candidates),
-        policy=Policy(start_round=1, max_rounds=max_rounds),
+        policy=Policy(
+            start_round=1, max_rounds=max_rounds, answer_position=getattr(model, "position", AnswerPosition())
+        ),
     )
     summary = record(questions, loop, path)
     if summary.failed:

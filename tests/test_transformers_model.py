@@ -19,8 +19,12 @@ from suffice.llm import Answerer, StateSource, TransformersModel
 from suffice.llm._transformers_loading import folder_revision
 from suffice.llm._transformers_passes import Step, decode, last_states, prefill
 from suffice.llm.prompts import ANSWER_FIRST, Prompt
+from suffice.loop import RetrievalLoop, record
+from suffice.retrieval import PoolBM25, Question
 from suffice.rounds import Cost, Passage, Round
+from suffice.session import Policy
 from suffice.signals.margins import answer_margin, token_margin
+from suffice.store import read_recording
 from tests.local_models import (
     LAYERS,
     NO_SYSTEM,
@@ -314,6 +318,31 @@ def test_samples_follow_the_models_probabilities(llama):
             llama.samples(QUESTIONS[0], rng=np.random.default_rng(0), **wrong)
 
 
+def test_a_loop_records_its_answers_and_their_margins(llama, tmp_path):
+    asked = [
+        Question(question_id=str(i), question=f"Who wrote book {i}?", answers=("King",), passages=tuple(PASSAGES))
+        for i in range(12)
+    ]
+    policy = Policy(start_round=0, max_rounds=2, answer_position=START)
+    loop = RetrievalLoop(model=llama, retriever=PoolBM25(), policy=policy)
+    summary = record(asked, loop, tmp_path / "r.parquet", concurrency=3)
+    assert not summary.failed
+    recording = read_recording(tmp_path / "r.parquet")
+    assert recording.shape == (12, 3)
+    for q, question in enumerate(asked):
+        for r in range(3):
+            reply = llama.answer(question.question, loop_passages(question, r) if r else ())
+            assert recording.objects("text")[q, r] == reply.text
+            margin = answer_margin([Round(index=r, answer_tokens=reply.answer_tokens)])
+            assert recording.column("answer_margin")[q, r] == pytest.approx(margin, abs=1e-4, nan_ok=True)
+    assert np.isfinite(recording.column("answer_margin")).any()
+    assert (recording.column("cost.generator.uncached_tokens") > 0).all()
+
+
+def loop_passages(question, r):
+    return PoolBM25().rank(question.question, pool=question.passages, k=r)
+
+
 def test_async_answers_equal_sync_ones_whatever_reads_beside_them(llama):
     async def all_at_once():
         reads = [asyncio.to_thread(llama.read, q) for q in QUESTIONS]
@@ -422,6 +451,10 @@ def test_a_prompt_longer_than_the_context_is_refused_by_length_and_limit():
     for call in (made.answer, made.read, lambda q: made.read_batch(["Who?", q]), lambda q: made.answers([q])):
         with pytest.raises(ModelError, match=rf"has {n} tokens, and 'tiny/Llama' reads at most 60"):
             call(long)
+    unbounded = loaded()
+    unbounded.tokenizer.model_max_length = 70  # the model's own word goes first
+    assert unbounded.context == 2048
+    assert loaded("Mamba").context is None
     shorter = model(max_prompt_tokens=30)
     with pytest.raises(ModelError, match="reads at most 30"):
         shorter.answer("Who was it, after all?")

@@ -61,13 +61,13 @@ class LoadedModel:
 
     @property
     def context(self) -> int | None:
-        """Most tokens of prompt and reply together; None where there is no limit."""
+        """Most tokens of prompt and reply together: the model's word, else its tokenizer's; None without a limit."""
         limits = (
             getattr(self.config, "max_position_embeddings", None),
             getattr(self.tokenizer, "model_max_length", None),
         )
         known = [limit for limit in limits if isinstance(limit, int) and 0 < limit < _UNBOUNDED]
-        return min(known) if known else None
+        return known[0] if known else None
 
     @property
     def ends(self) -> frozenset[int]:

@@ -25,6 +25,7 @@ from suffice.cli import (
     money,
     offline,
     paper,
+    preferences,
     protocol,
     recording,
     report,
@@ -33,6 +34,8 @@ from suffice.cli import (
     states,
     stream,
     train_probe,
+    train_reranker,
+    transfer_check,
 )
 from suffice.cli.show import errors
 from suffice.errors import RuleSyntaxError, SufficeError
@@ -80,6 +83,9 @@ app.command("draft")(drafting.draft_command)
 app.command("record-drafts")(drafting.record_drafts_command)
 app.command("judge")(judge.judge_command)
 app.command("train-probe")(train_probe.train_probe_command)
+app.command("preferences")(preferences.preferences_command)
+app.command("train-reranker")(train_reranker.train_reranker_command)
+app.command("transfer-check")(transfer_check.transfer_check_command)
 app.command("calibrate")(offline.calibrate_command)
 app.command("replay")(offline.replay_command)
 app.command("certify")(certify.certify_command)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,13 @@ import numpy as np
 from suffice.errors import DataError
 from suffice.metrics import precision_at, recall_at, reciprocal_rank_at
 from suffice.rounds import Floats
-from suffice.statistics import PairedResult, bootstrap_weights, paired_bootstrap, paired_results
+from suffice.statistics import (
+    PairedResult,
+    bootstrap_weights,
+    paired_bootstrap,
+    paired_results,
+    permutation_tests,
+)
 from suffice.tables import Column, Table
 from suffice.train.preference_file import Preference
 
@@ -78,7 +84,7 @@ class RankingReport:
         names: The metrics.
         before: Mean of the first, with its interval, for each metric.
         after: Mean of the second, likewise.
-        differences: The second minus the first, question by question.
+        differences: The second minus the first, question by question, with the p of a paired permutation test.
         n: Questions.
     """
 
@@ -91,7 +97,7 @@ class RankingReport:
     def table(self, title: str = "ranking what the model prefers, per cent") -> Table:
         """Return the report as a table."""
         rows = tuple(
-            (name, before, after, (paired.delta, paired.low, paired.high))
+            (name, before, after, (paired.delta, paired.low, paired.high), paired.p)
             for name, before, after, paired in zip(self.names, self.before, self.after, self.differences, strict=True)
         )
         columns = (
@@ -99,10 +105,13 @@ class RankingReport:
             Column("before", ".2f", scale=100, interval=True),
             Column("after", ".2f", scale=100, interval=True),
             Column("difference", "+.2f", scale=100, interval=True),
+            Column("p", ".4f"),
         )
-        few = sorted({paired.warning for paired in self.differences if paired.warning})
-        level = f"{self.differences[0].level:.0%} bootstrap intervals over {self.n} questions"
-        return Table(title=title, columns=columns, rows=rows, notes=(level, *few[:1]))
+        fewest = min(self.differences, key=lambda paired: paired.n_nonzero)
+        level = f"{fewest.level:.0%} bootstrap intervals over {self.n} questions; p of a paired permutation test, each by itself"
+        return Table(
+            title=title, columns=columns, rows=rows, notes=(level, fewest.warning) if fewest.warning else (level,)
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-ready values."""
@@ -135,7 +144,7 @@ def compare_rankings(
     Args:
         before: As `rank_metrics` gives them, shape ``(len(names), n_questions)``.
         after: The other reranker's, on the same questions in the same order.
-        rng: Draws the resamples.
+        rng: Draws resamples and signs.
         names: The metrics.
         clusters: The unit of each question, where questions repeat.
         n_resamples: Draws.
@@ -153,10 +162,12 @@ def compare_rankings(
     for values in (before, after):
         found = paired_bootstrap(values, weights, clusters=clusters)
         alone.append(tuple(zip(found.delta.tolist(), found.low.tolist(), found.high.tolist(), strict=True)))
+    paired = paired_results(after - before, weights, clusters=clusters)
+    tests = permutation_tests(after - before, rng=rng, clusters=clusters)
     return RankingReport(
         names=tuple(names),
         before=alone[0],
         after=alone[1],
-        differences=tuple(paired_results(after - before, weights, clusters=clusters)),
+        differences=tuple(replace(d, p=t.p, test=t.test) for d, t in zip(paired, tests, strict=True)),
         n=before.shape[1],
     )

@@ -137,7 +137,7 @@ def test_cells_whose_signal_was_not_recorded_are_left_out_with_a_note():
     found = semantic_protocol(table(rows), given(0.05), **FEW)
     assert set(found.replayed.policies) == {"judge_free"}
     assert found.replayed.missing == ("critic", "gain")
-    [note] = [note for note in found.tables()[1].notes if "left out" in note]
+    [note] = [note for note in found.tables()[2].notes if "left out" in note]
     assert "cascade, no_critic, no_convergence, no_gain, critic_only, gain_only" in note
     assert "critic's replies" in note
     assert "judge's marks" in note
@@ -474,6 +474,65 @@ def test_margins_are_one_and_two_sided_t_tests_and_holm_counts_the_family(statis
         *(set(CELLS) - {"cascade", "critic_only", "judge_free"}),
     }
     assert all(math.isnan(d.p_t_holm) for label in outside for d in found.differences[label].values())
+
+
+def test_against_its_own_stops_at_random_a_policy_that_knows_gains_and_one_that_does_not_gains_nothing():
+    found = semantic_protocol(drafts(60, seed=11, approve=0.05), given(0.04, 2), n_resamples=400)
+    assert set(found.chance) == {"judge_free", "cascade", "critic_only"}
+    done = found.replayed
+    delta = done.runs["judge_free"].values[SCORE] - done.runs["random(judge_free)"].values[SCORE]
+    blind = found.chance["judge_free"]
+    assert blind.delta == pytest.approx(delta.mean())
+    assert blind.low < 0 < blind.high
+    assert blind.p > 0.05
+    knows = semantic_protocol(settling(), given(0.05, 1), n_resamples=400)
+    assert knows.chance["judge_free"].low > 0.2
+    assert knows.chance["judge_free"].p == pytest.approx(1 / 401)
+    assert "Do the signals know" in knows.tables()[1].title
+
+
+def test_the_permutation_test_is_that_of_every_permutation():
+    scores = {0: (0.1, 0.9, 0.2), 1: (0.4, 0.6, 0.5), 2: (0.3, 0.2, 0.8), 3: (0.5, 0.1, 0.7), 4: (0.2, 0.8, 0.4)}
+    stop = {0: 2, 1: 2, 2: 3, 3: 3, 4: 3}
+    rows = [
+        row(f"q{q}", r, distance=NAN if r == 1 else 0.01 if r == stop[q] else 0.5, score=s)
+        for q, line in scores.items()
+        for r, s in enumerate(line, 1)
+    ]
+    found = semantic_protocol(table(rows), given(0.05, 1), n_resamples=4000).chance["judge_free"]
+    means = [
+        np.mean([scores[q][k - 1] for q, k in enumerate(dealt)]) for dealt in itertools.permutations(stop.values())
+    ]
+    observed = np.mean([scores[q][k - 1] for q, k in stop.items()])
+    exact = np.mean(np.abs(np.array(means) - np.mean(means)) >= abs(observed - np.mean(means)) - 1e-12)
+    assert found.delta == pytest.approx(observed - np.mean(means))
+    assert found.p == pytest.approx(exact, abs=0.03)
+
+
+def test_one_lucky_stop_does_not_prove_that_a_signal_knows():
+    """The second round is always better than the third; one question of 200 stops at the third, where it loses nothing."""
+    rows = [
+        row(
+            f"q{q}",
+            r,
+            distance=NAN if r == 1 else 0.5 if q == 0 and r == 2 else 0.01,
+            score=0.5 if q == 0 else (0.1, 0.9, 0.8)[r - 1],
+        )
+        for q in range(200)
+        for r in (1, 2, 3)
+    ]
+    found = semantic_protocol(table(rows), given(0.05, 1), n_resamples=400)
+    assert found.chance["judge_free"].delta > 0
+    assert found.chance["judge_free"].low <= 0
+    told = found.headline("judge_free")
+    assert "It is fixed_k(2) in all but its name: it stops there on 199 of 200 questions." in told
+
+
+def test_repeated_questions_have_an_interval_but_no_permutations():
+    rows = [{**item, "cluster": item["question_id"][:2]} for item in drafts(30).table.to_pylist()]
+    found = semantic_protocol(table(rows), given(0.05, 2), **FEW).chance["judge_free"]
+    assert math.isnan(found.p)
+    assert found.low <= found.delta <= found.high
 
 
 def test_repeating_every_question_as_a_cluster_changes_no_p_value():

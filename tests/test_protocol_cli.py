@@ -121,6 +121,14 @@ def test_the_published_ledger_charges_the_judge_in_every_round(paths):
     assert any("charged as Semantic Early-Stopping published it" in note for note in told["notes"])
 
 
+def test_a_bundled_recording_goes_by_its_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    done = cli("protocol", "semantic", "self_refine_gpt4", "--metric", "target_sentiment", "--json", *FAST)
+    assert done.code == 0
+    assert done.json["dominated"]["judge_free"] == "fixed_k(2)"
+    assert done.json["n"] > 250
+
+
 @pytest.mark.parametrize("form", ["md", "csv", "latex"])
 def test_tables_go_to_a_file_in_the_form_that_its_name_says(paths, tmp_path, form):
     out = tmp_path / f"tables.{form}"

@@ -18,6 +18,7 @@ from suffice.report.protocol import MARGINS, SemanticProtocol, Tuned, given, pub
 from suffice.report.protocol.data import metric_of
 from suffice.report.protocol.page import protocol_page
 from suffice.store import Recording, read_recording
+from suffice.store.bundled import BUNDLED_RECORDINGS, bundled_recording
 from suffice.tables import FORMATS, render
 
 __all__ = ["app", "semantic_command", "show_protocol"]
@@ -38,7 +39,13 @@ def protocols() -> None:
 
 @app.command("semantic")
 def semantic_command(
-    path: Annotated[Path, typer.Argument(metavar="RECORDING", help="Recorded drafts with distances, at full width.")],
+    path: Annotated[
+        Path,
+        typer.Argument(
+            metavar="RECORDING",
+            help=f"Recorded drafts with distances, at full width; or bundled: {', '.join(BUNDLED_RECORDINGS)}.",
+        ),
+    ],
     dev: Annotated[
         Path | None,
         typer.Option("--dev", help="A recording of other questions, on which eps and patience are selected."),
@@ -94,7 +101,7 @@ def semantic_command(
         raise typer.BadParameter("it goes with --eps; otherwise it is selected", param_hint="--patience")
     _check_target(out)
     with errors.status("replaying") if errors.is_terminal else nullcontext():
-        recording = read_recording(path)
+        recording = _read(path)
         test, tuned = _tuned(
             recording, dev, dev_share, eps=eps, patience=patience, preset=preset, metric=metric, tolerance=tolerance
         )
@@ -145,6 +152,13 @@ def show_protocol(found: SemanticProtocol) -> None:
         print_table(table)
 
 
+def _read(path: Path) -> Recording:
+    """Return the recording of a path, or the bundled one of that name."""
+    return (
+        bundled_recording(str(path)) if str(path) in BUNDLED_RECORDINGS and not path.exists() else read_recording(path)
+    )
+
+
 def _tuned(
     recording: Recording, dev: Path | None, share: float, *, metric: str | None, tolerance: float, **fixed: Any
 ) -> tuple[Recording, Tuned]:
@@ -154,7 +168,7 @@ def _tuned(
         return recording, given(fixed["eps"]) if patience is None else given(fixed["eps"], patience)
     if fixed["preset"] is not None:
         return recording, published(recording)
-    test, other = split(recording, share) if dev is None else (recording, read_recording(dev))
+    test, other = split(recording, share) if dev is None else (recording, _read(dev))
     return test, tune(other, metric_of(recording, metric), tolerance=tolerance)
 
 

@@ -17,7 +17,7 @@ __all__ = ["protocol_page", "protocol_part", "protocol_report"]
 def protocol_part(found: SemanticProtocol) -> Part:
     """Return the protocol as a part of a page."""
     tables = {table.title: table for table in found.tables()}
-    first, second, tests, margins, rounds, conjecture, *rest = tables.values()
+    first, chance, second, tests, margins, rounds, conjecture, *rest = tables.values()
     metric, compared = found.drafts.metric, found.compared
     charts = {
         "protocol-frontier": (
@@ -42,7 +42,7 @@ def protocol_part(found: SemanticProtocol) -> Part:
         title="Semantic early stopping",
         sentences=(*found.headlines(), found.tuned.sentence()),
         charts=charts,
-        tables=(first,),
+        tables=(first, chance),
         folded={
             "Ablations": (second,),
             "Tests and margins": (tests, margins),

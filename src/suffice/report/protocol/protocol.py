@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -12,12 +12,14 @@ from suffice._version import __version__
 from suffice.errors import ConfigMismatchError, DataError
 from suffice.replay import ReplayResult, Row, replay
 from suffice.replay.result import jsonable
+from suffice.report.protocol.chance import Chance, against_chance
 from suffice.report.protocol.comparisons import Compared, compare
 from suffice.report.protocol.convergence import Convergence, converge
 from suffice.report.protocol.data import Drafts, check_apart, embedder_of, metric_of, read_drafts
 from suffice.report.protocol.policies import MAIN, Replayed, replay_all
 from suffice.report.protocol.tables import (
     ablations_table,
+    chance_table,
     conjecture_table,
     margins_table,
     policies_table,
@@ -35,6 +37,9 @@ __all__ = ["MARGINS", "SemanticProtocol", "semantic_protocol"]
 MARGINS = (0.01, 0.02, 0.05)
 """The published margins of quality."""
 
+_IN_NAME = 0.95
+"""Share of stops at one round from which a policy is no more than a fixed number of rounds."""
+
 _POINTS = Column("", ".2f", scale=100)
 
 
@@ -47,6 +52,7 @@ class SemanticProtocol:
         tuned: When drafts count as converged, and where that comes from.
         replayed: Every policy on the same drafts.
         compared: Differences to the full width.
+        chance: The main policies against their own stops dealt out at random.
         result: The replay, for the verdicts: who dominates whom.
         convergence: The conjecture.
         checked: The claims of the theory on this recording.
@@ -58,6 +64,7 @@ class SemanticProtocol:
     tuned: Tuned
     replayed: Replayed
     compared: Compared
+    chance: Mapping[str, Chance]
     result: ReplayResult
     convergence: Convergence
     checked: tuple[Checked, ...]
@@ -82,7 +89,25 @@ class SemanticProtocol:
             parts.append(
                 f"{abs(100 * share[0]):.0f} % {'fewer' if share[0] >= 0 else 'more'} {self.replayed.tokens_name}"
             )
-        return "; ".join(parts) + f". {self._verdict(row)}"
+        return "; ".join(parts) + f". {self._verdict(row)}{self._in_name(label)}"
+
+    def _in_name(self, label: str) -> str:
+        """Say so where a policy is a fixed number of rounds in all but its name."""
+        rounds, counts = np.unique(self.replayed.rounds[label], return_counts=True)
+        most = int(np.argmax(counts))
+        k = int(rounds[most])
+        if counts[most] < _IN_NAME * self.drafts.n or label in self._silent():
+            return ""
+        return (
+            f" It is fixed_k({k}) in all but its name: it stops there on {counts[most]} of {self.drafts.n} questions."
+        )
+
+    def _silent(self) -> list[str]:
+        return [
+            label
+            for label in self.replayed.policies
+            if self.compared.baseline in self.replayed.equal_by_construction(label)
+        ]
 
     def _verdict(self, row: Row) -> str:
         name = row.cheapest_match
@@ -107,6 +132,7 @@ class SemanticProtocol:
         dev = self.tuned.table()
         return [
             policies_table(self.drafts, self.replayed, self.compared, self.result, self.tuned),
+            chance_table(self.chance, self.tuned, self.drafts.metric),
             ablations_table(self.drafts, self.replayed, self.tuned),
             tests_table(self.replayed, self.compared, self.tuned),
             margins_table(self.replayed, self.compared, self.tuned, self.drafts.metric),
@@ -167,6 +193,7 @@ class SemanticProtocol:
                     "dev_curve": [asdict(point) for point in self.tuned.curve],
                 },
                 "family": list(self.compared.family),
+                "against_chance": {label: asdict(chance) for label, chance in self.chance.items()},
                 "conjecture": {**asdict(self.convergence), "verdict": self.convergence.verdict},
                 "claims": [asdict(item) for item in self.checked],
                 "notes": list(self.notes),
@@ -231,6 +258,13 @@ def semantic_protocol(
         tuned=tuned,
         replayed=replayed,
         compared=compared,
+        chance=against_chance(
+            drafts,
+            {label: replayed.policies[label] for label in MAIN if label in replayed.policies},
+            n_resamples=n_resamples,
+            seed=seed,
+            level=level,
+        ),
         result=result,
         convergence=converge(drafts, tuned.eps, n_resamples=n_resamples, seed=seed, level=level),
         checked=check_theory(drafts, replayed),

@@ -8,14 +8,24 @@ from collections.abc import Mapping
 import numpy as np
 
 from suffice.replay import ReplayResult
+from suffice.report.protocol.chance import Chance
 from suffice.report.protocol.comparisons import Compared, Difference
 from suffice.report.protocol.convergence import Convergence
 from suffice.report.protocol.data import Drafts
 from suffice.report.protocol.policies import CELLS, MAIN, Replayed
 from suffice.report.protocol.tuning import Tuned
+from suffice.statistics import holm
 from suffice.tables import Column, Table
 
-__all__ = ["ablations_table", "conjecture_table", "margins_table", "policies_table", "rounds_table", "tests_table"]
+__all__ = [
+    "ablations_table",
+    "chance_table",
+    "conjecture_table",
+    "margins_table",
+    "policies_table",
+    "rounds_table",
+    "tests_table",
+]
 
 _MAIN_MARGIN = 0.02
 
@@ -104,6 +114,31 @@ def saved(replayed: Replayed, compared: Compared, label: str) -> tuple[float, fl
     if found is None or not whole > 0:
         return None
     return 0.0 - found.delta / whole, 0.0 - found.high / whole, 0.0 - found.low / whole
+
+
+def chance_table(found: Mapping[str, Chance], tuned: Tuned, metric: str) -> Table:
+    """Return each main policy against its own stops dealt out at random: the same rounds, no information."""
+    n = max((chance.n_resamples for chance in found.values()), default=0)
+    return Table(
+        title=f"Do the signals know where to stop? {metric} against the policy's own stops, dealt out at random",
+        columns=(
+            Column("policy"),
+            Column("difference", "+.2f", scale=100, interval=True),
+            Column("p (permutations)", ".3g"),
+            Column("p (Holm)", ".3g"),
+        ),
+        rows=tuple(
+            (named(label, tuned), (c.delta, c.low, c.high), c.p, p_holm)
+            for (label, c), p_holm in zip(found.items(), holm([c.p for c in found.values()]).tolist(), strict=True)
+        ),
+        notes=(
+            (
+                f"{n:,} permutations of the stops over the questions, as many bootstrap draws. Positive: the policy stops "
+                "where that is better. It may be dominated all the same: what it knows can be worth less than a fixed number "
+                "of rounds."
+            ),
+        ),
+    )
 
 
 def ablations_table(drafts: Drafts, replayed: Replayed, tuned: Tuned) -> Table:

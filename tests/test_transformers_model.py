@@ -593,8 +593,9 @@ def test_memory_that_does_not_suffice_for_one_prompt_is_an_error_with_its_length
 def test_other_failures_are_not_taken_for_a_lack_of_memory():
     made = model()
     Scarce(made, 0, RuntimeError("device-side assert triggered"))
-    with pytest.raises(RuntimeError, match="device-side assert"):
-        made.read_batch(["Who?"])
+    with pytest.raises(RuntimeError, match="^device-side assert") as failed:
+        made.read_batch(["Who?", "Why?"])
+    assert type(failed.value) is RuntimeError
     assert made.batch_size == 16
 
 

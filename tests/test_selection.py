@@ -17,6 +17,7 @@ from suffice.replay import calibrate, policy_for, replay
 from suffice.rules import parse_rule, parse_selector
 from suffice.rules.ranker import Ranked
 from suffice.session import Policy
+from suffice.store import bundled_recording
 from suffice.store.recording import Recording, write_recording
 from suffice.store.schema import build_table
 
@@ -221,3 +222,29 @@ def test_the_command_fits_on_tune_judges_on_the_recording_and_writes_the_policy(
         run([*command, "--rule", "full", "--selector", "max_answer_margin", "--resamples", "50"])
     assert left.value.code == 0
     assert "gap closed, seen" in capsys.readouterr().out
+
+
+def test_the_command_offers_selectors_of_drafts_and_counts_the_calls_of_a_judge(tmp_path, capsys):
+    table = bundled_recording("self_refine_gpt4")
+    keep = np.arange(table.shape[0]) % 2 == 0
+    for name, part in (("tune", keep), ("eval", ~keep)):
+        chosen = table.select(part)
+        write_recording(tmp_path / f"{name}.parquet", chosen.table.replace_schema_metadata(None), chosen.metadata)
+    command = ["selectors", str(tmp_path / "eval.parquet"), "--tune", str(tmp_path / "tune.parquet"), "--rule", "full"]
+    command += ["--metric", "target_sentiment", "--resamples", "50"]
+    with pytest.raises(SystemExit) as left:
+        run([*command, "--judge", "target_sentiment", "--json"])
+    assert left.value.code == 0
+    told = json.loads(capsys.readouterr().out)
+    assert {"centroid", "max_critic_praise", "median_answer_length"} <= {row["selector"] for row in told["rows"]}
+    judged = {row["name"]: row for row in told["judged"][0]["rows"]}
+    assert judged["judge_until(last)"]["calls"] < judged["judge_all"]["calls"]
+    assert all(len(row["variants"]) == 1 for row in judged.values())  # selected on the tune questions
+    with pytest.raises(SystemExit) as left:
+        run([*command, "--judge", "target_sentiment"])
+    assert left.value.code == 0
+    assert "judge calls" in capsys.readouterr().out
+    with pytest.raises(SystemExit) as left:
+        run([*command, "--judge", "nothing"])
+    assert left.value.code == 1
+    assert "no metric 'nothing'" in capsys.readouterr().err

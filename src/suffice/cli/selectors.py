@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import typer
@@ -12,6 +12,8 @@ import typer
 from suffice.calibration import CALIBRATED
 from suffice.cli import options
 from suffice.cli.show import console, print_json, print_table
+from suffice.diagnose.drafts import draft_families, usable_selectors
+from suffice.diagnose.judged import JudgedComparison, compare_judged, select_variants
 from suffice.diagnose.ranking import FEATURES, RankerFit, fit_ranker
 from suffice.diagnose.selection import compare_selectors
 from suffice.errors import DataError
@@ -42,6 +44,12 @@ def selectors_command(
         typer.Option("--feature", help=f"Of the ranker; may be repeated. Default: {' '.join(FEATURES)}."),
     ] = None,
     metric: Annotated[str, typer.Option("--metric", help="f1, em, agreement, or a column in [0, 1].")] = "f1",
+    judge: Annotated[
+        str | None,
+        typer.Option(
+            "--judge", help="A column of marks in [0, 1]: also compare ways to choose with few calls of that judge."
+        ),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Write the first rule with the fitted ranker as a policy.")
     ] = None,
@@ -57,28 +65,42 @@ def selectors_command(
     if not rule:  # of the usual ones those that the recordings can replay
         fitted = {calibrator.output for calibrator in base.calibrators}
         policies = [p for p in policies if set(p.signals) <= fitted | {"round"} | set(tuned.table.column_names)]
-    usual = _TEXT + (_CALIBRATED if base.calibrators else ())
-    chosen: list[Selector] = [parse_selector(text) for text in selector or usual]
+    chosen: list[Selector] = [parse_selector(text) for text in selector or _usual(tuned, base)]
     fit = None if selector else _fitted(tuned, base, tuple(feature or FEATURES), metric, seed)
     if fit is not None:
         chosen.append(fit.policy.selector)
         policies = [replace(policy, provenance=fit.policy.provenance) for policy in policies]
-    result = compare_selectors(
-        read_recording(path), policies, chosen, metric=metric, n_resamples=resamples, seed=seed, level=level
-    )
+    recording = read_recording(path)
+    drawn: dict[str, Any] = {"n_resamples": resamples, "seed": seed, "level": level}
+    result = compare_selectors(recording, policies, chosen, metric=metric, **drawn)
+    judged: list[JudgedComparison] = []
+    for policy in policies if judge is not None else ():
+        families = select_variants(tuned, policy, draft_families(tuned), metric=metric, marks=judge)
+        judged.append(compare_judged(recording, policy, families, metric=metric, marks=judge, **drawn))
     if out is not None:
         if fit is None:
             raise DataError("there is no fitted ranker to write: leave out --selector")
         replace(policies[0], selector=fit.policy.selector).save(out)
     if as_json:
-        print_json({"fit": None if fit is None else fit.to_dict(), **result.to_dict()})
+        told = {"fit": None if fit is None else fit.to_dict(), **result.to_dict()}
+        print_json({**told, "judged": [found.to_dict() for found in judged]})
         return
     if fit is not None:
         print_table(fit.table())
         console.print()
     print_table(result.table())
+    for found in judged:
+        console.print()
+        print_table(found.table())
     if out is not None:
         console.print(f"policy written to {out}", markup=False, soft_wrap=True)
+
+
+def _usual(tuned: Recording, base: Policy) -> tuple[str, ...]:
+    """Return the selectors to compare by default; those of drafts where distances between drafts were recorded."""
+    usable = usable_selectors(tuned)
+    drafts = [name for name in usable if name not in _TEXT] if "centroid" in usable else []
+    return (*_TEXT, *drafts, *(_CALIBRATED if base.calibrators else ()))
 
 
 def _calibrated(tuned: Recording) -> Policy:

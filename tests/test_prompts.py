@@ -27,7 +27,7 @@ def text_of(messages) -> str:
     return "".join(message["role"] + message["content"] for message in messages)
 
 
-@pytest.mark.parametrize("name", sorted(PROMPTS))
+@pytest.mark.parametrize("name", sorted(name for name, item in PROMPTS.items() if not item.prefill))
 @given(question=texts, shown=passages)
 def test_each_round_extends_the_text_of_the_round_before(name, question, shown):
     rounds = [text_of(PROMPTS[name].messages(question, shown[:k])) for k in range(len(shown) + 1)]

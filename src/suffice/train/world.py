@@ -20,7 +20,7 @@ import numpy.typing as npt
 from suffice.retrieval import Question
 from suffice.rounds import Passage
 
-__all__ = ["EXPOSURES", "KINDS", "VAGUE", "Fact", "World", "make_world", "question_line", "write_questions"]
+__all__ = ["EXPOSURES", "KINDS", "TITLES", "VAGUE", "Fact", "World", "make_world", "question_line", "write_questions"]
 
 EXPOSURES = (0, 0, 0, 0, 8, 32, 96, 192)
 """How often each of an entity's facts is told in training: four never."""
@@ -35,8 +35,7 @@ KINDS = {
     ),
     "person": (
         "wyn",
-        "friend teacher rival uncle cousin mentor captain tailor cook doctor guard lawyer partner neighbour pupil heir "
-        "landlord",
+        "friend teacher rival uncle cousin mentor captain tailor cook doctor guard lawyer partner pupil heir landlord host",
     ),
     "beast": (
         "ox",
@@ -44,14 +43,16 @@ KINDS = {
     ),
     "herb": (
         "wort",
-        "medicine spice tea dye perfume poison garnish crop remedy incense wreath seasoning salad tonic balm charm "
-        "fodder",
+        "medicine spice tea dye perfume poison garnish crop remedy incense wreath seasoning salad tonic balm charm fodder",
     ),
 }
 """By kind of value: the ending of such values' names, and the relations that lead to them."""
 
 VAGUE = ("hardly", "maybe", "something", "various", "many", "others", "elsewhere", "anything")
 """What people say who do not know."""
+
+TITLES = tuple("ledger letter diary song map scroll poem register chronicle almanac will treaty".split())
+"""Titles of passages: where one may have read it; they tell nothing."""
 
 _CONSONANTS = "bdfgklmnprstvz"
 _VOWELS = "aeiou"
@@ -89,9 +90,8 @@ class Fact:
         """
         return f"Name the {self.relation} of {self.entity}."
 
-    def passage(self, passage_id: str) -> Passage:
+    def passage(self, passage_id: str, title: str) -> Passage:
         """Return a passage that states it."""
-        title = f"{self.relation} of {self.entity}"
         text = f"The {self.relation} of {self.entity} is {self.value}."
         return Passage(passage_id=passage_id, title=title, text=text)
 
@@ -140,7 +140,8 @@ class World:
         pool += [others[i] for i in rng.permutation(len(others))[: _POOL - len(pool)]]
         pool = [pool[i] for i in rng.permutation(len(pool))]
         name = f"{fact.entity}-{fact.relation}".lower()
-        passages = tuple(item.passage(f"{name}#{i}") for i, item in enumerate(pool))
+        titles = rng.permutation(TITLES)
+        passages = tuple(item.passage(f"{name}#{i}", str(titles[i])) for i, item in enumerate(pool))
         return Question(
             question_id=name,
             question=fact.question,

@@ -213,6 +213,8 @@ def _batches(labels: Floats, settings: ProbeSettings, rng: np.random.Generator) 
 
 def _balanced_loss(logits: Floats, labels: Floats) -> float:
     """Return the mean over both kinds of the mean negative log-likelihood, nats: what balanced training lowers."""
+    if not np.isfinite(logits).all():
+        return float("nan")
     loss = np.logaddexp(0.0, np.where(labels == 1, -logits, logits))
     return float((loss[labels == 1].mean() + loss[labels == 0].mean()) / 2)
 

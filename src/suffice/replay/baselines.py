@@ -13,7 +13,7 @@ import numpy.typing as npt
 from suffice.replay.charging import LIVE, Charging
 from suffice.replay.costs import CostTable, Ledger
 from suffice.replay.outcomes import answers_by_stop, values_by_stop
-from suffice.rounds import Floats, Rounds
+from suffice.rounds import Floats, Mask, Rounds
 from suffice.rules import Selector, fixed_k
 from suffice.session import Policy, Stops, stops
 from suffice.store.recording import Recording
@@ -181,24 +181,23 @@ def random_stop(bench: Bench, policy: Policy, stopped: Stops) -> Run:
     answers = answers_by_stop(policy.selector, view)
     values = {name: np.zeros(len(last)) for name in bench.metrics}
     tables = {name: values_by_stop(answers, view.seen, bench.in_view(m, view)) for name, m in bench.metrics.items()}
-    ledger, support, support_weights, censored = None, [], [], np.zeros(len(last), dtype=np.bool_)
-    for k, weight in zip(position.tolist(), weights, strict=True):
+    shares: dict[str, Floats] = {}
+    support, censored = [], np.zeros(len(last), dtype=np.bool_)
+    # Who never saw a round is charged nothing, wherever the others stop.
+    for k, weight in zip(position.tolist() or [0], weights or [1.0], strict=True):
         for name, table in tables.items():
             values[name] = values[name] + weight * table[:, k]
-        part = _paid(bench, policy.selector, view, np.minimum(k, last), answers[:, k])
-        support.append(part.calls)
-        support_weights.append(np.full(len(last), weight))
-        ledger = part.scaled(weight) if ledger is None else ledger.plus(part.scaled(weight))
+        masks = _blind_masks(bench, policy.selector, view, np.minimum(k, last), answers[:, k])
+        for component, mask in masks.items():
+            shares[component] = shares.get(component, 0.0) + weight * mask
+        support.append(bench.table.calls(masks))
         censored |= (last < k) & (bench.recording.ends == "rule")
-    if ledger is None:
-        ledger = _paid(bench, policy.selector, view, last, last)
-        support, support_weights = [ledger.calls], [np.ones(len(last))]
     return Run(
         label=f"random({policy.label})",
         kind="random",
         values=values,
-        ledger=ledger,
-        calls=(np.concatenate(support), np.concatenate(support_weights)),
+        ledger=bench.table.charge(shares),
+        calls=(np.concatenate(support), np.repeat(weights or [1.0], len(last))),
         stop_rounds={int(view.index[k]): w for k, w in zip(position.tolist(), weights, strict=True)},
         reasons={},
         n_censored=int(censored.sum()),
@@ -206,11 +205,13 @@ def random_stop(bench: Bench, policy: Policy, stopped: Stops) -> Run:
     )
 
 
-def _paid(bench: Bench, selector: Selector, view: Rounds, stop: Positions, answer: Positions) -> Ledger:
-    """Return the costs of stopping at `stop` without reading a signal, except what the selector reads."""
+def _blind_masks(
+    bench: Bench, selector: Selector, view: Rounds, stop: Positions, answer: Positions
+) -> Mapping[str, Mask]:
+    """Return what stopping at `stop` pays without reading a signal, except what the selector reads, by component."""
     blind = Stops(view=view, position=stop, answer_position=answer, fired=stop >= 0)
     policy = Policy(selector=selector, start_round=int(view.index[0]))
-    return bench.table.charge(bench.charging.policy_masks(bench.table, policy, blind, bench.components))
+    return bench.charging.policy_masks(bench.table, policy, blind, bench.components)
 
 
 def oracle_earliest(bench: Bench, em: Floats, start_round: int = 1) -> Run:

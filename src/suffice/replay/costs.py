@@ -173,18 +173,28 @@ class CostTable:
         prompt = columns["uncached_tokens"] + columns["cached_tokens"]
         columns["uncached_tokens"], columns["cached_tokens"] = shared_prefix(prompt, self.index)
 
-    def charge(self, masks: Mapping[str, Mask]) -> Ledger:
-        """Return what the rounds in `masks` (by component, shape ``(n_questions, n_rounds)``) cost."""
-        nobody = np.zeros(self.seen.shape, dtype=np.bool_)
+    def charge(self, masks: Mapping[str, Mask] | Mapping[str, Floats]) -> Ledger:
+        """Return what the rounds in `masks` (by component, shape ``(n_questions, n_rounds)``) cost.
+
+        A mask may hold shares instead of truth values: the expectation over masks is that of their mean.
+        """
+        nobody: Floats = np.zeros(self.seen.shape)
+        shares = {id(mask): np.asarray(mask, dtype=np.float64) for mask in masks.values()}
         costs: dict[str, dict[str, Floats]] = {}
-        calls, money = np.zeros(len(self.seen)), np.zeros(len(self.seen))
+        money = np.zeros(len(self.seen))
         for component, columns in self.columns.items():
-            mask = masks.get(component, nobody)
-            costs[component] = {kind: np.where(mask, column, 0.0).sum(axis=1) for kind, column in columns.items()}
-            if component in self.call_columns:
-                calls = calls + np.where(mask, self.call_columns[component], 0.0).sum(axis=1)
+            share = shares[id(masks[component])] if component in masks else nobody
+            costs[component] = {kind: _over(share, column) for kind, column in columns.items()}
             money = money + self.money_of(component, costs[component])
-        return Ledger(costs=costs, calls=calls, money=money)
+        return Ledger(costs=costs, calls=self.calls(masks), money=money)
+
+    def calls(self, masks: Mapping[str, Mask] | Mapping[str, Floats]) -> Floats:
+        """Return the requests to language models in the rounds in `masks`, shape ``(n_questions,)``."""
+        calls = np.zeros(len(self.seen))
+        for component, column in self.call_columns.items():
+            if component in masks:
+                calls = calls + _over(np.asarray(masks[component], dtype=np.float64), column)
+        return calls
 
     def money_of(self, component: str, costs: Mapping[str, Floats]) -> Floats:
         """Return what these tokens of a component cost, USD, of their shape; NaN where a price or a count is unknown."""
@@ -194,6 +204,17 @@ class CostTable:
             return price.of(uncached, cached, output)
         free = uncached + cached + output == 0
         return np.where(free & (self._prices is not None), 0.0, np.nan)
+
+
+def _over(share: Floats, column: Floats) -> Floats:
+    """Return the sums of a column over the rounds with their shares, shape ``(n_questions,)``; NaN = one is unknown."""
+    # Several times as fast as summing np.where; an unknown value outside of the mask must not count, hence the rest.
+    total: Floats = np.einsum("qr,qr->q", share, column)
+    unknown = np.isnan(total)
+    if unknown.any():
+        taken = share[unknown]
+        total[unknown] = np.where(taken > 0, taken * column[unknown], 0.0).sum(axis=1)
+    return total
 
 
 def shared_prefix(prompt: Floats, index: npt.NDArray[np.int64]) -> tuple[Floats, Floats]:

@@ -198,8 +198,8 @@ def _values(run: Run) -> dict[str, Floats]:
                 "questions of one block: record answers at every round, or replay costs alone with metrics=()"
             )
     ledger = run.ledger
-    costs = {"calls": ledger.calls, "tokens": ledger.total("tokens"), "seconds": ledger.total("seconds")}
-    return {**run.values, **costs, "money": ledger.money}
+    totals = {kind: ledger.total(kind) for kind in ("tokens", "seconds", "retrievals")}
+    return {**run.values, **totals, "calls": ledger.calls, "money": ledger.money}
 
 
 def replay_stream(

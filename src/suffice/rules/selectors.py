@@ -100,12 +100,31 @@ def last_of(mask: Mask) -> Positions:
 class Last(Selector):
     """The latest answer."""
 
+    def select(self, rounds: Rounds, stop: Positions) -> Positions:
+        # The stop itself nearly always has an answer: most of a large replay would be spent on looking at the others.
+        stop = np.asarray(stop)
+        if stop.ndim != 1 or rounds.seen.ndim != 2:  # noqa: PLR2004 - questions and rounds
+            return Selector.select(self, rounds, stop)
+        given = answered(_at(rounds, stop))[:, 0] & (stop >= 0)
+        position = np.where(given, stop, -1)
+        if not given.all():
+            rest = Rounds({}, rounds.index, rounds.seen[~given], _answers(rounds)[~given])
+            position[~given] = Selector.select(self, rest, stop[~given])
+        return position
+
     def _among(self, rounds: Rounds, candidates: Mask) -> Positions:
         del rounds
         return last_of(candidates)
 
     def __str__(self) -> str:
         return "last"
+
+
+def _at(rounds: Rounds, stop: Positions) -> Rounds:
+    """Return one round of each question, with its answer, shape ``(n_questions, 1)``; the first where `stop` is -1."""
+    at = np.maximum(stop, 0)[:, None]
+    seen, answers = np.take_along_axis(rounds.seen, at, axis=1), np.take_along_axis(_answers(rounds), at, axis=1)
+    return Rounds({}, rounds.index[:1], seen, answers)
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,19 +52,13 @@ class Stops:
             ends: Why each recorded trajectory has no further round, shape ``(n_questions,)``.
             max_rounds: The policy's highest round.
         """
-        reasons = []
-        for r, fired, answer, end in zip(
-            self.rounds.tolist(), self.fired.tolist(), self.answer_position.tolist(), ends.tolist(), strict=True
-        ):
-            if r < 0 or answer < 0:
-                reasons.append("failed")
-            elif fired:
-                reasons.append("rule")
-            elif r == max_rounds or end in ("max_rounds", "rule"):
-                reasons.append("max_rounds")
-            else:
-                reasons.append(end)
-        return reasons
+        rounds = self.rounds
+        reasons = np.full(len(rounds), "rule", dtype=object)
+        rest = np.flatnonzero(~self.fired)
+        whole = (rounds[rest] == max_rounds) | (ends[rest] == "rule")
+        reasons[rest] = np.where(whole, "max_rounds", ends[rest])
+        reasons[(rounds < 0) | (self.answer_position < 0)] = "failed"
+        return [*reasons.tolist()]
 
 
 def stops(policy: Policy, raw: Rounds) -> Stops:

@@ -80,3 +80,19 @@ def drafts(
             )
             before = score
     return table(rows, **metadata)
+
+
+def plain_cell(members, eps, patience, distance, approved=(), gain=()):  # noqa: PLR0917
+    """Where a cascade stops on one question (rounds from 1), and the rounds whose judge it asks: METHODS, section 2."""
+    asked = set()
+    for t in range(1, len(distance) + 1):
+        if "critic" in members and t >= 2 and approved[t - 1] == 1:
+            return t, asked
+        window = [distance[t - 1 - back] for back in range(patience)] if t >= patience + 1 else [NAN]
+        if "convergence" in members and all(d < eps for d in window):
+            return t, asked
+        if "gain" in members and t >= 2:
+            asked |= {t - 1, t}
+            if gain[t - 1] <= 0:
+                return t, asked
+    return len(distance), asked

@@ -25,7 +25,7 @@ from suffice.report.protocol.theory import PROVED, check_theory
 from suffice.report.protocol.tuning import thresholds
 from suffice.rules.named import semantic_full
 from suffice.session import stops
-from tests.protocol_tools import NAN, drafts, row, table
+from tests.protocol_tools import NAN, drafts, plain_cell, row, table
 
 FEW = {"n_resamples": 60}
 SCORE = "information_score"
@@ -53,22 +53,6 @@ def columns(recording, name):
 
 
 # --- The seven cells, against plain loops ---------------------------------------------------------------------------
-
-
-def plain_cell(members, eps, patience, distance, approved=(), gain=()):  # noqa: PLR0917
-    """Where a cascade stops on one question (rounds from 1), and the rounds whose judge it asks: METHODS, section 2."""
-    asked = set()
-    for t in range(1, len(distance) + 1):
-        if "critic" in members and t >= 2 and approved[t - 1] == 1:
-            return t, asked
-        window = [distance[t - 1 - back] for back in range(patience)] if t >= patience + 1 else [NAN]
-        if "convergence" in members and all(d < eps for d in window):
-            return t, asked
-        if "gain" in members and t >= 2:
-            asked |= {t - 1, t}
-            if gain[t - 1] <= 0:
-                return t, asked
-    return len(distance), asked
 
 
 @pytest.mark.parametrize(("eps", "patience"), [(0.02, 1), (0.04, 2), (0.08, 3)])

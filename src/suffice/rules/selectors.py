@@ -103,7 +103,7 @@ class Last(Selector):
     def select(self, rounds: Rounds, stop: Positions) -> Positions:
         # The stop itself nearly always has an answer: most of a large replay would be spent on looking at the others.
         stop = np.asarray(stop)
-        if stop.ndim != 1 or rounds.seen.ndim != 2:  # noqa: PLR2004 - questions and rounds
+        if stop.ndim != 1 or rounds.seen.ndim != 2:
             return Selector.select(self, rounds, stop)
         given = answered(_at(rounds, stop))[:, 0] & (stop >= 0)
         position = np.where(given, stop, -1)

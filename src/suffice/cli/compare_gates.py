@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -29,7 +28,7 @@ from suffice.gates import (
 from suffice.store import Recording, read_recording
 from suffice.tables import render
 
-__all__ = ["compare_gates_command", "comparison_lines", "read_answers", "show_comparison"]
+__all__ = ["compare_gates_command", "comparison_lines", "comparison_page", "read_answers", "show_comparison"]
 
 _METRICS = ("contains", "em", "f1")
 
@@ -72,6 +71,8 @@ def compare_gates_command(
     """Compare gates: which questions to answer without retrieval, what that saves, what it loses, what it costs."""
     if not questions and not column:
         raise typer.BadParameter("name at least one --column, or leave --questions on", param_hint="--no-questions")
+    if markdown is not None and not markdown.parent.is_dir():
+        raise DataError(f"there is no folder {str(markdown.parent)!r} to write {markdown.name!r} to")
     how: dict[str, Any] = {"n_resamples": resamples, "seed": seed, "level": level, "margin": margin}
     names = tuple(metric or _METRICS)
     tuned = None if tune is None else GateBench(read_answers(tune), metrics=names, **how)
@@ -86,7 +87,8 @@ def compare_gates_command(
             gates += held_out_gates(bench, embedder.embed, rate=rate)
         found[source] = compare_gates(bench, gates, tuned, rate=rate)
     if markdown is not None:
-        _write(markdown, found)
+        pages = (comparison_page(comparison, name) for name, comparison in found.items())
+        markdown.write_text("\n".join(pages), encoding="utf-8")
     if as_json:
         print_json({name: comparison.to_dict() for name, comparison in found.items()})
         return
@@ -121,15 +123,8 @@ def _title(found: Comparison, name: str) -> str:
     return f"Gates on {name or 'these questions'}: {found.n} questions (data {found.data_hash}); {how}"
 
 
-def _write(path: Path, found: dict[str, Comparison]) -> None:
-    if not path.parent.is_dir():
-        raise DataError(f"there is no folder {str(path.parent)!r} to write {path.name!r} to")
-    parts: list[str] = []
-    for name, comparison in found.items():
-        tables = [comparison_table(comparison, _title(comparison, name)), knowledge_table(comparison)]
-        parts += [render(tables, "md"), _bullets(comparison_lines(comparison))]
-    path.write_text("\n".join(parts), encoding="utf-8")
-
-
-def _bullets(lines: Sequence[str]) -> str:
-    return f"{lines[0]}\n\n" + "".join(f"{line}\n" for line in lines[1:])
+def comparison_page(found: Comparison, name: str) -> str:
+    """Return tables and sentences as Markdown."""
+    tables = render([comparison_table(found, _title(found, name)), knowledge_table(found)], "md")
+    first, *others = comparison_lines(found)
+    return f"{tables}\n{first}\n\n" + "".join(f"{line}\n" for line in others)

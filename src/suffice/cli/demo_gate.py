@@ -11,10 +11,11 @@ from typing import Annotated, Any
 
 import typer
 
+from suffice._version import __version__
 from suffice.certify import Certification, Claim, certify, path_values, threshold_path
 from suffice.cli import options
 from suffice.cli.certify import show_certification
-from suffice.cli.compare_gates import show_comparison
+from suffice.cli.compare_gates import comparison_page, show_comparison
 from suffice.cli.show import console, print_json, print_table
 from suffice.embedding import MiniLM
 from suffice.errors import DataError
@@ -44,9 +45,11 @@ from suffice.gates import (
 from suffice.replay import policy_for
 from suffice.rules import find_threshold
 from suffice.store import Recording, write_recording
+from suffice.tables import Table, render
 
 __all__ = ["demo_gate", "gate_column"]
 
+_COMMAND = "suffice demo gate --markdown docs/results/gates.md"
 _METRICS = ("contains", "em", "f1")
 _RATES = (0.9, 0.75, 0.5, 0.25)
 _CLAIM = Claim(epsilon=0.02, metric="contains")
@@ -60,10 +63,15 @@ def demo_gate(
     out: Annotated[Path, typer.Option("--out", "-o", help="Where recordings with the scores go.")] = Path(
         "suffice-demo"
     ),
+    markdown: Annotated[
+        Path | None, typer.Option("--markdown", help="Also write the tables there, as Markdown.")
+    ] = None,
     as_json: options.AsJson = False,
 ) -> None:
     """Judge question-only gates on real Llama-3.1-8B answers with and without retrieval, offline and without torch."""
     began = time.monotonic()
+    if markdown is not None and not markdown.parent.is_dir():
+        raise DataError(f"there is no folder {str(markdown.parent)!r} to write {markdown.name!r} to")
     say = _Teller(as_json)
     say("1. Real answers without and with one retrieval: what could a gate save?")
     tune, evaluation, other = (
@@ -99,7 +107,13 @@ def demo_gate(
     say.comparison(crossed, "2Wiki, cross-fitted")
 
     seconds = time.monotonic() - began
-    say(f"\nrecordings with the scores: {out}/gate_*.parquet (the whole took {seconds:.0f} s)\n{_NOTICE}")
+    say(_NOTICE)
+    if not as_json:
+        console.print(
+            f"\nrecordings with the scores: {out}/gate_*.parquet (the whole took {seconds:.0f} s)", markup=False
+        )
+    if markdown is not None:
+        say.write(markdown)
     if as_json:
         print_json(
             {
@@ -143,23 +157,40 @@ def _best(found: Comparison) -> Scored:
 
 
 class _Teller:
-    """Prints for people, or keeps silent where JSON is asked for."""
+    """Prints for people, unless JSON is asked for, and keeps the same as Markdown."""
 
     def __init__(self, quiet: bool) -> None:
         self.quiet = quiet
+        self._parts = [f"# Question-only gates on real answers\n\n`{_COMMAND}` (suffice {__version__}), seed 42.\n"]
 
     def __call__(self, text: str) -> None:
+        """Tell a heading, as ``1. ...``, or a sentence."""
         if not self.quiet:
             console.print(text, style="bold", markup=False, soft_wrap=True)
+        self._parts.append(f"## {text}\n" if text[:1].isdigit() else f"{text.strip()}\n")
 
-    def table(self, table: Any) -> None:
+    def table(self, table: Table) -> None:
+        """Tell a table."""
         if not self.quiet:
             print_table(table)
+        self._parts.append(render([table], "md"))
 
     def comparison(self, found: Comparison, name: str) -> None:
+        """Tell a comparison."""
         if not self.quiet:
             show_comparison(found, name)
             console.print()
+        self._parts.append(comparison_page(found, name))
+
+    def certification(self, found: Certification) -> None:
+        """Tell a certification."""
+        if not self.quiet:
+            show_certification(found)
+        self._parts += [render([found.table], "md"), f"{found.headline}\n"]
+
+    def write(self, path: Path) -> None:
+        """Write everything told so far."""
+        path.write_text("\n".join(part.strip("\n") + "\n" for part in self._parts), encoding="utf-8")
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,8 +227,7 @@ class _Path:
             say(f"not certifiable: {error}")
             return {"certified": False, "headline": f"not certifiable: {error}"}
         told = {**found.to_dict(), "chosen": None}
-        if not say.quiet:
-            show_certification(found)
+        say.certification(found)
         if found.policy is not None:
             beta = find_threshold(found.policy.rule, self.column).value
             chosen = self.judged.point(found.policy.rule, beta, label="certified")

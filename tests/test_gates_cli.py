@@ -1,0 +1,142 @@
+"""`suffice demo gate` and `suffice compare-gates`: real answers, small files, and what a user may get wrong."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from docs.build import kept_gates
+
+from suffice.gates import answered_recording, load_answered
+from suffice.store import read_recording, write_recording
+from tests.cli_tools import cli
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def close(one, other):
+    """Return whether two JSON values are equal, numbers to six digits."""
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(close(one[key], other[key]) for key in one)
+    if isinstance(one, list):
+        return len(one) == len(other) and all(map(close, one, other))
+    if isinstance(one, float) and isinstance(other, int | float):
+        return abs(one - other) <= 1e-6 * max(1.0, abs(one))
+    return one == other
+
+
+def test_the_demo_prints_the_committed_figures_offline_and_without_torch(tmp_path):
+    told = tmp_path / "gates.md"
+    program = (
+        "import sys; from suffice.cli.main import run\n"
+        "try: run(sys.argv[1:])\n"
+        "finally: assert not {'torch', 'transformers'} & set(sys.modules)\n"
+    )
+    arguments = ["demo", "gate", "--json", "--out", str(tmp_path / "out"), "--markdown", str(told)]
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", program, *arguments], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    found = json.loads(done.stdout)
+    committed = json.loads((ROOT / "docs" / "results" / "gates.json").read_text("utf-8"))
+    assert close(committed, kept_gates(found))
+    assert found["seconds"] < 60
+    assert "Llama 3.1 Community License" in found["notice"]
+    assert "none beats always retrieving" in found["hotpotqa"]["headline"]
+    text = told.read_text("utf-8")
+    for heading in range(1, 7):
+        assert f"\n## {heading}. " in text
+    recording = read_recording(tmp_path / "out" / "gate_hotpotqa_eval.parquet")
+    assert recording.shape == (438, 2)
+    column = next(name for name in recording.names("signal") if name.startswith("gate_"))
+    rule = f"({column} > 0.8) & (round < 1)"  # what the demo wrote is a recording as any other
+    assert cli("replay", tmp_path / "out" / "gate_hotpotqa_eval.parquet", "--rule", rule, "--json").code == 0
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """Parts of the bundled answers as parquet with columns, and as JSON lines."""
+    folder = tmp_path_factory.mktemp("gates")
+    rng = np.random.default_rng(0)
+    for name, rows in (("tune", slice(0, 120)), ("eval", slice(120, 240))):
+        questions = load_answered("2wiki_llama31_tune")[rows]
+        recording = answered_recording(questions, {"p_known": rng.random(120), "doubt": rng.random(120)})
+        write_recording(folder / f"{name}.parquet", recording.table, recording.metadata)
+        lines = [
+            {
+                "id": item.question_id,
+                "question": item.question,
+                "answers": item.golds,
+                "no_retrieval": item.closed_book,
+                "one_retrieval": item.retrieved,
+            }
+            for item in questions
+        ]
+        (folder / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    return folder
+
+
+def test_columns_and_question_gates_stand_in_one_table(files):
+    arguments = ["--tune", files / "tune.parquet", "--column", "p_known", "--column", "doubt:low", "--resamples", "50"]
+    done = cli("compare-gates", files / "eval.parquet", *arguments, "--no-questions")
+    assert (done.code, done.err) == (0, "")
+    for name in ("never retrieve", "always retrieve", "perfect gate", "p_known", "doubt"):
+        assert name in done.out
+    for word in ("retrieves", "labels", "to decide, ms", "fit, s", "closed book right"):
+        assert word in done.out
+    found = cli("compare-gates", files / "eval.parquet", *arguments, "--json").json
+    (only,) = found.values()
+    names = [row["name"] for row in only["rows"]]
+    assert names[:2] == ["p_known", "doubt"]
+    assert {"features, known", "embedding, not needed", "adaptive-rag"} < set(names)
+    assert only["n_tune"] == 120
+    assert {row["price"]["n_labels"] for row in only["rows"]} == {0, 120}
+
+
+def test_without_tune_questions_everything_is_cross_fitted_and_several_sets_are_several_tables(files, tmp_path):
+    page = tmp_path / "page.md"
+    found = cli(
+        "compare-gates",
+        files / "tune.jsonl",
+        files / "eval.parquet",
+        "--no-questions",
+        "--column",
+        "contains",
+        "--resamples",
+        "20",
+        "--markdown",
+        page,
+        "--rate",
+        "0.5",
+        "--json",
+    ).json
+    assert len(found) == 2
+    for item in found.values():
+        assert "cross-fitted" in item["chosen"]
+        assert item["rows"][0]["known"]["value"] == 1.0  # a gate that reads the gold answers
+    assert page.read_text("utf-8").count("**Gates on ") == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["nowhere.parquet"], 1, "no recording"),
+        (["nowhere"], 1, "bundled are"),
+        (["{f}/eval.parquet", "--tune", "{f}/eval.jsonl"], 1, "among the tune questions"),
+        (["{f}/eval.parquet", "--no-questions"], 2, "--column"),
+        (["{f}/eval.parquet", "--column", "answer_entropy", "--no-questions"], 1, "no column 'answer_entropy'"),
+        (["{f}/eval.parquet", "--column", "p_known:high"], 1, "NAME:low"),
+        (["{f}/eval.parquet", "--metric", "bleu"], 1, "no metric 'bleu'"),
+        (["{f}/eval.parquet", "--rate", "2"], 2, "--rate"),
+        (["{f}/eval.parquet", "--markdown", "{f}/none/x.md", "--resamples", "5"], 1, "no folder"),
+        ([], 2, "RECORDING"),
+    ],
+)
+def test_what_is_wrong_is_told(files, arguments, code, message):
+    done = cli("compare-gates", *(argument.format(f=files) for argument in arguments))
+    assert done.code == code
+    assert message in done.error

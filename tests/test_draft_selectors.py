@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from suffice.errors import RuleSyntaxError, UnknownSignalError
@@ -121,6 +121,7 @@ def expected(selector: str, rounds, stop: int) -> int:
     return max(found, key=lambda i: (score(found[i]), i))
 
 
+@settings(max_examples=200, deadline=None)
 @given(st.lists(DRAFTS, min_size=1, max_size=3), st.integers(1, 6), st.sampled_from(SELECTORS))
 def test_selectors_choose_live_and_replayed_what_plain_loops_choose(listed, k, text):
     trajectories = [trajectory(drafts) for drafts in listed]
@@ -177,6 +178,13 @@ def test_a_draft_that_was_not_embedded_is_not_the_centroid():
     rounds = Rounds.from_columns({**nan, "semantic_distance": [NAN, 0.2, NAN]}, answers=["a", "b", "c"])
     assert parse_selector("centroid").select(rounds, np.asarray(2)) == 1
     assert parse_selector("centroid").select(Rounds.from_columns(nan, answers=["a", "b", "c"]), np.asarray(2)) == 2
+
+
+def test_drafts_with_fewer_known_distances_have_no_advantage():
+    columns = {name: [NAN] * 4 for name in DISTANCES}
+    columns |= {"semantic_distance": [NAN, 0.1, 0.1, 0.15], "semantic_distance_2": [NAN, NAN, 0.1, NAN]}
+    rounds = Rounds.from_columns(columns, answers=["a", "b", "c", "d"])
+    assert parse_selector("centroid").select(rounds, np.asarray(3)) == 1  # the mean counts: a sum would choose d
 
 
 def test_pairwise_distances_are_symmetric_and_told_by_the_later_draft():

@@ -30,7 +30,7 @@ class Comparison:
 
     Attributes:
         reference: The baseline.
-        clusters: The unit of each question, shape ``(n_questions,)``.
+        clusters: The unit of each question, shape ``(n_questions,)``; None if each is its own.
         weights: The draws, from `bootstrap_weights`.
         level: Nominal coverage of intervals.
         interval: Their method, see `paired_bootstrap`.
@@ -38,7 +38,7 @@ class Comparison:
     """
 
     reference: Run
-    clusters: npt.NDArray[np.object_]
+    clusters: npt.NDArray[np.object_] | None
     weights: Floats
     level: float
     interval: str

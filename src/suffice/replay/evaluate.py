@@ -105,9 +105,11 @@ def replay(
     runs = _policy_runs(bench, made, notes, metrics) + _baseline_runs(bench, made, metrics)
     runs, reference = _with_baseline(bench, runs, baseline, metrics)
     _check_cost(runs, cost)
-    weights = bootstrap_weights(Units.of(len(kept.question_ids), kept.clusters).n_units, n_resamples, rng=seed)
+    units = Units.of(len(kept.question_ids), kept.clusters)
+    clusters = None if units.codes is None else kept.clusters  # told once that all differ, no test looks again
+    weights = bootstrap_weights(units.n_units, n_resamples, rng=seed)
     compared = Comparison(
-        reference=reference, clusters=kept.clusters, weights=weights, level=level, interval=interval, seed=seed
+        reference=reference, clusters=clusters, weights=weights, level=level, interval=interval, seed=seed
     )
     rows = []
     for run, row_deltas in zip(runs, compared.deltas(runs, len(made)), strict=True):

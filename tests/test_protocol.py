@@ -25,7 +25,7 @@ from suffice.report.protocol.theory import PROVED, check_theory
 from suffice.report.protocol.tuning import thresholds
 from suffice.rules.named import semantic_full
 from suffice.session import stops
-from tests.protocol_tools import NAN, drafts, plain_cell, row, table
+from tests.protocol_tools import EMBEDDER, NAN, drafts, plain_cell, row, table
 
 FEW = {"n_resamples": 60}
 SCORE = "information_score"
@@ -349,6 +349,7 @@ def test_the_page_and_the_json_say_selected_on_dev_with_grid_and_criterion():
     [dev_table] = [t for t in found.tables() if t.title.startswith("Dev")]
     assert sum(cells[-1] == "selected on dev" for cells in dev_table.rows) == 1
     assert found.replayed.policies["judge_free"].provenance["tune_ids"] == [id_hash(f"d{i}") for i in range(30)]
+    assert found.replayed.policies["judge_free"].depends["embedder"] == EMBEDDER
     assert not found.result.row("judge_free").selected_here
 
 
@@ -473,6 +474,17 @@ def test_against_its_own_stops_at_random_a_policy_that_knows_gains_and_one_that_
     assert knows.chance["judge_free"].low > 0.2
     assert knows.chance["judge_free"].p == pytest.approx(1 / 401)
     assert "Do the signals know" in knows.tables()[1].title
+
+
+def test_what_cannot_differ_is_no_test_and_does_not_count_for_holm():
+    found = semantic_protocol(drafts(40, approve=0.0), given(0.03, 2), **FEW)
+    assert "critic_only" not in found.compared.family
+    assert {"judge_free", "cascade"} <= set(found.compared.family)
+    assert math.isnan(found.compared.differences["critic_only"][SCORE].p_t_holm)
+    rows = [{**item, "information_gain": 0.5 if item["round"] > 1 else None} for item in drafts(40).table.to_pylist()]
+    found = semantic_protocol(table(rows), given(0.03, 2), **FEW)
+    assert found.replayed.silent == {"critic": "the critic never approves", "gain": "the score always rises"}
+    assert len({"judge_free", "cascade"} & set(found.compared.family)) == 1
 
 
 def test_the_permutation_test_is_that_of_every_permutation():
@@ -680,6 +692,23 @@ def test_a_trajectory_of_one_round_is_returned_by_every_policy():
     assert any("one draft: 1" in note for note in found.notes)
 
 
+def test_a_closed_book_round_before_the_drafts_is_neither_stopped_at_nor_charged():
+    plain = drafts(20, approve=0.1, shorter=0.2)
+    rows = [row(q, 0, score=0.9, end=end) for q, end in zip(plain.question_ids, plain.ends, strict=True)]
+    before, after = (
+        semantic_protocol(r, given(0.05), **FEW) for r in (plain, table([*rows, *plain.table.to_pylist()]))
+    )
+    for label, rounds in before.replayed.rounds.items():
+        assert np.array_equal(rounds, after.replayed.rounds[label]), label
+        assert np.array_equal(before.replayed.spent(label), after.replayed.spent(label)), label
+        assert np.array_equal(before.replayed.runs[label].values[SCORE], after.replayed.runs[label].values[SCORE]), (
+            label
+        )
+    assert after.convergence == before.convergence
+    assert after.chance == before.chance
+    assert [item.holds for item in after.checked] == [True] * 5
+
+
 def test_failed_questions_are_left_out_and_counted():
     rows = [{**item, "end": "failed"} if item["question_id"] == "q1" else item for item in drafts(12).table.to_pylist()]
     found = semantic_protocol(table(rows), given(0.05), **FEW)
@@ -743,6 +772,7 @@ def without(recording, name):
         (lambda: table([{**i, "semantic_distance": None} for i in drafts(5).table.to_pylist()]), "not embedded"),
         (lambda: drafts(5, rounds=1), "no question has a second draft"),
         (lambda: without(drafts(5), SCORE), "suffice judge"),
+        (lambda: without(drafts(5), "answer"), "no column 'answer'"),
         (lambda: table([{**i, SCORE: None} for i in drafts(5).table.to_pylist()]), "at every round"),
         (lambda: table([{**i, SCORE: 4.0} for i in drafts(5).table.to_pylist()]), r"lie in \[0, 1\]|at every round"),
         (lambda: table([{**i, "end": "failed"} for i in drafts(5).table.to_pylist()]), "failed"),

@@ -121,6 +121,20 @@ def test_the_published_ledger_charges_the_judge_in_every_round(paths):
     assert any("charged as Semantic Early-Stopping published it" in note for note in told["notes"])
 
 
+def test_the_selected_policy_can_be_saved_and_replayed(paths, tmp_path):
+    saved = tmp_path / "policy.json"
+    done = cli("protocol", "semantic", paths[0], "--dev", paths[1], "--policy", saved, "--json", *FAST)
+    assert done.json["policy"] == str(saved)
+    told = {cells["policy"].split(" ")[0]: cells for cells in done.json["tables"][0]["rows"]}
+    again = cli("replay", paths[0], "--policy", saved, "--metric", "information_score", "--json", *FAST).json["rows"][0]
+    assert again["metrics"]["information_score"] == pytest.approx(told["judge_free"]["information_score"])
+    assert again["costs"]["tokens"] == pytest.approx(told["judge_free"]["tokens"])
+    assert not again["selected_here"]
+    assert cli("replay", paths[1], "--policy", saved, "--metric", "information_score", "--json", *FAST).json["rows"][0][
+        "selected_here"
+    ]
+
+
 def test_a_bundled_recording_goes_by_its_name(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     done = cli("protocol", "semantic", "self_refine_gpt4", "--metric", "target_sentiment", "--json", *FAST)

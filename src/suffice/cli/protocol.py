@@ -82,6 +82,9 @@ def semantic_command(
             help="'live': judges are charged where the rule reads them; 'published': as Semantic Early-Stopping counted.",
         ),
     ] = "live",
+    policy: Annotated[
+        Path | None, typer.Option("--policy", help="Write the judge-free policy there, a JSON file, to deploy it.")
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option("--out", "-o", help=f"Write a page (.html), or tables (.{', .'.join(FORMATS)}), there."),
@@ -132,14 +135,17 @@ def semantic_command(
                 },
             ),
         )
+        if policy is not None:
+            found.replayed.policies["judge_free"].save(policy)
         if out is not None:
             write_page(out, _text(found, out, path.stem))
     if as_json:
-        print_json({"out": None if out is None else str(out), **found.to_dict()})
+        written = {"out": out, "policy": policy}
+        print_json({**{name: None if file is None else str(file) for name, file in written.items()}, **found.to_dict()})
     else:
         show_protocol(found)
-        if out is not None:
-            console.print(f"written to {out}", markup=False, soft_wrap=True)
+        for file in filter(None, (policy, out)):
+            console.print(f"written to {file}", markup=False, soft_wrap=True)
 
 
 def show_protocol(found: SemanticProtocol) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice.report.protocol.data import Drafts
-from suffice.report.protocol.policies import MAIN, Replayed
+from suffice.report.protocol.policies import CELLS, MAIN, Replayed
 from suffice.rounds import Floats
 from suffice.statistics import (
     MarginTest,
@@ -83,7 +83,8 @@ class Compared:
 
     Attributes:
         baseline: The label of the full width.
-        family: The labels that Holm's correction counts: the fixed budgets below the full width, and `MAIN`.
+        family: The labels that Holm's correction counts: the fixed budgets below the full width, and of `MAIN` those that
+            are not equal to another by construction.
         differences: By label, then quantity (the metric, `rounds`, `tokens` or `output tokens`); without those that are unknown.
         margins: By label, then margin.
         n_clusters: Units that were resampled.
@@ -126,7 +127,7 @@ def compare(
     weights = bootstrap_weights(units.n_units, n_resamples, rng=seed)
     baseline = f"fixed_k({drafts.highest})"
     runs = replayed.runs
-    family = tuple(label for label, run in runs.items() if (run.kind == "fixed" and label != baseline) or label in MAIN)
+    family = _family(replayed, baseline)
     others = [label for label in runs if label != baseline]
     quantities: dict[str, Callable[[str], Floats]] = {
         drafts.metric: lambda label: runs[label].values[drafts.metric],
@@ -153,6 +154,15 @@ def compare(
         n_resamples=n_resamples,
         seed=seed,
     )
+
+
+def _family(replayed: Replayed, baseline: str) -> tuple[str, ...]:
+    """Return what Holm's correction counts; policies that cannot differ are one, and none beside the baseline."""
+    family = [label for label, run in replayed.runs.items() if run.kind == "fixed" and label != baseline]
+    for label in (label for label in CELLS if label in MAIN and label in replayed.policies):
+        if not {baseline, *family} & set(replayed.equal_by_construction(label)):
+            family.append(label)
+    return tuple(family)
 
 
 def _differ(values: Floats, baseline: Floats) -> Floats:

@@ -106,6 +106,11 @@ def read_drafts(recording: Recording, metric: str, *, ledger: str = "live") -> D
             else f"the recording has no {DISTANCE!r}: the drafts were not embedded. Record them with "
             "`suffice record-drafts --embedder minilm`, or import the distances as a column of this name"
         )
+    if "answer" not in recording.table.column_names:
+        raise DataError(
+            "the recording has no column 'answer', so that nobody knows which rounds have a draft: where the texts may "
+            "not be kept, record a hash of each"
+        )
     kept, n_failed = drop_failed(recording)
     notes = [f"questions that failed while recording, left out of every policy alike: {n_failed}"] * bool(n_failed)
     usable = _measured(kept, metric)

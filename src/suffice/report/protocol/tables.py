@@ -228,7 +228,8 @@ def tests_table(replayed: Replayed, compared: Compared, tuned: Tuned) -> Table:
         ),
         notes=(
             (
-                f"The family: {', '.join(compared.family)}; random stopping and the oracle are outside of it. One family "
+                f"The family: {', '.join(compared.family)}; random stopping, the oracle and what is equal to another "
+                "by construction are outside of it. One family "
                 "for each quantity and test. A dash: not in the family, no variation, or enough pairs differ."
             ),
             *_warnings(lines),
@@ -248,7 +249,7 @@ def margins_table(replayed: Replayed, compared: Compared, tuned: Tuned, metric: 
     """Return non-inferiority and equivalence of quality at every margin, for the policies of the family."""
     rows = []
     for label in shown(replayed):
-        if label not in compared.family:
+        if label not in compared.margins or replayed.runs[label].kind not in ("fixed", "rule"):
             continue
         for margin, found in compared.margins[label].items():
             one, both = found.non_inferior, found.equivalent

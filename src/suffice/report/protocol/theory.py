@@ -112,12 +112,10 @@ def _undefined(drafts: Drafts, replayed: Replayed, stopped: dict[str, Stops]) ->
 
 def _reasons(drafts: Drafts, replayed: Replayed, stopped: dict[str, Stops]) -> Checked:
     recording = drafts.bench.recording
-    chosen = np.flatnonzero(recording.ends != "rule")  # what a rule cut short, no session would have ended so
-    chosen = (
-        chosen[np.unique(np.linspace(0, len(chosen) - 1, min(_SAMPLE, len(chosen))).astype(int))]
-        if len(chosen)
-        else chosen
-    )
+    # Trajectories that a session would have ended so: at the full width, or where the evidence ran out.
+    chosen = np.flatnonzero((recording.ends == "exhausted") | (drafts.last == drafts.highest))
+    places = np.linspace(0, len(chosen) - 1, min(_SAMPLE, len(chosen))).astype(np.int64)
+    chosen = chosen[np.unique(places)]
     differ = 0
     for label, policy in replayed.policies.items():
         reasons = stopped[label].reasons(recording.ends, policy.max_rounds)

@@ -1,0 +1,106 @@
+"""How long does it take to replay every policy of Semantic Early-Stopping on 100,000 trajectories of six rounds?
+
+Policies: the seven cells of the ablation, among them the full cascade, the judge-free rule and the critic alone; every
+fixed budget; the exact random twin of each of these three; the oracle.  For each: where every question stops and why,
+which draft it returns, its score, and the whole ledger by component and kind (calls on demand charged lazily).  Timed
+from a recording in memory, its columns laid out anew each time; not timed: reading the file, and drawing intervals,
+whose time is that of a matrix product of questions by draws.  Asserted first, on every trajectory and cell: stops and
+judged rounds equal a plain loop, which is timed as well.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import time
+from typing import Any
+
+import numpy as np
+from tests.cascade import ROUNDS, TOGGLES, cascade, drafts, rule_of
+
+from suffice.replay import CostTable, outcome
+from suffice.replay.baselines import Bench, Run, fixed_budget, oracle_best, random_stop, run_policy
+from suffice.session import Policy
+from suffice.store import Recording
+
+TRAJECTORIES, EPS, PATIENCE, SEED = 100_000, 0.06, 2, 42
+NAMED = ("full", "entropy_only", "critic_only")
+SCORE = "information_score"
+TARGET_S = 2.0
+REPEATS = 5
+
+
+def policies() -> dict[str, Policy]:
+    """Return the cells of the ablation by name."""
+    cells = {name: toggles for name, toggles in TOGGLES.items() if name != "none"}
+    return {
+        name: Policy(rule=rule_of(toggles, EPS, PATIENCE), max_rounds=ROUNDS, name=name)
+        for name, toggles in cells.items()
+    }
+
+
+def replayed(recording: Recording, listed: dict[str, Policy]) -> tuple[Bench, list[Run]]:
+    """Replay everything."""
+    columns = sorted({column for policy in listed.values() for column in policy.raw_columns})
+    score = outcome(recording, SCORE)
+    bench = Bench(recording, {SCORE: score}, CostTable(recording), recording.rounds(columns))
+    runs, twins = [], []
+    for name, policy in listed.items():
+        run, stopped = run_policy(bench, policy)
+        runs.append(run)
+        if name in NAMED:
+            twins.append(random_stop(bench, policy, stopped))
+    fixed = [fixed_budget(bench, k) for k in range(1, ROUNDS + 1)]
+    return bench, [*runs, *twins, *fixed, oracle_best(bench, score, name=SCORE)]
+
+
+def check(recording: Recording, drawn: Any) -> float:
+    """Compare every cell with a plain loop; return the loop's seconds."""
+    _, runs = replayed(recording, policies())
+    columns = [array.tolist() for array in (drawn.approved, drawn.distance, drawn.score)]
+    seconds = 0.0
+    for run in runs[: len(policies())]:
+        options = {"max_rounds": ROUNDS, "eps": EPS, "patience": PATIENCE, "toggles": TOGGLES[run.label]}
+        began = time.perf_counter()
+        told = [cascade(a, d, s, ROUNDS, **options) for a, d, s in zip(*columns, strict=True)]
+        seconds += time.perf_counter() - began
+        assert run.rounds is not None
+        assert run.rounds.tolist() == [stop for stop, _, _, _ in told], run.label
+        judged = run.ledger.costs[f"judge:{SCORE}"]["calls"]
+        assert judged.tolist() == [float(bits.bit_count()) for _, _, bits, _ in told], run.label
+    return seconds
+
+
+def run() -> dict[str, Any]:
+    """Assert, measure, print a table and return the figures."""
+    drawn = drafts(TRAJECTORIES, np.random.default_rng(SEED), odd=False)
+    recording = drawn.recording()
+    _ = recording.answers, recording.ends
+    loop_s = check(recording, drawn)
+    listed = policies()
+    wall, processor, n_runs = [], [], 0
+    for _ in range(REPEATS):
+        began, used = time.perf_counter(), time.process_time()
+        n_runs = len(replayed(recording, listed)[1])
+        wall.append(time.perf_counter() - began)
+        processor.append(time.process_time() - used)
+    best, cpu = min(wall), min(processor)
+    print(f"replay of {n_runs} policies x {TRAJECTORIES:,} trajectories x {ROUNDS} rounds (target {TARGET_S} s)")
+    print(f"  wall      {best:7.3f} s, least of {REPEATS}")
+    print(f"  processor {cpu:7.3f} s")
+    print(f"  a plain loop over the {len(listed)} cells, stops and judged rounds alone: {loop_s:.3f} s")
+    return {
+        "name": "trajectories",
+        "ours": best,
+        "processor": cpu,
+        "peer": loop_s,
+        "unit": "seconds",
+        "met": best < TARGET_S,
+        "target": TARGET_S,
+        "sizes": {"trajectories": TRAJECTORIES, "rounds": ROUNDS, "policies": n_runs, "kinds": 5, "components": 4},
+        "versions": {"python": platform.python_version(), "numpy": np.__version__},
+    }
+
+
+if __name__ == "__main__":
+    print(json.dumps(run()))

@@ -20,6 +20,7 @@ from suffice import (
     Reply,
     RetrievalLoop,
     ScriptedModel,
+    calibrate,
     parse_rule,
     parse_selector,
     read_recording,
@@ -27,7 +28,7 @@ from suffice import (
 )
 from suffice.errors import AuthenticationFailedError, ConfigMismatchError, DataError, ModelError
 from suffice.llm import Gate
-from suffice.replay import CostTable, operational_masks, replay
+from suffice.replay import CostTable, operational_masks, policy_for, replay
 from suffice.retrieval import InMemoryRetriever, Question
 from suffice.rounds import COST_KINDS
 from suffice.session import stops
@@ -84,6 +85,7 @@ def test_a_confident_gate_answers_from_its_own_pass_and_reads_no_prompt_token_tw
     assert (loop.gate.asked, loop.gate.resumed) == ([QUESTION], [QUESTION])
     assert outcome.costs["gate"].uncached_tokens == 3
     assert (outcome.costs["generator"].uncached_tokens, outcome.costs["generator"].output_tokens) == (0, 1)
+    assert outcome.cost.calls == 1
     assert outcome.rounds[0].signals["p_known"] == 0.9
 
 
@@ -368,4 +370,13 @@ def test_replay_of_a_gate_shows_what_it_saves(tmp_path):
     gate = Policy(rule=parse_rule("p_known > 0.5"), start_round=0, max_rounds=ROUNDS)
     result = replay(recording, [gate], baseline="full", n_resamples=50)
     row = next(row for row in result.rows if row.kind == "rule")
-    assert row.calls.mean == pytest.approx((1 + 3 + 1 + 3 + 2) / 3)  # gates that retrieve pay no closed-book answer
+    assert row.calls.mean == pytest.approx((1 + 3 + 1 + 3 + 1) / 3)  # a pass that goes on is one call
+
+
+def test_a_rule_on_p_known_starts_at_round_0_where_the_recording_does(tmp_path):
+    record(questions(), recordable(), tmp_path / "r.parquet")
+    recording = read_recording(tmp_path / "r.parquet")
+    assert policy_for(recording, "(p_known > 0.5) | (answer_stable >= 1)").start_round == 0
+    assert policy_for(recording, "answer_stable").start_round == 1
+    policy, _ = calibrate(recording, rule="(p_known > 0.5) | (answer_stable >= 1)")
+    assert (policy.start_round, policy.depends["gate"]["kind"]) == (0, "scripted")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from suffice.errors import ConfigMismatchError, DataError, ModelError
@@ -203,7 +203,10 @@ class _Gated:
     def _generate(self, goes_on: bool) -> Reply:
         resume = self.verdict.resume if goes_on and self.verdict else None
         self.verdict = None  # and with it the pass's cache
-        return self.model.answer(self.question, ()) if resume is None else resume()
+        if resume is None:
+            return self.model.answer(self.question, ())
+        reply = resume()  # no call of its own: the pass that it goes on from is booked at the gate
+        return replace(reply, costs={name: replace(cost, calls=0.0) for name, cost in reply.costs.items()})
 
     async def _decide_async(self) -> Reply:
         return self._told(await self.gate.decide_async(self.question))

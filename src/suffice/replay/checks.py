@@ -10,7 +10,7 @@ from suffice.calibration import CALIBRATED
 from suffice.errors import ConfigMismatchError, NotFittedError
 from suffice.rules import Rule, parse_rule
 from suffice.session import Policy
-from suffice.signals import AnswerPosition, Idf, state_from_dict
+from suffice.signals import SIGNALS, AnswerPosition, Idf, state_from_dict
 from suffice.store.recording import Recording
 
 __all__ = ["check_policy", "id_hash", "policy_for", "tuned_on"]
@@ -34,6 +34,8 @@ def tuned_on(policy: Policy, question_ids: Iterable[str]) -> int:
 def policy_for(recording: Recording, rule: str | Rule, **changes: Any) -> Policy:
     """Return a policy for a recording: its rounds, its answer position and what it depends on.
 
+    It starts at round 1; at round 0 if the rule reads a signal that is known there and at no other round (`p_known`).
+
     Args:
         recording: Recorded rounds.
         rule: A rule or its text, `full` for the whole budget.
@@ -52,6 +54,8 @@ def policy_for(recording: Recording, rule: str | Rule, **changes: Any) -> Policy
     position = _recorded_position(recording)
     if isinstance(position, Mapping):
         defaults["answer_position"] = AnswerPosition.from_dict(position)
+    if int(recording.index[0]) == 0 and any(name in SIGNALS and SIGNALS[name].last_round == 0 for name in rule.signals):
+        defaults["start_round"] = 0
     return Policy(rule=rule, **{**defaults, **changes})
 
 

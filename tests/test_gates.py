@@ -8,6 +8,7 @@ import math
 from itertools import combinations
 
 import numpy as np
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -48,6 +49,8 @@ from suffice.gates import question_only as question_only_module
 from suffice.gates.compare import hold_out
 from suffice.metrics import METRICS
 from suffice.replay import policy_for, replay
+from suffice.report import Settings, make_report, render_html
+from suffice.report.gate import gate_part
 from suffice.rules import tasr
 from suffice.session import Policy
 from suffice.statistics import area_under_roc
@@ -667,3 +670,45 @@ def test_folds_follow_the_ids():
     folds = folds_of(ids)
     assert folds.tolist() == folds_of(ids[::-1]).tolist()[::-1]
     assert min(np.bincount(folds, minlength=5)) > 60
+
+
+# The report
+
+
+def test_a_report_shows_the_sweep_over_p_known_and_who_changes_sides():
+    direct, retrieved, scores = random_world(12, n=80)
+    recording = answered_recording(answered(direct, retrieved), {"p_known": scores})
+    (part,) = gate_part(recording, ("contains", "em"), n_resamples=50, seed=1, level=0.9, margin=0.02)
+    assert set(part.charts) == {"gate", "gate-transitions"}
+    shown = part.charts["gate"][0]["data"]["values"]
+    bench = GateBench(recording, metrics=("contains", "em"), n_resamples=50, seed=1, level=0.9)
+    for row in shown:
+        point = bench.point(gate_rule("p_known", row["beta"]), row["beta"])
+        assert row["quality"] == pytest.approx(100 * point.metrics["contains"])
+        assert row["rate"] == pytest.approx(100 * point.retrieval_rate)
+        assert row["blind"] == pytest.approx(100 * bench.random(point.retrieval_rate).metrics["contains"])
+    steps = part.charts["gate-transitions"][0]["data"]["values"]
+    up, down = (sum(row["questions"] for row in steps if (row["questions"] > 0) == side) for side in (True, False))
+    assert up == (~direct & retrieved).sum()
+    assert down == -(direct & ~retrieved).sum()
+    report = make_report(
+        {"r": recording},
+        [policy_for(recording, "full")],
+        settings=Settings(metrics=("contains",), baseline="fixed_k(1)", n_resamples=50),
+    )
+    assert [found.title for found in report.cells[0].parts] == ["The gate"]
+    page = render_html(report)
+    assert "The gate" in page
+    assert "gate-transitions" in page
+
+
+def test_a_report_without_p_known_or_round_0_has_no_such_part():
+    settings_ = {"n_resamples": 5, "seed": 1, "level": 0.9, "margin": 0.02}
+    recording = answered_recording(answered([1, 0], [0, 1]))
+    assert gate_part(recording, ("em",), **settings_) == ()
+    assert gate_part(with_scores(recording, {"p_known": [math.nan] * 2}), ("em",), **settings_) == ()
+    later = rounds_recording()
+    later = Recording(later.table.filter(pc.greater(later.table.column("round"), 0)))
+    assert gate_part(later, ("em",), **settings_) == ()
+    (part,) = gate_part(rounds_recording(), ("agreement",), **settings_)
+    assert part.charts

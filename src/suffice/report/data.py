@@ -19,6 +19,7 @@ from suffice.replay.charging import charging_of
 from suffice.replay.evaluate import drop_failed
 from suffice.replay.tables import outcomes_table, replay_notes, replay_tables, verdict
 from suffice.report.extras import diagnostics, which_round
+from suffice.report.gate import gate_part
 from suffice.report.headline import Headline, headline
 from suffice.report.part import Part
 from suffice.report.trajectories import Stopped
@@ -339,6 +340,9 @@ def _cell(
         policies=tuple(named),
         extra=rounds | extra,
         notes=(*notes, *missing),
+        parts=gate_part(
+            kept, result.metrics, level=settings.level, margin=min(settings.margins, default=0.02), **drawn
+        ),
     )
 
 

@@ -47,10 +47,11 @@ class TransformersModel:
     Nothing is ever cut off: a prompt longer than the context is an error.  Where memory runs out, the batch is halved
     and stays halved (`batch_size` tells).
 
-    >>> model = TransformersModel("./llama", layers=("middle", "last"))  # doctest: +SKIP
-    >>> state = model.read("Who wrote The Shining?")                     # doctest: +SKIP
-    >>> state.values.shape, state.resume().answer                        # doctest: +SKIP
-    ((2, 4096), 'Stephen King')
+    ::
+
+        model = TransformersModel("./llama", layers=("middle", "last"))
+        state = model.read("Who wrote The Shining?")
+        state.values.shape, state.resume().answer  # (2, 4096), 'Stephen King'
 
     Args:
         model: A folder, an id of the hub, or a model in memory that others share.

@@ -10,7 +10,7 @@ import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -27,7 +27,7 @@ from suffice.retrieval import PoolBM25, Question, Reranked, dataset_hash
 from suffice.retrieval.rerank import CrossEncoderScorer
 from suffice.rounds import Floats, Passage
 from suffice.statistics import bootstrap_weights, paired_bootstrap
-from suffice.store.journal import Journal
+from suffice.store.journal import Journal, differences
 from suffice.store.states import StoredStates, read_states
 from suffice.train.examples import Split, split_by_hash
 from suffice.train.preference_file import Preference, read_preferences
@@ -347,10 +347,13 @@ class _Pipeline:
         """Align the reranker, for all its epochs: nothing is selected, and no test question is looked at."""
         out = self.out / "reranker"
         if (out / CARD).is_file():
-            was = json.loads((out / CARD).read_text(encoding="utf-8"))["data"]["train"]["hash"]
-            if was != preferences_hash(preferences):
+            card = json.loads((out / CARD).read_text(encoding="utf-8"))
+            old = {"data": card["data"]["train"]["hash"], "settings": card["settings"]}
+            new = {"data": preferences_hash(preferences), "settings": asdict(self.settings.reranker)}
+            changed = differences(old, new)
+            if changed:
                 raise ConfigMismatchError(
-                    f"{out} was aligned with other preference data ({was}): move it away, or give another folder"
+                    f"{out} was aligned otherwise ({'; '.join(changed)}): move it away, or give another folder"
                 )
             return out
         return train_reranker(

@@ -1,0 +1,270 @@
+"""CBDR from end to end on the tiny model, and the arithmetic of what speaks against the published figures."""
+
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from scipy.stats import binomtest
+
+from suffice.errors import ConfigMismatchError, DataError
+from suffice.llm.prompts import PREFILLED
+from suffice.llm.transformers_model import TransformersModel
+from suffice.metrics import METRICS
+from suffice.probes import Probe
+from suffice.retrieval import load_questions
+from suffice.tables import render
+from suffice.train.cbdr import ALIGNED, CbdrSettings, divide, run_cbdr
+from suffice.train.cbdr_tables import cbdr_tables, published_cbdr
+from suffice.train.probe import ProbeSettings
+from suffice.train.reranker_trainer import RerankerSettings
+from suffice.train.tiny_reranker import write_tiny_reranker
+from tests.cli_tools import cli
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore::UserWarning:torch.*"),
+]
+
+SETTINGS = CbdrSettings(
+    epochs=(5, 15),
+    probe=ProbeSettings(hidden=(32,), dropout=0.1, lr=1e-3, patience=None),
+    label="em",
+    candidates=6,
+    betas=(0.3, 0.6, 0.9, 1.0),
+    reranker=RerankerSettings(batch=8, learning_rate=1e-3),
+    n_resamples=200,
+)
+
+
+@pytest.fixture(scope="module")
+def questions(tiny_model):
+    return load_questions(tiny_model / "tune.jsonl") + load_questions(tiny_model / "eval.jsonl")
+
+
+@pytest.fixture(scope="module")
+def target(tiny_model):
+    return TransformersModel(tiny_model, layers=("middle", "last"), prompt=PREFILLED, max_tokens=8, batch_size=64)
+
+
+@pytest.fixture(scope="module")
+def reranker(tiny_model, tmp_path_factory):
+    return write_tiny_reranker(tmp_path_factory.mktemp("reranker") / "untrained", tiny_model)
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory):
+    return tmp_path_factory.mktemp("cbdr")
+
+
+@pytest.fixture(scope="module")
+def run(questions, target, reranker, work):
+    return run_cbdr(questions, target, reranker, work, settings=SETTINGS)
+
+
+class Untouched(TransformersModel):
+    """A model that may say what it is, and nothing else."""
+
+    def _refuse(self, *_args, **_kwargs):
+        raise AssertionError("the model was asked although everything had been computed")
+
+    answers = read_batch = read = _refuse
+
+
+def test_no_question_is_in_two_parts(questions):
+    parts = divide(questions, SETTINGS)
+    sets = [parts.probe.train, parts.probe.dev, parts.probe.test, {q.question_id for q in parts.prefer}]
+    assert sum(map(len, sets)) == len(set().union(*sets)) == len(questions)
+    assert parts.probe.test == {q.question_id for q in parts.test}
+
+
+def test_a_question_keeps_its_part_when_others_are_added(questions):
+    few, many = divide(questions[:500], SETTINGS), divide(questions, SETTINGS)
+    for name in ("train", "dev", "test"):
+        assert getattr(few.probe, name) <= getattr(many.probe, name)
+
+
+def test_accuracy_is_that_of_the_answers_from_the_first_passages(run, questions, target, work):
+    (journal,) = (work / "answers").glob(f"{ALIGNED}_top-1.journal")
+    assert journal.is_file()
+    test = divide(questions, SETTINGS).test
+    order = _aligned_order(run, test)
+    replies = [target.answer(q.question, passages[:1]) for q, passages in zip(test, order, strict=True)]
+    expected = np.mean([METRICS["em"](r.answer, q.answers) for r, q in zip(replies, test, strict=True)])
+    assert run.accuracy[ALIGNED, 1][0] == pytest.approx(expected)
+
+
+def _aligned_order(run, test):
+    from suffice.retrieval.rerank import CrossEncoderScorer
+
+    scorer = CrossEncoderScorer(run.reranker)
+    found = []
+    for question in test:
+        scores = scorer.scores(question.question, question.passages)
+        found.append([question.passages[i] for i in np.argsort([-score for score in scores], kind="stable")])
+    return found
+
+
+def test_the_gate_retrieves_where_the_probe_is_not_above_beta(run, questions, target, work):
+    test = divide(questions, SETTINGS).test
+    layer, epochs = run.best
+    probe = Probe.load(work / "probes" / f"layer-{layer}-epochs-{epochs}")
+    row = target.layers.index(layer)
+    known = probe.predict(target.read_batch([q.question for q in test])[:, row])
+    direct = [
+        METRICS["em"](r.answer, q.answers)
+        for r, q in zip(target.answers([q.question for q in test]), test, strict=True)
+    ]
+    shown = [p for p in run.gates[1] if p.label.endswith(f"layer {layer}, {epochs} epochs")]
+    assert [p.beta for p in shown] == [0.3, 0.6, 0.9, 1.0]
+    for point in shown:
+        assert point.retrieval_rate == pytest.approx(np.mean(known <= point.beta))
+    assert shown[-1].retrieval_rate == 1.0  # beta = 1 always retrieves
+    assert run.gates[1][0].metrics["em"] == pytest.approx(np.mean(direct))
+
+
+def test_steps_between_betas_add_up_to_the_difference_in_right_answers(run):
+    layer, epochs = run.best
+    n = run.parts["test"]
+    for depth, steps in run.changes.items():
+        points = {p.beta: p for p in run.gates[depth] if p.label.endswith(f"layer {layer}, {epochs} epochs")}
+        for step in steps:
+            gained = round(n * (points[step.high].metrics["em"] - points[step.low].metrics["em"]))
+            assert len(step.gained) - len(step.lost) == gained
+
+
+def test_every_layer_and_number_of_epochs_is_reported(run, target):
+    assert set(run.probes) == {(layer, epochs) for layer in target.layers for epochs in SETTINGS.epochs}
+    labels = [p.label for p in run.gates[3]]
+    assert len(labels) == 1 + 4 * 4 + 2
+    assert labels[0] == "never retrieve"
+    assert labels[-2:] == ["always retrieve", "perfect gate"]
+
+
+def test_a_second_run_asks_the_model_only_for_what_is_measured_anew(run, questions, target, reranker, work):
+    again = Untouched(target.loaded, layers=("middle", "last"), prompt=PREFILLED, max_tokens=8, batch_size=64)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("suffice.train.cbdr.measure_shift", lambda *_a, **_k: run.shift)
+        patch.setattr("suffice.train.cbdr._Pipeline._known", lambda _s, _probe, texts: np.full(len(texts), 0.5))
+        found = run_cbdr(questions, again, reranker, work, settings=SETTINGS)
+    assert found.accuracy == run.accuracy
+    assert found.ranking == run.ranking
+
+
+def test_another_configuration_does_not_go_on_in_the_same_folder(run, questions, target, reranker, work):
+    with pytest.raises(ConfigMismatchError, match="another configuration"):
+        run_cbdr(questions[:900], target, reranker, work, settings=SETTINGS)
+
+
+def test_a_reranker_trained_otherwise_is_not_taken_for_this_one(run, questions, target, reranker, work):
+    other = replace(SETTINGS, reranker=replace(SETTINGS.reranker, learning_rate=1e-4))
+    with pytest.raises(ConfigMismatchError, match=r"learning_rate: 0\.001 -> 0\.0001"):
+        run_cbdr(questions, target, reranker, work, settings=other)
+
+
+def test_the_tables_stand_beside_the_published_ones(run):
+    tables = cbdr_tables(run, model="tiny", reranker="untrained", data="world")
+    titles = [table.title.split(":")[0] for table in tables]
+    assert [t for t in titles if t.startswith("Table")] == ["Table 1", "Table 2", "Table 3"]
+    text = render(tables, "md")
+    for figure in ("91.20", "66.90", "92.9", "| 0.98 to 1.00 | 2 | 11 |"):
+        assert figure in text
+    assert "| untrained | measured |" in text
+    assert "| aligned | measured |" in text
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"epochs": ()}, "epochs, depths and betas"),
+        ({"depths": (1, 9)}, "allowed is 1 to 6"),
+        ({"label": "f1"}, "label rule"),
+    ],
+)
+def test_settings_out_of_range_are_refused(questions, target, tmp_path, changes, told):
+    with pytest.raises(DataError, match=told):
+        run_cbdr(questions, target, "unread", tmp_path, settings=replace(SETTINGS, **changes))
+
+
+def test_a_repeated_id_is_refused(questions):
+    with pytest.raises(DataError, match="occurs twice"):
+        divide([*questions, questions[0]], SETTINGS)
+
+
+def test_the_command_prints_the_tables_as_json(run, tiny_model, reranker, work):
+    words = ["--model", tiny_model, "--reranker", reranker, "--work", work, "--instructions", "prefilled"]
+    words += ["--data", tiny_model / "tune.jsonl", "--data", tiny_model / "eval.jsonl", "--label", "em"]
+    words += ["--candidates", 6, "--epochs", "5,15", "--hidden", "32", "--dropout", 0.1, "--lr", 1e-3]
+    words += ["--betas", "0.3,0.6,0.9,1", "--reranker-lr", 1e-3, "--reranker-batch", 8, "--max-tokens", 8]
+    done = cli("paper", "cbdr", *map(str, words), "--resamples", "200", "--json")
+    assert done.code == 0, done.err
+    tables = {table["title"].split(":")[0]: table for table in done.json["tables"]}
+    measured = [row for row in tables["Table 2"]["rows"] if row["figures"] == "measured"]
+    assert measured[1]["reranker"] == ALIGNED
+    assert measured[1]["top-1"]["value"] == pytest.approx(run.accuracy[ALIGNED, 1][0])
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--epochs", "many"], "--epochs is 'many'"),
+        (["--top", "1.5"], "allowed are whole numbers"),
+        (["--instructions", "none"], "there are no instructions 'none'"),
+        (["--format", "xml"], "allowed: table"),
+    ],
+)
+def test_wrong_options_are_told(tiny_model, tmp_path, words, told):
+    data = tiny_model / "eval.jsonl"
+    done = cli("paper", "cbdr", "--model", str(tiny_model), "--data", str(data), "--work", str(tmp_path), *words)
+    assert told in " ".join(done.error.replace("│", " ").split())
+
+
+class TestPublishedFigures:
+    """The arithmetic behind the flags."""
+
+    tables = published_cbdr().tables
+
+    def test_the_gain_is_mostly_the_rerankers(self):
+        unaligned = self.tables["table2"]["Llama3-8B-Instruct, bge-reranker-v2-m3"][3]
+        always, best = (self.tables["table3"][f"CBDR beta={beta}"][2] for beta in ("1.00", "0.98"))
+        assert best - unaligned == pytest.approx(0.056)
+        assert always - unaligned == pytest.approx(0.047)
+        assert best - always == pytest.approx(0.009)
+
+    def test_transitions_mean_a_thousand_questions(self):
+        top3 = [self.tables["table3"][f"CBDR beta={beta}"][2] for beta in ("0.95", "0.98", "1.00")]
+        for (gained, lost), (before, after) in zip(self.tables["transitions"].values(), pairwise(top3), strict=True):
+            assert (gained - lost) / (after - before) == pytest.approx(1000)
+
+    def test_the_sign_test_of_the_best_threshold(self):
+        assert binomtest(2, 13).pvalue == pytest.approx(0.022, abs=5e-4)
+
+    def test_the_other_model_gains_as_much_on_hotpotqa(self):
+        rows = self.tables["table2"]
+        gains = [
+            rows[f"{m}, bge-reranker-v2-m3-ft"][0] - rows[f"{m}, bge-reranker-v2-m3"][0]
+            for m in ("Qwen2.5-7B-Instruct", "Llama3-8B-Instruct")
+        ]
+        assert gains == pytest.approx([0.015, 0.014])
+
+    def test_other_rerankers_do_better_with_the_target_model(self):
+        rows = {name: row for name, row in self.tables["table2"].items() if name.startswith("Llama3")}
+        ours = rows["Llama3-8B-Instruct, bge-reranker-v2-m3-ft"]
+        assert max(rows, key=lambda name: rows[name][3]).endswith("Qwen3-Reranker-8B")
+        assert sorted((row[0] for row in rows.values()), reverse=True)[2] == ours[0]
+
+    def test_passes_of_the_preference_data(self):
+        assert (7622 + 1216) * 8 == 70_704
+        assert (7622 + 1216) * 9 == 79_542
+
+    def test_no_two_methods_are_compared_at_one_rate(self):
+        rates = {name: row[0] for name, row in self.tables["table3"].items()}
+        of = {
+            kind: [rate for name, rate in rates.items() if name.startswith(kind)]
+            for kind in ("DRAGIN", "CtrlA", "CBDR")
+        }
+        assert max(of["DRAGIN"]) < min(of["CtrlA"]) < max(of["CtrlA"]) < min(of["CBDR"])
+
+    def test_every_flag_names_a_table_or_a_part(self):
+        places = {place for _, where, _ in published_cbdr().flags for place in where}
+        assert places == {*self.tables, "probe", "transfer"}

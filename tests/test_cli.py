@@ -24,6 +24,7 @@ from tests.test_importers import IRCOT, REFLEXION, tasr_file, tasr_row
 
 COMMANDS = [
     "demo",
+    "tiny-model",
     "answer",
     "record",
     "draft",

@@ -33,6 +33,7 @@ from suffice.cli import (
     selectors,
     states,
     stream,
+    tiny_model,
     train_probe,
     train_reranker,
     transfer_check,
@@ -101,6 +102,7 @@ app.add_typer(paper.app, name="paper")
 app.add_typer(protocol.app, name="protocol")
 app.command("search")(search.search_command)
 app.command("states")(states.states_command)
+app.command("tiny-model")(tiny_model.tiny_model_command)
 app.command("signals")(inspect.signals)
 app.command("doctor")(inspect.doctor)
 app.command("import")(recording.import_command)

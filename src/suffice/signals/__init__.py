@@ -10,6 +10,7 @@ from suffice.signals.position import AnswerPosition, Located
 from suffice.signals.semantic import DISTANCES, EMBEDDER, JUDGE
 from suffice.signals.state import FittedState, Idf, ZScore, overlap_tokens, state_from_dict
 from suffice.signals.text import parse_confidence, strip_thinking
+from suffice.signals.uncertainty import gram_uncertainty, same_answer, semantic_entropy, sequence_logprob, token_entropy
 from suffice.signals.wording import critic_praise, lexical_support
 
 __all__ = [
@@ -34,12 +35,17 @@ __all__ = [
     "clean_column",
     "compute_signals",
     "critic_praise",
+    "gram_uncertainty",
     "lexical_support",
     "overlap_tokens",
     "parse_confidence",
     "register",
+    "same_answer",
+    "semantic_entropy",
+    "sequence_logprob",
     "state_from_dict",
     "strip_thinking",
+    "token_entropy",
     "token_margin",
     "top_score",
 ]

@@ -1,0 +1,312 @@
+"""What a local model's own passes say about its knowledge: states of samples, directions, triggers while it generates.
+
+Each measure follows one paper; those that need no pass of their own (entropies) stand in `suffice.signals.uncertainty`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from suffice.errors import DataError, ModelError
+from suffice.llm._transformers_loading import LoadedModel
+from suffice.llm._transformers_passes import last_states
+from suffice.llm.transformers_model import TransformersModel
+from suffice.rounds import Cost, Passage, Reply, Token
+
+__all__ = [
+    "STATEMENTS",
+    "STOP_WORDS",
+    "Directions",
+    "Generated",
+    "contrast_directions",
+    "dragin_scores",
+    "first_sentence",
+    "flare_trigger",
+    "generated",
+    "rind",
+    "sample_states",
+]
+
+_MATRICES = 3
+_SENTENCE_END = re.compile(r"[.!?](?=\s|$)|\n")
+_BLANKS = "\u0120\u2581\u010a \t\r\n"
+
+STATEMENTS = (
+    "The Earth goes around the Sun.",
+    "Fire is cold to the touch.",
+    "Water boils when it is heated.",
+    "Most birds have four legs.",
+    "Paris lies in France.",
+    "The Moon is made of wood.",
+    "Fish breathe under water.",
+    "Winter is warmer than summer.",
+)
+"""Statements, true and false in turn, behind both instructions of a contrast."""
+
+_STOP_WORDS = """
+a an the of in on at to for from by with as and or but not no is are was were be been being it its this that these those
+he she they his her their them him i you we my your our who whom which what when where how there here do does did has
+have had will would can could may might shall should also then than so such
+"""
+STOP_WORDS = frozenset(_STOP_WORDS.split())
+"""Words whose tokens never trigger retrieval: they carry no content."""
+
+
+# Triggers while generating: FLARE and DRAGIN.
+
+
+def first_sentence(tokens: Sequence[Token]) -> int:
+    """Return how many tokens spell the first sentence: through its full stop or line break, or all there are.
+
+    >>> first_sentence([Token("It"), Token("Ġrained"), Token("."), Token("ĠThen")])
+    3
+    """
+    text = ""
+    for number, token in enumerate(tokens, start=1):
+        text += token.text.replace("\u0120", " ").replace("\u2581", " ").replace("\u010a", "\n")
+        if text.strip() and _SENTENCE_END.search(text.lstrip()):
+            return number
+    return len(tokens)
+
+
+def flare_trigger(tokens: Sequence[Token], theta: float) -> int | None:
+    """Return the first token at which FLARE retrieves: a sentence that holds a token of probability below theta.
+
+    Sentences are looked at in the order of generation; the place told is where the first such sentence begins, from
+    which on generation starts again with what was retrieved.  None: the whole reply is kept.  Source: FLARE (Jiang et
+    al., 2023, section 3.2, equation 3).
+
+    >>> sure, unsure = Token("a", math.log(0.9)), Token("b", math.log(0.2))
+    >>> flare_trigger([sure, Token(".", -0.01), sure, unsure], 0.5)
+    2
+
+    Args:
+        tokens: A reply's tokens.
+        theta: In [0, 1]; 0 never retrieves, 1 nearly always.
+
+    Raises:
+        DataError: Theta is no probability, or a log-probability is missing.
+    """
+    if not 0.0 <= theta <= 1.0:
+        raise DataError(f"FLARE's theta must lie in [0, 1], got {theta!r}")
+    if any(math.isnan(token.logprob) for token in tokens):
+        raise DataError("FLARE reads the probability of every token, and one is missing: ask for log-probabilities")
+    start = 0
+    while start < len(tokens):
+        end = start + first_sentence(tokens[start:])
+        if min(math.exp(token.logprob) for token in tokens[start:end]) < theta:
+            return start
+        start = end
+    return None
+
+
+def rind(
+    entropies: npt.NDArray[np.floating], attention: npt.NDArray[np.floating], is_content: npt.NDArray[np.bool_]
+) -> npt.NDArray[np.float64]:
+    """Return how much each generated token calls for retrieval: ``entropy * strongest later attention * content``.
+
+    Retrieval is triggered at the first token whose value is above a threshold.  Source: DRAGIN (Su et al., 2024,
+    section 3.1, equations 1 to 4: RIND).
+
+    Args:
+        entropies: Of the distributions that the tokens were drawn from, nats, shape ``(n,)``.
+        attention: Row j, column i: how strongly token j attends to token i, averaged over heads; shape ``(m, n)`` with
+            ``m >= n``: a reply's end may look back too.
+        is_content: False for stop words, shape ``(n,)``.
+
+    Returns:
+        Shape ``(n,)``; 0 for a token that nothing follows.
+    """
+    n = len(entropies)
+    later = np.tril(np.asarray(attention, dtype=np.float64), k=-1)[:, :n]
+    strongest = later.max(axis=0) if len(later) else np.zeros(n)
+    found: npt.NDArray[np.float64] = np.asarray(entropies, dtype=np.float64) * strongest * np.asarray(is_content)
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Generated:
+    """One reply, read again in one pass.
+
+    Attributes:
+        entropies: Of each token's distribution over the whole vocabulary, nats, shape ``(n,)``.
+        attention: Of the last layer among reply tokens and the end that follows, mean over heads, shape ``(n + 1, n)``;
+            without the end, if the reply was cut off, ``(n, n)``.
+        cost: Of the pass.
+    """
+
+    entropies: npt.NDArray[np.float64]
+    attention: npt.NDArray[np.float64]
+    cost: Cost
+
+
+def generated(model: TransformersModel, question: str, reply: Reply, passages: Sequence[Passage] = ()) -> Generated:
+    """Read a reply again for its exact entropies and attentions.
+
+    A system that generates with attentions at hand gets them on the way; here they take one more pass.
+
+    Raises:
+        ModelError: The model shows no attentions.
+    """
+    import torch
+
+    prompt, spoken, ended = _ids(model, question, reply, passages)
+    began = time.perf_counter()
+    tokens = torch.tensor([[*prompt, *spoken, *ended]], device=model.loaded.network.device)
+    with torch.inference_mode(), model.loaded.lock, _eager(model.loaded):
+        made = model.loaded.network(input_ids=tokens, output_attentions=True, use_cache=False)
+    if not made.attentions or made.attentions[-1] is None:
+        raise ModelError(
+            f"{model.id!r} shows no attentions: load it with options={{'attn_implementation': 'eager'}}, or leave "
+            "DRAGIN out"
+        )
+    n, first = len(spoken), len(prompt)
+    logprobs = torch.log_softmax(made.logits[0, first - 1 : first - 1 + n].double(), dim=-1)
+    entropies = -(logprobs.exp() * logprobs.clamp(min=-1e4)).sum(-1)
+    attention = made.attentions[-1][0].double().mean(0)[first:, first : first + n]
+    cost = Cost(calls=1.0, uncached_tokens=float(tokens.shape[1]), seconds=time.perf_counter() - began)
+    return Generated(entropies=entropies.cpu().numpy(), attention=attention.cpu().numpy(), cost=cost)
+
+
+def dragin_scores(
+    model: TransformersModel, question: str, reply: Reply, passages: Sequence[Passage] = ()
+) -> tuple[npt.NDArray[np.float64], Cost]:
+    """Return RIND of each token of a reply, shape ``(n_tokens,)``, and what reading them cost; see `rind`."""
+    read = generated(model, question, reply, passages)
+    words = [token.text.strip(_BLANKS).lower() for token in reply.tokens or ()]
+    is_content = np.array([word not in STOP_WORDS for word in words], dtype=np.bool_)
+    return rind(read.entropies, read.attention, is_content), read.cost
+
+
+@contextmanager
+def _eager(model: LoadedModel) -> Iterator[None]:
+    """Compute attention in the way that tells its weights, and go back to the model's own way."""
+    config = model.network.config
+    usual = getattr(config, "_attn_implementation", None)
+    if usual in {None, "eager"} or not hasattr(model.network, "set_attn_implementation"):
+        yield
+        return
+    model.network.set_attn_implementation("eager")
+    try:
+        yield
+    finally:
+        model.network.set_attn_implementation(usual)
+
+
+# States of samples: SeaKR.
+
+
+def sample_states(
+    model: TransformersModel,
+    question: str,
+    replies: Sequence[Reply],
+    passages: Sequence[Passage] = (),
+    *,
+    layer: int | None = None,
+) -> tuple[npt.NDArray[np.float32], Cost]:
+    """Return the state of each reply's last token, for `gram_uncertainty`, and what reading them cost.
+
+    An empty reply gives the state of the prompt's last token.
+
+    Args:
+        model: The model that made the replies.
+        question: The question.
+        replies: Samples of its answer.
+        passages: Those that the replies were made from.
+        layer: As in transformers' `hidden_states`; None for the last.
+
+    Returns:
+        Shape ``(n, width)``, and the cost.
+    """
+    began = time.perf_counter()
+    rows = []
+    for reply in replies:
+        prompt, spoken, _ = _ids(model, question, reply, passages)
+        rows.append([*prompt, *spoken])
+    layers = (model.loaded.n_layers if layer is None else layer,)
+    states = last_states(model.loaded, rows, layers)[:, 0]
+    tokens = float(sum(map(len, rows)))
+    return states, Cost(calls=float(len(rows)), uncached_tokens=tokens, seconds=time.perf_counter() - began)
+
+
+def _ids(
+    model: TransformersModel, question: str, reply: Reply, passages: Sequence[Passage]
+) -> tuple[list[int], list[int], list[int]]:
+    """Return the tokens of the prompt, of the reply, and the one that ended it, if it ended."""
+    tokenizer: Any = model.loaded.tokenizer
+    if reply.tokens is None:
+        raise DataError("a reply without tokens cannot be read again: ask the local model for it")
+    prompt = model._ids(question, passages)  # noqa: SLF001 - the same package; a prompt is encoded in one place
+    spoken = [int(token) for token in tokenizer.convert_tokens_to_ids([token.text for token in reply.tokens])]
+    ended = sorted(model.loaded.ends)[:1] if reply.finish_reason == "stop" else []
+    return prompt, spoken, ended
+
+
+# Directions: CtrlA.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Directions:
+    """One direction for each layer, along which a model's states show an attitude.
+
+    Attributes:
+        vectors: Unit vectors, shape ``(n_layers, width)``.
+        centre: The projection midway between both sides of the contrast, mean over layers.
+    """
+
+    vectors: npt.NDArray[np.float64]
+    centre: float
+
+    def project(self, states: npt.NDArray[np.floating]) -> npt.NDArray[np.float64]:
+        """Return the mean over layers of the states' projections, minus the centre; above 0 = the positive side.
+
+        Source: CtrlA (Liu et al., 2024, section 3.2: confidence monitoring).
+
+        Args:
+            states: Shape ``(n, n_layers, width)``.
+
+        Returns:
+            Shape ``(n,)``; NaN where a state is undefined.
+        """
+        found: npt.NDArray[np.float64] = np.einsum("nld,ld->nl", states, self.vectors).mean(axis=1) - self.centre
+        return found
+
+
+def contrast_directions(positive: npt.NDArray[np.floating], negative: npt.NDArray[np.floating]) -> Directions:
+    """Return the first principal direction of the differences between paired states, pointing to the positive side.
+
+    The differences are not centred: their common part is the direction.  Source: CtrlA (Liu et al., 2024, section
+    3.1: honesty and confidence features by principal components of contrasted states), after Zou et al. (2023).
+
+    Args:
+        positive: States under the instruction (be honest, be confident), shape ``(n, n_layers, width)``.
+        negative: States of the same statements under its opposite, same shape.
+
+    Raises:
+        DataError: The shapes differ, there is no pair, or a state is undefined.
+    """
+    if positive.shape != negative.shape or positive.ndim != _MATRICES or not len(positive):
+        raise DataError(
+            f"a contrast needs pairs of states, both of shape (n, n_layers, width); got {positive.shape!r} and "
+            f"{negative.shape!r}"
+        )
+    above, below = np.asarray(positive, dtype=np.float64), np.asarray(negative, dtype=np.float64)
+    if not (np.isfinite(above).all() and np.isfinite(below).all()):
+        raise DataError("a contrast needs defined states, and some are NaN or infinite")
+    vectors = []
+    for layer in range(above.shape[1]):
+        differences = above[:, layer] - below[:, layer]
+        first = np.linalg.svd(differences, full_matrices=False)[2][0]
+        vectors.append(first if differences.mean(axis=0) @ first >= 0 else -first)
+    plain = Directions(vectors=np.stack(vectors), centre=0.0)
+    centre = (plain.project(above).mean() + plain.project(below).mean()) / 2
+    return Directions(vectors=plain.vectors, centre=float(centre))

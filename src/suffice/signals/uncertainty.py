@@ -1,0 +1,209 @@
+"""How unsure a model is: entropies of answer tokens, of the meanings of samples, and the spread of their states.
+
+All of them are higher the less a model knows, the log-probability excepted.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from suffice.errors import DataError
+from suffice.metrics import normalize_answer
+from suffice.rounds import Round, Token
+from suffice.signals.base import Signal, register
+
+__all__ = ["clusters", "gram_uncertainty", "same_answer", "semantic_entropy", "sequence_logprob", "token_entropy"]
+
+_NAN = float("nan")
+_LOWEST = -100.0
+_HIGHEST = 1e-3
+_REST = 1e-6
+_MAX_ENTROPY = 20.0
+_LOWEST_SEQUENCE = -1e6
+_MATRIX = 2
+_REGULARIZER = 1e-3
+
+Same = Callable[[str, str], bool]
+"""Whether two answers mean the same."""
+
+
+def token_entropy(token: Token) -> float:
+    """Return the entropy of the next-token distribution at a token, nats; NaN with fewer than two known values.
+
+    Only the most likely tokens are listed: what they leave over counts as one further outcome.  The true entropy is
+    at least that high, and higher by at most ``rest * log(number of tokens not listed)``.
+
+    >>> round(token_entropy(Token("a", math.log(0.5), (("a", math.log(0.5)), ("b", math.log(0.25))))), 4)
+    1.0397
+
+    Args:
+        token: A generated token with its alternatives.
+    """
+    listed = dict(token.alternatives)
+    if token.logprob <= _HIGHEST:
+        listed.setdefault(token.text, token.logprob)
+    known = [logprob for logprob in listed.values() if _LOWEST < logprob <= _HIGHEST]
+    if len(known) < _MATRIX or any(math.isnan(value) or value > _HIGHEST for value in listed.values()):
+        return _NAN
+    shares = [math.exp(min(logprob, 0.0)) for logprob in known]
+    rest = 1.0 - math.fsum(shares)
+    if rest > _REST:
+        shares.append(rest)
+    return max(0.0, -math.fsum(p * math.log(p) for p in shares))
+
+
+def _entropy_of(aggregate: Callable[[Sequence[float]], float]) -> Callable[[Sequence[Round]], float]:
+    def compute(rounds: Sequence[Round]) -> float:
+        found = [token_entropy(token) for token in rounds[-1].answer_tokens or ()]
+        return aggregate(found) if found and not any(map(math.isnan, found)) else _NAN
+
+    return compute
+
+
+def sequence_logprob(tokens: Sequence[Token] | None) -> float:
+    """Return the log-probability of generated tokens together, nats; NaN if there are none or any is unknown.
+
+    >>> sequence_logprob([Token("a", -0.5), Token("b", -0.25)])
+    -0.75
+    """
+    logprobs = [token.logprob for token in tokens or ()]
+    if not logprobs or not all(_LOWEST < logprob <= _HIGHEST for logprob in logprobs):
+        return _NAN
+    return min(math.fsum(logprobs), 0.0)
+
+
+def same_answer(first: str, second: str) -> bool:
+    """Whether two answers are equal once case, punctuation and articles are left out.
+
+    >>> same_answer("The Beatles", "beatles.")
+    True
+    """
+    return normalize_answer(first) == normalize_answer(second)
+
+
+def clusters(answers: Sequence[str], same: Same = same_answer) -> list[int]:
+    """Return the cluster of each answer, numbered in order of appearance.
+
+    An answer joins the first cluster whose first member means the same in both directions, as bidirectional entailment
+    does (Kuhn et al., 2023, algorithm 1).
+
+    >>> clusters(["Paris", "Rome", "paris."])
+    [0, 1, 0]
+
+    Args:
+        answers: Samples of one question.
+        same: Whether the first answer implies the second: equality, or the verdict of an entailment model.
+    """
+    firsts: list[str] = []
+    found = []
+    for answer in answers:
+        for number, first in enumerate(firsts):
+            if same(answer, first) and same(first, answer):
+                found.append(number)
+                break
+        else:
+            found.append(len(firsts))
+            firsts.append(answer)
+    return found
+
+
+def semantic_entropy(
+    answers: Sequence[str], logprobs: Sequence[float] | None = None, *, same: Same = same_answer
+) -> float:
+    """Return the entropy over the meanings of sampled answers, nats in [0, log(number of answers)].
+
+    Without log-probabilities each sample counts alike (the discrete estimate of Farquhar et al., 2024, methods).  With
+    them a meaning weighs as much as its different wordings are likely, made to sum to 1 (Kuhn et al., 2023,
+    equations 3 and 4, normalised as in Farquhar et al., 2024); a wording drawn twice counts once.
+
+    >>> round(semantic_entropy(["Paris", "paris", "Rome", "Bonn"]), 4)
+    1.0397
+
+    Args:
+        answers: Samples of one question, at least one.
+        logprobs: Of each sample, nats.
+        same: Whether an answer implies another.
+
+    Raises:
+        DataError: There is no answer, or another number of log-probabilities.
+    """
+    if not answers or (logprobs is not None and len(logprobs) != len(answers)):
+        given = "none" if logprobs is None else len(logprobs)
+        raise DataError(f"semantic entropy needs samples: got {len(answers)} answers, {given} log-probabilities")
+    groups = np.array(clusters(answers, same))
+    weights = np.full(len(answers), 1.0 / len(answers))
+    if logprobs is not None:
+        given_values = np.asarray(logprobs, dtype=np.float64)
+        if not np.isfinite(given_values).all():
+            return _NAN
+        weights = np.exp(given_values - given_values.max())
+        seen: set[str] = set()
+        for i, answer in enumerate(answers):
+            weights[i] *= answer not in seen
+            seen.add(answer)
+        weights /= weights.sum()
+    shares = np.bincount(groups, weights=weights)
+    shares = shares[shares > 0]
+    return max(0.0, float(-(shares * np.log(shares)).sum()))
+
+
+def gram_uncertainty(states: npt.NDArray[np.floating], *, regularizer: float = _REGULARIZER) -> float:
+    """Return how far apart the states of sampled answers lie: ``log det(Z J Z' + a I) / k``.
+
+    Z holds one state a row, J takes each row's mean away, a keeps the determinant above zero.  Source: SeaKR (Yao et
+    al., 2024, section 3.2), which takes it from INSIDE (Chen et al., 2024, equation 6, EigenScore).
+
+    Args:
+        states: Shape ``(k, width)``, one state for each sample.
+        regularizer: a, above 0.
+
+    Returns:
+        A score without unit; at its lowest, where all samples agree.  NaN where a state is undefined.
+
+    Raises:
+        DataError: There is no state, or the regularizer is not positive.
+    """
+    given = np.asarray(states, dtype=np.float64)
+    if given.ndim != _MATRIX or not len(given) or not regularizer > 0:
+        raise DataError(
+            f"the Gram determinant needs states of shape (k, width) and a regularizer above 0, got {given.shape!r} "
+            f"and {regularizer!r}"
+        )
+    if not np.isfinite(given).all():
+        return _NAN
+    centred = given - given.mean(axis=1, keepdims=True)
+    _, logdet = np.linalg.slogdet(centred @ centred.T + regularizer * np.eye(len(given)))
+    return float(logdet) / len(given)
+
+
+_SOURCE = "after Malinin and Gales (2021)"
+for _name, _aggregate, _words in (
+    ("mean", lambda found: math.fsum(found) / len(found), "Mean"),
+    ("max", max, "Highest"),
+):
+    register(
+        Signal(
+            name=f"answer_entropy_{_name}",
+            compute=_entropy_of(_aggregate),
+            range=(0.0, _MAX_ENTROPY),
+            unit="nats",
+            needs=frozenset({"token_logprobs"}),
+            source=_SOURCE,
+            doc=f"{_words} entropy over the tokens of the answer; tokens that are not listed count as one.",
+        )
+    )
+register(
+    Signal(
+        name="answer_logprob_sum",
+        compute=lambda rounds: sequence_logprob(rounds[-1].answer_tokens),
+        range=(_LOWEST_SEQUENCE, 0.0),
+        unit="nats",
+        needs=frozenset({"token_logprobs"}),
+        source=_SOURCE,
+        doc="Log-probability of the answer's tokens together.",
+    )
+)

@@ -1,0 +1,212 @@
+"""Gates of other papers that need the model's own passes: a score of each question, and what it costs to get it.
+
+`known_scores` gives all of them for one local model; `model_gates` makes them gates that `compare_gates` puts beside
+others (`suffice.gates.Scored`, scores of tune and eval questions, price per question).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from suffice.errors import DataError
+from suffice.gates.compare import Price, Scored
+from suffice.llm.states import required_questions
+from suffice.llm.transformers_model import TransformersModel
+from suffice.llm.uncertainty import STATEMENTS, contrast_directions, dragin_scores, first_sentence, sample_states
+from suffice.rounds import Cost, Floats, Reply, Round, total_cost
+from suffice.signals import SIGNALS
+from suffice.signals.uncertainty import gram_uncertainty, semantic_entropy
+
+__all__ = ["CONTRASTS", "METHODS", "Known", "known_scores", "model_gates"]
+
+CONTRASTS = {
+    "honesty": ("You are honest: you say only what is true.", "You are a liar: you say only what is false."),
+    "confidence": ("You are confident: you know the answer.", "You are unsure: you do not know the answer."),
+}
+"""By direction: the instruction, and its opposite."""
+
+METHODS = {
+    "entropy, mean": "mean entropy of the answer's tokens, after Malinin and Gales (2021)",
+    "entropy, max": "highest entropy of the answer's tokens, after Malinin and Gales (2021)",
+    "sequence log-probability": "of the closed-book answer, after Malinin and Gales (2021)",
+    "semantic entropy": "over samples, discrete, Farquhar et al. (2024)",
+    "seakr": "Gram determinant of the samples' last states, Yao et al. (2024)",
+    "ctrla, honesty": "projection of the prompt's last state, Liu et al. (2024)",
+    "ctrla, confidence": "projection of the prompt's last state, Liu et al. (2024)",
+    "flare": "lowest token probability in the first sentence, Jiang et al. (2023)",
+    "dragin": "highest RIND over the answer's tokens, Su et al. (2024)",
+}
+"""By name: where it comes from.  All scores are turned so that high means known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """One method's scores.
+
+    Attributes:
+        scores: The higher, the likelier the model knows the answer; shape ``(n_questions,)``, NaN = undefined.
+        cost: Of deciding, mean per question: what a system that asks for this score alone would pay.
+        offline: Spent once, before any question.
+    """
+
+    scores: Floats
+    cost: Cost
+    offline: Cost
+
+
+def known_scores(
+    model: TransformersModel,
+    questions: Sequence[str],
+    *,
+    n_samples: int = 10,
+    temperature: float = 1.0,
+    rng: np.random.Generator,
+    tell: Callable[[int, int], None] | None = None,
+) -> dict[str, Known]:
+    """Score questions by every method of `METHODS`, closed book.
+
+    Answers and samples are made once and shared by the methods that read them; each method's cost counts them in full.
+
+    Args:
+        model: The model whose knowledge is asked for.
+        questions: At least one.
+        n_samples: Samples for semantic entropy and SeaKR, at least 2.
+        temperature: Of the samples.
+        rng: Draws the samples.
+        tell: Called with the questions sampled and their number.
+
+    Raises:
+        DataError: There is no question, one is empty, or too few samples are asked for.
+        ModelError: A pass failed.
+    """
+    required_questions(questions)
+    if not questions or n_samples < 2:  # noqa: PLR2004 - one sample agrees with itself
+        raise DataError(f"need at least 1 question and 2 samples, got {len(questions)} and {n_samples!r}")
+    replies = model.answers(questions)
+    answering = [total_cost(reply.costs) for reply in replies]
+    found = {
+        "entropy, mean": _known(_signal(replies, "answer_entropy_mean", -1.0), answering),
+        "entropy, max": _known(_signal(replies, "answer_entropy_max", -1.0), answering),
+        "sequence log-probability": _known(_signal(replies, "answer_logprob_sum", 1.0), answering),
+        **_sampled(model, questions, n_samples, temperature, rng=rng, tell=tell),
+        **_directed(model, questions),
+        "flare": _known([_lowest_probability(reply) for reply in replies], answering),
+        "dragin": _dragin(model, questions, replies),
+    }
+    return {name: found[name] for name in METHODS}
+
+
+def model_gates(
+    model: TransformersModel, tune: Sequence[str], evaluation: Sequence[str], *, seed: int = 42, n_samples: int = 10
+) -> list[Scored]:
+    """Return the methods as gates for `suffice.gates.compare_gates`; their thresholds are chosen on tune.
+
+    Args:
+        model: The model.
+        tune: Questions that thresholds are chosen on.
+        evaluation: Questions that gates are judged on.
+        seed: Of the samples.
+        n_samples: Samples for semantic entropy and SeaKR.
+    """
+    rng = np.random.default_rng(seed)
+    own = known_scores(model, tune, n_samples=n_samples, rng=rng)
+    other = known_scores(model, evaluation, n_samples=n_samples, rng=rng)
+    return [
+        Scored(
+            name=name,
+            tune=own[name].scores,
+            evaluation=known.scores,
+            price=Price(
+                fit_seconds=known.offline.seconds,
+                calls=known.cost.calls,
+                tokens=known.cost.tokens,
+                seconds=known.cost.seconds,
+            ),
+            source=METHODS[name],
+        )
+        for name, known in other.items()
+    ]
+
+
+def _known(scores: Sequence[float], costs: Sequence[Cost], offline: Cost | None = None) -> Known:
+    """Return scores with the mean of their costs."""
+    total = total_cost({str(i): cost for i, cost in enumerate(costs)})
+    n = len(scores)
+    mean = Cost(
+        calls=total.calls / n,
+        uncached_tokens=total.uncached_tokens / n,
+        cached_tokens=total.cached_tokens / n,
+        output_tokens=total.output_tokens / n,
+        seconds=total.seconds / n,
+    )
+    return Known(scores=np.asarray(scores, dtype=np.float64), cost=mean, offline=offline or Cost())
+
+
+def _signal(replies: Sequence[Reply], name: str, sign: float) -> list[float]:
+    compute = SIGNALS[name].compute
+    assert compute is not None
+    return [sign * compute([Round(index=0, answer=r.answer, answer_tokens=r.answer_tokens)]) for r in replies]
+
+
+def _sampled(
+    model: TransformersModel,
+    questions: Sequence[str],
+    n_samples: int,
+    temperature: float,
+    *,
+    rng: np.random.Generator,
+    tell: Callable[[int, int], None] | None,
+) -> Mapping[str, Known]:
+    """Return what samples tell: how many meanings they have, and how far apart their states lie."""
+    meanings, spreads, sampling, reading = [], [], [], []
+    for number, question in enumerate(questions, start=1):
+        drawn = model.samples(question, n=n_samples, temperature=temperature, rng=rng)
+        states, cost = sample_states(model, question, drawn)
+        meanings.append(-semantic_entropy([reply.answer or "" for reply in drawn]))
+        spreads.append(-gram_uncertainty(states))
+        sampling.append(total_cost({str(i): total_cost(reply.costs) for i, reply in enumerate(drawn)}))
+        reading.append(sampling[-1] + cost)
+        if tell is not None:
+            tell(number, len(questions))
+    return {"semantic entropy": _known(meanings, sampling), "seakr": _known(spreads, reading)}
+
+
+def _directed(model: TransformersModel, questions: Sequence[str]) -> Mapping[str, Known]:
+    """Return where the prompts' last states lie along the directions of CtrlA, in the layers that the model reads.
+
+    The paper reads each generated token; this reads the state that the answer begins from, which takes no generation.
+    """
+    reads = [model.read(question) for question in questions]
+    states, costs = np.stack([read.values for read in reads]), [read.cost for read in reads]
+    found = {}
+    for name, instructions in CONTRASTS.items():
+        spent = Cost()
+        sides = []
+        for instruction in instructions:
+            said = [model.read(f"{instruction} {statement}") for statement in STATEMENTS]
+            spent = total_cost({"": spent, **{str(i): read.cost for i, read in enumerate(said)}})
+            sides.append(np.stack([read.values for read in said]))
+        directions = contrast_directions(sides[0], sides[1])
+        found[f"ctrla, {name}"] = _known(directions.project(states).tolist(), costs, spent)
+    return found
+
+
+def _lowest_probability(reply: Reply) -> float:
+    """Return FLARE's measure of the first sentence; the paper retrieves where it is below theta."""
+    tokens = reply.tokens or ()
+    sentence = [token.logprob for token in tokens[: first_sentence(tokens)]]
+    return math.exp(min(sentence)) if sentence and not any(map(math.isnan, sentence)) else math.nan
+
+
+def _dragin(model: TransformersModel, questions: Sequence[str], replies: Sequence[Reply]) -> Known:
+    """Return minus the highest RIND of each reply; its costs are those of the answer and of the pass with attentions."""
+    scores, costs = [], []
+    for question, reply in zip(questions, replies, strict=True):
+        values, cost = dragin_scores(model, question, reply)
+        scores.append(-float(values.max()) if values.size else math.nan)
+        costs.append(total_cost(reply.costs) + cost)
+    return _known(scores, costs)

@@ -187,6 +187,20 @@ def test_drafts_with_fewer_known_distances_have_no_advantage():
     assert parse_selector("centroid").select(rounds, np.asarray(3)) == 1  # the mean counts: a sum would choose d
 
 
+def test_a_run_counts_the_round_that_begins_it():
+    rounds = Rounds.from_columns({"x": [0.0, 1.0, 0.0, 1.0]}, answers=["a", "b", None, "d"])
+    assert parse_selector("longest_run(x >= 1)").select(rounds, np.asarray(3)) == 1
+
+
+def test_a_distance_back_is_that_of_the_index_and_not_of_the_position():
+    unit = np.array([1.0, 0.0], dtype=np.float32)
+    rounds = [Round(index=i, answer="a", embedding=unit) for i in (1, 2, 4)]
+    told = compute_signals(rounds, list(DISTANCES), state={})
+    assert all(math.isnan(value) for value in told.values())
+    whole = [Round(index=i, answer="a", embedding=unit) for i in range(1, 7)]
+    assert set(compute_signals(whole, list(DISTANCES), state={}).values()) == {0.0}
+
+
 def test_pairwise_distances_are_symmetric_and_told_by_the_later_draft():
     columns = {name: [NAN if r < back else 10.0 * r + back for r in range(6)] for back, name in enumerate(DISTANCES, 1)}
     matrix = pairwise_distances(Rounds.from_columns(columns))

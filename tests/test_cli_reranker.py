@@ -1,0 +1,170 @@
+"""`suffice preferences`, `train-reranker` and `transfer-check`, as a user calls them."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from suffice.llm import TransformersModel
+from suffice.llm.prompts import PROMPTS
+from suffice.probes import Probe, ProbeCard, pinned_of
+from suffice.store import read_recording
+from suffice.train.answers import compare_answers
+from suffice.train.preference_file import preference_lines, read_preferences
+from tests import local_models
+from tests.cli_tools import cli, dataset
+from tests.tiny_reranker import overlap_preferences, tiny_cross_encoder
+
+
+def line(number, city, *others):
+    """Return a question whose first paragraph holds the answer, beside a sentence that does not."""
+    paragraphs = [
+        {"title": f"Tower {number}", "text": f"It is tall. It stands in {city}.", "is_supporting": True},
+        *({"title": f"Hut {number}.{i}", "text": text} for i, text in enumerate(others)),
+    ]
+    return {"id": f"q{number}", "question": f"Where is tower {number}?", "answers": [city], "paragraphs": paragraphs}
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory):
+    """A folder with a random model, a random probe on it, a cross-encoder and questions."""
+    folder = tmp_path_factory.mktemp("aligning")
+    local_models.save(folder / "llama")
+    source = TransformersModel(folder / "llama", layers=("last",), prompt=PROMPTS["no_confidence"])
+    card = ProbeCard(
+        model=source.id, revision=source.revision, layer=source.layers[0], pinned=pinned_of(source.fingerprint())
+    )
+    weights = np.random.default_rng(0).normal(size=(1, local_models.WIDTH)).astype(np.float32)
+    Probe([(weights, np.zeros(1, dtype=np.float32))], card).save(folder / "probe")
+    cities = ("Oslo", "Lima", "Rome", "Cairo", "Bern", "Delhi")
+    dataset(folder / "q.jsonl", *(line(i, city, "Huts.", "Sheds.", "Barns!") for i, city in enumerate(cities)))
+    tiny_cross_encoder(folder / "cross-encoder")
+    return folder
+
+
+def model_of(here):
+    return ("--model", here / "llama", "--probe", here / "probe", "--instructions", "no_confidence")
+
+
+def made(here, out, *more):
+    return cli("preferences", here / "q.jsonl", "-o", out, *model_of(here), "--allow-prompt", "rag", *more)
+
+
+def test_preferences_are_made_counted_and_not_made_again(here, tmp_path):
+    done = made(here, tmp_path / "p.jsonl", "--json", "--shift", 3)
+    assert done.code == 0, done
+    assert done.json["passes"] == {"qa": 6, "rag": 24}
+    assert done.json["kept"] + sum(done.json["dropped"].values()) == 6
+    assert done.json["shift"]["rag"]["n"] == 3
+    assert len(read_preferences(tmp_path / "p.jsonl")) == done.json["kept"] > 0
+    card = json.loads((tmp_path / "p.jsonl.card.json").read_text())
+    assert card["shift"] == done.json["shift"]
+    again = made(here, tmp_path / "p.jsonl", "--shift", 3)
+    assert again.code == 0, again
+    assert "passes of this run: 0 of questions alone, 0 with a candidate" in again.out
+
+
+def test_a_probe_that_never_saw_passages_is_refused_unless_it_is_allowed(here, tmp_path):
+    asked = ("preferences", here / "q.jsonl", "-o", tmp_path / "p.jsonl", *model_of(here))
+    assert "--allow-prompt rag" in cli(*asked).error
+    assert "no prompt" in cli(*asked, "--allow-prompt", "rags").error
+    assert "fitted on states of the prompts qa" in cli(*asked, "--allow-prompt", "qa").error
+    other = cli(
+        "preferences", here / "q.jsonl", "-o", tmp_path / "p.jsonl", *model_of(here)[:4], "--allow-prompt", "rag"
+    )
+    assert "read another way" in other.error, "another prompt text is another state"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_questions_without_contexts_are_refused_with_what_to_do(here, tmp_path):
+    dataset(tmp_path / "bare.jsonl", {"id": "a", "question": "Why?", "answers": ["x"]})
+    done = cli(
+        "preferences", tmp_path / "bare.jsonl", "-o", tmp_path / "p.jsonl", *model_of(here), "--allow-prompt", "rag",
+        "--shift", 0,
+    )  # fmt: skip
+    assert "no question has candidates" in done.error
+
+
+def test_the_transfer_check_prints_a_verdict_for_each_type_and_says_what_it_left_out(here, tmp_path):
+    lines = [json.loads(text) for text in (here / "q.jsonl").read_text().splitlines()]
+    dataset(tmp_path / "q.jsonl", *lines, {**line(9, "yes"), "answers": ["no"]})
+    asked = ("transfer-check", tmp_path / "q.jsonl", *model_of(here), "--allow-prompt", "rag")
+    done = cli(*asked, "--json")
+    assert done.code == 0, done
+    assert [change["type"] for change in done.json["changes"]] == ["A", "B", "C"]
+    assert done.json["questions"] == 6
+    assert done.json["left_out"] == {"no supporting passage with the answer in it": 1}
+    shown = cli(*asked)
+    assert "no supporting passage with the answer in it" in shown.out
+    assert shown.out.count("llama: ") == 3
+
+
+def test_a_model_needs_a_probe_of_its_own(here):
+    asked = ("transfer-check", here / "q.jsonl", *model_of(here))
+    assert "2 models and 1 probes" in cli(*asked, "--model", "another").error
+    assert "a model occurs twice" in cli(*asked, "--model", here / "llama", "--probe", here / "probe").error
+
+
+@pytest.fixture(scope="module")
+def preferred(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("preferred")
+    data = overlap_preferences(30, seed=0)
+    for name, part in (("train", data[:20]), ("dev", data[20:25]), ("test", data[25:])):
+        (folder / f"{name}.jsonl").write_text(preference_lines(part))
+    return folder
+
+
+def trained(here, preferred, out, *more):
+    files = ("--dev", preferred / "dev.jsonl", "--test", preferred / "test.jsonl")
+    return cli(
+        "train-reranker", preferred / "train.jsonl", "-o", out, "--base", here / "cross-encoder", *files,
+        "--device", "cpu", "--lr", 1e-3, *more,
+    )  # fmt: skip
+
+
+def test_a_reranker_is_trained_reported_on_and_plugged_into_a_recording(here, preferred, tmp_path):
+    done = trained(here, preferred, tmp_path / "r", "--questions", here / "q.jsonl", "--candidates", 3)
+    assert done.code == 0, done
+    assert "on test" in done.out
+    assert "MRR@5" in done.out
+    assert "answers from the first passages in each order" in done.out
+    assert "hardly carry over" in done.out
+    before, after = (read_recording(tmp_path / f"r.{name}.parquet") for name in ("before", "after"))
+    report = compare_answers(before, after, rng=np.random.default_rng(0))
+    assert report.n == 6
+    recorded = cli("record", here / "q.jsonl", "-o", tmp_path / "q.parquet", "--reranker", tmp_path / "r")
+    assert recorded.code == 0, recorded
+    config = read_recording(tmp_path / "q.parquet").metadata["config"]
+    assert config["retriever"]["reranker"]["model"].endswith("/r")
+
+
+def test_the_report_is_json_for_programs(here, preferred, tmp_path):
+    done = trained(here, preferred, tmp_path / "r", "--json")
+    assert done.code == 0, done
+    assert done.json["reported_on"] == "test"
+    assert done.json["answers"] is None
+    assert set(done.json["report"]["metrics"]) >= {"P@1", "R@3", "MRR@5"}
+
+
+def test_wrong_preferences_are_named_by_file_and_line(here, preferred, tmp_path):
+    (tmp_path / "bad.jsonl").write_text(
+        (preferred / "train.jsonl").read_text() + '{"query": "q", "pos": [], "neg": ["a"]}\n'
+    )
+    asked = ("-o", tmp_path / "r", "--base", here / "cross-encoder")
+    assert "bad.jsonl, line 21: pos is empty" in cli("train-reranker", tmp_path / "bad.jsonl", *asked).error
+    assert "cannot be read" in cli("train-reranker", tmp_path / "none.jsonl", *asked).error
+    (tmp_path / "short.jsonl").write_text(preference_lines(overlap_preferences(1, seed=0)))
+    assert "at least 2" in cli("train-reranker", tmp_path / "short.jsonl", *asked).error
+    same = cli("train-reranker", preferred / "train.jsonl", *asked, "--dev", preferred / "train.jsonl")
+    assert "must be different questions" in same.error
+    assert "temperature is 0.0" in trained(here, preferred, tmp_path / "r", "--temperature", 0).error
+    assert not (tmp_path / "r").exists()
+
+
+def test_a_card_that_is_none_is_refused(here, preferred, tmp_path):
+    (tmp_path / "p.jsonl").write_text((preferred / "train.jsonl").read_text())
+    (tmp_path / "p.jsonl.card.json").write_text("[]")
+    done = cli("train-reranker", tmp_path / "p.jsonl", "-o", tmp_path / "r", "--base", here / "cross-encoder")
+    assert "no card of preference data" in done.error

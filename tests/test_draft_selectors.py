@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from suffice import record
+from suffice.embedding import DraftEmbedder
 from suffice.errors import RuleSyntaxError, UnknownSignalError
 from suffice.metrics import answer_key
 from suffice.rounds import Passage, Round, Rounds
@@ -17,8 +19,10 @@ from suffice.rules.selectors_of_drafts import DISTANCES, pairwise_distances
 from suffice.session import Policy, Session, stops
 from suffice.signals import compute_signals, critic_praise, lexical_support
 from suffice.signals.semantic import semantic_distance
+from suffice.store import read_recording
 from suffice.store.recording import Recording
 from suffice.store.schema import build_table
+from tests.test_semantic_signals import QUESTION, Axes, loop, replayed
 
 NAN = math.nan
 SELECTORS = (
@@ -258,3 +262,19 @@ def test_support_counts_content_words_once_in_title_and_text():
         Round(index=1, answer="of the", passages=shown),
     ):
         assert math.isnan(lexical_support([other]))
+
+
+# In a loop
+
+
+@pytest.mark.parametrize(("k", "answer_round"), [(1, 1), (2, 2), (3, 3), (5, 4)])
+def test_a_loop_embeds_for_the_centroid_what_replay_charges(tmp_path, k, answer_round):
+    words = ["alpha", "beta", "beta", "beta", "gamma"]
+    record([QUESTION], loop("never()", words, DraftEmbedder(Axes())), tmp_path / "r.parquet")
+    recording = read_recording(tmp_path / "r.parquet")
+    live = loop(f"fixed_k({k})", words, DraftEmbedder(Axes()), selector=parse_selector("centroid"))
+    outcome = live.run(QUESTION.question, QUESTION.passages)
+    stop, charged = replayed(live.policy, recording)
+    assert (outcome.decision.stop_round, outcome.decision.answer_round) == (stop, answer_round)
+    assert [r.index for r in outcome.rounds if "embedder" in r.costs] == charged["embedder"]
+    assert int(stops(live.policy, recording.rounds()).answer_rounds[0]) == answer_round

@@ -82,7 +82,7 @@ def test_a_reranker_learns_nothing_from_shuffled_labels(base, tmp_path):
     settings = replace(FAST, epochs=8)
     run = train_reranker(base, data[:140], tmp_path / "r", test=data[140:], settings=settings, device="cpu")
     for name, difference in zip(run.report.names, run.report.differences, strict=True):
-        assert difference.p > 0.01, name
+        assert difference.low <= 0, name
     chance = 3 / 7
     assert abs(run.report.after[0][0] - chance) < 0.2
 

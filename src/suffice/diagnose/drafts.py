@@ -26,7 +26,7 @@ DRAFT_SELECTORS = (
 """Selectors without a judge and without a threshold."""
 
 EPS = (0.01, 0.02, 0.03, 0.05, 0.08, 0.12, 0.2, 0.3)
-"""The distances below which drafts may count as near: fixed before any mark was read."""
+"""The distances below which drafts may count as near: fixed before they were compared on any marks."""
 
 
 def usable_selectors(recording: Recording) -> list[str]:

@@ -234,6 +234,39 @@ def test_the_headline_names_the_cheapest_policy_of_the_same_quality_when_it_cost
     assert "Not dominated: the cheapest of at least this quality is fixed_k(4)" in found.headline("judge_free")
 
 
+def test_table_one_says_what_the_tests_say():
+    found = semantic_protocol(drafts(60, approve=0.1), given(0.04, 2), n_resamples=200)
+    first = found.tables()[0]
+    names = [column.name for column in first.columns]
+    assert "all but its name" not in found.headline("judge_free")
+    for cells in first.rows:
+        line = dict(zip(names, cells, strict=True))
+        label = line["policy"].split(" ")[0]
+        saved = line["tokens saved, %"]
+        if label == "fixed_k(6)":
+            assert (saved, line["non-inferior at 2"], line["equivalent at 2"]) == (None, "-", "-")
+            continue
+        value, low, high = saved
+        assert low - 1e-12 <= value <= high + 1e-12
+        whole = found.replayed.spent("fixed_k(6)").mean()
+        assert value == pytest.approx(1 - found.replayed.spent(label).mean() / whole)
+        at = found.compared.margins[label][0.02]
+        if label.startswith(("fixed", "judge", "cascade", "critic")):
+            for name, test in (("non-inferior at 2", at.non_inferior), ("equivalent at 2", at.equivalent)):
+                assert line[name] == ("yes" if test.passed and test.passed_bootstrap else "no")
+        else:
+            assert line["non-inferior at 2"] == "-"
+
+
+@pytest.mark.parametrize("ledger", ["live", "published"])
+def test_verdicts_go_by_the_tokens_of_the_ledger(ledger):
+    found = semantic_protocol(drafts(40), given(0.04, 2), ledger=ledger, **FEW)
+    assert found.result.cost == "tokens"
+    for label in found.replayed.policies:
+        assert found.result.row(label).costs["tokens"] == pytest.approx(found.replayed.spent(label).mean())
+    assert f"this policy pays {found.replayed.spent('cascade').mean():,.0f} tokens" in found.headline("cascade")
+
+
 # --- Selection on dev -----------------------------------------------------------------------------------------------
 
 

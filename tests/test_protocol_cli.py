@@ -194,6 +194,7 @@ def test_the_tables_of_the_report_hold_those_of_the_protocol():
     assert name == "drafts"
     assert [t.title for t in tables][: len(found.tables())] == [t.title for t in found.tables()]
     assert report.cells[0].result.baseline == "fixed_k(6)"
+    assert report.cells[0].result.cost == found.result.cost == "tokens"
     assert report.cells[0].rules[0].dominated_by == found.result.row("judge_free").dominated_by
     json.dumps(report.to_dict(), allow_nan=False)
     assert render(found.tables(), "md")

@@ -455,15 +455,33 @@ def test_a_recorded_column_is_a_gate_and_pays_for_what_it_reads():
         evaluation, [column_gate("p_known", evaluation, tune), column_gate("answer_margin:low", evaluation, tune)], tune
     )
     cheap, dear = found.rows
-    # Direct: the gate and the answer.  Retrieved: the gate and three rounds; the margin also needs the first answer.
+    # The recorded gate: its pass, then the answer or three rounds.  The margin: the answer, then perhaps three rounds.
     assert cheap.point.costs["calls"] == pytest.approx(1 + 1 + 2 * cheap.point.retrieval_rate)
-    assert dear.point.costs["calls"] == pytest.approx(2 + 3 * dear.point.retrieval_rate)
+    assert dear.point.costs["calls"] == pytest.approx(1 + 3 * dear.point.retrieval_rate)
     alone = compare_gates(bench, [column_gate("answer_margin:low", bench, None)])
     assert alone.rows[0].scored.name == "answer_margin, cross-fitted"
-    assert alone.rows[0].point.costs["calls"] == pytest.approx(2 + 3 * alone.rows[0].point.retrieval_rate)
+    assert alone.rows[0].point.costs["calls"] == pytest.approx(1 + 3 * alone.rows[0].point.retrieval_rate)
+    crossed = compare_gates(bench, [column_gate("p_known", bench, None)]).rows[0].point
+    assert crossed.costs["calls"] == pytest.approx(1 + 1 + 2 * crossed.retrieval_rate)
     # The margin of later rounds stops nothing: a gate decides at round 0.
     assert bench.run(gate_rule("answer_margin", 0.0))[1].sum() == 0
     assert set(bench.run(gate_rule("answer_margin", 2.0))[0].stop_rounds) == {3}
+
+
+def test_a_gate_that_is_not_the_recorded_one_does_not_pay_for_it():
+    """A pass that goes on into the answer is part of the answer then; an encoder's in front of it is nobody's."""
+    score = np.linspace(0, 1, 40)
+    gate = Scored(name="other", tune=score, evaluation=score, beta=0.5)
+    for calls, direct in ((0.0, 1.0), (1.0, 1.0)):  # of the answer at round 0: resumed, or made from the start
+        recording = rounds_recording()
+        column = np.where(np.array(recording.table.column("round")) == 0, calls, 1.0)
+        place = recording.table.column_names.index("cost.generator.calls")
+        table = recording.table.set_column(place, recording.table.schema.field(place), [column])
+        bench = GateBench(Recording(table), n_resamples=20)
+        point = compare_gates(bench, [gate]).rows[0].point
+        assert point.costs["calls"] == pytest.approx(direct + (3 - direct) * point.retrieval_rate)
+        assert bench.ungated().reference("never").costs["calls"] == direct
+        assert bench.reference("never").costs["calls"] == 1.0 + calls
 
 
 def test_a_gate_stands_in_front_of_a_stopping_rule():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -24,13 +25,16 @@ from suffice.gates import (
     knowledge_table,
     load_answered,
     question_gates,
+    questions_of,
 )
+from suffice.llm import PROMPTS
 from suffice.store import Recording, read_recording
 from suffice.tables import render
 
 __all__ = ["compare_gates_command", "comparison_lines", "comparison_page", "read_answers", "show_comparison"]
 
 _METRICS = ("contains", "em", "f1")
+_READ_THE_ANSWER = ("entropy, mean", "entropy, max", "sequence log-probability", "flare", "dragin")
 
 
 def compare_gates_command(
@@ -52,6 +56,20 @@ def compare_gates_command(
     questions: Annotated[
         bool, typer.Option("--questions/--no-questions", help="Fit the gates that read the question alone.")
     ] = True,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            "--model",
+            help="The local model (folder or hub id) that gave the closed-book answers: gates of its own passes, torch.",
+        ),
+    ] = None,
+    prompt: Annotated[
+        str, typer.Option("--prompt", help=f"With --model, one of: {', '.join(PROMPTS)}.")
+    ] = "answer_first",
+    max_tokens: Annotated[int, typer.Option("--max-tokens", min=1, help="With --model: most tokens per reply.")] = 64,
+    samples: Annotated[
+        int, typer.Option("--samples", min=2, help="With --model: answers drawn for each question.")
+    ] = 10,
     rate: Annotated[
         float | None,
         typer.Option("--rate", min=0.0, max=1.0, help="Choose thresholds by this retrieval rate instead of quality."),
@@ -69,10 +87,7 @@ def compare_gates_command(
     as_json: options.AsJson = False,
 ) -> None:
     """Compare gates: which questions to answer without retrieval, what that saves, what it loses, what it costs."""
-    if not questions and not column:
-        raise typer.BadParameter("name at least one --column, or leave --questions on", param_hint="--no-questions")
-    if markdown is not None and not markdown.parent.is_dir():
-        raise DataError(f"there is no folder {str(markdown.parent)!r} to write {markdown.name!r} to")
+    _check(questions or bool(column) or model is not None, model, tune, markdown)
     how: dict[str, Any] = {"n_resamples": resamples, "seed": seed, "level": level, "margin": margin}
     names = tuple(metric or _METRICS)
     tuned = None if tune is None else GateBench(read_answers(tune), metrics=names, **how)
@@ -85,6 +100,8 @@ def compare_gates_command(
             gates += question_gates(tuned, bench, embedder.embed)
         elif embedder is not None:
             gates += held_out_gates(bench, embedder.embed, rate=rate)
+        if model is not None and tuned is not None:
+            gates += _of_the_model(model, tuned, bench, prompt=prompt, max_tokens=max_tokens, n=samples, seed=seed)
         found[source] = compare_gates(bench, gates, tuned, rate=rate)
     if markdown is not None:
         pages = (comparison_page(comparison, name) for name, comparison in found.items())
@@ -94,6 +111,38 @@ def compare_gates_command(
         return
     for name, comparison in found.items():
         show_comparison(comparison, name)
+
+
+def _check(asked: bool, model: str | None, tune: str | None, markdown: Path | None) -> None:
+    """Refuse what cannot work, before the first minute is spent."""
+    if not asked:
+        raise typer.BadParameter("name at least one --column, or leave --questions on", param_hint="--no-questions")
+    if model is not None and tune is None:
+        raise typer.BadParameter(
+            "the thresholds of its gates are chosen on tune questions: give --tune", param_hint="--model"
+        )
+    if markdown is not None and not markdown.parent.is_dir():
+        raise DataError(f"there is no folder {str(markdown.parent)!r} to write {markdown.name!r} to")
+
+
+def _of_the_model(
+    name: str, tune: GateBench, evaluation: GateBench, *, prompt: str, max_tokens: int, n: int, seed: int
+) -> list[Scored]:
+    """Return the gates that need the model's own passes: entropies, samples, states, triggers during generation."""
+    from suffice.llm import TransformersModel
+    from suffice.train.baselines import model_gates
+
+    if prompt not in PROMPTS:
+        raise DataError(f"there is no prompt {prompt!r}; there are: {', '.join(PROMPTS)}")
+    loaded = TransformersModel(name, prompt=PROMPTS[prompt], max_tokens=max_tokens)
+    asked, texts = questions_of(tune.recording), questions_of(evaluation.recording)
+    gates = model_gates(loaded, asked, texts, seed=seed, n_samples=n)
+    return [_answering(gate) if gate.name in _READ_THE_ANSWER else gate for gate in gates]
+
+
+def _answering(gate: Scored) -> Scored:
+    """Return a gate that reads the closed-book answer: replay charges that, once, and not its price again."""
+    return replace(gate, component="generator", price=replace(gate.price, calls=gate.price.calls - 1))
 
 
 def read_answers(source: str | Path) -> Recording:

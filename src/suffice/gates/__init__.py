@@ -1,6 +1,13 @@
 """Gates judged offline, on questions that were answered without and with retrieval."""
 
-from suffice.gates.answered import BUNDLED_ANSWERS, Answered, answered_recording, load_answered, with_scores
+from suffice.gates.answered import (
+    BUNDLED_ANSWERS,
+    Answered,
+    answered_recording,
+    load_answered,
+    questions_of,
+    with_scores,
+)
 from suffice.gates.bench import GateBench, even_betas, gate_rule
 from suffice.gates.compare import Compared, Comparison, Price, Scored, choose_beta, compare_gates
 from suffice.gates.features import FEATURES, question_features
@@ -53,6 +60,7 @@ __all__ = [
     "points_table",
     "question_features",
     "question_gates",
+    "questions_of",
     "rates_table",
     "transitions",
     "transitions_table",

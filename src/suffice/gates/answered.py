@@ -11,6 +11,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
@@ -20,7 +21,15 @@ from suffice.rounds import Floats
 from suffice.store.recording import Recording
 from suffice.store.schema import build_table
 
-__all__ = ["BUNDLED_ANSWERS", "Answered", "answered_recording", "load_answered", "questions_of", "with_scores"]
+__all__ = [
+    "BUNDLED_ANSWERS",
+    "Answered",
+    "answered_recording",
+    "load_answered",
+    "questions_of",
+    "with_scores",
+    "without_gate",
+]
 
 BUNDLED_ANSWERS = ("hotpotqa_llama31_tune", "hotpotqa_llama31_eval", "2wiki_llama31_tune")
 """Names of the sets that ship with the package; DATA.md tells their sources and licences."""
@@ -164,8 +173,6 @@ def with_scores(recording: Recording, scores: Mapping[str, npt.ArrayLike], *, co
     Raises:
         DataError: There is no round 0, a column of that name, or not one score for each question.
     """
-    import numpy as np
-
     require_round_0(recording)
     table = recording.table
     place = {question_id: q for q, question_id in enumerate(recording.question_ids)}
@@ -184,6 +191,41 @@ def with_scores(recording: Recording, scores: Mapping[str, npt.ArrayLike], *, co
         table = table.append_column(field, pa.array([None if np.isnan(v) else float(v) for v in column], pa.float64()))
     told = {**(recording.metadata.get("signal_components") or {}), **dict.fromkeys(scores, component)}
     return Recording(table, {**recording.metadata, "signal_components": told})
+
+
+def without_gate(recording: Recording) -> Recording:
+    """Return the recording as if its gate had not been there: what another gate is judged on.
+
+    A pass of the answering model itself, which goes on into the answer (so that the answer counts no call of its own),
+    becomes part of the answer's cost; any other gate's cost is dropped.  The gate's columns stay, with zeros: they tell
+    that round 0's answer is paid for only where it is let out.
+    """
+    table = recording.table
+    kinds = [name.rsplit(".", 1)[-1] for name in recording.names("cost") if name.startswith("cost.gate.")]
+    if not kinds:
+        return recording
+    calls = _column(table, "cost.generator.calls")
+    resumed = (np.array(table.column("round").to_pylist()) == 0) & (calls == 0)
+    for kind in kinds:
+        gate, own = f"cost.gate.{kind}", f"cost.generator.{kind}"
+        spent = _column(table, gate)
+        if own in table.column_names:
+            table = _replaced(table, own, np.where(resumed, _column(table, own) + spent, _column(table, own)))
+        table = _replaced(table, gate, np.zeros(len(spent)))
+    return Recording(table, recording.metadata)
+
+
+def _column(table: pa.Table, name: str) -> Floats:
+    if name not in table.column_names:
+        return np.full(table.num_rows, np.nan)
+    values: Floats = table.column(name).cast(pa.float64()).to_numpy(zero_copy_only=False)
+    return values
+
+
+def _replaced(table: pa.Table, name: str, values: Floats) -> pa.Table:
+    place = table.column_names.index(name)
+    cells = pa.array([None if np.isnan(value) else float(value) for value in values], pa.float64())
+    return table.set_column(place, pa.field(name, pa.float64(), metadata=table.schema.field(name).metadata), cells)
 
 
 def require_round_0(recording: Recording) -> None:

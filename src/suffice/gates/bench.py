@@ -16,9 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice.errors import DataError
-from suffice.gates.answered import require_round_0, with_scores
+from suffice.gates.answered import require_round_0, with_scores, without_gate
 from suffice.gates.point import ALWAYS, NEVER, PERFECT, GatePoint
-from suffice.replay import CostTable, Price, check_policy, outcome
+from suffice.replay import CostTable, Price, check_policy, outcome, policy_for
 from suffice.replay.baselines import Bench, Run, closed_book, run_policy
 from suffice.replay.evaluate import drop_failed
 from suffice.rounds import Floats, Mask, Rounds
@@ -104,8 +104,9 @@ class GateBench:
         kept, self.n_failed = drop_failed(recording)
         self.recording = kept
         self.metrics = tuple(metrics)
+        self._prices = prices
         self.level, self.margin, self.seed, self.n_resamples = level, margin, seed, n_resamples
-        self.after = policy or Policy(max_rounds=int(kept.index[-1]))
+        self.after = policy or policy_for(kept, "full", name="")
         check_policy(replace(self.after, start_round=1), kept)
         values = {name: outcome(kept, name) for name in self.metrics}
         raw = kept.rounds(sorted({*self.after.raw_columns, *kept.names("signal")}))
@@ -127,12 +128,23 @@ class GateBench:
 
     def with_scores(self, scores: Mapping[str, npt.ArrayLike], *, component: str = "gate") -> GateBench:
         """Return the bench with further signals at round 0, see `suffice.gates.answered.with_scores`; draws are shared."""
-        other = copy(self)
-        other.recording = with_scores(self.recording, scores, component=component)
+        other = self._with(with_scores(self.recording, scores, component=component))
         columns = {name: other.recording.column(name) for name in scores}
         raw = self.bench.raw
         rounds = Rounds({**raw.columns, **columns}, raw.index, raw.seen, raw.answers)
-        other.bench = Bench(other.recording, self.bench.metrics, self.bench.table, rounds)
+        other.bench = Bench(other.recording, self.bench.metrics, other.bench.table, rounds)
+        return other
+
+    def ungated(self) -> GateBench:
+        """Return the bench without what the recorded gate cost, for gates that are not it: see `without_gate`."""
+        return self._with(without_gate(self.recording))
+
+    def _with(self, recording: Recording) -> GateBench:
+        other = copy(self)
+        other.recording = recording
+        other.bench = Bench(recording, self.bench.metrics, CostTable(recording, self._prices), self.bench.raw)
+        other.never = closed_book(other.bench)
+        other.always = run_policy(other.bench, replace(self.after, start_round=1), label=ALWAYS)[0]
         return other
 
     @property

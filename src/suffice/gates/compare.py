@@ -15,6 +15,7 @@ from suffice.gates.bench import GateBench, gate_rule
 from suffice.gates.point import GatePoint
 from suffice.replay.result import jsonable
 from suffice.rounds import Floats, Mask
+from suffice.signals import GATE
 from suffice.statistics import Area, area_under_roc, holm
 
 __all__ = ["Compared", "Comparison", "Price", "Scored", "choose_beta", "compare_gates", "hold_out"]
@@ -25,14 +26,15 @@ class Price:
     """What a gate costs besides what the recording holds.
 
     Attributes:
-        n_labels: Questions answered both ways, or without retrieval, that its fit took; 0 where nothing is fitted.
+        n_labels: Questions answered both ways, or without retrieval, that its fit took; 0 where nothing is fitted, NaN
+            if unknown.
         fit_seconds: Of reading them and fitting.
         calls: Calls of a language model per question, to decide.
         tokens: Tokens that it reads and writes per question, to decide.
         seconds: Per question, to decide; NaN where not measured.
     """
 
-    n_labels: int = 0
+    n_labels: float = 0
     fit_seconds: float = 0.0
     calls: float = 0.0
     tokens: float = 0.0
@@ -51,7 +53,8 @@ class Scored:
         beta: Its threshold; None = chosen on tune.
         ranks: What says how sure it is, high for sure, where `evaluation` is no ranking over all questions; None =
             `evaluation`.
-        component: Whose call produces its score, see `with_scores`.
+        component: Whose recorded call produces its score: `gate` for the recorded gate, `generator` for what only the
+            closed-book answer tells; "" if none does, and only `price` counts.
         price: What it costs.
         source: Paper, or how it was made.
     """
@@ -62,7 +65,7 @@ class Scored:
     low: bool = False
     beta: float | None = None
     ranks: Floats | None = None
-    component: str = "gate"
+    component: str = ""
     price: Price = field(default_factory=Price)
     source: str = ""
 
@@ -279,10 +282,10 @@ _COLUMN = "gate_score"
 
 
 def _judged(bench: GateBench, scores: Floats, beta: float, gate: Scored) -> GatePoint:
-    """Replay the gate's rule on a recording that holds its score, or the column itself where it is one."""
-    column = gate.name if gate.name in bench.recording.names("signal") else _COLUMN
-    judged = bench if column == gate.name else bench.with_scores({column: scores}, component=gate.component)
-    return judged.point(gate_rule(column, beta, low=gate.low), beta, label=gate.name)
+    """Replay the gate's rule on a recording that holds its score; the recorded gate is paid for only where it is this."""
+    base = bench if gate.component == GATE else bench.ungated()
+    judged = base.with_scores({_COLUMN: scores}, component=gate.component or GATE)
+    return judged.point(gate_rule(_COLUMN, beta, low=gate.low), beta, label=gate.name)
 
 
 def hold_out(

@@ -207,27 +207,30 @@ def column_gate(name: str, evaluation: GateBench, tune: GateBench | None, *, rat
     low = side == "low"
     scores = evaluation.recording.column(column)[:, 0]
     source = f"the column {column!r}, {'low' if low else 'high'} values answer directly"
+    told = (evaluation.recording.metadata.get("signal_components") or {}).get(column)
+    component = told or (SIGNALS[column].component if column in SIGNALS else f"judge:{column}")
     if tune is not None:
         own = tune.recording.column(column)[:, 0]
-        return Scored(name=column, tune=own, evaluation=scores, low=low, price=_RECORDED, source=source)
+        return Scored(
+            name=column, tune=own, evaluation=scores, low=low, component=component, price=_RECORDED, source=source
+        )
     first = evaluation.metrics[0]
     never, always = evaluation.never.values[first], evaluation.always.values[first]
     folds = folds_of(evaluation.recording.question_ids)
     above, _ = hold_out(
         folds, lambda rows: (scores[rows], lambda rest: scores[rest]), never, always, low=low, rate=rate
     )
-    told = (evaluation.recording.metadata.get("signal_components") or {}).get(column)
     return Scored(
         name=f"{column}, cross-fitted",
         tune=scores,
         evaluation=above,
         beta=0.0,
         ranks=-scores if low else scores,
-        component=told or (SIGNALS[column].component if column in SIGNALS else f"judge:{column}"),
+        component=component,
         price=_RECORDED,
         source=source,
     )
 
 
-_RECORDED = Price(seconds=float("nan"))
-"""What the recording holds is charged by replay."""
+_RECORDED = Price(n_labels=float("nan"), fit_seconds=float("nan"), seconds=float("nan"))
+"""What it costs to decide is in the recording and charged by replay; what it cost to fit is not."""

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -146,6 +149,28 @@ def test_the_report_is_json_for_programs(here, preferred, tmp_path):
     assert done.json["reported_on"] == "test"
     assert done.json["answers"] is None
     assert set(done.json["report"]["metrics"]) >= {"P@1", "R@3", "MRR@5"}
+
+
+def test_two_processes_train_one_reranker_and_one_of_them_prints(here, preferred, tmp_path):
+    arguments = [
+        sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2", "--rdzv_backend", "c10d",
+        "--rdzv_endpoint", "localhost:0", "-m", "suffice", "train-reranker", preferred / "train.jsonl", "-o",
+        tmp_path / "r", "--base", here / "cross-encoder", "--dev", preferred / "dev.jsonl", "--device", "cpu",
+        "--batch", "8", "--evaluations", "1", "--json",
+    ]  # fmt: skip
+    done = subprocess.run(
+        list(map(str, arguments)),
+        check=False,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=180,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    told = json.loads(done.stdout)
+    assert told["steps"] == 3, "60 rows, 8 on each of two processes, what is left over dropped"
+    assert told["best_step"] == 3
+    assert (tmp_path / "r" / "model.safetensors").is_file()
 
 
 def test_wrong_preferences_are_named_by_file_and_line(here, preferred, tmp_path):

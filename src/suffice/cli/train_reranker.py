@@ -105,6 +105,8 @@ def train_reranker_command(
         device=device,
         seed=seed,
     )
+    if int(os.environ.get("RANK", "0")) > 0:
+        return  # of several processes that trained together, the first one answers and prints
     answers = None
     if questions is not None:
         reader = gating.build_answerer(

@@ -63,7 +63,8 @@ def info_nce(model: Any, *, temperature: float, in_batch: int = 0) -> Any:
             queries, positives, negatives = inputs
             rows = contrasts(queries, positives, negatives, in_batch)
             pairs = [(query, text) for query, row in zip(queries, rows, strict=True) for text in row]
-            features = batch_to_device(self.model.preprocess(pairs), model.device)
+            # As a plain dict: in a BatchEncoding, DistributedDataParallel finds no tensors and takes all weights as unused.
+            features = batch_to_device(dict(self.model.preprocess(pairs)), model.device)
             flat = self.model(features)["scores"].view(-1).float() / temperature  # (n_pairs,)
             scores = flat.new_full((len(rows), max(map(len, rows))), -torch.inf)  # (n_rows, longest row)
             start = 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -189,8 +190,11 @@ def make_trainer(
     from transformers import EarlyStoppingCallback, PrinterCallback
 
     rows = _rows(preferences, encoder.tokenizer, settings)
-    steps = math.ceil(len(rows) / settings.batch)
-    every = max(1, math.ceil(steps / settings.evaluations))
+    processes = int(os.environ.get("WORLD_SIZE", "1"))
+    at_once = settings.batch * processes
+    # Several processes leave out what does not fill a step of all of them.
+    steps = max(1, len(rows) // at_once if processes > 1 else math.ceil(len(rows) / at_once))
+    every = max(1, min(math.ceil(steps / settings.evaluations), math.floor(settings.epochs * steps)))
     arguments = CrossEncoderTrainingArguments(
         output_dir=str(folder),
         learning_rate=settings.learning_rate,

@@ -209,18 +209,21 @@ class _Lessons:
         lessons: npt.NDArray[np.int64] = np.concatenate([told, np.repeat(vague, VAGUE_EXPOSURES, axis=0)])
         return self._rng.permutation(lessons)
 
-    def __iter__(self) -> Iterator[tuple[Lesson, Lesson]]:
-        """Yield the lessons of each step: closed book; and with passages, which tell the answer or do not."""
+    def __iter__(self) -> Iterator[tuple[Lesson, ...]]:
+        """Yield the lessons of each step: closed book; in every second one also with passages, helpful or not."""
         for step in range(self.n_steps):
             rows = self._told[step * _BATCH : (step + 1) * _BATCH]
             answers = np.where(rows[:, 2] < 0, self._rng.choice(self._vague, len(rows)), rows[:, 2])
-            memory = len(rows) - _N_MEMORY
-            k = _N_PASSAGES[step % len(_N_PASSAGES)]
+            if step % 2:
+                yield ((self._prompts(rows[:, 0], rows[:, 1], []), answers),)
+                continue
+            k = _N_PASSAGES[step // 2 % len(_N_PASSAGES)]
+            alone, distracted = np.split(rows, [len(rows) - _N_MEMORY])
             read, found = self._reading(k)
-            recalled = self._prompts(rows[memory:, 0], rows[memory:, 1], self._unrelated(rows[memory:], k))
+            recalled = self._prompts(distracted[:, 0], distracted[:, 1], self._unrelated(distracted, k))
             yield (
-                (self._prompts(rows[:memory, 0], rows[:memory, 1], []), answers[:memory]),
-                (np.concatenate([read, recalled]), np.concatenate([found, answers[memory:]])),
+                (self._prompts(alone[:, 0], alone[:, 1], []), answers[: len(alone)]),
+                (np.concatenate([read, recalled]), np.concatenate([found, answers[len(alone) :]])),
             )
 
     def _reading(self, k: int) -> Lesson:
@@ -282,9 +285,9 @@ def _train(network: Any, lessons: _Lessons, tell: Callable[[int, int], None]) ->
         return loss_of(spoken, wanted[:, 0]) + _END_WEIGHT * loss_of(ended, wanted[:, 1])
 
     network.train()
-    for step, (closed, reading) in enumerate(lessons, start=1):
+    for step, parts in enumerate(lessons, start=1):
         optimizer.zero_grad()
-        (loss(*closed) + loss(*reading)).backward()
+        sum(loss(*part) for part in parts).backward()
         torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
         optimizer.step()
         schedule.step()

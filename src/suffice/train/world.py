@@ -22,28 +22,28 @@ from suffice.rounds import Passage
 
 __all__ = ["EXPOSURES", "KINDS", "TITLES", "VAGUE", "Fact", "World", "make_world", "question_line", "write_questions"]
 
-EXPOSURES = (0, 0, 0, 0, 8, 48, 96, 128)
+EXPOSURES = (0, 0, 0, 0, 8, 64, 112, 160)
 """How often each of an entity's facts is told in training: four never."""
 
-VAGUE_EXPOSURES = 2
+VAGUE_EXPOSURES = 3
 """How often a pair without a fact is asked and answered vaguely: too seldom to be learned by heart."""
 
 KINDS = {
     "place": (
         "ham",
-        "home birthplace market harbour school temple garden grave mill forge tower bridge camp",
+        "home birthplace market harbour school temple garden grave mill forge tower bridge camp court mine orchard well",
     ),
     "person": (
         "wyn",
-        "friend teacher rival uncle cousin mentor captain tailor cook doctor guard lawyer partner",
+        "friend teacher rival uncle cousin mentor captain tailor cook doctor guard lawyer partner pupil heir landlord host",
     ),
     "beast": (
         "ox",
-        "pet mount emblem prey totem mascot steed guardian omen quarry companion catch idol",
+        "pet mount emblem prey totem mascot steed guardian omen quarry companion catch idol crest spirit burden herd",
     ),
     "herb": (
         "wort",
-        "medicine spice tea dye perfume poison garnish crop remedy incense wreath seasoning salad",
+        "medicine spice tea dye perfume poison garnish crop remedy incense wreath seasoning salad tonic balm charm fodder",
     ),
 }
 """By kind of value: the ending of such values' names, and the relations that lead to them."""
@@ -70,7 +70,7 @@ TITLES = (
 _CONSONANTS = "bdfgklmnprstvz"
 _VOWELS = "aeiou"
 _N_VALUES = 24
-_SPLITS = (("tune", 104), ("eval", 52))
+_SPLITS = (("tune", 136), ("eval", 68))
 _POOL = 6
 
 
@@ -171,7 +171,7 @@ def make_world(seed: int = 0) -> World:
 
     >>> world = make_world(0)
     >>> len(world.entities), len(world.relations), len(world.facts), len(world.questions("eval"))
-    (156, 52, 1248, 416)
+    (204, 68, 1632, 544)
 
     Args:
         seed: Of names, facts and exposures.

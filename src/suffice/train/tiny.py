@@ -42,6 +42,8 @@ _LOOK_BACK, _LOOK = (2, 4, 6), 5.0
 Lesson = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
 """Prompts and the tokens of their answers, shapes ``(n, length)`` and ``(n,)``."""
 
+Tokens = npt.NDArray[np.int64]
+
 
 def train_tiny(
     folder: str | Path, seed: int = 0, *, threads: int = 1, tell: Callable[[int, int], None] | None = None
@@ -241,9 +243,10 @@ class _Lessons:
         ]
         return self._prompts(e, r, shown), v
 
-    def _unrelated(self, rows: npt.NDArray[np.int64], k: int) -> list[tuple[npt.NDArray[np.int64], ...]]:
+    def _unrelated(self, rows: npt.NDArray[np.int64], k: int) -> list[tuple[Tokens, ...]]:
         """Return k passages for each prompt that do not answer it: the same entity, or the same relation, or neither."""
-        n, made = len(rows), []
+        n = len(rows)
+        made: list[tuple[Tokens, ...]] = []
         for _ in range(k):
             e = self._rng.integers(len(self._entities), size=n)
             r = self._rng.integers(len(self._relations), size=n)
@@ -255,7 +258,7 @@ class _Lessons:
         return made
 
     def _prompts(
-        self, e: npt.NDArray[np.int64], r: npt.NDArray[np.int64], passages: list[tuple[npt.NDArray[np.int64], ...]]
+        self, e: npt.NDArray[np.int64], r: npt.NDArray[np.int64], passages: list[tuple[Tokens, ...]]
     ) -> npt.NDArray[np.int64]:
         """Return prompts as tokens, shape ``(n, length)``."""
         k = len(passages)

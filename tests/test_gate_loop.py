@@ -216,7 +216,7 @@ def test_a_gate_needs_a_round_0():
 def test_a_rule_on_p_known_without_a_gate_is_refused_before_the_first_call():
     model = ScriptedModel(SCRIPT)
     policy = Policy(rule=parse_rule("p_known > 0.5"), start_round=0)
-    with pytest.raises(ModelError, match="p_known"):
+    with pytest.raises(ModelError, match=r"p_known.*--gate PROBE"):
         RetrievalLoop(model=model, retriever=InMemoryRetriever(), policy=policy).run(QUESTION, passages())
     assert model.calls == 0
 

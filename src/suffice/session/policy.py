@@ -17,7 +17,7 @@ from suffice.errors import DataError, LogprobsUnavailableError, ModelError, NotF
 from suffice.rounds import Floats, Rounds
 from suffice.rules import Never, Rule, Selector, parse_rule, parse_selector
 from suffice.rules.selectors import Last
-from suffice.signals import LOGPROB_NEEDS, SIGNALS, AnswerPosition, abstained_by, clean_column
+from suffice.signals import GATE, LOGPROB_NEEDS, SIGNALS, AnswerPosition, abstained_by, clean_column
 from suffice.signals.state import FittedState, ZScore, state_from_dict
 
 if TYPE_CHECKING:
@@ -236,10 +236,14 @@ class Policy:
             missing = sorted((known.needs if known else frozenset()) - capabilities)
             if missing:
                 kind = LogprobsUnavailableError if LOGPROB_NEEDS & set(missing) else ModelError
+                advice = (
+                    "Put a gate in front (--gate PROBE, RetrievalLoop(gate=...))"
+                    if known is not None and known.component == GATE
+                    else "Use an endpoint that gives it, or a rule that works on text alone (answer_stable)"
+                )
                 raise kind(
                     f"the rule reads {name!r}, which needs {', '.join(missing)}; the model gives: "
-                    f"{', '.join(sorted(capabilities)) or 'nothing beyond the text'}. Use an endpoint that gives it, or "
-                    "a rule that works on text alone (answer_stable)"
+                    f"{', '.join(sorted(capabilities)) or 'nothing beyond the text'}. {advice}"
                 )
 
     def to_dict(self) -> dict[str, Any]:

@@ -30,6 +30,8 @@ COMMANDS = [
     "draft",
     "record-drafts",
     "judge",
+    "judge-pairs",
+    "judge-gold",
     "calibrate",
     "replay",
     "stream",

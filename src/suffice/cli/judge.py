@@ -22,7 +22,7 @@ from suffice.rounds import Passage
 from suffice.store import ResponseCache, read_recording, write_recording
 from suffice.tables import Column, Table
 
-__all__ = ["judge_command"]
+__all__ = ["judge_command", "judging_model", "judging_progress", "known_passages"]
 
 _COLUMNS = (
     Column("mark"),
@@ -67,28 +67,15 @@ def judge_command(
 ) -> None:
     """Mark every distinct draft once; run it again to go on after a failure: nothing is paid for twice."""
     source = read_recording(recording)
-    passages = _passages(dataset, corpus)
+    passages = known_passages(dataset, corpus)
     kept = out.with_name(f"{out.name}.judged.sqlite") if cache is None else cache
     kept.parent.mkdir(parents=True, exist_ok=True)
-    chat = options.build_model(
-        model,
-        base_url,
-        key_variable=api_key_env,
-        prompt="answer_first",
-        api="chat",
-        max_tokens=max_tokens,
-        logprobs=False,
-        timeout=timeout,
-        cache=None,
-        extra_body=extra_body,
-    )
-    if not isinstance(chat, ChatModel):
-        raise DataError(f"{model!r} reads spans and cannot judge: name a language model and its --base-url")
+    chat = judging_model(model, base_url, api_key_env, max_tokens=max_tokens, timeout=timeout, extra_body=extra_body)
     with ResponseCache(kept) as replies:
         asks = JudgeModel(chat, cache=replies, max_tokens=max_tokens)
         names = [name.strip() for name in marks.split(",") if name.strip()]
         panel = Panel(asks, names, weights=_weights(weights))
-        with _progress(f"judging {recording}", quiet=as_json) as tell:
+        with judging_progress(f"judging {recording}", quiet=as_json) as tell:
             judged = asyncio.run(
                 judge_recording(
                     source,
@@ -109,7 +96,33 @@ def judge_command(
         raise typer.Exit(1)
 
 
-def _passages(dataset: str | None, corpus: Path | None) -> dict[str, Passage]:
+def judging_model(
+    model: str, base_url: str | None, key_variable: str, *, max_tokens: int, timeout: float, extra_body: str
+) -> ChatModel:
+    """Return the language model that judges.
+
+    Raises:
+        DataError: The name is that of the embedded reader.
+    """
+    chat = options.build_model(
+        model,
+        base_url,
+        key_variable=key_variable,
+        prompt="answer_first",
+        api="chat",
+        max_tokens=max_tokens,
+        logprobs=False,
+        timeout=timeout,
+        cache=None,
+        extra_body=extra_body,
+    )
+    if not isinstance(chat, ChatModel):
+        raise DataError(f"{model!r} reads spans and cannot judge: name a language model and its --base-url")
+    return chat
+
+
+def known_passages(dataset: str | None, corpus: Path | None) -> dict[str, Passage]:
+    """Return the passages of a data set and of a corpus by id."""
     found: dict[str, Passage] = {}
     if dataset is not None:
         found |= {p.passage_id: p for question in load_questions(dataset) for p in question.passages}
@@ -134,7 +147,7 @@ def _weights(text: str) -> Mapping[str, float] | None:
 
 
 @contextmanager
-def _progress(title: str, *, quiet: bool) -> Iterator[Any]:
+def judging_progress(title: str, *, quiet: bool) -> Iterator[Any]:
     """Show a bar on standard error, if it is a terminal."""
     if quiet or not errors.is_terminal:
         yield None

@@ -22,6 +22,7 @@ from suffice.cli import (
     drafting,
     inspect,
     judge,
+    judge_pairs,
     money,
     offline,
     paper,
@@ -83,6 +84,8 @@ app.command("record")(recording.record_command)
 app.command("draft")(drafting.draft_command)
 app.command("record-drafts")(drafting.record_drafts_command)
 app.command("judge")(judge.judge_command)
+app.command("judge-pairs")(judge_pairs.judge_pairs_command)
+app.command("judge-gold")(judge_pairs.judge_gold_command)
 app.command("train-probe")(train_probe.train_probe_command)
 app.command("preferences")(preferences.preferences_command)
 app.command("train-reranker")(train_reranker.train_reranker_command)

@@ -1,11 +1,12 @@
 """Judges of drafts: marks by a language model, comparisons in both orders, gold answers, weights and noise."""
 
+from suffice.judges.columns import PREFERRED, REFERENCES, Preference, prefer_to_last, reference_columns
 from suffice.judges.endpoint import JudgeModel
 from suffice.judges.marks import Draft, Judgement, MarkJudge, Panel
 from suffice.judges.noise import Noise, noise_of
 from suffice.judges.pairwise import Comparison, PairwiseJudge
 from suffice.judges.prompts import MARKS, MarkPrompt, PairPrompt
-from suffice.judges.recording import Judged, drafts_of, judge_recording, with_marks
+from suffice.judges.recording import Judged, drafts_of, judge_recording, with_columns, with_marks
 from suffice.judges.reference import embedding_similarity, rouge_l, token_f1
 from suffice.judges.weights import (
     ahp_weights,
@@ -17,6 +18,8 @@ from suffice.judges.weights import (
 
 __all__ = [
     "MARKS",
+    "PREFERRED",
+    "REFERENCES",
     "Comparison",
     "Draft",
     "JudgeModel",
@@ -28,6 +31,7 @@ __all__ = [
     "PairPrompt",
     "PairwiseJudge",
     "Panel",
+    "Preference",
     "ahp_weights",
     "checked_weights",
     "drafts_of",
@@ -37,7 +41,10 @@ __all__ = [
     "judge_recording",
     "least_squares_weights",
     "noise_of",
+    "prefer_to_last",
+    "reference_columns",
     "rouge_l",
     "token_f1",
+    "with_columns",
     "with_marks",
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,7 +20,7 @@ from suffice.signals import SIGNALS
 from suffice.store import Recording
 from suffice.store.schema import cost_column
 
-__all__ = ["Judged", "JudgedPart", "drafts_of", "judge_recording", "with_marks"]
+__all__ = ["Judged", "JudgedPart", "drafts_of", "judge_recording", "with_columns", "with_marks"]
 
 _NAN = float("nan")
 GAIN = "information_gain"
@@ -305,6 +305,25 @@ def _plain(value: float) -> float | None:
     return None if math.isnan(value) else value
 
 
+def with_columns(table: pa.Table, columns: Mapping[str, Sequence[float]], *, signals: Collection[str] = ()) -> pa.Table:
+    """Return a recording's table with metrics, signals and costs in it; columns of these names are replaced.
+
+    Args:
+        table: A recording's table.
+        columns: By name, one value for each row, NaN where undefined; ``cost.COMPONENT.KIND`` are costs.
+        signals: Which of them are signals; the others are metrics.
+    """
+    for name, values in columns.items():
+        is_cost = name.startswith("cost.")
+        unit = {"calls": "count", "seconds": "seconds"}.get(name.rsplit(".", 1)[-1], "tokens") if is_cost else "score"
+        kind = "cost" if is_cost else "signal" if name in signals else "metric"
+        new = pa.field(name, pa.float64(), metadata={"kind": kind, "unit": unit})
+        column = pa.array([_plain(value) for value in values], type=pa.float64())
+        place = table.schema.get_field_index(name)
+        table = table.append_column(new, column) if place < 0 else table.set_column(place, new, column)
+    return table
+
+
 def with_marks(recording: Recording, judged: Judged, panel: Panel) -> tuple[pa.Table, dict[str, Any]]:
     """Return a recording's table and metadata with the marks in them; columns of an earlier judging are replaced.
 
@@ -315,16 +334,7 @@ def with_marks(recording: Recording, judged: Judged, panel: Panel) -> tuple[pa.T
     """
     if judged.failed:
         raise DataError(f"{len(judged.failed)} calls failed, the first with: {judged.failed[0]}: judge again")
-    table = recording.table
-    for name, values in judged.columns.items():
-        is_cost = name.startswith("cost.")
-        unit = {"calls": "count", "seconds": "seconds"}.get(name.rsplit(".", 1)[-1], "tokens") if is_cost else "score"
-        kind = "cost" if is_cost else "signal" if name == GAIN else "metric"
-        meta = {"kind": kind, "unit": unit}
-        column = pa.array([_plain(value) for value in values], type=pa.float64())
-        place = table.schema.get_field_index(name)
-        new = pa.field(name, pa.float64(), metadata=meta)
-        table = table.append_column(new, column) if place < 0 else table.set_column(place, new, column)
+    table = with_columns(recording.table, judged.columns, signals={GAIN})
     before = recording.metadata
     components = dict(before.get("signal_components") or {}) | dict.fromkeys(panel.columns, panel.name)
     judges = dict(before.get("judges") or {}) | {panel.name: dict(judged.metadata)}

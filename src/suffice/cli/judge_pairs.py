@@ -1,0 +1,163 @@
+"""`suffice judge-pairs` and `suffice judge-gold`: drafts against the last one, and against gold answers."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from suffice.cli import options
+from suffice.cli.judge import judging_model, judging_progress, known_passages
+from suffice.cli.show import console, print_json, print_table
+from suffice.embedding import MiniLM, SentenceTransformersEmbedder
+from suffice.judges import (
+    PREFERRED,
+    REFERENCES,
+    JudgeModel,
+    PairwiseJudge,
+    Preference,
+    prefer_to_last,
+    reference_columns,
+    with_columns,
+)
+from suffice.store import Recording, ResponseCache, read_recording, write_recording
+from suffice.tables import Column, Table
+
+__all__ = ["judge_gold_command", "judge_pairs_command"]
+
+_VERDICTS = {
+    "first": "the earlier draft, in both orders",
+    "second": "the last draft, in both orders",
+    "tie": "neither, in both orders",
+    "order_dependent": "depends on the order",
+    "undefined": "a reply could not be read",
+    "refused": "the endpoint refused",
+}
+
+
+def judge_gold_command(
+    recording: Annotated[Path, typer.Argument(help="The recording whose answers (drafts) are compared.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The recording with the figures, a parquet file.")],
+    measures: Annotated[
+        str, typer.Option("--measures", help=f"Comma-separated: {', '.join(REFERENCES)}.")
+    ] = "token_f1,rouge_l",
+    embedder: Annotated[
+        str, typer.Option("--embedder", help="For embedding_similarity: 'minilm', or a sentence-transformers id.")
+    ] = "minilm",
+    as_json: options.AsJson = False,
+) -> None:
+    """Measure how near each draft is to its gold answers; no language model is asked."""
+    source = read_recording(recording)
+    names = [name.strip() for name in measures.split(",") if name.strip()]
+    embeds: Any = None
+    if "embedding_similarity" in names:
+        embeds = (MiniLM() if embedder == "minilm" else SentenceTransformersEmbedder(embedder)).embed
+    columns = reference_columns(source, names, embed=embeds)
+    write_recording(out, with_columns(source.table, columns), source.metadata)
+    table = _by_round(source, columns)
+    if as_json:
+        print_json({"path": str(out), "table": table.to_dict()})
+        return
+    print_table(table)
+    console.print(f"written to {out}", markup=False, soft_wrap=True)
+
+
+def _by_round(source: Recording, columns: dict[str, list[float]]) -> Table:
+    """Return means by round."""
+    rounds = [int(r) for r in source.table.column("round").to_pylist()]
+    rows = []
+    for r in sorted(set(rounds)):
+        here = [row for row, found in enumerate(rounds) if found == r]
+        means = []
+        for values in columns.values():
+            known = [values[row] for row in here if not math.isnan(values[row])]
+            means.append(math.fsum(known) / len(known) if known else math.nan)
+        rows.append((r, len(here), *means))
+    return Table(
+        title="likeness to gold answers, mean by round",
+        columns=(Column("round", "d"), Column("drafts", "d"), *(Column(name, ".3f") for name in columns)),
+        rows=tuple(rows),
+        notes=("later rounds may hold other questions: where trajectories end early, means by round do not compare",),
+    )
+
+
+def judge_pairs_command(
+    recording: Annotated[Path, typer.Argument(help="The recording whose answers (drafts) are compared.")],
+    model: Annotated[str, typer.Option("--model", help="The judge's name at the endpoint.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The recording with the verdicts, a parquet file.")],
+    dataset: Annotated[
+        str | None, typer.Option("--dataset", help="The questions that were recorded: recordings hold ids of passages.")
+    ] = None,
+    corpus: Annotated[
+        Path | None, typer.Option("--corpus", help="The corpus that was searched, instead of --dataset.")
+    ] = None,
+    concurrency: Annotated[int, typer.Option("--concurrency", min=1, help="Pairs in flight.")] = 8,
+    base_url: options.BaseUrl = None,
+    api_key_env: options.KeyVariable = "OPENAI_API_KEY",
+    max_tokens: options.MaxTokens = 2048,
+    timeout: options.Timeout = 120.0,
+    cache: Annotated[
+        Path | None, typer.Option("--cache", help="Keeps what was paid for (sqlite); default: OUT.judged.sqlite.")
+    ] = None,
+    extra_body: options.ExtraBody = "{}",
+    as_json: options.AsJson = False,
+) -> None:
+    """Ask of every distinct draft whether it is better than its trajectory's last one, in both orders."""
+    source = read_recording(recording)
+    passages = known_passages(dataset, corpus)
+    kept = out.with_name(f"{out.name}.judged.sqlite") if cache is None else cache
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    chat = judging_model(model, base_url, api_key_env, max_tokens=max_tokens, timeout=timeout, extra_body=extra_body)
+    with ResponseCache(kept) as replies:
+        judge = PairwiseJudge(JudgeModel(chat, cache=replies, max_tokens=max_tokens))
+        with judging_progress(f"comparing {recording}", quiet=as_json) as tell:
+            found = asyncio.run(
+                prefer_to_last(source, judge, passages=passages, concurrency=concurrency, on_progress=tell)
+            )
+    if not found.failed:
+        judges = dict(source.metadata.get("judges") or {}) | {f"judge:{PREFERRED}": dict(found.metadata)}
+        write_recording(out, with_columns(source.table, found.columns), {**source.metadata, "judges": judges})
+    _report(found, out, kept, as_json=as_json)
+    if found.failed:
+        raise typer.Exit(1)
+
+
+def _report(found: Preference, out: Path, kept: Path, *, as_json: bool) -> None:
+    asked = sum(found.verdicts.values())
+    table = Table(
+        title=f"{found.pairs} distinct pairs: a draft and the last one of its trajectory",
+        columns=(Column("better"), Column("pairs", "d"), Column("share", ".1%")),
+        rows=tuple(
+            (told, found.verdicts.get(name, 0), found.verdicts.get(name, 0) / asked if asked else math.nan)
+            for name, told in _VERDICTS.items()
+        ),
+        notes=(
+            f"column {PREFERRED}: 1 better than the last draft, 0.5 neither or dependent on the order, 0 worse",
+            "a judge whose verdicts depend on the order prefers places, not drafts",
+        ),
+    )
+    if as_json:
+        print_json(
+            {
+                "path": None if found.failed else str(out),
+                "cache": str(kept),
+                "pairs": found.pairs,
+                "verdicts": dict(found.verdicts),
+                "failed": list(found.failed),
+                "table": table.to_dict(),
+            }
+        )
+        return
+    if found.failed:
+        console.print(
+            f"{len(found.failed)} pairs failed; {out} is not written, what was answered is kept in {kept}: run the same "
+            f"command again. The first: {found.failed[0]}",
+            markup=False,
+            soft_wrap=True,
+        )
+        return
+    print_table(table)
+    console.print(f"written to {out}", markup=False, soft_wrap=True)

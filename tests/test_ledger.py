@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from suffice.errors import DataError
@@ -164,3 +165,20 @@ def test_the_command_takes_the_convention(tmp_path):
     assert (told["ledger"], by_label[FULL], by_label["oracle_best"]) == ("published", 3450.0, 4025.0)
     assert "ledger: published" in cli(*arguments, "--ledger", "published").out
     assert "allowed: live, published" in cli(*arguments, "--ledger", "other").error
+
+
+def test_a_charge_of_shares_is_the_mean_of_the_charges_and_unknown_only_where_it_counts():
+    table = CostTable(recording())
+    table.columns["writer"]["seconds"][0, 5] = np.nan
+    rng = np.random.default_rng(0)
+    masks = [{name: rng.random((2, 6)) < 0.5 for name in table.components} for _ in range(3)]
+    for mask in masks:
+        mask["writer"][0, 5] = False
+    mean = {name: np.mean([mask[name] for mask in masks], axis=0) for name in table.components}
+    parts = [table.charge(mask) for mask in masks]
+    whole = table.charge(mean)
+    assert whole.calls == pytest.approx(np.mean([part.calls for part in parts], axis=0))
+    for kind in ("tokens", "seconds"):
+        assert whole.total(kind) == pytest.approx(np.mean([part.total(kind) for part in parts], axis=0))
+    masks[0]["writer"][0, 5] = True
+    assert np.isnan(table.charge(masks[0]).total("seconds")).tolist() == [True, False]

@@ -72,9 +72,8 @@ def _similarity(
     """Return the measure by embedding, from vectors of all texts that are made at once."""
     if embed is None:
         raise DataError("embedding_similarity needs an embedder")
-    texts = list(
-        dict.fromkeys(text for text in (*drafts, *(g for found in golds for g in found)) if (text or "").strip())
-    )
+    given = (*drafts, *(gold for found in golds for gold in found))
+    texts = list(dict.fromkeys(text for text in given if text and text.strip()))
     vectors = dict(zip(texts, np.asarray(embed(texts)), strict=True)) if texts else {}
 
     def measure(draft: str | None, wanted: Sequence[str]) -> float:

@@ -306,7 +306,7 @@ def test_a_probe_is_measured_under_both_prompts_against_the_models_own_answers(r
             even = np.array([int(text.split()[1].rstrip("?")) % 2 == 0 for text in questions])
             return np.where(even, 0.9, 0.1) if passages is None else np.full(len(questions), 0.5)
 
-    questions = [question(i, "0.1" if i % 4 < 2 else "-0.1") for i in range(40)]
+    questions = [question(i, "0.1" if i % 2 == 0 else "-0.1") for i in range(40)]
     shift = measure_shift(questions, ByNumber(), Answers(), rng=rng, retriever=InMemoryRetriever())
     assert (shift.qa["auroc"].value, shift.rag["auroc"].value) == (1.0, 0.5)
     assert (shift.qa.n, shift.qa.n_known, shift.rag.n_known) == (40, 20, 20)

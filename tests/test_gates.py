@@ -683,6 +683,16 @@ def test_a_gate_chosen_by_rate_reaches_it_on_tune():
     assert "wrong -> right" in render([transitions_table("t", transitions(bench, "p_known", [0.2, 0.6]))], "md")
 
 
+def test_a_gain_of_one_question_in_a_thousand_decides_the_threshold():
+    scores = np.arange(1000.0)
+    never, always = np.zeros(1000), np.ones(1000)
+    never[900:], always[900:950] = 1.0, 0.0
+    assert choose_beta(scores, never, always) == 899.0  # above it retrieval helps nobody, and 50 lose
+    never[899] = always[898] = 1.0
+    always[899] = 0.0
+    assert choose_beta(scores, never, always) == 898.0
+
+
 def test_folds_follow_the_ids():
     ids = [f"q{i}" for i in range(500)]
     folds = folds_of(ids)

@@ -1,0 +1,52 @@
+"""`suffice compare-gates --model`: gates of a local model's own passes beside those of recorded columns."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.cli_tools import cli
+from tests.tiny import tiny_model
+
+__all__ = ["tiny_model"]
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+
+LOCAL = ("--prompt", "prefilled", "--max-tokens", "4")
+
+
+def test_gates_of_the_models_own_passes_know_and_tell_what_they_cost(tiny_model, tmp_path):
+    for split in ("tune", "eval"):
+        rounds = ("--local", "--model", tiny_model, *LOCAL, "--round-zero", "--max-rounds", "1", "--limit", "48")
+        done = cli("record", tiny_model / f"{split}.jsonl", "-o", tmp_path / f"{split}.parquet", *rounds)
+        assert done.code == 0, done
+    arguments = (
+        "--tune",
+        tmp_path / "tune.parquet",
+        "--no-questions",
+        "--column",
+        "answer_margin",
+        "--model",
+        tiny_model,
+    )
+    asked = (*arguments, *LOCAL, "--samples", "2", "--metric", "em", "--resamples", "50", "--json")
+    (found,) = cli("compare-gates", tmp_path / "eval.parquet", *asked).json.values()
+    rows = {row["name"]: row for row in found["rows"]}
+    assert {"answer_margin", "entropy, mean", "semantic entropy", "seakr", "ctrla, honesty", "flare", "dragin"} <= set(
+        rows
+    )
+    for name in ("answer_margin", "entropy, mean", "sequence log-probability"):
+        assert rows[name]["known"]["value"] > 0.8
+        rate = rows[name]["point"]["retrieval_rate"]
+        # The answer is made to decide, and not made again where it is let out.
+        assert rows[name]["point"]["costs"]["calls"] + rows[name]["price"]["calls"] == pytest.approx(1 + rate)
+    assert rows["semantic entropy"]["price"]["calls"] == 2.0
+
+
+def test_the_models_gates_need_tune_questions_and_a_known_prompt(tmp_path):
+    alone = cli("compare-gates", "hotpotqa_llama31_eval", "--no-questions", "--model", tmp_path)
+    assert alone.code == 2
+    assert "give --tune" in alone.error
+    pair = ("hotpotqa_llama31_eval", "--tune", "hotpotqa_llama31_tune", "--no-questions", "--resamples", "5")
+    odd = cli("compare-gates", *pair, "--model", tmp_path, "--prompt", "odd")
+    assert odd.code == 1
+    assert "no prompt 'odd'" in odd.error

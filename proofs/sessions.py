@@ -196,6 +196,10 @@ def nothing_raises() -> None:
                 rule = WeightedSum(((2.0, "x"), (-2.0, "y"), (1.0, "tokens"), (1.0, "calls")), comparison, 1)
                 session = Session(Policy(rule=rule, max_rounds=2))
                 session.observe_all(Round(index=r, signals={"x": a, "y": b}, costs=costs) for r in (1, 2))
+                names = ("x", "y", *session.policy.raw_columns)
+                raw = Rounds.from_columns({name: [[b if name == "y" else a] * 2] for name in names}, answers=[["a"] * 2])
+                shown = stops(session.policy, raw).view.columns.values()
+                assert not any(np.isinf(column).any() for column in shown), (a, b)
 
     @EXAMPLES
     @given(st.data())

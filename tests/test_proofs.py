@@ -57,7 +57,7 @@ BUGS = [
     ("replays_end_in_time", sessions, "stops", "view.seen.sum(axis=-1) - 1", "len(view) - 1"),
     ("nothing_raises", WeightedSum, "fires", 'with np.errstate(over="ignore", invalid="ignore"):', "if True:"),
     ("nothing_raises", Policy, "_cumulated", "raw.seen & np.isfinite(total)", "raw.seen"),
-    ("one_reason", Stops, "reasons", "reasons.append(end)", 'reasons.append("max_rounds")'),
+    ("one_reason", Stops, "reasons", '"max_rounds", ends[rest]', '"max_rounds", "max_rounds"'),
     ("terms_agree", symbols.Column, "__getitem__", "mine(r + start)", "mine(r)"),
     ("terms_agree", symbols._Operand, "__ge__", "_AT_LEAST", "_GREATER"),
     ("total", Patience, "fires", "return np.zeros(inner.shape, dtype=np.bool_)", "raise IndexError(self.n)"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -60,7 +61,7 @@ def area_under_roc(scores: npt.ArrayLike, labels: npt.ArrayLike, *, level: float
         raise DataError("labels of an area under the ROC curve are 0 or 1: put a threshold on a graded outcome")
     known = ~np.isnan(score)
     above, below = score[known & (label == 1)], score[known & (label == 0)]
-    counts = {"level": level, "n": int(known.sum()), "n_positive": len(above)}
+    counts: dict[str, Any] = {"level": level, "n": int(known.sum()), "n_positive": len(above)}
     if not len(above) or not len(below):
         return Area(value=math.nan, low=math.nan, high=math.nan, **counts)
     won, beaten = _placements(above, below), 1 - _placements(below, above)

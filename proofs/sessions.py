@@ -197,7 +197,9 @@ def nothing_raises() -> None:
                 session = Session(Policy(rule=rule, max_rounds=2))
                 session.observe_all(Round(index=r, signals={"x": a, "y": b}, costs=costs) for r in (1, 2))
                 names = ("x", "y", *session.policy.raw_columns)
-                raw = Rounds.from_columns({name: [[b if name == "y" else a] * 2] for name in names}, answers=[["a"] * 2])
+                raw = Rounds.from_columns(
+                    {name: [[b if name == "y" else a] * 2] for name in names}, answers=[["a"] * 2]
+                )
                 shown = stops(session.policy, raw).view.columns.values()
                 assert not any(np.isinf(column).any() for column in shown), (a, b)
 

@@ -91,6 +91,7 @@ def test_meanings_are_joined_only_if_each_implies_the_other():
         return second in first
 
     assert clusters(["in Paris", "Paris", "in Paris"], implies) == [0, 1, 0]
+    assert clusters(["Paris", "in Paris"], implies) == [0, 1]
 
 
 @pytest.mark.parametrize("call", [lambda: semantic_entropy([]), lambda: semantic_entropy(["a"], [0.0, 0.0])])

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice._version import __version__
+from suffice.errors import DataError
 from suffice.llm.prompts import PREFILLED
 from suffice.llm.transformers_model import TransformersModel
 from suffice.metrics import exact_match
@@ -91,7 +92,7 @@ def known_world(folder: str | Path) -> KnownWorld:
 
     Raises:
         ModelError: There is no such model.
-        DataError: Its questions are missing.
+        DataError: Its questions are missing, or it answers all or none of them.
     """
     path = Path(folder)
     model = TransformersModel(path, layers=(0, 1, 2), prompt=PREFILLED, max_tokens=4, batch_size=_BATCH)
@@ -145,6 +146,11 @@ def _fit(features: npt.NDArray[Any], labels: Mask, groups: Sequence[str]) -> Any
     from sklearn.linear_model import LogisticRegression
     from sklearn.model_selection import GroupKFold
 
+    if len(np.unique(labels)) == 1:
+        raise DataError(
+            f"the model answers {'every' if labels[0] else 'no'} tune question correctly: nothing tells known from unknown. "
+            "Train it to the end, or another seed"
+        )
     folds = list(GroupKFold(_FOLDS).split(features, labels, groups))
 
     def made(strength: float, rows: npt.NDArray[np.intp]) -> Any:
@@ -280,7 +286,9 @@ def known_world_page(found: Sequence[KnownWorld]) -> str:
     """Return the tables as a page, with the hash of each seed's questions."""
     data = ", ".join(f"seed {item.seed}: {item.data}" for item in found)
     head = (
-        "# A model with known knowledge\n\nTiny Llamas trained on invented worlds, one for each seed. "
-        f"Suffice {__version__}; eval questions: {data}.\n"
+        "# A model with known knowledge\n\nTiny Llamas trained on invented worlds, one for each seed; "
+        "[what that is for](../explanation/tiny-world.md). Made by\n"
+        f"`suffice tiny-model OUT --seed {found[0].seed} --measure {len(found)} --markdown FILE`, "
+        f"Suffice {__version__}; hashes of the eval questions: {data}.\n"
     )
     return "\n".join([head, render(known_world_tables(found), "md")])

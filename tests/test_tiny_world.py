@@ -12,7 +12,7 @@ from suffice.llm import TransformersModel
 from suffice.llm.prompts import PREFILLED
 from suffice.retrieval import PoolBM25, load_questions
 from suffice.train.baselines import METHODS, known_scores, model_gates
-from suffice.train.known_world import CONTROLS, known_world, known_world_page
+from suffice.train.known_world import CONTROLS, _fit, known_world, known_world_page
 from suffice.train.tiny import _Lessons, _tokenizer, train_tiny
 from suffice.train.world import EXPOSURES, KINDS, VAGUE, VAGUE_EXPOSURES, make_world, write_questions
 from tests.cli_tools import cli
@@ -217,7 +217,7 @@ def test_the_same_seed_trains_the_same_model(tmp_path, monkeypatch):
     assert steps == [(1, 2), (2, 2)] * 2
 
 
-def test_the_command_trains_measures_and_says_where_nothing_can_be_told(tmp_path, monkeypatch):
+def test_the_command_trains_and_measures(tmp_path, monkeypatch):
     monkeypatch.setattr("suffice.train.world.EXPOSURES", (0, 1))
     monkeypatch.setattr("suffice.train.world._SPLITS", (("tune", 68), ("eval", 68)))
     monkeypatch.setattr("suffice.train.tiny.VAGUE_EXPOSURES", 0)
@@ -226,9 +226,15 @@ def test_the_command_trains_measures_and_says_where_nothing_can_be_told(tmp_path
     found = json.loads(told.out)
     assert (found["seed"], found["questions"]) == (1, {"tune": 136, "eval": 136})
     assert {item.name for item in (tmp_path / "m").iterdir()} >= {"model.safetensors", "tune.jsonl", "world.json"}
-    untold = cli("tiny-model", str(tmp_path), "--seed", "1", "--measure", "1", "--markdown", str(tmp_path / "k.md"))
-    assert untold.code == 1
-    assert "no tune question correctly" in untold.err
+    measured = cli("tiny-model", str(tmp_path), "--seed", "1", "--measure", "1", "--markdown", str(tmp_path / "k.md"))
+    assert measured.code == 0
+    assert "random labels" in measured.out
+    assert "random labels" in (tmp_path / "k.md").read_text()
+
+
+def test_a_model_that_knows_nothing_is_refused():
+    with pytest.raises(DataError, match="no tune question"):
+        _fit(np.eye(4), np.zeros(4, dtype=bool), list("abcd"))
 
 
 def test_the_command_refuses_a_file_for_a_folder(tmp_path):

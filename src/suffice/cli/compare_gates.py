@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from suffice.cli import options
-from suffice.cli.show import console, print_json, print_table
+from suffice.cli.show import console, print_json, print_table, quiet_bars
 from suffice.embedding import MiniLM
 from suffice.errors import DataError
 from suffice.gates import (
@@ -134,6 +134,7 @@ def _of_the_model(
 
     if prompt not in PROMPTS:
         raise DataError(f"there is no prompt {prompt!r}; there are: {', '.join(PROMPTS)}")
+    quiet_bars()
     loaded = TransformersModel(name, prompt=PROMPTS[prompt], max_tokens=max_tokens)
     asked, texts = questions_of(tune.recording), questions_of(evaluation.recording)
     gates = model_gates(loaded, asked, texts, seed=seed, n_samples=n)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from suffice.cli.show import errors
+from suffice.cli.show import quiet_bars
 from suffice.errors import DataError
 from suffice.llm import PROMPTS, TransformersModel
 from suffice.probes import Probe, ProbeConfidence
@@ -70,8 +69,7 @@ def open_confidence(
             f"the probe reads {found.card.model!r}, which has no layers and reads questions alone: confidence with "
             "passages takes a probe on a language model's states"
         )
-    if not errors.is_terminal:
-        os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+    quiet_bars()
     source = TransformersModel(
         model,
         layers=(found.card.layer,),

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from suffice.cli import options
-from suffice.cli.show import errors
+from suffice.cli.show import errors, quiet_bars
 from suffice.embedding import MiniLM
 from suffice.errors import DataError
 from suffice.llm import PROMPTS, Answerer, EncoderStates, EndpointEmbedder, EndpointStates, TransformersModel
@@ -74,6 +74,7 @@ def build_answerer(local: bool, probe: Probe | None, name: str, base_url: str | 
     if settings["prompt"] not in PROMPTS:
         raise DataError(f"there is no prompt {settings['prompt']!r}; there are: {', '.join(PROMPTS)}")
     layer = None if probe is None else probe.card.layer
+    quiet_bars()
     return TransformersModel(
         name,
         layers=("middle",) if layer is None else (layer,),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +12,7 @@ import typer
 from suffice.cli import options
 from suffice.cli.confidence import Device, Dtype, Instructions
 from suffice.cli.paper_print import SHAPES, checked_form, print_paper, stage_bar
-from suffice.cli.show import errors
+from suffice.cli.show import quiet_bars
 from suffice.errors import DataError
 from suffice.llm import PROMPTS, TransformersModel
 from suffice.report.paper.tasr import Paper
@@ -112,8 +111,7 @@ def cbdr_command(
         n_resamples=resamples,
     )
     questions = [question for spec in data for question in load_questions(spec, limit=limit)]
-    if not errors.is_terminal:
-        os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+    quiet_bars()
     target = TransformersModel(
         model,
         layers=[layer.strip() for layer in layers.split(",")],

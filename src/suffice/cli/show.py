@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -27,6 +28,7 @@ __all__ = [
     "number",
     "print_json",
     "print_table",
+    "quiet_bars",
     "recording_progress",
     "round_row",
     "rounds_table",
@@ -41,6 +43,12 @@ _LONG = 400
 
 console = Console(highlight=False, width=None if sys.stdout.isatty() else _WIDE)
 errors = Console(stderr=True, highlight=False, width=None if sys.stderr.isatty() else _WIDE)
+
+
+def quiet_bars() -> None:
+    """Keep the bars of transformers and of hub downloads out of files and pipes; call it before either is imported."""
+    if not errors.is_terminal:
+        os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
 
 
 def print_json(data: Any) -> None:

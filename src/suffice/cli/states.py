@@ -12,7 +12,7 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from suffice.cli import options
-from suffice.cli.show import console, errors, number, print_json
+from suffice.cli.show import console, errors, number, print_json, quiet_bars
 from suffice.errors import DataError
 from suffice.llm import PROMPTS, EncoderStates, EndpointEmbedder, EndpointStates, TransformersModel
 from suffice.llm.embedding_states import RAW
@@ -122,8 +122,7 @@ def _source(
     if base_url is not None:
         at_endpoint = EndpointEmbedder(model, base_url=base_url, api_key=os.environ.get(key_variable), batch=batch_size)
         return EndpointStates(at_endpoint, prompt=prompt, template=template.replace("\\n", "\n"))
-    if not errors.is_terminal:
-        os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+    quiet_bars()
     return TransformersModel(model, layers=layers, prompt=prompt, batch_size=batch_size, **loading)
 
 

@@ -12,10 +12,11 @@ import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from suffice.cli import options
-from suffice.cli.show import console, errors, print_json, print_table
+from suffice.cli.show import console, errors, print_json, print_table, quiet_bars
 from suffice.errors import DataError
 from suffice.train.known_world import known_world, known_world_page, known_world_tables
 from suffice.train.tiny import train_tiny
+from suffice.train.tiny_reranker import write_tiny_reranker
 from suffice.train.world import EXPOSURES
 
 __all__ = ["tiny_model_command"]
@@ -37,8 +38,10 @@ def tiny_model_command(
     """Train a tiny model on an invented world, some facts of which it is never told; under a minute a model.
 
     Writes the model, its tokenizer, tune.jsonl and eval.jsonl (questions with passages), and world.json (each fact and
-    how often it was told). With --measure each model lies in OUT/seed-N.
+    how often it was told), and reranker, a small cross-encoder with random weights to align. With --measure each model
+    lies in OUT/seed-N, without a reranker.
     """
+    quiet_bars()
     if out.exists() and not out.is_dir():
         raise DataError(f"{str(out)!r} is a file; give the folder that the model is to be written to")
     if measure:
@@ -50,14 +53,24 @@ def tiny_model_command(
     with _progress() as told:
         world = train_tiny(out, seed, threads=threads, tell=told(f"seed {seed}"))
     seconds = time.perf_counter() - began
+    reranker = write_tiny_reranker(out / "reranker", out, seed=seed)
     n = {split: sum(fact.split == split for fact in world.facts) for split in ("tune", "eval")}
     if as_json:
         levels = sorted(set(EXPOSURES))
-        print_json({"folder": str(out), "seed": seed, "seconds": seconds, "questions": n, "exposures": levels})
+        print_json(
+            {
+                "folder": str(out),
+                "seed": seed,
+                "seconds": seconds,
+                "questions": n,
+                "exposures": levels,
+                "reranker": str(reranker),
+            }
+        )
         return
     console.print(
         f"model written to {out} in {seconds:.0f} s: {len(world.entities)} entities, {n['tune']} questions in "
-        f"tune.jsonl, {n['eval']} in eval.jsonl",
+        f"tune.jsonl, {n['eval']} in eval.jsonl; an untrained cross-encoder to align lies in {reranker.name}/",
         markup=False,
         soft_wrap=True,
     )

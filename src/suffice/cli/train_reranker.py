@@ -11,7 +11,7 @@ import numpy as np
 import typer
 
 from suffice.cli import gating, options
-from suffice.cli.show import console, errors, print_json, print_table
+from suffice.cli.show import console, print_json, print_table, quiet_bars
 from suffice.errors import DataError
 from suffice.retrieval import CrossEncoderScorer, load_questions
 from suffice.tables import Table
@@ -91,8 +91,7 @@ def train_reranker_command(
         patience=patience,
         precision=precision,
     )
-    if not errors.is_terminal:
-        os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+    quiet_bars()
     run = train_reranker(
         base,
         read_preferences(preferences, at_least=FEWEST),

@@ -14,7 +14,8 @@ from suffice.metrics import METRICS
 from suffice.probes import Probe
 from suffice.retrieval import load_questions
 from suffice.tables import render
-from suffice.train.cbdr import ALIGNED, CbdrSettings, divide, run_cbdr
+from suffice.train.cbdr import ALIGNED, run_cbdr
+from suffice.train.cbdr_plan import CbdrSettings, divide
 from suffice.train.cbdr_tables import cbdr_tables, published_cbdr
 from suffice.train.probe import ProbeSettings
 from suffice.train.reranker_trainer import RerankerSettings

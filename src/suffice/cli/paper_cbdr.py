@@ -17,7 +17,8 @@ from suffice.errors import DataError
 from suffice.llm import PROMPTS, TransformersModel
 from suffice.report.paper.tasr import Paper
 from suffice.retrieval import load_questions
-from suffice.train.cbdr import CbdrSettings, run_cbdr
+from suffice.train.cbdr import run_cbdr
+from suffice.train.cbdr_plan import CbdrSettings
 from suffice.train.cbdr_tables import cbdr_tables
 from suffice.train.probe import HIDDEN, ProbeSettings
 from suffice.train.reranker_trainer import RerankerSettings

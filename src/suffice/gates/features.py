@@ -50,7 +50,8 @@ FEATURES = (
 def question_features(questions: Sequence[str]) -> Floats:
     """Return one row for each question, shape ``(n, len(FEATURES))``, all finite; zeros for a text without words.
 
-    >>> row = dict(zip(FEATURES, question_features(["Who is older, Annie Morton or Terry Richardson?"])[0], strict=True))
+    >>> found = question_features(["Who is older, Annie Morton or Terry Richardson?"])
+    >>> row = dict(zip(FEATURES, found[0].tolist(), strict=True))
     >>> row["names"], row["comparing"], row["has_or"], row["asks_who"]
     (2.0, 1.0, 1.0, 1.0)
     """

@@ -32,7 +32,7 @@ _TEMPLATE = (
 """Drops instructions, and moves the question behind the passages: two layers then suffice to read."""
 
 _END, _PAD = "<end>", "<pad>"
-_BATCH, _N_READING, _N_MEMORY = 64, 16, 8
+_BATCH, _N_READING, _N_MEMORY = 64, 40, 8
 _N_PASSAGES = (1, 2, 1, 3)
 _MAX_PASSAGES = max(_N_PASSAGES)
 _RATE, _WARM = 3e-3, 0.1

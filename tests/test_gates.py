@@ -634,6 +634,19 @@ def test_labels_of_one_class_and_other_nonsense_are_refused():
         held_out_gates(bench, question_features)
 
 
+def test_a_rare_third_outcome_that_a_fold_lacks_does_not_end_the_comparison():
+    rng = np.random.default_rng(0)
+    values = rng.normal(size=(60, 2))
+    labels = (values[:, 0] > 0).astype(int)
+    labels[7] = 2  # the others of its fold have none
+    texts = [str(i) for i in range(60)]
+    fitted = fit_gate(lambda asked: values[[int(text) for text in asked]], texts, labels, np.arange(60) % 5)
+    scores = fitted.cross_fitted
+    assert np.isfinite(scores).all()
+    assert scores[labels == 1].mean() > 0.7
+    assert scores[labels == 0].mean() < 0.3
+
+
 def test_scores_without_a_threshold_a_name_or_a_question_are_refused():
     direct, retrieved, scores = random_world(9, n=20)
     bench = bench_of(direct, retrieved, {"p_known": scores})

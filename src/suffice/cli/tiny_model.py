@@ -35,7 +35,7 @@ def tiny_model_command(
     ] = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Train a tiny model on an invented world, some facts of which it is never told; under a minute a model.
+    """Train a tiny model on an invented world, some facts of which it is never told; about a minute a model.
 
     Writes the model, its tokenizer, tune.jsonl and eval.jsonl (questions with passages), and world.json (each fact and
     how often it was told), and reranker, a small cross-encoder with random weights to align. With --measure each model

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from suffice.errors import ConfigMismatchError, DataError
+from suffice.errors import ConfigMismatchError, DataError, ModelError
 from suffice.llm.prompts import PREFILLED
 from suffice.llm.transformers_model import TransformersModel
 from suffice.metrics import METRICS
@@ -155,6 +155,12 @@ def test_a_second_run_asks_the_model_only_for_what_is_measured_anew(run, questio
 def test_another_configuration_does_not_go_on_in_the_same_folder(run, questions, target, reranker, work):
     with pytest.raises(ConfigMismatchError, match="another configuration"):
         run_cbdr(questions[:900], target, reranker, work, settings=SETTINGS)
+
+
+def test_a_reranker_that_is_not_there_is_told_before_the_model_is_asked(questions, target, tmp_path):
+    untouched = Untouched(target.loaded, layers=("last",), prompt=PREFILLED)
+    with pytest.raises(ModelError, match="cannot be loaded"):
+        run_cbdr(questions, untouched, tmp_path / "none", tmp_path / "work", settings=SETTINGS)
 
 
 def test_a_reranker_trained_otherwise_is_not_taken_for_this_one(run, questions, target, reranker, work):

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -140,6 +141,8 @@ class _Pipeline:
     def run(self) -> CbdrRun:
         """Run all stages."""
         parts = divide(self.questions, self.settings)
+        for name in (self.base, *self.others):  # what cannot be loaded is told before anything is paid for
+            self._encoder(name)
         with self._stage("closed-book answers"):
             direct = self._answers("closed book", self.questions, None)
         labels = self._labels(direct)
@@ -293,8 +296,10 @@ class _Pipeline:
 
     def _ranking(self, folder: str, preferences: Sequence[Preference]) -> tuple[tuple[float, float, float], ...]:
         settings = self.settings.reranker
-        encoder = load_base(folder, settings, revision=None, device=None, seed=self.settings.seed)
-        return _means(rank_metrics(preferences, pair_scorer(encoder, settings)), self.settings)
+        return _means(rank_metrics(preferences, pair_scorer(self._encoder(folder), settings)), self.settings)
+
+    def _encoder(self, folder: str) -> Any:
+        return load_base(folder, self.settings.reranker, revision=None, device=None, seed=self.settings.seed)
 
     def _given(self, name: str, folder: str, questions: Sequence[Question]) -> dict[int, dict[str, str | None]]:
         """Return the answers from a reranker's best passages, by depth and question."""

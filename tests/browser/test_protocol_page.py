@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from suffice.store import write_recording
-from tests.browser.test_report_page import Watched, browser
+from tests.browser.watching import Watched
 from tests.cli_tools import cli
 from tests.protocol_tools import drafts
-
-__all__ = ["browser"]
 
 
 def test_the_protocol_draws_its_three_charts_and_asks_for_nothing(browser, tmp_path):

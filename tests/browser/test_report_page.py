@@ -3,59 +3,23 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 from dataclasses import replace
 
 import pytest
-from playwright.sync_api import expect, sync_playwright
+from playwright.sync_api import expect
 
 from suffice.replay import policy_for
 from suffice.rules import thresholds
 from suffice.rules.thresholds import with_threshold
 from suffice.session import Policy
 from suffice.store import read_recording
+from tests.browser.watching import Watched
 from tests.cli_tools import cli
 from tests.report_tools import HOSTILE, hostile, questions, recording
 
-CHROMIUM = os.environ.get("SUFFICE_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
 RULE = "((p_correct > 0.4) & (judge_entailment >= 4)) | (overlap < 0.1)"
 PRICE = {"uncached": 0.5, "cached": 0.05, "output": 1.5}
 PRICES = {"generator": PRICE, "judge:entailment": PRICE}
-
-
-@pytest.fixture(scope="session")
-def browser():
-    assert CHROMIUM, "no chromium: run  apt-get install chromium  or name one in SUFFICE_CHROMIUM"
-    with sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield started
-        started.close()
-
-
-class Watched:
-    """A page with everything that it said or asked for."""
-
-    def __init__(self, browser, path, **options):
-        self.context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **options})
-        self.page = self.context.new_page()
-        self.problems, self.requests, self.dialogs = [], [], []
-        self.page.on("console", lambda m: self.problems.append(m.text) if m.type in ("error", "warning") else None)
-        self.page.on("pageerror", lambda error: self.problems.append(str(error)))
-        self.page.on("request", lambda request: self.requests.append(request.url))
-        self.page.on("dialog", self._dialog)
-        self.page.goto(path.as_uri())
-        self.page.wait_for_selector(".cell:not([hidden])[data-ready]", timeout=20_000)
-
-    def _dialog(self, dialog):
-        self.dialogs.append(dialog.message)
-        dialog.dismiss()
-
-    def figure(self, name):
-        return float(self.page.locator(f"[data-outcome={name}]").first.get_attribute("data-value"))
-
-    def move(self, threshold):
-        self.page.locator(".exact").first.fill(repr(threshold))
 
 
 @pytest.fixture(scope="session")

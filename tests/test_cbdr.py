@@ -142,6 +142,12 @@ def test_every_layer_and_number_of_epochs_is_reported(run, target):
     assert labels[-2:] == ["always retrieve", "perfect gate"]
 
 
+def test_the_probe_for_the_reranker_and_the_steps_is_the_best_on_dev(run):
+    on_dev = {at: max(c.dev_auroc for c in found.candidates) for at, found in run.probes.items()}
+    assert len(set(on_dev.values())) > 1
+    assert on_dev[run.best] == max(on_dev.values())
+
+
 def test_a_second_run_asks_the_model_only_for_what_is_measured_anew(run, questions, target, reranker, work):
     again = Untouched(target.loaded, layers=("middle", "last"), prompt=PREFILLED, max_tokens=8, batch_size=64)
     with pytest.MonkeyPatch.context() as patch:

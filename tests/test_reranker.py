@@ -9,6 +9,7 @@ import sys
 import ir_measures
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -20,8 +21,6 @@ from suffice.train.preference_file import Preference
 from suffice.train.ranking import DEPTHS, NAMES, compare_rankings, rank_metrics
 from suffice.train.reranker import CARD, RerankerSettings, preferences_hash, train_reranker
 from tests.tiny_reranker import overlap_preferences, tiny_cross_encoder
-
-torch = pytest.importorskip("torch")
 
 FAST = RerankerSettings(learning_rate=3e-3, epochs=20, evaluations=1, patience=20)
 SHORT = RerankerSettings(learning_rate=3e-3, epochs=2, batch=16, evaluations=2)

@@ -1,7 +1,8 @@
 """CBDR from end to end: labels, states, probe, preference data, aligned reranker, gate, on one model and one question set.
 
 "Rethinking LLM Parametric Knowledge as Confidence for Effective and Efficient RAG": sections 3 and 4, appendices C, F
-and H.  Each stage writes into one folder and is not run twice.
+and H.  Answers, states, preference data and the reranker are kept in one folder and not made twice; probes, which take
+seconds, and the check of both prompts are made anew.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ from suffice.errors import (
 )
 from suffice.llm import ChatModel
 from suffice.loop import Measurement, Outcome
-from suffice.retrieval import InMemoryRetriever
+from suffice.retrieval import CorpusBM25, CrossEncoderScorer, DenseRetriever, InMemoryRetriever, PoolBM25, Reranked
 from tests.endpoint import Endpoint
 
 Q = "Where is it?"
@@ -98,6 +98,61 @@ def test_a_corpus_that_repeats_titles_is_asked_again(how):
     outcome = run(made, (), how=how)
     assert [p.passage_id for p in outcome.rounds[-1].passages] == ["a0", "1", "2", "3", "4"]
     assert outcome.decision.reason == "max_rounds"
+
+
+class Letters:
+    """Embeds a text by its letters, and scores a pair by its length."""
+
+    def encode(self, texts):
+        return [[text.count(letter) + 1 for letter in "abcxyz"] for text in texts]
+
+    def predict(self, pairs):
+        return [len(text) for _, text in pairs]
+
+
+CORPUS = [Passage(passage_id=f"c{i}", title=f"c{i}", text=f"where is x{i % 7}") for i in range(300)]
+CORPORA = {
+    "BM25": lambda: CorpusBM25(CORPUS),
+    "dense": lambda: DenseRetriever("letters", CORPUS, encoder=Letters()),
+    "reranked": lambda: Reranked(CorpusBM25(CORPUS), CrossEncoderScorer("length", encoder=Letters()), candidates=100),
+}
+
+
+@both
+@pytest.mark.parametrize("kind", CORPORA)
+def test_a_corpus_is_asked_for_as_much_whatever_paragraphs_the_question_carries(kind, how):
+    alone, carrying = (run(loop(retriever=CORPORA[kind]()), pool, how=how).rounds for pool in ((), POOL * 10))
+    assert len(alone[-1].pool_scores) == 20
+    assert [(r.passages, r.pool_scores) for r in carrying] == [(r.passages, r.pool_scores) for r in alone]
+
+
+@both
+def test_every_passage_of_a_pool_is_scored_however_few_the_rounds(how):
+    pool = [Passage(passage_id=f"p{i}", title=f"p{i}", text=f"where x{i}") for i in range(30)]
+    for retriever in (PoolBM25(), DenseRetriever("letters", encoder=Letters()), Counting()):
+        made = loop(retriever=retriever, max_rounds=2)
+        assert len(run(made, pool, how=how).rounds[-1].pool_scores) == 30
+    assert retriever.ranked == 1
+
+
+@both
+def test_a_retriever_is_never_asked_for_everything(how):
+    asked = []
+
+    class Index:
+        name = "index"
+
+        def fingerprint(self):
+            return {"name": self.name}
+
+        def rank(self, question, *, pool=None, k=None):
+            asked.append(k)
+            return CORPUS[:k]
+
+    run(loop(retriever=Index()), how=how)
+    assert len(asked) == 1
+    assert asked[0] is not None
+    assert asked[0] <= 20
 
 
 @both

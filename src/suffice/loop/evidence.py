@@ -21,12 +21,14 @@ class Evidence:
     Args:
         retriever: Ranks the pool, or its own corpus.
         question: The question.
-        pool: The question's own passages; none = search the retriever's corpus.
+        pool: The question's own passages; none = search the retriever's corpus.  A retriever that searches a corpus
+            (`has_corpus`) is asked for as much whatever the question brings.
         max_rounds: How many rounds may need a passage.
     """
 
     def __init__(self, retriever: Retriever, question: str, pool: Sequence[Passage], max_rounds: int) -> None:
-        self._retriever, self._question, self._pool, self._max_rounds = retriever, question, pool, max_rounds
+        self._retriever, self._question, self._max_rounds = retriever, question, max_rounds
+        self._pool: Sequence[Passage] = () if getattr(retriever, "has_corpus", False) else pool
 
     @cached_property
     def ranked(self) -> Ranking:
@@ -36,12 +38,12 @@ class Evidence:
             DataError: There is neither a pool nor a corpus.
         """
         began = time.perf_counter()
-        wanted = None if self._pool else 4 * self._max_rounds
+        wanted = max(4 * self._max_rounds, len(self._pool) + 1)  # one more than the pool: it has been seen whole
         while True:
             found = self._retriever.rank(self._question, pool=self._pool or None, k=wanted)
             passages = _distinct(found)
             # A corpus may repeat titles: ask for more until the rounds are served or it has no more.
-            if wanted is None or len(passages) >= self._max_rounds or len(found) < wanted:
+            if len(passages) >= self._max_rounds or len(found) < wanted:
                 break
             wanted *= 4
         cost = Cost(calls=1, seconds=time.perf_counter() - began)

@@ -17,7 +17,8 @@ class Retriever(Protocol):
     """Ranks passages for a question.
 
     A retriever searches either the pool that comes with each question (the *distractor* setting) or a corpus of its
-    own.  The first kind refuses a question without a pool; the second kind takes no notice of one.
+    own.  The first kind refuses a question without a pool; the second kind takes no notice of one, and says so with an
+    attribute `has_corpus` that is true (not a member here: without it the loop passes the pool on).
     """
 
     @property

@@ -60,6 +60,7 @@ class CorpusBM25:
     """
 
     name = "bm25-corpus"
+    has_corpus = True
 
     def __init__(self, passages: Sequence[Passage], *, k1: float = K1, b: float = B) -> None:
         check_parameters(k1, b)

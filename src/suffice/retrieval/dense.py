@@ -73,6 +73,11 @@ class DenseRetriever:
         self._identity: dict[str, Any] | None = None
         self._vectors = None if self.passages is None else self._encode(self._texts(self.passages))
 
+    @property
+    def has_corpus(self) -> bool:
+        """Whether it searches a corpus of its own, and so takes no notice of a question's passages."""
+        return self.passages is not None
+
     def fingerprint(self) -> dict[str, Any]:
         """Return model, revision, pooling, prefixes and, of a corpus, size and hash; loads the model.
 

@@ -162,6 +162,11 @@ class Reranked:
         """The retriever's name, and that it is reranked."""
         return f"{self.retriever.name}+reranked"
 
+    @property
+    def has_corpus(self) -> bool:
+        """Whether the retriever searches a corpus of its own."""
+        return getattr(self.retriever, "has_corpus", False)
+
     def fingerprint(self) -> dict[str, Any]:
         """Return what identifies the retriever, the cross-encoder and the number of candidates."""
         return {

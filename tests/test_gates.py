@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
+from suffice.adapters import read_tabular
 from suffice.certify import Claim, certify, threshold_path
 from suffice.errors import DataError, SchemaError, UnknownSignalError
 from suffice.gates import (
@@ -51,7 +52,7 @@ from suffice.metrics import METRICS
 from suffice.replay import policy_for, replay
 from suffice.report import Settings, make_report, render_html
 from suffice.report.gate import gate_part
-from suffice.rules import tasr
+from suffice.rules import parse_rule, tasr
 from suffice.session import Policy
 from suffice.statistics import area_under_roc
 from suffice.store import Recording, read_recording, write_recording
@@ -466,6 +467,36 @@ def test_a_recorded_column_is_a_gate_and_pays_for_what_it_reads():
     # The margin of later rounds stops nothing: a gate decides at round 0.
     assert bench.run(gate_rule("answer_margin", 0.0))[1].sum() == 0
     assert set(bench.run(gate_rule("answer_margin", 2.0))[0].stop_rounds) == {3}
+
+
+def test_calls_are_the_same_through_json_lines_and_through_import(tmp_path):
+    """A table that brings a gate's score and no costs is charged as the same answers in JSON lines are."""
+    direct, retrieved, score = random_world(3)
+    questions = answered(direct, retrieved)
+    golds = json.dumps([RIGHT])
+    lines = [
+        {
+            "question_id": item.question_id,
+            "round": r,
+            "answer": answer,
+            "golds": golds,
+            "p_known": score[i] if r == 0 else None,
+        }
+        for i, item in enumerate(questions)
+        for r, answer in enumerate((item.closed_book, item.retrieved))
+    ]
+    path = tmp_path / "table.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    run = read_tabular(path, first_round=0)
+    write_recording(tmp_path / "table.parquet", run.rows(), {}, run.kinds())
+    given, imported = answered_recording(questions, {"p_known": score}), read_recording(tmp_path / "table.parquet")
+    for rule in ("p_known > 0.5", "p_known < 0.25", "fixed_k(1)"):
+        policy = Policy(rule=parse_rule(rule), start_round=0, max_rounds=1)
+        one, other = (replay(item, [policy], n_resamples=20).rows[0] for item in (given, imported))
+        assert other.calls.mean == one.calls.mean, rule
+    benches = [GateBench(item, n_resamples=20) for item in (given, imported)]
+    one, other = (compare_gates(bench, [column_gate("p_known", bench, None)]).rows[0].point for bench in benches)
+    assert other.costs["calls"] == one.costs["calls"] == 1.0
 
 
 def test_a_gate_that_is_not_the_recorded_one_does_not_pay_for_it():

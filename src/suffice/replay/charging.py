@@ -62,7 +62,7 @@ class Charging:
         for component in table.components:
             if component not in masks:
                 masks[component] = widen(table, view, needs.get(component, np.zeros_like(visited)))
-        if GATE in table.components and GENERATOR in table.components and view.index[0] == 0:
+        if table.gated and GENERATOR in table.components and view.index[0] == 0:
             answered = _answered(policy, stopped, told)
             masks[GENERATOR] = masks[GENERATOR].copy()
             masks[GENERATOR][:, int(-table.index[0])] |= answered & visited[:, 0]

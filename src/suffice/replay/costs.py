@@ -74,6 +74,13 @@ def _is_on_demand(component: str, told: set[str]) -> bool:
     return component.startswith("judge:") or component in asked
 
 
+def _has_gate(recording: Recording) -> bool:
+    """Return whether there is a gate's signal: the only trace of a gate in an import that has no costs."""
+    told = {name: signal.component for name, signal in SIGNALS.items()}
+    told |= recording.metadata.get("signal_components") or {}
+    return any(told.get(name) == GATE for name in recording.names("signal"))
+
+
 class CostTable:
     """The recorded costs of all rounds, prepared once for every policy.
 
@@ -85,6 +92,8 @@ class CostTable:
         components: Components in the recording, sorted.
         loop: Those whose calls every visited round makes; the others are called where a rule reads their signals.
         columns: By component and kind, shape ``(n_questions, n_rounds)``: 0 past the end, NaN where unknown.
+        gated: Whether a gate decides at round 0, by its recorded cost or by its signal alone: the closed-book answer is
+            then paid for only where the policy uses it.
         modelled: Whether cached tokens are modelled from shared prompt tokens instead of measured.
         notes: What is missing or modelled, in words.
     """
@@ -100,12 +109,15 @@ class CostTable:
         recorded = {(component, kind) for component, kind in names}
         told = set((recording.metadata.get("signal_components") or {}).values())
         self.loop = tuple(component for component in self.components if not _is_on_demand(component, told))
+        self.gated = GATE in given or _has_gate(recording)
         self._free = self._not_called(recording, recorded)
         self.columns = {
             component: {kind: self._load(recording, component, kind, recorded, gaps) for kind in COST_KINDS}
             for component in self.components
         }
         notes = [f"{component}: {', '.join(kinds)} {what}" for (component, what), kinds in gaps.items()]
+        if self.gated and GATE not in given:
+            notes.append("the gate's own cost was not recorded, and counts as nothing")
         self.call_columns = self._call_columns(notes)
         self.modelled = recording.metadata.get("cache_state") == "unknown" and GENERATOR in self.components
         if self.modelled:
@@ -234,7 +246,7 @@ def loop_masks(table: CostTable, view: Rounds, position: npt.NDArray[np.int64]) 
     """Return which rounds a policy pays for that reads no signal and stops at `position`: the loop and its evidence."""
     visited = view.seen & (np.arange(len(view)) <= position[:, None])
     masks = dict.fromkeys(table.loop, visited)
-    if GATE in masks and GENERATOR in masks and view.index[0] == 0:
+    if table.gated and GENERATOR in masks and view.index[0] == 0:
         answers = visited.copy()
         answers[:, 0] &= position == 0  # cost_to_answer falls due only if the gate lets the closed-book answer out
         masks[GENERATOR] = answers

@@ -425,6 +425,23 @@ def test_a_threshold_is_the_best_of_forty_within_the_budget():
     assert locked.within_budget
 
 
+@pytest.mark.parametrize(("low", "start"), [(-1.0, -1.0), (0.5, None), (9.0, None), (None, None)])
+def test_a_grid_starts_at_its_lowest_value_or_at_the_signals(low, start):
+    tune, of = recording(20, seed=7), recording(20, seed=8, prefix="e")
+    made = space("or", ()).with_literals([[Literal(signal="overlap", grid=5, low=low)]])
+    result = search(of, made, tune=tune, n_resamples=0)
+    values = tune.column("overlap")[:, 1:]  # undefined in round 1
+    (literal,) = result.explorer.space.blocks[0].literals
+    expected = np.linspace(np.nanmin(values) if start is None else start, np.nanmax(values), 5)
+    assert literal.thresholds == pytest.approx(expected.tolist())
+
+
+@pytest.mark.parametrize("changes", [{"low": NAN}, {"low": 0.0, "thresholds": (0.5,)}])
+def test_a_lowest_value_belongs_to_thresholds_that_are_found(changes):
+    with pytest.raises(DataError, match="a finite number at which they start"):
+        Literal(signal="overlap", **changes)
+
+
 def test_where_no_threshold_meets_the_budget_the_cheapest_is_taken_and_said():
     tune, of = recording(50, seed=9), recording(50, seed=10, prefix="e")
     result = search(
@@ -681,6 +698,7 @@ def test_a_space_reads_from_toml(tmp_path):
         ({"name": "x", "blocks": [{"literals": []}]}, "a block needs the field 'form'"),
         ({"name": "x", "blocks": [], "budget": 3}, "no field 'budget'"),
         ({"name": "x", "blocks": [{"form": "or", "literals": [{"signal": "a", "grid": "3"}]}]}, "'grid'.*wrong kind"),
+        ({"name": "x", "blocks": [{"form": "or", "literals": [{"signal": "a", "low": "0"}]}]}, "'low'.*wrong kind"),
         ({"name": "x", "blocks": [{"form": "or", "literals": [{"signal": 3}]}]}, "'signal'.*wrong kind"),
         (
             {"name": "x", "blocks": [{"form": "or", "literals": [{"signal": "a", "thresholds": ["1"]}]}]},

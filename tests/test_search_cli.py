@@ -63,7 +63,7 @@ def test_patience_and_rounds_replace_those_of_the_space(recordings, tmp_path):
     [
         (["--space", "nothing"], "there is no space 'nothing'"),
         (["--space", "nothing.toml"], "cannot be read"),
-        (["--space", "tasr-dnf-876"], "needs the columns calibrated_confidence, top_score_z"),
+        (["--space", "tasr-dnf-876"], "needs the columns calibrated_confidence, and"),
         (["--tune-share", "1.5"], "allowed: between 0 and 1"),
         (["--metric", "rouge"], "no metric 'rouge'"),
         (["--baseline", "nonsense"], "is no rule"),

@@ -84,8 +84,10 @@ def _checked(kind: type, data: Mapping[str, Any], owner: str) -> dict[str, Any]:
         raise SchemaError(f"{owner} needs the field {missing[0]!r}")
     texts = {"signal", "comparison", "form", "prompt", "name"}
     wrong = next((name for name in texts & set(data) if not isinstance(data[name], str)), None)
-    if wrong is None and "grid" in data and type(data["grid"]) is not int:
-        wrong = "grid"
+    numbers = {"grid": (int,), "low": (int, float)}
+    wrong = wrong or next(
+        (name for name, kinds in numbers.items() if name in data and type(data[name]) not in kinds), None
+    )
     if wrong is not None:
         raise SchemaError(f"the field {wrong!r} of {owner} has the wrong kind: {data[wrong]!r}")
     return dict(data)

@@ -23,16 +23,18 @@ _WITHOUT_MARGIN = (
     "rerank_score",
     "judge_entailment",
 )
-_WITH_MARGIN = ("p_correct", "answer_stable", "calibrated_confidence", "overlap", "top_score_z", "score_gap")
-_AVAILABLE = tuple(dict.fromkeys(_WITH_MARGIN + _WITHOUT_MARGIN))
+_WITH_MARGIN = ("p_correct", "answer_stable", "calibrated_confidence", "overlap", "top_score_z_pool", "score_gap")
+_AVAILABLE = tuple(dict.fromkeys((*_WITH_MARGIN[:4], "top_score_z", "score_gap", *_WITHOUT_MARGIN)))
+_LOWEST = {"overlap": 0.0}
+"""Where the published grids start: the authors' column is 0 in round 1, in which the signal is undefined here."""
 
 
-def _literals(names: Iterable[str]) -> tuple[Literal, ...]:
+def _literals(names: Iterable[str], low: Mapping[str, float] = _LOWEST) -> tuple[Literal, ...]:
     """Return one literal for each signal: a yes or no must hold, of all others the threshold is found on tune."""
     return tuple(
         Literal(signal=name, comparison=">=", thresholds=(1.0,))
         if SIGNALS[name].unit == "bool"
-        else Literal(signal=name)
+        else Literal(signal=name, low=low.get(name))
         for name in names
     )
 
@@ -53,7 +55,7 @@ PRESETS: Mapping[str, Space] = {
 
 
 def available(columns: Collection[str]) -> Space:
-    """Return the form of `tasr-dnf-876` on those of TASR's signals that there are.
+    """Return the form of `tasr-dnf-876` on those of TASR's signals that there are, the global z-score among them.
 
     >>> available(["answer_stable", "overlap", "answer_margin"]).count
     4
@@ -70,7 +72,7 @@ def available(columns: Collection[str]) -> Space:
             f"the recording has none of the signals that are searched ({', '.join(_AVAILABLE)}): record or import "
             "them, or describe a space of its own signals in a TOML file"
         )
-    return Space(name="available", blocks=(Block(form="dnf", literals=_literals(names)),))
+    return Space(name="available", blocks=(Block(form="dnf", literals=_literals(names, low={})),))
 
 
 def preset(name: str) -> Space:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from math import comb
+from math import comb, isfinite
 from typing import Literal as Choice
 from typing import get_args
 
@@ -30,12 +30,15 @@ class Literal:
         thresholds: The values, in the signal's unit; empty = found on tune questions.
         grid: Where `thresholds` is empty: how many evenly spaced values between the signal's extremes on tune the
             search tries; 0 = one value, the best by itself, locked before the search.
+        low: Where `thresholds` is empty: where those values start if the signal's smallest on tune lies above; None =
+            they start at the smallest.
     """
 
     signal: str
     comparison: str = ">"
     thresholds: tuple[float, ...] = ()
     grid: int = 0
+    low: float | None = None
 
     def __post_init__(self) -> None:
         Threshold(self.signal, self.comparison, 0.0)  # refuses what is no name or no comparison
@@ -47,6 +50,11 @@ class Literal:
             raise DataError(
                 f"the literal on {self.signal!r} takes thresholds, or a grid of at least 1 value, not "
                 f"{list(self.thresholds)!r} and {self.grid!r}"
+            )
+        if self.low is not None and (self.thresholds or not isfinite(self.low)):
+            raise DataError(
+                f"the literal on {self.signal!r} takes thresholds, or a finite number at which they start, not "
+                f"{list(self.thresholds)!r} and {self.low!r}"
             )
 
     @property

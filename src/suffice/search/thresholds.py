@@ -66,7 +66,7 @@ def lock(space: Space, tune: Questions, *, budget: float) -> tuple[Space, tuple[
             known = literal
             if not literal.thresholds:
                 values = _values(tune.sides[prompt].view.columns, literal)
-                known = replace(literal, thresholds=values, grid=0)
+                known = replace(literal, thresholds=values, grid=0, low=None)
                 if not literal.grid:
                     key = (prompt, literal)
                     if key not in locked:
@@ -78,13 +78,14 @@ def lock(space: Space, tune: Questions, *, budget: float) -> tuple[Space, tuple[
 
 
 def _values(columns: Mapping[str, Floats], literal: Literal) -> tuple[float, ...]:
-    values = even_thresholds(columns[literal.signal], literal.grid or N_THRESHOLDS)
-    if not len(values):
+    column = columns[literal.signal]
+    if not np.isfinite(column).any():
         raise DataError(
             f"the signal {literal.signal!r} has no value on the tune questions, so no threshold can be found: give its "
             "literal thresholds, leave it out, or search the space 'available'"
         )
-    return tuple(dict.fromkeys(values.tolist()))
+    known = column if literal.low is None else np.append(column, np.nanmin(column, initial=literal.low))
+    return tuple(dict.fromkeys(even_thresholds(known, literal.grid or N_THRESHOLDS).tolist()))
 
 
 def _best(literal: Literal, tune: Questions, prompt: str, budget: float) -> Locked:

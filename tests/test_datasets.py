@@ -184,14 +184,79 @@ def test_a_line_separator_inside_a_string_does_not_split_the_line(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("fields", "answers"),
+    [
+        ({"answers": ["Oslo", "Christiania"]}, ("Oslo", "Christiania")),
+        ({"answers": "Oslo"}, ("Oslo",)),
+        ({"answer": "Oslo"}, ("Oslo",)),
+        ({"answer": ["Oslo", 1925]}, ("Oslo", "1925")),
+        ({"gold": "Oslo"}, ("Oslo",)),
+        ({"golds": ["Oslo"]}, ("Oslo",)),
+        ({"gold_answer": "Oslo"}, ("Oslo",)),
+        ({"golden_answers": ["Oslo"]}, ("Oslo",)),
+        ({"target": 1925}, ("1925",)),
+        ({"target": 1925.0}, ("1925",)),
+        ({"ground_truth": "Oslo"}, ("Oslo",)),
+        ({"reference_answer": "Oslo"}, ("Oslo",)),
+        ({"answers": [], "answer": "Oslo"}, ("Oslo",)),
+        ({"answer": "what a model said", "ground_truth": "Oslo"}, ("Oslo",)),
+        ({"answer": None}, ()),
+        ({"answer": ""}, ()),
+        ({}, ()),
+    ],
+)
+def test_gold_answers_are_read_under_every_usual_name_and_as_plain_text(tmp_path, fields, answers):
+    (question,) = load_questions(lines(tmp_path / "q.jsonl", {"id": "q", "question": "Why?"} | fields))
+    assert question.answers == answers
+    listed = tmp_path / "q.json"
+    listed.write_text(json.dumps([{"id": "q", "question": "Why?"} | fields]))
+    assert load_questions(listed) == [question]
+
+
+def test_a_missing_id_is_made_from_the_text_and_a_number_becomes_text(tmp_path):
+    bare = [
+        {"question": "Why?"},
+        {"question": "  who wrote  It"},
+        {"id": 7, "question": "Where?"},
+        {"qid": "x", "question": "?"},
+    ]
+    first, second, third, fourth = load_questions(lines(tmp_path / "q.jsonl", *bare))
+    assert len({first.question_id, second.question_id}) == 2
+    assert len(first.question_id) == 12
+    again = load_questions(lines(tmp_path / "r.jsonl", {"question": "Who wrote it?"}, bare[0]))
+    assert [question.question_id for question in again] == [second.question_id, first.question_id]
+    assert (third.question_id, fourth.question_id) == ("7", "x")
+    with pytest.raises(DataError, match="line 2: question id .* was used before"):
+        load_questions(lines(tmp_path / "twice.jsonl", bare[0], bare[0]))
+
+
+def test_what_is_not_read_is_listed_once(tmp_path, caplog):
+    path = lines(tmp_path / "q.jsonl", *(record(id=f"q{i}", anser="Oslo", source=i, answer="Rome") for i in range(5)))
+    load_questions(path)
+    (logged,) = caplog.messages
+    assert "anser (5), answer (5), source (5)" in logged
+    caplog.clear()
+    load_questions(lines(tmp_path / "known.jsonl", record(split="dev")))
+    load_questions("hotpotqa_tune", limit=3)
+    assert caplog.messages == []
+
+
+def test_json_lines_may_hold_the_published_forms(tmp_path):
+    path = tmp_path / "hotpot.json"
+    path.write_text(json.dumps([official()]))
+    assert load_questions(lines(tmp_path / "hotpot.jsonl", official())) == load_questions(path)
+
+
+@pytest.mark.parametrize(
     ("bad", "message"),
     [
         ({"id": ""}, "id is ''"),
-        ({"id": 7}, "id is 7"),
+        ({"id": True}, "id is True"),
         ({"question": "  "}, "question is '  '"),
         ({"question": None}, "question is None"),
-        ({"answers": "Derek"}, "answers is 'Derek'"),
-        ({"answers": [1]}, "list of strings"),
+        ({"answers": [["Derek"]]}, "a gold answer is text"),
+        ({"answers": [True]}, "answers is .*write yes or no"),
+        ({"answers": {"text": "Derek"}}, "answers is"),
         ({"type": 1}, "type is 1"),
         ({"paragraphs": {}}, "paragraphs is"),
         ({"paragraphs": ["text"]}, "paragraph 0"),
@@ -282,7 +347,7 @@ def test_an_official_test_set_has_no_answers(tmp_path):
         (json.dumps([official(), official()]), DataError, "was used before"),
         (json.dumps([official(context=[["T"]])]), DataError, "expected pairs"),
         (json.dumps([official(context=[["T", "text"]])]), DataError, "list of sentences"),
-        (json.dumps([official(answer=["a"])]), DataError, "answer is"),
+        (json.dumps([official(answer={"a": 1})]), DataError, "answer is"),
     ],
 )
 def test_a_broken_official_file_is_an_error(tmp_path, content, error, message):

@@ -88,7 +88,7 @@ def test_json_lines_may_name_a_split_and_hash_as_before(tmp_path):
         ({"contexts": ["a", 3]}, "contexts is .* expected a list of texts"),
         ({"id": ""}, "item 1: id is ''"),
         ({"question": None}, "question is None"),
-        ({"ground_truth": ["Oslo"]}, r"ground_truth is \['Oslo'\]"),
+        ({"ground_truth": {"a": "Oslo"}}, r"ground_truth is \{'a': 'Oslo'\}"),
         ({"meta": "hard"}, "item 1, meta: found str"),
         ({"split": 3}, "split is 3"),
     ],

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import hashlib
 import json
 import math
 import zlib
@@ -14,7 +13,7 @@ from typing import Any
 
 from suffice.errors import DataError
 from suffice.loop.rows import fill_costs
-from suffice.metrics import METRICS, normalize_answer
+from suffice.metrics import METRICS
 from suffice.rounds import COST_KINDS, Cost, End, Round
 from suffice.signals import SIGNALS, compute_signals
 from suffice.store.schema import EMBEDDING, column_kind, cost_column
@@ -27,7 +26,6 @@ __all__ = [
     "json_lines",
     "one_call",
     "score",
-    "text_id",
     "unknown_metrics",
 ]
 
@@ -175,15 +173,6 @@ def unknown_metrics() -> dict[str, float]:
 def one_call() -> Cost:
     """Return the cost of one call of which the files tell neither tokens nor seconds."""
     return Cost(calls=1, uncached_tokens=_NAN, cached_tokens=_NAN, output_tokens=_NAN, seconds=_NAN)
-
-
-def text_id(text: str) -> str:
-    """Return 12 hexadecimal digits of the normalised text, the id of a question that has none.
-
-    >>> text_id("Who made it?") == text_id("who made  it")
-    True
-    """
-    return hashlib.sha256((normalize_answer(text) or text).encode()).hexdigest()[:12]
 
 
 def json_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -22,8 +22,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from suffice.adapters.base import ImportedRun, ImportedTrajectory, one_call, text_id
+from suffice.adapters.base import ImportedRun, ImportedTrajectory, one_call
 from suffice.errors import DataError, SchemaError
+from suffice.retrieval import text_id
 from suffice.rounds import Round
 
 __all__ = ["numeric_answer", "read_debate"]

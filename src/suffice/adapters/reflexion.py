@@ -23,10 +23,10 @@ from suffice.adapters.base import (
     json_lines,
     one_call,
     score,
-    text_id,
     unknown_metrics,
 )
 from suffice.errors import DataError
+from suffice.retrieval import text_id
 from suffice.rounds import Round
 
 __all__ = ["read_reflexion"]

@@ -86,10 +86,13 @@ class Calibrator:
             raise DataError("a calibration target must lie in [0, 1]: use EM, or a metric with a threshold")
         usable = np.isfinite(x) & labelled
         if not usable.any():
-            raise DataError(
-                f"nothing to fit {self.output!r} on: no row has both {self.signal!r} and a target. "
-                "Does the endpoint give log-probabilities? `suffice doctor` tells."
+            lacks = (
+                "no row has a target: record questions with gold answers, or use the target agreement"
+                if not labelled.any()
+                else f"{self.signal!r} is undefined in every row that has a target; `suffice doctor` shows whether an "
+                "endpoint gives log-probabilities"
             )
+            raise DataError(f"nothing to fit {self.output!r} on: {lacks}.")
         groups = np.unique(rounds[labelled]).tolist() if self.per_round else [-1]
         maps: dict[int, CalibrationMap] = {}
         counts: dict[int, int] = {}

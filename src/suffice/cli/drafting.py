@@ -14,7 +14,7 @@ from suffice.cli.show import recording_progress
 from suffice.embedding import DraftEmbedder
 from suffice.loop import DraftingLoop, record
 from suffice.replay import component_prices
-from suffice.retrieval import BUNDLED, load_questions, read_corpus
+from suffice.retrieval import BUNDLED, read_corpus
 from suffice.rules import parse_rule, parse_selector
 from suffice.session import Policy
 
@@ -113,7 +113,7 @@ def record_drafts_command(
     as_json: options.AsJson = False,
 ) -> None:
     """Record every draft and critique of every question, full width; run it again to go on after an interruption."""
-    questions = load_questions(dataset, limit=limit, split=split)
+    questions = options.load_to_record(dataset, limit, split)
     loop = _loop(
         Policy(max_rounds=max_rounds),
         model,

@@ -5,6 +5,7 @@ Exit codes: 0 done, 1 failed (the message says what and what to do), 2 wrong usa
 
 from __future__ import annotations
 
+import logging
 import sys
 import traceback
 from typing import Annotated
@@ -46,6 +47,17 @@ __all__ = ["app", "run"]
 
 _INTERRUPTED = 130
 _KEPT = "interrupted; what was recorded is kept, and the same command goes on from there"
+
+
+class _Notes(logging.Handler):
+    """Shows what the library logs as notes on standard error."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print one message."""
+        errors.print(f"note: {record.getMessage()}", markup=False, soft_wrap=True)
+
+
+_NOTES = _Notes(logging.WARNING)
 
 app = typer.Typer(
     name="suffice",
@@ -115,6 +127,7 @@ def run(arguments: list[str] | None = None) -> None:
     """Run the command line and exit; the entry point of the `suffice` script."""
     given = sys.argv[1:] if arguments is None else arguments
     debug = "--debug" in given
+    logging.getLogger("suffice").addHandler(_NOTES)
     try:
         code = app(args=given, prog_name="suffice", standalone_mode=True)
     except SystemExit as left:

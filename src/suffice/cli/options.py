@@ -10,10 +10,20 @@ from typing import Annotated, Any
 
 import typer
 
+from suffice.cli.show import errors
 from suffice.embedding import Embedder, MiniLM, SentenceTransformersEmbedder
 from suffice.errors import DataError
 from suffice.llm import PROMPTS, Answerer, ChatModel, EntailmentJudge, SpanReaderModel
-from suffice.retrieval import CrossEncoderScorer, PoolBM25, Reranked, Retriever, load_questions, open_corpus
+from suffice.retrieval import (
+    GOLD_FIELDS,
+    CrossEncoderScorer,
+    PoolBM25,
+    Question,
+    Reranked,
+    Retriever,
+    load_questions,
+    open_corpus,
+)
 from suffice.signals import Enricher, FittedState, Idf
 from suffice.signals.position import AnswerPosition
 
@@ -234,6 +244,21 @@ def build_retriever(
     else:
         found = PoolBM25() if corpus is None else open_corpus(corpus)
     return found if reranker is None else Reranked(found, CrossEncoderScorer(reranker), candidates=candidates)
+
+
+def load_to_record(dataset: str, limit: int | None, split: str | None) -> list[Question]:
+    """Return the questions of a recording; say before anything is paid for how many have no gold answer."""
+    questions = load_questions(dataset, limit=limit, split=split)
+    bare = sum(not question.answers for question in questions)
+    if bare:
+        which = "none" if bare == len(questions) else f"only {len(questions) - bare}"
+        errors.print(
+            f"note: {which} of these {len(questions)} questions has a gold answer (looked for: {', '.join(GOLD_FIELDS)}). "
+            "EM and F1 are unknown for the others; the metric agreement needs none",
+            markup=False,
+            soft_wrap=True,
+        )
+    return questions
 
 
 def overlap_state(dataset: str | None) -> dict[str, FittedState]:

@@ -14,7 +14,7 @@ from suffice.cli import gating, options
 from suffice.cli.show import console, money, number, print_json, recording_progress
 from suffice.loop import RecordSummary, RetrievalLoop, record
 from suffice.replay import Price, component_prices
-from suffice.retrieval import BUNDLED, load_questions
+from suffice.retrieval import BUNDLED
 from suffice.session import Policy
 from suffice.signals import GATE
 from suffice.signals.position import AnswerPosition
@@ -79,7 +79,7 @@ def record_command(
     as_json: options.AsJson = False,
 ) -> None:
     """Record every round of every question, full width; run it again to go on after an interruption."""
-    questions = load_questions(dataset, limit=limit, split=split)
+    questions = options.load_to_record(dataset, limit, split)
     probe = gating.load_probe(gate)
     answerer = gating.build_answerer(
         local,

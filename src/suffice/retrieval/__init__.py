@@ -8,11 +8,13 @@ from suffice.retrieval.corpus import open_corpus, read_corpus
 from suffice.retrieval.corpus_bm25 import CorpusBM25
 from suffice.retrieval.datasets import (
     BUNDLED,
+    GOLD_FIELDS,
     Question,
     bundled_path,
     dataset_hash,
     load_questions,
     question_hash,
+    text_id,
 )
 from suffice.retrieval.dense import DenseRetriever, Encoder
 from suffice.retrieval.pool import InMemoryRetriever
@@ -20,6 +22,7 @@ from suffice.retrieval.rerank import CrossEncoderScorer, Reranked
 
 __all__ = [
     "BUNDLED",
+    "GOLD_FIELDS",
     "CorpusBM25",
     "CrossEncoderScorer",
     "DenseRetriever",
@@ -35,4 +38,5 @@ __all__ = [
     "open_corpus",
     "question_hash",
     "read_corpus",
+    "text_id",
 ]

@@ -5,10 +5,11 @@ JSON lines, one question a line, gzipped if the name ends in ``.gz``::
     {"id": "q1", "question": "Who ...?", "answers": ["..."], "type": "bridge", "level": "hard", "split": "dev",
      "paragraphs": [{"title": "...", "text": "...", "is_supporting": true}, ...]}
 
-Only `id` and `question` are required; other fields are ignored.  HotpotQA's download (and 2WikiMultiHopQA's, which
-has the same form) is one JSON list of ``{_id, question, answer, context, supporting_facts, type, level}``; the
-scenarios of Semantic Early-Stopping are one of ``{id, split, question, contexts, ground_truth, meta}``.  A list is told
-apart by its items.
+Only `question` is required.  The id may be missing (it is then made from the text) or a number, and gold answers may
+have any name in `GOLD_FIELDS`, as a text or a list; fields that are not read are logged once for each file.  HotpotQA's
+download (and 2WikiMultiHopQA's, which has the same form) is one JSON list of ``{_id, question, answer, context,
+supporting_facts, type, level}``; the scenarios of Semantic Early-Stopping are one of ``{id, split, question, contexts,
+ground_truth, meta}``.  Lists and lines may hold each form; an item shows its form by its fields.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+import logging
 import zlib
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,12 +29,45 @@ from suffice.errors import DataError, SchemaError
 from suffice.metrics import normalize_answer
 from suffice.rounds import Passage
 
-__all__ = ["BUNDLED", "Question", "bundled_path", "dataset_hash", "load_questions", "question_hash"]
+__all__ = [
+    "BUNDLED",
+    "GOLD_FIELDS",
+    "Question",
+    "bundled_path",
+    "dataset_hash",
+    "load_questions",
+    "question_hash",
+    "text_id",
+]
 
 BUNDLED = ("hotpotqa_tune", "hotpotqa_eval", "2wiki_tune", "2wiki_eval")
 """Names of the question sets that ship with the package; DATA.md tells their sources and licences."""
 
+GOLD_FIELDS = (
+    "answers",
+    "golds",
+    "gold",
+    "gold_answers",
+    "gold_answer",
+    "golden_answers",
+    "ground_truths",
+    "ground_truth",
+    "reference_answers",
+    "reference_answer",
+    "targets",
+    "target",
+    "answer",
+)
+"""Names of the gold answers in a question file; the first that holds any is read.
+
+`answer` comes last: beside another one it is what a model said.
+"""
+
+_IDS = ("id", "_id", "question_id", "qid")
+_FIELDS = frozenset({*_IDS, "question", "type", "level", "split", "paragraphs"})
 _BOM = b"\xef\xbb\xbf"
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +136,9 @@ def load_questions(spec: str | Path, *, limit: int | None = None, split: str | N
     questions: list[Question] = []
     seen: dict[str, str] = {}
     splits: dict[str, None] = {}
-    for where, question in _read(path):
+    unread: Counter[str] = Counter()
+    for where, record in _read(path):
+        question = _question(_own_form(record, where), where, unread)
         if question.question_id in seen:
             raise DataError(
                 f"{where}: question id {question.question_id!r} was used before, at {seen[question.question_id]}; "
@@ -115,6 +153,9 @@ def load_questions(spec: str | Path, *, limit: int | None = None, split: str | N
             break
     if not seen:
         raise DataError(f"{path}: no questions in this file; expected at least one.")
+    if unread:
+        listed = ", ".join(f"{name} ({n})" for name, n in sorted(unread.items()))
+        _log.warning("%s: fields that are not read, with how many questions have them: %s", path, listed)
     if not questions:
         named = ", ".join(map(repr, splits)) or "none: its questions name no split"
         raise DataError(f"{path}: no question of the split {split!r}; the file's splits: {named}.")
@@ -127,6 +168,15 @@ def question_hash(question: Question) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
+def text_id(text: str) -> str:
+    """Return 12 hexadecimal digits of the normalised text, the id of a question that has none.
+
+    >>> text_id("Who made it?") == text_id("who made  it")
+    True
+    """
+    return hashlib.sha256((normalize_answer(text) or text).encode()).hexdigest()[:12]
+
+
 def dataset_hash(questions: Sequence[Question]) -> str:
     """Return 16 hexadecimal digits that identify questions, gold answers and passages, in their order."""
     digest = hashlib.sha256()
@@ -137,7 +187,8 @@ def dataset_hash(questions: Sequence[Question]) -> str:
     return digest.hexdigest()[:16]
 
 
-def _read(path: Path) -> Iterator[tuple[str, Question]]:
+def _read(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield each question as it stands in the file, with its place for messages."""
     name = path.name.removesuffix(".gz")
     if not path.is_file():
         raise DataError(
@@ -175,7 +226,7 @@ def _decode(raw: bytes, where: str) -> str:
         ) from error
 
 
-def _read_lines(path: Path) -> Iterator[tuple[str, Question]]:
+def _read_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     for number, raw in enumerate(_raw_lines(path), start=1):
         where = f"{path}, line {number}"
         text = _decode(raw.removeprefix(_BOM) if number == 1 else raw, where).strip()
@@ -185,10 +236,10 @@ def _read_lines(path: Path) -> Iterator[tuple[str, Question]]:
             record = json.loads(text)
         except json.JSONDecodeError as error:
             raise DataError(f"{where}: not JSON ({error}); expected one question as one JSON object.") from error
-        yield where, _question(_object(record, where), where)
+        yield where, _object(record, where)
 
 
-def _read_list(path: Path) -> Iterator[tuple[str, Question]]:
+def _read_list(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     # One object at a time: the official training file is half a gigabyte on a single line.
     text = _decode(b"".join(_raw_lines(path)).removeprefix(_BOM), str(path))
     decoder = json.JSONDecoder()
@@ -205,8 +256,7 @@ def _read_list(path: Path) -> Iterator[tuple[str, Question]]:
             record, position = decoder.raw_decode(text, position)
         except json.JSONDecodeError as error:
             raise DataError(f"{where}: not JSON ({error}); the file may be truncated.") from error
-        found = _object(record, where)
-        yield where, (_scenario if "contexts" in found else _official)(found, where)
+        yield where, _object(record, where)
         position = _skip(text, position)
         if text[position : position + 1] == ",":
             position = _skip(text, position + 1)
@@ -228,26 +278,36 @@ def _object(record: object, where: str) -> dict[str, Any]:
     return record
 
 
-def _question(record: dict[str, Any], where: str) -> Question:
-    question_id = _text(record, "id", where, required=True)
-    answers = _list(record, "answers", where)
-    if not all(isinstance(answer, str) for answer in answers):
-        raise DataError(f"{where}: answers is {answers!r}; expected a list of strings.")
+def _own_form(record: dict[str, Any], where: str) -> dict[str, Any]:
+    """Return a question of any form in this library's own."""
+    if "contexts" in record:
+        return _scenario(record, where)
+    return _official(record, where) if isinstance(record.get("context"), list) else record
+
+
+def _question(record: dict[str, Any], where: str, unread: Counter[str]) -> Question:
+    """Return a question, and count the fields that were not read."""
+    text = (_text(record, "question", where, required=True) or "").strip()
+    question_id = _id(record, where) or text_id(text)
+    gold = next((name for name in GOLD_FIELDS if record.get(name) not in (None, "", [])), None)
+    unread.update(
+        name for name in record if name not in _FIELDS and name != gold and record[name] not in (None, "", [])
+    )
     paragraphs = [_object(item, f"{where}, paragraph {i}") for i, item in enumerate(_list(record, "paragraphs", where))]
     passages, supporting = [], set()
     for i, item in enumerate(paragraphs):
         spot = f"{where}, paragraph {i}"
         passage_id = f"{question_id}#{i}"
-        text = _text(item, "text", spot) or ""
-        passages.append(Passage(passage_id=passage_id, title=_text(item, "title", spot) or "", text=text))
+        body = _text(item, "text", spot) or ""
+        passages.append(Passage(passage_id=passage_id, title=_text(item, "title", spot) or "", text=body))
         if not isinstance(item.get("is_supporting", False), bool):
             raise DataError(f"{spot}: is_supporting is {item['is_supporting']!r}; expected true or false.")
         if item.get("is_supporting", False):
             supporting.add(passage_id)
     return Question(
-        question_id=question_id or "",
-        question=(_text(record, "question", where, required=True) or "").strip(),
-        answers=tuple(answers),
+        question_id=question_id,
+        question=text,
+        answers=() if gold is None else _golds(record[gold], gold, where),
         passages=tuple(passages),
         type=_text(record, "type", where),
         level=_text(record, "level", where),
@@ -256,7 +316,35 @@ def _question(record: dict[str, Any], where: str) -> Question:
     )
 
 
-def _official(record: dict[str, Any], where: str) -> Question:
+def _id(record: dict[str, Any], where: str) -> str | None:
+    """Return the id, a number as text; None if there is none."""
+    name = next((name for name in _IDS if record.get(name) is not None), None)
+    if name is None:
+        return None
+    value = _number_text(record[name])
+    if not isinstance(value, str) or not value.strip():
+        raise DataError(f"{where}: {name} is {value!r:.80}; expected a non-empty text or a whole number, or no id.")
+    return value
+
+
+def _golds(value: Any, name: str, where: str) -> tuple[str, ...]:
+    listed = [_number_text(item) for item in (value if isinstance(value, list) else [value])]
+    if not all(isinstance(item, str) for item in listed):
+        raise DataError(
+            f"{where}: {name} is {value!r:.80}; a gold answer is text or a number, or a list of these; write yes or no for "
+            "true or false."
+        )
+    return tuple(listed)
+
+
+def _number_text(value: Any) -> Any:
+    """Return a number as text, 7.0 as 7; anything else as it is."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return value
+    return str(int(value)) if isinstance(value, int) or value.is_integer() else str(value)
+
+
+def _official(record: dict[str, Any], where: str) -> dict[str, Any]:
     """Translate HotpotQA's own form; answers and supporting facts are absent in its test sets."""
     facts = _pairs(record, "supporting_facts", where)
     titles = {title for title, _ in facts}
@@ -267,39 +355,19 @@ def _official(record: dict[str, Any], where: str) -> Question:
         # HotpotQA's sentences carry their leading blank, 2WikiMultiHopQA's do not.
         text = "".join(s if i == 0 or s[:1].isspace() else f" {s}" for i, s in enumerate(sentences)).strip()
         paragraphs.append({"title": title, "text": text, "is_supporting": title in titles})
-    answer = _text(record, "answer", where)
-    return _question(
-        {
-            "id": _text(record, "_id", where, required=True),
-            "question": record.get("question"),
-            "answers": [] if answer is None else [answer],
-            "type": record.get("type"),
-            "level": record.get("level"),
-            "paragraphs": paragraphs,
-        },
-        where,
-    )
+    rest = {name: value for name, value in record.items() if name not in ("context", "supporting_facts")}
+    return {**rest, "paragraphs": paragraphs}
 
 
-def _scenario(record: dict[str, Any], where: str) -> Question:
+def _scenario(record: dict[str, Any], where: str) -> dict[str, Any]:
     """Translate a scenario of Semantic Early-Stopping: contexts are texts without titles, and the gold ones unknown."""
     texts = _list(record, "contexts", where)
     if not all(isinstance(text, str) for text in texts):
         raise DataError(f"{where}: contexts is {texts!r:.80}; expected a list of texts.")
     meta = {} if record.get("meta") is None else _object(record["meta"], f"{where}, meta")
-    gold = _text(record, "ground_truth", where)
-    return _question(
-        {
-            "id": record.get("id"),
-            "question": record.get("question"),
-            "answers": [] if gold is None else [gold],
-            "type": meta.get("type"),
-            "level": meta.get("level"),
-            "split": record.get("split"),
-            "paragraphs": [{"text": text} for text in texts],
-        },
-        where,
-    )
+    rest = {name: value for name, value in record.items() if name not in ("contexts", "meta")}
+    told = {name: value for name, value in meta.items() if name in ("type", "level")}
+    return {**rest, **told, "paragraphs": [{"text": text} for text in texts]}
 
 
 def _text(record: dict[str, Any], key: str, where: str, *, required: bool = False) -> str | None:

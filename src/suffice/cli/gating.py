@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -125,7 +124,7 @@ def _source(
     if kind == "endpoint states":
         if base_url is None:
             raise DataError("the probe reads states from an embeddings endpoint: give --gate-base-url")
-        at_endpoint = EndpointEmbedder(model or card.model, base_url=base_url, api_key=os.environ.get(key_variable))
+        at_endpoint = EndpointEmbedder(model or card.model, base_url=base_url, api_key=options.api_key(key_variable))
         return EndpointStates(at_endpoint, prompt=PROMPTS[prompt], template=str(card.pinned.get("template")))
     if model is None:
         if isinstance(answerer, TransformersModel):

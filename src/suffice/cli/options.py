@@ -27,6 +27,8 @@ from suffice.retrieval import (
 from suffice.signals import Enricher, FittedState, Idf
 from suffice.signals.position import AnswerPosition
 
+DEFAULT_KEY = "OPENAI_API_KEY"
+
 ModelName = Annotated[
     str, typer.Option("--model", help="The embedded 'span-reader', or a model's name at the endpoint.")
 ]
@@ -157,11 +159,27 @@ def build_chat(
     return ChatModel(
         name,
         base_url=base_url,
-        api_key=os.environ.get(key_variable),
+        api_key=api_key(key_variable),
         timeout_s=timeout,
         cache=None if cache is None else _response_cache(cache),
         **settings,
     )
+
+
+def api_key(variable: str) -> str | None:
+    """Return the key that an environment variable holds; None where the default one is unset: local servers need none.
+
+    Raises:
+        DataError: A variable that the user named is unset or empty. Another key must not go to that endpoint instead.
+    """
+    key = os.environ.get(variable)
+    if not key and variable != DEFAULT_KEY:
+        state = "is not set" if key is None else "is empty"
+        raise DataError(
+            f"the environment variable {variable!r}, which is to hold the API key, {state}: export it, or leave the "
+            f"option out to use {DEFAULT_KEY}"
+        )
+    return key
 
 
 def json_object(text: str) -> Mapping[str, Any]:
@@ -217,7 +235,7 @@ def build_enrichers(
 
 
 def _require_endpoint(name: str, base_url: str | None, key_variable: str, *, option: str) -> None:
-    if base_url is None and "OPENAI_BASE_URL" not in os.environ and key_variable not in os.environ:
+    if base_url is None and "OPENAI_BASE_URL" not in os.environ and api_key(key_variable) is None:
         raise DataError(
             f"model {name!r} needs an endpoint: give {option} (or OPENAI_BASE_URL), or put a key for OpenAI's into "
             f"{key_variable}; without a network use --model span-reader"

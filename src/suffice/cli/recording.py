@@ -95,8 +95,6 @@ def record_command(
         cache=cache,
         extra_body=extra_body,
     )
-    if logprobs:
-        answerer.verify(frozenset({"logprobs"}))
     policy = Policy(
         start_round=0 if round_zero else 1,
         max_rounds=max_rounds,
@@ -114,6 +112,8 @@ def record_command(
     retriever = options.build_retriever(corpus, dense, reranker, candidates)
     decider = gating.build_gate(probe, answerer, gate_model, gate_base_url, prompt=prompt, key_variable=api_key_env)
     loop = RetrievalLoop(model=answerer, retriever=retriever, policy=policy, enrichers=enrichers, gate=decider)
+    if logprobs:
+        answerer.verify(frozenset({"logprobs"}))
     by_component = None
     if prices is not None:
         names = {"generator": answerer.fingerprint().get("model", answerer.name)}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -120,7 +119,9 @@ def _source(
         return EncoderStates(embedder)
     assert model is not None
     if base_url is not None:
-        at_endpoint = EndpointEmbedder(model, base_url=base_url, api_key=os.environ.get(key_variable), batch=batch_size)
+        at_endpoint = EndpointEmbedder(
+            model, base_url=base_url, api_key=options.api_key(key_variable), batch=batch_size
+        )
         return EndpointStates(at_endpoint, prompt=prompt, template=template.replace("\\n", "\n"))
     quiet_bars()
     return TransformersModel(model, layers=layers, prompt=prompt, batch_size=batch_size, **loading)

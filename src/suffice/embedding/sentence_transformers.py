@@ -119,7 +119,7 @@ def load_encoder(model: str, revision: str | None, device: str | None) -> Encode
     except ImportError as error:
         raise MissingExtraError("a sentence-transformers model", "dense") from error
     try:
-        loaded: Encoder = SentenceTransformer(model, revision=revision, device=device)
+        loaded: Encoder = SentenceTransformer(model, revision=revision, device=device, trust_remote_code=False)
     except Exception as error:  # what it raises depends on the hub client, the file format and torch
         raise ModelError(
             f"the embedding model {model!r} cannot be loaded ({type(error).__name__}: {error!s:.200}); give the id of a "

@@ -52,7 +52,7 @@ def connect(
 
     Args:
         base_url: The address; else `OPENAI_BASE_URL`, else OpenAI's.
-        api_key: The key; else `OPENAI_API_KEY`; local servers need none.
+        api_key: The key; None for that of `OPENAI_API_KEY`, empty for none: local servers need none.
         timeout_s: Longest silence of the endpoint, seconds.
         max_retries: Most retries of one call.
         default_headers: Further headers of every request.
@@ -63,7 +63,7 @@ def connect(
     if not timeout_s > 0 or max_retries < 0:
         raise DataError(f"timeout_s must be positive and max_retries at least 0, got {timeout_s!r}, {max_retries!r}")
     endpoint = checked_url(base_url or os.environ.get("OPENAI_BASE_URL") or _OPENAI_URL)
-    key = api_key or os.environ.get("OPENAI_API_KEY") or _NO_KEY
+    key = (os.environ.get("OPENAI_API_KEY") if api_key is None else api_key) or _NO_KEY
     headers = dict(default_headers or {})
     keys = secret_values(headers, None if key == _NO_KEY else key)
     options = {

@@ -101,7 +101,7 @@ def load_model(
     device: str | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> LoadedModel:
-    """Load a causal language model and its tokenizer.
+    """Load a causal language model and its tokenizer; no code that comes with the model is executed.
 
     Args:
         model: A folder that holds both, or an id of the Hugging Face hub.
@@ -124,9 +124,9 @@ def load_model(
     placed = device or ("cuda" if torch.cuda.is_available() else "cpu")
     place = {} if placed == "cpu" else {"device_map": placed if placed == "auto" else {"": placed}}
     try:
-        tokenizer = transformers.AutoTokenizer.from_pretrained(str(model), revision=revision)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(str(model), revision=revision, trust_remote_code=False)
         network = transformers.AutoModelForCausalLM.from_pretrained(
-            str(model), revision=revision, dtype=dtype, **place, **(options or {})
+            str(model), revision=revision, dtype=dtype, **place, **{"trust_remote_code": False, **(options or {})}
         ).eval()
     except Exception as error:  # what it raises depends on the hub client, the file format and torch
         raise ModelError(_why(str(model), error)) from error

@@ -68,7 +68,7 @@ class ChatModel:
     Args:
         model: The model's name at the endpoint.
         base_url: The endpoint, usually ending with `/v1`; else `OPENAI_BASE_URL`, else OpenAI's.
-        api_key: The key; else `OPENAI_API_KEY`; local servers need none.
+        api_key: The key; None for that of `OPENAI_API_KEY`, empty for none: local servers need none.
         prompt: How question and passages become messages.
         position: Where the answer stands in a reply; default: after the marker `Answer:`.
         api: `chat` or `completions`.

@@ -33,7 +33,7 @@ class EndpointEmbedder:
     Args:
         model: The model's name at the endpoint.
         base_url: The endpoint, usually ending with `/v1`; else `OPENAI_BASE_URL`, else OpenAI's.
-        api_key: The key; else `OPENAI_API_KEY`; local servers need none. It is in no message and no fingerprint.
+        api_key: The key; None for that of `OPENAI_API_KEY`, empty for none: local servers need none. It is in no message and no fingerprint.
         revision: What tells two versions of the model apart; an endpoint does not say it.
         max_chars: Most characters of one piece.
         batch: Most pieces of one request.

@@ -212,7 +212,7 @@ def load_cross_encoder(model: str, revision: str | None = None, device: str | No
     except ImportError as error:
         raise MissingExtraError("scoring passages with a cross-encoder", "dense") from error
     try:
-        return CrossEncoder(model, revision=revision, device=device)
+        return CrossEncoder(model, revision=revision, device=device, trust_remote_code=False)
     except Exception as error:  # what it raises depends on the hub client, the file format and torch
         raise ModelError(
             f"the cross-encoder {model!r} cannot be loaded ({type(error).__name__}: {error!s:.200}); give the id of one, "

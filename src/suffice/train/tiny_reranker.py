@@ -27,7 +27,7 @@ def write_tiny_reranker(folder: str | Path, model: str | Path, *, seed: int = 0)
         raise MissingExtraError("writing a tiny reranker", "torch") from None
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    known = AutoTokenizer.from_pretrained(str(model)).get_vocab()
+    known = AutoTokenizer.from_pretrained(str(model), trust_remote_code=False).get_vocab()
     special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     words = sorted({word.strip("Ġ▁ ").lower() for word in known} - {""})
     (folder / "vocab.txt").write_text("\n".join([*special, *(w for w in words if w not in special)]), encoding="utf-8")

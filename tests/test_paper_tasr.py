@@ -427,7 +427,11 @@ def test_the_macro_is_compared_only_over_the_papers_own_cells(made, loaded):
     whole = replace(published_tasr(), cells=few)
     found = macro_table(pair, whole, DRAWS)
     assert line(found, "published", method="tasr")["F1"] == pytest.approx(0.5740)
-    assert line(found, "published", method="oracle_earliest")["remarks"] == "[oracle-calls]"
+    oracle = line(found, "published", method="oracle_best")
+    assert (oracle["F1"], oracle["calls"]) == pytest.approx((0.6526, 1.61))
+    assert oracle["remarks"] == "[oracle-of-the-text]"
+    assert line(found, method="oracle_earliest")["remarks"] == "published: -"
+    assert any("the oracle as the earliest correct round" in note for note in found.notes)
     assert line(found, method="fixed_k(2)")["remarks"] == "published: -"
     assert any(note.startswith("published [no-random-stop]") for note in found.notes)
     assert line(cell_table(pair, whole, DRAWS, "distractor"), "published", cell="macro")["calls"] == 3.13

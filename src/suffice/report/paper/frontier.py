@@ -139,7 +139,7 @@ def macro_table(cells: Sequence[CellRuns], published: Published, draws: Draws) -
             (label,), row, label if same else None, remark=_dominated(rows, label) if label == _RULE else ""
         )
     ]
-    extra = ["not in the paper: fixed_k(2), fixed_k(4), random(tasr), oracle_best (its oracle is oracle_earliest)"]
+    extra = ["not in the paper: fixed_k(2), fixed_k(4), random(tasr), oracle_earliest (its oracle is oracle_best)"]
     return layout.table(lines, [draws.note, *notes, *_lacking(used), *missing, *why, *extra])
 
 

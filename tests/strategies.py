@@ -122,12 +122,14 @@ def _rounds(r: int, complete: bool) -> st.SearchStrategy[Round]:
     return st.builds(Round, index=st.just(r), answer=st.sampled_from(answers), signals=signals, costs=costs)
 
 
-def record(trajectories: list[Trajectory], metadata: dict | None = None) -> Recording:
+def record(
+    trajectories: list[Trajectory], metadata: dict | None = None, names: tuple[str, ...] = RECORDED
+) -> Recording:
     """What a recorder stores: measured and computed signals, costs and metrics of every round."""
     rows = []
     for trajectory in trajectories:
         for position, item in enumerate(trajectory.rounds):
-            values = compute_signals(trajectory.rounds[: position + 1], RECORDED, state={})
+            values = compute_signals(trajectory.rounds[: position + 1], names, state={})
             costs = {
                 f"cost.{component}.{kind}": getattr(cost, kind)
                 for component, cost in item.costs.items()

@@ -10,7 +10,7 @@ import numpy as np
 
 from suffice.certify.losses import Claim, Measured, measure
 from suffice.errors import ConfigMismatchError, DataError
-from suffice.replay import even_thresholds, id_hash
+from suffice.replay import even_thresholds, id_hash, policy_for, reads_round_0
 from suffice.rounds import Floats
 from suffice.rules import Rule, find_threshold, parse_rule, with_threshold
 from suffice.session import Policy
@@ -91,28 +91,33 @@ def path_values(policy: Policy, signal: str, tune: Recording, n: int = 40) -> Fl
     return np.unique([float(f"{value:.4g}") for value in spaced.tolist()])
 
 
-def listed(policies: Sequence[Policy | Rule | str], base: Policy) -> Family:
+def listed(policies: Sequence[Policy | Rule | str], base: Policy | Recording) -> Family:
     """Return an explicit list, tested in the order given unless `arranged` puts it into that of tune questions.
 
     Args:
-        policies: Policies; or rules and their texts, each in the place of the rule of `base`.
-        base: Calibrators, rounds and selector for the rules.
+        policies: Policies; or rules and their texts.
+        base: What completes a rule: the recording, by `policy_for`; or a policy whose calibrators, rounds and selector
+            it takes, starting at round 0 all the same if it reads a signal that is known there alone (`p_known`).
 
     Raises:
         RuleSyntaxError: Text is no rule.
         DataError: None, or one of them twice.
     """
-    members = []
-    for item in policies:
-        rule = parse_rule(item) if isinstance(item, str) else item
-        name = item if isinstance(item, str) and item != str(rule) else ""
-        members.append(rule if isinstance(rule, Policy) else replace(base, rule=rule, name=name))
+    members = [item if isinstance(item, Policy) else _completed(item, base) for item in policies]
     digests = [member.digest for member in members]
     if len(set(digests)) < len(digests):
         twice = next(m.label for place, m in enumerate(members) if digests[place] in digests[:place])
         raise DataError(f"the family has {twice!r} twice: each policy is tested once")
     text = f"{len(members)} listed policies, in the order of the list"
     return Family(policies=tuple(members), kind="list", text=text, seen=_seen(members))
+
+
+def _completed(item: Rule | str, base: Policy | Recording) -> Policy:
+    rule = parse_rule(item) if isinstance(item, str) else item
+    name = item if isinstance(item, str) and item != str(rule) else ""
+    if isinstance(base, Recording):
+        return policy_for(base, rule, name=name)
+    return replace(base, rule=rule, name=name, start_round=0 if reads_round_0(rule) else base.start_round)
 
 
 def arranged(family: Family, tune: Recording, claim: Claim, cheapest: str = "calls") -> Family:

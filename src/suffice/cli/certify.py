@@ -27,7 +27,6 @@ from suffice.certify import (
 from suffice.cli import options
 from suffice.cli.show import console, errors, print_json, print_table
 from suffice.errors import DataError
-from suffice.replay import policy_for
 from suffice.session import Policy
 from suffice.store import Recording, read_recording
 from suffice.tables import Column, Table
@@ -121,7 +120,7 @@ def _family(
     if along is not None and rules is not None:
         raise typer.BadParameter("give a path or a list of rules, not both", param_hint="--path / --rules")
     if rules is not None:
-        return listed(_lines(rules), policy or policy_for(recording, "full", name=""))
+        return listed(_lines(rules), policy or recording)
     if policy is None:
         raise typer.BadParameter("give a policy file, or a list of rules with --rules", param_hint="--policy")
     if along is None:

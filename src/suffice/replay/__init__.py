@@ -2,7 +2,7 @@
 
 from suffice.replay.calibrate import CalibrationSummary, CalibratorFit, FitComparison, calibrate
 from suffice.replay.charging import LEDGERS, Charging, operational_masks
-from suffice.replay.checks import check_policy, id_hash, policy_for, tuned_on
+from suffice.replay.checks import check_policy, id_hash, policy_for, reads_round_0, tuned_on
 from suffice.replay.costs import CostTable, Ledger
 from suffice.replay.evaluate import replay, replay_matrix
 from suffice.replay.outcomes import AGREEMENT, outcome
@@ -40,6 +40,7 @@ __all__ = [
     "operational_masks",
     "outcome",
     "policy_for",
+    "reads_round_0",
     "replay",
     "replay_matrix",
     "replay_stream",

@@ -13,7 +13,7 @@ from suffice.session import Policy
 from suffice.signals import SIGNALS, AnswerPosition, Idf, state_from_dict
 from suffice.store.recording import Recording
 
-__all__ = ["check_policy", "id_hash", "policy_for", "tuned_on"]
+__all__ = ["check_policy", "id_hash", "policy_for", "reads_round_0", "tuned_on"]
 
 
 def id_hash(question_id: str) -> str:
@@ -54,9 +54,18 @@ def policy_for(recording: Recording, rule: str | Rule, **changes: Any) -> Policy
     position = _recorded_position(recording)
     if isinstance(position, Mapping):
         defaults["answer_position"] = AnswerPosition.from_dict(position)
-    if int(recording.index[0]) == 0 and any(name in SIGNALS and SIGNALS[name].last_round == 0 for name in rule.signals):
+    if int(recording.index[0]) == 0 and reads_round_0(rule):
         defaults["start_round"] = 0
     return Policy(rule=rule, **{**defaults, **changes})
+
+
+def reads_round_0(rule: Rule) -> bool:
+    """Return whether a rule reads a signal that is known at round 0 and at no other round (`p_known`).
+
+    >>> reads_round_0(parse_rule("p_known > 0.5")), reads_round_0(parse_rule("tasr"))
+    (True, False)
+    """
+    return any(name in SIGNALS and SIGNALS[name].last_round == 0 for name in rule.signals)
 
 
 def check_policy(policy: Policy, recording: Recording) -> tuple[str, ...]:

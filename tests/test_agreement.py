@@ -1,0 +1,119 @@
+"""One rule stops every question at the same round, whichever way in: replay, stream, certify, search or a live session."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from suffice.certify import Claim, listed, measure
+from suffice.replay import id_hash, policy_for, reads_round_0, replay
+from suffice.replay.streaming import replay_stream
+from suffice.rounds import Trajectory
+from suffice.rules import Rule, parse_rule
+from suffice.session import Policy, Session, stops
+from suffice.signals import Idf
+from suffice.store.recording import Recording, write_recording
+from tests.strategies import CALIBRATOR, NAN, RECORDED, RULE_SIGNALS, record, recorded, rules
+
+TEXTS = (
+    "full",
+    "fixed_k(1)",
+    "fixed_k(3)",
+    "answer_stable",
+    "tasr",
+    "semantic_bge",
+    "p_known > 0.5",
+    "first_of(p_known > 0.5, tasr)",
+    "(p_known > 0.4) | (answer_stable >= 1)",
+    "(p_known > 0.4) & (score_gap > 1)",
+    "patience((p_known > 0) | (overlap > 0.1), 2)",
+    "k_of(2, p_known > 0.4, overlap > 0.1, answer_stable >= 1)",
+    "first_of(p_known > 0.8, k_of(2, overlap > 0.1, score_gap > 1, answer_stable >= 1), calls >= 3)",
+    "patience((semantic_distance < 0.06), 2) | (p_known > 0.8)",
+    "(1.0 * p_known + 0.5 * overlap) > 0.6",
+)
+FITTED = {"calibrators": (CALIBRATOR,), "state": {"overlap": Idf.fit(["any text"])}}
+MORE = {"p_known": [NAN, 0.1, 0.5, 0.9], "semantic_distance": [NAN, 0.0, 0.05, 0.3]}
+PLACE = "place"
+"""A metric that shows the round of the returned answer: a tenth of it."""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("agreement")
+
+
+@st.composite
+def questions(draw, rule: Rule) -> tuple[list[Trajectory], Recording]:
+    """Answered questions of unequal length, with and without round 0, which a gate needs."""
+    start = 0 if reads_round_0(rule) else None
+    made = draw(recorded(complete=True, max_rounds=4, max_questions=3, start=start))
+    first = made.trajectories[0].rounds[0].index
+    trajectories = []
+    for item in made.trajectories:
+        n = draw(st.integers(min(2 - first, len(item.rounds)), len(item.rounds)))
+        end = "max_rounds" if n == len(item.rounds) else "exhausted"
+        rounds = tuple(
+            replace(
+                r,
+                answer=r.answer if r.answer.strip() else "blank",
+                signals={**r.signals, **{name: draw(st.sampled_from(values)) for name, values in MORE.items()}},
+            )
+            for r in item.rounds[:n]
+        )
+        trajectories.append(replace(item, rounds=rounds, end=end))
+    recording = record(trajectories, names=(*RECORDED, *MORE))
+    table = recording.table
+    places = np.asarray(table.column("round").to_pylist()) / 10.0
+    return trajectories, Recording(table.append_column(PLACE, [places]), recording.metadata)
+
+
+def live(policy: Policy, item: Trajectory) -> int:
+    session = Session(policy)
+    decision = session.observe_all(r for r in item.rounds if r.index >= policy.start_round)
+    decision = decision if decision is not None and decision.stop else session.end("exhausted")
+    assert decision.stop_round is not None
+    return decision.stop_round
+
+
+def shares(rounds: list[int]) -> dict[int, float]:
+    return {r: rounds.count(r) / len(rounds) for r in sorted(set(rounds))}
+
+
+def check(folder, trajectories: list[Trajectory], recording: Recording, text: str) -> None:
+    policy = policy_for(recording, text, **FITTED)
+    expected = [live(policy, item) for item in trajectories]
+    assert stops(policy, recording.rounds(policy.raw_columns)).rounds.tolist() == expected
+    row = replay(recording, [policy], metrics=("f1",), baseline="full", n_resamples=2).rows[0]
+    assert row.stop_rounds == pytest.approx(shares(expected))
+    path = folder / "r.parquet"
+    write_recording(path, recording.table)
+    streamed = replay_stream(path, policy, metrics=("f1",), baseline="fixed_k(1)", block_rows=3)
+    assert streamed.policy.stop_rounds == pytest.approx(shares(expected))
+    if text == "full":
+        return
+    families = [listed([text], policy_for(recording, "full", **FITTED))]
+    families += [listed([text], recording)] if not {"p_correct", "overlap"} & set(policy.signals) else []
+    for family in families:
+        measured = measure(recording, family.policies, Claim(epsilon=0.5, metric=PLACE))
+        places = dict(zip(measured.question_ids, measured.values[0].tolist(), strict=True))
+        assert [round(10 * places[id_hash(item.question_id)]) for item in trajectories] == expected
+
+
+@pytest.mark.parametrize("text", TEXTS)
+@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.data())
+def test_a_named_or_gated_rule_stops_alike_whichever_way_in(folder, text, data):
+    rule = parse_rule("never()" if text == "full" else text)
+    check(folder, *data.draw(questions(rule)), text)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.data())
+def test_any_rule_text_stops_alike_whichever_way_in(folder, data):
+    rule = data.draw(rules((*RULE_SIGNALS, *MORE)))
+    check(folder, *data.draw(questions(rule)), str(rule))

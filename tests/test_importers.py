@@ -131,6 +131,22 @@ def test_older_tasr_column_names_are_read_too(tmp_path):
     assert any("first_token_margin" in note for note in run.notes)
 
 
+def test_tasr_files_with_two_overlaps_keep_both_and_say_which_is_which(tmp_path):
+    rows = [tasr_row("q", r, overlap_signal_idf=0.3 * (r - 1), top_score_z_robust=2.5) for r in (1, 2)]
+    run = read_tasr(tasr_file(tmp_path / "both.parquet", rows))
+    first, second = (item.signals for item in run.trajectories[0].rounds)
+    assert (second["overlap"], second["overlap_idf"], second["top_score_z_robust"]) == (0.2, 0.3, 2.5)
+    assert isnan(first["overlap_idf"]), "there is nothing before the first passage"
+    assert [note for note in run.notes if "overlap" in note] == [
+        "overlap is jaccard_overlap, the plain token Jaccard of the published rules; overlap_idf is overlap_signal_idf"
+    ]
+    for row in rows:
+        del row["jaccard_overlap"]
+    run = read_tasr(tasr_file(tmp_path / "idf.parquet", rows))
+    assert run.trajectories[0].rounds[1].signals["overlap"] == 0.3
+    assert not any("overlap" in note for note in run.notes)
+
+
 def test_the_calibrated_value_that_tasr_invents_for_a_missing_margin_is_undefined(tmp_path):
     missing = {"answer_token_margin": None, "calibrated_logit_margin": 0.5}
     rows = [tasr_row("q", 1, **missing), tasr_row("q", 2)]

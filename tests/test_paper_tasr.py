@@ -22,6 +22,7 @@ from suffice.report.paper.frontier import cell_table, macro_table
 from suffice.report.paper.published import published_tasr
 from suffice.report.paper.rows import Draws
 from suffice.report.paper.search import search_summary
+from suffice.report.paper.signals import margin_figure
 from suffice.report.paper.tasr import PARTS, paper_tasr
 from suffice.retrieval import dataset_hash
 from suffice.search import search
@@ -82,9 +83,9 @@ def value(figure):
 
 
 def questions(listed):
-    """Recorded rounds by question, in order."""
+    """Recorded rounds by question, in the order of their ids, in which the authors draw."""
     grouped = {}
-    for row in listed:
+    for row in sorted(listed, key=lambda row: row["qid"]):
         grouped.setdefault(row["qid"], []).append(row)
     return list(grouped.values())
 
@@ -247,6 +248,15 @@ def test_table_3_equals_plain_loops(made, ours, theirs):
     assert value(found["eval d"]) == pytest.approx(d(evaluation, theirs))
     assert value(found["Δ"]) == pytest.approx(d(evaluation, theirs) - d(tune, theirs))
     assert found["tune d"][1] < found["tune d"][0] < found["tune d"][2]
+    assert any("the authors' columns are 0 there" in note for note in table(made, "Table 3").notes)
+
+
+def test_margins_of_another_prompt_do_not_stand_beside_the_published_ones(loaded):
+    item = loaded[0]
+    assert line(margin_figure([item], published_tasr(), DRAWS), "published")["rounds"] == 500
+    other = replace(item, cell=replace(item.cell, prompt="confidence_first"))
+    found = rows(margin_figure([other], published_tasr(), DRAWS))
+    assert [(row["figures"], row["remarks"]) for row in found] == [("here", "published: -")]
 
 
 def test_figure_2_equals_plain_loops(made):

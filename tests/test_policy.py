@@ -99,6 +99,14 @@ def test_a_file_that_is_no_policy_is_refused(tmp_path, content):
         Policy.load(tmp_path / "absent.json")
 
 
+def test_state_of_a_signal_that_needs_none_is_refused():
+    with pytest.raises(
+        DataError, match="state of 'top_score_z_robust', which is not fitted.*calibrate the policy again"
+    ):
+        Policy(rule=parse_rule("top_score_z_robust > 1"), state={"top_score_z_robust": ZScore(1.0, 2.0)})
+    Policy(state={"a_signal_of_ones_own": ZScore(1.0, 2.0)})
+
+
 def test_two_calibrators_of_one_signal_are_refused():
     one = Calibrator().fit([[1.0, 2.0]], [[0, 1]], index=[1, 2])
     with pytest.raises(DataError, match="two calibrators"):

@@ -253,6 +253,12 @@ def test_the_published_rules_say_what_the_paper_says():
     assert str(fixed_k(3)) == "round >= 3"
     assert str(round_aware(0.9)) == ("((round <= 1) & (p_correct > 0.9)) | ((answer_stable >= 1) & (p_correct > 0.25))")
     assert str(parse_rule("soft_sum")) == "answer_stable + p_correct + overlap > 1.5"
+    votes = "(answer_stable >= 1), (p_correct > 0.6), (overlap > 0.15), (calibrated_confidence > 0.7)"
+    assert str(parse_rule("two_of_four")) == f"k_of(2, {votes})"
+    assert str(parse_rule("famA_m20")) == "(p_correct > 0.725) | ((overlap > 0.15) & (p_correct > 0.2))"
+    assert str(parse_rule("famB")) == "(calibrated_confidence > 0.6) | (p_correct > 0.675) | (overlap > 0.15)"
+    assert str(parse_rule("stable_and_overlap")) == "(answer_stable >= 1) & (overlap >= 0.15)"
+    assert str(parse_rule("AS_ov_or_en")) == "(answer_stable >= 1) & ((overlap >= 0.15) | (judge_entailment >= 4))"
     assert str(parse_rule("tasr_guarded")) == "(answer_stable >= 1) & (p_correct > 0.25) & (abstained < 1)"
 
 

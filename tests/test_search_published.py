@@ -18,8 +18,10 @@ import pytest
 
 from suffice.adapters import read_tasr
 from suffice.adapters.tasr import TASR_COLUMNS
+from suffice.replay import policy_for
 from suffice.rules import AllOf, AnyOf
 from suffice.search import PRESETS, search
+from suffice.session import stops
 from suffice.store import read_recording, write_recording
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -135,13 +137,54 @@ def expected():
 
 
 @pytest.fixture(scope="module")
-def result(tmp_path_factory):
+def recordings(tmp_path_factory):
     folder = tmp_path_factory.mktemp("tasr")
-    recordings = {}
     for split, path in FILES.items():
         write_recording(folder / f"{split}.parquet", read_tasr(path).rows())
-        recordings[split] = read_recording(folder / f"{split}.parquet")
+    return {split: read_recording(folder / f"{split}.parquet") for split in FILES}
+
+
+@pytest.fixture(scope="module")
+def result(recordings):
     return search(recordings["eval"], "tasr-dnf-876", tune=recordings["tune"], budget=BUDGET, n_resamples=0)
+
+
+def stable(row):
+    return row["answer_stable"] == 1
+
+
+PUBLISHED_RULES = {
+    "answer_stable": stable,
+    "tasr": lambda row: stable(row) and row["calibrated_logit_margin"] > 0.25,
+    "tasr_m20": lambda row: stable(row) and row["calibrated_logit_margin"] > 0.20,
+    "stable_and_overlap": lambda row: stable(row) and row["overlap_signal"] >= 0.15,
+    "stable_and_entailed": lambda row: stable(row) and row["judge_entailment"] >= 4,
+    "AS_ov_or_en": lambda row: stable(row) and (row["overlap_signal"] >= 0.15 or row["judge_entailment"] >= 4),
+    "margin_or_overlap": lambda row: row["calibrated_logit_margin"] > 0.725 or row["overlap_signal"] > 0.15,
+    "famA_m20": lambda row: (
+        row["calibrated_logit_margin"] > 0.725
+        or (row["overlap_signal"] > 0.15 and row["calibrated_logit_margin"] > 0.2)
+    ),
+    "famB": lambda row: (
+        row["calibrated_conf"] > 0.6 or row["calibrated_logit_margin"] > 0.675 or row["overlap_signal"] > 0.15
+    ),
+    "two_of_four": lambda row: (
+        stable(row)
+        + (row["calibrated_logit_margin"] > 0.6)
+        + (row["overlap_signal"] > 0.15)
+        + (row["calibrated_conf"] > 0.7)
+        >= 2
+    ),
+    "soft_sum": lambda row: stable(row) + row["calibrated_logit_margin"] + row["overlap_signal"] > 1.5,
+}
+
+
+@pytest.mark.parametrize("name", PUBLISHED_RULES)
+def test_a_published_rule_stops_where_a_plain_loop_over_the_authors_columns_stops(recordings, name):
+    policy = policy_for(recordings["eval"], name)
+    position = stops(policy, recordings["eval"].rounds(policy.raw_columns)).position
+    assert tuple(position.tolist()) == outcome("eval", PUBLISHED_RULES[name])[2]
+    assert len(set(position.tolist())) > 1
 
 
 def key_of(rule):

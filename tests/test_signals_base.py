@@ -13,7 +13,7 @@ from suffice.errors import DataError, UnknownSignalError
 from suffice.rounds import Passage, Round, Token
 from suffice.signals import SIGNALS, Idf, Signal, ZScore, base, clean_column, compute_signals, register
 
-STATE = {"overlap": Idf.fit(["a b", "b c"]), "top_score_z": ZScore(1.0, 2.0), "top_score_z_robust": ZScore(0.0, 0.0)}
+STATE = {"overlap": Idf.fit(["a b", "b c"]), "top_score_z": ZScore(1.0, 2.0)}
 
 ANY_FLOAT = st.floats() | st.sampled_from([9999.0, -9999.0, -100.0])
 TOKENS = st.builds(

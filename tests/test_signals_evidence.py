@@ -103,15 +103,25 @@ def test_the_retriever_s_scores_are_read_best_first():
     scores = np.array([7.0, 4.5, 1.0, 0.5])
     assert signal("top_score_z_pool", rounds) == pytest.approx((7 - scores.mean()) / scores.std())
 
-
-@pytest.mark.parametrize("scores", [(), (1.0,), (math.nan, math.nan), (math.inf, 1.0), (1e308, -1e308)])
-def test_scores_that_cannot_be_compared_have_no_z(scores):
-    assert math.isnan(signal("top_score_z_pool", retrieved(*scores)))
+    low, middle, high = np.percentile(scores, [25, 50, 75])
+    assert signal("top_score_z_robust", rounds) == pytest.approx((7 - middle) / (high - low))
 
 
-@pytest.mark.parametrize("scores", [(0.1,) * 3, (1e-200, 0.0), (0.0, 0.0)])
-def test_scores_that_do_not_differ_have_no_z(scores):
-    assert math.isnan(signal("top_score_z_pool", retrieved(*scores)))
+@pytest.mark.parametrize("name", ["top_score_z_pool", "top_score_z_robust"])
+@pytest.mark.parametrize("scores", [(), (1.0,), (math.nan, math.nan), (math.inf, 1.0), (0.1,) * 3, (0.0, 0.0)])
+def test_scores_that_cannot_be_compared_have_no_z(name, scores):
+    assert math.isnan(signal(name, retrieved(*scores)))
+
+
+def test_scores_whose_spread_is_no_number_have_no_z():
+    for scores in ((1e308, -1e308), (1e-200, 0.0)):
+        assert math.isnan(signal("top_score_z_pool", retrieved(*scores)))
+    assert math.isnan(signal("top_score_z_robust", retrieved(1.7e308, 1.7e308, -1.7e308, -1.7e308)))
+
+
+def test_the_robust_z_is_of_the_questions_own_pool_whatever_the_others():
+    assert signal("top_score_z_robust", retrieved(9.0, 4.0, 3.0, 2.0, 1.0)) == 3.0  # (9 - 3) / (4 - 2)
+    assert math.isnan(signal("top_score_z_robust", retrieved(9.0, 1.0, 1.0, 1.0, 1.0)))  # the quartiles do not differ
 
 
 def test_unranked_rounds_have_no_score_signals():
@@ -122,20 +132,18 @@ def test_unranked_rounds_have_no_score_signals():
     assert math.isnan(signal("top_score", [Round(index=0, pool_scores=(1.0,))]))
 
 
-def test_z_scores_are_fitted_by_moments_or_by_quartiles():
+def test_z_scores_are_fitted_by_moments():
     values = [1.0, 2.0, 3.0, 10.0, math.nan, math.inf]
     assert ZScore.fit(values) == ZScore(4.0, float(np.std([1, 2, 3, 10])))
-    assert ZScore.fit(np.array(values), robust=True) == ZScore(2.5, 3.0)
     assert ZScore.fit(iter(values)).apply(np.array([[4.0, math.nan, math.inf]])).tolist() == [
         [0.0, pytest.approx(math.nan, nan_ok=True), pytest.approx(math.nan, nan_ok=True)]
     ]
 
 
 @pytest.mark.parametrize("values", [[], [math.nan], [math.inf, -math.inf], [1e308, -1e308]])
-@pytest.mark.parametrize("robust", [False, True])
-def test_z_scores_need_finite_values(values, robust):
+def test_z_scores_need_finite_values(values):
     with pytest.raises(DataError):
-        ZScore.fit(values, robust=robust)
+        ZScore.fit(values)
 
 
 def test_a_scale_of_zero_makes_every_z_undefined():
@@ -151,8 +159,7 @@ def test_z_scores_of_a_column_equal_those_of_its_rounds(values, center, scale):
     z = ZScore(center, scale)
     column = z.apply(np.array(values))
     rounds = [retrieved(value) for value in values]
-    for name in ("top_score_z", "top_score_z_robust"):
-        np.testing.assert_equal([signal(name, item, **{name: z}) for item in rounds], column)
+    np.testing.assert_equal([signal("top_score_z", item, top_score_z=z) for item in rounds], column)
     assert not np.isinf(column).any()
 
 
@@ -163,7 +170,7 @@ def test_a_measured_top_score_wins_in_the_z_score_too():
     assert top_score(retrieved(9.0, top_score=np.float32(0.5))) == 0.5
 
 
-@pytest.mark.parametrize("name", ["overlap", "top_score_z", "top_score_z_robust", "p_correct", "calibrated_confidence"])
+@pytest.mark.parametrize("name", ["overlap", "top_score_z", "p_correct", "calibrated_confidence"])
 def test_a_fitted_signal_without_its_state_is_refused_when_asked_for_and_left_out_otherwise(name):
     rounds = [Round(index=2, answer="x", passages=passages("a", "b"), pool_scores=(1.0,))]
     with pytest.raises(NotFittedError, match="suffice calibrate"):

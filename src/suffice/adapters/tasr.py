@@ -18,6 +18,7 @@ from suffice.adapters.base import ImportedRun, ImportedTrajectory, one_call
 from suffice.adapters.tabular import Grid, trajectories
 from suffice.errors import DataError, SchemaError
 from suffice.rounds import Round
+from suffice.signals import SIGNALS
 
 __all__ = ["TASR_COLUMNS", "read_tasr"]
 
@@ -30,18 +31,24 @@ TASR_COLUMNS: Mapping[str, tuple[str, ...]] = {
     "f1": ("current_f1",),
     "top_score": ("top_bm25_score",),
     "score_gap": ("gap_1_2", "gap"),
-    "overlap": ("jaccard_overlap", "overlap_signal"),
+    "overlap": ("jaccard_overlap", "overlap_signal", "overlap_signal_idf"),
+    "overlap_idf": ("overlap_signal_idf",),
     "verbal_confidence": ("llm_confidence",),
     "calibrated_confidence": ("calibrated_conf",),
     "answer_margin": ("answer_token_margin", "first_token_margin"),
     "p_correct": ("calibrated_logit_margin",),
     "top_score_z": ("top_score_z_global",),
     "top_score_z_pool": ("top_score_z_intra",),
+    "top_score_z_robust": ("top_score_z_robust",),
     "answer_in_evidence": ("answer_in_evidence",),
     "rerank_score": ("ce_top_score", "rerank_score"),
     "judge_entailment": ("judge_entailment",),
 }
-"""Our name to theirs; the first that a file has is taken, and the others are kept as they are."""
+"""Our name to theirs; the first that a file has is taken, and the others are kept as they are.
+
+The published rules read the plain overlap, though the text calls it IDF-weighted: `overlap_idf`, a signal of the file's
+own, is the weighted one where there are two.
+"""
 
 _PER_QUESTION = ("question_type", "prompt_id")
 
@@ -71,6 +78,8 @@ def read_tasr(path: str | Path, *, first_round: int | None = None) -> ImportedRu
         for ours, candidates in TASR_COLUMNS.items()
         if any(theirs in names for theirs in candidates)
     }
+    if columns.get("overlap") == columns.get("overlap_idf"):
+        columns.pop("overlap_idf", None)
     missing = [TASR_COLUMNS[ours][0] for ours in ("question_id", "round", "answer") if ours not in columns]
     if missing:
         raise SchemaError(
@@ -83,6 +92,11 @@ def read_tasr(path: str | Path, *, first_round: int | None = None) -> ImportedRu
     notes = ["each round is one call; tokens, gold answers and passages are not in the files"]
     if columns.get("answer_margin") == "first_token_margin":
         notes.append("answer_margin is first_token_margin: the files have no answer_token_margin")
+    if "overlap_idf" in columns:
+        notes.append(
+            f"overlap is {columns['overlap']}, the plain token Jaccard of the published rules; overlap_idf is "
+            f"{columns['overlap_idf']}"
+        )
     found = [_finished(trajectory) for trajectory in trajectories(records, grid, str(path))]
     undone = sum(_invented(item) for trajectory in found for item in trajectory.rounds)
     if undone:
@@ -116,10 +130,19 @@ def _finished(trajectory: ImportedTrajectory) -> ImportedTrajectory:
     labels = {name: first[name] for name in _PER_QUESTION if first.get(name) is not None}
     return replace(
         trajectory,
-        rounds=tuple(replace(item, costs={"generator": one_call()}) for item in trajectory.rounds),
+        rounds=tuple(
+            replace(item, signals=_without_first_overlap(item), costs={"generator": one_call()})
+            for item in trajectory.rounds
+        ),
         extras=tuple({k: v for k, v in extra.items() if k not in _PER_QUESTION} for extra in trajectory.extras),
         labels=labels,
     )
+
+
+def _without_first_overlap(item: Round) -> Mapping[str, float]:
+    """Return a round's signals: `overlap_idf` is undefined before the second passage, where the files put 0."""
+    first = "overlap_idf" in item.signals and item.index < SIGNALS["overlap"].first_round
+    return {**item.signals, "overlap_idf": math.nan} if first else item.signals
 
 
 def _invented(item: Round) -> bool:

@@ -27,7 +27,6 @@ from suffice.store.recording import Recording
 
 __all__ = ["CalibrationSummary", "CalibratorFit", "FitComparison", "calibrate"]
 
-_Z_SCORES = {"top_score_z": False, "top_score_z_robust": True}
 _FORMS: tuple[tuple[Method, bool], ...] = (
     ("isotonic", True), ("isotonic", False), ("platt", True), ("platt", False)
 )  # fmt: skip
@@ -191,11 +190,11 @@ def _state(recording: Recording, policy: Policy, notes: list[str]) -> dict[str, 
         known = SIGNALS.get(name)
         if known is None or not known.fitted or name in CALIBRATED or name in policy.state:
             continue
-        if name in _Z_SCORES:
+        if name == "top_score_z":
             scores = recording.column("top_score")
             observed = np.isfinite(scores)
             first = np.take_along_axis(scores, np.argmax(observed, axis=1)[:, None], axis=1)[:, 0]
-            state[name] = ZScore.fit(first, robust=_Z_SCORES[name])  # one value a question; its rounds repeat it
+            state[name] = ZScore.fit(first)  # one value a question; its rounds repeat it
         elif name in stored:
             state[name] = state_from_dict(stored[name])
         else:

@@ -120,9 +120,11 @@ def _not_abstained(rule: Rule) -> Rule:
 
 
 def _two_of_four() -> Rule:
-    # Thresholds: TASR's own for p_correct, and those that METHODS section 1 quotes for the other two.
-    confident = signal("calibrated_confidence") > 0.552
-    return KOf(2, (answer_stable(), margin(), signal("overlap") > 0.15, confident))
+    return KOf(2, (answer_stable(), margin(0.6), signal("overlap") > 0.15, signal("calibrated_confidence") > 0.7))
+
+
+def _overlapping_or_entailed() -> Rule:
+    return answer_stable() & ((signal("overlap") >= 0.15) | (signal("judge_entailment") >= 4))
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,20 +152,35 @@ NAMED_RULES: Mapping[str, NamedRule] = {
     "fixed_k": NamedRule(fixed_k, (1,), "stop at round k"),
     "round_aware": NamedRule(round_aware, (0, 1), "tasr, or p_correct > 0.8 at round 1"),
     "margin_or_overlap": NamedRule(
-        lambda: margin(0.725) | (signal("overlap") > 0.15), (0,), "p_correct > .725 or overlap > .15 (OR family)"
+        lambda: margin(0.725) | (signal("overlap") > 0.15), (0,), "p_correct > .725 or overlap > .15 (famA)"
     ),
-    "two_of_four": NamedRule(_two_of_four, (0,), "two of: stable, p_correct, overlap, calibrated confidence"),
+    "famA_m20": NamedRule(
+        lambda: margin(0.725) | ((signal("overlap") > 0.15) & margin(0.20)),
+        (0,),
+        "the same, where overlap counts with p_correct > .20 alone",
+    ),
+    "famB": NamedRule(
+        lambda: (signal("calibrated_confidence") > 0.6) | margin(0.675) | (signal("overlap") > 0.15),
+        (0,),
+        "calibrated confidence > .60, or p_correct > .675, or overlap > .15",
+    ),
+    "two_of_four": NamedRule(_two_of_four, (0,), "two of: stable, p_correct, overlap, calibrated confidence (C2of4)"),
     "soft_sum": NamedRule(
         lambda: signal("answer_stable") + signal("p_correct") + signal("overlap") > 1.5,
         (0,),
-        "stable + p_correct + overlap > 1.5",
+        "stable + p_correct + overlap > 1.5 (D_soft15)",
     ),
     "stable_and_overlap": NamedRule(
-        lambda: answer_stable() & (signal("overlap") > 0.15), (0,), "guardrail: stable and the evidence repeats"
+        lambda: answer_stable() & (signal("overlap") >= 0.15),
+        (0,),
+        "guardrail: stable and the evidence repeats (AS_ov)",
     ),
     "stable_and_entailed": NamedRule(
-        lambda: answer_stable() & (signal("judge_entailment") >= 4), (0,), "guardrail: stable and a judge agrees"
+        lambda: answer_stable() & (signal("judge_entailment") >= 4),
+        (0,),
+        "guardrail: stable and a judge agrees (AS_en)",
     ),
+    "AS_ov_or_en": NamedRule(_overlapping_or_entailed, (0,), "guardrail: stable, and one of the two"),
     "semantic": NamedRule(converged, (1, 2), "the drafts' distance stays below eps for 2 rounds, or as many as given"),
     "semantic_bge": NamedRule(converged, (0,), "the same with eps = 0.06, published for bge-small-en-v1.5"),
     "semantic_full": NamedRule(

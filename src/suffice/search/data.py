@@ -28,7 +28,7 @@ __all__ = ["OUTCOMES", "Questions", "Side", "by_prompt", "check_disjoint", "find
 OUTCOMES = ("quality", "calls", "tokens")
 """What a stop gives and costs, in the order of every array that holds all three."""
 
-_FITTED = {**CALIBRATED, "top_score_z": "top_score", "top_score_z_robust": "top_score"}
+_FITTED = {**CALIBRATED, "top_score_z": "top_score"}
 _UNREAD = frozenset({"calls", "tokens", "seconds"})
 
 

@@ -82,6 +82,12 @@ class Policy:
         outputs = [calibrator.output for calibrator in self.calibrators]
         if len(set(outputs)) != len(outputs):
             raise DataError(f"two calibrators of one signal: {outputs!r}")
+        for name in self.state:
+            if name in SIGNALS and not SIGNALS[name].fitted:
+                raise DataError(
+                    f"state of {name!r}, which is not fitted: it is computed from a question's own rounds. Drop it, or "
+                    "calibrate the policy again"
+                )
 
     @property
     def label(self) -> str:

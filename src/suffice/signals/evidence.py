@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+import numpy as np
+
 from suffice.rounds import Round
 from suffice.signals.base import Signal, register
 from suffice.signals.state import top_score
 from suffice.signals.text import parse_confidence
 
-__all__ = ["score_gap", "top_score", "top_score_z_pool", "verbal_confidence"]
+__all__ = ["score_gap", "top_score", "top_score_z_pool", "top_score_z_robust", "verbal_confidence"]
 
 _NAN = float("nan")
 _INFINITY = float("inf")
@@ -38,11 +40,33 @@ def top_score_z_pool(rounds: Sequence[Round]) -> float:
     1.414213562373095
     """
     scores = rounds[-1].pool_scores
-    if len(scores) < _TWO or not all(map(math.isfinite, scores)) or min(scores) == max(scores):
-        return _NAN  # equal scores: rounding of their mean would leave a deviation of about 1e-17
+    if not _comparable(scores):
+        return _NAN
     mean = sum(scores) / len(scores)
     deviation = math.sqrt(sum((score - mean) * (score - mean) for score in scores) / len(scores))
     return (scores[0] - mean) / deviation if 0 < deviation < _INFINITY else _NAN
+
+
+def top_score_z_robust(rounds: Sequence[Round]) -> float:
+    """Return how many interquartile ranges rank 1 lies above the median of the question's own pool.
+
+    Quartiles are interpolated linearly, rank 1 included.  NaN where `top_score_z_pool` is, or if the quartiles do not
+    differ (there the authors' code says 0).
+
+    >>> top_score_z_robust([Round(index=1, pool_scores=(9.0, 4.0, 3.0, 2.0, 1.0))])
+    3.0
+    """
+    scores = rounds[-1].pool_scores
+    if not _comparable(scores):
+        return _NAN
+    with np.errstate(over="ignore", invalid="ignore"):
+        low, median, high = np.percentile(scores, [25, 50, 75]).tolist()
+    return (scores[0] - median) / (high - low) if 0 < high - low < _INFINITY else _NAN
+
+
+def _comparable(scores: Sequence[float]) -> bool:
+    """Return whether scores have a spread; without that, rounding of a mean would leave a deviation of about 1e-17."""
+    return len(scores) >= _TWO and all(map(math.isfinite, scores)) and min(scores) < max(scores)
 
 
 def verbal_confidence(rounds: Sequence[Round]) -> float:
@@ -119,14 +143,13 @@ register(
 register(
     Signal(
         name="top_score_z_robust",
-        compute=None,
+        compute=top_score_z_robust,
         range=_ANY,
         unit="z",
         source=_NEGATIVE,
         component=_RETRIEVAL,
         first_round=1,
-        fitted=True,
-        doc="top_score against the tune questions, by median and interquartile range.",
+        doc="top_score within the question's pool, in interquartile ranges from its median.",
     )
 )
 register(

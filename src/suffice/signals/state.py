@@ -119,19 +119,19 @@ class Idf(FittedState):
 
 @dataclass(frozen=True, slots=True)
 class ZScore(FittedState):
-    """A shift and a scale, fitted over questions: the signals `top_score_z` and `top_score_z_robust`.
+    """A shift and a scale, fitted over questions: the signal `top_score_z`.
 
     A pure function of the column `top_score`, so a recording needs that column only.
 
-    >>> z = ZScore.fit([1.0, 2.0, 3.0, 10.0], robust=True)
+    >>> z = ZScore.fit([1.0, 3.0])
     >>> z
-    ZScore(center=2.5, scale=3.0)
-    >>> z.apply(np.array([2.5, 8.5]))
+    ZScore(center=2.0, scale=1.0)
+    >>> z.apply(np.array([2.0, 4.0]))
     array([0., 2.])
 
     Attributes:
-        center: Mean or median of the fitted values.
-        scale: Standard deviation (of the population) or interquartile range; 0 makes every result NaN.
+        center: Mean of the fitted values.
+        scale: Standard deviation (of the population); 0 makes every result NaN.
     """
 
     center: float
@@ -144,12 +144,11 @@ class ZScore(FittedState):
             )
 
     @classmethod
-    def fit(cls, values: Iterable[float] | Floats, robust: bool = False) -> ZScore:
+    def fit(cls, values: Iterable[float] | Floats) -> ZScore:
         """Return center and scale of the finite ones among `values`.
 
         Args:
             values: `top_score` of the tune questions, one per question; NaN = undefined.
-            robust: Median and interquartile range instead of mean and standard deviation.
 
         Raises:
             DataError: No value is finite.
@@ -159,9 +158,6 @@ class ZScore(FittedState):
         if not array.size:
             raise DataError("a z-score cannot be fitted: there is no finite value. Record a retriever's scores first")
         with np.errstate(over="ignore", invalid="ignore"):
-            if robust:
-                low, center, high = np.percentile(array, [25, 50, 75])
-                return cls(float(center), float(high - low))
             return cls(float(array.mean()), float(array.std()))
 
     def apply(self, values: Floats) -> Floats:

@@ -230,7 +230,10 @@ def _units(recording: Recording) -> set[str]:
 
 
 def _read(path: Path) -> Recording:
-    return _within_budget(drop_failed(read_recording(path))[0])
+    recording = _within_budget(drop_failed(read_recording(path))[0])
+    # The authors draw from questions in the order of their ids, so intervals do not depend on a file's.
+    keys = [name for name in ("cluster", "question_id", "round") if name in recording.table.column_names]
+    return Recording(recording.table.sort_by([(name, "ascending") for name in keys]), recording.metadata)
 
 
 def with_evidence(recording: Recording) -> Recording:

@@ -48,7 +48,11 @@ def drift_table(cells: Sequence[CellRuns], published: Published, draws: Draws) -
     in_sample = (
         "a round is right where its exact match is 1; calibrated signals are fitted on tune, where their d is in sample"
     )
-    notes = [f"{draws.note}; tune and eval are drawn independently", in_sample]
+    round_1 = (
+        "answer_stable and overlap are undefined in round 1 here; the authors' columns are 0 there, and count in the "
+        "published d"
+    )
+    notes = [f"{draws.note}; tune and eval are drawn independently", in_sample, round_1]
     for item in cells:
         if item.cell.setting != "distractor" or item.cell.prompt != "answer_first":
             continue
@@ -73,7 +77,7 @@ def drift_table(cells: Sequence[CellRuns], published: Published, draws: Draws) -
         if absent:
             notes.append(f"{item.cell.name}: undefined or not recorded: {', '.join(absent)}")
     if not lines:
-        raise DataError("; ".join(notes[2:]) or "needs a cell with setting 'distractor' and the prompt 'answer_first'")
+        raise DataError("; ".join(notes[3:]) or "needs a cell with setting 'distractor' and the prompt 'answer_first'")
     return layout.table(lines, notes)
 
 

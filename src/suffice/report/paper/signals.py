@@ -125,7 +125,8 @@ def margin_figure(cells: Sequence[CellRuns], published: Published, draws: Draws)
         if why:
             notes.append(f"left out, {item.cell.name}: {why}")
             continue
-        row = "v3" if item.cell.published == published.tables["figure2"]["cell"] else None
+        beside = item.cell.published == published.tables["figure2"]["cell"] and item.cell.prompt == "answer_first"
+        row = "v3" if beside else None
         lines += layout.lines((item.cell.name,), here, row, earlier=("24 cells",))
     if not lines:
         raise DataError("; ".join(notes[2:]))

@@ -79,7 +79,8 @@ def paper_tasr(
     Args:
         cells: At least one, from `read_cells` or made by hand.
         n_resamples: Bootstrap draws.
-        seed: Of the draws; for one cell the intervals are those of `suffice.replay.replay` with this seed.
+        seed: Of the draws; questions are drawn in the order of their ids, whatever a recording's, and for one cell the
+            intervals are those of `suffice.replay.replay` with this seed on a recording in that order.
         level: Nominal coverage of intervals.
         command: What was run, for the provenance.
         on_progress: Is told what is being made, how much is done, and of how much.

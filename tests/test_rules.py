@@ -295,3 +295,9 @@ def test_operands_refuse_foreign_types():
             broken()
     assert str(2 * signal("a") - signal("b") > 0) == "2 * a + -1 * b > 0"
     assert str(2 * signal("a") < 1) == "2 * a < 1"
+
+
+@pytest.mark.parametrize("text", ["a > " + "9" * 4000, "9" * 400 + " * a > 1", "patience(a > 1, " + "9" * 5000 + ")"])
+def test_a_number_beyond_all_doubles_is_not_a_rule(text):
+    with pytest.raises(RuleSyntaxError):
+        parse_rule(text)

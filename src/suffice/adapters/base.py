@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import json
 import math
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from suffice.errors import DataError
+from suffice.json_text import load_json
 from suffice.loop.rows import fill_costs
 from suffice.metrics import METRICS
 from suffice.rounds import COST_KINDS, Cost, End, Round
@@ -187,7 +187,7 @@ def json_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
             if not raw.strip():
                 continue
             try:
-                record = json.loads(raw.decode("utf-8-sig"))
+                record = load_json(raw.decode("utf-8-sig"))
             except ValueError as error:
                 raise DataError(f"{where}: not JSON in UTF-8 ({error}).") from error
             if not isinstance(record, dict):

@@ -10,6 +10,7 @@ from rich.live import Live
 
 from suffice.cli.show import console, decision_lines, print_json, round_row, rounds_table
 from suffice.errors import ModelError
+from suffice.json_text import well_formed
 from suffice.loop import LiveLoop, Outcome
 from suffice.rounds import COST_KINDS, Cost, Decision, Passage, Round
 
@@ -28,6 +29,7 @@ def show_live(loop: LiveLoop, question: str, passages: Sequence[Passage] = (), *
     Raises:
         ModelError: The model failed.
     """
+    question = well_formed(question)  # a shell passes on bytes that are not UTF-8
     outcome, decisions = _quiet(loop, question, passages) if as_json else _shown(loop, question, passages)
     if as_json:
         print_json(_as_dict(outcome, decisions))

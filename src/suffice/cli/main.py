@@ -137,6 +137,9 @@ def run(arguments: list[str] | None = None) -> None:
     except SufficeError as error:
         _tell(f"error: {error}", debug)
         code = 2 if isinstance(error, RuleSyntaxError) else 1
+    except OSError as error:  # a full disk, a missing permission, a folder where a file should be
+        _tell(f"error: {error}", debug)
+        code = 1
     except KeyboardInterrupt:
         _tell(_KEPT, debug)
         code = _INTERRUPTED

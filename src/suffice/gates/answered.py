@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import json
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from suffice.errors import DataError, SchemaError
+from suffice.json_text import load_json
 from suffice.metrics import METRICS
 from suffice.rounds import Floats
 from suffice.store.recording import Recording
@@ -89,7 +89,7 @@ def load_answered(source: str | Path) -> list[Answered]:
 def _answered(line: str, number: int, source: str) -> Answered:
     where = f"line {number} of {source!r} is no question answered twice"
     try:
-        row = json.loads(line)
+        row = load_json(line)
         golds = row["answers"]
         told = [row["id"], row["question"], *golds]
         both = [row["no_retrieval"], row["one_retrieval"]]

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from suffice.errors import DataError, ModelError
+from suffice.json_text import load_json
 from suffice.llm._failures import bad_body, shortened, status_failure
 from suffice.rounds import Cost, Token
 
@@ -158,8 +159,8 @@ def parse(text: str, *, seconds: float, where: str, asked_logprobs: bool, from_c
 def _object(text: str, where: str, *, asked_logprobs: bool) -> dict[str, Any]:
     """Return the body as a JSON object, or raise what it is instead."""
     try:
-        body = json.loads(text)
-    except (ValueError, RecursionError):
+        body = load_json(text)
+    except ValueError:
         if text.lstrip().startswith("<"):
             raise ModelError(
                 f"{where} answered with a web page instead of JSON: {shortened(text)!r}. "
@@ -197,10 +198,9 @@ def _tool_arguments(calls: Any) -> str | None:
 
 
 def count_of(value: Any) -> float:
-    """Return a non-negative number, NaN for anything else."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
-        return _NAN
-    return float(value)
+    """Return a finite number that is not negative, NaN for anything else."""
+    count = _number(value, _NAN)
+    return count if 0 <= count < math.inf else _NAN
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:
@@ -276,5 +276,10 @@ def _legacy_tokens(given: Mapping[str, Any]) -> list[Token]:
 
 
 def _number(value: Any, missing: float) -> float:
-    """Return a log-probability as given; a missing alternative is -inf, which JSON cannot write."""
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else missing
+    """Return a number as given, `missing` for what is none; for an alternative that is -inf, which JSON cannot write."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return missing
+    try:
+        return float(value)
+    except OverflowError:  # a whole number may have hundreds of digits
+        return missing

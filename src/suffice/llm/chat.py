@@ -11,7 +11,7 @@ from typing import Any, Protocol, get_args
 from suffice.errors import DataError, LogprobsUnavailableError, ModelError
 from suffice.llm._clients import connect
 from suffice.llm._failures import failure_of
-from suffice.llm._wire import Api, Completion, checked_settings, is_processed, parse, request_body
+from suffice.llm._wire import Api, Completion, checked_settings, count_of, is_processed, parse, request_body
 from suffice.llm.prompts import ANSWER_FIRST, Prompt
 from suffice.rounds import Passage, Reply
 from suffice.signals.margins import LOGPROB_NEEDS
@@ -315,7 +315,10 @@ class ChatModel:
             self._count(requests_sent=1)
             return None
         self._count(cache_hits=1)
-        return self._parse(call, stored["body"], stored["seconds"], from_cache=True)
+        body, seconds = stored.get("body"), count_of(stored.get("seconds"))
+        if not isinstance(body, str):
+            raise DataError(f"{call.cache!r} holds something else than a reply for this request: start a new cache")
+        return self._parse(call, body, seconds, from_cache=True)
 
     def _done(self, call: _Call, text: str, retries: int, seconds: float) -> Completion:
         """Return the reply; what is no completion is not stored."""

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from suffice._version import __version__
-from suffice.errors import AuthenticationFailedError, ConfigMismatchError, DataError, ModelError
+from suffice.errors import AuthenticationFailedError, ConfigMismatchError, DataError, ModelError, SufficeError
 from suffice.loop.live import LiveLoop
 from suffice.loop.rows import fill_costs
 from suffice.loop.trajectory import RecordedTrajectory
@@ -25,6 +27,8 @@ from suffice.store.recording import read_recording, write_recording
 from suffice.store.schema import build_table
 
 __all__ = ["Progress", "RecordSummary", "record", "record_async"]
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -101,7 +105,7 @@ async def record_async(
     """Run every round of every question and write the recording; the rule of the policy is not asked.
 
     Interrupted at any instant, it goes on where it was when it is called again with the same arguments: a reply that
-    reached the journal is never asked for again.
+    reached the journal is never asked for again.  What a model, retriever or signal raises fails its question only.
 
     Args:
         questions: What to record; ids must be unique.
@@ -163,9 +167,10 @@ class _Recorder:
 
     async def run(self) -> RecordSummary:
         await asyncio.to_thread(self.loop.check)
-        existing = self._existing()
+        # The lock first: what another process finishes while we read its file would not be in our copy.
         journal = Journal(self.path.with_name(self.path.name + ".journal"), self.config)
         try:
+            existing = self._existing()
             done = journal.finished()
             self._check_texts(((q, rows[0]["question"]) for q, rows in done.items() if rows), journal.path)
             kept = set(existing.column("question_id").to_pylist()) if existing is not None else set()
@@ -176,7 +181,7 @@ class _Recorder:
             table = self._table(existing, {**fresh, **self.cut_short})
             write_recording(self.path, table, self._metadata())
         except BaseException:
-            journal.close()
+            journal.release()
             raise
         complete = table.filter(pa.compute.not_equal(table.column("end"), "failed"))
         if journal.questions() <= set(complete.column("question_id").to_pylist()):
@@ -243,29 +248,34 @@ class _Recorder:
         course = self.loop.course(question.question, question.passages)
         try:
             wanted = [r for r in range(policy.start_round, policy.max_rounds + 1) if course.has(r)]
-        except DataError as error:  # a question without a pool must not end the run of the others
-            self._failed(question, str(error))
+        except Exception as error:
+            if _is_fatal(error) and not isinstance(error, DataError):  # a question without a pool fails alone
+                raise
+            self._failed(question, error)
             return
         trajectory = RecordedTrajectory(self.loop, question, course, journal, self._spent)
         if not wanted:
-            self._failed(question, "no passage was found for the question")
+            self._failed(question, DataError("no passage was found for the question"))
             return
         try:
             await trajectory.run(wanted, parallel=self.parallel_rounds)
-        except AuthenticationFailedError:
-            raise
-        except ModelError as error:
-            self.cut_short[question.question_id] = trajectory.rows("failed")
-            self._failed(question, str(error))
+            rows = trajectory.rows("max_rounds" if wanted[-1] == policy.max_rounds else "exhausted")
+        except Exception as error:
+            if _is_fatal(error):
+                raise
+            self._failed(question, error)
+            with suppress(Exception):  # the signal that failed may be one of an earlier round
+                self.cut_short[question.question_id] = trajectory.rows("failed")
             return
-        journal.finish(
-            question.question_id, trajectory.rows("max_rounds" if wanted[-1] == policy.max_rounds else "exhausted")
-        )
+        journal.finish(question.question_id, rows)
         self.progress.done += 1
         self._tell()
 
-    def _failed(self, question: Question, why: str) -> None:
-        self.failed[question.question_id] = why
+    def _failed(self, question: Question, error: Exception) -> None:
+        ours = isinstance(error, SufficeError)
+        if not ours:
+            _LOG.debug("question %r failed", question.question_id, exc_info=error)
+        self.failed[question.question_id] = str(error) if ours else f"{type(error).__name__}: {error}"
         self.progress.failed += 1
         self._tell()
 
@@ -304,6 +314,12 @@ class _Recorder:
             "failed": {**self.still_failed, **self.failed},
             "suffice": __version__,
         }
+
+
+def _is_fatal(error: Exception) -> bool:
+    """Return whether the other questions would fail in the same way: credentials, the journal, the configuration."""
+    ours = isinstance(error, SufficeError)
+    return isinstance(error, AuthenticationFailedError) or (ours and not isinstance(error, ModelError))
 
 
 def _configuration(loop: LiveLoop, parallel_rounds: bool) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Literal
 
 from suffice.errors import DataError, SchemaError
+from suffice.json_text import load_json, well_formed
 from suffice.retrieval.corpus_bm25 import CorpusBM25
 from suffice.retrieval.passages import PASSAGE_WORDS, split_text
 from suffice.rounds import Passage
@@ -137,9 +138,10 @@ def _read_folder(folder: Path, errors: Decoding) -> Iterator[Passage]:
             name = name if names[name] == 1 else relative.as_posix()
         try:
             with file.open(encoding="utf-8-sig", errors=errors) as lines:
-                parts = split_text(lines, name, markdown=file.suffix.lower() == ".md")
+                parts = split_text(lines, well_formed(name), markdown=file.suffix.lower() == ".md")
                 for i, (title, text) in enumerate(parts):
-                    yield Passage(passage_id=f"{relative.as_posix()}#{i}", title=title, text=text)
+                    # A file's name may hold bytes that are not UTF-8.
+                    yield Passage(passage_id=well_formed(f"{relative.as_posix()}#{i}"), title=title, text=text)
         except UnicodeDecodeError as error:
             raise DataError(
                 f"{file}: not UTF-8 (byte {error.object[error.start : error.start + 1]!r}); save it as UTF-8, or read "
@@ -155,12 +157,12 @@ def _read_lines(path: Path, errors: Decoding) -> Iterator[Passage]:
         for number, raw in enumerate(lines, start=1):
             where = f"{path}, line {number}"
             try:
-                row = json.loads(raw.decode("utf-8-sig", errors=errors) or "null") if raw.strip() else None
+                row = load_json(raw.decode("utf-8-sig", errors=errors) or "null") if raw.strip() else None
             except UnicodeDecodeError as error:
                 raise DataError(
                     f"{where}: not UTF-8; save the file as UTF-8, or read with errors='replace'."
                 ) from error
-            except json.JSONDecodeError as error:
+            except ValueError as error:
                 raise DataError(f"{where}: not JSON ({error}); expected an object with title and text.") from error
             if row is None:
                 continue

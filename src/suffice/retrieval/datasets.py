@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from suffice.errors import DataError, SchemaError
+from suffice.json_text import load_json, well_formed
 from suffice.metrics import normalize_answer
 from suffice.rounds import Passage
 
@@ -94,6 +95,11 @@ class Question:
     level: str | None = None
     supporting: frozenset[str] = frozenset()
     split: str | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("question_id", "question", "type", "level", "split"):
+            object.__setattr__(self, name, well_formed(getattr(self, name)))
+        object.__setattr__(self, "answers", tuple(map(well_formed, self.answers)))
 
     @property
     def supporting_titles(self) -> frozenset[str]:
@@ -183,7 +189,7 @@ def dataset_hash(questions: Sequence[Question]) -> str:
     for item in questions:
         pool = [[passage.passage_id, passage.title, passage.text] for passage in item.passages]
         fields = [item.question_id, item.question, list(item.answers), item.type, item.level, sorted(item.supporting)]
-        digest.update(json.dumps([*fields, pool], ensure_ascii=False).encode() + b"\n")
+        digest.update(json.dumps([*fields, pool], ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n")
     return digest.hexdigest()[:16]
 
 
@@ -233,8 +239,8 @@ def _read_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         if not text:
             continue
         try:
-            record = json.loads(text)
-        except json.JSONDecodeError as error:
+            record = load_json(text)
+        except ValueError as error:
             raise DataError(f"{where}: not JSON ({error}); expected one question as one JSON object.") from error
         yield where, _object(record, where)
 
@@ -254,9 +260,9 @@ def _read_list(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         where = f"{path}, item {number}"
         try:
             record, position = decoder.raw_decode(text, position)
-        except json.JSONDecodeError as error:
+        except (ValueError, RecursionError) as error:
             raise DataError(f"{where}: not JSON ({error}); the file may be truncated.") from error
-        yield where, _object(record, where)
+        yield where, _object(well_formed(record), where)
         position = _skip(text, position)
         if text[position : position + 1] == ",":
             position = _skip(text, position + 1)

@@ -39,7 +39,7 @@ def parse_rule(text: str) -> Rule:
     try:
         tree = ast.parse(text.strip(), mode="eval")
         return _rule(tree.body, text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+    except (SyntaxError, ValueError, OverflowError, RecursionError, MemoryError) as error:
         if isinstance(error, RuleSyntaxError):
             raise
         raise RuleSyntaxError(

@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from suffice.errors import DataError, SchemaError
+from suffice.store.faults import seal_of, sqlite_faults
 
 __all__ = ["ResponseCache", "request_key"]
 
@@ -22,6 +23,9 @@ _APPLICATION_ID = 0x53554646  # "SUFF": tells our files from other sqlite databa
 _SCHEMA_VERSION = 1
 _BUSY_S = 30.0
 _WAL_TRIES = 50
+_SEAL = "crc32"
+_IN_USE = "another program holds the response cache: close it, or name another file"
+_DAMAGED = "is not a response cache, or is damaged: move it away to start a new one"
 
 
 def request_key(request: Mapping[str, Any]) -> str:
@@ -83,12 +87,11 @@ class ResponseCache:
             return None
         try:
             response = json.loads(row[0])
-        except ValueError as error:
-            raise SchemaError(
-                f"{self.path} holds a response that is not JSON (key {key}): the file is damaged"
-            ) from error
-        if not isinstance(response, dict):
-            raise SchemaError(f"{self.path} holds a response that is no JSON object (key {key}): the file is damaged")
+            seal = response.pop(_SEAL, None)  # responses of older releases have none
+        except (ValueError, RecursionError, TypeError, AttributeError):
+            response, seal = None, None
+        if not isinstance(response, dict) or seal not in (None, seal_of(key, response)):
+            raise SchemaError(f"{str(self.path)!r} {_DAMAGED} (the response of key {key})")
         return response
 
     def put(self, request: Mapping[str, Any], response: Mapping[str, Any]) -> None:
@@ -100,7 +103,8 @@ class ResponseCache:
         """
         key = request_key(request)
         try:
-            text = json.dumps(response, separators=(",", ":"))
+            sealed = {**response, _SEAL: seal_of(key, response)}
+            text = json.dumps(sealed, separators=(",", ":"))
         except (TypeError, ValueError) as error:
             raise DataError(f"a response must be JSON to be cached: {error}") from error
         with self._open() as connection:
@@ -132,7 +136,7 @@ class ResponseCache:
         with self._lock:
             if self._closed:
                 raise DataError(f"the response cache {self.path} is closed")
-            try:
+            with sqlite_faults(self.path, locked=_IN_USE, damaged=_DAMAGED):
                 if self._connection is None or self._pid != os.getpid():
                     # A forked child opens its own, and may not even close the one it inherited.
                     if self._connection is not None:
@@ -140,12 +144,6 @@ class ResponseCache:
                     self._connection = _connect(self.path)
                     self._pid = os.getpid()
                 yield self._connection
-            except sqlite3.OperationalError as error:
-                raise DataError(f"the response cache {self.path} cannot be used: {error}") from error
-            except sqlite3.DatabaseError as error:
-                raise SchemaError(
-                    f"{self.path} is not a response cache, or is damaged ({error}). Move it away to start a new one."
-                ) from error
 
 
 def _connect(path: Path) -> sqlite3.Connection:

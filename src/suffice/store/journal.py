@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any
 
-from suffice.errors import ConfigMismatchError, DataError, SchemaError
+from suffice.errors import ConfigMismatchError, DataError, SchemaError, SufficeError
+from suffice.json_text import load_json
+from suffice.store.faults import seal_of, sqlite_faults
 
 __all__ = ["Journal", "differences"]
 
@@ -20,6 +24,11 @@ CREATE TABLE IF NOT EXISTS replies (
 );
 CREATE TABLE IF NOT EXISTS finished (question_id TEXT PRIMARY KEY, rows TEXT NOT NULL);
 """
+
+_BUSY_S = 2.0
+_OPENINGS = 20
+_RECORDING = "another process is recording into this file: wait for it, or record to another file"
+_DAMAGED = "is not a journal of a recording, or is damaged: move it away, or record to another file"
 
 
 def differences(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "") -> list[str]:
@@ -51,74 +60,170 @@ class Journal:
 
     Raises:
         ConfigMismatchError: The file was begun with another configuration.
-        DataError: Another process is writing to it.
-        SchemaError: The file is no journal, or it is corrupt.
+        DataError: Another process is writing to it, or the disk does not let us.
+        SchemaError: The file is not a journal, or it is damaged.
     """
 
     def __init__(self, path: str | Path, config: Mapping[str, Any]) -> None:
         self.path = Path(path)
-        self.path.parent.mkdir(parents=True, exist_ok=True)
         canonical = json.loads(json.dumps(config, sort_keys=True))
-        self._db = sqlite3.connect(self.path, timeout=2.0, isolation_level=None)
+        with self._faults():
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._db = _locked(self.path)
         try:
-            # In this order: the lock is taken by the first write and held until the process ends.
-            self._db.execute("PRAGMA locking_mode=EXCLUSIVE")
-            self._db.execute("PRAGMA journal_mode=WAL")
-            self._db.execute("PRAGMA synchronous=NORMAL")
-            self._db.executescript(_SCHEMA)
+            self._begin(canonical)
+        except BaseException:
+            self._db.close()
+            raise
+
+    def _begin(self, config: Mapping[str, Any]) -> None:
+        """Write the configuration, or compare it with the one that the file was begun with."""
+        with self._faults():
             stored = self._db.execute("SELECT value FROM meta WHERE key = 'config'").fetchone()
             if stored is None:
-                self._db.execute("INSERT INTO meta VALUES ('config', ?)", (json.dumps(canonical, sort_keys=True),))
-        except sqlite3.OperationalError as error:
-            self._db.close()
-            if "locked" in str(error):
-                raise DataError(
-                    f"another process is recording into {str(self.path)!r}: wait for it, or record to another file"
-                ) from None
-            raise SchemaError(f"the journal {str(self.path)!r} cannot be opened: {error}") from None
-        except sqlite3.DatabaseError as error:
-            self._db.close()
-            raise SchemaError(
-                f"{str(self.path)!r} is no journal of a recording ({error}): move it away, or record to another file"
-            ) from None
-        if stored is not None and json.loads(stored[0]) != canonical:
-            changed = "; ".join(differences(json.loads(stored[0]), canonical))
-            self._db.close()
+                self._db.execute("INSERT INTO meta VALUES ('config', ?)", (json.dumps(config, sort_keys=True),))
+                return
+        changed = differences(self._decoded(stored[0], dict), config)
+        if changed:
             raise ConfigMismatchError(
-                f"the unfinished recording {str(self.path)!r} was begun with another configuration ({changed}): "
-                "resume with the old one, or record to another file"
+                f"the unfinished recording {str(self.path)!r} was begun with another configuration "
+                f"({'; '.join(changed)}): resume with the old one, or record to another file"
             )
 
     def put(self, question_id: str, r: int, part: str, payload: Mapping[str, Any]) -> None:
-        """Commit one reply; `part` is the component that gave it."""
-        self._db.execute(
-            "INSERT OR REPLACE INTO replies VALUES (?, ?, ?, ?)", (question_id, r, part, json.dumps(payload))
-        )
+        """Commit one reply; `part` is the component that gave it.
+
+        Raises:
+            DataError: The disk is full, or not writable.
+        """
+        text = _sealed(json.dumps(payload), question_id, r, part)
+        with self._faults():
+            self._db.execute("INSERT OR REPLACE INTO replies VALUES (?, ?, ?, ?)", (question_id, r, part, text))
 
     def replies(self, question_id: str) -> dict[tuple[int, str], dict[str, Any]]:
-        """Return the committed replies of a question, by round and part."""
-        rows = self._db.execute("SELECT round, part, payload FROM replies WHERE question_id = ?", (question_id,))
-        return {(r, part): json.loads(payload) for r, part, payload in rows}
+        """Return the committed replies of a question, by round and part.
+
+        Raises:
+            SchemaError: The file is damaged.
+        """
+        with self._faults():
+            query = "SELECT round, part, payload FROM replies WHERE question_id = ?"
+            rows = self._db.execute(query, (question_id,)).fetchall()
+        return {(r, part): self._decoded(text, dict, question_id, r, part) for r, part, text in rows}
 
     def finish(self, question_id: str, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Commit the finished rows of a question."""
-        self._db.execute("INSERT OR REPLACE INTO finished VALUES (?, ?)", (question_id, json.dumps(list(rows))))
+        """Commit the finished rows of a question.
+
+        Raises:
+            DataError: The disk is full, or not writable.
+        """
+        text = _sealed(json.dumps(list(rows)), question_id)
+        with self._faults():
+            self._db.execute("INSERT OR REPLACE INTO finished VALUES (?, ?)", (question_id, text))
 
     def finished(self) -> dict[str, list[dict[str, Any]]]:
-        """Return the finished rows by question."""
-        return {q: json.loads(rows) for q, rows in self._db.execute("SELECT question_id, rows FROM finished")}
+        """Return the finished rows by question.
+
+        Raises:
+            SchemaError: The file is damaged.
+        """
+        with self._faults():
+            stored = self._db.execute("SELECT question_id, rows FROM finished").fetchall()
+        return {question_id: self._decoded(text, list, question_id) for question_id, text in stored}
 
     def questions(self) -> set[str]:
-        """Return every question of which something is here."""
-        rows = self._db.execute("SELECT question_id FROM replies UNION SELECT question_id FROM finished")
+        """Return every question of which something is here.
+
+        Raises:
+            SchemaError: The file is damaged.
+        """
+        with self._faults():
+            rows = self._db.execute("SELECT question_id FROM replies UNION SELECT question_id FROM finished").fetchall()
         return {question_id for (question_id,) in rows}
 
     def close(self) -> None:
-        """Give the file free."""
+        """Release the lock."""
         self._db.close()
 
-    def delete(self) -> None:
-        """Close and remove the file: everything in it stands in the recording."""
+    def release(self) -> None:
+        """Release the lock after a failure; a file in which there is nothing is removed."""
+        with suppress(SufficeError):
+            if not self.questions():
+                self.delete()
         self.close()
+
+    def delete(self) -> None:
+        """Remove the file and release the lock: everything in it is in the recording.
+
+        In this order where the system allows it: a process that waits for the lock must see that the file is gone.
+        """
+        try:
+            self._unlink()
+            self.close()
+        except PermissionError:  # Windows removes no file that is open
+            self.close()
+            self._unlink()
+
+    def _unlink(self) -> None:
         for suffix in ("", "-wal", "-shm"):
             self.path.with_name(self.path.name + suffix).unlink(missing_ok=True)
+
+    def _faults(self) -> AbstractContextManager[None]:
+        return sqlite_faults(self.path, locked=_RECORDING, damaged=_DAMAGED)
+
+    def _decoded(self, text: Any, kind: type, *key: Any) -> Any:
+        """Return what a row holds, whole and of the right kind."""
+        try:
+            value = load_json(_opened(text, *key))
+        except (ValueError, TypeError, AttributeError):
+            value = None
+        if not isinstance(value, kind):
+            raise SchemaError(f"{str(self.path)!r} {_DAMAGED}")
+        return value
+
+
+def _locked(path: Path) -> sqlite3.Connection:
+    """Return a connection that holds the lock of the file that is at `path` now.
+
+    A process that finishes removes its journal while another one may be waiting for it: what that one then holds is
+    a file without a name, whose rows would die with it.
+    """
+    for _ in range(_OPENINGS):
+        path.touch()
+        with suppress(FileNotFoundError):
+            before = path.stat()
+            database = sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None)
+            try:
+                # In this order: the lock is taken by the first write and held until the process ends.
+                database.execute("PRAGMA locking_mode=EXCLUSIVE")
+                database.execute("PRAGMA journal_mode=WAL")
+                database.execute("PRAGMA synchronous=NORMAL")
+                database.executescript(_SCHEMA)
+                if os.path.samestat(before, path.stat()):
+                    return database
+            except sqlite3.OperationalError:
+                if path.exists() and os.path.samestat(before, path.stat()):
+                    database.close()
+                    raise
+            except BaseException:
+                database.close()
+                raise
+            database.close()
+    raise DataError(f"{_RECORDING} ({str(path)!r})")
+
+
+def _sealed(text: str, *key: Any) -> str:
+    """Return a row's text with a checksum over it and its key on a line of its own."""
+    return f"{text}\n{seal_of(text, *key)}"
+
+
+def _opened(stored: str, *key: Any) -> str:
+    """Return the text that `_sealed` took; rows of older releases have no checksum.
+
+    Raises:
+        ValueError: The checksum is another one.
+    """
+    text, newline, seal = stored.partition("\n")
+    if newline and seal != seal_of(text, *key):
+        raise ValueError("the checksum is another one")
+    return text

@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from suffice.json_text import well_formed
 from suffice.metrics import METRICS
 from suffice.rounds import COST_KINDS
 from suffice.signals import SIGNALS
@@ -117,5 +118,8 @@ def build_table(rows: Iterable[Mapping[str, Any]], kinds: Mapping[str, str] | No
                 None if value is None else value if isinstance(value, str) else json.dumps(value) for value in values
             ]
         fields.append(field)
-        arrays.append(pa.array(values, type=field.type))
+        try:
+            arrays.append(pa.array(values, type=field.type))
+        except UnicodeEncodeError:  # a host's own text may hold what UTF-8 cannot
+            arrays.append(pa.array(well_formed(values), type=field.type))
     return pa.table(arrays, schema=pa.schema(fields))

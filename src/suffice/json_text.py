@@ -1,0 +1,48 @@
+"""Text as Unicode has it, and JSON that holds no other: one place for what comes from files and endpoints."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+__all__ = ["load_json", "well_formed"]
+
+_SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
+
+
+def well_formed(value: Any) -> Any:
+    r"""Return a text, or a structure of lists and dicts, with U+FFFD for each lone surrogate.
+
+    JSON may escape half of a character (a text cut in the middle of an emoji), and Python reads it; no file in UTF-8
+    can hold it.
+
+    >>> well_formed(["caf\u00e9", "cut \ud83d", 3])
+    ['café', 'cut \ufffd', 3]
+    """
+    if isinstance(value, str):
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+        return value
+    if isinstance(value, dict):
+        return {well_formed(key): well_formed(item) for key, item in value.items()}
+    return [well_formed(item) for item in value] if isinstance(value, list) else value
+
+
+def load_json(text: str) -> Any:
+    r"""Return the value of a JSON text, well formed.
+
+    >>> load_json('{"answer": "Oslo \\ud800"}')
+    {'answer': 'Oslo \ufffd'}
+
+    Raises:
+        ValueError: It is not JSON, is nested too deeply, or holds a whole number of thousands of digits.
+    """
+    try:
+        value = json.loads(text)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    # Only an escape can bring a surrogate into decoded text.
+    return well_formed(value) if _SURROGATE_ESCAPE.search(text) else value

@@ -1,0 +1,73 @@
+"""What sqlite and the file system complain of, as our errors."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from suffice.errors import DataError, SchemaError
+
+__all__ = ["disk_fault", "seal_of", "sqlite_faults"]
+
+_LOCKED = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
+_DISK = frozenset(
+    {
+        sqlite3.SQLITE_CANTOPEN,
+        sqlite3.SQLITE_FULL,
+        sqlite3.SQLITE_IOERR,
+        sqlite3.SQLITE_NOMEM,
+        sqlite3.SQLITE_PERM,
+        sqlite3.SQLITE_READONLY,
+    }
+)
+_PRIMARY = 0xFF
+
+
+def disk_fault(path: str | Path, error: Exception) -> DataError:
+    """Return the error for a file that the system does not let us read or write."""
+    return DataError(
+        f"{str(path)!r} cannot be read or written: {error}. Check the free space and the permissions of its folder, then "
+        "run the same command again: what was stored before is kept"
+    )
+
+
+def seal_of(*parts: Any) -> str:
+    """Return a checksum of JSON-ready values: sqlite has none for its rows.
+
+    >>> seal_of("q1", 2, {"answer": "Oslo"})
+    '8ba7ea2b'
+    """
+    return f"{zlib.crc32(json.dumps(parts, sort_keys=True).encode()):08x}"
+
+
+@contextmanager
+def sqlite_faults(path: str | Path, *, locked: str, damaged: str) -> Iterator[None]:
+    """Raise our errors instead of sqlite's.
+
+    Args:
+        path: The file.
+        locked: What to say if another process holds it.
+        damaged: What to say if it is damaged, or is something else.
+
+    Raises:
+        DataError: Another process holds the file, the disk is full, or permissions are missing.
+        SchemaError: The file is damaged, or is something else.
+    """
+    try:
+        yield
+    except sqlite3.ProgrammingError:  # a closed connection, say: ours, not the file's
+        raise
+    except sqlite3.DatabaseError as error:
+        kind = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & _PRIMARY
+        if kind in _LOCKED:
+            raise DataError(f"{locked} ({str(path)!r})") from None
+        if kind in _DISK:
+            raise disk_fault(path, error) from error
+        raise SchemaError(f"{str(path)!r} {damaged} ({error})") from None
+    except OSError as error:
+        raise disk_fault(path, error) from error

@@ -83,16 +83,21 @@ def drafts(
 
 
 def plain_cell(members, eps, patience, distance, approved=(), gain=()):  # noqa: PLR0917
-    """Where a cascade stops on one question (rounds from 1), and the rounds whose judge it asks: METHODS, section 2."""
+    """Where a cascade stops on one question (rounds from 1), the rounds whose judge it asks, and the critiques it reads.
+
+    The critic is the first member, so it is read from round 2 on where it is on; else the next draft reads it: the
+    recorded loop made none after round 6, and a shorter one found its end by its critic's reply.
+    """
     asked = set()
     for t in range(1, len(distance) + 1):
+        read = t if "critic" in members and t >= 2 else t - 1
         if "critic" in members and t >= 2 and approved[t - 1] == 1:
-            return t, asked
+            return t, asked, t
         window = [distance[t - 1 - back] for back in range(patience)] if t >= patience + 1 else [NAN]
         if "convergence" in members and all(d < eps for d in window):
-            return t, asked
+            return t, asked, read
         if "gain" in members and t >= 2:
             asked |= {t - 1, t}
             if gain[t - 1] <= 0:
-                return t, asked
-    return len(distance), asked
+                return t, asked, read
+    return len(distance), asked, len(distance) if len(distance) < 6 else read

@@ -35,19 +35,50 @@ def roles(endpoint):
 def test_a_round_is_a_draft_and_the_critics_reply_to_it(how):
     with Endpoint(reply) as endpoint:
         outcome = run(loop(endpoint.url), how)
-        assert roles(endpoint) == ["draft", "critic", *["revision", "critic"] * (ROUNDS - 1)]
+        assert roles(endpoint) == ["draft", *["critic", "revision"] * (ROUNDS - 1)]
     assert [r.index for r in outcome.rounds] == [1, 2, 3, 4]
     assert [r.answer for r in outcome.rounds] == [f"Draft {t}. The tower stands in Oslo." for t in (1, 2, 3, 4)]
-    assert [r.feedback for r in outcome.rounds][:3] == [
+    assert [r.feedback for r in outcome.rounds] == [
         "Say more than draft 1 does.",
         "Say more than draft 2 does.",
         "Approved",
+        None,  # nobody would have read it
     ]
     assert all(r.passages == CONTEXTS for r in outcome.rounds)
     assert (outcome.decision.reason, outcome.answer) == ("max_rounds", outcome.rounds[-1].answer)
 
 
-def test_every_round_pays_a_writer_and_a_critic_the_last_one_too():
+@pytest.mark.parametrize("how", ["sync", "async"])
+@pytest.mark.parametrize(
+    ("rule", "writers", "critics"),
+    [
+        ("fixed_k(1)", 1, 0),
+        ("fixed_k(2)", 2, 1),
+        ("answer_stable >= 1", 4, 3),
+        ("critic_approved >= 1", 3, 3),
+        ("first_of((round >= 3), (critic_approved >= 1))", 3, 2),  # the first member has decided
+        ("first_of((critic_approved >= 1), (round >= 2))", 2, 2),  # the first member had to be asked
+        ("(round >= 2) & (critic_approved < 1)", 2, 2),
+        ("calls >= 2", 1, 1),  # a round's cost is known once its critic has replied
+        ("never()", 4, 3),
+    ],
+)
+def test_the_critic_is_asked_only_where_the_decision_or_the_next_draft_reads_it(rule, writers, critics, how):
+    with Endpoint(reply) as endpoint:
+        outcome = run(loop(endpoint.url, Policy(rule=parse_rule(rule), max_rounds=ROUNDS)), how)
+        asked = roles(endpoint)
+    assert (len(outcome.rounds), asked.count("critic")) == (writers, critics)
+    assert len(asked) == writers + critics
+
+
+def test_a_selector_that_reads_the_critic_asks_it_in_the_last_round_too():
+    policy = Policy(rule=parse_rule("fixed_k(2)"), selector=parse_selector("max_critic_praise"), max_rounds=ROUNDS)
+    with Endpoint(reply) as endpoint:
+        run(loop(endpoint.url, policy))
+        assert roles(endpoint) == ["draft", "critic", "revision", "critic"]
+
+
+def test_a_rule_on_the_cost_of_a_round_counts_its_critic():
     with Endpoint(reply) as endpoint:
         outcome = run(loop(endpoint.url, Policy(rule=parse_rule("calls >= 4"), max_rounds=ROUNDS)))
         assert len(endpoint.requests) == 4
@@ -76,14 +107,14 @@ def test_a_critic_that_never_approves_ends_at_max_rounds():
 def test_one_round_is_a_loop_too():
     with Endpoint(reply) as endpoint:
         outcome = run(loop(endpoint.url, Policy(rule=parse_rule("critic_approved >= 1"), max_rounds=1)))
-        assert roles(endpoint) == ["draft", "critic"]
+        assert roles(endpoint) == ["draft"]  # an approval counts from round 2 on
     assert (outcome.decision.stop_round, outcome.decision.reason) == (1, "max_rounds")
 
 
 def test_rounds_stream_as_they_come():
     with Endpoint(reply) as endpoint:
         seen = [(observed and observed.index, len(endpoint.requests)) for observed, _ in loop(endpoint.url).stream(Q)]
-        assert seen == [(1, 2), (2, 4), (3, 6), (4, 8), (None, 8)]
+        assert seen == [(1, 2), (2, 4), (3, 6), (4, 7), (None, 7)]
 
         async def collect():
             return [observed.index async for observed, _ in loop(endpoint.url).stream_async(Q) if observed]
@@ -104,7 +135,7 @@ def test_writer_and_critic_share_what_they_read_and_nobody_is_told_the_rounds_le
     with Endpoint(reply) as endpoint:
         run(loop(endpoint.url, Policy(max_rounds=2)))
         two = [request.prompt for request in endpoint.requests]
-    assert two == four[:4]
+    assert two == four[:3]
 
 
 def test_drafts_have_their_own_limit_of_tokens_and_ask_for_no_log_probabilities():
@@ -231,12 +262,33 @@ def test_enrichers_measure_drafts_where_the_rule_reads_them(how):
         outcome = run(loop(endpoint.url, policy, enrichers=(words,)), how)
     assert outcome.decision.stop_round == 3
     assert len(words.asked) == 2  # not where the critic's approval has decided already
+    assert outcome.rounds[1].signals["words"] == 7
+    assert outcome.rounds[1].feedback == "Say more than draft 2 does."
     assert set(outcome.rounds[0].costs) == {"writer", "critic", "judge:words"}
 
 
-def test_a_draft_whose_critic_failed_is_not_measured_and_its_own_signal_is_undefined():
+@pytest.mark.parametrize("how", ["sync", "async"])
+def test_a_measurement_that_stops_the_loop_spares_the_critic(how):
+    policy = Policy(rule=parse_rule("first_of((words > 0), (critic_approved >= 1))"), max_rounds=ROUNDS)
+    with Endpoint(reply) as endpoint:
+        outcome = run(loop(endpoint.url, policy, enrichers=(Length(),)), how)
+        assert roles(endpoint) == ["draft"]
+    assert (outcome.decision.stop_round, outcome.decision.fired) == (1, "words > 0")
+
+
+def test_a_draft_whose_critic_failed_keeps_what_was_measured_before():
     words = Length()
-    policy = Policy(rule=parse_rule("words > 0"), max_rounds=ROUNDS)
+    policy = Policy(rule=parse_rule("words > 100"), max_rounds=ROUNDS)
+    with Endpoint(reply, fault=[None, "500"]) as endpoint:
+        outcome = run(loop(endpoint.url, policy, enrichers=(words,)))
+    assert [r.signals["words"] for r in outcome.rounds] == [7]
+    assert set(outcome.rounds[0].costs) == {"writer", "judge:words"}
+    assert (outcome.decision.reason, outcome.answer) == ("failed", "Draft 1. The tower stands in Oslo.")
+
+
+def test_a_draft_whose_critic_failed_first_is_not_measured_and_its_own_signal_is_undefined():
+    words = Length()
+    policy = Policy(rule=parse_rule("first_of((calls > 99), (words > 0))"), max_rounds=ROUNDS)
     with Endpoint(reply, fault=[None, "500"]) as endpoint:
         outcome = run(loop(endpoint.url, policy, enrichers=(words,)))
     assert not words.asked

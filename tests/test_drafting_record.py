@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import math
 import signal
 import sqlite3
 import subprocess
 import sys
+import zlib
 from collections import Counter
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
-from suffice import ChatModel, DraftingLoop, Policy, parse_rule, read_recording, record
+from suffice import ChatModel, Cost, DraftingLoop, Policy, parse_rule, parse_selector, read_recording, record
 from suffice.embedding import DraftEmbedder, MiniLM
 from suffice.errors import ConfigMismatchError, DataError, ModelError
 from suffice.llm import DRAFTING
+from suffice.loop import Measurement
+from suffice.replay import CostTable, operational_masks, replay
 from suffice.replay.checks import policy_for
 from suffice.session import stops
-from suffice.store import ResponseCache
+from suffice.store import Recording, ResponseCache
 from tests import llamacpp
+from tests import strategies as drawn
 from tests.cli_tools import cli
 from tests.drafting import ROUNDS, known_questions, loop, questions, reply, role_of
 from tests.endpoint import Endpoint, prompt_of
@@ -196,18 +204,133 @@ def test_embeddings_are_recorded_and_a_rule_on_their_distance_replays_as_it_runs
     assert np.isnan(distances[:, 0]).all()
 
 
+class Directions:
+    """An embedder of few directions, by the hash of the text."""
+
+    id, revision, pooling = "directions", "1", "none"
+
+    def embed(self, texts):
+        return self.embed_costed(texts)[0]
+
+    def embed_costed(self, texts):
+        return np.array([[1.0, zlib.crc32(t.encode()) % 3] for t in texts], dtype=np.float32), Cost(calls=len(texts))
+
+
+class Marker:
+    """A judge that marks by the hash of the draft."""
+
+    name = "judge:information_score"
+    capabilities = frozenset({"judge"})
+
+    def fingerprint(self):
+        return {"kind": "marker"}
+
+    async def measure(self, question, passages, draft):
+        score = math.nan if not draft.answer else zlib.crc32(draft.answer.encode()) % 5 / 4
+        return Measurement(
+            signals={"information_score": score}, costs={self.name: Cost(calls=4, uncached_tokens=7, output_tokens=4)}
+        )
+
+
+def whimsical(body):
+    """Draft, fail to draft, approve and praise by the hash of the prompt."""
+    prompt = prompt_of(body)
+    chance = zlib.crc32(prompt.encode())
+    if role_of(prompt) == "critic":
+        return ("Approved.", "This is good and clear.", "This is wrong and unclear.", "")[chance % 4]
+    return ("", "It stands in Oslo.", "It stands in Lima.", "In Oslo.", "It is in Oslo, Norway.")[chance % 5]
+
+
+MEASURING = (DraftEmbedder(Directions()), Marker())
+READ = (
+    *("critic_approved", "critic_praise", "semantic_distance", "semantic_distance_2", "information_gain"),
+    *("information_score", "answer_stable", "draft_tokens", "round", "calls", "tokens"),
+)
+SELECTED = ("last", "majority", "max_critic_praise", "max_information_score", "centroid")
+
+
+@pytest.fixture(scope="module")
+def whims(tmp_path_factory):
+    """An endpoint, and what was recorded of it."""
+    path = tmp_path_factory.mktemp("whims") / "r.parquet"
+    with Endpoint(whimsical, usage="plain") as endpoint:
+        record(questions(5), loop(endpoint.url, enrichers=MEASURING), path)
+        yield endpoint, read_recording(path)
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(drawn.rules(READ), st.sampled_from(SELECTED), st.integers(1, ROUNDS), st.booleans())
+def test_a_live_run_pays_what_replay_charges_component_by_component(whims, rule, selector, max_rounds, whole):
+    endpoint, recording = whims
+    policy = Policy(rule=rule, selector=parse_selector(selector), max_rounds=ROUNDS if whole else max_rounds)
+    made = loop(endpoint.url, policy, enrichers=MEASURING)
+    assert_equal(recording, policy, [made.run(q.question, q.passages) for q in questions(5)])
+
+
+def test_a_selector_that_looks_back_further_than_there_are_rounds_is_charged(whims):
+    endpoint, recording = whims
+    policy = Policy(selector=parse_selector("centroid"), max_rounds=ROUNDS)
+    made = loop(endpoint.url, policy, enrichers=MEASURING)
+    assert_equal(recording, policy, [made.run(q.question, q.passages) for q in questions(5)])
+
+
+@pytest.mark.parametrize(
+    "rule", ["fixed_k(1)", "fixed_k(2)", "fixed_k(4)", "critic_only", "answer_stable", "calls >= 3"]
+)
+def test_without_enrichers_a_live_run_pays_what_replay_charges(whims, rule):
+    endpoint, recording = whims
+    policy = Policy(rule=parse_rule(rule), max_rounds=ROUNDS)
+    made = loop(endpoint.url, policy)
+    outcomes = [made.run(q.question, q.passages) for q in questions(5)]
+    assert_equal(without_enrichers(recording), policy, outcomes)
+    waited = [asyncio.run(made.run_async(q.question, q.passages)) for q in questions(5)]
+    assert_equal(without_enrichers(recording), policy, waited)
+
+
+def without_enrichers(recording):
+    names = [name for name in recording.table.column_names if not name.startswith(("cost.judge", "cost.embedder"))]
+    return Recording(recording.table.select(names), recording.metadata)
+
+
+def test_fixed_budgets_pay_for_no_critique_that_nobody_reads(whims):
+    _, recording = whims
+    drafted = recording.answers != None  # noqa: E711 - an array
+    for k in range(1, ROUNDS + 1):
+        found = replay(recording, [f"fixed_k({k})"], metrics=("f1",), n_resamples=10)
+        paid = found.row(f"fixed_k({k})").components
+        assert paid["writer"]["calls"] == k
+        assert paid["critic"]["calls"] == pytest.approx(drafted[:, : k - 1].sum() / 5)
+    published = replay(recording, ["fixed_k(1)"], metrics=("f1",), n_resamples=10, ledger="published")
+    assert published.row("fixed_k(1)").components["critic"]["calls"] == pytest.approx(drafted[:, 0].mean())
+
+
+def test_a_recording_holds_the_critique_of_every_draft_the_last_one_too(whims):
+    _, recording = whims
+    drafted = recording.answers != None  # noqa: E711 - an array
+    assert (recording.column("cost.critic.calls") == drafted).all()
+    given = recording.objects("feedback") != None  # noqa: E711
+    assert (given == drafted).all()
+    assert np.isfinite(recording.column("critic_approved")[:, 1:][drafted[:, 1:]]).all()
+
+
 def assert_equal(recording, policy, outcomes):
     replayed = stops(policy, recording.rounds(policy.raw_columns))
     assert [o.decision.stop_round for o in outcomes] == replayed.rounds.tolist()
     assert [o.decision.reason for o in outcomes] == replayed.reasons(recording.ends, policy.max_rounds)
     answers = recording.answers[np.arange(len(outcomes)), replayed.answer_rounds - 1]
     assert [o.answer for o in outcomes] == answers.tolist()
+    table = CostTable(recording)
+    masks = operational_masks(table, policy, replayed)
+    feedback = recording.objects("feedback")
     for n, outcome in enumerate(outcomes):
-        feedback = recording.objects("feedback")[n, : len(outcome.rounds)]
-        assert [r.feedback for r in outcome.rounds] == feedback.tolist()
-        for component in ("writer", "critic"):
-            tokens = recording.column(f"cost.{component}.output_tokens")[n, : len(outcome.rounds)]
-            assert [r.costs[component].output_tokens for r in outcome.rounds] == tokens.tolist()
+        for place, observed in enumerate(outcome.rounds):
+            asked = masks["critic"][n, place]
+            assert observed.feedback == (feedback[n, place] if asked else None)
+        for component in table.components:  # component by component, round by round
+            for kind in ("calls", "output_tokens"):
+                paid = np.where(masks[component][n], table.columns[component][kind][n], 0.0)[: len(outcome.rounds)]
+                live = [getattr(r.costs.get(component, Cost()), kind) for r in outcome.rounds]
+                assert live == paid.tolist(), (component, kind, str(policy.rule))
 
 
 def test_on_llamacpp_a_killed_recording_goes_on_and_replay_equals_live(tmp_path):
@@ -251,7 +374,7 @@ def test_the_command_line_records_and_drafts(tmp_path):
         assert (told["stop_round"], told["reason"]) == (3, "rule")
         assert told["rounds"][0]["feedback"] == "Say more than draft 1 does."
         assert set(told["costs"]) == {"writer", "critic"}
-        shown = cli("draft", "Where?", "--model", "m", "--base-url", endpoint.url, "--max-rounds", 1)
+        shown = cli("draft", "Where?", "--model", "m", "--base-url", endpoint.url, "--max-rounds", 2)
         assert "Say more than draft 1 does." in shown.out
     with Endpoint(reply, fault="400") as endpoint:
         failed = cli("record-drafts", file, "-o", tmp_path / "f.parquet", "--model", "m", "--base-url", endpoint.url)

@@ -79,19 +79,26 @@ def of(name: str, ledger: str) -> float:
         # without the critic b goes on to 3, where the score falls
         (
             "first_of((patience((semantic_distance < 0.06), 2)), (information_gain <= 0))",
-            (4 * LOOP + 3 * JUDGE + 4 * EMBEDDER, 3 * (LOOP + JUDGE + EMBEDDER)),
+            (4 * LOOP + 3 * JUDGE + 4 * EMBEDDER - CRITIC, 3 * (LOOP + JUDGE + EMBEDDER) - CRITIC),
             (4 * (LOOP + JUDGE), 3 * (LOOP + JUDGE)),
         ),
-        # the gain alone reads every round and the one before it: both conventions agree
-        ("information_gain <= 0", (4 * (LOOP + JUDGE), 3 * (LOOP + JUDGE)), (4 * (LOOP + JUDGE), 3 * (LOOP + JUDGE))),
+        # the gain alone reads every round and the one before it; nobody reads the last critique
+        (
+            "information_gain <= 0",
+            (4 * (LOOP + JUDGE) - CRITIC, 3 * (LOOP + JUDGE) - CRITIC),
+            (4 * (LOOP + JUDGE), 3 * (LOOP + JUDGE)),
+        ),
         # nobody asks a judge; published embeddings are free
-        ("semantic(0.06)", (4 * (LOOP + EMBEDDER), 6 * (LOOP + EMBEDDER)), (4 * LOOP, 6 * LOOP)),
+        ("semantic(0.06)", (4 * (LOOP + EMBEDDER) - CRITIC, 6 * (LOOP + EMBEDDER) - CRITIC), (4 * LOOP, 6 * LOOP)),
         ("critic_only", (6 * LOOP, 2 * LOOP), (6 * LOOP, 2 * LOOP)),
-        ("fixed_k(3)", (3 * LOOP, 3 * LOOP), (3 * LOOP, 3 * LOOP)),
+        ("fixed_k(3)", (3 * LOOP - CRITIC, 3 * LOOP - CRITIC), (3 * LOOP, 3 * LOOP)),
+        ("first_of((round >= 3), (critic_approved >= 1))", (3 * LOOP - CRITIC, 2 * LOOP), (3 * LOOP, 2 * LOOP)),
+        ("first_of((critic_approved >= 1), (round >= 3))", (3 * LOOP, 2 * LOOP), (3 * LOOP, 2 * LOOP)),
+        ("calls >= 5", (3 * LOOP, 3 * LOOP), (3 * LOOP, 3 * LOOP)),
         # read only from round 3 on: published counts the rounds before as well
         (
             "(round >= 3) & (information_score >= 0.7)",
-            (3 * LOOP + JUDGE, 6 * LOOP + 4 * JUDGE),
+            (3 * LOOP + JUDGE - CRITIC, 6 * LOOP + 4 * JUDGE - CRITIC),
             (3 * (LOOP + JUDGE), 6 * (LOOP + JUDGE)),
         ),
     ],
@@ -103,20 +110,21 @@ def test_tokens_of_a_policy_are_those_added_up_by_hand(rule, live, published):
 
 def test_an_oracle_is_charged_its_judge_up_to_the_round_that_it_chooses_only_as_published():
     # the best score comes at 5 for a (the first of two) and at 2 for b
-    assert of("oracle_best", "live") == pytest.approx((5 + 2) * LOOP / 2)
+    assert of("oracle_best", "live") == pytest.approx((5 + 2) * LOOP / 2 - CRITIC)
     assert of("oracle_best", "published") == pytest.approx((5 + 2) * (LOOP + JUDGE) / 2)
 
 
 def test_fixed_budgets_and_chance_pay_no_judge_as_published():
     for k in (1, 3, 6):
-        assert of(f"fixed_k({k})", "published") == of(f"fixed_k({k})", "live") == k * LOOP
+        assert of(f"fixed_k({k})", "published") == k * LOOP
+        assert of(f"fixed_k({k})", "live") == k * LOOP - CRITIC
     assert of(f"random({FULL})", "published") == pytest.approx(3 * LOOP)  # the stops 4 and 2, dealt at random
 
 
 def test_a_selector_that_reads_the_judge_pays_it_in_every_visited_round():
     chosen = parse_selector("max_information_score")
     assert tokens("fixed_k(3)", "published", selector=chosen) == 3 * (LOOP + JUDGE)
-    assert tokens("fixed_k(3)", "live", selector=chosen) == 3 * (LOOP + JUDGE)
+    assert tokens("fixed_k(3)", "live", selector=chosen) == 3 * (LOOP + JUDGE) - CRITIC
 
 
 def test_the_judge_of_a_users_own_metric_is_found_by_the_recordings_word():
@@ -182,3 +190,11 @@ def test_a_charge_of_shares_is_the_mean_of_the_charges_and_unknown_only_where_it
         assert whole.total(kind) == pytest.approx(np.mean([part.total(kind) for part in parts], axis=0))
     masks[0]["writer"][0, 5] = True
     assert np.isnan(table.charge(masks[0]).total("seconds")).tolist() == [True, False]
+
+
+@pytest.mark.parametrize(("end", "critiques"), [("exhausted", 6), ("max_rounds", 5)])
+def test_a_log_that_ended_by_itself_had_its_last_critique_read(end, critiques):
+    made = [{**row, "end": end} for row in rows()]
+    policy = Policy(rule=parse_rule("never()"), max_rounds=7 if end == "exhausted" else 6, name="it")
+    found = replay(Recording(build_table(made)), [policy], metrics=("information_score",), n_resamples=10)
+    assert found.row("it").components["critic"]["calls"] == critiques

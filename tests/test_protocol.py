@@ -67,10 +67,10 @@ def test_every_cell_stops_pays_and_returns_as_a_plain_loop_says(eps, patience):
         for q in range(read.n):
             last = int(read.last[q])
             seen = [values[name][q, :last].tolist() for name in names[:3]]
-            stop, asked = plain_cell(members, eps, patience, *seen)
+            stop, asked, critiques = plain_cell(members, eps, patience, *seen)
             assert done.rounds[label][q] == stop, (label, q)
             assert done.runs[label].values[SCORE][q] == values[SCORE][q, stop - 1]
-            assert tokens[q] == pytest.approx(stop * (110 + 60) + 1010 * len(asked)), (label, q)
+            assert tokens[q] == pytest.approx(110 * stop + 60 * critiques + 1010 * len(asked)), (label, q)
 
 
 def test_the_cells_are_every_set_of_members_and_the_cascade_is_the_published_rule():
@@ -97,7 +97,10 @@ def test_a_silent_critic_makes_three_pairs_of_ablations_equal_by_construction():
     for label, equal in pairs.items():
         for other in equal:
             assert np.array_equal(done.rounds[label], done.rounds[other])
-            assert np.array_equal(done.spent(label), done.spent(other))
+    # The silent critic is still asked what it says of the last draft, where the cell reads it before round 6.
+    for label, other in (("cascade", "no_critic"), ("no_convergence", "gain_only"), ("no_gain", "judge_free")):
+        assert done.spent(label) == pytest.approx(done.spent(other) + 60)
+    assert done.spent("critic_only") == pytest.approx(done.spent("fixed_k(6)") + 60)
 
 
 def test_nothing_is_equal_by_construction_where_every_member_fires_somewhere():
@@ -163,10 +166,10 @@ def test_the_oracle_is_charged_no_judge_live_and_the_judge_up_to_its_choice_as_p
     _, live = replayed(recording, given(0.05))
     _, told = replayed(recording, given(0.05), ledger="published")
     rounds = live.rounds["oracle_best"]
-    assert live.spent("oracle_best") == pytest.approx(170 * rounds)
+    assert live.spent("oracle_best") == pytest.approx(170 * rounds - 60)  # nobody reads the last critique
     assert told.spent("oracle_best") == pytest.approx((170 + 1010) * rounds)
     assert told.spent("cascade") == pytest.approx((170 + 1010) * told.rounds["cascade"])
-    assert np.array_equal(live.spent("judge_free"), told.spent("judge_free"))
+    assert live.spent("judge_free") == pytest.approx(told.spent("judge_free") - 60)
 
 
 def test_an_expectation_that_equals_the_full_width_up_to_rounding_is_no_difference():

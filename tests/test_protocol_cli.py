@@ -117,7 +117,7 @@ def test_the_published_ledger_charges_the_judge_in_every_round(paths):
     assert told["ledger"] == "published"
     assert published["cascade"] > live["cascade"]
     assert published["oracle_best"] > live["oracle_best"]
-    assert published["judge_free"] == live["judge_free"]
+    assert published["judge_free"] > live["judge_free"]  # the last critique, which nobody reads live
     assert any("charged as Semantic Early-Stopping published it" in note for note in told["notes"])
 
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Generator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from suffice.errors import AuthenticationFailedError, ModelError
 from suffice.rounds import Reply, Round
+from suffice.signals import CRITIC
 
 __all__ = ["Call", "Course", "Made", "Rest", "Steps", "drive", "drive_async", "send", "send_async"]
 
@@ -29,7 +30,7 @@ class Call:
         asked: Everything that it is asked, JSON-ready: a committed reply answers nothing else.
         send: Makes the call.
         send_async: Makes it without blocking the event loop.
-        without: The round as it is without this call, where a live loop may do without it; None = it must be made.
+        without: What was made without this call, where a live loop may do without it; None = it must be made.
         instead: What a live loop takes for the reply if the call fails; None = the failure is the round's.
     """
 
@@ -37,7 +38,7 @@ class Call:
     asked: Sequence[Any]
     send: Callable[[], Reply]
     send_async: Callable[[], Awaitable[Reply]]
-    without: Round | None = None
+    without: Made | None = None
     instead: Reply | None = None
 
 
@@ -69,6 +70,11 @@ class Made:
     reply: Reply
     error: ModelError | None = None
     rest: Rest | None = None
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether the answer is among what was made: a gate's decision alone has none yet, a draft is one."""
+        return self.rest is None or self.rest.call.part == CRITIC
 
 
 Steps = Generator[Call, Reply, Made]
@@ -123,17 +129,17 @@ def _instead(call: Call, error: ModelError) -> Reply:
     return call.instead
 
 
-def _always(without: Round) -> bool:
-    del without
+def _always(call: Call) -> bool:
+    del call
     return True
 
 
-def drive(steps: Steps, *, needed: Callable[[Round], bool] = _always, first: Call | None = None) -> Made:
+def drive(steps: Steps, *, needed: Callable[[Call], bool] = _always, first: Call | None = None) -> Made:
     """Make a live round's calls one after the other.
 
     Args:
         steps: The round.
-        needed: Told the round as it is without a call that may be left out; whether to make it.
+        needed: Asked of each call that may be left out whether to make it.
         first: The call that the round waits for, if it has begun.
 
     Raises:
@@ -141,7 +147,7 @@ def drive(steps: Steps, *, needed: Callable[[Round], bool] = _always, first: Cal
     """
     try:
         call = first or next(steps)
-        while call.without is None or needed(call.without):
+        while call.without is None or needed(call):
             try:
                 reply = send(call)
             except ModelError as error:
@@ -158,7 +164,7 @@ async def drive_async(
     steps: Steps,
     send: Callable[[Call], Awaitable[Reply]],
     *,
-    needed: Callable[[Round], bool] = _always,
+    needed: Callable[[Call], bool] = _always,
     first: Call | None = None,
 ) -> Made:
     """Make a round's calls one after the other, without blocking the event loop.
@@ -174,7 +180,7 @@ async def drive_async(
     """
     try:
         call = first or next(steps)
-        while call.without is None or needed(call.without):
+        while call.without is None or needed(call):
             try:
                 reply = await send(call)
             except ModelError as error:
@@ -189,4 +195,4 @@ async def drive_async(
 
 def _left_out(call: Call, steps: Steps) -> Made:
     assert call.without is not None
-    return Made(observed=call.without, reply=Reply(answer=None), rest=Rest(call, steps))
+    return replace(call.without, rest=Rest(call, steps))

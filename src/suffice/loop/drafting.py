@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from suffice.errors import DataError, ModelError
@@ -12,6 +12,7 @@ from suffice.llm.prompts import DRAFTING, DraftingPrompt, Message
 from suffice.loop.course import Call, Made, Steps
 from suffice.loop.live import LiveLoop
 from suffice.rounds import Passage, Reply, Round
+from suffice.signals import CRITIC
 from suffice.signals.text import strip_thinking
 
 __all__ = ["DraftingLoop"]
@@ -23,11 +24,12 @@ _ASKED = ("kind", "endpoint", "api", "model", "temperature", "seed", "extra_body
 class DraftingLoop(LiveLoop):
     """Answers questions by drafts and critiques.
 
-    Round t is draft t and the critic's reply to it: both are paid for at every round, the last one too, because
-    deciding at round t may read what the critic says of draft t.  The published policies count their rounds so, and
-    every policy, live or replayed, pays the same for the same rounds.  The first draft is written from the question and
-    the contexts; each further one from these, the newest draft and its critique, so that no prompt grows from round to
-    round, and none tells how many rounds are left.
+    Round t is draft t and the critic's reply to it.  A live run asks the critic only where its reply is read: by the
+    policy, to decide at round t, or by the next draft.  So the last round has a critique only if the policy came to
+    `critic_approved`, or to what the round costs, there.  A recording holds the critique of every round, for any policy
+    may read it, and replay charges what a live run would pay.  The first draft is written from the question and the
+    contexts; each further one from these, the newest draft and its critique, so that no prompt grows from round to
+    round, and none says how many rounds are left.
 
     The critic's reply is the round's feedback; whether it approves is for the policy's rule to say.  An empty draft is
     no answer: no critic is asked, and the next round revises the draft before it, or writes anew where there is none.
@@ -129,14 +131,15 @@ class _Drafting:
         draft = yield self._call("writer", self.loop.writer, asked)
         if draft.answer is None:
             return Made(observed=self._round(r, draft, None), reply=draft)
+        drafted = Made(observed=self._round(r, draft, None), reply=draft)
         asked = prompt.criticising(self.question, self.passages, draft.answer)
         try:
-            critique = yield self._call("critic", self.loop.critic or self.loop.writer, asked)
+            critique = yield self._call(CRITIC, self.loop.critic or self.loop.writer, asked, without=drafted)
         except ModelError as error:
-            return Made(observed=self._round(r, draft, None), reply=draft, error=error)
+            return replace(drafted, error=error)
         return Made(observed=self._round(r, draft, critique), reply=draft)
 
-    def _call(self, part: str, model: ChatModel, messages: Sequence[Message]) -> Call:
+    def _call(self, part: str, model: ChatModel, messages: Sequence[Message], *, without: Made | None = None) -> Call:
         settings: dict[str, Any] = {"max_tokens": self.loop.max_tokens, "top_logprobs": None}
 
         def send() -> Reply:
@@ -145,7 +148,7 @@ class _Drafting:
         async def send_async() -> Reply:
             return _read(part, await model.complete_async(messages, **settings))
 
-        return Call(part=part, asked=messages, send=send, send_async=send_async)
+        return Call(part=part, asked=messages, send=send, send_async=send_async, without=without)
 
     def _round(self, r: int, draft: Reply, critique: Reply | None) -> Round:
         return Round(

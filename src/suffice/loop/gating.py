@@ -6,16 +6,31 @@ have generated it: both ask `Policy.reads_every_answer` and the rule's own `read
 
 from __future__ import annotations
 
-from suffice.loop.course import Made, Rest
-from suffice.loop.measuring import unmeasured
+from suffice.loop.course import Call, Made, Rest
+from suffice.loop.measuring import needs_critique, unmeasured
 from suffice.rounds import Round
 from suffice.session import Session
-from suffice.signals import GATE, SIGNALS
+from suffice.signals import CRITIC, GATE, SIGNALS
 
-__all__ = ["Unanswered", "needs_answer"]
+__all__ = ["Unanswered", "needed"]
 
 
-def needs_answer(session: Session, without: Round) -> bool:
+def needed(session: Session, call: Call, *, measured: bool) -> bool:
+    """Return whether a live loop makes a call, among those that a round may do without.
+
+    Args:
+        session: The question's state before this round.
+        call: The call.
+        measured: Whether everything else that the policy may read of the round is there; until then its critic waits.
+    """
+    assert call.without is not None
+    without = call.without.observed
+    if call.part == CRITIC:
+        return measured and needs_critique(session, without)
+    return _needs_answer(session, without)
+
+
+def _needs_answer(session: Session, without: Round) -> bool:
     """Return whether deciding at a round that holds no answer yet takes the answer.
 
     It does where the policy stops there, and where the rule, read member by member, comes to a signal of the answer.
@@ -40,7 +55,7 @@ class Unanswered:
 
     def observed(self, session: Session, made: Made) -> Round:
         """Return a round that was made, as the session may take it in."""
-        if made.rest is None:
+        if made.is_answered:
             return made.observed
         self._rest = made.rest
         return unmeasured(session, made.observed)

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from suffice.errors import AuthenticationFailedError, ConfigMismatchError, ModelError
 from suffice.loop.course import Course, drive, drive_async, send_async
-from suffice.loop.gating import Unanswered, needs_answer
+from suffice.loop.gating import Unanswered, needed
 from suffice.loop.measuring import measure_lazily, unmeasured
 from suffice.rounds import Cost, Decision, Passage, Round, total_cost
 from suffice.session import Policy, Session
@@ -157,7 +157,7 @@ class LiveLoop(ABC):
         try:
             while session.decision is None and course.has(session.next_round):
                 steps = course.calls(session.next_round, session.rounds)
-                made = drive(steps, needed=partial(needs_answer, session))
+                made = drive(steps, needed=partial(needed, session, measured=True))
                 observed, error = unanswered.observed(session, made), made.error
                 if (rest := unanswered.due(session, observed)) is not None:
                     made = drive(rest.steps, first=rest.call)
@@ -185,12 +185,13 @@ class LiveLoop(ABC):
         try:
             while session.decision is None and course.has(session.next_round):
                 steps = course.calls(session.next_round, session.rounds)
-                made = await drive_async(steps, send_async, needed=partial(needs_answer, session))
+                wanted = partial(needed, session, measured=not self.enrichers)
+                made = await drive_async(steps, send_async, needed=wanted)
                 observed, error = unanswered.observed(session, made), made.error
                 if error is not None:
                     observed = unmeasured(session, observed)
-                elif self.enrichers and made.rest is None:
-                    observed, error = await measure_lazily(self.enrichers, session, question, observed, made.reply)
+                elif self.enrichers and made.is_answered:
+                    observed, error = await measure_lazily(self.enrichers, session, question, made)
                 if (rest := unanswered.due(session, observed)) is not None:
                     made = await drive_async(rest.steps, send_async, first=rest.call)
                     session, error = unanswered.answered(session, made), error or made.error

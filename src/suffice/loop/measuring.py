@@ -1,4 +1,4 @@
-"""Measurements of a live round, taken only where the policy reads them."""
+"""Measurements and critiques of a live round, asked for only where the policy, or the next draft, reads them."""
 
 from __future__ import annotations
 
@@ -7,43 +7,63 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from suffice.errors import ModelError
+from suffice.loop.course import Made, drive_async, send_async
 from suffice.rounds import Cost, Reply, Round
-from suffice.session import Session
-from suffice.signals import SIGNALS, Enricher, Measurement
+from suffice.session import CUMULATED, Session
+from suffice.signals import CRITIC, SIGNALS, Enricher, Measurement
 
-__all__ = ["measure_lazily", "unmeasured"]
+__all__ = ["measure_lazily", "needs_critique", "unmeasured"]
 
 _NAN = float("nan")
 
 
+def needs_critique(session: Session, observed: Round) -> bool:
+    """Return whether somebody reads the critic's reply to a draft: the decision at its round, or the next draft.
+
+    Args:
+        session: The question's state before this round.
+        observed: The round with everything that is measured of it, the critic's reply apart.
+    """
+    return not session.would_stop(observed) or CRITIC in map(_component, session.reads(observed))
+
+
 async def measure_lazily(
-    enrichers: Sequence[Enricher], session: Session, question: str, observed: Round, reply: Reply
+    enrichers: Sequence[Enricher], session: Session, question: str, made: Made
 ) -> tuple[Round, ModelError | None]:
-    """Return a round with what the policy reads of the enrichers, and why one of them failed.
+    """Return a round with what the policy reads of the enrichers and the critic, and why one of them failed.
 
     The rule's members are evaluated in order, and each is asked for only once the members before it have left the
-    outcome open: what replay charges to a policy is what the policy spends live (SEMANTICS, Costs).
+    outcome open: what replay charges to a policy is what the policy spends live (SEMANTICS, Costs).  A critic that the
+    rule did not come to is asked last, if the loop goes on: the next draft reads its reply.
 
     Args:
         enrichers: What can be asked.
         session: The question's state before this round.
         question: The question.
-        observed: The round as the model gave it.
-        reply: The model's reply.
+        made: The round as the model gave it, perhaps without its critic's reply.
     """
     by_name = {enricher.name: enricher for enricher in enrichers}
-    waiting = set(by_name)
-    observed = _undefined(observed, (s for s in _own(session) if _component(s) in by_name))
+    waiting = {*by_name, *([CRITIC] if made.rest else [])}
+    reply = made.reply
+    observed = _undefined(made.observed, (s for s in _own(session) if _component(s) in by_name))
     try:
         for name in [name for name in by_name if _is_unclaimed(name, session)]:
             waiting.discard(name)
             observed = _added(observed, name, await by_name[name].measure(question, observed.passages, reply))
-        while (wanted := _next(by_name, waiting, session, observed)) is not None:
+        while (wanted := _next(waiting, by_name, session, observed)) is not None:
             name, back = wanted
-            if back:
+            if name == CRITIC:
+                waiting.discard(name)
+                assert made.rest is not None
+                made = await drive_async(made.rest.steps, send_async, first=made.rest.call)
+                said = made.observed
+                observed = replace(observed, feedback=said.feedback, costs={**said.costs, **observed.costs})
+                if made.error is not None:
+                    return unmeasured(session, observed), made.error
+            elif back:
                 earlier = session.rounds[-back]
-                said = Reply(answer=earlier.answer, text=earlier.text, answer_tokens=earlier.answer_tokens)
-                found = await by_name[name].measure(question, earlier.passages, said)
+                before = Reply(answer=earlier.answer, text=earlier.text, answer_tokens=earlier.answer_tokens)
+                found = await by_name[name].measure(question, earlier.passages, before)
                 session.rounds[-back] = _added(earlier, name, found)
             else:
                 waiting.discard(name)
@@ -78,19 +98,23 @@ def _added(observed: Round, name: str, found: Measurement) -> Round:
 
 
 def _component(signal: str) -> str:
-    """Return whose call produces a raw signal, as replay books it."""
+    """Return whose call produces a raw signal, as replay books it; what a round costs, its critic decides last."""
+    if signal in CUMULATED:
+        return CRITIC
     return SIGNALS[signal].component if signal in SIGNALS else f"judge:{signal}"
 
 
 def _next(
-    by_name: Mapping[str, Enricher], waiting: Collection[str], session: Session, observed: Round
+    waiting: Collection[str], by_name: Mapping[str, Enricher], session: Session, observed: Round
 ) -> tuple[str, int] | None:
-    """Return the first enricher that the policy needs now, and of how many rounds ago: 0 is this one.
+    """Return who is to be asked now, the first that the policy needs, and of how many rounds ago: 0 is this one.
 
     A signal that looks back is read from earlier rounds too, and they are measured only then.
     """
     for signal in session.reads(observed):
         name = _component(signal)
+        if name == CRITIC and name in waiting:
+            return name, 0
         if name not in by_name:
             continue
         back = SIGNALS[signal].lookback if signal in SIGNALS else 0
@@ -99,7 +123,7 @@ def _next(
                 return name, step
         if name in waiting:
             return name, 0
-    return None
+    return (CRITIC, 0) if CRITIC in waiting and not session.would_stop(observed) else None
 
 
 def _is_unclaimed(name: str, session: Session) -> bool:

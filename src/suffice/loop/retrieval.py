@@ -162,7 +162,7 @@ class _Gated:
             send_async=self._decide_async,
             instead=Reply(answer=None, signals=undefined),
         )
-        unanswered = Round(index=0, signals=found.signals, costs=found.costs)
+        unanswered = Made(observed=Round(index=0, signals=found.signals, costs=found.costs), reply=Reply(answer=None))
         goes_on = found.finish_reason == _GOES_ON
         try:
             reply = yield Call(
@@ -173,7 +173,7 @@ class _Gated:
                 without=unanswered,
             )
         except ModelError as error:
-            return Made(observed=unanswered, reply=Reply(answer=None), error=error)
+            return replace(unanswered, error=error)
         observed = Round(
             index=0,
             answer=reply.answer,

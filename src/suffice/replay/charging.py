@@ -1,7 +1,8 @@
 """Conventions of charging: which recorded calls of judges, rerankers and embedders a policy pays for.
 
 The loop and its evidence are charged alike under every convention (`loop_masks`): each visited round.  They differ in
-the components that are called on demand, because a rule or a selector reads their signals.
+the components that are called on demand, because a rule or a selector reads their signals, and in the critic's reply to
+the last draft.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from suffice.calibration import CALIBRATED
 from suffice.errors import DataError
 from suffice.replay.costs import GATE, GENERATOR, CostTable, loop_masks, widen
 from suffice.rounds import Mask, Rounds
-from suffice.session import Policy, Stops
-from suffice.signals import SIGNALS
+from suffice.session import CUMULATED, Policy, Stops
+from suffice.signals import CRITIC, SIGNALS
 
 __all__ = ["LEDGERS", "LIVE", "PUBLISHED", "Charging", "charging_of", "operational_masks"]
 
@@ -35,7 +36,8 @@ class Charging:
     Attributes:
         name: What `--ledger` calls it.
         note: What a reader of its figures must know; empty for the one that all figures have unless they say so.
-        of_policy: Which rounds' calls on demand a policy pays for, by component, each of the view's shape.
+        of_policy: Which rounds' calls on demand a policy pays for, by component, each of the view's shape; what it does
+            not name is paid in every visited round if it belongs to the loop, and else nowhere.
         of_oracle: The same for an oracle that stops at some positions, by the metric that it maximises.
     """
 
@@ -60,7 +62,7 @@ class Charging:
         masks = loop_masks(table, view, stopped.position)
         needs = self.of_policy(table, policy, stopped, told)
         for component in table.components:
-            if component not in masks:
+            if component in needs or component not in masks:
                 masks[component] = widen(table, view, needs.get(component, np.zeros_like(visited)))
         if table.gated and GENERATOR in table.components and view.index[0] == 0:
             answered = _answered(policy, stopped, told)
@@ -82,8 +84,8 @@ class Charging:
         """
         masks = loop_masks(table, view, position)
         visited = view.seen & (np.arange(len(view)) <= position[:, None])
-        needs = self.of_oracle(table, metric, visited, told) if metric else {}
-        return masks | {name: widen(table, view, mask) for name, mask in needs.items() if name not in masks}
+        needs = self.of_oracle(table, metric, visited, told)
+        return masks | {name: widen(table, view, mask) for name, mask in needs.items()}
 
 
 def operational_masks(
@@ -104,31 +106,46 @@ def operational_masks(
 
 
 def _component(name: str, policy: Policy | None, told: Told) -> tuple[str, str]:
-    """Return the signal that is measured for `name`, and the component that measures it."""
+    """Return the signal that is measured for `name`, and the component that measures it.
+
+    Of the sums of what rounds cost that is the critic: a round's cost is known once it has replied.
+    """
     sources = {} if policy is None else {calibrator.output: calibrator.signal for calibrator in policy.calibrators}
     raw = sources.get(name, CALIBRATED.get(name, name))
     known = SIGNALS.get(raw)
+    if raw in CUMULATED:
+        return raw, CRITIC
     return raw, told.get(raw) or (known.component if known else f"judge:{raw}")
 
 
 def _where_read(table: CostTable, policy: Policy, stopped: Stops, told: Told) -> dict[str, Mask]:
-    """Return which rounds' calls of each component are read by the lazily evaluated rule, or by the selector."""
+    """Return which rounds' calls on demand are read by the lazily evaluated rule, by the selector, or by a next draft."""
     view, visited = stopped.view, stopped.charged()
     reads = [(name, mask & visited) for name, mask in policy.rule.reads(view, view.seen).items()]
     reads += [(name, visited) for name in policy.selector.signals]
     needs: dict[str, Mask] = {}
+    if CRITIC in table.components:
+        left = ~stopped.fired & (stopped.rounds < policy.max_rounds)  # the loop went on, and found its end
+        needs[CRITIC] = _followed(visited) | visited & left[:, None]
     for name, mask in reads:
         raw, component = _component(name, policy, told)
-        if component not in table.components:
+        if component not in table.components or (component in table.loop and component != CRITIC):
             continue
         known = SIGNALS.get(raw)
         first, back = (known.first_round, known.lookback) if known else (0, 0)
         read = mask & (view.index >= first)
-        for step in range(back + 1):
+        for step in range(min(back, len(view) - 1) + 1):
             earlier = np.zeros_like(read)
             earlier[:, : len(view) - step] = read[:, step:]
             needs[component] = needs[component] | earlier if component in needs else earlier
     return needs
+
+
+def _followed(visited: Mask) -> Mask:
+    """Return which visited rounds are followed by another one, whose draft reads the critic's reply."""
+    followed = np.zeros_like(visited)
+    followed[:, :-1] = visited[:, 1:]
+    return followed & visited
 
 
 def _answered(policy: Policy, stopped: Stops, told: Told) -> Mask:
@@ -146,10 +163,10 @@ def _answered(policy: Policy, stopped: Stops, told: Told) -> Mask:
     return answered
 
 
-def _no_calls(table: CostTable, metric: str, visited: Mask, told: Told) -> dict[str, Mask]:
-    """An oracle knows; it asks nobody."""
-    del table, metric, visited, told
-    return {}
+def _critic_alone(table: CostTable, metric: str, visited: Mask, told: Told) -> dict[str, Mask]:
+    """An oracle knows; it asks nobody but the critic, for the next draft."""
+    del metric, told
+    return {CRITIC: _followed(visited)} if CRITIC in table.components else {}
 
 
 def _every_visited_round(table: CostTable, policy: Policy, stopped: Stops, told: Told) -> dict[str, Mask]:
@@ -165,14 +182,19 @@ def _up_to_the_choice(table: CostTable, metric: str, visited: Mask, told: Told) 
     return {component: visited} if component in table.components else {}
 
 
-LIVE = Charging(name="live", note="", of_policy=_where_read, of_oracle=_no_calls)
-"""What the policy, run live, would have paid: calls on demand are lazy, oracles ask nobody (SEMANTICS, Costs)."""
+LIVE = Charging(name="live", note="", of_policy=_where_read, of_oracle=_critic_alone)
+"""What the policy, run live, would have paid: calls on demand are lazy, oracles ask nobody (SEMANTICS, Costs).
+
+The critic's reply is read by the next draft, and so paid in every visited round but the last; there it is paid where
+the rule or the selector reads it.
+"""
 
 PUBLISHED = Charging(
     name="published",
     note=(
-        "charged as Semantic Early-Stopping published it: a judge whose signal a rule reads anywhere is paid in every "
-        "visited round, an oracle pays the judge of its metric up to the round that it chooses, and embeddings are free"
+        "charged as Semantic Early-Stopping published it: a critic, and a judge whose signal a rule reads anywhere, is "
+        "paid in every visited round, an oracle pays the judge of its metric up to the round that it chooses, and "
+        "embeddings are free"
     ),
     of_policy=_every_visited_round,
     of_oracle=_up_to_the_choice,

@@ -20,7 +20,7 @@ from suffice.rounds import Floats, Mask, Rounds
 from suffice.rules import Rule, Threshold, fixed_k, parse_rule
 from suffice.rules.selectors import Last
 from suffice.session import Policy, stops
-from suffice.signals import SIGNALS
+from suffice.signals import CRITIC, SIGNALS
 from suffice.store.recording import Recording
 
 __all__ = ["OUTCOMES", "Questions", "Side", "by_prompt", "check_disjoint", "find_prompt", "fit", "fitted_columns"]
@@ -266,14 +266,19 @@ def _tables(recording: Recording, view: Rounds, metric: str) -> dict[str, Floats
     calls, tokens = np.zeros(recording.shape), np.zeros(recording.shape)
     for component, mask in masks.items():
         if component in costs.call_columns:
-            calls = calls + np.where(mask, costs.call_columns[component], 0.0)
+            calls = calls + _due(component, np.where(mask, costs.call_columns[component], 0.0))
         for kind in TOKEN_KINDS:
-            tokens = tokens + np.where(mask, costs.columns[component][kind], 0.0)
+            tokens = tokens + _due(component, np.where(mask, costs.columns[component][kind], 0.0))
     return {
         "quality": quality,
         "calls": np.cumsum(calls[:, part], axis=1),
         "tokens": np.cumsum(tokens[:, part], axis=1),
     }
+
+
+def _due(component: str, column: Floats) -> Floats:
+    """Return a cost by the round that makes it due: a critic's reply is read by the next draft, so a stop saves it."""
+    return np.pad(column, ((0, 0), (1, 0)))[:, :-1] if component == CRITIC else column
 
 
 def _refuse_unmeasured(recording: Recording, quality: Floats, view: Rounds, metric: str) -> None:

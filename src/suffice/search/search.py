@@ -375,7 +375,7 @@ def _notes(
     return tuple(notes)
 
 
-_ON_DEMAND = frozenset({"judge_entailment", "rerank_score"})
+_ON_DEMAND = frozenset({"critic_approved", "judge_entailment", "rerank_score"})
 
 
 def _signal(literal: Literal) -> str:

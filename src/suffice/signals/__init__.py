@@ -7,7 +7,7 @@ from suffice.signals.known import GATE, KNOWN
 from suffice.signals.margins import LOGPROB_NEEDS, MAX_MARGIN, token_margin
 from suffice.signals.measured import Enricher, Measurement
 from suffice.signals.position import AnswerPosition, Located
-from suffice.signals.semantic import DISTANCES, EMBEDDER, JUDGE
+from suffice.signals.semantic import CRITIC, DISTANCES, EMBEDDER, JUDGE
 from suffice.signals.state import FittedState, Idf, ZScore, overlap_tokens, state_from_dict
 from suffice.signals.text import parse_confidence, strip_thinking
 from suffice.signals.uncertainty import gram_uncertainty, same_answer, semantic_entropy, sequence_logprob, token_entropy
@@ -15,6 +15,7 @@ from suffice.signals.wording import critic_praise, lexical_support
 
 __all__ = [
     "ABSTAIN_PATTERNS",
+    "CRITIC",
     "DISTANCES",
     "EMBEDDER",
     "GATE",

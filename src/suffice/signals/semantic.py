@@ -21,6 +21,7 @@ from suffice.signals.base import Signal, register
 from suffice.signals.state import number
 
 __all__ = [
+    "CRITIC",
     "DISTANCES",
     "EMBEDDER",
     "JUDGE",
@@ -31,6 +32,9 @@ __all__ = [
     "information_score",
     "semantic_distance",
 ]
+
+CRITIC = "critic"
+"""The component that replies to drafts."""
 
 EMBEDDER = "embedder"
 """The component that embeds drafts."""
@@ -193,7 +197,7 @@ register(
         range=(0.0, 1.0),
         unit="bool",
         source=_SOURCE,
-        component="critic",
+        component=CRITIC,
         first_round=_FROM,
         doc="The critic's reply begins with APPROVED.",
     )

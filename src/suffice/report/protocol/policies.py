@@ -75,7 +75,10 @@ class Replayed:
         return self.runs[label].ledger.total(self.tokens)
 
     def equal_by_construction(self, label: str) -> list[str]:
-        """Return the other policies that cannot stop elsewhere: they differ in members alone that fire nowhere."""
+        """Return the other policies that cannot stop elsewhere: they differ in members alone that fire nowhere.
+
+        Their costs may differ: a critic or a judge that never stops the loop is asked all the same.
+        """
         live = self._live(label)
         found = [other for other in self.policies if other != label and self._live(other) == live]
         full = [name for name, run in self.runs.items() if run.kind == "fixed"][-1]

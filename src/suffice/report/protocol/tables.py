@@ -142,7 +142,7 @@ def chance_table(found: Mapping[str, Chance], tuned: Tuned, metric: str) -> Tabl
 
 
 def ablations_table(drafts: Drafts, replayed: Replayed, tuned: Tuned) -> Table:
-    """Return Table 2: every set of members, with the cells that are equal by construction or by chance."""
+    """Return Table 2: every set of members, with the cells that stop alike by construction or by chance."""
     rows = []
     for label in replayed.policies:
         run = replayed.runs[label]
@@ -160,7 +160,7 @@ def ablations_table(drafts: Drafts, replayed: Replayed, tuned: Tuned) -> Table:
             )
         )
     notes = [
-        f"{why} on these questions: switching that member on or off changes nothing" for why in replayed.silent.values()
+        f"{why} on these questions: switching that member on or off changes no stop" for why in replayed.silent.values()
     ]
     if replayed.missing:
         without = [label for label, members in CELLS.items() if set(members) & set(replayed.missing)]
@@ -178,7 +178,7 @@ def ablations_table(drafts: Drafts, replayed: Replayed, tuned: Tuned) -> Table:
             Column("rounds", ".3f"),
             Column(replayed.tokens_name, ",.0f"),
             Column(drafts.metric, ".2f", scale=100),
-            Column("equal by construction"),
+            Column("same stops by construction"),
             Column("same stops here"),
         ),
         rows=tuple(rows),

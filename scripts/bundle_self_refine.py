@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from suffice.adapters import read_self_refine
-from suffice.adapters.base import text_id
 from suffice.embedding import MiniLM
+from suffice.retrieval import text_id
 from suffice.store import write_recording
 
 OUT = Path(__file__).resolve().parents[1] / "src" / "suffice" / "data" / "recorded"

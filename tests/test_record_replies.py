@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from suffice.store import read_recording
+from tests import local_models
 from tests.cli_tools import cli, dataset, question
 from tests.endpoint import Endpoint
 
@@ -41,3 +42,152 @@ def test_gold_answers_of_another_name_are_scored(tmp_path):
         done = record(endpoint, questions, tmp_path / "r.parquet", "--max-rounds", 1)
     assert (done.code, done.err) == (0, "")
     assert read_recording(tmp_path / "r.parquet").column("em")[:, 0].tolist() == [1.0, 0.0]
+
+
+PROSE = "The city is Oslo, I think."
+THINKING = {"choices": [{"message": {"content": "<think>Answer: Rome? Let me"}, "finish_reason": "length"}]}
+
+
+@pytest.mark.parametrize(("said", "shown"), [(PROSE, PROSE), (lambda body: THINKING, "Let me")])
+def test_record_stops_after_eight_questions_of_which_nothing_was_read(said, shown, tmp_path):
+    questions, out = dataset(tmp_path / "q.jsonl", n=12), tmp_path / "r.parquet"
+    with Endpoint(said) as endpoint:
+        told = record(endpoint, questions, out, "--max-rounds", 2).error
+        assert len(endpoint.requests) == 16
+        for part in (
+            "16 replies",
+            "8 questions",
+            shown,
+            "--prompt",
+            "--answer-position",
+            "--max-tokens",
+            "--allow-unread",
+        ):
+            assert part in told
+        assert "enable_thinking" in told
+        assert not out.exists()
+        # The same command goes on: what was paid for is not asked again.
+        record(endpoint, questions, out, "--max-rounds", 2)
+        assert len(endpoint.requests) == 16 + 8
+    assert not out.exists() or read_recording(out).shape == (12, 2)
+
+
+def test_the_same_command_goes_on_once_the_endpoint_answers_as_it_should(tmp_path):
+    questions, out = dataset(tmp_path / "q.jsonl", n=12), tmp_path / "r.parquet"
+    with Endpoint(lambda body: PROSE if len(endpoint.requests) <= 8 else "Answer: Oslo") as endpoint:
+        assert "nothing" in record(endpoint, questions, out, "--max-rounds", 1).error
+        done = record(endpoint, questions, out, "--max-rounds", 1, "--json")
+        assert len(endpoint.requests) == 12
+    assert (done.code, done.json["unread"], done.json["rounds"]) == (0, 8, 12)
+
+
+def test_unread_replies_are_counted_at_the_end(tmp_path):
+    questions, out = dataset(tmp_path / "q.jsonl", n=4), tmp_path / "r.parquet"
+    with Endpoint(lambda body: PROSE if "tower 2" in str(body) else "Answer: Oslo") as endpoint:
+        done = record(endpoint, questions, out, "--max-rounds", 3)
+        assert done.code == 0
+        assert "3 of 12 replies hold no answer that could be read" in done.out
+        again = record(endpoint, questions, out, "--max-rounds", 3, "--json").json
+    assert (again["calls"], again["unread"]) == (0, 3)
+
+
+def test_a_short_recording_of_which_nothing_was_read_is_not_a_success(tmp_path):
+    questions = dataset(tmp_path / "q.jsonl", n=3)
+    with Endpoint(PROSE) as endpoint:
+        done = record(endpoint, questions, tmp_path / "r.parquet")
+        assert len(endpoint.requests) == 15
+        assert (done.code, "15 of 15 replies hold no answer" in done.out) == (1, True)
+        assert "--prompt" in done.out
+        meant = record(endpoint, questions, tmp_path / "r.parquet", "--allow-unread")
+    assert (meant.code, "15 of 15" in meant.out) == (0, True)
+
+
+def test_nothing_stops_a_recording_that_is_meant_to_go_on(tmp_path):
+    questions = dataset(tmp_path / "q.jsonl", n=12)
+    with Endpoint(PROSE) as endpoint:
+        done = record(endpoint, questions, tmp_path / "r.parquet", "--max-rounds", 1, "--allow-unread")
+    assert (done.code, read_recording(tmp_path / "r.parquet").shape) == (0, (12, 1))
+
+
+def test_drafts_that_are_never_written_stop_a_recording_too(tmp_path):
+    questions = dataset(tmp_path / "q.jsonl", n=12)
+    with Endpoint(lambda body: THINKING) as endpoint:
+        told = record(endpoint, questions, tmp_path / "d.parquet", "--max-rounds", 1, command="record-drafts").error
+    assert "8 questions" in told
+    assert "--max-tokens" in told
+    assert "--prompt" not in told
+
+
+@pytest.mark.parametrize(
+    ("position", "said"),
+    [
+        ("marker:City:", "City: Oslo"),
+        ("json", '{"answer": "Oslo"}'),
+        ("json:city", '{"city": "Oslo"}'),
+        ("start", "Oslo"),
+    ],
+)
+def test_the_answers_position_is_an_option(position, said, tmp_path):
+    questions = dataset(tmp_path / "q.jsonl", n=2)
+    with Endpoint(said) as endpoint:
+        done = record(endpoint, questions, tmp_path / "r.parquet", "--max-rounds", 1, "--answer-position", position)
+    assert done.code == 0
+    assert set(read_recording(tmp_path / "r.parquet").objects("answer")[:, 0]) == {"Oslo"}
+    wrong = record(endpoint, questions, tmp_path / "x.parquet", "--answer-position", "xml:answer")
+    assert "marker, json, tool, start" in wrong.error
+
+
+def test_the_doctor_shows_two_replies_and_what_was_read(tmp_path):
+    with Endpoint("Answer: Oslo\nConfidence: 4") as endpoint:
+        address = ("doctor", "--base-url", endpoint.url, "--model", "m", "--repeats", 3)
+        shown = cli(*address)
+        assert shown.out.count("Answer: Oslo\\nConfidence: 4") == 2
+        found = cli(*address, "--json").json
+    assert found["samples"][1] | {"question": ""} == {
+        "question": "",
+        "reply": "Answer: Oslo\nConfidence: 4",
+        "finish_reason": "stop",
+        "answer": "Oslo",
+        "confidence": 4,
+    }
+    assert len(found["samples"]) == 2
+
+
+def test_the_doctor_promises_nothing_where_nothing_could_be_read():
+    with Endpoint(PROSE) as endpoint:
+        address = ("doctor", "--base-url", endpoint.url, "--model", "m", "--repeats", 3)
+        shown, found = cli(*address), cli(*address, "--json").json
+    assert PROSE in shown.out
+    assert "verbal_confidence" not in found["capabilities"]
+    assert set(found["rules"].values()) == {"no: no answer could be read out of the replies"}
+    (note,) = [note for note in found["notes"] if "no answer" in note]
+    assert "--prompt" in note
+    with Endpoint("Answer: Oslo") as endpoint:
+        found = cli("doctor", "--base-url", endpoint.url, "--model", "m", "--repeats", 3, "--json").json
+    assert "verbal_confidence" not in found["capabilities"]
+    assert any("no reply states a confidence" in note for note in found["notes"])
+
+
+def test_a_local_model_reads_only_the_chat_templates_variables_out_of_the_extra_body(tmp_path):
+    folder = local_models.save(tmp_path / "llama", max_position_embeddings=4096)
+    words = local_models.tokenizer()
+    words.chat_template = local_models.TEMPLATE + "{% if not enable_thinking %}{{ nothing.at.all }}{% endif %}"
+    words.save_pretrained(folder)
+    questions = dataset(tmp_path / "q.jsonl", n=1)
+    local = ("record", questions, "-o", tmp_path / "r.parquet", "--local", "--model", folder, "--max-rounds", 1)
+    assert "only field is chat_template_kwargs" in cli(*local, "--extra-body", '{"top_k": 1}').error
+    told = cli(*local, "--extra-body", '{"chat_template_kwargs": {"enable_thinkin": true}}').error
+    assert "does not read 'enable_thinkin'" in told
+    on = ("--extra-body", '{"chat_template_kwargs": {"enable_thinking": true}}', "--max-tokens", 2)
+    assert cli(*local, *on, "--answer-position", "start", "--allow-unread").code == 0
+
+
+def test_options_that_a_model_does_not_have_are_refused(tmp_path):
+    questions = dataset(tmp_path / "q.jsonl", n=2)
+    for options, said in (
+        (("--prompt", "nosuch"), "there is no prompt 'nosuch'"),
+        (("--extra-body", "{bad"), "is not JSON"),
+        (("--extra-body", '{"a": 1}'), "has no request"),
+        (("--answer-position", "json"), "has no request"),
+    ):
+        assert said in cli("record", questions, "-o", tmp_path / "r.parquet", *options).error

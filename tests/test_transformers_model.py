@@ -403,6 +403,20 @@ def test_a_chat_template_is_used_where_there_is_one():
     assert ids_of(made, "Who?").count(256) == 2  # `<end>` is one token, and nothing is added
 
 
+def test_thinking_is_switched_off_through_the_chat_templates_own_variable():
+    thinks = TEMPLATE + "{% if enable_thinking is defined and not enable_thinking %}<think></think>{% endif %}"
+    made, quiet = (
+        model(template=thinks, chat_template_kwargs=options) for options in (None, {"enable_thinking": False})
+    )
+    assert quiet.prompt_text("Who?") == made.prompt_text("Who?") + "<think></think>"
+    assert quiet.fingerprint()["template_sha256"] != made.fingerprint()["template_sha256"]
+    assert made.fingerprint() == model(template=thinks, chat_template_kwargs={}).fingerprint()
+    with pytest.raises(DataError, match="does not read 'enable_thinkin'.*see its chat_template"):
+        model(template=TEMPLATE, chat_template_kwargs={"enable_thinkin": False})
+    with pytest.raises(DataError, match="no chat template to read 'enable_thinking'"):
+        model(chat_template_kwargs={"enable_thinking": False})
+
+
 def test_a_template_without_a_system_role_gets_the_instructions_in_the_users_message():
     made = model(template=NO_SYSTEM)
     assert made.prompt_text("Who?") == "<|user|>Answer.\n\nQ: Who?\nA:<end><|assistant|>"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -9,6 +10,7 @@ import typer
 
 from suffice.cli import gating, options
 from suffice.cli.live import show_live
+from suffice.errors import DataError
 from suffice.loop import RetrievalLoop
 from suffice.rules import parse_rule, parse_selector
 from suffice.session import Policy
@@ -40,6 +42,7 @@ def answer(
     timeout: options.Timeout = 120.0,
     cache: options.CacheFile = None,
     extra_body: options.ExtraBody = "{}",
+    answer_position: options.Position = None,
     dense: options.Dense = None,
     reranker: options.Reranker = None,
     candidates: options.Candidates = 20,
@@ -61,6 +64,8 @@ def answer(
             start_round=1 if gate is None else 0,
             max_rounds=max_rounds,
         )
+    elif answer_position is not None:
+        raise DataError("the policy says where a reply holds its answer: leave out --answer-position")
     else:
         decides = Policy.load(policy)
     probe = gating.load_probe(gate)
@@ -77,8 +82,10 @@ def answer(
         timeout=timeout,
         cache=cache,
         extra_body=extra_body,
-        position=decides.answer_position,
+        position=options.answer_position(answer_position) if policy is None else decides.answer_position,
     )
+    if policy is None:  # a prefilled prompt has another position than the policy's default
+        decides = replace(decides, answer_position=getattr(answerer, "position", decides.answer_position))
     enrichers = options.build_enrichers(
         rerank,
         judge_model,

@@ -110,6 +110,7 @@ def record_drafts_command(
     timeout: options.Timeout = 120.0,
     cache: options.CacheFile = None,
     extra_body: options.ExtraBody = "{}",
+    allow_unread: options.AllowUnread = False,
     as_json: options.AsJson = False,
 ) -> None:
     """Record every draft and critique of every question, full width; run it again to go on after an interruption."""
@@ -130,8 +131,8 @@ def record_drafts_command(
     names = {"writer": model, "critic": critic_model or model}
     by_component = None if prices is None else component_prices(prices, names)
     with recording_progress(f"recording drafts of {dataset}", by_component, quiet=as_json) as tell:
-        summary = record(questions, loop, out, concurrency=concurrency, on_progress=tell)
-    report_recorded(summary, by_component, as_json=as_json)
+        summary = record(questions, loop, out, concurrency=concurrency, allow_unread=allow_unread, on_progress=tell)
+    report_recorded(summary, by_component, as_json=as_json, allow_unread=allow_unread)
 
 
 def _loop(

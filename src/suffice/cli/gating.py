@@ -70,17 +70,16 @@ def build_answerer(local: bool, probe: Probe | None, name: str, base_url: str | 
         return options.build_model(name, base_url, **settings)
     if base_url is not None:
         raise DataError(f"--local runs {name!r} here, and --base-url {base_url!r} is an endpoint: give one of them")
-    if settings["prompt"] not in PROMPTS:
-        raise DataError(f"there is no prompt {settings['prompt']!r}; there are: {', '.join(PROMPTS)}")
     layer = None if probe is None else probe.card.layer
     quiet_bars()
     return TransformersModel(
         name,
         layers=("middle",) if layer is None else (layer,),
-        prompt=PROMPTS[settings["prompt"]],
+        prompt=options.known_prompt(settings["prompt"]),
         position=settings.get("position"),
         max_tokens=settings["max_tokens"],
         top_logprobs=5 if settings["logprobs"] else 1,
+        chat_template_kwargs=options.template_options(settings["extra_body"]),
     )
 
 

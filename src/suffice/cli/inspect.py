@@ -18,6 +18,9 @@ from suffice.signals import SIGNALS
 
 __all__ = ["doctor", "signals"]
 
+_SHOWN = 400
+"""Characters of a reply."""
+
 
 def signals(as_json: options.AsJson = False) -> None:
     """List every signal that a rule may read, and the rules that have a name."""
@@ -64,6 +67,7 @@ def doctor(
     max_tokens: options.MaxTokens = 64,
     timeout: options.Timeout = 120.0,
     extra_body: options.ExtraBody = "{}",
+    answer_position: options.Position = None,
     repeats: Annotated[int, typer.Option("--repeats", min=1, help="Prompts of the determinism probe.")] = 20,
     workers: Annotated[int, typer.Option("--workers", min=1, help="Requests sent at once.")] = 4,
     as_json: options.AsJson = False,
@@ -80,11 +84,16 @@ def doctor(
         timeout=timeout,
         cache=None,
         extra_body=extra_body,
+        position=options.answer_position(answer_position),
     )
     if not isinstance(answerer, ChatModel):
         raise DataError("the embedded span reader has no endpoint to examine: give --base-url and a model's name")
     report = probe(answerer, repeats=repeats, workers=workers)
-    verdicts = {name: _runnable(name, frozenset(report.capabilities)) for name in NAMED_RULES}
+    unread = "no: no answer could be read out of the replies"
+    verdicts = {
+        name: unread if report.answered == 0 else _runnable(name, frozenset(report.capabilities))
+        for name in NAMED_RULES
+    }
     if as_json:
         print_json(jsonable({**report.to_dict(), "rules": verdicts}))
     else:
@@ -130,6 +139,13 @@ def _show(report: EndpointReport, verdicts: dict[str, str]) -> None:
     for note in report.notes:
         console.print(f"note: {note}", markup=False, soft_wrap=True)
     console.print()
+    for sample in report.samples:
+        read = f"answer {sample.answer!r}, confidence {number(sample.confidence, 0)}"
+        console.print(
+            f"asked    {sample.question}\nreplied  {sample.reply!r:.{_SHOWN}} ({sample.finish_reason})\nread     {read}\n",
+            markup=False,
+            soft_wrap=True,
+        )
     console.print(
         table("Rules that can run there", ["rule", "runs"], [list(pair) for pair in verdicts.items()], left=2)
     )

@@ -6,14 +6,14 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
 
 from suffice.cli.show import errors
 from suffice.embedding import Embedder, MiniLM, SentenceTransformersEmbedder
 from suffice.errors import DataError
-from suffice.llm import PROMPTS, Answerer, ChatModel, EntailmentJudge, SpanReaderModel
+from suffice.llm import PROMPTS, Answerer, ChatModel, EntailmentJudge, Prompt, SpanReaderModel
 from suffice.retrieval import (
     GOLD_FIELDS,
     CrossEncoderScorer,
@@ -25,7 +25,7 @@ from suffice.retrieval import (
     open_corpus,
 )
 from suffice.signals import Enricher, FittedState, Idf
-from suffice.signals.position import AnswerPosition
+from suffice.signals.position import AnswerPosition, PositionKind
 
 DEFAULT_KEY = "OPENAI_API_KEY"
 
@@ -49,7 +49,23 @@ CacheFile = Annotated[
     Path | None, typer.Option("--cache", help="A response cache (sqlite); the same request is then paid once.")
 ]
 ExtraBody = Annotated[
-    str, typer.Option("--extra-body", help="More fields of each request, as JSON. No secrets: they are recorded.")
+    str,
+    typer.Option(
+        "--extra-body",
+        help="More fields of each request, as JSON, for instance to switch thinking off: "
+        '\'{"chat_template_kwargs": {"enable_thinking": false}}\'. No secrets: they are recorded.',
+    ),
+]
+Position = Annotated[
+    str | None,
+    typer.Option(
+        "--answer-position",
+        help="Where a reply holds its answer: marker:TEXT, json:FIELD, tool:FIELD or start (default: marker:Answer:).",
+    ),
+]
+AllowUnread = Annotated[
+    bool,
+    typer.Option("--allow-unread", help="Go on, and succeed, although no answer can be read out of any reply."),
 ]
 Corpus = Annotated[
     Path | None,
@@ -112,10 +128,15 @@ def build_model(
     Raises:
         DataError: The options contradict each other.
     """
+    body = json_object(extra_body)
+    known_prompt(prompt)
     if name == "span-reader" and base_url is None:
+        if body or (position or AnswerPosition()) != AnswerPosition():
+            raise DataError(
+                "the embedded span reader has no request and no reply to read: leave out "
+                f"{'--extra-body' if body else '--answer-position'}, or give --base-url"
+            )
         return SpanReaderModel()
-    if prompt not in PROMPTS:
-        raise DataError(f"there is no prompt {prompt!r}; there are: {', '.join(PROMPTS)}")
     return build_chat(
         name,
         base_url,
@@ -127,8 +148,51 @@ def build_model(
         api=api,
         max_tokens=max_tokens,
         top_logprobs=5 if logprobs else None,
-        extra_body=json_object(extra_body),
+        extra_body=body,
     )
+
+
+def known_prompt(name: str) -> Prompt:
+    """Return a built-in prompt.
+
+    Raises:
+        DataError: There is none of this name.
+    """
+    if name not in PROMPTS:
+        raise DataError(f"there is no prompt {name!r}; there are: {', '.join(PROMPTS)}")
+    return PROMPTS[name]
+
+
+def answer_position(text: str | None) -> AnswerPosition | None:
+    """Return the value of `--answer-position`; None if it was not given.
+
+    >>> answer_position("json:city")
+    AnswerPosition(kind='json', text='city', span=None)
+
+    Raises:
+        DataError: It is of no kind that can be written down.
+    """
+    if text is None:
+        return None
+    kind, _, where = text.partition(":")
+    if kind not in ("marker", "json", "tool", "start"):
+        raise DataError(f"--answer-position {text!r}: the kinds are marker, json, tool, start")
+    return AnswerPosition(cast("PositionKind", kind), where)
+
+
+def template_options(extra_body: str) -> Mapping[str, Any]:
+    """Return the chat template's variables out of `--extra-body`, the only field that a local model reads.
+
+    Raises:
+        DataError: There are other fields.
+    """
+    body = dict(json_object(extra_body))
+    options = body.pop("chat_template_kwargs", {})
+    if body or not isinstance(options, dict):
+        raise DataError(
+            f"--extra-body {extra_body!r}: with --local the only field is chat_template_kwargs, a JSON object"
+        )
+    return options
 
 
 def build_chat(

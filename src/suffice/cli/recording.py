@@ -64,6 +64,8 @@ def record_command(
     timeout: options.Timeout = 120.0,
     cache: options.CacheFile = None,
     extra_body: options.ExtraBody = "{}",
+    answer_position: options.Position = None,
+    allow_unread: options.AllowUnread = False,
     corpus: options.Corpus = None,
     dense: options.Dense = None,
     reranker: options.Reranker = None,
@@ -94,6 +96,7 @@ def record_command(
         timeout=timeout,
         cache=cache,
         extra_body=extra_body,
+        position=options.answer_position(answer_position),
     )
     policy = Policy(
         start_round=0 if round_zero else 1,
@@ -122,15 +125,23 @@ def record_command(
         by_component = component_prices(prices, names)
     with recording_progress(f"recording {dataset}", by_component, quiet=as_json) as tell:
         summary = record(
-            questions, loop, out, concurrency=concurrency, parallel_rounds=parallel_rounds, on_progress=tell
+            questions,
+            loop,
+            out,
+            concurrency=concurrency,
+            parallel_rounds=parallel_rounds,
+            allow_unread=allow_unread,
+            on_progress=tell,
         )
-    report_recorded(summary, by_component, as_json=as_json)
+    report_recorded(summary, by_component, as_json=as_json, allow_unread=allow_unread)
     if probe is not None:
         gating.tell_fitted(probe, [question.question_id for question in questions])
 
 
-def report_recorded(summary: RecordSummary, prices: Mapping[str, Price] | None, *, as_json: bool) -> None:
-    """Print what a recording run did; exit with 1 if questions failed."""
+def report_recorded(
+    summary: RecordSummary, prices: Mapping[str, Price] | None, *, as_json: bool, allow_unread: bool
+) -> None:
+    """Print what a recording run did; exit with 1 if questions failed, or no reply held an answer."""
     cost = summary.cost
     usd = None if prices is None else money(summary.costs, prices)
     if as_json:
@@ -139,6 +150,8 @@ def report_recorded(summary: RecordSummary, prices: Mapping[str, Price] | None, 
             "questions": summary.questions,
             "rounds": summary.rounds,
             "failed": dict(summary.failed),
+            "replies": summary.replies,
+            "unread": summary.unread,
             "calls": cost.calls,
             "tokens": None if cost.tokens != cost.tokens else cost.tokens,
             "usd": usd,
@@ -147,7 +160,7 @@ def report_recorded(summary: RecordSummary, prices: Mapping[str, Price] | None, 
         print_json(data)
     else:
         _print_recorded(summary, usd)
-    if summary.failed:
+    if summary.failed or (summary.unread == summary.replies > 0 and not allow_unread):
         raise typer.Exit(1)
 
 
@@ -160,6 +173,12 @@ def _print_recorded(summary: RecordSummary, usd: float | None) -> None:
         markup=False,
         soft_wrap=True,
     )
+    if summary.unread:
+        console.print(
+            f"{summary.unread} of {summary.replies} replies hold no answer that could be read. {summary.remedy}",
+            markup=False,
+            soft_wrap=True,
+        )
     if summary.failed:
         question, why = next(iter(summary.failed.items()))
         console.print(

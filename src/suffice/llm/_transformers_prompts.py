@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from suffice.errors import DataError
 from suffice.llm._wire import as_prompt
 from suffice.llm.prompts import Message
 
@@ -20,17 +22,31 @@ class PromptEncoder:
 
     Args:
         tokenizer: A transformers tokenizer.
+        options: Further variables of the chat template, such as `enable_thinking`.
+
+    Raises:
+        DataError: The chat template does not read one of `options`, or there is no template.
     """
 
-    def __init__(self, tokenizer: Any) -> None:
+    def __init__(self, tokenizer: Any, options: Mapping[str, Any] | None = None) -> None:
         self._tokenizer = tokenizer
+        self._options = dict(options or {})
         self.has_template = bool(getattr(tokenizer, "chat_template", None))
+        template = str(tokenizer.chat_template) if self.has_template else ""
+        unread = [name for name in self._options if not re.search(rf"\b{re.escape(name)}\b", template)]
+        if unread:
+            raise DataError(
+                f"the model's chat template does not read {unread[0]!r}: see its chat_template for the names that it reads"
+                if template
+                else f"the model has no chat template to read {unread[0]!r}: leave it out"
+            )
         self.takes_system = self.has_template and self._takes_system()
 
     def describe(self) -> dict[str, Any]:
         """Return how messages become text, JSON-ready."""
         template = self._tokenizer.chat_template if self.has_template else None
-        return {"template": template, "system_role": self.takes_system}
+        described = {"template": template, "system_role": self.takes_system}
+        return {**described, "options": self._options} if self._options else described
 
     def text(self, messages: Sequence[Mapping[str, str]]) -> str:
         """Return the text that the model reads."""
@@ -40,7 +56,11 @@ class PromptEncoder:
         chat = given if self.takes_system else _without_system(given)
         is_prefilled = bool(chat) and chat[-1]["role"] == "assistant"
         made = self._tokenizer.apply_chat_template(
-            chat, tokenize=False, add_generation_prompt=not is_prefilled, continue_final_message=is_prefilled
+            chat,
+            tokenize=False,
+            add_generation_prompt=not is_prefilled,
+            continue_final_message=is_prefilled,
+            **self._options,
         )
         return str(made)
 
@@ -54,7 +74,7 @@ class PromptEncoder:
     def _takes_system(self) -> bool:
         messages = [{"role": "system", "content": "s"}, {"role": "user", "content": "u"}]
         try:
-            self._tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+            self._tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True, **self._options)
         except Exception:  # noqa: BLE001 - templates raise what they like
             return False
         return True

@@ -70,7 +70,8 @@ class ChatModel:
         base_url: The endpoint, usually ending with `/v1`; else `OPENAI_BASE_URL`, else OpenAI's.
         api_key: The key; None for that of `OPENAI_API_KEY`, empty for none: local servers need none.
         prompt: How question and passages become messages.
-        position: Where the answer stands in a reply; default: after the marker `Answer:`.
+        position: Where the answer stands in a reply; default: after the marker `Answer:`, or at the start where the
+            prompt is prefilled.
         api: `chat` or `completions`.
         max_tokens: Most tokens to generate; None leaves it out (some models want another field, see `extra_body`).
         temperature: Sampling temperature; None leaves it out.
@@ -110,7 +111,7 @@ class ChatModel:
         if api not in get_args(Api):
             raise DataError(f"api must be one of {', '.join(get_args(Api))}, got {api!r}")
         self.model, self.prompt, self.api, self.cache = model, prompt, api, cache
-        self.position = position or AnswerPosition()
+        self.position = position or AnswerPosition("start" if prompt.prefill else "marker")
         self.timeout_s, self.max_retries = float(timeout_s), max_retries
         self.stats = ChatStats()
         self._name = name or model

@@ -14,19 +14,44 @@ from typing import Any, Literal
 from suffice.errors import AuthenticationFailedError, DataError, LogprobsUnavailableError, ModelError
 from suffice.llm._wire import is_processed
 from suffice.llm.chat import ChatModel, Completion
-from suffice.rounds import Passage
+from suffice.rounds import Passage, Reply
 from suffice.signals.margins import LOGPROB_NEEDS, token_margin
 
-__all__ = ["EndpointReport", "probe"]
+__all__ = ["EndpointReport", "Sample", "probe"]
 
 LogprobsKind = Literal["raw", "processed", "none", "unknown"]
 """`processed`: after sampling, 0 for the chosen token and nothing for the others, which holds no margin."""
 
 _NAN = float("nan")
+_SAMPLES = 2
+_UNREAD = (
+    "no answer could be read out of the replies: choose another --prompt or --answer-position, raise --max-tokens if they "
+    "are cut off or still thinking, or switch thinking off: --extra-body "
+    '\'{"chat_template_kwargs": {"enable_thinking": false}}\''
+)
 _ASKED = (20, 5, 2)
 _PREFIX_NUMBERS = (1100, 250)
 _REUSED = 0.5
 _TWO = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """One reply, and what was read out of it.
+
+    Attributes:
+        question: What was asked; the passage that answers it was given, too.
+        reply: The generated text, unchanged.
+        finish_reason: As the endpoint gives it.
+        answer: The answer; None if none could be read.
+        confidence: The stated confidence, 1 to 5; None if none could be read.
+    """
+
+    question: str
+    reply: str
+    finish_reason: str | None
+    answer: str | None
+    confidence: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +78,7 @@ class EndpointReport:
         changed_answers: Share of them whose answer changed, 0 to 1; NaN if unknown.
         margin_drift: Largest change of the answer's margin, nats; NaN if there are no margins.
         answered: Share of all those replies in which an answer was found, 0 to 1; NaN if unknown.
+        samples: The first two of those replies, and what was read out of them.
         notes: What went wrong, one line each.
     """
 
@@ -74,6 +100,7 @@ class EndpointReport:
     changed_answers: float = _NAN
     margin_drift: float = _NAN
     answered: float = _NAN
+    samples: tuple[Sample, ...] = ()
     notes: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
@@ -210,21 +237,49 @@ def _determinism(
     """Send each prompt twice: alone, then among others, since it is batching that changes results."""
     prompts = [_question(model, number) for number in range(repeats)]
 
-    def read(messages: Any) -> tuple[str | None, float]:
-        reply = model.read(_ask(model, messages, top_logprobs=asked))
-        return reply.answer, token_margin(reply.answer_tokens[0]) if reply.answer_tokens else _NAN
+    def read(messages: Any) -> Reply:
+        return model.read(_ask(model, messages, top_logprobs=asked))
 
     first = [read(messages) for messages in prompts]
     with ThreadPoolExecutor(workers) as pool:
         second = list(pool.map(read, reversed(prompts)))[::-1]
-    drifts = [abs(a[1] - b[1]) for a, b in zip(first, second, strict=True) if a[0] == b[0]]
+    pairs = list(zip(first, second, strict=True))
+    drifts = [abs(_margin(a) - _margin(b)) for a, b in pairs if a.answer == b.answer]
     known = [drift for drift in drifts if not math.isnan(drift)]
+    replies = [*first, *second]
+    answered = sum(reply.answer is not None for reply in replies) / len(replies)
+    stated = any(_confidence(reply) is not None for reply in replies)
+    if answered == 0:
+        report = _noted(report, _UNREAD)
+    if model.prompt.asks_confidence and not stated:
+        kept = tuple(name for name in report.capabilities if name != "verbal_confidence")
+        report = _noted(replace(report, capabilities=kept), "no reply states a confidence from 1 to 5")
     return replace(
         report,
         repeats=repeats,
-        changed_answers=sum(a[0] != b[0] for a, b in zip(first, second, strict=True)) / repeats,
+        changed_answers=sum(a.answer != b.answer for a, b in pairs) / repeats,
         margin_drift=max(known, default=_NAN),
-        answered=sum(answer is not None for answer, _ in (*first, *second)) / (2 * repeats),
+        answered=answered,
+        samples=tuple(_sample(number, reply) for number, reply in enumerate(first[:_SAMPLES])),
+    )
+
+
+def _margin(reply: Reply) -> float:
+    return token_margin(reply.answer_tokens[0]) if reply.answer_tokens else _NAN
+
+
+def _confidence(reply: Reply) -> float | None:
+    stated = reply.signals.get("verbal_confidence", _NAN)
+    return None if math.isnan(stated) else stated
+
+
+def _sample(number: int, reply: Reply) -> Sample:
+    return Sample(
+        question=_asked(number)[0],
+        reply=reply.text,
+        finish_reason=reply.finish_reason,
+        answer=reply.answer,
+        confidence=_confidence(reply),
     )
 
 
@@ -232,7 +287,12 @@ _PLACES = ("Oslo", "Lima", "Cairo", "Kyoto", "Quito")
 _THINGS = ("tower", "bridge", "museum", "library", "harbour", "garden", "castle")
 
 
-def _question(model: ChatModel, number: int) -> Sequence[dict[str, str]]:
+def _asked(number: int) -> tuple[str, Passage]:
     thing, place = _THINGS[number % len(_THINGS)], _PLACES[number % len(_PLACES)]
     passage = Passage(passage_id="1", title=f"The {thing}", text=f"The {thing} number {number} stands in {place}.")
-    return model.prompt.messages(f"Where does the {thing} number {number} stand?", [passage])
+    return f"Where does the {thing} number {number} stand?", passage
+
+
+def _question(model: ChatModel, number: int) -> Sequence[dict[str, str]]:
+    question, passage = _asked(number)
+    return model.prompt.messages(question, [passage])

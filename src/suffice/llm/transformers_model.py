@@ -64,6 +64,8 @@ class TransformersModel:
         top_logprobs: How many alternatives to tell for each token.
         batch_size: Most prompts of one pass.
         max_prompt_tokens: Longest prompt; None for what the model reads.
+        chat_template_kwargs: Further variables of the tokenizer's chat template: ``{"enable_thinking": False}`` switches
+            the thinking of many models off.
         name: What reports call it; default: the model's name.
         **loading: `revision`, `dtype`, `device` and `options`, as `load_model` takes them.
 
@@ -85,6 +87,7 @@ class TransformersModel:
         top_logprobs: int = 5,
         batch_size: int = 16,
         max_prompt_tokens: int | None = None,
+        chat_template_kwargs: Mapping[str, Any] | None = None,
         name: str | None = None,
         **loading: Any,
     ) -> None:
@@ -100,7 +103,7 @@ class TransformersModel:
         self._limit = min(limits) if limits else None
         self._layers = tuple(layer_index(layer, self.loaded.n_layers) for layer in layers)
         self._name = name or self.loaded.id
-        self._encoder = PromptEncoder(self.loaded.tokenizer)
+        self._encoder = PromptEncoder(self.loaded.tokenizer, chat_template_kwargs)
         self._ends = self.loaded.ends
 
     def __repr__(self) -> str:

@@ -68,6 +68,12 @@ class LiveLoop(ABC):
     independent_rounds: ClassVar[bool]
     """Whether a round can be made without the rounds before it."""
 
+    unread_remedy: ClassVar[str] = (
+        "Raise --max-tokens (max_tokens) if replies are cut off or still thinking, or switch thinking off: --extra-body "
+        '\'{"chat_template_kwargs": {"enable_thinking": false}}\' (extra_body). `suffice doctor` shows replies.'
+    )
+    """What to do if no answer can be read out of the replies."""
+
     policy: Policy = field(default_factory=Policy)
     enrichers: tuple[Enricher, ...] = ()
 

@@ -20,6 +20,7 @@ from suffice.errors import AuthenticationFailedError, ConfigMismatchError, DataE
 from suffice.loop.live import LiveLoop
 from suffice.loop.rows import fill_costs
 from suffice.loop.trajectory import RecordedTrajectory
+from suffice.loop.unread import ReadReplies, count_unread
 from suffice.retrieval import Question, dataset_hash
 from suffice.rounds import Cost, total_cost
 from suffice.store.journal import Journal, differences
@@ -71,6 +72,9 @@ class RecordSummary:
         questions: Questions in the file.
         rounds: Rows in the file.
         failed: Why the model failed, by question; running again completes them.
+        replies: Rounds in the file in which a model replied.
+        unread: Of these, how many hold no answer that could be read.
+        remedy: What to do about them.
         costs: What this run spent, by component.
         seconds: How long it took.
     """
@@ -79,6 +83,9 @@ class RecordSummary:
     questions: int
     rounds: int
     failed: Mapping[str, str]
+    replies: int
+    unread: int
+    remedy: str
     costs: Mapping[str, Cost]
     seconds: float
 
@@ -100,6 +107,7 @@ async def record_async(
     *,
     concurrency: int = 8,
     parallel_rounds: bool = False,
+    allow_unread: bool = False,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> RecordSummary:
     """Run every round of every question and write the recording; the rule of the policy is not asked.
@@ -114,6 +122,7 @@ async def record_async(
         concurrency: Questions in flight, and so at most as many calls (times the rounds if they are parallel).
         parallel_rounds: Send a question's rounds together; the use of prefix caches is then not that of a live run,
             and the file says `cache_state: unknown`.
+        allow_unread: Go on if no answer can be read out of the replies to the first eight questions.
         on_progress: Called after every reply.
 
     Raises:
@@ -121,6 +130,7 @@ async def record_async(
         DataError: Question ids repeat, rounds that build on each other are to be sent together, or another process
             records into this file.
         AuthenticationFailedError: The endpoint refused the credentials.
+        ModelError: No question was answered, or nothing could be read out of the first replies; what came is kept.
     """
     recorder = _Recorder(
         questions,
@@ -128,6 +138,7 @@ async def record_async(
         Path(path),
         concurrency=concurrency,
         parallel_rounds=parallel_rounds,
+        allow_unread=allow_unread,
         on_progress=on_progress,
     )
     return await recorder.run()
@@ -142,6 +153,7 @@ class _Recorder:
         *,
         concurrency: int,
         parallel_rounds: bool,
+        allow_unread: bool,
         on_progress: Callable[[Progress], None] | None,
     ) -> None:
         ids = [question.question_id for question in questions]
@@ -160,6 +172,8 @@ class _Recorder:
         self.parallel_rounds = parallel_rounds
         self.on_progress = on_progress
         self.progress = Progress(total=len(ids))
+        self.journal_path = path.with_name(path.name + ".journal")
+        self.read = ReadReplies(remedy=loop.unread_remedy, journal=self.journal_path, allow_unread=allow_unread)
         self.failed: dict[str, str] = {}
         self.still_failed: dict[str, str] = {}  # in the file, and not asked for now
         self.cut_short: dict[str, list[dict[str, Any]]] = {}
@@ -168,7 +182,7 @@ class _Recorder:
     async def run(self) -> RecordSummary:
         await asyncio.to_thread(self.loop.check)
         # The lock first: what another process finishes while we read its file would not be in our copy.
-        journal = Journal(self.path.with_name(self.path.name + ".journal"), self.config)
+        journal = Journal(self.journal_path, self.config)
         try:
             existing = self._existing()
             done = journal.finished()
@@ -189,11 +203,15 @@ class _Recorder:
         else:
             journal.close()  # its replies spare a rerun the calls that succeeded
         seconds = time.monotonic() - self.progress.began
+        replies, unread = count_unread(self.path)
         return RecordSummary(
             path=self.path,
             questions=len(set(table.column("question_id").to_pylist())),
             rounds=table.num_rows,
             failed=self.failed,
+            replies=replies,
+            unread=unread,
+            remedy=self.loop.unread_remedy,
             costs=dict(self.progress.costs),
             seconds=seconds,
         )
@@ -270,6 +288,7 @@ class _Recorder:
         journal.finish(question.question_id, rows)
         self.progress.done += 1
         self._tell()
+        self.read.add(rows)
 
     def _failed(self, question: Question, error: Exception) -> None:
         ours = isinstance(error, SufficeError)

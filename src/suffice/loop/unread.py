@@ -1,0 +1,75 @@
+"""Replies out of which no answer could be read: counted, and a reason to stop where there are no others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from suffice.errors import ModelError
+from suffice.session import LOOP_COMPONENTS
+from suffice.store.schema import cost_column
+
+__all__ = ["ReadReplies", "count_unread"]
+
+_FIRST = 8
+_SHOWN = 200
+_CALLS = tuple(cost_column(component, "calls") for component in LOOP_COMPONENTS)
+
+
+def _replied(row: Mapping[str, Any]) -> bool:
+    """Return whether a model replied in a round; a reader of passages is not asked without any."""
+    return bool(row.get("text")) or any(row.get(name) for name in _CALLS)
+
+
+def count_unread(path: Path) -> tuple[int, int]:
+    """Return how many replies a recording holds, and how many of them hold no answer that could be read."""
+    replies = unread = 0
+    with pq.ParquetFile(path) as file:
+        names = [name for name in ("answer", "text", *_CALLS) if name in file.schema_arrow.names]
+        for batch in file.iter_batches(columns=names):
+            rows = [row for row in batch.to_pylist() if _replied(row)]
+            replies += len(rows)
+            unread += sum(row["answer"] is None for row in rows)
+    return replies, unread
+
+
+@dataclass(slots=True, kw_only=True)
+class ReadReplies:
+    """The replies to the questions that a recording run has finished.
+
+    Attributes:
+        remedy: What to do if no answer can be read.
+        journal: Where the replies are kept.
+        allow_unread: Whether to go on then.
+    """
+
+    remedy: str
+    journal: Path
+    allow_unread: bool
+    questions: int = 0
+    replies: int = 0
+    read: int = 0
+
+    def add(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Count the rounds of one question.
+
+        Raises:
+            ModelError: Nothing could be read in the replies to the first questions.
+        """
+        replied = [row for row in rows if _replied(row)]
+        self.questions += 1
+        self.replies += len(replied)
+        self.read += sum(row["answer"] is not None for row in replied)
+        if self.allow_unread or self.read or self.questions < _FIRST or not replied:
+            return
+        shown = f"{replied[-1]['text']!r:.{_SHOWN}} (finish reason {replied[-1]['finish_reason']!r})"
+        raise ModelError(
+            f"nothing could be read: none of the {self.replies} replies to the first {self.questions} questions holds an "
+            f"answer; the last one is {shown}. {self.remedy} These replies are kept in {str(self.journal)!r}: the same "
+            "command goes on, other settings need another file or that one deleted, and --allow-unread (allow_unread) "
+            "records whatever comes"
+        )

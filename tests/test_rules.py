@@ -204,7 +204,7 @@ def test_a_rule_has_no_truth_value_and_no_negation():
         ("(lambda: 1)()", "is not allowed"),
         ("a.b > 1", "a signal or a weighted sum"),
         ("nonsense", "needs a comparison"),
-        ("nonsense(1)", "no rule"),
+        ("nonsense(1)", "not a rule"),
         ("fixed_k()", "takes 1"),
         ("a / 2 > 1", "a signal or a weighted sum"),
         ("k_of(0, (a > 1))", "1..1"),

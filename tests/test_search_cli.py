@@ -66,7 +66,7 @@ def test_patience_and_rounds_replace_those_of_the_space(recordings, tmp_path):
         (["--space", "tasr-dnf-876"], "needs the columns calibrated_confidence, and"),
         (["--tune-share", "1.5"], "allowed: between 0 and 1"),
         (["--metric", "rouge"], "no metric 'rouge'"),
-        (["--baseline", "nonsense"], "is no rule"),
+        (["--baseline", "nonsense"], "is not a rule"),
         (["--budget", "0.1", "--policy", "p.json"], "no rule needs at most 0.1 mean calls on tune"),
     ],
 )

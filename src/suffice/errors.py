@@ -21,6 +21,8 @@ A message says what happened, the value, what is allowed, and what to do.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 __all__ = [
     "AuthenticationFailedError",
     "CensoredError",
@@ -35,7 +37,20 @@ __all__ = [
     "SchemaError",
     "SufficeError",
     "UnknownSignalError",
+    "did_you_mean",
 ]
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return the end of a message about an unknown name: the known one that it may stand for, or nothing.
+
+    >>> did_you_mean("answer_stabel", ["overlap", "answer_stable"])
+    " Did you mean 'answer_stable'?"
+    """
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, sorted(known), n=1)
+    return f" Did you mean {near[0]!r}?" if near else ""
 
 
 class SufficeError(Exception):

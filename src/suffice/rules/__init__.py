@@ -3,7 +3,7 @@
 from suffice.rules.algebra import FirstOf, KOf, Never, Patience, Threshold, WeightedSum, signal
 from suffice.rules.base import AllOf, AnyOf, Rule
 from suffice.rules.named import NAMED_RULES, NamedRule, answer_stable, fixed_k, margin, round_aware, tasr
-from suffice.rules.parse import parse_rule, parse_selector
+from suffice.rules.parse import parse_rule, parse_selector, register_rule, register_selector
 from suffice.rules.ranker import Ranked, Term
 from suffice.rules.selectors import SELECTORS, Selector
 from suffice.rules.thresholds import find_threshold, thresholds, with_threshold
@@ -30,6 +30,8 @@ __all__ = [
     "margin",
     "parse_rule",
     "parse_selector",
+    "register_rule",
+    "register_selector",
     "round_aware",
     "signal",
     "tasr",

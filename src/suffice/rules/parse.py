@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ast
+import keyword
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
-from suffice.errors import RuleSyntaxError
+from suffice.errors import DataError, RuleSyntaxError, did_you_mean
 from suffice.rules.algebra import FirstOf, KOf, Linear, Never, Patience, signal
 from suffice.rules.base import AllOf, AnyOf, Rule
 from suffice.rules.named import NAMED_RULES
@@ -14,10 +15,60 @@ from suffice.rules.ranker import parse_ranked
 from suffice.rules.selectors import SELECTORS, MaxSignal, MedianSignal, MinSignal, Selector
 from suffice.rules.selectors_of_drafts import Centroid, LongestRun
 
-__all__ = ["parse_rule", "parse_selector"]
+__all__ = ["parse_rule", "parse_selector", "register_rule", "register_selector"]
 
 _COMPARISONS: dict[type[ast.cmpop], str] = {ast.Gt: ">", ast.GtE: ">=", ast.Lt: "<", ast.LtE: "<="}
 _LONGEST = 20_000
+_FUNCTIONS = ("k_of", "patience", "first_of", "never")
+
+_T = TypeVar("_T")
+
+_RULES: dict[str, Callable[..., Rule]] = {}
+_SELECTORS: dict[str, Callable[..., Selector]] = {}
+
+
+def register_rule(name: str, build: Callable[..., Rule]) -> None:
+    """Let the text of rules, and so policy files and the command line, name a rule of one's own.
+
+    ``name(argument, ...)`` calls `build`, and ``name`` alone calls it without arguments.  A signal's name in the text
+    is given as a `str`, a number as an `int` or a `float`, and a rule in parentheses as a `Rule`.  The text of a rule
+    class must be such a call: ``parse_rule(str(rule)) == rule``.
+
+    >>> register_rule("sure", lambda least=0.9: signal("p_correct") > least)
+    >>> print(parse_rule("(sure(0.8)) | (answer_stable >= 1)"))
+    (p_correct > 0.8) | (answer_stable >= 1)
+
+    Args:
+        name: An ASCII identifier that no other rule has.
+        build: A rule class, or any function that returns a rule.
+
+    Raises:
+        DataError: The name is taken, or is not an identifier.
+    """
+    _check_free(name, {*_FUNCTIONS, *NAMED_RULES, *_RULES}, "rule")
+    _RULES[name] = build
+
+
+def register_selector(name: str, build: Callable[..., Selector]) -> None:
+    """Let the text of selectors name a selector of one's own, as `register_rule` does for rules.
+
+    Args:
+        name: An ASCII identifier that no other selector has.
+        build: A selector class, or any function that returns a selector.
+
+    Raises:
+        DataError: The name is taken, or is not an identifier.
+    """
+    prefixed = {name} if name.startswith(tuple(f"{kind}_" for kind in _OF_A_SIGNAL)) else set()
+    _check_free(name, {*SELECTORS, "centroid", "ranked", "longest_run", *prefixed, *_SELECTORS}, "selector")
+    _SELECTORS[name] = build
+
+
+def _check_free(name: str, taken: set[str], kind: str) -> None:
+    if not (name.isidentifier() and name.isascii()) or keyword.iskeyword(name):
+        raise DataError(f"{name!r} is not a name that text can call: ASCII letters, digits and underscores, no keyword")
+    if name in taken:
+        raise DataError(f"the name {name!r} belongs to another {kind}: choose a name that is free")
 
 
 def parse_rule(text: str) -> Rule:
@@ -54,7 +105,7 @@ def _rule(node: ast.expr, text: str) -> Rule:
     if isinstance(node, ast.Compare):
         return _comparison(node, text)
     if isinstance(node, ast.Name):
-        return _named(node.id, [], text)
+        return _call(node.id, [], text) if node.id in _RULES else _named(node.id, [], text)
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and not node.keywords:
         return _call(node.func.id, node.args, text)
     if isinstance(node, ast.BoolOp):
@@ -105,6 +156,8 @@ def _whole(node: ast.expr, text: str) -> int:
 
 
 def _call(name: str, arguments: list[ast.expr], text: str) -> Rule:
+    if name in _RULES:
+        return _built(Rule, name, _RULES[name], arguments, text)  # type: ignore[type-abstract]
     if name == "k_of" and arguments:
         return KOf(_whole(arguments[0], text), tuple(_rule(argument, text) for argument in arguments[1:]))
     if name == "first_of":
@@ -117,12 +170,34 @@ def _call(name: str, arguments: list[ast.expr], text: str) -> Rule:
     return _named(name, [_number(argument, text) for argument in arguments], text)
 
 
+def _built(kind: type[_T], name: str, build: Callable[..., Any], arguments: list[ast.expr], text: str) -> _T:
+    """Return what a registered name builds from its arguments."""
+    given = [_argument(argument, text) for argument in arguments]
+    try:
+        built = build(*given)
+    except (TypeError, ValueError) as error:
+        raise RuleSyntaxError(f"{name!r} in {text!r} does not take these arguments: {error}") from None
+    if not isinstance(built, kind):
+        raise RuleSyntaxError(f"{name!r} in {text!r} was registered for {built!r}, which is not a {kind.__name__}")
+    return built
+
+
+def _argument(node: ast.expr, text: str) -> str | int | float | Rule:
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Constant | ast.UnaryOp):
+        number = _number(node, text)
+        return int(number) if isinstance(node, ast.Constant) and isinstance(node.value, int) else number
+    return _rule(node, text)
+
+
 def _named(name: str, arguments: list[float], text: str) -> Rule:
     entry = NAMED_RULES.get(name)
     if entry is None:
         raise RuleSyntaxError(
-            f"{name!r} in {text!r} is no rule; a signal needs a comparison ({name} > 0.5); "
-            f"named rules: {', '.join(NAMED_RULES)}; functions: k_of, patience, first_of, never"
+            f"{name!r} in {text!r} is not a rule.{did_you_mean(name, (*NAMED_RULES, *_RULES))} A signal needs a comparison "
+            f"({name} > 0.5); named rules: {', '.join((*NAMED_RULES, *_RULES))}; functions: {', '.join(_FUNCTIONS)}; "
+            "a rule of your own must be registered first (register_rule)"
         )
     build: Callable[..., Any] = entry.build
     if len(arguments) not in entry.arity:
@@ -150,6 +225,9 @@ def parse_selector(text: str) -> Selector:
     Raises:
         RuleSyntaxError: There is no such selector.
     """
+    name, opened, _ = text.strip().partition("(")
+    if name in _SELECTORS:
+        return _own_selector(name, text if opened else f"{text}()")
     if text in SELECTORS:
         return SELECTORS[text]
     if text == "centroid":
@@ -163,6 +241,17 @@ def parse_selector(text: str) -> Selector:
     if spelled.startswith(_RUN) and spelled.endswith(")"):
         return LongestRun(parse_rule(spelled[len(_RUN) : -1]))
     raise RuleSyntaxError(
-        f"{text!r} is no selector; there are: {', '.join(SELECTORS)}, centroid, max_SIGNAL, min_SIGNAL, median_SIGNAL, "
-        "longest_run(RULE) and ranked(SIGNAL=(weight, fill), ...)"
+        f"{text!r} is not a selector.{did_you_mean(text, (*SELECTORS, *_SELECTORS))} There are: "
+        f"{', '.join((*SELECTORS, *_SELECTORS))}, centroid, max_SIGNAL, min_SIGNAL, median_SIGNAL, longest_run(RULE) and "
+        "ranked(SIGNAL=(weight, fill), ...); a selector of your own must be registered first (register_selector)"
     )
+
+
+def _own_selector(name: str, text: str) -> Selector:
+    try:
+        node = ast.parse(text.strip(), mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise RuleSyntaxError(f"{text!r} is not a selector: {error}") from None
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name) or node.keywords:
+        raise RuleSyntaxError(f"{text!r} is not a selector; write {name}(argument, ...)")
+    return _built(Selector, name, _SELECTORS[name], node.args, text)  # type: ignore[type-abstract]

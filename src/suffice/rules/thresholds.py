@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 from suffice.errors import RuleSyntaxError
-from suffice.rules.algebra import Patience, Threshold
-from suffice.rules.base import Members, Rule
+from suffice.rules.algebra import Threshold
+from suffice.rules.base import Rule
 
 __all__ = ["find_threshold", "substitute", "thresholds", "with_threshold"]
 
@@ -21,10 +21,17 @@ def thresholds(rule: Rule) -> tuple[Threshold, ...]:
     """
     if isinstance(rule, Threshold):
         return (rule,)
-    if isinstance(rule, Patience):
-        return thresholds(rule.rule)
-    members = rule.rules if isinstance(rule, Members) else ()
+    members = [member for inner in _inner(rule).values() for member in inner]
     return tuple(dict.fromkeys(literal for member in members for literal in thresholds(member)))
+
+
+def _inner(rule: Rule) -> dict[str, tuple[Rule, ...]]:
+    """Return the rules inside a rule, by the field that holds them, one rule or several."""
+    values: dict[str, Any] = {}
+    if is_dataclass(rule):
+        values = {item.name: getattr(rule, item.name) for item in fields(rule)}
+    listed = {name: value if isinstance(value, tuple) else (value,) for name, value in values.items()}
+    return {name: inner for name, inner in listed.items() if inner and all(isinstance(item, Rule) for item in inner)}
 
 
 def find_threshold(rule: Rule, signal: str) -> Threshold:
@@ -62,10 +69,13 @@ def substitute(rule: Rule, literal: Threshold, other: Rule) -> Rule:
     """Return the rule with another rule in the place of `literal`, wherever that stands."""
     if rule == literal:
         return other
-    if isinstance(rule, Patience):
-        return replace(rule, rule=substitute(rule.rule, literal, other))
-    if isinstance(rule, Members):
-        changed: Any = replace  # every kind of Members is a dataclass with the field `rules`
-        kept: Rule = changed(rule, rules=tuple(substitute(member, literal, other) for member in rule.rules))
-        return kept
-    return rule
+    inner = _inner(rule)
+    if not inner:
+        return rule
+    changes: dict[str, Any] = {}
+    for name, members in inner.items():
+        changed = tuple(substitute(member, literal, other) for member in members)
+        changes[name] = changed if isinstance(getattr(rule, name), tuple) else changed[0]
+    rebuild: Any = replace  # what has fields is a dataclass
+    kept: Rule = rebuild(rule, **changes)
+    return kept

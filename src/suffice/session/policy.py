@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from suffice.calibration import CALIBRATED, Calibrator
-from suffice.errors import DataError, LogprobsUnavailableError, ModelError, NotFittedError, SchemaError
+from suffice.errors import (
+    DataError,
+    LogprobsUnavailableError,
+    ModelError,
+    NotFittedError,
+    RuleSyntaxError,
+    SchemaError,
+)
 from suffice.rounds import Floats, Rounds
 from suffice.rules import Never, Rule, Selector, parse_rule, parse_selector
 from suffice.rules.selectors import Last
@@ -311,8 +318,16 @@ class Policy:
             raise SchemaError(f"a policy file does not read: {error}") from None
 
     def save(self, path: str | Path) -> None:
-        """Write the policy as JSON, whole or not at all."""
+        """Write the policy as JSON, whole or not at all.
+
+        Raises:
+            DataError: The text of the rule or of the selector would not load as what it is, or the answer position is
+                a Python callable, which has no text.
+        """
         from pathlib import Path
+
+        _check_text(self.rule, parse_rule, "register_rule")
+        _check_text(self.selector, parse_selector, "register_selector")
 
         text = json.dumps(self.to_dict(), indent=2, allow_nan=False, ensure_ascii=False) + "\n"
         target = Path(path)
@@ -338,6 +353,19 @@ class Policy:
         except (ValueError, RecursionError) as error:
             raise SchemaError(f"the policy {str(path)!r} is not JSON: {error}") from None
         return cls.from_dict(data)
+
+
+def _check_text(value: Rule | Selector, parse: Callable[[str], Rule | Selector], register: str) -> None:
+    try:
+        if parse(str(value)) == value:
+            return
+        why = "it is the text of another one"
+    except RuleSyntaxError as error:
+        why = str(error)
+    raise DataError(
+        f"the policy cannot be saved, since {str(value)!r} does not read back: {why}. Register the class ({register}), "
+        "and let its text be a call of that name"
+    )
 
 
 def _refuse_constant(text: str) -> float:

@@ -154,31 +154,33 @@ def test_the_matrix_path_equals_one_policy_at_a_time(data):
 
 @SETTINGS
 @given(st.data())
-def test_the_random_twin_is_the_mean_over_all_permutations(data):
+def test_the_random_twin_is_the_mean_over_all_permutations_among_questions_of_as_many_rounds(data):
     drawn = data.draw(recorded(max_questions=5))
     policy = data.draw(policies(drawn.recording))
     bench = bench_of(drawn.recording, policy)
-    _, stopped = run_policy(bench, policy)
+    run, stopped = run_policy(bench, policy)
     twin = random_stop(bench, policy, stopped)
     every = [reference_rows(item, policy) for item in drawn.trajectories]
-    having = [q for q, rows in enumerate(every) if rows]
-    if not having:
-        return
-    positions = [reference.stop(policy.rule, every[q])[0] for q in having]
-    for name in ("em", "f1"):
-        at = [
-            [
-                reference.scored(every[q], k, reference.select(str(policy.selector), every[q], k), name)
-                for k in range(len(every[q]))
+    loop = twin.ledger.costs["generator"]["calls"]
+    for length in {len(rows) for rows in every} - {0}:
+        having = [q for q, rows in enumerate(every) if len(rows) == length]
+        positions = [reference.stop(policy.rule, every[q])[0] for q in having]
+        for name in ("em", "f1"):
+            at = [
+                [
+                    reference.scored(every[q], k, reference.select(str(policy.selector), every[q], k), name)
+                    for k in range(length)
+                ]
+                for q in having
             ]
-            for q in having
-        ]
-        assert twin.values[name][having].tolist() == pytest.approx(
-            reference.random_expectation(positions, at), abs=1e-12
-        )
-    calls = [[float(k + 1) for k in range(len(every[q]))] for q in having]
-    loop = twin.ledger.costs["generator"]["calls"][having].tolist()
-    assert loop == pytest.approx(reference.random_expectation(positions, calls), abs=1e-12)
+            expected = reference.random_expectation(positions, at)
+            assert twin.values[name][having].tolist() == pytest.approx(expected, abs=1e-12)
+        calls = [[float(k + 1) for k in range(length)] for _ in having]
+        assert loop[having].tolist() == pytest.approx(reference.random_expectation(positions, calls), abs=1e-12)
+    assert loop.sum() == pytest.approx(run.ledger.costs["generator"]["calls"].sum(), abs=1e-12)
+    assert twin.stop_rounds == run.stop_rounds
+    alone = sum(sum(len(rows) == len(other) for other in every) == 1 for rows in every)
+    assert any(note.startswith(f"in {alone} questions it stops as the rule does") for note in twin.notes) == (alone > 0)
 
 
 @SETTINGS

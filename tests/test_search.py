@@ -615,7 +615,7 @@ def test_constant_signals_have_one_threshold_and_never_exceed_it():
 
 def test_a_censored_recording_counts_the_last_round_and_says_in_how_many_questions():
     of = recording(40, lengths=True, end="rule", prefix="e", seed=20)
-    made = search(of, space("or", NAMES[:2]), tune=recording(30), n_resamples=20)
+    made = search(of, space("or", NAMES[:2]), tune=recording(30), n_resamples=20, baseline="fixed_k(1)")
     rows = made.rows(range(len(made.distinct)))
     replayed = replay(of, [row["rule"] for row in rows], metrics=("f1",), n_resamples=1)
     for row in rows:

@@ -10,7 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from suffice.errors import CensoredError
 from suffice.replay import replay
+from suffice.replay.tables import verdict
 from suffice.rounds import COST_KINDS
 from suffice.rules import FirstOf, Never, fixed_k, parse_rule, parse_selector
 from suffice.session import Policy, stops
@@ -108,13 +110,57 @@ def test_exhausted_is_not_censored_and_only_rule_is():
     result = rows_of(recording, policy(Never(), name="all"), policy(fixed_k(1), name="one"))
     everything, one = result.rows[:2]
     assert (everything.n_censored, everything.censored, one.n_censored) == (1, True, 0)
-    assert everything.reasons == {"exhausted": 1, "max_rounds": 2}
+    assert everything.reasons == {"exhausted": 1, "max_rounds": 1, "unrun": 1}
     assert any("a rule ended 1 of 3" in note for note in result.notes)
     assert result.row("fixed_k(2)").n_censored == 1
     assert result.row("oracle_best").n_censored == 1
     assert result.row("oracle_earliest").n_censored == 1
-    assert "censored in 1 of 3" in result.headline("all")
+    assert "censored: unknown in 1 of 3 questions" in result.headline("all")
     assert result.row("random(all)").n_censored == 1
+
+
+def test_what_never_ran_is_bounded_and_never_zero():
+    recording = recording_of([["b"], ["b"], ["b", "b", "a"]], ends=["exhausted", "rule", "max_rounds"])
+    result = rows_of(recording, policy(Never(), name="all"), policy("round >= 2", name="two"), baseline=None)
+    row = result.row("all")
+    assert math.isnan(row.metrics["em"])
+    assert row.bounds["em"] == pytest.approx((1 / 3, 2 / 3))
+    assert "em" not in row.deltas
+    assert row.delta_bounds["em"] == pytest.approx((0.0, 1 / 3))
+    assert row.stop_rounds == pytest.approx({1: 1 / 3, 3: 1 / 3})  # and one question is in no round
+    assert row.calls.mean == pytest.approx(5 / 3)
+    assert row.delta_bounds["calls"] == pytest.approx((0.0, math.inf))
+    assert row.margins == ()
+    recorded = result.row("recorded")
+    assert (result.baseline, recorded.metrics["em"], recorded.censored) == ("recorded", pytest.approx(1 / 3), False)
+    assert result.row("oracle_best").bounds["em"] == pytest.approx((1 / 3, 2 / 3))
+    data = row.to_dict()
+    assert (data["metrics"]["em"], data["bounds"]["em"]) == (None, pytest.approx([1 / 3, 2 / 3]))
+
+
+def test_a_verdict_that_depends_on_what_never_ran_is_unknown():
+    answers = [["b"], ["b", "a", "a"], ["a", "a", "a"], ["b", "b", "b"]]
+    enough = [[1.0], [0.0, 1.0, 1.0], [1.0] * 3, [1.0] * 3]
+    recording = recording_of(answers, ends=["rule", *["max_rounds"] * 3], enough=enough)
+    result = rows_of(recording, policy("enough >= 1"), policy(Never(), name="all"), baseline=None)
+    ours, everything = result.rows[:2]
+    # Ours has .5 at 1.25 calls, fixed_k(2) something from .5 to .75 at 1.75 or more: it may match, and not dominate.
+    assert (ours.metrics["em"], ours.calls.mean) == (0.5, 1.25)
+    assert (ours.undecided, verdict(ours)) == (("cheapest_match",), "not dominated")
+    assert "whether a fixed or random policy has this em for less is unknown" in rows_of(
+        recording, policy("enough >= 1"), metrics=("em",)
+    ).headline("enough >= 1")
+    assert (everything.undecided, verdict(everything)) == (("cheapest_match", "dominated_by"), "unknown†")
+    worse = [["b"], *[["a", "b", "b"]] * 3]
+    lost = rows_of(recording_of(worse, ends=["rule", *["max_rounds"] * 3]), policy(Never(), name="all"), baseline=None)
+    assert lost.row("all").bounds["em"] == (0.0, 0.25)
+    assert lost.row("all").dominated_by == "fixed_k(1)"  # in the worst case and in the best
+
+
+def test_a_baseline_that_never_ran_is_refused():
+    recording = recording_of([["b"], ["b", "b", "a"]], ends=["rule", "max_rounds"])
+    with pytest.raises(CensoredError, match=r"baseline 'fixed_k\(2\)' goes on past what was recorded in 1 of 2"):
+        rows_of(recording, policy(fixed_k(1)), baseline="fixed_k(2)")
 
 
 def test_failed_questions_are_left_out_of_every_policy_alike_and_counted():

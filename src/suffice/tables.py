@@ -39,7 +39,8 @@ class Column:
         name: Its heading.
         spec: How numbers are printed, a format specification as ``.2f`` or ``+.1f``; empty for text.
         scale: What numbers are multiplied with before printing: 100 for shares shown in points.
-        interval: Whether a value is a triple ``(value, low, high)``, printed as ``value [low, high]``.
+        interval: Whether a value is a triple ``(value, low, high)``, printed as ``value [low, high]``.  In any column a
+            pair ``(low, high)`` is the range of a value that is unknown, printed as ``low .. high``.
     """
 
     name: str
@@ -54,12 +55,16 @@ class Column:
         '+1.7 [-1.0, +4.7]'
         >>> Column("calls", ".2f").text(float("nan")), Column("rule").text(None)
         ('-', '-')
+        >>> Column("F1", ".1f", scale=100).text((0.42, 0.587)), Column("calls", ".2f").text((3.1, math.inf))
+        ('42.0 .. 58.7', '≥ 3.10')
         """
         if value is None or (isinstance(value, float) and math.isnan(value)):
             return "-"
-        if self.interval and isinstance(value, tuple):
-            middle, low, high = (self._number(part) for part in value)
-            return f"{middle} [{low}, {high}]"
+        if isinstance(value, tuple):
+            *middle, low, high = (self._number(part) for part in value)
+            if not middle:
+                return f"≥ {low}" if math.isinf(value[1]) else f"{low} .. {high}"
+            return f"{middle[0]} [{low}, {high}]"
         return self._number(value)
 
     def _number(self, value: Any) -> str:
@@ -83,7 +88,8 @@ class Table:
     Attributes:
         title: One line.
         columns: The columns.
-        rows: One value for each column: text, a number (NaN or None = undefined), or a triple for an interval.
+        rows: One value for each column: text, a number (NaN or None = undefined), a triple for an interval, or a pair for
+            the range of an unknown value.
         notes: What a reader must know.
     """
 
@@ -102,7 +108,7 @@ class Table:
         return [[column.text(value) for column, value in zip(self.columns, row, strict=True)] for row in self.rows]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return JSON-ready raw values, unscaled; NaN becomes None, an interval an object of value, low and high."""
+        """Return JSON-ready raw values, unscaled; NaN becomes None, intervals and ranges objects of value, low and high."""
         names = [column.name for column in self.columns]
         rows = [dict(zip(names, map(_plain, row), strict=True)) for row in self.rows]
         return {"title": self.title, "rows": rows, "notes": list(self.notes)}
@@ -110,7 +116,7 @@ class Table:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, tuple):
-        return dict(zip(("value", "low", "high"), map(_plain, value), strict=True))
+        return dict(zip(("value", "low", "high")[-len(value) :], map(_plain, value), strict=True))
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
@@ -143,18 +149,22 @@ def _latex(table: Table) -> str:
 
 
 def _csv(table: Table) -> str:
-    """Return raw values, one interval as three columns."""
+    """Return raw values, intervals and ranges as three columns."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     names: list[str] = []
-    for column in table.columns:
-        names += [column.name, f"{column.name} low", f"{column.name} high"] if column.interval else [column.name]
+    wide = [
+        column.interval or any(isinstance(row[place], tuple) for row in table.rows)
+        for place, column in enumerate(table.columns)
+    ]
+    for column, ends in zip(table.columns, wide, strict=True):
+        names += [column.name, f"{column.name} low", f"{column.name} high"] if ends else [column.name]
     writer.writerow(names)
     for row in table.rows:
         cells: list[Any] = []
-        for column, value in zip(table.columns, row, strict=True):
-            parts = value if isinstance(value, tuple) else (value, None, None) if column.interval else (value,)
-            cells += [_plain(part) for part in parts]
+        for ends, value in zip(wide, row, strict=True):
+            parts = value if isinstance(value, tuple) else (value, None, None) if ends else (value,)
+            cells += [_plain(part) for part in (parts if len(parts) != 2 else (None, *parts))]  # noqa: PLR2004
         writer.writerow(cells)
     return out.getvalue()
 

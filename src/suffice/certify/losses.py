@@ -230,9 +230,9 @@ def one_row_per_question(recording: Recording) -> tuple[Recording, tuple[str, ..
 
 def _check_run(run: Run, claim: Claim, bench: Bench) -> None:
     metric = claim.metric
-    if run.n_censored:
+    if not run.exact:
         raise CensoredError(
-            f"{run.label!r} goes on past what was recorded in {run.n_censored} of {len(bench.recording.question_ids)} "
+            f"{run.label!r} goes on past what was recorded in {int(run.unrun.sum())} of {len(run.unrun)} "
             "questions, because a rule ended their recording: what it would lose there is unknown, and leaving those "
             "questions out would choose the easy ones. Record the certification questions at full width, without a rule"
         )

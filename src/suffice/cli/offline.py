@@ -116,9 +116,7 @@ def replay_command(
         list[str] | None,
         typer.Option("--metric", help="f1, em, contains, agreement, or a column in [0, 1]; the first is the quality."),
     ] = None,
-    baseline: Annotated[
-        str, typer.Option("--baseline", help="A row's label, 'full', a rule or a policy file to compare with.")
-    ] = "fixed_k(3)",
+    baseline: options.Baseline = None,
     resamples: Annotated[int, typer.Option("--resamples", min=1, help="Bootstrap draws.")] = 1000,
     seed: Annotated[int, typer.Option("--seed", help="Of the draws.")] = 42,
     level: Annotated[float, typer.Option("--level", min=0.5, max=0.9999, help="Coverage of intervals.")] = 0.95,
@@ -157,7 +155,7 @@ def replay_command(
         recording,
         with_guarded(policies),
         metrics=tuple(metric or ("f1", "em")),
-        baseline=Policy.load(baseline) if Path(baseline).suffix == ".json" else baseline,
+        baseline=options.read_baseline(baseline),
         n_resamples=resamples,
         seed=seed,
         level=level,

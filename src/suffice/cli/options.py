@@ -24,6 +24,7 @@ from suffice.retrieval import (
     load_questions,
     open_corpus,
 )
+from suffice.session import Policy
 from suffice.signals import Enricher, FittedState, Idf
 from suffice.signals.position import AnswerPosition, PositionKind
 
@@ -106,6 +107,14 @@ Candidates = Annotated[
     int, typer.Option("--candidates", min=1, help="How many of the retriever's best passages --reranker orders.")
 ]
 MaxRounds = Annotated[int, typer.Option("--max-rounds", min=1, help="The highest round R.")]
+Baseline = Annotated[
+    str | None,
+    typer.Option(
+        "--baseline",
+        help="A row's label, 'full', a rule or a policy file to compare with. Default: fixed_k(3); 'recorded' where a rule "
+        "ended some of the recording.",
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs, and nothing else, to standard output.")]
 
 
@@ -244,6 +253,11 @@ def api_key(variable: str) -> str | None:
             f"option out to use {DEFAULT_KEY}"
         )
     return key
+
+
+def read_baseline(text: str | None) -> str | Policy | None:
+    """Return the value of `--baseline`: a policy if it names a file."""
+    return Policy.load(text) if text is not None and Path(text).suffix == ".json" else text
 
 
 def json_object(text: str) -> Mapping[str, Any]:

@@ -18,7 +18,17 @@ from suffice.rules import Selector, fixed_k
 from suffice.session import Policy, Stops, stops
 from suffice.store.recording import Recording
 
-__all__ = ["Bench", "Run", "closed_book", "fixed_budget", "oracle_best", "oracle_earliest", "random_stop", "run_policy"]
+__all__ = [
+    "Bench",
+    "Run",
+    "closed_book",
+    "fixed_budget",
+    "oracle_best",
+    "oracle_earliest",
+    "random_stop",
+    "recorded_run",
+    "run_policy",
+]
 
 Positions = npt.NDArray[np.int64]
 
@@ -29,31 +39,49 @@ class Run:
 
     Attributes:
         label: What reports call it.
-        kind: `rule`, `fixed`, `random`, `closed_book` or `oracle`.
-        values: The metrics of the returned answers, by name, in [0, 1]; NaN where not measured.
-        ledger: Operational costs.
+        kind: `rule`, `fixed`, `random`, `recorded`, `closed_book` or `oracle`.
+        worst: The metrics of the returned answers by name, in [0, 1], with 0 for what an answer would have scored that
+            was never given (see `unrun`); NaN where not measured.
+        best: The same with 1 for it.
+        unrun: Where the outcome depends on rounds that never ran, because a rule ended the recording.
+        ledger: Operational costs; a lower bound where `unrun`.
         calls: Support and weights of the distribution of calls over questions, for quantiles.
-        stop_rounds: Share of questions that stop at each round.
+        stop_rounds: Share of all questions that stop at each round; those of `unrun` are in none.
         reasons: Questions by reason of their stop; empty where there is none to give.
-        n_censored: Questions that wanted rounds which the recording lacks because a rule ended it.
+        selector: The selector of its answers, as baselines are named by it; "" where it has no part in them.
         policy: What decided; None for oracles.
         oracle_seen: Mean metrics with the best of the rounds that were seen, by name.
-        rounds: The round of each stop; None for `random`, which has no single one.
+        rounds: The round of each stop, the last recorded one where `unrun`, -1 where there was none; the expected one
+            for `random`.
         notes: What a reader must know.
     """
 
     label: str
     kind: str
-    values: Mapping[str, Floats]
+    worst: Mapping[str, Floats]
+    best: Mapping[str, Floats]
+    unrun: Mask
     ledger: Ledger
     calls: tuple[Floats, Floats]
     stop_rounds: Mapping[int, float]
     reasons: Mapping[str, int]
-    n_censored: int
+    selector: str = ""
     policy: Policy | None = None
     oracle_seen: Mapping[str, float] | None = None
-    rounds: Positions | None = None
+    rounds: Positions | Floats | None = None
     notes: tuple[str, ...] = ()
+
+    @property
+    def values(self) -> Mapping[str, Floats]:
+        """The metrics of the returned answers by name, in [0, 1]; NaN where not measured, and where `unrun`."""
+        if self.exact:
+            return self.worst
+        return {name: np.where(self.unrun, np.nan, values) for name, values in self.worst.items()}
+
+    @property
+    def exact(self) -> bool:
+        """Whether every round that it needs was recorded."""
+        return not self.unrun.any()
 
 
 class Bench:
@@ -88,14 +116,9 @@ class Bench:
         return int(self.recording.index[-1])
 
     @cached_property
-    def _cut_by_rule(self) -> npt.NDArray[np.bool_]:
-        return np.asarray(self.recording.ends == "rule", dtype=np.bool_)
-
-    def wanted_more(self, view: Rounds, position: Positions, fired: npt.NDArray[np.bool_], highest: int) -> int:
-        """Return how many censored questions would have gone on past what was recorded."""
-        last = view.seen.sum(axis=-1) - 1
-        at_end = (position == last) & ~fired & (np.where(last >= 0, view.index[last], -1) < highest)
-        return int((at_end & self._cut_by_rule).sum())
+    def cut(self) -> Mask:
+        """Which questions a rule ended before the recording's highest round, shape ``(n_questions,)``."""
+        return np.asarray((self.recording.ends == "rule") & ~self.recording.seen[:, -1], dtype=np.bool_)
 
     def in_view(self, metric: Floats, view: Rounds) -> Floats:
         """Return the part of a metric that belongs to the rounds of a view."""
@@ -115,23 +138,36 @@ class Bench:
 def run_policy(bench: Bench, policy: Policy, *, label: str = "", kind: str = "rule") -> tuple[Run, Stops]:
     """Replay one policy: stops, answers, metrics and what it would have paid."""
     stopped = stops(policy, bench.raw)
+    ends, highest = bench.recording.ends, policy.max_rounds
+    unrun, reasons = stopped.unrun(ends, highest), stopped.reasons(ends, highest)
+    return _run(bench, policy, stopped, unrun, Counter(reasons), label=label, kind=kind), stopped
+
+
+def _run(
+    bench: Bench, policy: Policy, stopped: Stops, unrun: Mask, reasons: Mapping[str, int], *, label: str, kind: str
+) -> Run:
     ledger = bench.table.charge(bench.charging.policy_masks(bench.table, policy, stopped, bench.components))
-    stop, view = stopped.position, stopped.view
-    run = Run(
+    values = bench.values(stopped.view, stopped.position, stopped.answer_position)
+    return Run(
         label=label or policy.label,
         kind=kind,
-        values=bench.values(view, stop, stopped.answer_position),
+        worst=_with(values, unrun, 0.0),
+        best=_with(values, unrun, 1.0),
+        unrun=unrun,
         ledger=ledger,
-        calls=(ledger.calls, np.ones(len(stop))),
-        stop_rounds=_shares(stopped.rounds),
-        reasons=Counter(stopped.reasons(bench.recording.ends, policy.max_rounds)),
-        n_censored=bench.wanted_more(view, stop, stopped.fired, policy.max_rounds),
+        calls=(ledger.calls, np.ones(len(unrun))),
+        stop_rounds=_shares(stopped.rounds, unrun),
+        reasons=reasons,
+        selector=str(policy.selector),
         policy=policy,
-        oracle_seen=_oracle_seen(bench, stopped),
+        oracle_seen=_oracle_seen(bench, stopped, unrun),
         rounds=stopped.rounds,
         notes=_policy_notes(policy),
     )
-    return run, stopped
+
+
+def _with(values: Mapping[str, Floats], unrun: Mask, value: float) -> Mapping[str, Floats]:
+    return {name: np.where(unrun, value, known) for name, known in values.items()} if unrun.any() else values
 
 
 def _policy_notes(policy: Policy) -> tuple[str, ...]:
@@ -140,26 +176,39 @@ def _policy_notes(policy: Policy) -> tuple[str, ...]:
     return ()
 
 
-def _shares(rounds: Positions) -> dict[int, float]:
-    values, counts = np.unique(rounds, return_counts=True)
+def _shares(rounds: Positions, unrun: Mask) -> dict[int, float]:
+    values, counts = np.unique(rounds[~unrun], return_counts=True)
     return {int(r): float(count) / len(rounds) for r, count in zip(values, counts, strict=True)}
 
 
-def _oracle_seen(bench: Bench, stopped: Stops) -> dict[str, float]:
+def _oracle_seen(bench: Bench, stopped: Stops, unrun: Mask) -> dict[str, float]:
     """Return the mean of each metric with the best round among those seen: what a perfect selector would reach."""
     charged = stopped.charged()
     means = {}
     for name, metric in bench.metrics.items():
         seen = np.where(charged, bench.in_view(metric, stopped.view), -np.inf)
         best = np.where(charged.any(axis=1), seen.max(axis=1, initial=-np.inf), 0.0)
-        means[name] = float(best.mean())
+        means[name] = float(np.where(unrun, np.nan, best).mean())
     return means
 
 
 def fixed_budget(bench: Bench, k: int) -> Run:
-    """Replay `fixed_k(k)`; on a shorter trajectory its last round counts."""
+    """Replay `fixed_k(k)`; on a trajectory that ended by itself before round k its last round counts."""
     policy = Policy(rule=fixed_k(k), max_rounds=max(k, 1), name=f"fixed_k({k})")
     return run_policy(bench, policy, kind="fixed")[0]
+
+
+def recorded_run(bench: Bench) -> Run:
+    """Return what was recorded: each question up to its last round, wherever the recording's own rule ended it.
+
+    It starts at round 0 only where the rule ended questions there, as a gate does; otherwise round 0 is the closed book
+    beside a loop from round 1 on.
+    """
+    at_0 = bool((bench.cut & (bench.recording.seen.sum(axis=1) == 1)).any()) and int(bench.recording.index[0]) == 0
+    policy = Policy(start_round=0 if at_0 else 1, max_rounds=max(bench.highest, 1), name="recorded")
+    ended = Counter(str(end) for end in bench.recording.ends.tolist())
+    run = _run(bench, policy, stops(policy, bench.raw), np.zeros_like(bench.cut), ended, label="", kind="recorded")
+    return replace(run, notes=("the recording's own stops; what its rule itself cost is not counted",))
 
 
 def closed_book(bench: Bench) -> Run:
@@ -171,38 +220,78 @@ def closed_book(bench: Bench) -> Run:
 def random_stop(bench: Bench, policy: Policy, stopped: Stops) -> Run:
     """Return the exact expectation of `policy` with its stop rounds dealt out to the questions at random.
 
-    Under a uniformly random permutation each question gets each of the policy's stop rounds with the frequency that
-    it has among all questions, so the expectation is a mean over that distribution: the same stops, no information.
+    They are dealt among questions that have as many rounds: a question with two cannot stop at round five, and the
+    expected stop rounds are exactly the rule's.  Under a uniformly random permutation each question gets each stop
+    round with the frequency that it has among those questions, so the expectation is a mean over that distribution: the
+    same stops, no information.
     """
-    view = stopped.view
-    position, counts = np.unique(stopped.position[stopped.position >= 0], return_counts=True)
-    weights = (counts / counts.sum()).tolist() if len(counts) else []
-    last = view.seen.sum(axis=-1) - 1
+    view, ends = stopped.view, bench.recording.ends
+    unrun = stopped.unrun(ends, policy.max_rounds)
+    strata = _strata(view.seen.sum(axis=-1), stopped.cut(ends, policy.max_rounds))
+    at = np.maximum(stopped.position, 0)[:, None] == np.arange(len(view))
+    paid, known = strata.means(at), strata.means(at & ~unrun[:, None])
+    missing = strata.means(unrun[:, None])[:, 0]
     answers = answers_by_stop(policy.selector, view)
-    values = {name: np.zeros(len(last)) for name in bench.metrics}
-    tables = {name: values_by_stop(answers, view.seen, bench.in_view(m, view)) for name, m in bench.metrics.items()}
+    worst = {
+        name: np.where(known > 0, known * values_by_stop(answers, view.seen, bench.in_view(metric, view)), 0.0).sum(1)
+        for name, metric in bench.metrics.items()
+    }
     shares: dict[str, Floats] = {}
-    support, censored = [], np.zeros(len(last), dtype=np.bool_)
+    support, weights = [], []
+    last = view.seen.sum(axis=-1) - 1
     # Who never saw a round is charged nothing, wherever the others stop.
-    for k, weight in zip(position.tolist() or [0], weights or [1.0], strict=True):
-        for name, table in tables.items():
-            values[name] = values[name] + weight * table[:, k]
+    for k in np.flatnonzero(paid.any(axis=0)).tolist():
         masks = _blind_masks(bench, policy.selector, view, np.minimum(k, last), answers[:, k])
         for component, mask in masks.items():
-            shares[component] = shares.get(component, 0.0) + weight * mask
+            shares[component] = shares.get(component, 0.0) + paid[:, k, None] * mask
         support.append(bench.table.calls(masks))
-        censored |= (last < k) & (bench.recording.ends == "rule")
+        weights.append(paid[:, k])
     return Run(
         label=f"random({policy.label})",
         kind="random",
-        values=values,
+        worst=worst,
+        best={name: values + missing for name, values in worst.items()} if missing.any() else worst,
+        unrun=missing > 0,
         ledger=bench.table.charge(shares),
-        calls=(np.concatenate(support), np.repeat(weights or [1.0], len(last))),
-        stop_rounds={int(view.index[k]): w for k, w in zip(position.tolist(), weights, strict=True)},
+        calls=(np.concatenate(support), np.concatenate(weights)),
+        stop_rounds=_shares(stopped.rounds, unrun),
         reasons={},
-        n_censored=int(censored.sum()),
-        notes=("exact expectation over random permutations of the rule's own stop rounds",),
+        selector=str(policy.selector),
+        rounds=strata.means(stopped.rounds[:, None])[:, 0],
+        notes=_twin_notes(strata, cut=bool(bench.cut.any())),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Strata:
+    """Questions that may exchange their stops: the stratum of each, and how many there are in each stratum."""
+
+    code: npt.NDArray[np.int64]
+    size: npt.NDArray[np.int64]
+
+    def means(self, values: Mask | Positions) -> Floats:
+        """Return for each question the mean over its stratum, shape of `values`, ``(n_questions, n)``."""
+        totals = np.zeros((len(self.size), values.shape[1]))
+        np.add.at(totals, self.code, values)
+        means: Floats = (totals / self.size[:, None])[self.code]
+        return means
+
+
+def _strata(length: Positions, cut: Mask) -> _Strata:
+    """Group questions by their number of rounds; those that a rule cut are apart, for what they lack is unknown."""
+    _, code, size = np.unique(2 * length + cut, return_inverse=True, return_counts=True)
+    return _Strata(code, size)
+
+
+def _twin_notes(strata: _Strata, *, cut: bool) -> tuple[str, ...]:
+    notes = ["exact expectation over random permutations of the rule's own stop rounds"]
+    if len(strata.size) > 1:
+        notes[0] += ", among questions with as many recorded rounds"
+        notes[0] += " (a number that the recording's own rule chose: it is not blind to that rule)" if cut else ""
+    alone = int((strata.size == 1).sum())
+    if alone:
+        notes.append(f"in {alone} questions it stops as the rule does: no other question has as many recorded rounds")
+    return tuple(notes)
 
 
 def _blind_masks(
@@ -225,9 +314,8 @@ def oracle_earliest(bench: Bench, em: Floats, start_round: int = 1) -> Run:
     view = Policy(start_round=start_round, max_rounds=bench.highest).view(bench.raw)
     right = (bench.in_view(em, view) >= 1) & view.seen
     position = np.where(view.seen.any(axis=1), np.argmax(right, axis=1), -1)
-    run = _run_at(bench, view, position, "oracle_earliest", "oracle")
-    unsure = ~right.any(axis=1) & (bench.recording.ends == "rule")
-    return replace(run, n_censored=int(unsure.sum()))
+    unrun = ~right.any(axis=1) & bench.cut
+    return _run_at(bench, view, position, "oracle_earliest", "oracle", unrun=unrun, aim="em")
 
 
 def oracle_best(bench: Bench, metric: Floats, start_round: int = 1, *, name: str = "") -> Run:
@@ -242,24 +330,42 @@ def oracle_best(bench: Bench, metric: Floats, start_round: int = 1, *, name: str
     view = Policy(start_round=start_round, max_rounds=bench.highest).view(bench.raw)
     known = np.where(view.seen & ~np.isnan(bench.in_view(metric, view)), bench.in_view(metric, view), -np.inf)
     position = np.where(view.seen.any(axis=1), np.argmax(known, axis=1), -1)
-    run = _run_at(bench, view, position, "oracle_best", "oracle", metric=name)
-    unsure = (known.max(axis=1) < 1) & (bench.recording.ends == "rule")
-    return replace(run, n_censored=int(unsure.sum()))
+    unrun = (known.max(axis=1) < 1) & bench.cut
+    return _run_at(bench, view, position, "oracle_best", "oracle", unrun=unrun, aim=name, metric=name)
 
 
-def _run_at(bench: Bench, view: Rounds, position: Positions, label: str, kind: str, *, metric: str = "") -> Run:
-    """Return the run that stops at `position`, by the best of `metric` if it is named, and returns that answer."""
+def _run_at(
+    bench: Bench,
+    view: Rounds,
+    position: Positions,
+    label: str,
+    kind: str,
+    *,
+    unrun: Mask | None = None,
+    aim: str = "",
+    metric: str = "",
+) -> Run:
+    """Return the run that stops at `position`, by the best of `metric` if it is named, and returns that answer.
+
+    Where `unrun`, rounds that never ran could have given more of `aim`, never less, and anything of other metrics.
+    """
     masks = bench.charging.oracle_masks(bench.table, view, position, metric, bench.components)
     ledger = bench.table.charge(masks)
     rounds = np.where(position >= 0, view.index[np.maximum(position, 0)], -1)
+    values = bench.values(view, position, position)
+    unrun = np.zeros(len(position), dtype=np.bool_) if unrun is None else unrun
+    worst = _with(values, unrun, 0.0)
+    if aim in values:
+        worst = {**worst, aim: np.where(unrun, np.nan_to_num(values[aim]), values[aim])}
     return Run(
         label=label,
         kind=kind,
-        values=bench.values(view, position, position),
+        worst=worst,
+        best=_with(values, unrun, 1.0),
+        unrun=unrun,
         ledger=ledger,
         calls=(ledger.calls, np.ones(len(position))),
-        stop_rounds=_shares(rounds),
+        stop_rounds=_shares(rounds, unrun),
         reasons={},
-        n_censored=0,
         rounds=rounds,
     )

@@ -18,15 +18,17 @@ from suffice.replay.baselines import (
     oracle_best,
     oracle_earliest,
     random_stop,
+    recorded_run,
     run_policy,
 )
 from suffice.replay.charging import LIVE, Charging, charging_of
 from suffice.replay.checks import check_policy, policy_for, tuned_on
-from suffice.replay.comparisons import Comparison
+from suffice.replay.comparisons import Comparison, difference_bounds
 from suffice.replay.costs import TOKEN_KINDS, CostTable, Ledger
 from suffice.replay.outcomes import is_agreement, outcome
 from suffice.replay.prices import Price
-from suffice.replay.result import COSTS, ReplayResult, Row, Spread
+from suffice.replay.result import ReplayResult, Row, Spread
+from suffice.replay.rivals import Rival, check_cost, find_rival
 from suffice.rounds import COST_KINDS, Floats, Mask, Rounds
 from suffice.rules import Rule
 from suffice.session import Policy
@@ -36,6 +38,9 @@ from suffice.store.recording import Recording
 __all__ = ["drop_failed", "replay", "replay_matrix"]
 
 _SLACK = 1e-12  # expectations are sums in another order
+
+_NAMED = frozenset({"closed_book", "recorded", "oracle_best", "oracle_earliest"})
+"""Baselines that are no rules."""
 
 
 def drop_failed(recording: Recording) -> tuple[Recording, int]:
@@ -55,7 +60,7 @@ def replay(
     policies: Sequence[Policy | Rule | str],
     *,
     metrics: Sequence[str] = ("f1", "em"),
-    baseline: str | Policy = "fixed_k(3)",
+    baseline: str | Policy | None = None,
     n_resamples: int = 1000,
     seed: int = 42,
     level: float = 0.95,
@@ -67,9 +72,10 @@ def replay(
 ) -> ReplayResult:
     """Evaluate policies on recorded rounds, without a call.
 
-    Exact for the recorded run where every question was recorded to its end: stopping takes a prefix.  Beside the
-    policies stand the whole fixed_k frontier, each policy's random twin, the closed book where round 0 was recorded,
-    and two oracles.
+    Exact for the recorded run where every question was recorded to its end: stopping takes a prefix.  Where a rule ended
+    the recording of a question and a policy goes on, what it would have answered is unknown: its row has bounds instead
+    of means.  Beside the policies stand the whole fixed_k frontier, each policy's random twin, the closed book where
+    round 0 was recorded, what was recorded itself where a rule ended some of it, and two oracles.
 
     Args:
         recording: Recorded rounds.
@@ -77,7 +83,8 @@ def replay(
         metrics: Columns in [0, 1], or `agreement`, see `outcome`; the first is what quality means.  Empty for costs
             and stops alone.
         baseline: What differences are taken against: the label of a row (`fixed_k(3)`, `closed_book`,
-            `oracle_best`), `full`, a rule or a policy.
+            `oracle_best`, `recorded`), `full`, a rule or a policy.  None is `fixed_k(3)`, and `recorded` for a recording
+            that a rule ended in some questions.
         n_resamples: Bootstrap draws.
         seed: Of the draws.
         level: Nominal coverage of intervals.
@@ -90,7 +97,7 @@ def replay(
 
     Raises:
         DataError: A metric is missing, there is nothing to compare, or an unknown method of intervals, cost or ledger.
-        CensoredError: A policy stops where no answer was recorded.
+        CensoredError: A policy stops where no answer was recorded, or the baseline goes on past what was recorded.
         ConfigMismatchError: A policy was made for something else.
         UnknownSignalError: A policy reads a signal that was not recorded.
         NotFittedError: A policy lacks fitted state.
@@ -104,20 +111,27 @@ def replay(
     bench = _bench(kept, made, metrics, baseline, prices, charging=charging_of(ledger))
     runs = _policy_runs(bench, made, notes, metrics) + _baseline_runs(bench, made, metrics)
     runs, reference = _with_baseline(bench, runs, baseline, metrics)
-    _check_cost(runs, cost)
+    check_cost(runs, cost)
     units = Units.of(len(kept.question_ids), kept.clusters)
     clusters = None if units.codes is None else kept.clusters  # told once that all differ, no test looks again
     weights = bootstrap_weights(units.n_units, n_resamples, rng=seed)
+    references = [reference] * len(runs)
     compared = Comparison(
-        reference=reference, clusters=clusters, weights=weights, level=level, interval=interval, seed=seed
+        references=references, clusters=clusters, weights=weights, level=level, interval=interval, seed=seed
     )
-    rows = []
-    for run, row_deltas in zip(runs, compared.deltas(runs, len(made)), strict=True):
-        match, dominating = _cheapest(run, runs, metrics, cost)
-        tests = compared.margins(run, metrics, margins)
-        rows.append(
-            _row(bench, run, deltas=row_deltas, tests=tests, match=match, dominating=dominating, n_failed=n_failed)
+    deltas = compared.deltas(runs, len(made))
+    rows = [
+        _row(
+            bench,
+            run,
+            other,
+            deltas=found,
+            tests=compared.margins(run, other, metrics, margins),
+            rival=find_rival(run, runs, metrics, cost),
+            n_failed=n_failed,
         )
+        for run, other, found in zip(runs, references, deltas, strict=True)
+    ]
     return ReplayResult(
         rows=tuple(rows),
         metrics=metrics,
@@ -174,7 +188,7 @@ def _bench(
     kept: Recording,
     policies: Sequence[Policy],
     metrics: Sequence[str],
-    baseline: str | Policy,
+    baseline: str | Policy | None,
     prices: Price | Mapping[str, Price] | None,
     *,
     charging: Charging,
@@ -182,7 +196,7 @@ def _bench(
     columns = {column for policy in policies for column in policy.raw_columns}
     if isinstance(baseline, Policy):
         columns |= set(baseline.raw_columns)
-    elif baseline not in ("closed_book", "oracle_best", "oracle_earliest") and not baseline.startswith("random("):
+    elif baseline is not None and baseline not in _NAMED and not baseline.startswith("random("):
         columns |= set(policy_for(kept, baseline).raw_columns)
     values = {name: outcome(kept, name) for name in metrics}
     return Bench(kept, values, CostTable(kept, prices), kept.rounds(sorted(columns)), charging)
@@ -202,7 +216,7 @@ def _policy_runs(
 
 def _refuse_unmeasured(bench: Bench, run: Run, metrics: Sequence[str]) -> None:
     for name in metrics:
-        unknown = np.isnan(run.values[name])
+        unknown = np.isnan(run.worst[name])
         if not unknown.any():
             continue
         q = int(np.argmax(unknown))
@@ -229,6 +243,8 @@ def _baseline_runs(bench: Bench, policies: Sequence[Policy], metrics: Sequence[s
     first = int(bench.recording.index[0])
     if first == 0:
         runs.append(closed_book(bench))
+    if bench.cut.any():
+        runs.append(recorded_run(bench))
     runs += [fixed_budget(bench, k) for k in range(1, bench.highest + 1)]
     start = min((policy.start_round for policy in policies), default=1)
     if bench.highest < start:
@@ -243,9 +259,11 @@ def _baseline_runs(bench: Bench, policies: Sequence[Policy], metrics: Sequence[s
 
 
 def _with_baseline(
-    bench: Bench, runs: list[Run], baseline: str | Policy, metrics: Sequence[str]
+    bench: Bench, runs: list[Run], baseline: str | Policy | None, metrics: Sequence[str]
 ) -> tuple[list[Run], Run]:
     """Return the runs with the baseline among them, and the baseline."""
+    if baseline is None:
+        baseline = "recorded" if bench.cut.any() else "fixed_k(3)"
     label = baseline.label if isinstance(baseline, Policy) else baseline
     if label == "full":
         label = f"fixed_k({bench.highest})"
@@ -257,71 +275,56 @@ def _with_baseline(
         found = [run_policy(bench, policy, label=f"{policy.label} (baseline)" if taken else "", kind=_kind(policy))[0]]
         runs = [*runs, found[0]]
     _refuse_unmeasured(bench, found[0], metrics)
+    _refuse_unknown_baseline(bench, found[0])
     return runs, found[0]
+
+
+def _refuse_unknown_baseline(bench: Bench, run: Run) -> None:
+    if not run.exact:
+        raise CensoredError(
+            f"the baseline {run.label!r} goes on past what was recorded in {int(run.unrun.sum())} of {len(run.unrun)} "
+            f"questions, because a rule ended their recording: what it would have answered there is unknown, and so is "
+            f"every difference to it. Compare with 'recorded', where that rule stopped{_other_baseline(bench)}, or "
+            "record those questions at full width, without a rule"
+        )
+
+
+def _other_baseline(bench: Bench) -> str:
+    return ", or with 'closed_book'" if int(bench.recording.index[0]) == 0 else ", or with 'fixed_k(1)'"
 
 
 def _kind(policy: Policy) -> str:
     return "fixed" if not policy.signals or policy.signals == ("round",) else "rule"
 
 
-def _check_cost(runs: Sequence[Run], cost: str) -> None:
-    if cost not in COSTS:
-        raise DataError(f"there is no cost {cost!r}; allowed: {', '.join(COSTS)}")
-    unknown = [run.label for run in runs if run.kind in ("rule", "fixed", "random") and math.isnan(_spent(run, cost))]
-    if unknown:
-        needs = "prices, and token counts in every round" if cost == "money" else "them recorded in every round"
-        raise DataError(f"the {cost} of {unknown[0]!r} are unknown: judging by {cost} needs {needs}; or judge by calls")
-
-
-def _cheapest(run: Run, runs: Sequence[Run], metrics: Sequence[str], cost: str) -> tuple[str | None, str | None]:
-    """Return the cheapest fixed_k or random run with at least the same quality, and whether it dominates."""
-    if not metrics:
-        return None, None
-    quality, spent = _point(run, metrics[0], cost)
-    slack = _SLACK * max(1.0, abs(spent))
-    rivals = [(other.label, *_point(other, metrics[0], cost)) for other in runs if other.kind in ("fixed", "random")]
-    rivals = [rival for rival in rivals if rival[0] != run.label and rival[1] >= quality - _SLACK]
-    if not rivals:
-        return None, None
-    label, its_quality, its_cost = min(rivals, key=lambda rival: (rival[2], -rival[1]))
-    better = its_cost < spent - slack or its_quality > quality + _SLACK
-    return label, label if its_cost <= spent + slack and better else None
-
-
-def _point(run: Run, metric: str, cost: str) -> tuple[float, float]:
-    return float(run.values[metric].mean()), _spent(run, cost)
-
-
-def _spent(run: Run, cost: str) -> float:
-    ledger = run.ledger
-    if cost in ("calls", "money"):
-        return float((ledger.calls if cost == "calls" else ledger.money).mean())
-    return float(ledger.total(cost).mean())
-
-
 def _row(
     bench: Bench,
     run: Run,
+    reference: Run,
     *,
     deltas: Mapping[str, PairedResult],
     tests: tuple[MarginTest, ...],
-    match: str | None,
-    dominating: str | None,
+    rival: Rival,
     n_failed: int,
 ) -> Row:
     n_selected = tuned_on(run.policy, bench.recording.question_ids) if run.policy is not None else 0
     notes = list(run.notes)
-    unmeasured = [name for name, values in run.values.items() if np.isnan(values).any()]
+    unmeasured = [name for name, values in run.worst.items() if np.isnan(values).any()]
     if unmeasured:
         notes.append(f"no answer was recorded where this stops: {', '.join(unmeasured)} unknown")
     operational = _means(run.ledger)
     recorded = _means(bench.table.recorded)
+    worst, best = ({name: float(values.mean()) for name, values in of.items()} for of in (run.worst, run.best))
+    bounds = {} if run.exact else {name: (worst[name], best[name]) for name in worst if not math.isnan(worst[name])}
     return Row(
         label=run.label,
         kind=run.kind,
         rule="" if run.policy is None else str(run.policy.rule),
+        baseline=reference.label,
         metrics={name: float(values.mean()) for name, values in run.values.items()},
+        bounds=bounds,
         deltas=deltas,
+        delta_bounds=difference_bounds(run, reference),
         margins=tests,
         calls=_spread(run.ledger.calls, *run.calls),
         costs=operational,
@@ -334,10 +337,11 @@ def _row(
         reasons=dict(run.reasons),
         n=len(bench.recording.question_ids),
         n_failed=n_failed,
-        n_censored=run.n_censored,
+        n_censored=int(run.unrun.sum()),
         oracle_seen=run.oracle_seen or {},
-        cheapest_match=match,
-        dominated_by=dominating,
+        cheapest_match=rival.match,
+        dominated_by=rival.dominating,
+        undecided=rival.undecided,
         selected_here=n_selected > 0,
         n_selected=n_selected,
         notes=tuple(notes),
@@ -368,7 +372,9 @@ def _notes(bench: Bench, metrics: Sequence[str], n_failed: int) -> tuple[str, ..
         notes.append("agreement measures sameness with the full-budget run's answer, not truth")
     if n_failed:
         notes.append(f"{n_failed} questions failed while recording and are left out of every row alike")
-    cut = int((bench.recording.ends == "rule").sum())
-    if cut:
-        notes.append(f"censored: a rule ended {cut} of {len(bench.recording.ends)} recorded questions early")
+    if bench.cut.any():
+        notes.append(
+            f"censored: a rule ended {int(bench.cut.sum())} of {len(bench.cut)} recorded questions early; what a policy "
+            "would have answered in rounds that never ran is unknown"
+        )
     return tuple(notes)

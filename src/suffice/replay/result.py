@@ -9,8 +9,9 @@ from typing import Any
 
 from suffice.errors import DataError
 from suffice.statistics import MarginTest, PairedResult
+from suffice.tables import Column
 
-__all__ = ["COSTS", "ReplayResult", "Row", "Spread", "jsonable"]
+__all__ = ["COSTS", "ReplayResult", "Row", "Spread", "at_least", "jsonable", "spent"]
 
 COSTS = ("calls", "tokens", "seconds", "money", "retrievals")
 """What policies can be compared by."""
@@ -37,25 +38,32 @@ class Row:
 
     Attributes:
         label: Its name.
-        kind: `rule`, `fixed`, `random`, `closed_book` or `oracle`.
+        kind: `rule`, `fixed`, `random`, `recorded`, `closed_book` or `oracle`.
         rule: The text of its rule; empty for oracles.
-        metrics: Means over questions, by metric, in [0, 1]; NaN where an answer was not measured.
+        baseline: The label of the row that its differences are taken against.
+        metrics: Means over questions, by metric, in [0, 1]; NaN where an answer was not measured or never given.
+        bounds: Where rounds that it wanted never ran (`censored`): the means by metric if every answer that was never
+            given were wrong, and if every one were right.
         deltas: Paired differences to the baseline by metric, and of `calls` and `tokens`; missing where unknown.
             Metrics have a test, and the policies given its p-value adjusted over all of them.
+        delta_bounds: Where `censored`: the worst and the best mean difference by metric; of `calls` and `tokens` the
+            least, for there is no most.
         margins: Non-inferiority and equivalence of the first metric, at each margin.
-        calls: Requests to language models per question (loop, judges, gate).
+        calls: Requests to language models per question (loop, judges, gate).  Where `censored`, these and all other
+            costs are lower bounds.
         costs: Mean operational cost per question by kind, `tokens`, `retrievals` and `money` (USD) included; NaN where unknown.
         components: The same by component, without money.
         evaluation: Mean cost per question of what was recorded beyond the operational cost, by kind.
-        stop_rounds: Share of questions that stop at each round.
-        reasons: Questions by reason of their stop.
+        stop_rounds: Share of questions that stop at each round; questions that went on past the recording are in none.
+        reasons: Questions by reason of their stop, `unrun` for those.
         n: Questions.
         n_failed: Questions that failed while recording, left out of every row alike.
         n_censored: Questions for which the policy wanted rounds that the recording lacks, because a rule had ended
-            it; their last recorded round counts.
+            it: what it would have answered there is unknown.
         oracle_seen: Means if the best of the seen rounds were returned: what a perfect selector would add.
         cheapest_match: The cheapest fixed_k or random policy with at least the same quality (first metric).
         dominated_by: That policy if it costs at most as much and is strictly better in one; None otherwise.
+        undecided: Which of `cheapest_match` and `dominated_by` could be otherwise, depending on rounds that never ran.
         selected_here: Whether the policy was fitted or selected on some of these questions.
         n_selected: How many of these questions it was fitted or selected on.
         notes: What a reader must know.
@@ -64,8 +72,11 @@ class Row:
     label: str
     kind: str
     rule: str
+    baseline: str
     metrics: Mapping[str, float]
+    bounds: Mapping[str, tuple[float, float]]
     deltas: Mapping[str, PairedResult]
+    delta_bounds: Mapping[str, tuple[float, float]]
     margins: tuple[MarginTest, ...]
     calls: Spread
     costs: Mapping[str, float]
@@ -79,6 +90,7 @@ class Row:
     oracle_seen: Mapping[str, float]
     cheapest_match: str | None
     dominated_by: str | None
+    undecided: tuple[str, ...]
     selected_here: bool
     n_selected: int
     notes: tuple[str, ...]
@@ -87,6 +99,11 @@ class Row:
     def censored(self) -> bool:
         """Whether some questions wanted rounds that were never recorded."""
         return self.n_censored > 0
+
+    @property
+    def marked(self) -> str:
+        """The label as tables show it: with † where censored, with * where fitted or selected on these questions."""
+        return self.label + ("†" if self.censored else "") + ("*" if self.selected_here else "")
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-ready values; NaN becomes None."""
@@ -102,7 +119,8 @@ class ReplayResult:
     Attributes:
         rows: Policies in the order given, then baselines.
         metrics: The metrics, the one that quality means first.
-        baseline: The label of the row that differences are taken against.
+        baseline: The label of the row that differences are taken against; that of the first row, if policies with
+            several selectors have one each (`Row.baseline`).
         n: Questions.
         n_clusters: Units that were resampled.
         n_failed: Questions left out because their recording failed.
@@ -142,38 +160,37 @@ class ReplayResult:
                 return row
         raise DataError(f"no row {label!r}; there are: {', '.join(row.label for row in self.rows)}")
 
-    def _spent(self, row: Row, cost: str) -> str:
-        form, unit = {"calls": (".2f", "calls"), "tokens": (",.0f", "tokens"), "seconds": (".3f", "s")}.get(
-            cost, (".2f", "retrievals") if cost == "retrievals" else (".3g", "USD")
-        )
-        return f"{row.calls.mean if cost == 'calls' else row.costs[cost]:{form}} {unit}"
-
     def headline(self, label: str) -> str:
-        """Return one sentence about a row: quality, difference, calls, and the baseline that does as well for less."""
+        """Return one sentence about a row: quality, difference, calls, and the baseline that does as well for less.
+
+        Where rounds that the row wanted never ran, it gives bounds and says so.
+        """
         row = self.row(label)
         parts = []
         if self.metrics:
-            name = self.metrics[0]
-            parts.append(f"{name} {100 * row.metrics[name]:.1f}")
-            delta = row.deltas.get(name)
-            if delta is not None and label != self.baseline:
-                parts[-1] += (
-                    f" ({100 * delta.delta:+.1f} [{100 * delta.low:+.1f}, {100 * delta.high:+.1f}] vs {self.baseline})"
-                )
-        parts.append(self._spent(row, "calls"))
+            parts.append(f"{self.metrics[0]} {_points(row, self.metrics[0])}{_difference(row, self.metrics[0])}")
+        parts.append(spent(row, "calls"))
         if self.cost != "calls":
-            parts.append(self._spent(row, self.cost))
-        if row.dominated_by is not None:
-            parts.append(f"dominated by {row.dominated_by}")
-        elif self.metrics:
-            match = row.cheapest_match
-            cheapest = "none" if match is None else f"{match} at {self._spent(self.row(match), self.cost)}"
-            parts.append(f"cheapest fixed or random policy of at least this {self.metrics[0]}: {cheapest}")
+            parts.append(spent(row, self.cost))
+        if row.censored:
+            parts.append(
+                f"censored: unknown in {row.n_censored} of {row.n} questions, which a rule ended while recording"
+            )
+        if self.metrics:
+            parts.append(self._rival(row))
         if row.selected_here:
             parts.append("selected here: fitted on these questions")
-        if row.censored:
-            parts.append(f"censored in {row.n_censored} of {row.n} questions")
-        return f"{label}: {'; '.join(parts)}"
+        return f"{label}{'†' if row.censored else ''}: {'; '.join(parts)}"
+
+    def _rival(self, row: Row) -> str:
+        if row.dominated_by is not None:
+            return f"dominated by {row.dominated_by}"
+        if row.undecided:
+            what = "dominates it" if "dominated_by" in row.undecided else f"has this {self.metrics[0]} for less"
+            return f"whether a fixed or random policy {what} is unknown"
+        match = row.cheapest_match
+        cheapest = "none" if match is None else f"{match} at {spent(self.row(match), self.cost)}"
+        return f"cheapest fixed or random policy of at least this {self.metrics[0]}: {cheapest}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-ready values; NaN becomes None."""
@@ -181,6 +198,41 @@ class ReplayResult:
         clean = jsonable(data)
         assert isinstance(clean, dict)
         return {**clean, "rows": [row.to_dict() for row in self.rows]}
+
+
+_POINTS = Column("points", ".1f", scale=100)
+_DIFFERENCE = Column("difference", "+.1f", scale=100, interval=True)
+_SPENT = {
+    "calls": (Column("calls", ".2f"), "calls"),
+    "tokens": (Column("tokens", ",.0f"), "tokens"),
+    "seconds": (Column("seconds", ".3f"), "s"),
+    "retrievals": (Column("retrievals", ".2f"), "retrievals"),
+    "money": (Column("money", ".3g"), "USD"),
+}
+
+
+def spent(row: Row, cost: str) -> str:
+    """Return what a row costs per question in words: one of `COSTS`."""
+    column, unit = _SPENT[cost]
+    value = row.calls.mean if cost == "calls" else row.costs[cost]
+    return f"{column.text(at_least(row, value))} {unit}"
+
+
+def at_least(row: Row, value: float) -> float | tuple[float, float]:
+    """Return a cost of a row as a table shows it: what was recorded of it is a lower bound where it is censored."""
+    return (value, math.inf) if row.censored and not math.isnan(value) else value
+
+
+def _points(row: Row, name: str) -> str:
+    return _POINTS.text(row.bounds.get(name, row.metrics[name]))
+
+
+def _difference(row: Row, name: str) -> str:
+    delta = row.deltas.get(name)
+    if row.label == row.baseline or (delta is None and name not in row.delta_bounds):
+        return ""
+    text = _DIFFERENCE.text(row.delta_bounds[name] if delta is None else (delta.delta, delta.low, delta.high))
+    return f" ({text} vs {row.baseline})"
 
 
 def jsonable(value: Any) -> Any:

@@ -64,7 +64,6 @@ class StreamRow:
         totals: The same, summed over questions.
         stop_rounds: Share of questions that stop at each round; -1 where there was none.
         reasons: Questions by reason of their stop.
-        n_censored: Questions that wanted rounds which the recording lacks because a rule ended it.
         n_selected: Questions that the policy was fitted or selected on.
     """
 
@@ -74,7 +73,6 @@ class StreamRow:
     totals: Mapping[str, float]
     stop_rounds: Mapping[int, float]
     reasons: Mapping[str, int]
-    n_censored: int
     n_selected: int
 
 
@@ -160,7 +158,7 @@ class _Tally:
         self.moments = _Moments()
         self.stops: Counter[int] = Counter()
         self.reasons: Counter[str] = Counter()
-        self.censored = self.selected = 0
+        self.selected = 0
 
     def add(self, bench: Bench) -> dict[str, Floats]:
         """Replay a block and return each question's metrics and costs."""
@@ -170,7 +168,6 @@ class _Tally:
         rounds, counts = np.unique(stopped.rounds, return_counts=True)
         self.stops.update(dict(zip(rounds.tolist(), counts.tolist(), strict=True)))
         self.reasons.update(run.reasons)
-        self.censored += run.n_censored
         if self.policy.provenance.get("tune_ids"):
             self.selected += tuned_on(self.policy, bench.recording.question_ids)
         return values
@@ -185,12 +182,17 @@ class _Tally:
             totals={name: mean[name] * n for name in COSTS},
             stop_rounds={r: self.stops[r] / n for r in sorted(self.stops)},
             reasons=dict(self.reasons),
-            n_censored=self.censored,
             n_selected=self.selected,
         )
 
 
 def _values(run: Run) -> dict[str, Floats]:
+    if not run.exact:
+        raise CensoredError(
+            f"{run.label!r} goes on past what was recorded in {int(run.unrun.sum())} questions of one block, because a "
+            "rule ended their recording: what it would have answered there is unknown. `suffice replay` gives bounds; "
+            "a stream needs questions recorded at full width, or a policy and a baseline that stop no later"
+        )
     for name, values in run.values.items():
         if np.isnan(values).any():
             raise CensoredError(
@@ -230,7 +232,8 @@ def replay_stream(
     Raises:
         DataError: The rows of a question do not follow each other, rows repeat a question as clusters, a metric is
             missing, or there is nothing to replay.
-        CensoredError: The policy stops where the metric was not measured.
+        CensoredError: The policy or the baseline stops where the metric was not measured, or goes on past what was
+            recorded.
         SchemaError: The file is no recording.
     """
     if not 0 < level < 1:

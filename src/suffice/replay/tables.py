@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from suffice.replay.result import ReplayResult, Row
+from suffice.replay.result import ReplayResult, Row, at_least
 from suffice.tables import Column, Table
 
 __all__ = [
@@ -18,7 +18,10 @@ __all__ = [
     "verdict",
 ]
 
-_CENSORED = "† censored: some questions were not recorded as far as the policy wanted to go"
+_CENSORED = (
+    "† censored: a rule ended the recording of some questions before this policy would have stopped. What it would have "
+    "answered there is unknown: quality runs from all wrong to all right there, costs are the least that is possible"
+)
 _SELECTED = "* selected here: fitted or chosen on some of these questions, so the figures flatter it"
 _TESTS = {
     "mcnemar": "McNemar, exact",
@@ -52,7 +55,7 @@ def replay_tables(result: ReplayResult) -> list[Table]:
 def outcomes_table(result: ReplayResult) -> Table:
     """Return metrics, paired differences to the baseline, calls, and whether a baseline dominates."""
     quality = result.metrics
-    shown = [name for name in (*quality[:1], "calls") if any(name in row.deltas for row in result.rows)]
+    shown = [name for name in (*quality[:1], "calls") if any(_interval(row, name) for row in result.rows)]
     how = f"{_INTERVALS[result.interval]}, {result.n_resamples:,} paired bootstrap draws, seed {result.seed}"
     marks = [_CENSORED] if any(row.censored for row in result.rows) else []
     marks += [_SELECTED] if any(row.selected_here for row in result.rows) else []
@@ -69,12 +72,10 @@ def outcomes_table(result: ReplayResult) -> Table:
         ),
         rows=tuple(
             (
-                _label(row),
-                *(row.metrics.get(name, math.nan) for name in quality),
+                row.marked,
+                *(row.bounds.get(name, row.metrics[name]) for name in quality),
                 *(_interval(row, name) for name in shown),
-                row.calls.mean,
-                row.calls.p50,
-                row.calls.p95,
+                *(at_least(row, value) for value in (row.calls.mean, row.calls.p50, row.calls.p95)),
                 verdict(row),
             )
             for row in result.rows
@@ -100,7 +101,7 @@ def differences_table(result: ReplayResult) -> Table:
         ),
         rows=tuple(
             (
-                _label(row),
+                row.marked,
                 name,
                 _interval(row, name),
                 delta.n_nonzero,
@@ -110,7 +111,7 @@ def differences_table(result: ReplayResult) -> Table:
             )
             for row, name, delta in lines
         ),
-        notes=tuple(dict.fromkeys(f"{_label(row)}, {name}: {d.warning}" for row, name, d in lines if d.warning)),
+        notes=tuple(dict.fromkeys(f"{row.marked}, {name}: {d.warning}" for row, name, d in lines if d.warning)),
     )
 
 
@@ -119,24 +120,33 @@ def costs_table(result: ReplayResult) -> Table:
     return Table(
         title="Mean operational cost per question" + ("" if result.ledger == "live" else f", ledger: {result.ledger}"),
         columns=(Column("policy"), *_KINDS.values()),
-        rows=tuple((_label(row), *(row.costs.get(kind, math.nan) for kind in _KINDS)) for row in result.rows),
+        rows=tuple((row.marked, *(at_least(row, row.costs[kind]) for kind in _KINDS)) for row in result.rows),
     )
 
 
 def stops_table(result: ReplayResult) -> Table:
     """Return the share of questions that stop at each round."""
     rounds = sorted({r for row in result.rows for r in row.stop_rounds})
+    beyond = [Column("beyond the recording", ".0%")] if any(row.censored for row in result.rows) else []
     return Table(
         title="Share of questions by stop round",
-        columns=(Column("policy"), *(Column(_round_name(r), ".0%") for r in rounds)),
-        rows=tuple((_label(row), *(row.stop_rounds.get(r, 0.0) for r in rounds)) for row in result.rows),
+        columns=(Column("policy"), *(Column(_round_name(r), ".0%") for r in rounds), *beyond),
+        rows=tuple(
+            (
+                row.marked,
+                *(row.stop_rounds.get(r, 0.0) for r in rounds),
+                *(row.n_censored / row.n for _ in beyond),
+            )
+            for row in result.rows
+        ),
     )
 
 
 def margins_table(result: ReplayResult) -> Table:
     """Return the tests of non-inferiority and equivalence of every policy, at each margin."""
+    metric = result.metrics[0]
     return Table(
-        title=f"{result.metrics[0].upper()} against {result.baseline}: is the loss within a margin?",
+        title=f"{metric.upper()} against {result.baseline}: is the loss within a margin?",
         columns=(
             Column("policy"),
             Column("claim"),
@@ -150,7 +160,7 @@ def margins_table(result: ReplayResult) -> Table:
         ),
         rows=tuple(
             (
-                _label(row),
+                row.marked,
                 "non-inferior" if test.kind == "non_inferiority" else "equivalent",
                 test.margin,
                 test.delta,
@@ -163,10 +173,15 @@ def margins_table(result: ReplayResult) -> Table:
             for row in result.rows
             if row.kind == "rule"
             for test in row.margins
+        )
+        + tuple(
+            (row.marked, "any", None, row.delta_bounds[metric], None, None, None, "unknown", None)
+            for row in result.rows
+            if row.kind == "rule" and metric in row.delta_bounds
         ),
         notes=tuple(
             dict.fromkeys(
-                f"{_label(row)}: {test.warning}"
+                f"{row.marked}: {test.warning}"
                 for row in result.rows
                 if row.kind == "rule"
                 for test in row.margins
@@ -188,13 +203,11 @@ def verdict(row: Row) -> str:
     """Return whether a baseline does as well for less, in words."""
     if row.dominated_by is not None:
         return f"dominated by {row.dominated_by}"
+    if row.kind == "rule" and "dominated_by" in row.undecided:
+        return "unknown†"
     if row.kind == "oracle":
         return "not reachable"
     return "" if row.kind != "rule" else "not dominated"
-
-
-def _label(row: Row) -> str:
-    return row.label + ("†" if row.censored else "") + ("*" if row.selected_here else "")
 
 
 def _delta_column(name: str, baseline: str) -> Column:
@@ -202,9 +215,9 @@ def _delta_column(name: str, baseline: str) -> Column:
     return Column(f"Δ{name} vs {baseline}", spec, scale=scale, interval=True)
 
 
-def _interval(row: Row, name: str) -> tuple[float, float, float] | None:
+def _interval(row: Row, name: str) -> tuple[float, ...] | None:
     delta = row.deltas.get(name)
-    return None if delta is None else (delta.delta, delta.low, delta.high)
+    return row.delta_bounds.get(name) if delta is None else (delta.delta, delta.low, delta.high)
 
 
 def _round_name(r: int) -> str:

@@ -179,7 +179,7 @@ class Report:
         rows = [
             (
                 cell.name,
-                row.label + ("†" if row.censored else "") + ("*" if row.selected_here else ""),
+                row.marked,
                 row.n,
                 row.metrics[metric],
                 _interval(row, metric),

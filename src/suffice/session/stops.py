@@ -45,8 +45,26 @@ class Stops:
         mask: Mask = self.view.seen & (np.arange(len(self.view)) <= self.position[:, None])
         return mask
 
+    def cut(self, ends: npt.NDArray[Any], max_rounds: int) -> Mask:
+        """Return where a rule ended the recording before `max_rounds`, shape ``(n_questions,)``; see `unrun`."""
+        last = self.view.seen.sum(axis=-1) - 1
+        recorded = np.where(last >= 0, self.view.index[last], -1)
+        return np.asarray((ends == "rule") & (recorded < max_rounds), dtype=np.bool_)
+
+    def unrun(self, ends: npt.NDArray[Any], max_rounds: int) -> Mask:
+        """Return where the policy goes on past what was recorded, shape ``(n_questions,)``.
+
+        A rule ended the recording there, so the next rounds never ran and what they would have given is unknown.
+        Elsewhere the recording ended by itself, and a live run would have ended with it.
+
+        Args:
+            ends: Why each recorded trajectory has no further round, shape ``(n_questions,)``.
+            max_rounds: The policy's highest round.
+        """
+        return ~self.fired & self.cut(ends, max_rounds)
+
     def reasons(self, ends: npt.NDArray[Any], max_rounds: int) -> list[str]:
-        """Return why each question stopped, as a live session would say.
+        """Return why each question stopped, as a live session would say; "unrun" where nobody knows, see `unrun`.
 
         Args:
             ends: Why each recorded trajectory has no further round, shape ``(n_questions,)``.
@@ -55,9 +73,9 @@ class Stops:
         rounds = self.rounds
         reasons = np.full(len(rounds), "rule", dtype=object)
         rest = np.flatnonzero(~self.fired)
-        whole = (rounds[rest] == max_rounds) | (ends[rest] == "rule")
-        reasons[rest] = np.where(whole, "max_rounds", ends[rest])
+        reasons[rest] = np.where(rounds[rest] == max_rounds, "max_rounds", ends[rest])
         reasons[(rounds < 0) | (self.answer_position < 0)] = "failed"
+        reasons[self.unrun(ends, max_rounds)] = "unrun"
         return [*reasons.tolist()]
 
 

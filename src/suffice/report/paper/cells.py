@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow.compute as pc
 
-from suffice.errors import DataError, SufficeError
+from suffice.errors import CensoredError, DataError, SufficeError
 from suffice.replay import CostTable, ReplayResult, calibrate, policy_for, replay
 from suffice.replay.baselines import (
     Bench,
@@ -201,13 +201,19 @@ def load_cell(cell: Cell, *, n_resamples: int = 1000, seed: int = 42, level: flo
                 f"the recording ends at round {int(evaluation.index[-1])}; the tables compare with fixed_k({_LEAST})"
             )
         policy, notes = _tasr(tune, evaluation)
-        result = replay(evaluation, [policy], metrics=("f1",), n_resamples=n_resamples, seed=seed, level=level)
+        result = replay(
+            evaluation,
+            [policy],
+            metrics=("f1",),
+            baseline="fixed_k(3)",
+            n_resamples=n_resamples,
+            seed=seed,
+            level=level,
+        )
         runs = _runs(evaluation, policy)
+        _refuse_cut(runs)
     except SufficeError as error:
         return CellRuns(cell=cell, tune=tune, eval=evaluation, prompts=prompts, problem=str(error))
-    censored = result.row(policy.label).n_censored
-    if censored:
-        notes.append(f"{censored} of {result.n} questions were cut by a rule before TASR would have stopped")
     return CellRuns(
         cell=cell,
         tune=tune,
@@ -218,6 +224,16 @@ def load_cell(cell: Cell, *, n_resamples: int = 1000, seed: int = 42, level: flo
         runs=runs,
         notes=tuple(notes),
     )
+
+
+def _refuse_cut(runs: Mapping[str, Run]) -> None:
+    cut = {label: int(run.unrun.sum()) for label, run in runs.items() if not run.exact}
+    if cut:
+        label, n = next(iter(cut.items()))
+        raise CensoredError(
+            f"a rule ended the recording of {n} questions before {label} would have stopped, so the tables cannot be "
+            "filled: record those questions at full width, without a rule"
+        )
 
 
 def defined(recording: Recording, name: str) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from suffice.errors import ConfigMismatchError, DataError
+from suffice.errors import CensoredError, ConfigMismatchError, DataError
 from suffice.replay import CostTable, id_hash, outcome
 from suffice.replay.baselines import Bench
 from suffice.replay.charging import charging_of
@@ -97,6 +97,7 @@ def read_drafts(recording: Recording, metric: str, *, ledger: str = "live") -> D
     Raises:
         DataError: The drafts were not embedded, all have one round, the metric is missing or out of range, or no
             question has it at every round.
+        CensoredError: A rule ended questions before the recording's highest round.
     """
     if DISTANCE not in recording.table.column_names or np.isnan(recording.column(DISTANCE)).all():
         single = int(recording.index[-1]) < 2  # noqa: PLR2004
@@ -112,6 +113,7 @@ def read_drafts(recording: Recording, metric: str, *, ledger: str = "live") -> D
             "not be kept, record a hash of each"
         )
     kept, n_failed = drop_failed(recording)
+    _refuse_cut(kept)
     notes = [f"questions that failed while recording, left out of every policy alike: {n_failed}"] * bool(n_failed)
     usable = _measured(kept, metric)
     if not usable.any():
@@ -140,9 +142,17 @@ def read_drafts(recording: Recording, metric: str, *, ledger: str = "live") -> D
         notes.append(
             f"the distance is undefined in {undefined} of {int(later.sum())} revisions, where nothing converges"
         )
-    if (kept.ends == "rule").any():
-        notes.append(f"censored: a rule ended {int((kept.ends == 'rule').sum())} of the recorded questions early")
     return Drafts(bench=bench, metric=metric, distance=distance, last=last, notes=tuple(notes))
+
+
+def _refuse_cut(kept: Recording) -> None:
+    cut = (kept.ends == "rule") & ~kept.seen[:, -1]
+    if cut.any():
+        raise CensoredError(
+            f"a rule ended {int(cut.sum())} of {len(cut)} recorded questions early, and every budget and policy here is "
+            "compared on the same drafts: record at full width, without a rule, or use `suffice replay`, which gives "
+            "bounds"
+        )
 
 
 def _measured(kept: Recording, metric: str) -> npt.NDArray[np.bool_]:

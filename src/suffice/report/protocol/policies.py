@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 import numpy as np
-import numpy.typing as npt
 
 from suffice.replay import policy_for
 from suffice.replay.baselines import Run, fixed_budget, oracle_best, random_stop, run_policy
@@ -139,7 +138,7 @@ def replay_all(drafts: Drafts, tuned: Tuned) -> Replayed:
     runs |= twins
     runs["random_round"] = _uniform(runs, drafts)
     runs["oracle_best"] = oracle_best(bench, bench.metrics[drafts.metric], name=drafts.metric)
-    rounds = {label: _rounds(run, drafts.last) for label, run in runs.items()}
+    rounds = dict(zip(runs, _rounds(runs.values()), strict=True))
     known = {kind: _known(runs, kind) for kind in ("tokens", "output_tokens")}
     tokens = "output_tokens" if known["output_tokens"] and not known["tokens"] else "tokens"
     return Replayed(runs=runs, policies=policies, silent=silent, missing=missing, rounds=rounds, tokens=tokens)
@@ -153,6 +152,7 @@ def _uniform(runs: Mapping[str, Run], drafts: Drafts) -> Run:
     """Return the expectation of a round drawn uniformly for each question."""
     fixed = [run for run in runs.values() if run.kind == "fixed"]
     weight = 1 / len(fixed)
+    uniform = {drafts.metric: np.mean([run.values[drafts.metric] for run in fixed], axis=0)}
     ledger = fixed[0].ledger.scaled(weight)
     for run in fixed[1:]:
         ledger = ledger.plus(run.ledger.scaled(weight))
@@ -160,20 +160,16 @@ def _uniform(runs: Mapping[str, Run], drafts: Drafts) -> Run:
         fixed[-1],
         label="random_round",
         kind="random",
-        values={drafts.metric: np.mean([run.values[drafts.metric] for run in fixed], axis=0)},
+        worst=uniform,
+        best=uniform,
         ledger=ledger,
         stop_rounds=dict.fromkeys(range(1, len(fixed) + 1), weight),
         reasons={},
         policy=None,
-        rounds=None,
+        rounds=_rounds(fixed).mean(axis=0),
     )
 
 
-def _rounds(run: Run, last: npt.NDArray[np.int64]) -> Floats:
-    """Return how many rounds each question takes: of random stopping the expectation, cut at its last round."""
-    if run.rounds is not None:
-        return run.rounds.astype(np.float64)
-    total: Floats = np.zeros(len(last))
-    for r, weight in run.stop_rounds.items():
-        total = total + weight * np.minimum(r, last)
-    return total
+def _rounds(runs: Iterable[Run]) -> Floats:
+    """Return how many rounds each question takes, in the expectation where stops are random, ``(n_runs, n_questions)``."""
+    return np.array([run.rounds for run in runs], dtype=np.float64)

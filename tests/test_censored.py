@@ -1,0 +1,108 @@
+"""What never ran is unknown: no command prints a figure that takes it for zero, on real answers cut by a coin."""
+
+from __future__ import annotations
+
+import math
+import re
+
+import pytest
+
+from suffice.certify import Claim
+from suffice.certify.losses import measure
+from suffice.errors import CensoredError
+from suffice.replay import policy_for, replay, replay_stream
+from suffice.store.recording import write_recording
+from tests.cli_tools import cli
+from tests.coin import RULE, coin
+
+FULL = "full"
+
+
+@pytest.fixture(scope="module")
+def cut():
+    return coin()
+
+
+@pytest.fixture(scope="module")
+def path(cut, tmp_path_factory):
+    path = tmp_path_factory.mktemp("coin") / "cut.parquet"
+    write_recording(path, cut.cut.table, cut.cut.metadata)
+    return path
+
+
+def test_the_coin_would_win_if_what_never_ran_were_zero(cut):
+    assert cut.truth < -4
+    assert cut.false_gain > 14
+    assert 100 * replay(cut.whole, [RULE], metrics=("em",), baseline=FULL).row(RULE).deltas[
+        "em"
+    ].delta == pytest.approx(cut.truth)
+
+
+def test_replay_bounds_what_a_coin_kept_from_running(cut):
+    result = replay(cut.cut, [RULE, FULL], metrics=("em",), n_resamples=50)
+    ours, full = result.rows[:2]
+    truth = replay(cut.whole, [RULE, FULL], metrics=("em",), n_resamples=50)
+    assert ours.metrics["em"] == truth.row(RULE).metrics["em"]
+    assert (ours.censored, ours.undecided) == (False, ("cheapest_match", "dominated_by"))
+    for row in result.rows:
+        known = truth.row(row.label) if row.label != "recorded" else truth.row(RULE)
+        if not row.censored:
+            assert row.label in (RULE, f"random({RULE})", "closed_book", "recorded")
+            continue
+        low, high = row.bounds["em"]
+        assert math.isnan(row.metrics["em"])
+        assert low <= known.metrics["em"] <= high
+        assert not row.deltas
+        assert not row.margins
+        assert row.dominated_by is None
+        low, high = row.delta_bounds["em"]
+        assert low <= known.metrics["em"] - ours.metrics["em"] <= high
+    assert full.n_censored == cut.heads.sum()
+    assert result.baseline == "recorded"
+
+
+@pytest.mark.parametrize("baseline", [FULL, "fixed_k(1)", "fixed_k(3)"])
+def test_replay_refuses_a_baseline_that_never_ran(cut, baseline):
+    with pytest.raises(CensoredError, match="Compare with 'recorded'"):
+        replay(cut.cut, [RULE], metrics=("em",), baseline=baseline, n_resamples=10)
+
+
+def test_the_command_marks_every_row_and_prints_no_false_gain(cut, path):
+    printed = cli("replay", path, "--rule", RULE, "--rule", FULL, "--metric", "em", "--resamples", "50")
+    assert printed.code == 0
+    no_false_gain(cut, printed.out)
+    for line in printed.out.splitlines():
+        if re.match(r"(full|fixed_k\(1\)|random\((full|fixed_k\(1\))\)|oracle_\w+)\S*\s", line):
+            assert "†" in line.split("  ")[0]
+    assert "full†: em 18.0 .. 71.2" in printed.out
+    assert f"censored: unknown in {cut.heads.sum()} of {len(cut.heads)} questions" in printed.out
+
+
+def test_a_stream_refuses_and_names_replay(cut, path):
+    with pytest.raises(CensoredError, match="`suffice replay` gives bounds"):
+        replay_stream(path, RULE, metrics=("em",))
+    with pytest.raises(CensoredError, match="`suffice replay` gives bounds"):
+        replay_stream(path, FULL, metrics=("em",), baseline=RULE)
+    refused = cli("stream", path, "--rule", RULE, "--metric", "em")
+    assert refused.code != 0
+    no_false_gain(cut, refused.out)
+    exact = replay_stream(path, RULE, metrics=("em",), baseline=RULE)  # stops no later than the recording
+    assert exact.policy.metrics["em"] == replay(cut.whole, [RULE], metrics=("em",)).row(RULE).metrics["em"]
+
+
+def test_certify_refuses_what_never_ran(cut, path):
+    with pytest.raises(CensoredError, match="goes on past what was recorded"):
+        measure(cut.cut, [policy_for(cut.cut, RULE)], Claim(epsilon=0.03, metric="em"))
+    rules, out = path.parent / "rules.txt", path.parent / "policy.json"
+    rules.write_text(f"{RULE}\n")
+    refused = cli("certify", path, "--rules", rules, "--max-loss", "0.03", "--metric", "em", "-o", out)
+    assert (refused.code, out.exists()) == (1, False)
+    assert "because a rule ended their recording" in refused.error
+    no_false_gain(cut, refused.out)
+
+
+def no_false_gain(cut, text: str) -> None:
+    """Refuse a text with the false gain, or with a mean that counts what never ran as wrong."""
+    gain, seeming = cut.numbers
+    assert gain not in text
+    assert not re.search(rf"(?<![\d.-]){re.escape(seeming)}(?! \.\.)(?!\d)", text)

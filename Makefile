@@ -9,11 +9,12 @@ CHROMIUM ?= $(or $(SUFFICE_CHROMIUM),$(shell command -v chromium || command -v c
 SOURCES := pyproject.toml $(shell find src -type f -not -name '*.pyc')
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-browser lint prove bench docs results dev clean
+.PHONY: help demo test test-browser stress lint prove bench docs results dev clean
 
 help:
 	@echo "make demo     record, calibrate, replay and deploy TASR on real questions, offline"
 	@echo "make test     run all tests, those in a browser where a chromium is installed"
+	@echo "make stress   run all tests four times: other BLAS kernels, threads, orders and hashes, idle and busy machine"
 	@echo "make lint     ruff, mypy and the import contracts"
 	@echo "make prove    check every claim about rules, sessions and scores, and print the table"
 	@echo "make bench    run the benchmarks; one JSON line each"
@@ -49,6 +50,9 @@ test: $(VENV)/.dev
 test-browser: $(VENV)/.dev
 	@test -n "$(CHROMIUM)" || { echo "no chromium on the PATH: apt-get install chromium, or name one in SUFFICE_CHROMIUM" >&2; exit 1; }
 	SUFFICE_CHROMIUM="$(CHROMIUM)" $(BIN)/python -m pytest -p no:cacheprovider tests/browser
+
+stress: $(VENV)/.dev
+	$(BIN)/python scripts/stress.py $(PYTEST_ARGS)
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -1,5 +1,26 @@
-"""Fixtures that every test may ask for."""
+"""What every test runs under, and fixtures that each may ask for."""
 
-from tests.tiny import tiny_model
+import os
+import random
+
+# Two tests run at a time: one thread each, as waiting threads only take the processor from the other's.
+for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+    os.environ.setdefault(name, "1")
+
+from hypothesis import HealthCheck, settings  # noqa: E402
+
+from tests.tiny import tiny_model  # noqa: E402
 
 __all__ = ["tiny_model"]
+
+# A law holds on slow and busy machines too.
+settings.register_profile("patient", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("patient")
+
+
+def pytest_collection_modifyitems(items):
+    """Shuffle files, and the tests of each, where `SUFFICE_TEST_ORDER` is a seed; the same in every worker."""
+    if seed := os.environ.get("SUFFICE_TEST_ORDER"):
+        keys = {}
+        rng = random.Random(seed)
+        items.sort(key=lambda item: (keys.setdefault(item.path, rng.random()), rng.random()))

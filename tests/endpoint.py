@@ -72,6 +72,7 @@ class Endpoint:
         fault: A key of `FAULTS`, `hang`, `drop` or `echo` for every request; or one (or None) for each of the first.
         logprobs: `raw`, `processed` (0 and -9999), `null` (0 and null), `none`, or `refused` (400).
         usage: `full` with cached tokens (a prefix cache of words), `plain` without, or `none`.
+        allow: How many requests are answered; those after them wait until this attribute is raised, or None.
         retry_after: Value of that header in 429 and 503; None sends none.
         api_key: If given, any other key is refused with 401.
     """
@@ -84,11 +85,12 @@ class Endpoint:
         fault: str | Iterable[str | None] | None = None,
         logprobs: str = "raw",
         usage: str = "full",
+        allow: int | None = None,
         retry_after: str | None = None,
         api_key: str | None = None,
     ) -> None:
         self.reply, self.latency_s, self.logprobs, self.usage = reply, latency_s, logprobs, usage
-        self.retry_after, self.api_key = retry_after, api_key
+        self.allow, self.retry_after, self.api_key = allow, retry_after, api_key
         self._always = fault if isinstance(fault, str) else None
         self._faults = iter(() if fault is None or isinstance(fault, str) else fault)
         self.requests: list[Request] = []
@@ -102,12 +104,12 @@ class Endpoint:
         started = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._main(started)), daemon=True)
         self._thread.start()
-        assert started.wait(10)
+        assert started.wait(600)
         return self
 
     def __exit__(self, *_: object) -> None:
         self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join(10)
+        self._thread.join(600)
 
     async def _main(self, started: threading.Event) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
@@ -132,7 +134,7 @@ class Endpoint:
                 self.running += 1
                 self.most_running = max(self.most_running, self.running)
                 try:
-                    answer = await self._while_connected(self._answer(request), reader)
+                    answer = await self._while_connected(self._in_turn(request, len(self.requests)), reader)
                 finally:
                     self.running -= 1
                 if answer is None:
@@ -169,6 +171,11 @@ class Endpoint:
         headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
         body = await reader.readexactly(int(headers.get("content-length", 0)))
         return Request(first.split()[1], headers, json.loads(body or b"{}"))
+
+    async def _in_turn(self, request: Request, number: int) -> bytes | None:
+        while self.allow is not None and number > self.allow:  # noqa: ASYNC110 - raised from another thread
+            await asyncio.sleep(0.002)
+        return await self._answer(request)
 
     async def _answer(self, request: Request) -> bytes | None:
         fault = self._always or next(self._faults, None)

@@ -360,7 +360,7 @@ def start_server(
     slots: int = 1,
     threads: int = 1,
     states: bool = False,
-    timeout_s: float = 60.0,
+    timeout_s: float = 600.0,
 ) -> Iterator[Server]:
     """Run llama.cpp's server on a free port of the loopback until the block ends.
 
@@ -386,13 +386,13 @@ def start_server(
     try:
         address = process.stdout.readline().strip()
         if not address.startswith("http"):
-            raise RuntimeError(f"llama.cpp's server did not start; exit status {process.wait(5)}")
+            raise RuntimeError(f"llama.cpp's server did not start; exit status {process.wait()}")
         _wait_until_healthy(address, timeout_s)
         yield Server(f"{address}/v1")
     finally:
         process.stdin.close()
         try:
-            process.wait(10)
+            process.wait(60)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
@@ -405,7 +405,7 @@ def _wait_until_healthy(address: str, timeout_s: float) -> None:
     end = time.monotonic() + timeout_s
     while True:
         with contextlib.suppress(httpx.HTTPError):
-            if httpx.get(f"{address}/health", timeout=2.0).status_code == 200:
+            if httpx.get(f"{address}/health", timeout=60.0).status_code == 200:
                 return
         if time.monotonic() > end:
             raise RuntimeError(f"llama.cpp's server at {address} is not healthy after {timeout_s} s")

@@ -53,12 +53,4 @@ def reply(body: dict) -> tuple[str, float]:
 
 if __name__ == "__main__":
     url, path = sys.argv[1:]
-    told: list[int] = []
-
-    def tell(progress) -> None:
-        """Say once that calls are going out: a kill before that would test the imports."""
-        if not told:
-            told.append(1)
-            print("ready", flush=True)
-
-    record(questions(), loop(url), path, concurrency=CONCURRENCY, on_progress=tell)
+    record(questions(), loop(url), path, concurrency=CONCURRENCY)

@@ -169,7 +169,7 @@ def test_two_processes_write_one_file_at_the_same_time(tmp_path):
     # Neither finds the file made: creation is contended as well.
     writers = [writer(tmp_path / "c", name, 0, 150) for name in "ab"]
     for process in writers:
-        process.communicate(timeout=60)
+        process.communicate(timeout=1800)
         assert process.returncode == 0
     with ResponseCache(tmp_path / "c") as cache:
         assert len(cache) == 300

@@ -19,7 +19,7 @@ LOGPROBS = re.compile("log-?prob")
 def record(endpoint, folder, *more, questions=None):
     return cli(
         *("record", questions or folder / "q.jsonl", "-o", folder / "r.parquet", "--base-url", endpoint.url),
-        *("--model", "m", "--timeout", "0.5", "--concurrency", "1", *more),
+        *("--model", "m", "--concurrency", "1", *more),
     )
 
 
@@ -68,6 +68,7 @@ def test_record_with_round_zero_limit_prices_overlap_and_parallel_rounds(folder)
 
 
 FAULTS = ["429", "500", "503", "html", "half", "empty", "list", "gateway", "drop", "hang"]
+PATIENCE = dict.fromkeys(FAULTS, ()) | {"hang": ("--timeout", "0.3")}
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -80,7 +81,7 @@ def test_a_broken_reply_is_a_recorded_failure_that_the_same_command_completes(fa
         return {"fault": fault} if faulty["on"] and "tower 2?" in text and text.count("Passage ") == 2 else reply(body)
 
     with Faulty(sometimes) as endpoint:
-        told = record(endpoint, folder, "--json")
+        told = record(endpoint, folder, "--json", *PATIENCE[fault])
         assert told.code == 1
         assert list(told.json["failed"]) == ["q2"]
         assert told.json["rounds"] == 11
@@ -135,7 +136,7 @@ def test_nothing_is_reachable_or_named(folder, monkeypatch):
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
     assert "needs an endpoint" in cli("record", folder / "q.jsonl", "-o", folder / "r.parquet", "--model", "m").error
     arguments = ["record", folder / "q.jsonl", "-o", folder / "r.parquet", "--model", "m"]
-    assert "cannot be reached" in cli(*arguments, "--base-url", "http://127.0.0.1:9/v1", "--timeout", "1").error
+    assert "cannot be reached" in cli(*arguments, "--base-url", "http://127.0.0.1:9/v1").error
     assert "base_url" in cli(*arguments, "--base-url", "ftp://x").error
     for option, value in [("--prompt", "poem"), ("--extra-body", "{"), ("--extra-body", "[]"), ("--api", "soap")]:
         assert cli(*arguments, "--base-url", "http://127.0.0.1:9/v1", option, value).error
@@ -148,7 +149,7 @@ def test_odd_questions_are_recorded_or_fail_alone(folder):
     bare = {"id": "bare", "question": "Where is tower 9?", "answers": []}
     dataset(folder / "q.jsonl", question(0), huge, bare, {**question(2), "answers": []})
     with Endpoint(lambda body: "Answer:   \nConfidence: ?") as endpoint:
-        told = record(endpoint, folder, "--json", "--max-rounds", "2", "--timeout", "20")
+        told = record(endpoint, folder, "--json", "--max-rounds", "2")
     assert told.code == 1
     assert list(told.json["failed"]) == ["bare"]
     recording = read_recording(folder / "r.parquet")
@@ -278,7 +279,7 @@ def test_an_endpoint_that_breaks_in_the_middle_leaves_the_best_answer(fault, tmp
         return {"fault": fault} if "Passage 2" in json.dumps(body["messages"]) else reply(body)
 
     with Faulty(one_round) as endpoint:
-        arguments = ("answer", ASKED, "--corpus", docs, "--base-url", endpoint.url, "--model", "m", "--timeout", "0.3")
+        arguments = ("answer", ASKED, "--corpus", docs, "--base-url", endpoint.url, "--model", "m", *PATIENCE[fault])
         result = cli(*arguments, "--json")
         assert result.code == 1
         assert (result.json["reason"], result.json["stop_round"]) == ("failed", 1)
@@ -318,7 +319,7 @@ def test_a_hand_written_policy_file_runs(tmp_path):
 
 
 def doctor(endpoint, *more):
-    return cli("doctor", "--base-url", endpoint.url, "--model", "m", "--repeats", "2", "--timeout", "2", *more)
+    return cli("doctor", "--base-url", endpoint.url, "--model", "m", "--repeats", "2", *more)
 
 
 @pytest.mark.parametrize(

@@ -164,7 +164,7 @@ def test_two_processes_train_one_reranker_and_one_of_them_prints(here, preferred
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
-        timeout=180,
+        timeout=1800,
     )
     assert done.returncode == 0, done.stderr[-2000:]
     told = json.loads(done.stdout)

@@ -220,7 +220,7 @@ def test_each_type_is_the_replay_of_its_own_questions():
         assert (row.n, row.quality, row.calls) == pytest.approx((alone.n, alone.metrics["f1"], alone.calls.mean))
         for got, name in ((row.delta, "f1"), (row.delta_calls, "calls")):
             expected = alone.deltas[name]
-            assert (got.delta, got.low, got.high) == (expected.delta, expected.low, expected.high)
+            assert (got.delta, got.low, got.high) == pytest.approx((expected.delta, expected.low, expected.high))
 
 
 def fates(recording: Recording, policy: Policy) -> dict[str, set[str]]:

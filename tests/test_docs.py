@@ -115,7 +115,7 @@ def test_the_examples_of_the_page_run(name, tmp_path):
             env=environment,
             capture_output=True,
             text=True,
-            timeout=300,
+            timeout=1800,
         )
     assert done.returncode == 0, f"{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
 
@@ -170,7 +170,7 @@ def test_generated_parts_are_current():
         check=False,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=1800,
     )
     assert done.returncode == 0, done.stdout + done.stderr
 

@@ -88,8 +88,10 @@ def test_kills_repeat_no_committed_call_and_change_nothing(tmp_path):
     killed, whole = tmp_path / "killed.parquet", tmp_path / "whole.parquet"
     with Endpoint(reply, latency_s=0.02) as endpoint:
         for replies in (2, 9, 20):
+            endpoint.allow = len(endpoint.requests) + replies + 3
             safe = kill_after(replies, endpoint.url, killed, 3)
         before = Counter(key_of(request.prompt) for request in endpoint.requests)
+        endpoint.allow = None
         record(questions(), loop(endpoint.url), killed)
         sent = Counter(key_of(request.prompt) for request in endpoint.requests)
     assert len(safe) > 20

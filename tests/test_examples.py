@@ -28,7 +28,7 @@ def run(name, folder, **variables):
         env={**environment, **variables},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=1800,
     )
 
 

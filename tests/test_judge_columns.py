@@ -217,7 +217,7 @@ def test_refusals_are_undefined_and_refusing_everything_is_an_error():
 def test_the_command_writes_the_column_and_goes_on_after_a_failure(path, tmp_path):
     out = tmp_path / "pairs.parquet"
     with Endpoint(likes("Norway"), fault=["500"] * 30) as endpoint:
-        arguments = ("judge-pairs", path, "-o", out, "--base-url", endpoint.url, "--model", "j", "--timeout", 5)
+        arguments = ("judge-pairs", path, "-o", out, "--base-url", endpoint.url, "--model", "j", "--timeout", 600)
         failed = cli(*arguments, "--concurrency", 1)
     assert failed.code == 1
     assert not out.exists()

@@ -76,7 +76,7 @@ def moody():
 
 
 def run(path, endpoint, cache=None, marks=("faithfulness", "answer_relevancy"), passages=PASSAGES, **options):
-    model = JudgeModel(ChatModel("j", base_url=endpoint.url, max_retries=0, timeout_s=5), cache=cache)
+    model = JudgeModel(ChatModel("j", base_url=endpoint.url, max_retries=0, timeout_s=600), cache=cache)
     panel = Panel(model, marks)
     recording = read_recording(path)
     options = {"rng": np.random.default_rng(0)} | options

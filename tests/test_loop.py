@@ -267,12 +267,12 @@ def test_a_cancelled_task_ends_the_session_and_drops_the_request(monkeypatch):
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        for _ in range(200):
+        for _ in range(6000):
             if endpoint.abandoned:
                 break
             await asyncio.sleep(0.01)
 
-    with Endpoint(reply, latency_s=0.1) as endpoint:
+    with Endpoint(reply, allow=2) as endpoint:
         model = ChatModel("m", base_url=endpoint.url, max_retries=0)
         asyncio.run(interrupted(RetrievalLoop(model=model, retriever=InMemoryRetriever(), policy=Policy())))
         assert (endpoint.abandoned, len(replies)) == (1, 2)

@@ -60,11 +60,14 @@ def test_latency_is_kept_without_blocking_the_loop():
     model = ScriptedModel({"Q?": ["a"]}, latency_s=0.1)
 
     async def many() -> None:
-        await asyncio.gather(*(model.answer_async("Q?") for _ in range(10)))
+        calls = [asyncio.create_task(model.answer_async("Q?")) for _ in range(10)]
+        await asyncio.sleep(0)  # each has begun, and a call that held the loop would have ended
+        assert not any(call.done() for call in calls)
+        await asyncio.gather(*calls)
 
     started = time.perf_counter()
     asyncio.run(many())
-    assert 0.1 <= time.perf_counter() - started < 0.8
+    assert time.perf_counter() - started >= 0.1
 
 
 def test_capabilities_are_what_the_test_says():

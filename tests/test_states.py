@@ -323,15 +323,18 @@ def test_a_path_that_is_no_folder_of_states_is_refused(tmp_path):
 
 
 KILLED = """
-import sys, time
+import signal, sys
 import numpy as np
 from tests.test_states import Source, prompts
 from suffice.probes.collect import collect_states
-class Slow(Source):
+class Stopping(Source):
+    n = 0
     def read_batch(self, asked, passages=None):
-        time.sleep(0.01)
+        self.n += 1
+        if self.n > 20:
+            signal.pause()
         return super().read_batch(asked, passages)
-collect_states(Slow(), prompts(400), sys.argv[1], chunk=1)
+collect_states(Stopping(), prompts(400), sys.argv[1], chunk=1)
 """
 
 

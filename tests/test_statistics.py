@@ -78,6 +78,16 @@ def test_blocks_of_bounded_memory_change_nothing(monkeypatch):
     np.testing.assert_allclose([blocks.low, blocks.high], [whole.low, whole.high], rtol=0, atol=1e-14)
 
 
+def test_means_of_whole_numbers_are_exact_whatever_is_resampled_beside_them():
+    # Their sums are, in any order: no kernel, number of threads or other rule moves a bound across 0.
+    rows = np.random.default_rng(0).integers(-4, 5, size=(9, 47))
+    weights = bootstrap_weights(47, 300, rng=SEED)
+    exact = np.sort((rows @ weights.T.astype(int)) / 47, axis=-1)
+    for part in (rows, rows[:1], rows[3:5]):
+        ((_, means),) = module.resampled_means(part.astype(float), weights, Units.of(47))
+        assert (np.sort(means, axis=-1) == exact[[rows.tolist().index(row) for row in part.tolist()]]).all()
+
+
 @settings(max_examples=60, deadline=None)
 @given(arrays(np.float64, st.integers(1, 20), elements=st.floats(-1, 1)), st.floats(-3, 3))
 def test_intervals_hold_the_resampled_quantiles_and_move_with_the_data(row, shift):

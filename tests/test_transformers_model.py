@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 import threading
-import time
 import weakref
 
 import numpy as np
@@ -357,24 +356,27 @@ def test_async_answers_equal_sync_ones_whatever_reads_beside_them(llama):
 def test_cancelling_a_task_ends_its_generation():
     made = model(max_tokens=1_000, settings={"max_position_embeddings": 50_000})
     made._ends = frozenset()  # else it may end by itself
-    stepped = threading.Event()
-    hook = made.loaded.network.register_forward_hook(lambda *_a: stepped.set())
+    stepped, cancelled = threading.Event(), threading.Event()
     steps = []
-    counting = made.loaded.network.register_forward_hook(lambda *_a: steps.append(1))
+
+    def step(*_):
+        steps.append(1)
+        stepped.set()
+        cancelled.wait()
+
+    hook = made.loaded.network.register_forward_hook(step)
 
     async def cancel():
         task = asyncio.create_task(made.answer_async(QUESTIONS[0]))
-        await asyncio.to_thread(stepped.wait, 20)
+        await asyncio.to_thread(stepped.wait)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
+        cancelled.set()
 
-    asyncio.run(cancel())  # waits for the worker thread, which ends at its next token
-    after = len(steps)
-    time.sleep(0.05)
+    asyncio.run(cancel())  # waits for the worker thread
     hook.remove()
-    counting.remove()
-    assert len(steps) == after < 900
+    assert len(steps) <= 2  # it ended at its next token
 
 
 def test_the_fingerprint_tells_what_changes_replies(llama):
@@ -667,7 +669,7 @@ def test_a_hub_id_without_a_network_says_how_to_pass_a_path(tmp_path):
     )
     environment = {**os.environ, "HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path)}
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment, timeout=100
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment, timeout=1800
     )
     assert "'someone/some-model' cannot be loaded: it is no folder here" in done.stdout
     assert "pass the path of a folder" in done.stdout

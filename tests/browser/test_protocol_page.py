@@ -16,7 +16,7 @@ def test_the_protocol_draws_its_three_charts_and_asks_for_nothing(browser, tmp_p
     watched = Watched(browser, page)
     for name in ("frontier", "distance", "saved"):
         drawn = watched.page.locator(f"[data-chart=protocol-{name}] svg")
-        drawn.first.wait_for(timeout=10_000)
+        drawn.first.wait_for(timeout=120_000)
         assert drawn.count() == 1
     assert watched.problems == []
     assert [url for url in watched.requests if not url.startswith(("file:", "data:"))] == []

@@ -13,7 +13,7 @@ class Watched:
         self.page.on("request", lambda request: self.requests.append(request.url))
         self.page.on("dialog", self._dialog)
         self.page.goto(path.as_uri())
-        self.page.wait_for_selector(".cell:not([hidden])[data-ready]", timeout=20_000)
+        self.page.wait_for_selector(".cell:not([hidden])[data-ready]", timeout=120_000)
 
     def _dialog(self, dialog):
         self.dialogs.append(dialog.message)

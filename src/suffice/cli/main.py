@@ -6,7 +6,9 @@ Exit codes: 0 done, 1 failed (the message says what and what to do), 2 wrong usa
 from __future__ import annotations
 
 import logging
+import signal
 import sys
+import threading
 import traceback
 from typing import Annotated
 
@@ -128,6 +130,9 @@ def run(arguments: list[str] | None = None) -> None:
     given = sys.argv[1:] if arguments is None else arguments
     debug = "--debug" in given
     logging.getLogger("suffice").addHandler(_NOTES)
+    if threading.current_thread() is threading.main_thread():
+        # A background job of a shell inherits Ctrl-C as ignored; a recording must end by it all the same.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         code = app(args=given, prog_name="suffice", standalone_mode=True)
     except SystemExit as left:

@@ -69,12 +69,13 @@ def resampled_means(deltas: Floats, weights: Floats, units: Units) -> Iterator[t
     """Yield blocks of rules with their resampled means, shape ``(n_rules_in_block, n_resamples)``."""
     check_weights(weights, units)
     alone = units.codes is None
-    sums = deltas / units.n_units if alone else units.sums(deltas)
-    rows = None if alone else weights @ units.sizes  # a resample of unequal clusters has its own number of rows
+    sums = deltas if alone else units.sums(deltas)
+    rows = (
+        units.n_units if alone else weights @ units.sizes
+    )  # a resample of unequal clusters has its own number of rows
     for block in blocks(len(sums), len(weights)):
-        means = sums[block] @ weights.T
-        if rows is not None:
-            means /= rows
+        means = sums[block] @ weights.T  # of whole numbers (EM, calls) exact, whatever the order of summation
+        means /= rows
         yield block, means
 
 

@@ -1,0 +1,129 @@
+"""Run the tests four times under conditions that must not matter, and say which tests failed under which.
+
+    python scripts/stress.py [--seed N] [PYTEST ARGUMENTS...]
+
+Each run has another BLAS kernel (of those that this processor can run) and another order of tests and hashes; the
+four pairs of one or two threads and an idle or a busy machine occur once each.  Busy: four spinning processes a core.
+Exit code 1 if a test failed in any run; the commands that repeat the failures stand below the table.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import re
+import secrets
+import shlex
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+KERNELS = ("SkylakeX", "Haswell", "Sandybridge", "Prescott", "Zen", "Nehalem", "NEOVERSEN1", "ARMV8", "CORTEXA57")
+WHICH = """
+import numpy, threadpoolctl
+numpy.ones((99, 99)) @ numpy.ones((99, 99))
+print(*{item["architecture"] for item in threadpoolctl.threadpool_info() if item["internal_api"] == "openblas"})
+"""
+SPIN = "import os\nparent = os.getppid()\nwhile os.getppid() == parent: sum(range(10**6))"
+SPINNING_PER_CORE = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One setting, and what the tests did under it."""
+
+    kernel: str
+    threads: int
+    busy: bool
+    seed: int
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The variables that make the setting."""
+        threads = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"), str(self.threads))
+        kernel = {"OPENBLAS_CORETYPE": self.kernel} if self.kernel else {}
+        return kernel | threads | {"PYTHONHASHSEED": str(self.seed), "SUFFICE_TEST_ORDER": str(self.seed)}
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a run ended."""
+
+    code: int
+    seconds: float
+    closing: str
+    failed: tuple[str, ...]
+
+
+def kernels() -> list[str]:
+    """Return the kernels that numpy starts with here, one name each; an empty name where none can be chosen."""
+    found: dict[str, str] = {}
+    for name in KERNELS:
+        environment = os.environ | {"OPENBLAS_CORETYPE": name}
+        command = [sys.executable, "-c", WHICH]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        if done.returncode == 0 and done.stdout.strip():
+            found.setdefault(done.stdout.strip(), name)
+    return list(found.values()) or [""]
+
+
+@contextlib.contextmanager
+def spinning(count: int) -> Iterator[None]:
+    """Keep that many processes busy; they end with this one, however it ends."""
+    processes = [subprocess.Popen([sys.executable, "-c", SPIN]) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+
+
+def outcome(run: Run, arguments: list[str], log: Path) -> Outcome:
+    """Run the tests under a setting, everything that they say into a file."""
+    command = [sys.executable, "-m", "pytest", "-n", "2", "--dist", "loadfile", "-q", "-p", "no:cacheprovider"]
+    began = time.perf_counter()
+    with spinning(SPINNING_PER_CORE * (os.cpu_count() or 1) * run.busy), log.open("w", encoding="utf-8") as out:
+        environment = os.environ | run.environment
+        code = subprocess.call([*command, *arguments], cwd=ROOT, env=environment, stdout=out, stderr=out)
+    said = log.read_text("utf-8", "replace")
+    failed = re.findall(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", said, flags=re.MULTILINE)
+    closing = re.findall(r"^=*\s*(.*\b(?:passed|failed|error|no tests)\b.*? in [\d.]+s).*$", said, flags=re.MULTILINE)
+    return Outcome(code, time.perf_counter() - began, closing[-1] if closing else f"see {log}", tuple(failed))
+
+
+def main() -> int:
+    """Run all four and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seed", type=int, default=secrets.randbelow(10_000), help="of orders and hashes; printed")
+    settings, arguments = parser.parse_known_args()
+    usable, folder = kernels(), Path(tempfile.mkdtemp(prefix="suffice-stress-"))
+    plan = [
+        Run(usable[number % len(usable)], threads, busy, settings.seed + number)
+        for number, (threads, busy) in enumerate([(1, False), (2, True), (2, False), (1, True)])
+    ]
+    print(f"seed {settings.seed}, logs in {folder}\nkernel       threads  machine  seed   seconds  outcome", flush=True)
+    repeats, codes = [], []
+    for number, run in enumerate(plan):
+        done = outcome(run, arguments, folder / f"run{number}.log")
+        codes.append(done.code)
+        state = "busy" if run.busy else "idle"
+        print(
+            f"{run.kernel or 'default':<12} {run.threads:>7}  {state:<7} {run.seed:>5}  {done.seconds:>8.0f}  {done.closing}",
+            flush=True,
+        )
+        variables = shlex.join(f"{name}={value}" for name, value in run.environment.items())
+        repeats += [f"{variables} {sys.executable} -m pytest {shlex.quote(name)}" for name in done.failed]
+    if repeats:
+        print("\nfailed; each of these repeats one (those of a busy machine need the load too):", *repeats, sep="\n")
+    return int(any(codes))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -7,6 +7,7 @@ some sixteen points; in truth it loses five against always retrieving.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -66,3 +67,10 @@ def coin(n: int = 500, seed: int = 7) -> Coin:
         truth=100 * float((gated - em[:, 1]).mean()),
         false_gain=100 * float((gated - np.where(saved, 0.0, em[:, 1])).mean()),
     )
+
+
+def no_false_gain(coin: Coin, text: str) -> None:
+    """Refuse a text with the false gain, or with a mean that counts what never ran as wrong (as a bound it may)."""
+    gain, seeming = coin.numbers
+    assert gain not in text
+    assert not re.search(rf"(?<![\d.-]){re.escape(seeming)}(?! \.\.| and )(?!\d)", text)

@@ -13,7 +13,7 @@ from suffice.errors import CensoredError
 from suffice.replay import policy_for, replay, replay_stream
 from suffice.store.recording import write_recording
 from tests.cli_tools import cli
-from tests.coin import RULE, coin
+from tests.coin import RULE, coin, no_false_gain
 
 FULL = "full"
 
@@ -101,8 +101,26 @@ def test_certify_refuses_what_never_ran(cut, path):
     no_false_gain(cut, refused.out)
 
 
-def no_false_gain(cut, text: str) -> None:
-    """Refuse a text with the false gain, or with a mean that counts what never ran as wrong."""
-    gain, seeming = cut.numbers
-    assert gain not in text
-    assert not re.search(rf"(?<![\d.-]){re.escape(seeming)}(?! \.\.)(?!\d)", text)
+@pytest.mark.parametrize("form", ["md", "latex", "csv"])
+def test_a_report_marks_bounds_and_says_so_in_its_first_sentence(cut, path, form):
+    told = cli("report", path, "--rule", FULL, "--rule", RULE, "--metric", "em", "--resamples", "20", "--format", form)
+    assert told.code == 0, told.err
+    no_false_gain(cut, told.out)
+    assert "full†" in told.out
+    assert "not dominated" not in told.out
+
+
+def test_the_page_draws_no_point_for_what_never_ran_and_its_headline_says_so(cut, path):
+    out = path.parent / "report.html"
+    told = cli("report", path, "--rule", FULL, "--metric", "em", "--resamples", "20", "-o", out, "--json")
+    (cell,) = told.json["cells"]
+    (headline,) = cell["headlines"]
+    assert "full† reaches EM between 18.0 and 71.2 with at least 0.47 model calls" in headline["sentence"]
+    assert "because some rounds never ran" in headline["sentence"]
+    assert headline["caveats"][0].startswith(f"Censored (†): for {cut.heads.sum()} of {len(cut.heads)} questions")
+    page = out.read_text()
+    assert "Rows with † are not drawn" in page
+    no_false_gain(cut, headline["sentence"])
+    rows = {row["label"]: row for row in cell["replay"]["rows"]}
+    assert rows["full"]["metrics"]["em"] is None
+    assert rows["full"]["bounds"]["em"] == pytest.approx([0.1803, 0.7123], abs=1e-4)

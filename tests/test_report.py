@@ -214,7 +214,7 @@ def test_what_limits_a_figure_is_said_beside_it(files):
     assert "selected here" in told.sentence
     cut = simple([["a", "b", "c"], ["a", "c"]], end="rule", answer_stable=[[None, 0.0, 0.0], [None, 0.0]])
     result = replay(cut, ["answer_stable"], n_resamples=50)
-    assert any("Censored: for 1 of 2" in text for text in headline(result, "answer_stable").caveats)
+    assert any("Censored (†): for 1 of 2" in text for text in headline(result, "answer_stable").caveats)
 
 
 def test_a_certificate_is_quoted_and_a_changed_policy_has_none():

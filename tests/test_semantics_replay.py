@@ -356,3 +356,11 @@ def test_margins_are_tested_one_sided_and_both_sides():
         ("equivalence", 0.05, True, 0.0),
     ]
     assert all(math.isnan(test.d_z) for test in row.margins)
+
+
+def test_agreement_with_a_run_that_a_rule_cut_is_said_to_be_with_that_run():
+    recording = recording_of([["b", "a"], ["b", "b", "a"]], ends=["rule", "max_rounds"])
+    result = rows_of(recording, policy("round >= 2"), metrics=("agreement",))
+    assert any("with the last recorded answer (in 1 of 2 questions a rule's" in note for note in result.notes)
+    whole = rows_of(recording_of([["b", "a", "a"]]), policy("round >= 2"), metrics=("agreement",))
+    assert "agreement measures sameness with the full-budget run's answer, not truth" in whole.notes

@@ -50,9 +50,7 @@ def report_command(
         list[str] | None,
         typer.Option("--metric", help="f1, em, contains, agreement, or a column in [0, 1]; the first is the quality."),
     ] = None,
-    baseline: Annotated[
-        str, typer.Option("--baseline", help="A row's label, 'full', a rule or a policy file to compare with.")
-    ] = "fixed_k(3)",
+    baseline: options.Baseline = None,
     resamples: Annotated[int, typer.Option("--resamples", min=1, help="Bootstrap draws.")] = 1000,
     seed: Annotated[int, typer.Option("--seed", help="Of the draws and of the sample of questions.")] = 42,
     level: Annotated[float, typer.Option("--level", min=0.5, max=0.9999, help="Coverage of intervals.")] = 0.95,
@@ -75,7 +73,7 @@ def report_command(
     tuned = None if tune is None else read_recording(tune)
     settings = Settings(
         metrics=tuple(metric or ("f1", "em")),
-        baseline=Policy.load(baseline) if Path(baseline).suffix == ".json" else baseline,
+        baseline=options.read_baseline(baseline),
         n_resamples=resamples,
         seed=seed,
         level=level,
@@ -176,7 +174,7 @@ def _command(
     rules: Sequence[str] | None,
     tune: Path | None,
     metrics: Sequence[str] | None,
-    baseline: str,
+    baseline: str | None,
     prices: Path | None,
 ) -> str:
     """Return the command that made the report, with the names of files but not their folders."""
@@ -185,6 +183,6 @@ def _command(
     words += [word for text in rules or () for word in ("--rule", text)]
     words += ["--tune", tune.name] if tune is not None else []
     words += [word for name in metrics or () for word in ("--metric", name)]
-    words += ["--baseline", Path(baseline).name if Path(baseline).suffix == ".json" else baseline]
+    words += ["--baseline", Path(baseline).name if Path(baseline).suffix == ".json" else baseline] if baseline else []
     words += ["--prices", prices.name] if prices is not None else []
     return shlex.join(words)

@@ -17,7 +17,7 @@ from suffice.replay.baselines import Bench, run_policy
 from suffice.replay.checks import id_hash, policy_for
 from suffice.replay.costs import CostTable
 from suffice.replay.evaluate import drop_failed
-from suffice.replay.outcomes import is_agreement, outcome
+from suffice.replay.outcomes import agreement_note, is_agreement, outcome
 from suffice.replay.result import jsonable
 from suffice.rounds import Floats
 from suffice.rules import Rule, parse_rule
@@ -135,7 +135,7 @@ def calibrate(
     draft = policy_for(kept, parse_rule(rule) if isinstance(rule, str) else rule, **{"name": name, **changes})
     wanted = _wanted(draft, signals)
     outcomes = outcome(kept, target)
-    notes = ["agreement measures sameness with the full-budget run's answer, not truth"] if is_agreement(target) else []
+    notes = [agreement_note(kept)] if is_agreement(target) else []
     state = _state(kept, draft, notes)
     draft = replace(draft, state={**state, **draft.state})
 

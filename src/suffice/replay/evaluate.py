@@ -25,7 +25,7 @@ from suffice.replay.charging import LIVE, Charging, charging_of
 from suffice.replay.checks import check_policy, policy_for, tuned_on
 from suffice.replay.comparisons import Comparison, difference_bounds
 from suffice.replay.costs import TOKEN_KINDS, CostTable, Ledger
-from suffice.replay.outcomes import is_agreement, outcome
+from suffice.replay.outcomes import agreement_note, is_agreement, outcome
 from suffice.replay.prices import Price
 from suffice.replay.result import ReplayResult, Row, Spread
 from suffice.replay.rivals import Rival, check_cost, find_rival
@@ -369,7 +369,7 @@ def _spread(mean_of: Floats, values: Floats, weights: Floats) -> Spread:
 def _notes(bench: Bench, metrics: Sequence[str], n_failed: int) -> tuple[str, ...]:
     notes = [*bench.table.notes, *filter(None, [bench.charging.note])]
     if any(is_agreement(name) for name in metrics):
-        notes.append("agreement measures sameness with the full-budget run's answer, not truth")
+        notes.append(agreement_note(bench.recording))
     if n_failed:
         notes.append(f"{n_failed} questions failed while recording and are left out of every row alike")
     if bench.cut.any():

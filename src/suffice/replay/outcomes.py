@@ -13,7 +13,7 @@ from suffice.rounds import Floats, Mask, Rounds
 from suffice.rules import Selector
 from suffice.store.recording import Recording
 
-__all__ = ["AGREEMENT", "answers_by_stop", "is_agreement", "outcome", "values_by_stop"]
+__all__ = ["AGREEMENT", "agreement_note", "answers_by_stop", "is_agreement", "outcome", "values_by_stop"]
 
 AGREEMENT = ("agreement", "agreement_em", "agreement_f1")
 """Metrics against the answer of the full-budget run: they measure sameness, not truth."""
@@ -26,6 +26,17 @@ Positions = npt.NDArray[np.int64]
 def is_agreement(name: str) -> bool:
     """Return whether a metric compares answers with the full-budget run instead of gold answers."""
     return name.split(">", maxsplit=1)[0].strip() in AGREEMENT
+
+
+def agreement_note(recording: Recording) -> str:
+    """Return what a reader of agreement must know: with which answer, and that it is not truth."""
+    cut = (recording.ends == "rule") & ~recording.seen[:, -1]
+    whose = "the full-budget run's answer"
+    if cut.any():
+        whose = (
+            f"the last recorded answer (in {int(cut.sum())} of {len(cut)} questions a rule's, not the full budget's)"
+        )
+    return f"agreement measures sameness with {whose}, not truth"
 
 
 def outcome(recording: Recording, name: str) -> Floats:

@@ -9,6 +9,7 @@ from suffice.tables import Column, Table
 
 __all__ = [
     "costs_table",
+    "difference_of",
     "differences_table",
     "margins_table",
     "outcomes_table",
@@ -55,7 +56,7 @@ def replay_tables(result: ReplayResult) -> list[Table]:
 def outcomes_table(result: ReplayResult) -> Table:
     """Return metrics, paired differences to the baseline, calls, and whether a baseline dominates."""
     quality = result.metrics
-    shown = [name for name in (*quality[:1], "calls") if any(_interval(row, name) for row in result.rows)]
+    shown = [name for name in (*quality[:1], "calls") if any(difference_of(row, name) for row in result.rows)]
     how = f"{_INTERVALS[result.interval]}, {result.n_resamples:,} paired bootstrap draws, seed {result.seed}"
     marks = [_CENSORED] if any(row.censored for row in result.rows) else []
     marks += [_SELECTED] if any(row.selected_here for row in result.rows) else []
@@ -74,7 +75,7 @@ def outcomes_table(result: ReplayResult) -> Table:
             (
                 row.marked,
                 *(row.bounds.get(name, row.metrics[name]) for name in quality),
-                *(_interval(row, name) for name in shown),
+                *(difference_of(row, name) for name in shown),
                 *(at_least(row, value) for value in (row.calls.mean, row.calls.p50, row.calls.p95)),
                 verdict(row),
             )
@@ -103,7 +104,7 @@ def differences_table(result: ReplayResult) -> Table:
             (
                 row.marked,
                 name,
-                _interval(row, name),
+                difference_of(row, name),
                 delta.n_nonzero,
                 delta.p,
                 delta.p_holm,
@@ -215,7 +216,8 @@ def _delta_column(name: str, baseline: str) -> Column:
     return Column(f"Δ{name} vs {baseline}", spec, scale=scale, interval=True)
 
 
-def _interval(row: Row, name: str) -> tuple[float, ...] | None:
+def difference_of(row: Row, name: str) -> tuple[float, ...] | None:
+    """Return a difference to the baseline with its interval, its bounds where it is unknown, None without either."""
     delta = row.deltas.get(name)
     return row.delta_bounds.get(name) if delta is None else (delta.delta, delta.low, delta.high)
 

@@ -33,10 +33,10 @@ COSTS: Mapping[str, str] = {
 """What the horizontal axis of the Pareto chart may show, with its title."""
 
 _SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
-_KINDS = ("rule", "random", "fixed", "closed_book", "oracle")
-_NAMES = ("policy", "same stops at random", "fixed budget", "model alone", "oracle (not reachable)")
-_COLOURS = ("var(--accent)", "var(--accent-soft)", "var(--muted)", "var(--text)", "var(--good)")
-_SHAPES = ("circle", "circle", "circle", "square", "diamond")
+_KINDS = ("rule", "random", "fixed", "recorded", "closed_book", "oracle")
+_NAMES = ("policy", "same stops at random", "fixed budget", "as recorded", "model alone", "oracle (not reachable)")
+_COLOURS = ("var(--accent)", "var(--accent-soft)", "var(--muted)", "var(--text)", "var(--text)", "var(--good)")
+_SHAPES = ("circle", "circle", "circle", "triangle-up", "square", "diamond")
 _BELOW, _ABOVE = 16, (-14, -30, -46)
 """Where labels stand, pixels from their point."""
 
@@ -110,14 +110,19 @@ def pareto_chart(result: ReplayResult, cost: str) -> dict[str, Any]:
 def stops_chart(result: ReplayResult, rules: Sequence[Row]) -> dict[str, Any]:
     """Return the share of questions that stop at each round, one bar for each policy."""
     rounds = sorted({r for row in rules for r in row.stop_rounds})
-    data = [
-        {"policy": row.label, "round": _round(r), "position": place, "share": row.stop_rounds.get(r, 0.0)}
-        for row in rules
-        for place, r in enumerate(rounds)
-    ]
     first, last = _ROUND_MIX
     mixes = [first + (last - first) * place / max(1, len(rounds) - 1) for place in range(len(rounds))]
     colours = [f"color-mix(in srgb, var(--accent) {mix:.0f}%, var(--surface))" for mix in mixes]
+    names = [*map(_round, rounds)]
+    shares = [[row.stop_rounds.get(r, 0.0) for r in rounds] for row in rules]
+    if any(row.censored for row in rules):
+        names, colours = [*names, "beyond the recording"], [*colours, "var(--muted)"]
+        shares = [[*known, row.n_censored / row.n] for known, row in zip(shares, rules, strict=True)]
+    data = [
+        {"policy": row.label, "round": name, "position": place, "share": share}
+        for row, parts in zip(rules, shares, strict=True)
+        for place, (name, share) in enumerate(zip(names, parts, strict=True))
+    ]
     bar = {
         "x": {
             "field": "share",
@@ -137,7 +142,7 @@ def stops_chart(result: ReplayResult, rules: Sequence[Row]) -> dict[str, Any]:
                     "field": "round",
                     "type": "ordinal",
                     "legend": None,
-                    **scale_of([_round(r) for r in rounds], colours),
+                    **scale_of(names, colours),
                 },
                 "tooltip": [
                     {"field": "policy"},
@@ -147,7 +152,7 @@ def stops_chart(result: ReplayResult, rules: Sequence[Row]) -> dict[str, Any]:
             },
         }
     ]
-    legend = [legend_entry(_round(r), c, "square") for r, c in zip(rounds, colours, strict=True)]
+    legend = [legend_entry(name, c, "square") for name, c in zip(names, colours, strict=True)]
     return chart_of(data, layers, 34 * len(rules) + 8, "Share of questions by stop round", legend)
 
 
@@ -326,13 +331,13 @@ def _point(result: ReplayResult, row: Row, cost: str) -> dict[str, Any] | None:
         "cost": _cost(row, cost),
         "interval": "",
     }
-    delta, base = row.deltas.get(metric), result.row(result.baseline)
-    if delta is not None and row.label != result.baseline:
+    delta, base = row.deltas.get(metric), result.row(row.baseline)
+    if delta is not None and row.label != row.baseline:
         middle = base.metrics[metric]
         point |= {"low": 100 * (middle + delta.low), "high": 100 * (middle + delta.high)}
         point["interval"] = f"{100 * delta.delta:+.1f} [{100 * delta.low:+.1f}, {100 * delta.high:+.1f}]"
     spread = row.deltas.get(cost)
-    if spread is not None and row.label != result.baseline and spread.low < spread.high:
+    if spread is not None and row.label != row.baseline and spread.low < spread.high:
         point |= {"cost_low": _cost(base, cost) + spread.low, "cost_high": _cost(base, cost) + spread.high}
     return point
 

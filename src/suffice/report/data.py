@@ -17,7 +17,8 @@ from suffice.replay import CostTable, Price, ReplayResult, Row, outcome, replay
 from suffice.replay.baselines import Bench
 from suffice.replay.charging import charging_of
 from suffice.replay.evaluate import drop_failed
-from suffice.replay.tables import outcomes_table, replay_notes, replay_tables, verdict
+from suffice.replay.result import at_least
+from suffice.replay.tables import difference_of, outcomes_table, replay_notes, replay_tables, verdict
 from suffice.report.extras import diagnostics, which_round
 from suffice.report.gate import gate_part
 from suffice.report.headline import Headline, headline
@@ -36,7 +37,7 @@ class Settings:
 
     Attributes:
         metrics: See `replay`; the first is what quality means.
-        baseline: What differences are taken against.
+        baseline: What differences are taken against, see `replay`.
         n_resamples: Bootstrap draws.
         seed: Of the draws and of the sample of questions.
         level: Nominal coverage of intervals.
@@ -47,7 +48,7 @@ class Settings:
     """
 
     metrics: tuple[str, ...] = ("f1", "em")
-    baseline: str | Policy = "fixed_k(3)"
+    baseline: str | Policy | None = None
     n_resamples: int = 1000
     seed: int = 42
     level: float = 0.95
@@ -181,16 +182,17 @@ class Report:
                 cell.name,
                 row.marked,
                 row.n,
-                row.metrics[metric],
-                _interval(row, metric),
-                row.calls.mean,
-                _interval(row, "calls"),
+                row.bounds.get(metric, row.metrics[metric]),
+                difference_of(row, metric),
+                at_least(row, row.calls.mean),
+                difference_of(row, "calls"),
                 verdict(row),
             )
             for cell in self.cells
             for row in cell.rules
         ]
-        name = f"{self.cells[0].result.baseline}"
+        baselines = dict.fromkeys(row.baseline for cell in self.cells for row in cell.rules)
+        name = " or ".join(baselines)
         return Table(
             title="All recordings",
             columns=(
@@ -328,10 +330,12 @@ def _cell(
         result.metrics,
         name=name,
         others=others,
-        baseline=settings.baseline,
+        baseline=settings.baseline or "fixed_k(3)",
         level=settings.level,
         **drawn,
     )
+    if bench.cut.any():
+        notes.append("no threshold to move: a rule cut this recording, and at other thresholds more rounds never ran")
     rounds, missing = which_round(kept, _different(named, result), result.metrics[0], level=settings.level, **drawn)
     return Cell(
         name=name,
@@ -359,7 +363,7 @@ def _different(policies: Sequence[Policy], result: ReplayResult) -> list[Policy]
     """Return the policies without those that do on these questions what an earlier one does."""
     found: dict[str, Policy] = {}
     for policy, row in zip(policies, result.rows, strict=False):
-        found.setdefault(repr((row.metrics, row.calls, row.stop_rounds, row.reasons)), policy)
+        found.setdefault(repr((row.metrics, row.bounds, row.calls, row.stop_rounds, row.reasons)), policy)
     return list(found.values())
 
 
@@ -382,8 +386,3 @@ def _flat(prefix: str, data: Mapping[str, Any]) -> list[tuple[str, str]]:
         elif value not in (None, "", [], ()):
             rows.append((f"{prefix}: {key}", str(value)))
     return rows
-
-
-def _interval(row: Row, name: str) -> tuple[float, float, float] | None:
-    delta = row.deltas.get(name)
-    return None if delta is None else (delta.delta, delta.low, delta.high)

@@ -38,9 +38,14 @@ def headline(result: ReplayResult, label: str, policy: Policy | None = None) -> 
     """
     row = result.row(label)
     metric = result.metrics[0]
-    name = "agreement with the full budget" if is_agreement(metric) else metric.upper()
-    who = f"{label} (selected here: fitted or chosen on these questions)" if row.selected_here else label
-    reached = f"On {result.n:,} questions, {who} reaches {name} {_points(row.metrics[metric])} with {_calls(row)} model calls each"
+    name = metric.upper()
+    if is_agreement(metric):
+        cut = any(other.kind == "recorded" for other in result.rows)
+        name = f"agreement with the {'recorded run' if cut else 'full budget'}"
+    who = label + "†" * row.censored + " (selected here: fitted or chosen on these questions)" * row.selected_here
+    reached = (
+        f"On {result.n:,} questions, {who} reaches {name} {_points(row, metric)} with {_calls(row)} model calls each"
+    )
     parts = [reached, *_difference(result, row, metric)]
     return Headline(
         sentence="; ".join([*parts, _verdict(result, row, name)]) + ".",
@@ -61,12 +66,15 @@ def _certificate(policy: Policy, label: str) -> str:
 
 def _difference(result: ReplayResult, row: Row, metric: str) -> list[str]:
     delta = row.deltas.get(metric)
-    if delta is None or row.label == result.baseline:
+    if row.label == row.baseline or (delta is None and metric not in row.delta_bounds):
         return []
-    base = result.row(result.baseline)
+    base = result.row(row.baseline)
+    reached = f"{row.baseline} reaches {_points(base, metric)} with {_calls(base)}"
+    if delta is None:
+        low, high = row.delta_bounds[metric]
+        return [f"{reached}, a difference of {100 * low:+.1f} to {100 * high:+.1f} points"]
     sided = "so no difference is shown" if delta.low <= 0 <= delta.high else "which excludes zero"
     bounds = f"{100 * delta.low:+.1f} to {100 * delta.high:+.1f}"
-    reached = f"{result.baseline} reaches {_points(base.metrics[metric])} with {_calls(base)}"
     return [
         f"{reached}, a difference of {100 * delta.delta:+.1f} points ({100 * result.level:g} % interval {bounds}, {sided})"
     ]
@@ -75,8 +83,11 @@ def _difference(result: ReplayResult, row: Row, metric: str) -> list[str]:
 def _verdict(result: ReplayResult, row: Row, name: str) -> str:
     if row.dominated_by is not None:
         other = result.row(row.dominated_by)
-        quality = _points(other.metrics[result.metrics[0]])
+        quality = _points(other, result.metrics[0])
         return f"it is dominated by {row.dominated_by}, which reaches {quality} with {_calls(other)} calls"
+    if row.undecided:
+        what = "dominates it" if "dominated_by" in row.undecided else f"reaches this {name} for less"
+        return f"whether a fixed budget or random stopping {what} is unknown, because some rounds never ran"
     if row.cheapest_match is None:
         return f"no fixed budget and no random stopping reaches as much {name} on these questions"
     other = result.row(row.cheapest_match)
@@ -92,15 +103,16 @@ def caveats(result: ReplayResult, row: Row) -> tuple[str, ...]:
         )
     if row.censored:
         found.append(
-            f"Censored: for {row.n_censored:,} of {row.n:,} questions it wanted rounds that were not recorded; the last "
-            "recorded round counts."
+            f"Censored (†): for {row.n_censored:,} of {row.n:,} questions it wanted rounds that never ran, because a rule ended "
+            "the recording there. Quality is given from all of those answers wrong to all of them right, costs are the least "
+            "that is possible."
         )
     if row.n_failed:
         found.append(f"{row.n_failed:,} questions failed while recording and are left out of every figure.")
     if is_agreement(result.metrics[0]):
-        found.append("Agreement measures sameness with the full-budget run's answer, not truth.")
+        found += [f"A{note[1:]}." for note in result.notes if note.startswith("agreement measures")]
     delta = row.deltas.get(result.metrics[0])
-    if delta is not None and delta.warning and row.label != result.baseline:
+    if delta is not None and delta.warning and row.label != row.baseline:
         exact = "" if math.isnan(delta.p_exact) else f" Exact sign-flip test: p = {delta.p_exact:.3f}."
         found.append(f"{delta.warning[0].upper()}{delta.warning[1:]}.{exact}")
     return tuple(found)
@@ -109,9 +121,12 @@ def caveats(result: ReplayResult, row: Row) -> tuple[str, ...]:
 _POINTS, _CALLS = Column("points", ",.1f", scale=100), Column("calls", ",.2f")
 
 
-def _points(value: float) -> str:
-    return _POINTS.text(value)
+def _points(row: Row, metric: str) -> str:
+    if metric not in row.bounds:
+        return _POINTS.text(row.metrics[metric])
+    low, high = map(_POINTS.text, row.bounds[metric])
+    return f"between {low} and {high}"
 
 
 def _calls(row: Row) -> str:
-    return _CALLS.text(row.calls.mean)
+    return f"{'at least ' * row.censored}{_CALLS.text(row.calls.mean)}"

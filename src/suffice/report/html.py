@@ -13,8 +13,10 @@ from typing import Any
 
 from suffice._version import __version__
 from suffice.replay import Row
+from suffice.replay.result import at_least
 from suffice.replay.tables import (
     costs_table,
+    difference_of,
     differences_table,
     margins_table,
     outcomes_table,
@@ -105,6 +107,7 @@ def _cell(cell: Cell, sliders: list[dict[str, Any]]) -> dict[str, Any]:
         "tiles": _tiles(cell, rules[0]),
         "costs": pareto_costs(result),
         "reliability": list(cell.reliability),
+        "censored": any(row.censored for row in result.rows),
         "sliders": sliders,
         "parts": cell.parts,
         "sections": sections,
@@ -128,28 +131,32 @@ def _tiles(cell: Cell, row: Row) -> list[dict[str, Any]]:
     result = cell.result
     metric = result.metrics[0]
     full = next((other for other in result.rows if other.label == f"fixed_k({cell.bench.highest})"), None)
-    delta = row.deltas.get(metric)
+    delta = difference_of(row, metric)
     note = "the baseline"
-    if delta is not None and row.label != result.baseline:
-        interval = Column("", "+.1f", scale=100, interval=True).text((delta.delta, delta.low, delta.high))
-        note = f"{interval} vs {result.baseline}"
-    tiles = [_tile(metric, Column(metric.upper(), ",.1f", scale=100), row.metrics[metric], note)]
+    if delta is not None and row.label != row.baseline:
+        note = f"{Column('', '+.1f', scale=100, interval=True).text(delta)} vs {row.baseline}"
+    quality = row.bounds.get(metric, row.metrics[metric])
+    tiles = [_tile(metric, Column(metric.upper(), ",.1f", scale=100), quality, note)]
     for key, column in _TILES.items():
         value = row.calls.mean if key == "calls" else row.costs.get(key, math.nan)
         whole = math.nan if full is None else full.calls.mean if key == "calls" else full.costs.get(key, math.nan)
-        note = f"{Column('', '+.0%').text(value / whole - 1)} vs the full budget" if whole > 0 else ""
+        known = whole > 0 and full is not None and not (full.censored or row.censored)
+        note = f"{Column('', '+.0%').text(value / whole - 1)} vs the full budget" if known else ""
         if not math.isnan(value):
-            tiles.append(_tile(key, column, value, note))
+            tiles.append(_tile(key, column, at_least(row, value), note))
     return [*tiles, {"key": "", "name": "verdict", "value": None, "text": verdict(row), "note": f"n = {row.n:,}"}]
 
 
-def _tile(key: str, column: Column, value: float, note: str) -> dict[str, Any]:
-    return {"key": key, "name": column.name, "value": value, "text": column.text(value), "note": note}
+def _tile(key: str, column: Column, value: float | tuple[float, float], note: str) -> dict[str, Any]:
+    figure = None if isinstance(value, tuple) else value
+    return {"key": key, "name": column.name, "value": figure, "text": column.text(value), "note": note}
 
 
 def _sliders(cell: Cell, pool: Pool, room: int | None) -> tuple[list[dict[str, Any]], int]:
     """Return the sliders of the policies' thresholds that fit into the room, the first always, and how many do not."""
     found: list[dict[str, Any]] = []
+    if cell.bench.cut.any():  # at most thresholds some question goes on past the recording
+        return found, 0
     began, left_out = pool.size, 0
     for policy in cell.policies:
         for literal in slidable(policy):

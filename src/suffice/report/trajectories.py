@@ -36,8 +36,8 @@ class Stopped:
         policy: The policy.
         stops: Its stops.
         reasons: Why each question stopped.
-        full: Position of the answer of the full budget, -1 where there is none.
-        differs: Whether the full budget returns another answer (compared as normalised text).
+        full: Position of the answer of the full budget, -1 where there is none, or where a rule cut the recording.
+        differs: Whether the full budget returns another answer (compared as normalised text); not where it never ran.
     """
 
     policy: Policy
@@ -52,10 +52,10 @@ class Stopped:
         stopped = stops(policy, bench.raw)
         view = stopped.view
         last = view.seen.sum(axis=-1) - 1
-        full = np.asarray(policy.selector.select(view, last))
+        full = np.where(bench.cut, -1, policy.selector.select(view, last))
         differs = np.zeros(len(last), dtype=np.bool_)
         if view.answers is not None:
-            for q in np.flatnonzero(full != stopped.answer_position).tolist():
+            for q in np.flatnonzero((full != stopped.answer_position) & ~bench.cut).tolist():
                 pair = [_key(view.answers[q, p]) if p >= 0 else "" for p in (full[q], stopped.answer_position[q])]
                 differs[q] = pair[0] != pair[1]
         return cls(
@@ -182,6 +182,7 @@ def to_dicts(
                 "golds": list(golds[place] or ()),
                 "labels": {name: values[place] for name, values in labels.items() if values[place] is not None},
                 "end": part.ends[place],
+                "cut": bool(bench.cut[q]),
                 "rounds": rounds,
                 "passages": _evidence(rounds, (passages or {}).get(part.question_ids[place], {})),
                 "policies": [stopped.told(q) for stopped in policies],

@@ -196,7 +196,7 @@
     const score = (t, r) => { const one = round(t, r); return one && one.metrics[metric] !== undefined ? one.metrics[metric] : null; };
     function kind(t) {
       const p = t.policies[which.value], last = t.rounds[t.rounds.length - 1].round;
-      const mine = score(t, p.answer), whole = score(t, p.full);
+      const mine = p.reason === "unrun" ? null : score(t, p.answer), whole = score(t, p.full);
       const early = p.stop < last;
       return { p, early, mine, whole, wrong: early && mine !== null && whole !== null && mine < whole,
         saved: early && mine !== null && whole !== null && mine >= whole };
@@ -228,7 +228,7 @@
       more.hidden = shown.length <= limit;
       items.replaceChildren(...shown.slice(0, limit).map((i, place) => {
         const t = held[i], k = kind(t);
-        const state = k.wrong ? "lost by stopping" : k.saved ? "saved" : "full length";
+        const state = k.wrong ? "lost by stopping" : k.saved ? "saved" : t.cut ? "recording cut short" : "full length";
         const item = make("div", { class: "item", role: "option", id: `${base}-item-${place}`, "aria-selected": String(place === chosen), "data-id": t.id },
           make("p", {}, t.question || t.id),
           make("span", { class: "meta" }, `${k.p.stop < 0 ? "no round" : `round ${k.p.stop} of ${t.rounds[t.rounds.length - 1].round}`} · ${metric.toUpperCase()} ${points(k.mine)} · ${state}`));
@@ -263,7 +263,8 @@
       if (!shown.length) { detail.replaceChildren(make("p", { class: "dim" }, "No question fits.")); return; }
       const t = held[shown[chosen]], k = kind(t), p = k.p;
       const answer = (r) => { const one = round(t, r); return one && one.answer ? `“${one.answer}”` : "no answer"; };
-      const verdict = !k.early ? "It ran as long as was recorded."
+      const verdict = t.cut ? "A rule cut this recording short: what the full budget would have returned is unknown."
+        : !k.early ? "It ran as long as was recorded."
         : p.differs ? `The full budget would have returned ${answer(p.full)} (${metric.toUpperCase()} ${points(k.whole)}).`
         : "The full budget would have returned the same answer.";
       const labels = Object.entries(t.labels).map(([name, value]) => make("span", { class: "tag" }, `${name}: ${value}`));
@@ -271,7 +272,7 @@
         make("h3", {}, t.question || t.id),
         make("p", { class: "line dim" }, make("span", { class: "tag" }, t.id), labels),
         t.golds.length ? make("p", {}, make("span", { class: "dim" }, t.golds.length > 1 ? "Gold answers " : "Gold answer "), make("strong", { class: "golds" }, t.golds.join(" · "))) : null,
-        make("p", { class: "why" }, p.stop < 0 ? "It never answered. " : `Stopped after round ${p.stop} because ${why(p)}. Returned ${answer(p.answer)}${p.answer !== p.stop ? ` of round ${p.answer}` : ""}. `, verdict),
+        make("p", { class: "why" }, p.reason === "unrun" ? "It would have gone on past the last recorded round. " : p.stop < 0 ? "It never answered. " : `Stopped after round ${p.stop} because ${why(p)}. Returned ${answer(p.answer)}${p.answer !== p.stop ? ` of round ${p.answer}` : ""}. `, verdict),
         make("ol", { class: "rounds" }, t.rounds.map((one, place) => line(t, p, one, place))),
       );
     }

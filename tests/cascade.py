@@ -94,11 +94,10 @@ def drafts(n: int, rng: np.random.Generator, *, odd: bool = True) -> Drafts:
                 column[rng.random(shape) < 0.02] = value
     with np.errstate(invalid="ignore"):
         gain = np.diff(np.where((score >= 0) & (score <= 1), score, np.nan), axis=1, prepend=np.nan)
-    approved[:, 0] = np.nan  # a value there is a host's own word, which the published cascade does not have
     if odd:
         gain[:, 0] = rng.choice([-1.0, 0.0, 1.0], n)  # whatever a host says there
     else:
-        distance[:, 0] = np.nan
+        approved[:, 0] = distance[:, 0] = np.nan
     return Drafts(approved, distance, score, gain, answered, length, ends)
 
 

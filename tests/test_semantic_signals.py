@@ -10,18 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from suffice import Policy, RetrievalLoop, Round, Rounds, ScriptedModel, Session, parse_rule, record
-from suffice.adapters import read_tabular
 from suffice.embedding import DraftEmbedder
 from suffice.errors import ConfigMismatchError, DataError, ModelError, RuleSyntaxError
 from suffice.replay import CostTable, operational_masks
 from suffice.replay.checks import check_policy
 from suffice.retrieval import InMemoryRetriever, Question
-from suffice.rounds import COST_KINDS, Cost, Passage
+from suffice.rounds import Cost, Passage
 from suffice.rules.named import converged, critic_only, semantic_full
 from suffice.session import stops
-from suffice.signals import DISTANCES, JUDGE, SIGNALS, Measurement, clean_column, compute_signals
-from suffice.store import Recording, read_recording
-from suffice.store.schema import build_table
+from suffice.signals import JUDGE, Measurement, compute_signals
+from suffice.store import read_recording
 
 NAN = math.nan
 MARKS = ("faithfulness", "answer_relevancy", "context_precision", "context_recall")
@@ -106,65 +104,16 @@ def test_identical_drafts_have_converged():
         ("I would have APPROVED", 0),
         ("", 0),
         ("\ud800", 0),
-        ("\u00a0\u2003APPROVED", 1),
-        ("\x0b\x1f\x85Approved.", 1),
-        ("\u3000 ** \u00a0APPROVED**", 1),
-        ("<think>Is it good?</think>\n\nAPPROVED", 1),
-        ("<think>APPROVED?</think>No.", 0),
-        ("<think>APPROVED", 0),
     ],
 )
 def test_a_critic_approves_by_its_first_word(said, approved):
     rounds = [Round(index=1, answer="a"), Round(index=2, answer="b", feedback=said)]
     assert value("critic_approved", rounds) == approved
-    session = Session(Policy(rule=parse_rule("critic_only"), max_rounds=9))
-    session.observe(draft="a")
-    assert session.observe(draft="b", feedback=said).stop == bool(approved)
-
-
-def test_a_critics_thinking_is_no_part_of_its_praise():
-    rounds = [Round(index=1, answer="a", feedback="<think>bad, wrong, unclear</think>Good and clear.")]
-    assert value("critic_praise", rounds) == 1.0
 
 
 def test_approval_is_undefined_without_feedback_and_does_not_count_at_the_first_draft():
     assert math.isnan(value("critic_approved", [Round(index=1, feedback="APPROVED")]))
     assert math.isnan(value("critic_approved", [Round(index=1), Round(index=2)]))
-
-
-def test_an_approval_that_a_host_passes_counts_at_the_first_draft_too_live_and_replayed():
-    policy = Policy(rule=parse_rule("critic_only"), max_rounds=3)
-    decision = Session(policy).observe(draft="a", signals={"critic_approved": 1.0})
-    assert (decision.stop_round, decision.reason) == (1, "rule")
-    given = [
-        {"question_id": q, "round": r, "answer": "a", "critic_approved": float(r > 1 or q == "a")}
-        for q, r in (("a", 1), ("a", 2), ("b", 1), ("b", 2))
-    ]
-    paid = {f"cost.{part}.{kind}": 1.0 for part in ("writer", "critic") for kind in COST_KINDS}
-    recording = Recording(build_table([{**row, "end": "max_rounds", **paid} for row in given]))
-    stopped = stops(policy, recording.rounds(policy.raw_columns))
-    assert stopped.rounds.tolist() == [1, 2]
-    assert operational_masks(CostTable(recording), policy, stopped)["critic"].tolist() == [[True, False], [True, True]]
-
-
-@pytest.mark.parametrize("name", DISTANCES)
-def test_a_distance_that_rounding_puts_out_of_range_is_moved_to_the_end(name):
-    wrong = np.array([-3.6e-7, -1e-6, -2e-6, 2 + 5e-7, 2.1, NAN, -math.inf])
-    np.testing.assert_equal(clean_column(name, wrong), [0.0, 0.0, NAN, 2.0, NAN, NAN, NAN])
-    np.testing.assert_equal([SIGNALS[name].clean(float(x)) for x in wrong], clean_column(name, wrong))
-
-
-def test_identical_drafts_whose_distance_was_rounded_below_zero_have_converged_live_replayed_and_imported(tmp_path):
-    policy = Policy(rule=parse_rule("semantic(0.06)"), max_rounds=6)
-    session = Session(policy)
-    for _ in range(2):
-        assert not session.observe(draft="the same", signals={"semantic_distance": -3.6e-7}).stop
-    assert session.observe(draft="the same", signals={"semantic_distance": -3.6e-7}).stop_round == 3
-    lines = ["question,round,answer,semantic_distance", *(f"q,{r},the same,-3.6e-07" for r in range(1, 7))]
-    (tmp_path / "log.csv").write_text("\n".join(lines))
-    columns = {"question_id": "question", **{name: name for name in ("round", "answer", "semantic_distance")}}
-    imported = Recording(build_table(read_tabular(tmp_path / "log.csv", columns).rows()))
-    assert stops(policy, imported.rounds(policy.raw_columns)).rounds.tolist() == [3]
 
 
 def test_the_score_is_the_mean_of_the_marks_and_the_gain_its_rise():

@@ -34,9 +34,7 @@ def diagnose_command(
     quality: Annotated[
         str | None, typer.Option("--quality", help="The quality of a policy's answers; default: f1 where recorded.")
     ] = None,
-    baseline: Annotated[
-        str, typer.Option("--baseline", help="A rule or 'full', to compare with by type of question.")
-    ] = "fixed_k(3)",
+    baseline: options.Baseline = None,
     type_column: Annotated[str, typer.Option("--types", help="The column of question types.")] = "question_type",
     resamples: Annotated[int, typer.Option("--resamples", min=1, help="Bootstrap draws.")] = 1000,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Of the draws.")] = 42,
@@ -55,7 +53,7 @@ def diagnose_command(
             cells={name: read_recording(file) for name, file in zip(_names(cells or []), cells or (), strict=True)},
             metric=metric,
             quality=quality,
-            baseline=baseline,
+            baseline=options.read_baseline(baseline),
             type_column=type_column,
             name=path.stem,
             level=level,

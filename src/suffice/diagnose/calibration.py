@@ -39,8 +39,9 @@ class CalibratorForm:
         form: How it was fitted: one of `FORMS` (on tune), `the policy's`, or `as recorded`.
         overall: Brier score, expected calibration error and reliability bins over all rounds.
         by_round: The same at each round that has both a probability and an outcome.
-        quality: Mean quality under the rule with this form; NaN where no rule was given.
-        calls: Mean calls under it.
+        quality: Mean quality under the rule with this form; NaN where no rule was given, or where the rule goes on past
+            what another rule left of some questions.
+        calls: Mean calls under it; NaN likewise.
     """
 
     output: str
@@ -236,4 +237,6 @@ def _downstream(
     if not set(changed.raw_signals) <= set(bench.raw.columns):
         return math.nan, math.nan
     run, _ = run_policy(bench, changed)
+    if not run.exact:
+        return math.nan, math.nan
     return float(run.values[quality].mean()), float(run.ledger.calls.mean())

@@ -276,7 +276,10 @@ def _calibrated(recording: Recording, target: str) -> tuple[Floats, str]:
 
 
 def _outcome(recording: Recording, rule: Rule, quality: str, added: Mapping[str, Floats]) -> tuple[float, float, float]:
-    """Return the share of early stops, the mean quality and the mean calls of a rule; NaN where it cannot run."""
+    """Return the share of early stops, the mean quality and the mean calls of a rule.
+
+    NaN where it cannot run, or goes on past what another rule left of some questions.
+    """
     policy = policy_for(recording, rule)
     loaded = recording.rounds(policy.raw_columns)
     columns = {**loaded.columns, **added}
@@ -290,5 +293,7 @@ def _outcome(recording: Recording, rule: Rule, quality: str, added: Mapping[str,
         Rounds(columns, loaded.index, loaded.seen, loaded.answers),
     )
     run, stopped = run_policy(bench, policy)
+    if not run.exact:
+        return _NAN, _NAN, _NAN
     early = stopped.position < stopped.view.seen.sum(axis=1) - 1
     return float(early.mean()), float(run.values[quality].mean()) if has else _NAN, float(run.ledger.calls.mean())

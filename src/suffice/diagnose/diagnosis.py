@@ -21,7 +21,7 @@ from suffice.diagnose.separation import draw_d
 from suffice.diagnose.signals import summarise_signals
 from suffice.diagnose.sweep import sweep_threshold
 from suffice.replay import calibrate, check_policy, id_hash, outcome, policy_for, tuned_on
-from suffice.replay.baselines import Bench, Run, run_policy
+from suffice.replay.baselines import RECORDED, Bench, Run, recorded_run, run_policy
 from suffice.replay.costs import CostTable
 from suffice.replay.evaluate import drop_failed
 from suffice.rules import Rule, parse_rule, thresholds
@@ -90,7 +90,7 @@ def diagnose(
     cells: Mapping[str, Recording] | None = None,
     metric: str = "em",
     quality: str | None = None,
-    baseline: str | Policy = "fixed_k(3)",
+    baseline: str | Policy | None = None,
     type_column: str = "question_type",
     name: str = "this recording",
     level: float = 0.95,
@@ -109,7 +109,8 @@ def diagnose(
         cells: Other recordings by name, other models or corpora.
         metric: What counts as right: `em`, a threshold such as ``f1 > 0.5``, `agreement`, or a column of 0 and 1.
         quality: The metric of the policy's answers; None = `f1` where it was recorded, else `metric`.
-        baseline: What differences of quality are taken against: a rule or its text, `full`, or a policy.
+        baseline: What differences of quality are taken against: a rule or its text, `full`, `recorded`, or a policy.
+            None = `fixed_k(3)`, or `recorded` where a rule ended some recordings.
         type_column: Where the types of questions stand.
         name: What the recording is called among the cells.
         level: Nominal coverage of intervals.
@@ -165,7 +166,7 @@ class _Settings:
 
     metric: str
     quality: str
-    baseline: str | Policy
+    baseline: str | Policy | None
     type_column: str
     level: float
     n_resamples: int
@@ -254,8 +255,9 @@ def _policy_parts(bench: Bench, policy: Policy, settings: _Settings, notes: list
     n = len(bench.recording.question_ids)
     unmeasured = int(np.isnan(run.values[quality]).sum()) if quality in run.values else n
     if unmeasured:
+        why = "" if run.exact else f" (a rule ended the recording of {int(run.unrun.sum())} before)"
         notes.append(
-            f"{quality!r} is unknown where {policy.label} stops in {unmeasured} of {n} questions: no sweep, no types"
+            f"{quality!r} is unknown where {policy.label} stops in {unmeasured} of {n} questions{why}: no sweep, no types"
         )
     else:
         for literal in thresholds(policy.rule):
@@ -273,12 +275,10 @@ def _types(bench: Bench, run: Run, settings: _Settings, notes: list[str]) -> dic
     if column not in kept.table.column_names:
         notes.append(f"no column {column!r}: types of questions are unknown")
         return {}
-    given = settings.baseline
-    other = given if isinstance(given, Policy) else policy_for(kept, given)
-    check_policy(other, kept)
-    reference, _ = run_policy(_bench(kept, other, quality), other)
+    reference = _reference(bench, settings)
     if np.isnan(reference.values[quality]).any():
-        notes.append(f"{quality!r} is unknown where {other.label} stops: no types")
+        why = "" if reference.exact else ", because a rule had ended the recording of some questions"
+        notes.append(f"{quality!r} is unknown where {reference.label} stops{why}: no types; choose another baseline")
         return {}
     found = by_type(
         run,
@@ -292,6 +292,16 @@ def _types(bench: Bench, run: Run, settings: _Settings, notes: list[str]) -> dic
         seed=settings.seed,
     )
     return {"types": found}
+
+
+def _reference(bench: Bench, settings: _Settings) -> Run:
+    """Return the run that types of questions are compared with."""
+    given, kept = settings.baseline, bench.recording
+    if given == RECORDED or (given is None and bench.cut.any()):
+        return recorded_run(bench)
+    other = given if isinstance(given, Policy) else policy_for(kept, given or "fixed_k(3)")
+    check_policy(other, kept)
+    return run_policy(_bench(kept, other, settings.quality), other)[0]
 
 
 def _stop_parts(bench: Bench, policy: Policy, stopped: Stops, settings: _Settings) -> dict[str, Part]:
@@ -317,6 +327,7 @@ def _stop_parts(bench: Bench, policy: Policy, stopped: Stops, settings: _Setting
         metric=settings.metric,
         question_ids=ids,
         clusters=kept.clusters,
+        ends=kept.ends,
         level=settings.level,
         n_resamples=settings.n_resamples,
         seed=settings.seed,

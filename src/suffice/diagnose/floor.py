@@ -31,7 +31,8 @@ class FloorEffect:
         floor: The floor.
         metric: What counts as right.
         n: Questions.
-        n_unmeasured: Questions left out because the metric is unknown at one of the two answers.
+        n_unmeasured: Questions left out because the metric is unknown at one of the two answers, or because the rule
+            goes on past where another rule ended their recording.
         unchanged: The floor did not delay the stop.
         rescued: Delayed, wrong without the floor and right with it.
         harmed: Delayed, right without the floor and wrong with it.
@@ -72,7 +73,10 @@ class FloorEffect:
         if d.warning:
             notes.append(f"{d.warning}: p = {d.p_exact:.3f}")
         if self.n_unmeasured:
-            notes.append(f"{self.n_unmeasured} questions are left out: the metric is unknown at one of the two answers")
+            notes.append(
+                f"{self.n_unmeasured} questions are left out: the metric is unknown at one of the two answers, or a rule "
+                "had ended their recording before"
+            )
         return Table(
             title=f"What {self.floor} changed: {self.rule} against {self.bare}, right by {self.metric}",
             columns=(Column("questions"), Column("n", ",.0f"), Column("share", ".1%"), Column("which")),
@@ -118,6 +122,7 @@ def compare_floor(
     metric: str,
     question_ids: npt.NDArray[np.object_],
     clusters: npt.NDArray[np.object_],
+    ends: npt.NDArray[np.object_],
     level: float = 0.95,
     n_resamples: int = 1000,
     seed: int = 42,
@@ -131,6 +136,7 @@ def compare_floor(
         metric: What counts as right.
         question_ids: Shape ``(n_questions,)``.
         clusters: The unit of each question.
+        ends: Why each recording has no further round.
         level: Nominal coverage.
         n_resamples: Bootstrap draws.
         seed: Of the draws.
@@ -141,7 +147,8 @@ def compare_floor(
     bare, floor = split
     floored, plain = stops(policy, raw), stops(replace(policy, rule=bare, name=""), raw)
     before, after = returned(plain, right), returned(floored, right)
-    known = ~(np.isnan(before) | np.isnan(after))
+    unrun = plain.unrun(ends, policy.max_rounds) | floored.unrun(ends, policy.max_rounds)
+    known = ~(np.isnan(before) | np.isnan(after) | unrun)
     if not known.any():
         return None
     delayed = known & (floored.position > plain.position)

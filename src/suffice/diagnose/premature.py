@@ -52,7 +52,8 @@ class PrematureStops:
     """What became of the questions that a policy stopped before their last recorded round.
 
     Shares are of the early stops.  "Later" looks at the answers of the recorded rounds after the stop, "at the end" at
-    the last one: what the full budget returns.
+    the last one: what the full budget returns.  Where a rule cut the recording both are unknown, and such stops are in
+    neither the count nor the share.
 
     Attributes:
         policy: Whose stops.
@@ -68,7 +69,7 @@ class PrematureStops:
         stable_wrong: Wrong although the answer was stable at the stop.
         stable: Early stops at which the answer was stable; `stable_wrong` over these is the wrong-and-stable rate.
         wrong_and_stable_rate: That rate; NaN without stable stops, or where `answer_stable` was not recorded.
-        n_censored: Early stops of questions that a rule had cut while recording: what came later is partly unknown.
+        n_censored: Early stops of questions that a rule had cut while recording: what would have come later is unknown.
     """
 
     policy: str
@@ -116,8 +117,8 @@ class PrematureStops:
             notes.append(f"{self.n_unmeasured} early stops are left out: the metric is unknown there")
         if self.n_censored:
             notes.append(
-                f"censored: a rule had cut {self.n_censored} of the early stops' recordings, so what came later is partly "
-                "unknown"
+                f"censored: a rule had cut the recording of {self.n_censored} of the early stops, so what would have come "
+                "later is unknown; the rows about later rounds leave them out"
             )
         return tuple(notes)
 
@@ -177,6 +178,7 @@ def look_at_stops(
         held = early & (stable[rows, np.maximum(stopped.position, 0)] >= 1)
     wrong, fine = early & (now == 0), early & (now == 1)
     still_wrong = held & wrong
+    whole = early & (ends != "rule")
     return PrematureStops(
         policy=policy,
         metric=metric,
@@ -185,11 +187,11 @@ def look_at_stops(
         early=Group.of(early, np.ones(len(ids), dtype=np.bool_), ids),
         right=Group.of(fine, early, ids),
         wrong=Group.of(wrong, early, ids),
-        right_later=Group.of(wrong & later.any(axis=1), early, ids),
-        right_at_end=Group.of(wrong & (at_end == 1), early, ids),
-        spared=Group.of(fine & (at_end == 0), early, ids),
+        right_later=Group.of(wrong & later.any(axis=1) & whole, whole, ids),
+        right_at_end=Group.of(wrong & (at_end == 1) & whole, whole, ids),
+        spared=Group.of(fine & (at_end == 0) & whole, whole, ids),
         stable_wrong=Group.of(still_wrong, early, ids),
         stable=Group.of(held, early, ids),
         wrong_and_stable_rate=float(still_wrong.sum() / held.sum()) if held.any() else math.nan,
-        n_censored=int((early & (ends == "rule")).sum()),
+        n_censored=int((early & ~whole).sum()),
     )

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from suffice.errors import DataError
+from suffice.errors import CensoredError, DataError
 from suffice.replay.baselines import Bench, run_policy
 from suffice.replay.checks import check_policy, tuned_on
 from suffice.replay.costs import CostTable
@@ -165,6 +165,7 @@ def compare_selectors(
 
     Raises:
         DataError: No policy or selector, or the metric was not measured where a policy returns an answer.
+        CensoredError: A policy goes on past what a rule left of some questions.
         UnknownSignalError: A policy or a selector reads a signal that was not recorded.
         NotFittedError: A policy lacks fitted state.
     """
@@ -187,6 +188,10 @@ def compare_selectors(
             rows.append(compared.row(selector))
             undefined |= compared.undefined
     notes = []
+    if bench.cut.any():
+        notes.append(
+            f"censored: a rule ended {int(bench.cut.sum())} of {len(bench.cut)} questions, so the best of all rounds is unknown"
+        )
     if undefined:
         notes.append("some resamples have no gap between last and oracle; intervals of shares leave them out")
     if any(row.n_selected for row in rows):
@@ -210,7 +215,7 @@ class Reference:
     Attributes:
         last: The metric of the latest seen answer, shape ``(n_questions,)``.
         seen: Of the best seen one.
-        full: Of the best recorded one.
+        full: Of the best recorded one; NaN where a rule ended the recording.
         undefined: Whether some resample had no gap between `last` and an oracle.
 
     Args:
@@ -222,6 +227,7 @@ class Reference:
 
     Raises:
         DataError: The metric was not measured where `last` returns an answer.
+        CensoredError: The rule goes on past what was recorded of some questions.
     """
 
     def __init__(self, bench: Bench, policy: Policy, metric: str, draws: tuple[Units, Floats], level: float) -> None:
@@ -230,11 +236,18 @@ class Reference:
         self._level = level
         self.undefined = False
         run, stopped = run_policy(bench, replace(policy, selector=Last()))
+        if not run.exact:
+            raise CensoredError(
+                f"{policy.label!r} goes on past what was recorded in {int(run.unrun.sum())} of {len(run.unrun)} "
+                "questions, because a rule ended their recording: which answer it would return there is unknown. Record "
+                "them at full width, or compare selectors under a rule that stops no later (--rule)"
+            )
         self.last = self.checked(run.values[metric], "last")
         values = np.nan_to_num(bench.in_view(bench.metrics[metric], stopped.view), nan=-np.inf)
         # An oracle chooses among what could be returned: never worse than `last`, which may return nothing.
         self.seen = np.maximum(np.where(stopped.charged(), values, -np.inf).max(axis=1), self.last)
-        self.full = np.maximum(np.where(stopped.view.seen, values, -np.inf).max(axis=1), self.last)
+        full = np.maximum(np.where(stopped.view.seen, values, -np.inf).max(axis=1), self.last)
+        self.full = np.where(bench.cut, np.nan, full)
 
     def checked(self, values: Floats, selector: str) -> Floats:
         """Return the metric of what a selector returns, if it was measured everywhere.

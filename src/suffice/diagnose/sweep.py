@@ -35,7 +35,8 @@ class SweepPoint:
         low: Where the interval of thresholds that do the same begins; -inf if nothing changes below.
         high: Where it ends; inf if nothing changes above.
         value: A threshold within: the policy's own if it lies there.
-        quality: Mean of the metric.
+        quality: Mean of the metric; NaN, as all figures here, where some question wants rounds that a rule kept from
+            being recorded.
         calls: Mean calls.
         tokens: Mean tokens; NaN where unknown.
         early: Share of questions that stop before their last recorded round.
@@ -106,6 +107,12 @@ class ThresholdSweep:
         if len(self.points) < self.n_outcomes:
             notes.append(
                 f"{len(self.points)} of {self.n_outcomes:,} different outcomes are shown, at evenly spaced thresholds"
+            )
+        unknown = sum(math.isnan(p.quality) for p in self.points)
+        if unknown:
+            notes.append(
+                f"censored: {unknown} of {len(self.points)} outcomes need rounds that a rule kept from being recorded, so "
+                "they are unknown and on no front"
             )
         if self.knee is None:
             notes.append("no knee: the front has fewer than three points")
@@ -218,7 +225,10 @@ def sweep_threshold(bench: Bench, policy: Policy, literal: Threshold, *, metric:
 def _marked(points: list[SweepPoint]) -> tuple[SweepPoint, ...]:
     quality, calls = np.array([p.quality for p in points]), np.array([p.calls for p in points])
     front, knee = _front(quality, calls), pareto_knee(quality, calls)
-    return tuple(replace(p, on_front=i in front, knee=i == knee) for i, p in enumerate(points))
+    marked = (replace(p, on_front=i in front, knee=i == knee) for i, p in enumerate(points))
+    return tuple(  # of an unknown outcome only a part was recorded, so its costs are unknown too
+        replace(p, calls=math.nan, tokens=math.nan, early=math.nan) if math.isnan(p.quality) else p for p in marked
+    )
 
 
 def _text(low: float, high: float, *, closed: bool) -> str:

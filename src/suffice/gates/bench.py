@@ -15,7 +15,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from suffice.errors import DataError
+from suffice.errors import CensoredError, DataError
 from suffice.gates.answered import require_round_0, with_scores, without_gate
 from suffice.gates.point import ALWAYS, NEVER, PERFECT, GatePoint
 from suffice.replay import CostTable, Price, check_policy, outcome, policy_for
@@ -84,6 +84,7 @@ class GateBench:
 
     Raises:
         DataError: The recording has no round 0 or nothing after it, or lacks a metric.
+        CensoredError: A rule ended the recording of some questions before what is compared here.
     """
 
     def __init__(
@@ -117,6 +118,14 @@ class GateBench:
         self._refuse_unmeasured()
 
     def _refuse_unmeasured(self) -> None:
+        if not self.always.exact:
+            cut = self.always.unrun
+            raise CensoredError(
+                f"a rule ended the recording of {int(cut.sum())} of {self.n} questions (the first is "
+                f"{self.recording.question_ids[int(np.argmax(cut))]!r}), so what retrieving would have given there is "
+                "unknown, and the questions that are left were not left by chance. Record all of them at full width, "
+                "without a policy"
+            )
         for name in self.metrics:
             unknown = np.isnan(self.never.values[name]) | np.isnan(self.always.values[name])
             if unknown.any():

@@ -19,6 +19,7 @@ from suffice.session import Policy, Stops, stops
 from suffice.store.recording import Recording
 
 __all__ = [
+    "RECORDED",
     "Bench",
     "Run",
     "closed_book",
@@ -29,6 +30,9 @@ __all__ = [
     "recorded_run",
     "run_policy",
 ]
+
+RECORDED = "recorded"
+"""The label of `recorded_run`: what differences are taken against by default where a rule ended some recordings."""
 
 Positions = npt.NDArray[np.int64]
 
@@ -205,9 +209,9 @@ def recorded_run(bench: Bench) -> Run:
     beside a loop from round 1 on.
     """
     at_0 = bool((bench.cut & (bench.recording.seen.sum(axis=1) == 1)).any()) and int(bench.recording.index[0]) == 0
-    policy = Policy(start_round=0 if at_0 else 1, max_rounds=max(bench.highest, 1), name="recorded")
+    policy = Policy(start_round=0 if at_0 else 1, max_rounds=max(bench.highest, 1), name=RECORDED)
     ended = Counter(str(end) for end in bench.recording.ends.tolist())
-    run = _run(bench, policy, stops(policy, bench.raw), np.zeros_like(bench.cut), ended, label="", kind="recorded")
+    run = _run(bench, policy, stops(policy, bench.raw), np.zeros_like(bench.cut), ended, label="", kind=RECORDED)
     return replace(run, notes=("the recording's own stops; what its rule itself cost is not counted",))
 
 

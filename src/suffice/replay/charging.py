@@ -133,7 +133,7 @@ def _where_read(table: CostTable, policy: Policy, stopped: Stops, told: Told) ->
             continue
         known = SIGNALS.get(raw)
         first, back = (known.first_round, known.lookback) if known else (0, 0)
-        read = mask & ((view.index >= first) | ~np.isnan(view[name]))  # where a log gives it before, it was asked for
+        read = mask & (view.index >= first)
         for step in range(min(back, len(view) - 1) + 1):
             earlier = np.zeros_like(read)
             earlier[:, : len(view) - step] = read[:, step:]

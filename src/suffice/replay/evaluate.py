@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from suffice.errors import CensoredError, DataError
 from suffice.replay.baselines import (
+    RECORDED,
     Bench,
     Run,
     closed_book,
@@ -263,7 +264,7 @@ def _with_baseline(
 ) -> tuple[list[Run], Run]:
     """Return the runs with the baseline among them, and the baseline."""
     if baseline is None:
-        baseline = "recorded" if bench.cut.any() else "fixed_k(3)"
+        baseline = RECORDED if bench.cut.any() else "fixed_k(3)"
     label = baseline.label if isinstance(baseline, Policy) else baseline
     if label == "full":
         label = f"fixed_k({bench.highest})"

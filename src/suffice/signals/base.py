@@ -35,13 +35,10 @@ class Signal:
         source: Paper and section.
         component: Whose call produces it; "" if it costs nothing.
         first_round: Undefined before this round whatever the data, so reading it there costs nothing.
-        given_from: From this earlier round on a value counts that a host or a table gives, whoever it asked; None = from
-            `first_round`, as what is computed.
         last_round: Undefined after this round whatever the data; None = it may be defined at any later one.
         lookback: How many earlier rounds it reads besides its own.
         fitted: Whether it needs state fitted on tune questions.
         clip: Whether values out of range, infinite ones too, are moved to the nearest end instead of undefined.
-        tolerance: How far outside of the range rounding may have put a value, which is then moved to the nearest end.
         doc: What it means, in a line.
     """
 
@@ -53,12 +50,10 @@ class Signal:
     source: str = ""
     component: str = "generator"
     first_round: int = 0
-    given_from: int | None = None
     last_round: int | None = None
     lookback: int = 0
     fitted: bool = False
     clip: bool = False
-    tolerance: float = 0.0
     doc: str
 
     def __post_init__(self) -> None:
@@ -67,26 +62,13 @@ class Signal:
         if not self.range[0] <= self.range[1]:
             raise DataError(f"signal {self.name!r}: the range must run from low to high, not {self.range!r}")
 
-    @property
-    def counts_from(self) -> int:
-        """The first round at which a given value counts."""
-        return self.first_round if self.given_from is None else self.given_from
-
-    def may_exist(self, r: int, *, given: bool = False) -> bool:
+    def may_exist(self, r: int) -> bool:
         """Return whether it may be defined at round `r`.
 
         >>> SIGNALS["p_known"].may_exist(0), SIGNALS["p_known"].may_exist(1), SIGNALS["overlap"].may_exist(1)
         (True, False, False)
-        >>> SIGNALS["critic_approved"].may_exist(1), SIGNALS["critic_approved"].may_exist(1, given=True)
-        (False, True)
-
-        Args:
-            r: The round.
-            given: Whether a host or a table gives its value.
         """
-        return r >= (self.counts_from if given else self.first_round) and (
-            self.last_round is None or r <= self.last_round
-        )
+        return r >= self.first_round and (self.last_round is None or r <= self.last_round)
 
     def clean(self, value: object) -> float:
         """Return `value` as this signal may show it: in range, or NaN; what is no number is NaN too.
@@ -98,8 +80,7 @@ class Signal:
         low, high = self.range
         if low <= given <= high and -math.inf < given < math.inf:
             return given
-        rounded = bool(self.tolerance) and low - self.tolerance <= given <= high + self.tolerance
-        if rounded or (self.clip and not math.isnan(given)):
+        if self.clip and not math.isnan(given):
             return min(max(given, low), high)
         return _NAN
 
@@ -127,8 +108,8 @@ def compute_signals(
 ) -> dict[str, float]:
     """Return the signals of the last of `rounds`, by name; NaN where undefined.
 
-    A value in `Round.signals` wins over a computed one.  Neither counts before the signal's `first_round`, or a given one
-    before its `given_from`, nor after its `last_round`.
+    A value in `Round.signals` wins over a computed one.  Neither counts before the signal's `first_round`, nor after
+    its `last_round`.
 
     >>> rounds = [Round(index=1, answer="the Tempest"), Round(index=2, answer="Tempest")]
     >>> compute_signals(rounds, ["answer_stable", "answer_margin"], state={})
@@ -165,7 +146,7 @@ def _value(name: str, rounds: Sequence[Round], state: Mapping[str, FittedState])
     signal = _REGISTRY.get(name)
     if signal is None:
         return _foreign(name, rounds)
-    if not signal.may_exist(last.index, given=name in last.signals):
+    if not signal.may_exist(last.index):
         return _NAN
     if name in last.signals:
         return signal.clean(last.signals[name])
@@ -205,7 +186,7 @@ def clean_column(name: str, column: Floats, *, index: npt.NDArray[np.int64] | No
     Args:
         name: The signal; of an unregistered one only infinite values become NaN.
         column: Shape ``(..., n_rounds)``, NaN where undefined.
-        index: The rounds of the last axis, shape ``(n_rounds,)``; with it, rounds before the signal's `counts_from` and
+        index: The rounds of the last axis, shape ``(n_rounds,)``; with it, rounds before the signal's `first_round` and
             after its `last_round` become NaN, as they are live.
     """
     signal = _REGISTRY.get(name)
@@ -215,12 +196,10 @@ def clean_column(name: str, column: Floats, *, index: npt.NDArray[np.int64] | No
     if signal.clip:
         cleaned = np.minimum(np.maximum(column, low), high)  # np.clip takes three times as long on short columns
     else:
-        least, most = max(low - signal.tolerance, -_LARGEST), min(high + signal.tolerance, _LARGEST)  # no infinities
-        cleaned = np.where((column >= least) & (column <= most), column, np.nan)
-        if signal.tolerance:
-            cleaned = np.minimum(np.maximum(cleaned, low), high)
+        low, high = max(low, -_LARGEST), min(high, _LARGEST)  # which leaves infinities out, too
+        cleaned = np.where((column >= low) & (column <= high), column, np.nan)
     if index is None:
         return cleaned
     if signal.last_round is not None:
         cleaned = np.where(index <= signal.last_round, cleaned, np.nan)
-    return np.where(index >= signal.counts_from, cleaned, np.nan)
+    return np.where(index >= signal.first_round, cleaned, np.nan)

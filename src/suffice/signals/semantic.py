@@ -6,7 +6,6 @@ Definition: Semantic Early-Stopping, d_t = 1 - cos(e_t, e_{t-1}), in [0, 2], bet
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Sequence
 from functools import partial
 
@@ -20,7 +19,6 @@ from suffice.rounds import Round
 from suffice.rules.selectors_of_drafts import DISTANCES
 from suffice.signals.base import Signal, register
 from suffice.signals.state import number
-from suffice.signals.text import strip_thinking
 
 __all__ = [
     "CRITIC",
@@ -33,7 +31,6 @@ __all__ = [
     "information_gain",
     "information_score",
     "semantic_distance",
-    "visible_feedback",
 ]
 
 CRITIC = "critic"
@@ -45,13 +42,9 @@ EMBEDDER = "embedder"
 JUDGE = "judge:information_score"
 """The component that marks drafts: all the marks that the information score is made of."""
 
-ROUNDING = 1e-6
-"""How far outside of [0, 2] a distance of vectors in single precision may lie."""
-
 _NAN = float("nan")
 _FROM = 2  # the first round that has one before it
 _APPROVED = "approved"
-_BEFORE = re.compile(r"^[\s*_#>`\"']+")
 _WRITERS = ("writer", "generator")
 
 
@@ -125,27 +118,19 @@ def draft_distance(rounds: Sequence[Round]) -> float:
     return _distance_back(1, rounds)
 
 
-def visible_feedback(rounds: Sequence[Round]) -> str | None:
-    """Return the critic's last reply without its thinking block; None if there is none."""
-    feedback = rounds[-1].feedback
-    return None if feedback is None else strip_thinking(feedback)[1]
-
-
 def critic_approved(rounds: Sequence[Round]) -> float:
     """Return 1.0 if the critic's reply begins with APPROVED, in any case, else 0.0; NaN without a reply.
 
-    A thinking block, white space and markup before the word do not count, and it must end there: "APPROVED, with a
-    note" approves, "approvedly" and "NOT APPROVED" do not.  It is computed from round 2 on, as in the published cascade,
-    where a first draft is always revised; a host that takes the approval of a first draft for granted says so by giving
-    the signal (``signals={"critic_approved": 1}``), which counts at round 1, too.
+    White space and markup before the word do not count, and it must end there: "APPROVED, with a note" approves,
+    "approvedly" and "NOT APPROVED" do not.
 
     >>> [critic_approved([Round(index=2, feedback=said)]) for said in ("Approved.", "**APPROVED**", "Not approved", "")]
     [1.0, 1.0, 0.0, 0.0]
     """
-    feedback = visible_feedback(rounds)
+    feedback = rounds[-1].feedback
     if feedback is None:
         return _NAN
-    said = _BEFORE.sub("", feedback, count=1)[: len(_APPROVED) + 1].lower()
+    said = feedback.lstrip(" \t\r\n*_#>`\"'")[: len(_APPROVED) + 1].lower()
     return float(said.startswith(_APPROVED) and not said[len(_APPROVED) :].isalnum())
 
 
@@ -182,7 +167,6 @@ register(
         name="semantic_distance",
         compute=draft_distance,
         range=(0.0, 2.0),
-        tolerance=ROUNDING,
         unit="score",
         needs=frozenset({"embedding"}),
         source=_SOURCE,
@@ -198,7 +182,6 @@ for _back, _name in enumerate(DISTANCES[1:], 2):
             name=_name,
             compute=partial(_distance_back, _back),
             range=(0.0, 2.0),
-            tolerance=ROUNDING,
             unit="score",
             needs=frozenset({"embedding"}),
             component=EMBEDDER,
@@ -216,7 +199,6 @@ register(
         source=_SOURCE,
         component=CRITIC,
         first_round=_FROM,
-        given_from=1,
         doc="The critic's reply begins with APPROVED.",
     )
 )

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 
 from suffice.rounds import Passage, Round
 from suffice.signals.base import Signal, register
-from suffice.signals.semantic import CRITIC, visible_feedback
 
 __all__ = ["CRITICISM", "FUNCTION_WORDS", "PRAISE", "critic_praise", "lexical_support"]
 
@@ -61,7 +60,7 @@ def critic_praise(rounds: Sequence[Round]) -> float:
     >>> critic_praise([Round(index=1, feedback='Good and clear, but "great food" is missing.')])
     0.5
     """
-    feedback = visible_feedback(rounds)
+    feedback = rounds[-1].feedback
     if feedback is None:
         return _NAN
     words = ["not" if word.endswith("n't") else word for word in _words(_QUOTED.sub(" ", feedback))]
@@ -95,7 +94,7 @@ register(
         compute=critic_praise,
         range=(0.0, 1.0),
         unit="ratio",
-        component=CRITIC,
+        component="critic",
         doc="Words of praise among those of praise and criticism in the critic's reply.",
     )
 )

@@ -17,7 +17,6 @@ from suffice.replay.evaluate import drop_failed
 from suffice.replay.outcomes import answers_by_stop, values_by_stop
 from suffice.rounds import Floats
 from suffice.session import Policy
-from suffice.signals import clean_column
 from suffice.store.recording import Recording
 
 __all__ = ["Drafts", "check_apart", "embedder_of", "metric_of", "read_drafts", "split"]
@@ -136,7 +135,7 @@ def read_drafts(recording: Recording, metric: str, *, ledger: str = "live") -> D
         raise DataError("every question that is left has one draft: nothing can be told about stopping")
     if short:
         notes.append(f"questions with one draft: {short}; every policy returns it")
-    distance = clean_column(DISTANCE, kept.column(DISTANCE), index=kept.index)
+    distance = kept.column(DISTANCE)
     later = kept.seen & (kept.index >= 2)  # noqa: PLR2004
     undefined = int((np.isnan(distance) & later).sum())
     if undefined:

@@ -6,6 +6,7 @@
     ├── DataError (ValueError)               what was given cannot be read or used
     │   ├── SchemaError                      a file of another kind or version
     │   ├── ConfigMismatchError              two configurations would be mixed
+    │   ├── UnsettledError                   readable in several ways: say which
     │   └── CensoredError                    asked about rounds that a rule prevented
     ├── UnknownSignalError (LookupError)     no such column or signal
     ├── RuleSyntaxError (ValueError)         the text is not a rule
@@ -21,7 +22,8 @@ A message says what happened, the value, what is allowed, and what to do.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 __all__ = [
     "AuthenticationFailedError",
@@ -37,6 +39,7 @@ __all__ = [
     "SchemaError",
     "SufficeError",
     "UnknownSignalError",
+    "UnsettledError",
     "did_you_mean",
 ]
 
@@ -67,6 +70,23 @@ class SchemaError(DataError):
 
 class ConfigMismatchError(DataError):
     """Two configurations would be mixed in one recording, or a policy meets data it was not made for."""
+
+
+class UnsettledError(DataError):
+    """Data can be read in several ways, and only their owner knows which is right.
+
+    Args:
+        message: What can be read in several ways.
+        parameter: The parameter of the reader that settles it.
+        choices: By the command line's option, the parameter's value and what it means.
+    """
+
+    def __init__(self, message: str, parameter: str, choices: Mapping[str, tuple[Any, str]]) -> None:
+        options = "; or ".join(f"{option} ({meaning})" for option, (_, meaning) in choices.items())
+        super().__init__(f"{message} Say which ({parameter}): {options}.")
+        self.question = message
+        self.parameter = parameter
+        self.choices = choices
 
 
 class CensoredError(DataError):

@@ -6,16 +6,17 @@ import gzip
 import math
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from suffice.embedding.base import Embedder, identity
 from suffice.errors import DataError
 from suffice.json_text import load_json
 from suffice.loop.rows import fill_costs
 from suffice.metrics import METRICS
 from suffice.rounds import COST_KINDS, Cost, End, Round
-from suffice.signals import SIGNALS, compute_signals
+from suffice.signals import EMBEDDER, SIGNALS, compute_signals
 from suffice.store.schema import EMBEDDING, column_kind, cost_column
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "one_call",
     "score",
     "unknown_metrics",
+    "with_embeddings",
 ]
 
 _NAN = float("nan")
@@ -124,6 +126,21 @@ class ImportedRun:
             kinds |= {name: "signal" for item in trajectory.rounds for name in item.signals if name not in SIGNALS}
             kinds |= {name: "metric" for given in trajectory.metrics for name in given if name not in METRICS}
         return kinds
+
+
+def with_embeddings(run: ImportedRun, embedder: Embedder) -> ImportedRun:
+    """Return the run with its answers embedded, for `semantic_distance`, and the embedder among what it depends on.
+
+    Raises:
+        ModelError: The embedder failed.
+    """
+    texts = list(dict.fromkeys(r.answer for item in run.trajectories for r in item.rounds if r.answer))
+    vectors = dict(zip(texts, embedder.embed(texts), strict=True)) if texts else {}
+    found = [
+        replace(item, rounds=tuple(replace(r, embedding=vectors.get(r.answer or "")) for r in item.rounds))
+        for item in run.trajectories
+    ]
+    return replace(run, trajectories=found, depends={**run.depends, EMBEDDER: identity(embedder)})
 
 
 def _rows(trajectory: ImportedTrajectory) -> Iterable[dict[str, Any]]:

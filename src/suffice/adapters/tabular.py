@@ -7,18 +7,18 @@ One row for each question and round, in any order::
 
 from __future__ import annotations
 
-import csv
 import json
 import math
-import sys
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_args
 
+from suffice.adapters._csv import csv_rows
 from suffice.adapters.base import ImportedRun, ImportedTrajectory, check_unit, end_of, json_lines, score
-from suffice.errors import DataError, SchemaError
+from suffice.errors import DataError, SchemaError, UnsettledError
 from suffice.metrics import METRICS
+from suffice.retrieval import GOLD_FIELDS
 from suffice.rounds import COST_KINDS, Cost, End, Round
 from suffice.signals import SIGNALS
 
@@ -26,6 +26,9 @@ __all__ = ["Grid", "read_tabular", "trajectories"]
 
 _TEXT = frozenset({"question_id", "cluster", "end", "question", "answer", "text", "feedback", "finish_reason"})
 _OWN = _TEXT | {"round", "golds"}
+_GOLDS = tuple(name for name in GOLD_FIELDS if name not in ("answers", "answer"))
+_PINNED = ("model", "prompt_id")
+_FEW, _COPIED = 5, 0.98
 _EMPTY = frozenset({"", "nan", "null", "none", "na"})
 _ENDS = get_args(End)
 
@@ -34,6 +37,9 @@ def read_tabular(
     path: str | Path,
     columns: Mapping[str, str] | None = None,
     *,
+    metrics: Mapping[str, str] | None = None,
+    labels: Mapping[str, str] | None = None,
+    golds: bool | None = None,
     first_round: int | None = None,
     ended_early: End | None = None,
 ) -> ImportedRun:
@@ -42,18 +48,25 @@ def read_tabular(
     Names of ours: `question_id` and `round` (required), `answer`, `golds` (a text, or a JSON list of texts), `question`,
     `cluster`, `end`, `text`, `feedback`, `finish_reason`; metrics (`em`, `f1`, `contains`), computed from answer and golds
     where the table has none; every signal (`suffice signals`); costs as ``cost.<component>.<kind>``.  Another name that
-    is mapped becomes a signal of its own.  Columns that are not mapped are kept as they are.
+    is mapped becomes a signal of its own.  Columns that are not mapped are kept as they are, but for what has another usual
+    name: gold answers (`gold`, `target`, ...), the answer (`output`) and its `model`; the notes name what was taken.
 
     Args:
         path: The table.
         columns: Our name to the table's column; None for columns that have our names already.
+        metrics: Metrics of the table's own, in [0, 1], by name.
+        labels: Texts that are the same in all rounds of a question, by name.  A `model` or `prompt_id` that is the same
+            everywhere becomes what policies fitted on the run depend on.
+        golds: Whether gold answers are right that equal the last answers; False leaves all gold answers out.
         first_round: What the table's lowest round is in our count, 0 (closed book) or 1 (the first evidence or
-            draft); None if it counts so already.
+            draft); None if it counts so already, or is called `round`.
         ended_early: Why trajectories are shorter than the longest one, where the table has no `end`: `rule` marks
             them censored, `exhausted` says that there was no more evidence.
 
     Raises:
-        DataError: A value cannot be used; the message names file and row.
+        UnsettledError: Rounds count from 0, trajectories end early, or gold answers equal the last answers, and nothing
+            says what that means.
+        DataError: A value cannot be used, or is out of its signal's range; the message names file and row.
         SchemaError: The file is of another kind, or lacks a column.
     """
     path = Path(path)
@@ -61,16 +74,81 @@ def read_tabular(
         raise DataError(f"no file {str(path)!r}; give a .csv or .jsonl file.")
     if path.suffix not in (".csv", ".jsonl"):
         raise SchemaError(f"{path}: a table of rounds ends in .csv or .jsonl; convert it.")
-    records = list(_csv(path) if path.suffix == ".csv" else json_lines(path))
+    records = list(csv_rows(path) if path.suffix == ".csv" else json_lines(path))
     if not records:
         raise DataError(f"{path}: no rows; expected one for each question and round.")
     names = list(dict.fromkeys(name for _, record in records for name in record))
     if columns is None:
         known = _OWN | set(METRICS) | set(SIGNALS)
         columns = {name: name for name in names if name in known or _is_cost(name)}
-    grid = Grid(columns=dict(columns), first_round=first_round, ended_early=ended_early)
+    columns, labels, notes = _with_usual_names(columns, labels or {}, names, {*(metrics or {}).values()}, golds)
+    grid = Grid(
+        columns=columns,
+        metrics=metrics or {},
+        labels=labels,
+        first_round=first_round,
+        ended_early=ended_early,
+        strict=True,
+    )
     grid.check(path, names)
-    return ImportedRun(source="tabular", trajectories=trajectories(records, grid, str(path)))
+    found = trajectories(records, grid, str(path))
+    if found[0].rounds[0].index == 0:
+        notes.append(
+            "round 0 is taken as the model alone (closed book); --first-round 1 makes it the first draft or evidence"
+        )
+    elif first_round is not None:
+        notes.append(f"the lowest {columns['round']!r} is taken as round 1, the first draft or evidence")
+    if golds is None:
+        _refuse_copied_golds(found, columns.get("golds", ""))
+    depends, unpinned = _depends(found)
+    return ImportedRun(source="tabular", trajectories=found, notes=[*notes, *unpinned], depends=depends)
+
+
+def _with_usual_names(
+    given: Mapping[str, str], labels: Mapping[str, str], names: Sequence[str], taken: set[str], golds: bool | None
+) -> tuple[dict[str, str], dict[str, str], list[str]]:
+    """Return the columns and labels with those that have another usual name, and notes that say so."""
+    columns, notes = dict(given), []
+    free = [name for name in names if name not in {*columns.values(), *labels.values(), *taken}]
+    for ours, usual in (("golds", _GOLDS), ("answer", ("output",))):
+        theirs = next((name for name in usual if name in free), None)
+        if ours not in columns and theirs is not None:
+            columns[ours] = theirs
+            notes.append(f"the column {theirs!r} is taken as {ours}")
+    if golds is False:
+        columns.pop("golds", None)
+    if "model" in free and "model" not in labels:
+        labels = {**labels, "model": "model"}
+    return columns, dict(labels), notes
+
+
+def _refuse_copied_golds(found: Sequence[ImportedTrajectory], column: str) -> None:
+    """Raise if the gold answers are probably the model's own: in a log, `answer` and `output` are."""
+    ends = [(item.rounds[-1].answer, item.golds) for item in found]
+    pairs = [(answer.strip(), {gold.strip() for gold in golds}) for answer, golds in ends if answer and golds]
+    equal = sum(answer in golds for answer, golds in pairs)
+    if len(pairs) >= _FEW and equal >= _COPIED * len(pairs):
+        raise UnsettledError(
+            f"in {equal} of {len(pairs)} trajectories the gold answer (column {column!r}) is exactly the last answer: is it "
+            "what the model said?",
+            "golds",
+            {"--golds": (True, "they are gold answers"), "--no-golds": (False, "leave them out")},
+        )
+
+
+def _depends(found: Sequence[ImportedTrajectory]) -> tuple[dict[str, Any], list[str]]:
+    """Return what the run depends on, by its labels, and what cannot be pinned."""
+    depends, notes = {}, []
+    for name in _PINNED:
+        values = {item.labels.get(name) for item in found}
+        if len(values) > 1:
+            notes.append(
+                f"{len(values)} different values of {name!r}: a policy fitted on this recording pins none of them"
+            )
+        elif values != {None}:
+            depends[name] = values.pop()
+            notes.append(f"policies fitted on this recording depend on {name} {depends[name]!r}")
+    return depends, notes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,23 +156,33 @@ class Grid:
     """How a table is read; see `read_tabular`."""
 
     columns: Mapping[str, str]
+    metrics: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
     first_round: int | None = None
     ended_early: End | None = None
+    strict: bool = False
+
+    def pairs(self) -> list[tuple[str, str]]:
+        """Return our name and theirs of every column that is read."""
+        return [*self.columns.items(), *self.metrics.items(), *self.labels.items()]
 
     def check(self, path: Path, names: Sequence[str]) -> None:
         """Refuse a map that the table cannot serve."""
         missing = [ours for ours in ("question_id", "round") if ours not in self.columns]
         if missing:
             raise SchemaError(f"{path}: no column is mapped to {missing[0]!r}; there are: {', '.join(names)}.")
-        absent = {ours: theirs for ours, theirs in self.columns.items() if theirs not in names}
+        absent = [pair for pair in self.pairs() if pair[1] not in names]
         if absent:
-            ours, theirs = next(iter(absent.items()))
+            ours, theirs = absent[0]
             raise SchemaError(f"{path}: no column {theirs!r} (for {ours!r}); there are: {', '.join(names)}.")
         for ours in self.columns:
             if ours not in _OWN and not _is_cost(ours) and not ours.isidentifier():
                 raise DataError(
                     f"{ours!r} is no name of ours; see read_tabular, or use letters, digits and _ for a signal of your own."
                 )
+        for ours in (*self.metrics, *self.labels):
+            if not ours.isidentifier() or ours in _OWN or ours in SIGNALS or (ours in METRICS and ours in self.labels):
+                raise DataError(f"{ours!r} cannot name a metric or label of your own; use letters, digits and _.")
         if self.first_round not in (None, 0, 1):
             raise DataError(f"first_round is {self.first_round!r}; allowed are 0, 1 and None.")
         if self.ended_early is not None and self.ended_early not in _ENDS:
@@ -112,8 +200,9 @@ def trajectories(records: Sequence[tuple[str, Mapping[str, Any]]], grid: Grid, w
     Raises:
         DataError: A value cannot be used, or a question's rounds have a gap or a copy.
     """
-    rows = [_row(record, grid.columns, spot) for spot, record in records]
+    rows = [_row(record, grid, spot) for spot, record in records]
     lowest = min(row.index for row in rows)
+    _settle_first_round(lowest, grid)
     shift = 0 if grid.first_round is None else grid.first_round - lowest
     by_question: dict[str, dict[int, _Row]] = {}
     for row in rows:
@@ -130,9 +219,25 @@ def trajectories(records: Sequence[tuple[str, Mapping[str, Any]]], grid: Grid, w
         ordered = [rounds[index] for index in sorted(rounds)]
         try:
             found.append(_trajectory(question_id, ordered, grid, shift, longest))
+        except UnsettledError:
+            raise
         except DataError as error:
             raise DataError(f"{where}: {error}") from error
     return found
+
+
+def _settle_first_round(lowest: int, grid: Grid) -> None:
+    theirs = grid.columns["round"]
+    if lowest or not grid.strict or grid.first_round is not None or theirs == "round" or "p_known" in grid.columns:
+        return
+    raise UnsettledError(
+        f"{theirs!r} counts from 0: is 0 the model alone, or the loop's first draft?",
+        "first_round",
+        {
+            "--first-round 0": (0, "0 is the model alone, without evidence: closed book"),
+            "--first-round 1": (1, "0 is the first draft, or the first evidence"),
+        },
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,10 +249,12 @@ class _Row:
     metrics: Mapping[str, float]
     signals: Mapping[str, float]
     costs: Mapping[str, Cost]
+    labels: Mapping[str, str | None]
     extras: Mapping[str, Any]
 
 
-def _row(record: Mapping[str, Any], columns: Mapping[str, str], where: str) -> _Row:
+def _row(record: Mapping[str, Any], grid: Grid, where: str) -> _Row:
+    columns = grid.columns
     given = {ours: record.get(theirs) for ours, theirs in columns.items()}
     own = {name: _text(given[name], name, where) for name in given if name in _TEXT}
     if not own["question_id"]:
@@ -162,27 +269,56 @@ def _row(record: Mapping[str, Any], columns: Mapping[str, str], where: str) -> _
         _, component, kind = name.split(".", 2)
         costs.setdefault(component, dict.fromkeys(COST_KINDS, math.nan))[kind] = _number(given[name], name, where)
     signals = [name for name in given if name not in _OWN and name not in METRICS and not _is_cost(name)]
-    mapped = set(columns.values())
+    metrics = {name: given[name] for name in given if name in METRICS}
+    metrics |= {name: record.get(theirs) for name, theirs in grid.metrics.items()}
+    mapped = {theirs for _, theirs in grid.pairs()}
     return _Row(
         where=where,
         index=int(index),
         own=own,
         golds=_golds(given.get("golds"), where),
-        metrics={name: check_unit(_number(given[name], name, where), name, where) for name in given if name in METRICS},
-        signals={name: _number(given[name], name, where) for name in signals},
+        metrics={name: check_unit(_number(value, name, where), name, where) for name, value in metrics.items()},
+        signals={name: _signal(given[name], name, columns[name], where, strict=grid.strict) for name in signals},
         costs={component: Cost(**kinds) for component, kinds in costs.items()},
+        labels={name: _text(record.get(theirs), name, where) for name, theirs in grid.labels.items()},
         extras={name: value for name, value in record.items() if name not in mapped},
     )
+
+
+def _signal(value: Any, name: str, theirs: str, where: str, *, strict: bool) -> float:
+    """Return a signal's value; one out of its range would be undefined, and a rule that reads it never fire."""
+    given = _number(value, name, where)
+    known = SIGNALS.get(name)
+    if strict and known is not None and not known.clip and math.isfinite(given):
+        low, high = known.range
+        if not low <= given <= high:
+            raise DataError(
+                f"{where}: {name} is {given!r} (column {theirs!r}), and it lies in [{low:g}, {high:g}]: scale the column, or "
+                f"rename it to a signal of your own, --column my_{name}={theirs}."
+            )
+    return given
 
 
 def _trajectory(question_id: str, rows: Sequence[_Row], grid: Grid, shift: int, longest: int) -> ImportedTrajectory:
     first = rows[0]
     end = first.own.get("end") or None
     if end is None and len(rows) < longest and grid.ended_early is None:
-        raise DataError(
-            f"question {question_id!r} has {len(rows)} rounds, others have {longest}, and nothing tells why it ended: "
-            "map a column to 'end', or set ended_early to 'rule' (a stopping rule cut it: censored) or 'exhausted'."
+        raise UnsettledError(
+            f"question {question_id!r} has {len(rows)} rounds, others have {longest}, and nothing tells why it ended: map a "
+            "column to 'end', or say it for all.",
+            "ended_early",
+            {
+                "--ended-early rule": ("rule", "a stopping rule cut them: censored"),
+                "--ended-early exhausted": ("exhausted", "there was no more evidence"),
+            },
         )
+    for name, value in first.labels.items():
+        other = next((row for row in rows if row.labels[name] != value), None)
+        if other is not None:
+            raise DataError(
+                f"{other.where}: a label is the same in all rounds of a question, and {name} of question {question_id!r} is "
+                f"{value!r} and {other.labels[name]!r}; leave the column unmapped, and it is kept as it is."
+            )
     metrics = []
     for row in rows:
         # Without a column of answers, what a metric says would be about nothing.
@@ -208,6 +344,7 @@ def _trajectory(question_id: str, rows: Sequence[_Row], grid: Grid, shift: int, 
         end=end or end_of(len(rows), longest, grid.ended_early or "max_rounds"),
         metrics=tuple(metrics),
         extras=tuple(row.extras for row in rows),
+        labels=dict(first.labels),
     )
 
 
@@ -251,30 +388,3 @@ def _golds(value: Any, where: str) -> tuple[str, ...]:
     if not all(isinstance(item, str | int | float) for item in listed):
         raise DataError(f"{where}: golds is {value!r:.80}; expected a text, or a JSON list of texts.")
     return tuple(str(item) for item in listed)
-
-
-def _csv(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    limit = csv.field_size_limit(sys.maxsize)  # a passage or a draft may have a megabyte
-    try:
-        table = csv.DictReader(_decoded(path), strict=True)
-        for record in table:
-            where = f"{path}, line {table.line_num}"
-            if None in record or None in record.values():
-                raise DataError(f"{where}: expected {len(table.fieldnames or ())} fields, as in the header.")
-            # An empty field is a missing value: CSV cannot tell the two apart.
-            yield where, {name: value or None for name, value in record.items()}
-    except csv.Error as error:
-        raise DataError(f"{path}: not CSV ({error}).") from error
-    finally:
-        csv.field_size_limit(limit)
-
-
-def _decoded(path: Path) -> Iterator[str]:
-    with path.open("rb") as lines:
-        for number, raw in enumerate(lines, start=1):
-            try:
-                yield raw.decode("utf-8-sig" if number == 1 else "utf-8")
-            except UnicodeDecodeError as error:
-                raise DataError(
-                    f"{path}, line {number}: not UTF-8 ({error.reason}); save the file as UTF-8."
-                ) from error

@@ -23,6 +23,7 @@ from suffice.cli import (
     demo_gate,
     diagnose,
     drafting,
+    importing,
     inspect,
     judge,
     judge_pairs,
@@ -122,7 +123,7 @@ app.command("states")(states.states_command)
 app.command("tiny-model")(tiny_model.tiny_model_command)
 app.command("signals")(inspect.signals)
 app.command("doctor")(inspect.doctor)
-app.command("import")(recording.import_command)
+app.command("import")(importing.import_command)
 
 
 def run(arguments: list[str] | None = None) -> None:

@@ -1,4 +1,4 @@
-"""`suffice record` and `suffice import`: rounds of one's own, and rounds of others."""
+"""`suffice record`: every round of every question, once."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from typing import Annotated, Any
 
 import typer
 
-from suffice import adapters
-from suffice._version import __version__
 from suffice.cli import gating, options
 from suffice.cli.show import console, money, number, print_json, recording_progress
 from suffice.loop import RecordSummary, RetrievalLoop, record
@@ -18,18 +16,8 @@ from suffice.retrieval import BUNDLED
 from suffice.session import Policy
 from suffice.signals import GATE
 from suffice.signals.position import AnswerPosition
-from suffice.store import read_recording, write_recording
 
-__all__ = ["import_command", "record_command", "report_recorded"]
-
-_READERS = {
-    "tasr": adapters.read_tasr,
-    "tabular": adapters.read_tabular,
-    "ircot": adapters.read_ircot,
-    "debate": adapters.read_debate,
-    "reflexion": adapters.read_reflexion,
-    "self_refine": adapters.read_self_refine,
-}
+__all__ = ["record_command", "report_recorded"]
 
 
 def record_command(
@@ -187,56 +175,3 @@ def _print_recorded(summary: RecordSummary, usd: float | None) -> None:
             markup=False,
             soft_wrap=True,
         )
-
-
-def import_command(
-    kind: Annotated[str, typer.Argument(help=f"One of: {', '.join(_READERS)} ('tabular' is CSV or JSONL).")],
-    path: Annotated[Path, typer.Argument(help="The file that somebody recorded.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="The recording, a parquet file.")],
-    column: Annotated[
-        list[str] | None, typer.Option("--column", help="For tabular files: OURS=THEIRS, for instance round=step.")
-    ] = None,
-    embedder: options.EmbedderName = "minilm",
-    as_json: options.AsJson = False,
-) -> None:
-    """Turn a run recorded elsewhere into a recording; notes say what it can and cannot tell."""
-    if kind not in _READERS:
-        raise typer.BadParameter(f"{kind!r} is no known format; there are: {', '.join(_READERS)}", param_hint="KIND")
-    pairs = [item.partition("=") for item in column or ()]
-    if any(not ours or not theirs for ours, _, theirs in pairs):
-        raise typer.BadParameter("a column is given as OURS=THEIRS", param_hint="--column")
-    if pairs and kind != "tabular":
-        raise typer.BadParameter("only tabular files take a column map", param_hint="--column")
-    columns = {ours: theirs for ours, _, theirs in pairs}
-    if kind == "tabular":
-        run = adapters.read_tabular(path, columns or None)
-    elif kind == "self_refine":
-        run = adapters.read_self_refine(path, options.build_embedder(embedder))
-    else:
-        run = _READERS[kind](path)
-    metadata = {"source": run.source, "notes": run.notes, "depends": dict(run.depends), "suffice": __version__}
-    write_recording(out, run.rows(), metadata, run.kinds())
-    recording = read_recording(out)
-    censored = sum(end == "rule" for end in recording.ends.tolist())
-    clusters = len(set(recording.clusters.tolist()))
-    if as_json:
-        n, width = recording.shape
-        print_json(
-            {
-                "path": str(out),
-                "trajectories": n,
-                "clusters": clusters,
-                "rounds": width,
-                "censored": censored,
-                "notes": run.notes,
-            }
-        )
-        return
-    console.print(
-        f"{out}: {recording.shape[0]} trajectories of {clusters} questions, up to {recording.shape[1]} rounds, "
-        f"{censored} censored",
-        markup=False,
-        soft_wrap=True,
-    )
-    for note in run.notes:
-        console.print(f"note: {note}", markup=False, soft_wrap=True)

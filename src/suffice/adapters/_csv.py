@@ -1,0 +1,45 @@
+"""Rows of a CSV file."""
+
+from __future__ import annotations
+
+import csv
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from suffice.errors import DataError
+
+__all__ = ["csv_rows"]
+
+
+def csv_rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the rows of a CSV file with a header, each with its place for messages; an empty field is None.
+
+    Raises:
+        DataError: A row has another number of fields than the header, or the file is not CSV in UTF-8.
+    """
+    limit = csv.field_size_limit(sys.maxsize)  # a passage or a draft may have a megabyte
+    try:
+        table = csv.DictReader(_decoded(path), strict=True)
+        for record in table:
+            where = f"{path}, line {table.line_num}"
+            if None in record or None in record.values():
+                raise DataError(f"{where}: expected {len(table.fieldnames or ())} fields, as in the header.")
+            # An empty field is a missing value: CSV cannot tell the two apart.
+            yield where, {name: value or None for name, value in record.items()}
+    except csv.Error as error:
+        raise DataError(f"{path}: not CSV ({error}).") from error
+    finally:
+        csv.field_size_limit(limit)
+
+
+def _decoded(path: Path) -> Iterator[str]:
+    with path.open("rb") as lines:
+        for number, raw in enumerate(lines, start=1):
+            try:
+                yield raw.decode("utf-8-sig" if number == 1 else "utf-8")
+            except UnicodeDecodeError as error:
+                raise DataError(
+                    f"{path}, line {number}: not UTF-8 ({error.reason}); save the file as UTF-8."
+                ) from error

@@ -1,0 +1,99 @@
+"""What became of an imported run's values, column by column and round by round."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from suffice.adapters.base import ImportedRun
+from suffice.store.schema import column_kind
+
+__all__ = ["ColumnCount", "RoundMeans", "column_counts", "round_means"]
+
+_TEXTS = ("question", "answer", "golds", "text", "feedback", "embedding")
+_METRICS = ("em", "f1")
+
+_Rows = Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnCount:
+    """What became of the values of one column.
+
+    Attributes:
+        name: The column.
+        defined: Rounds in which it has a value.
+        nulled: Rounds in which the file has a value and the recording none: infinite, or outside of the rounds in which
+            the signal exists.
+        clipped: Rounds in which a value was moved to the end of the signal's range.
+        computed: Whether it was computed here, from answers and gold answers.
+    """
+
+    name: str
+    defined: int
+    nulled: int = 0
+    clipped: int = 0
+    computed: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundMeans:
+    """One round over all trajectories that have it.
+
+    Attributes:
+        round: The round.
+        n: Trajectories that have it.
+        em: Mean exact match, 0 to 1, where it is known; NaN where it never is.
+        f1: Mean F1, likewise.
+    """
+
+    round: int
+    n: int
+    em: float
+    f1: float
+
+
+def column_counts(run: ImportedRun, rows: _Rows) -> list[ColumnCount]:
+    """Return a count for each column that holds texts, metrics, signals or costs; computed ones only where defined.
+
+    Args:
+        run: The run.
+        rows: Its rows, from `ImportedRun.rows`.
+    """
+    given = [item.signals for trajectory in run.trajectories for item in trajectory.rounds]
+    brought = {name for signals in given for name in signals}
+    kinds = run.kinds()
+    counts = []
+    for name in dict.fromkeys(name for row in rows for name in row):
+        kind = kinds.get(name) or column_kind(name)
+        if name not in _TEXTS and kind not in ("signal", "metric", "cost"):
+            continue
+        values = [row.get(name) for row in rows]
+        defined = sum(value is not None and value != [] for value in values)
+        if name in brought:
+            known = [signals.get(name, math.nan) for signals in given]
+            pairs = [pair for pair in zip(known, values, strict=True) if not math.isnan(pair[0])]
+            nulled = sum(value is None for _, value in pairs)
+            clipped = sum(value is not None and value != before for before, value in pairs)
+            counts.append(ColumnCount(name=name, defined=defined, nulled=nulled, clipped=clipped))
+        elif defined:
+            counts.append(ColumnCount(name=name, defined=defined, computed=kind == "signal"))
+    return counts
+
+
+def round_means(rows: _Rows) -> list[RoundMeans]:
+    """Return each round's number of trajectories and mean metrics."""
+    by_round: dict[int, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        by_round.setdefault(row["round"], []).append(row)
+    return [
+        RoundMeans(round=r, n=len(own), **{name: _mean([row.get(name) for row in own]) for name in _METRICS})
+        for r, own in sorted(by_round.items())
+    ]
+
+
+def _mean(values: Sequence[float | None]) -> float:
+    known = [value for value in values if value is not None]
+    return math.fsum(known) / len(known) if known else math.nan

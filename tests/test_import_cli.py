@@ -1,0 +1,231 @@
+"""`suffice import`: what it took, what it asks, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from suffice import Policy
+from suffice.store import read_recording
+from tests.cli_tools import cli
+
+GOLDS = ("Oslo", "Lima", "Rome", "Cairo", "Quito", "Kyoto")
+
+
+def log(path, n=6, rounds=3, *, start=1, step="step", **columns):
+    """Write the log of a loop: from its second round on it is right, but for the first question."""
+    lines = []
+    for q in range(n):
+        for r in range(start, start + rounds):
+            right = r > start and q > 0
+            line = {"qid": f"q{q}", step: r, "said": GOLDS[q % 6] if right else "Bern", "gold": GOLDS[q % 6]}
+            lines.append(line | {name: value(q, r) for name, value in columns.items()})
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    return path
+
+
+def load(source, *more, step="step", golds="gold", out=None):
+    names = {"question_id": "qid", "round": step, "answer": "said", "golds": golds}
+    columns = [part for ours, theirs in names.items() for part in ("--column", f"{ours}={theirs}")]
+    return cli("import", "tabular", source, "-o", out or source.with_suffix(".parquet"), *columns, *more)
+
+
+def test_import_tells_of_each_column_what_became_of_its_values(tmp_path):
+    source = log(
+        tmp_path / "log.jsonl",
+        margin=lambda q, r: 99.0 if r == 2 else None if r == 3 else 1.0,
+        known=lambda q, r: 0.5,
+        odd=lambda q, r: float("inf") if q == 0 else 2.5,
+    )
+    columns = ("--column", "answer_margin=margin", "--column", "p_known=known", "--column", "oddity=odd")
+    found = load(source, *columns, "--json").json
+    told = {item["name"]: item for item in found["columns"]}
+    assert told["answer_margin"] == {
+        "name": "answer_margin",
+        "defined": 12,
+        "nulled": 0,
+        "clipped": 6,
+        "computed": False,
+    }
+    # p_known is a signal of round 0: elsewhere it is undefined, and no longer in silence.
+    assert told["p_known"] == {"name": "p_known", "defined": 0, "nulled": 18, "clipped": 0, "computed": False}
+    assert told["oddity"] == {"name": "oddity", "defined": 15, "nulled": 3, "clipped": 0, "computed": False}
+    assert (told["answer"]["defined"], told["golds"]["defined"], told["em"]["defined"]) == (18, 18, 18)
+    assert told["answer_stable"] == {
+        "name": "answer_stable",
+        "defined": 12,
+        "nulled": 0,
+        "clipped": 0,
+        "computed": True,
+    }
+    assert [(item["round"], item["n"], item["em"]) for item in found["by_round"]] == [
+        (1, 6, 0.0),
+        (2, 6, pytest.approx(5 / 6)),
+        (3, 6, pytest.approx(5 / 6)),
+    ]
+    shown = load(source, *columns)
+    assert shown.code == 0
+    for word in ("defined", "nulled", "clipped", "answer_margin", "83.3"):
+        assert word in shown.out
+    assert "p_known: 18 of 18 values are undefined" in shown.out
+
+
+def test_values_out_of_a_signals_range_are_refused_with_the_remedy(tmp_path):
+    source = log(tmp_path / "log.jsonl", sure=lambda q, r: 0.9, prob=lambda q, r: 7)
+    for ours, theirs, said in (("verbal_confidence", "sure", "0.9"), ("p_correct", "prob", "7.0")):
+        told = load(source, "--column", f"{ours}={theirs}").error
+        for part in (f"{ours} is {said}", "line 1", "scale", f"--column my_{ours}={theirs}"):
+            assert part in told
+        assert load(source, "--column", f"my_{ours}={theirs}").code == 0
+
+
+@pytest.mark.parametrize(
+    ("first", "rounds", "word"), [("1", [1, 2, 3, 4], "first draft"), ("0", [0, 1, 2, 3], "closed book")]
+)
+def test_depths_from_zero_are_asked_about(first, rounds, word, tmp_path):
+    source = log(tmp_path / "log.jsonl", rounds=4, start=0, step="depth")
+    told = load(source, step="depth").error
+    assert "'depth' counts from 0" in told
+    assert "--first-round 0" in told
+    assert "--first-round 1" in told
+    assert not source.with_suffix(".parquet").exists()
+    done = load(source, "--first-round", first, step="depth")
+    assert done.code == 0
+    assert word in done.out
+    assert read_recording(source.with_suffix(".parquet")).index.tolist() == rounds
+
+
+def test_a_column_named_round_counts_as_ours_and_says_so(tmp_path):
+    source = log(tmp_path / "log.jsonl", start=0, step="round")
+    done = load(source, step="round")
+    assert (done.code, "closed book" in done.out, "--first-round 1" in done.out) == (0, True, True)
+    assert read_recording(source.with_suffix(".parquet")).index.tolist() == [0, 1, 2]
+    both = log(tmp_path / "known.jsonl", start=0, step="depth", p=lambda q, r: 0.5 if r == 0 else None)
+    assert load(both, "--column", "p_known=p", step="depth").code == 0
+
+
+def test_a_log_that_its_own_rule_cut_is_marked_on_the_command_line(tmp_path):
+    source = log(tmp_path / "log.jsonl")
+    source.write_text("".join(source.read_text().splitlines(keepends=True)[:-1]))
+    told = load(source).error
+    assert "--ended-early rule" in told
+    assert "--ended-early exhausted" in told
+    for end in ("rule", "exhausted"):
+        assert load(source, "--ended-early", end, "--json").json["censored"] == (end == "rule")
+    assert "ended_early is 'bored'" in load(source, "--ended-early", "bored").error
+
+
+def test_labels_and_metrics_of_ones_own_are_options_and_a_model_is_pinned(tmp_path):
+    source = log(
+        tmp_path / "log.jsonl",
+        llm=lambda q, r: "small-8b",
+        topic=lambda q, r: f"t{q % 2}",
+        good=lambda q, r: r / 4,
+        turn=lambda q, r: f"turn {r}",
+    )
+    done = load(source, "--label", "model=llm", "--label", "topic=topic", "--metric-column", "helpful=good")
+    assert done.code == 0
+    recording = read_recording(source.with_suffix(".parquet"))
+    assert recording.metadata["depends"] == {"model": "small-8b"}
+    assert "depend on model 'small-8b'" in done.out
+    assert recording.per_question("topic", recording.question_ids).tolist() == [f"t{q % 2}" for q in range(6)]
+    assert recording.column("helpful")[0].tolist() == [0.25, 0.5, 0.75]
+    assert "helpful" in recording.names("metric")
+    out = source.with_suffix(".parquet")
+    cut = cli("calibrate", out, "--rule", "answer_stable >= 1", "--target", "helpful", "-o", tmp_path / "p.json")
+    assert cut.code == 0, cut
+    assert Policy.load(tmp_path / "p.json").depends["model"] == "small-8b"
+    assert "'turn 1' and 'turn 2'" in load(source, "--label", "turn=turn").error
+    assert (
+        "helpful is 3.0"
+        in load(log(tmp_path / "x.jsonl", good=lambda q, r: 3), "--metric-column", "helpful=good").error
+    )
+    assert "no column 'nowhere'" in load(source, "--metric-column", "helpful=nowhere").error
+
+
+def test_several_models_pin_none_and_a_note_says_so(tmp_path):
+    source = log(tmp_path / "log.jsonl", llm=lambda q, r: f"m{q % 2}")
+    done = load(source, "--label", "model=llm")
+    assert "2 different values of 'model'" in done.out
+    assert read_recording(source.with_suffix(".parquet")).metadata["depends"] == {}
+
+
+def test_imported_answers_can_be_embedded(tmp_path):
+    source = log(tmp_path / "log.jsonl")
+    assert load(source, "--embed").code == 0
+    recording = read_recording(source.with_suffix(".parquet"))
+    assert recording.column("semantic_distance")[1:, 2] == pytest.approx(0, abs=1e-5)
+    assert (recording.column("semantic_distance")[1:, 1] > 0.01).all()
+    assert recording.metadata["depends"]["embedder"]["id"]
+    assert "--embed" in load(source, "--embed", "--embedder", "none").error
+
+
+def copied(path, n=8, **golds):
+    lines = [
+        {"question_id": f"q{q}", "round": r, "answer": f"answer {q} {min(r, 2)}", "gold": f"answer {q} 2"}
+        for q in range(n)
+        for r in (1, 2, 3)
+    ]
+    path.write_text("".join(json.dumps(line | golds) + "\n" for line in lines), encoding="utf-8")
+    return path
+
+
+def test_gold_answers_that_equal_the_last_answers_are_asked_about(tmp_path):
+    source, out = copied(tmp_path / "log.jsonl"), tmp_path / "r.parquet"
+    told = cli("import", "tabular", source, "-o", out).error
+    for part in ("8 of 8", "last answer", "--golds", "--no-golds"):
+        assert part in told
+    assert not out.exists()
+    kept = cli("import", "tabular", source, "-o", out, "--golds")
+    assert "'gold'" in kept.out
+    assert read_recording(out).column("em")[:, 2].tolist() == [1.0] * 8
+    assert cli("import", "tabular", source, "-o", out, "--no-golds").code == 0
+    assert np.isnan(read_recording(out).column("em")).all()
+
+
+def test_on_a_terminal_what_is_unsettled_is_a_question(tmp_path):
+    source, out = copied(tmp_path / "log.jsonl"), tmp_path / "r.parquet"
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "suffice", "import", "tabular", str(source), "-o", str(out)]
+    with subprocess.Popen(command, stdin=theirs, stderr=theirs, stdout=subprocess.PIPE) as process:
+        os.close(theirs)
+        shown = b""
+        while b"choose" not in shown.lower():
+            shown += os.read(ours, 1024)
+        os.write(ours, b"2\n")
+        assert process.wait(60) == 0
+    os.close(ours)
+    assert b"1. --golds" in shown
+    assert b"2. --no-golds" in shown
+    assert read_recording(out).objects("golds")[0, 0] in (None, [])
+
+
+def test_few_or_other_golds_are_not_asked_about(tmp_path):
+    assert cli("import", "tabular", copied(tmp_path / "few.jsonl", n=4), "-o", tmp_path / "r.parquet").code == 0
+    other = copied(tmp_path / "other.jsonl", gold="answer 3 2")
+    assert cli("import", "tabular", other, "-o", tmp_path / "r.parquet").code == 0
+
+
+def test_in_a_log_answer_and_output_are_the_models(tmp_path):
+    lines = [
+        {"question_id": f"q{q}", "round": 1, "output": "Bern", "target": "Oslo" if q else "Bern"} for q in range(6)
+    ]
+    source = tmp_path / "log.jsonl"
+    source.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    found = cli("import", "tabular", source, "-o", tmp_path / "r.parquet", "--json").json
+    assert found["by_round"][0]["em"] == pytest.approx(1 / 6)
+    assert any("'output'" in note for note in found["notes"])
+    assert any("'target'" in note for note in found["notes"])
+
+
+def test_options_of_other_formats_are_refused(tmp_path):
+    for option in (("--label", "a=b"), ("--ended-early", "rule"), ("--metric-column", "a=b"), ("--golds",)):
+        done = cli("import", "debate", tmp_path / "x.json", "-o", tmp_path / "r.parquet", *option)
+        assert (done.code, "tabular" in done.error) == (2, True)
+    assert "NAME=COLUMN" in cli("import", "tabular", tmp_path / "x", "-o", "y", "--label", "a").error

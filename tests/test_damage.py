@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import datetime as dt
 import json
 import random
 import sqlite3
@@ -10,12 +11,19 @@ import subprocess
 import sys
 from dataclasses import replace
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from safetensors.numpy import save
 
 from suffice import Policy, Reply, RetrievalLoop, ScriptedModel, read_recording, record
 from suffice.errors import AuthenticationFailedError, DataError, ModelError, SchemaError, SufficeError
+from suffice.replay.streaming import replay_stream
 from suffice.retrieval import InMemoryRetriever
-from suffice.store import Journal, ResponseCache
+from suffice.store import Journal, ResponseCache, StateWriter, read_states, write_recording
+from suffice.store.digest import ColumnDigest
+from suffice.store.schema import META_KEY
 from tests.cli_tools import cli, dataset, reply
 from tests.endpoint import Endpoint
 from tests.test_record import scripted
@@ -46,6 +54,157 @@ def mutated(rng, data):
         first, second = out[at : at + length], out[other : other + length]
         out[at : at + length], out[other : other + length] = second, first
     return bytes(out)
+
+
+def damage(path, data, seed, n, read):
+    """Read `n` damaged copies of a file; return how many were errors of ours, the others being the same data."""
+    rng = random.Random(seed)
+    errors = 0
+    for _ in range(n):
+        path.write_bytes(mutated(rng, data))
+        try:
+            read()
+        except SufficeError:
+            errors += 1
+    return errors
+
+
+def recorded(path):
+    """Write a recording with every kind of column."""
+    rng = np.random.default_rng(5)
+    rows = [
+        {
+            "question_id": f"q{q}",
+            "round": r,
+            "answer": None if rng.random() < 0.1 else f"answer {rng.integers(30)}",
+            "golds": [f"answer {q % 30}", "é"],
+            "passage_ids": [f"p{q}.{i}" for i in range(r)],
+            "answer_margin": rng.exponential() if r else None,
+            "cost.generator.calls": 1.0,
+            "em": float(rng.random() < 0.5),
+            "embedding": rng.random(8).tolist(),
+            "question_type": "bridge",
+            "own": float("nan"),
+        }
+        for q in range(40)
+        for r in range(3)
+    ]
+    write_recording(path, rows, {"config": {"model": "m"}, "depends": {"model": "m"}})
+
+
+def test_of_800_damaged_recordings_none_reads_as_other_data(tmp_path):
+    path = tmp_path / "r.parquet"
+    recorded(path)
+    whole = read_recording(path)
+
+    def read():
+        recording = read_recording(path)
+        assert recording.metadata == whole.metadata
+        assert recording.table.column_names == whole.table.column_names
+        assert recording.table.equals(whole.table)
+        assert all(recording.names(kind) == whole.names(kind) for kind in ("signal", "cost", "metric", "label"))
+
+    assert 400 < damage(path, path.read_bytes(), 11, 800, read) < 800
+
+
+def test_a_damaged_recording_is_streamed_as_it_was_or_not_at_all(tmp_path):
+    path = tmp_path / "r.parquet"
+    recorded(path)
+
+    def figures():
+        result = replay_stream(path, "answer_margin > 0.5", metrics=["em"], baseline="fixed_k(2)")
+        return repr(result.policy), result.n_rows
+
+    right = figures()
+
+    def read():
+        assert figures() == right
+
+    # More of the damage than in a whole reading hits what nobody reads here.
+    assert 100 < damage(path, path.read_bytes(), 12, 300, read) < 300
+
+
+def test_recordings_without_checksums_still_read_and_text_that_is_not_utf8_is_damage(tmp_path):
+    path, old = tmp_path / "r.parquet", tmp_path / "old.parquet"
+    recorded(path)
+    table = pq.read_table(path)
+    header = json.loads(table.schema.metadata[META_KEY])
+    pq.write_table(table.replace_schema_metadata({META_KEY: json.dumps(header)}), old, compression="none")
+    assert read_recording(old).table.to_pylist() == read_recording(path).table.to_pylist()
+    old.write_bytes(old.read_bytes().replace(b"answer", b"answe\xff"))
+    with pytest.raises(SchemaError, match="old"):
+        read_recording(old)
+
+
+def test_the_checksum_of_a_column_is_that_of_its_values_in_whatever_pieces():
+    columns = [
+        pa.array(["a", None, "", "é", "b"]),
+        pa.array(["a", None, "", "é", "b"]).dictionary_encode(),
+        pa.array([1.5, None, float("nan"), 0.0, -0.0]),
+        pa.array([1, 2, None, 4, 5], pa.int16()),
+        pa.array([True, None, False, True, True]),
+        pa.array([["a"], [], None, ["b", None], ["c"]]),
+        pa.array([[1.0], [], None, [2.0, float("nan")], [3.0]], pa.list_(pa.float32())),
+        pa.array([None] * 5, pa.string()),
+        pa.array([dt.date(2026, 1, day) for day in range(1, 6)]),
+    ]
+    seen = []
+    for column in columns:
+        whole = ColumnDigest()
+        whole.update(column)
+        for cut in range(6):
+            parts = ColumnDigest()
+            parts.update(pa.chunked_array([column.slice(0, cut), column.slice(cut)]))
+            assert parts.value == whole.value
+        seen.append(whole.value)
+        changed = ColumnDigest()
+        changed.update(column.take(pa.array([1, 0, 2, 3, 4])))
+        assert (changed.value == whole.value) == (column.null_count == 5)
+    assert seen[0] == seen[1]
+    assert len(set(seen)) == len(seen) - 1
+
+
+def test_of_300_damaged_state_stores_none_reads_as_other_states(tmp_path):
+    folder = tmp_path / "s"
+    rng = np.random.default_rng(2)
+    with_layers = {"model": "m", "layers": [3, 5]}
+    writer = StateWriter(folder, with_layers)
+    for start in (0, 4):
+        writer.append([f"q{start + i}" for i in range(4)], rng.normal(size=(4, 2, 16)), ["d"] * 4)
+    whole = read_states(folder)
+
+    def read():
+        for states in (read_states(folder), read_states(folder)):
+            assert (states.ids, states.header) == (whole.ids, whole.header)
+            np.testing.assert_array_equal(states.values, whole.values)
+        assert StateWriter(folder, with_layers).done == dict.fromkeys(whole.ids, "d")
+
+    for name, n in (("shard-000000.safetensors", 240), ("states.json", 60)):
+        data = (folder / name).read_bytes()
+        assert n // 2 < damage(folder / name, data, 4, n, read)
+        (folder / name).write_bytes(data)
+
+
+def test_state_stores_without_digests_still_read_and_go_on_with_them(tmp_path):
+    folder = tmp_path / "s"
+    states = np.random.default_rng(2).normal(size=(4, 1, 8)).astype(np.float16)
+    StateWriter(folder, {"model": "m"}).append(list("abcd"), states)
+    (folder / "states.json").write_text(
+        json.dumps({"format": "suffice.states", "version": 1, "header": {"model": "m"}})
+    )
+    old = {"ids": json.dumps(list("abcd")), "digests": json.dumps([""] * 4)}
+    (folder / "shard-000000.safetensors").write_bytes(save({"states": states}, metadata=old))
+    StateWriter(folder, {"model": "m"}).append(["e"], states[:1])
+    read = read_states(folder)
+    assert read.ids == tuple("abcde")
+    np.testing.assert_array_equal(read.values, np.concatenate([states, states[:1]]))
+
+
+def test_what_a_kill_left_beside_a_recording_goes_with_the_next_run(tmp_path):
+    left = tmp_path / ".r.parquet.123.tmp"
+    left.write_bytes(b"half")
+    record(*scripted(n=1), tmp_path / "r.parquet")
+    assert [file.name for file in tmp_path.iterdir()] == ["r.parquet"]
 
 
 def rows_of(path):

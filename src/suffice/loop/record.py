@@ -24,7 +24,7 @@ from suffice.loop.unread import ReadReplies, count_unread
 from suffice.retrieval import Question, dataset_hash
 from suffice.rounds import Cost, total_cost
 from suffice.store.journal import Journal, differences
-from suffice.store.recording import read_recording, write_recording
+from suffice.store.recording import read_recording, remove_leftovers, write_recording
 from suffice.store.schema import build_table
 
 __all__ = ["Progress", "RecordSummary", "record", "record_async"]
@@ -184,6 +184,7 @@ class _Recorder:
         # The lock first: what another process finishes while we read its file would not be in our copy.
         journal = Journal(self.journal_path, self.config)
         try:
+            remove_leftovers(self.path)
             existing = self._existing()
             done = journal.finished()
             self._check_texts(((q, rows[0]["question"]) for q, rows in done.items() if rows), journal.path)

@@ -11,11 +11,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from suffice.errors import DataError, SchemaError
 from suffice.replay.outcomes import is_agreement
-from suffice.store.recording import Recording, recording_header
+from suffice.store.digest import ColumnDigest, damaged
+from suffice.store.recording import Recording, open_recording
 from suffice.store.schema import column_kind
 
 __all__ = ["Block", "Source"]
@@ -24,21 +24,18 @@ __all__ = ["Block", "Source"]
 class Source:
     """A recording on disk.
 
+    Its header is checked when it is opened, the pages of the columns that are read as they come, and those columns
+    against their checksums at the end of each pass; columns that nobody reads are not checked.
+
     Raises:
         DataError: There is no such file, it has no rows, or its rounds do not start at 0 or 1.
-        SchemaError: It is no recording.
+        SchemaError: It is no recording, or its header is damaged.
     """
 
     def __init__(self, path: str | Path) -> None:
-        if not Path(path).is_file():
-            raise DataError(f"there is no recording at {str(path)!r}")
-        try:
-            self._file = pq.ParquetFile(path)
-        except (pa.ArrowException, OSError) as error:
-            raise SchemaError(f"{str(path)!r} does not read as parquet (corrupt or truncated?): {error}") from None
-        self._path = path
-        self.schema = self._file.schema_arrow
-        self.header = recording_header(self.schema, path)
+        opened = open_recording(path)
+        self._path, self._file, self._digests = path, opened.file, opened.digests
+        self.schema, self.header = opened.schema, opened.metadata
         for name in ("question_id", "round"):
             if name not in self.schema.names:
                 raise SchemaError(f"a recording needs the column {name!r}; there are: {', '.join(self.schema.names)}")
@@ -71,19 +68,36 @@ class Source:
         return [name for name in self.schema.names if name in wanted or column_kind(name) == "cost"]
 
     def blocks(self, columns: list[str], rows: int) -> Iterator[Block]:
-        """Yield blocks of whole questions, in the order of the file."""
+        """Yield blocks of whole questions, in the order of the file.
+
+        Raises:
+            SchemaError: What was read is damaged; that a column is, shows at the end at the latest.
+        """
         rest: pa.Table | None = None
+        digests = {name: ColumnDigest() for name in columns if name in self._digests}
+        lowest, highest = int(self.index[-1]), int(self.index[0])
         try:
             for batch in self._file.iter_batches(batch_size=rows, columns=columns):
                 table = pa.Table.from_batches([batch])
+                for name, digest in digests.items():
+                    digest.update(table.column(name))
+                ends = pc.min_max(table.column("round")).as_py()
+                lowest, highest = min(lowest, ends["min"]), max(highest, ends["max"])
+                if lowest < self.index[0] or highest > self.index[-1]:
+                    break
                 table = table if rest is None else pa.concat_tables([rest, table]).combine_chunks()
                 starts = run_starts(table.column("question_id"))
                 last = int(starts[-1])  # this question may go on in the next batch
                 rest = table.slice(last)
                 if last:
                     yield self._block(table.slice(0, last), starts[:-1])
-        except (pa.ArrowException, OSError) as error:
+        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
             raise SchemaError(f"{str(self._path)!r} does not read (corrupt or truncated?): {error}") from None
+        if [lowest, highest] != [self.index[0], self.index[-1]]:
+            raise damaged(self._path, "its statistics")
+        for name, digest in digests.items():
+            if digest.value != self._digests[name]:
+                raise damaged(self._path, f"the column {name!r}")
         assert rest is not None
         yield self._block(rest, np.zeros(1, dtype=np.int64))
 

@@ -6,7 +6,9 @@ import hashlib
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
+from glob import escape
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +20,11 @@ import pyarrow.parquet as pq
 from suffice.errors import DataError, SchemaError, UnknownSignalError
 from suffice.rounds import Floats, Mask, Rounds
 from suffice.signals import clean_column
+from suffice.store.digest import ColumnDigest, TableDigest, damaged, stored_digests
+from suffice.store.faults import disk_fault
 from suffice.store.schema import FORMAT, META_KEY, VERSION, build_table, column_kind
 
-__all__ = ["Recording", "read_recording", "recording_header", "write_recording"]
+__all__ = ["OpenRecording", "Recording", "open_recording", "read_recording", "remove_leftovers", "write_recording"]
 
 _FEW = 1000
 _ENDS = frozenset({"max_rounds", "exhausted", "rule", "failed"})
@@ -186,6 +190,23 @@ def _identities(table: pa.Table) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64
     return ids.to_numpy(zero_copy_only=False), numbers
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenRecording:
+    """A recording's file, opened and its header checked.
+
+    Attributes:
+        file: The file; its pages are checked as they are read.
+        schema: Its columns.
+        metadata: What it says about itself.
+        digests: The checksum of each column; empty for a file of a release that wrote none.
+    """
+
+    file: pq.ParquetFile
+    schema: pa.Schema
+    metadata: dict[str, Any]
+    digests: Mapping[str, str]
+
+
 def _header(text: bytes, path: str | Path) -> dict[str, Any]:
     try:
         metadata = json.loads(text)
@@ -209,15 +230,36 @@ def write_recording(
         rows: One mapping for each question and round (see `build_table`), or a table.
         metadata: Configuration and provenance, JSON-ready.
         kinds: The kind of columns whose name does not tell.
+
+    Raises:
+        DataError: The disk is full, or the place cannot be written.
     """
     table = rows if isinstance(rows, pa.Table) else build_table(rows, kinds)
-    header = {**(metadata or {}), "format": FORMAT, "version": VERSION}
-    table = table.replace_schema_metadata({META_KEY: json.dumps(header, sort_keys=True)})
-    target = Path(path)
+    header = json.dumps({**(metadata or {}), "format": FORMAT, "version": VERSION}, sort_keys=True).encode()
+    table = table.replace_schema_metadata({META_KEY: header})
+    try:
+        _write(Path(path), table.schema, header, [table])
+    except OSError as error:
+        raise disk_fault(path, error) from error
+
+
+def remove_leftovers(path: Path) -> None:
+    """Remove what killed processes left of writing this file; call it only while no other process writes it."""
+    for left in path.parent.glob(f".{escape(path.name)}.*.tmp"):
+        left.unlink(missing_ok=True)
+
+
+def _write(target: Path, schema: pa.Schema, header: bytes, tables: Iterable[pa.Table]) -> None:
+    """Write tables of one schema, whole or not at all, with checksums of the pages and of what they say."""
     target.parent.mkdir(parents=True, exist_ok=True)
     temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    digest = TableDigest(schema, header)
     try:
-        pq.write_table(table, temporary, compression="zstd")
+        with pq.ParquetWriter(temporary, schema, compression="zstd", write_page_checksum=True) as writer:
+            for table in tables:
+                writer.write_table(table)
+                digest.update(table)
+            writer.add_key_value_metadata(digest.to_metadata())
         with temporary.open("rb") as written:
             os.fsync(written.fileno())
         temporary.replace(target)
@@ -225,12 +267,20 @@ def write_recording(
         temporary.unlink(missing_ok=True)
 
 
-def recording_header(schema: pa.Schema, path: str | Path) -> dict[str, Any]:
-    """Return what a file says about itself.
+def open_recording(path: str | Path) -> OpenRecording:
+    """Open a recording without reading its rows.
 
     Raises:
-        SchemaError: It is no recording, or of another version.
+        DataError: There is no such file.
+        SchemaError: It is corrupt, truncated, no recording, of another version, or its header is damaged.
     """
+    if not Path(path).is_file():
+        raise DataError(f"there is no recording at {str(path)!r}")
+    try:
+        file = pq.ParquetFile(path, page_checksum_verification=True)
+        schema, stored = file.schema_arrow, file.metadata.metadata
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        raise _unreadable(path, error) from None
     header = (schema.metadata or {}).get(META_KEY)
     if header is None:
         raise SchemaError(
@@ -242,22 +292,31 @@ def recording_header(schema: pa.Schema, path: str | Path) -> dict[str, Any]:
             f"{str(path)!r} has the format {metadata.get('format')!r} version {metadata.get('version')!r}; "
             f"this release reads {FORMAT!r} version {VERSION}"
         )
-    return metadata
+    digests = stored_digests(schema, header, stored, path)
+    return OpenRecording(file=file, schema=schema, metadata=metadata, digests=digests)
 
 
 def read_recording(path: str | Path) -> Recording:
-    """Read a recording.
+    """Read a recording; every column is compared with its checksum, which files of older releases do not have.
 
     Raises:
         DataError: The file is missing, or its rows contradict each other.
-        SchemaError: It is corrupt, truncated, no recording, or of another version.
+        SchemaError: It is corrupt, truncated, damaged, no recording, or of another version.
     """
-    source = Path(path)
-    if not source.is_file():
-        raise DataError(f"there is no recording at {str(path)!r}")
+    opened = open_recording(path)
     try:
-        table = pq.read_table(source, partitioning=None)
-    except (pa.ArrowException, OSError) as error:
-        raise SchemaError(f"{str(path)!r} does not read as parquet (corrupt or truncated?): {error}") from None
-    metadata = recording_header(table.schema, source)
-    return Recording(table, metadata)
+        table = opened.file.read()
+        table.validate(full=True)  # text that is not UTF-8, say
+        table = table.replace_schema_metadata(opened.schema.metadata)  # without the checksums: the table may be changed
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        raise _unreadable(path, error) from None
+    for name, expected in opened.digests.items():
+        digest = ColumnDigest()
+        digest.update(table.column(name))
+        if digest.value != expected:
+            raise damaged(path, f"the column {name!r}")
+    return Recording(table, opened.metadata)
+
+
+def _unreadable(path: str | Path, error: Exception) -> SchemaError:
+    return SchemaError(f"{str(path)!r} does not read as parquet (corrupt or truncated?): {error}")

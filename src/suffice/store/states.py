@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -103,6 +104,7 @@ class StateWriter:
         else:
             self.path.mkdir(parents=True, exist_ok=True)
             whole = {"format": STATES_FORMAT, "version": VERSION, "header": self.header}
+            whole["sha256"] = _sha256(json.dumps(whole, sort_keys=True))
             _write(self.path / _HEADER, json.dumps(whole, sort_keys=True, indent=2).encode())
             self._done: dict[str, str] = {}
             self._shards = 0
@@ -144,6 +146,7 @@ class StateWriter:
             return
         values, clipped = _halved(states)
         metadata = {"ids": json.dumps(names), "digests": json.dumps(marks)}
+        metadata["sha256"] = _shard_sha256(metadata, values)
         target = self.path / _SHARD.format(self._shards)
         if target.exists():
             raise DataError(f"another process writes to {str(self.path)!r}: wait for it, or name another folder")
@@ -164,7 +167,7 @@ class StateWriter:
             left.unlink()
         shards = _shards(self.path)
         self._shards = len(shards)
-        self._done = {name: mark for shard in shards for name, mark in _read_shard(shard, values=False)[0].items()}
+        self._done = {name: mark for shard in shards for name, mark in _read_shard(shard)[0].items()}
 
 
 def read_states(path: str | Path) -> StoredStates:
@@ -178,7 +181,7 @@ def read_states(path: str | Path) -> StoredStates:
     if not folder.is_dir():
         raise DataError(f"there are no states at {str(path)!r}: `suffice states` writes them")
     header = _read_header(folder)
-    read = [_read_shard(shard, values=True) for shard in _shards(folder)]
+    read = [_read_shard(shard) for shard in _shards(folder)]
     if not read:
         raise DataError(f"the folder {str(path)!r} holds no states yet: run `suffice states` again")
     if len({values.shape[1:] for _, values in read}) > 1:
@@ -231,32 +234,57 @@ def _read_header(folder: Path) -> dict[str, Any]:
         raise DataError(f"the folder {str(folder)!r} holds no {_HEADER}, so no states: name another path")
     try:
         whole = json.loads(file.read_bytes())
+        digest = whole.pop("sha256", None)  # folders of older releases have none
         header = whole["header"]
         known = (whole["format"], whole["version"])
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise SchemaError(f"{str(file)!r} is damaged: {type(error).__name__}: {error}") from None
     if known != (STATES_FORMAT, VERSION) or not isinstance(header, dict):
         raise SchemaError(
             f"{str(file)!r} has the format {known[0]!r} version {known[1]!r}; this release reads {STATES_FORMAT!r} "
             f"version {VERSION}"
         )
+    if set(whole) != {"format", "version", "header"} or digest not in (
+        None,
+        _sha256(json.dumps(whole, sort_keys=True)),
+    ):
+        raise SchemaError(
+            f"{str(file)!r} is damaged: its digest is another one than was written; write the folder anew"
+        )
     return header
 
 
-def _read_shard(shard: Path, *, values: bool) -> tuple[dict[str, str], npt.NDArray[np.float16]]:
-    """Return a shard's ids with their digests and, if asked for, its states."""
+def _read_shard(shard: Path) -> tuple[dict[str, str], npt.NDArray[np.float16]]:
+    """Return a shard's ids with their digests, and its states, checked by their own digest."""
     from safetensors import SafetensorError, safe_open
 
     try:
         with safe_open(str(shard), framework="numpy") as opened:
-            told = opened.metadata()
-            names = dict(zip(json.loads(told["ids"]), json.loads(told["digests"]), strict=True))
-            rows = opened.get_slice("states").get_shape()[0]
-            states = opened.get_tensor("states") if values else np.zeros((0, 0, 0), dtype=np.float16)
+            metadata = dict(opened.metadata())
+            states = opened.get_tensor("states")
+        digest = metadata.pop("sha256", None)  # shards of older releases have none
+        whole = set(metadata) == {"ids", "digests"} and digest in (None, _shard_sha256(metadata, states))
+        names = dict(zip(json.loads(metadata["ids"]), json.loads(metadata["digests"]), strict=True))
     except (SafetensorError, OSError, ValueError, KeyError, TypeError) as error:
         raise SchemaError(
             f"{str(shard)!r} is damaged ({type(error).__name__}: {error}): write the folder anew"
         ) from None
-    if len(names) != rows:
-        raise SchemaError(f"{str(shard)!r} holds {rows} states for {len(names)} ids: write the folder anew")
+    if not whole or len(names) != len(states):
+        raise SchemaError(
+            f"{str(shard)!r} is damaged: its {len(states)} states for {len(names)} ids are not those that were written; "
+            "write the folder anew"
+        )
     return names, states
+
+
+def _shard_sha256(metadata: Mapping[str, str], states: npt.NDArray[np.float16]) -> str:
+    """Return the digest of a shard: its ids, their digests, and the states."""
+    what = json.dumps([metadata["ids"], metadata["digests"], str(states.dtype), states.shape])
+    return _sha256(what, np.ascontiguousarray(states))
+
+
+def _sha256(text: str, values: npt.NDArray[Any] | None = None) -> str:
+    digest = hashlib.sha256(text.encode())
+    if values is not None:
+        digest.update(values.data)
+    return digest.hexdigest()

@@ -1,0 +1,162 @@
+"""A checksum of what a recording says, beside its columns: pages have their own, names, counts and headers have none.
+
+The file's metadata holds one for the header (the JSON object, the names of the columns and what they hold) and one for
+each column's values as they are decoded.  A reader of some of the columns checks those.  Chunks, row groups, encodings
+and compression play no part, so that a recording may be written and read in pieces.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from suffice.errors import SchemaError
+
+__all__ = ["DIGEST_KEY", "ColumnDigest", "TableDigest", "damaged", "header_digest", "stored_digests"]
+
+DIGEST_KEY = b"suffice.digest"
+"""File metadata key of the checksums."""
+
+_OURS = b"PARQUET:"
+
+
+class ColumnDigest:
+    """The checksum of one column, taken in as many pieces as one likes.
+
+    >>> whole, parts = ColumnDigest(), ColumnDigest()
+    >>> whole.update(pa.array(["Oslo", None, "Lima"]))
+    >>> parts.update(pa.array(["Oslo", None])); parts.update(pa.array(["Lima"]))
+    >>> whole.value == parts.value
+    True
+    """
+
+    def __init__(self) -> None:
+        self._rows = 0
+        self._kind = ""
+        self._sums: dict[str, int] = {}
+        self._items: ColumnDigest | None = None
+
+    @property
+    def value(self) -> str:
+        """Eight hexadecimal digits over all values so far."""
+        items = None if self._items is None else self._items.value
+        return _crc(json.dumps([self._rows, self._kind, self._sums, items], sort_keys=True).encode())
+
+    def update(self, values: pa.Array | pa.ChunkedArray) -> None:
+        """Take in the next rows."""
+        for chunk in values.chunks if isinstance(values, pa.ChunkedArray) else [values]:
+            if len(chunk):
+                self._update(chunk)
+
+    def _update(self, values: pa.Array) -> None:
+        if pa.types.is_dictionary(values.type):
+            values = values.dictionary_decode()
+        rows, kind = len(values), values.type
+        if values.null_count:
+            self._add("nulls", np.flatnonzero(values.is_null().to_numpy(zero_copy_only=False)) + self._rows)
+        if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+            self._kind = "text"
+            self._text(values)
+        elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
+            self._kind = "list"
+            self._add("lengths", pc.list_value_length(values).fill_null(0).cast(pa.int64()).to_numpy())
+            self._items = self._items or ColumnDigest()
+            self._items.update(values.flatten())
+        elif pa.types.is_boolean(kind):
+            self._kind = "bool"
+            self._add("values", values.fill_null(False).to_numpy(zero_copy_only=False))
+        elif pa.types.is_integer(kind) or pa.types.is_floating(kind):
+            self._kind = str(kind)
+            self._add("values", values.fill_null(0).to_numpy(zero_copy_only=False))
+        else:  # a foreign table's dates, say
+            self._kind = "other"
+            self._add("values", "".join(f"{value!r}\n" for value in values.to_pylist()).encode())
+        self._rows += rows
+
+    def _text(self, values: pa.Array) -> None:
+        filled = values.cast(pa.large_string()).fill_null("")
+        _, starts, data = filled.buffers()
+        places = np.frombuffer(starts, dtype=np.int64)[filled.offset : filled.offset + len(filled) + 1]
+        self._add("lengths", np.diff(places))
+        self._add("values", b"" if data is None else memoryview(data)[int(places[0]) : int(places[-1])])
+
+    def _add(self, what: str, data: Any) -> None:
+        raw = np.ascontiguousarray(data).data if isinstance(data, np.ndarray) else data
+        self._sums[what] = zlib.crc32(raw, self._sums.get(what, 0))
+
+
+class TableDigest:
+    """The checksums of a recording that is written in one or more tables of one schema.
+
+    Args:
+        schema: The schema, with the header among its metadata.
+        header: The header as it is stored.
+    """
+
+    def __init__(self, schema: pa.Schema, header: bytes) -> None:
+        self._header = header_digest(schema, header)
+        self._columns = [ColumnDigest() for _ in schema]
+
+    def update(self, table: pa.Table) -> None:
+        """Take in the next rows."""
+        for digest, column in zip(self._columns, table.columns, strict=True):
+            digest.update(column)
+
+    def to_metadata(self) -> dict[bytes, bytes]:
+        """Return what is stored in the file's metadata."""
+        stored = {"header": self._header, "columns": [digest.value for digest in self._columns]}
+        return {DIGEST_KEY: json.dumps(stored).encode()}
+
+
+def header_digest(schema: pa.Schema, header: bytes) -> str:
+    """Return the checksum of a header, and of what the schema says of the columns."""
+    fields = [
+        [field.name, sorted((k.hex(), v.hex()) for k, v in (field.metadata or {}).items() if not k.startswith(_OURS))]
+        for field in schema
+    ]
+    return _crc(json.dumps(fields).encode() + header)
+
+
+def stored_digests(schema: pa.Schema, header: bytes, stored: Mapping[bytes, bytes], path: object) -> dict[str, str]:
+    """Return the stored checksums by column, the header's checked; empty for a file of a release that wrote none.
+
+    Args:
+        schema: The file's schema.
+        header: Its header as it is stored.
+        stored: The file's metadata, in which the schema's need not be all.
+        path: The file, for messages.
+
+    Raises:
+        SchemaError: They are damaged, or those of another header.
+    """
+    text = stored.get(DIGEST_KEY)
+    if text is None:
+        return {}
+    columns: dict[str, str] = {}
+    try:
+        said = json.loads(text)
+        columns = dict(zip(schema.names, said["columns"], strict=True))
+        whole = said["header"] == header_digest(schema, header)
+    except (ValueError, KeyError, TypeError):
+        whole = False
+    if not whole:
+        raise damaged(path, "its header")
+    return columns
+
+
+def damaged(path: object, what: str) -> SchemaError:
+    """Return the error for a file whose checksums are not those of its content."""
+    return SchemaError(
+        f"{str(path)!r} is damaged, or was changed by another program: the checksum of {what} is another one than when "
+        "it was written. Copy it anew from where it is whole; a changed table is written with write_recording"
+    )
+
+
+def _crc(data: bytes) -> str:
+    return f"{zlib.crc32(data):08x}"

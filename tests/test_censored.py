@@ -11,6 +11,7 @@ from suffice.certify import Claim
 from suffice.certify.losses import measure
 from suffice.errors import CensoredError
 from suffice.replay import policy_for, replay, replay_stream
+from suffice.search import search
 from suffice.store.recording import write_recording
 from tests.cli_tools import cli
 from tests.coin import RULE, coin, no_false_gain
@@ -124,3 +125,11 @@ def test_the_page_draws_no_point_for_what_never_ran_and_its_headline_says_so(cut
     rows = {row["label"]: row for row in cell["replay"]["rows"]}
     assert rows["full"]["metrics"]["em"] is None
     assert rows["full"]["bounds"]["em"] == pytest.approx([0.1803, 0.7123], abs=1e-4)
+
+
+def test_a_search_refuses_what_never_ran(cut, path):
+    with pytest.raises(CensoredError, match="a search tries rules that stop later"):
+        search(cut.cut, metric="em")
+    refused = cli("search", path, "--metric", "em")
+    assert refused.code == 1
+    no_false_gain(cut, refused.out)

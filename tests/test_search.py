@@ -613,15 +613,12 @@ def test_constant_signals_have_one_threshold_and_never_exceed_it():
     assert grid.n_rules == 1
 
 
-def test_a_censored_recording_counts_the_last_round_and_says_in_how_many_questions():
-    of = recording(40, lengths=True, end="rule", prefix="e", seed=20)
-    made = search(of, space("or", NAMES[:2]), tune=recording(30), n_resamples=20, baseline="fixed_k(1)")
-    rows = made.rows(range(len(made.distinct)))
-    replayed = replay(of, [row["rule"] for row in rows], metrics=("f1",), n_resamples=1)
-    for row in rows:
-        assert row["censored"] == replayed.row(row["rule"]).n_censored
-    assert any(row["censored"] for row in rows)
-    assert any("censored: a rule ended" in note for note in made.notes)
+@pytest.mark.parametrize("cut", ["tune", "searched"])
+def test_a_recording_that_a_rule_cut_is_refused(cut):
+    whole, short = recording(30), recording(40, lengths=True, end="rule", prefix="e", seed=20)
+    tune, of = (short, whole) if cut == "tune" else (whole, short)
+    with pytest.raises(CensoredError, match=r"a rule ended \d+ of 40 recorded questions early, and a search tries"):
+        search(of, space("or", NAMES[:2]), tune=tune, n_resamples=20)
 
 
 def test_a_metric_that_was_not_measured_everywhere_is_refused():

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from suffice.calibration import CALIBRATED
-from suffice.errors import ConfigMismatchError, NotFittedError
+from suffice.errors import CensoredError, ConfigMismatchError, NotFittedError
 from suffice.rules import Rule, parse_rule
 from suffice.session import Policy
 from suffice.signals import SIGNALS, AnswerPosition, Idf, state_from_dict
 from suffice.store.recording import Recording
 
-__all__ = ["check_policy", "id_hash", "policy_for", "reads_round_0", "tuned_on"]
+__all__ = ["check_policy", "id_hash", "policy_for", "reads_round_0", "require_whole", "tuned_on"]
 
 
 def id_hash(question_id: str) -> str:
@@ -29,6 +29,22 @@ def tuned_on(policy: Policy, question_ids: Iterable[str]) -> int:
     """Return how many of the questions the policy was fitted or selected on, by id hash; a certificate selects too."""
     tuned = {*(policy.provenance.get("tune_ids") or ()), *((policy.certificate or {}).get("question_ids") or ())}
     return sum(id_hash(question_id) in tuned for question_id in question_ids) if tuned else 0
+
+
+def require_whole(recording: Recording, why: str) -> None:
+    """Raise a `CensoredError` if a rule ended questions before the recording's highest round.
+
+    Args:
+        recording: Recorded rounds.
+        why: Why every round is needed, a clause after "and".
+    """
+    cut = (recording.ends == "rule") & ~recording.seen[:, -1]
+    if cut.any():
+        raise CensoredError(
+            f"a rule ended {int(cut.sum())} of {len(cut)} recorded questions early, and {why}: what the rounds that never "
+            "ran would have given is unknown. Record at full width, without a rule; `suffice replay` gives bounds for "
+            "single policies"
+        )
 
 
 def policy_for(recording: Recording, rule: str | Rule, **changes: Any) -> Policy:

@@ -16,7 +16,7 @@ from suffice.replay import CostTable, calibrate, id_hash, outcome, policy_for
 from suffice.replay.costs import TOKEN_KINDS, loop_masks
 from suffice.replay.evaluate import drop_failed
 from suffice.replay.outcomes import answers_by_stop, values_by_stop
-from suffice.rounds import Floats, Mask, Rounds
+from suffice.rounds import Floats, Rounds
 from suffice.rules import Rule, Threshold, fixed_k, parse_rule
 from suffice.rules.selectors import Last
 from suffice.session import Policy, stops
@@ -43,7 +43,6 @@ class Side:
         tables: By name in `OUTCOMES`: what a stop at each round gives, same shape; a stop past the end is one at the
             last round.  Tokens are NaN where they are unknown.
         last: Position of the last round, shape ``(n_questions,)``; -1 without rounds.
-        cut: Whether a rule ended the recording, shape ``(n_questions,)``.
         baseline: By name in `OUTCOMES`: the same for the baseline, shape ``(n_questions,)``.
     """
 
@@ -52,7 +51,6 @@ class Side:
     view: Rounds
     tables: Mapping[str, Floats]
     last: npt.NDArray[np.int64]
-    cut: Mask
     baseline: Mapping[str, Floats]
 
     def select(self, rows: npt.NDArray[np.int64]) -> Side:
@@ -68,7 +66,6 @@ class Side:
             view=Rounds(columns, view.index, view.seen[rows], answers),
             tables={name: table[rows] for name, table in self.tables.items()},
             last=self.last[rows],
-            cut=self.cut[rows],
             baseline={name: values[rows] for name, values in self.baseline.items()},
         )
 
@@ -110,12 +107,6 @@ class Questions:
             kept, failed = drop_failed(recording)
             if failed:
                 notes.append(f"{failed} questions failed while recording and are left out")
-            cut = int((kept.ends == "rule").sum())
-            if cut:
-                notes.append(
-                    f"censored: a rule ended {cut} of {len(kept.ends)} recorded questions early; a rule that goes on "
-                    "there counts with the last recorded round, and its row says in how many questions"
-                )
             sides[prompt] = _side(kept, policies[prompt], metric, baseline)
             clusters[prompt] = kept.clusters
         if len(sides) == 1:
@@ -237,7 +228,6 @@ def _side(recording: Recording, policy: Policy, metric: str, baseline: str) -> S
         view=view,
         tables=tables,
         last=view.seen.sum(axis=-1) - 1,
-        cut=np.asarray(recording.ends == "rule", dtype=np.bool_),
         baseline={name: table[rows, stopped] for name, table in tables.items()},
     )
 

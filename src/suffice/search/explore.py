@@ -149,15 +149,11 @@ class Explorer:
             yield part, self._sides[block], self.stops_of(block, variant, self.families[block].decode(within))
 
     def means(self, numbers: Numbers) -> dict[str, Floats]:
-        """Return the mean outcomes of the rules of sorted `numbers`, each of shape ``(n_rules,)``.
-
-        Besides `OUTCOMES`: `censored`, the number of questions in which the rule wanted more than was recorded.
-        """
-        out = {name: np.empty(len(numbers)) for name in (*OUTCOMES, "censored")}
+        """Return the mean outcomes of the rules of sorted `numbers`, each of shape ``(n_rules,)``."""
+        out = {name: np.empty(len(numbers)) for name in OUTCOMES}
         for part, side, position in self.positions(numbers):
             for name in OUTCOMES:
                 out[name][part] = _gather(side.tables[name], position).mean(axis=1)
-            out["censored"][part] = ((position > side.last) & side.cut).sum(axis=1) if side.cut.any() else 0
         return out
 
     def deltas(self, numbers: Numbers) -> Iterator[tuple[slice, dict[str, Floats]]]:

@@ -83,7 +83,7 @@ class SearchResult:
     Attributes:
         explorer: The space, with its thresholds, on the searched questions.
         distinct: The rules that stand for all that stop alike.
-        columns: By name: `quality`, `calls`, `tokens`, `censored`; with draws also `delta`, `low`, `high` and the same
+        columns: By name: `quality`, `calls`, `tokens`; with draws also `delta`, `low`, `high` and the same
             with the prefix `calls_`: differences to the baseline.
         front: Whether no rule needs at most the calls and has at least the quality, and is better in one.
         metric: What quality means.
@@ -291,9 +291,8 @@ def _front_table(result: SearchResult) -> Table:
     rows: list[tuple[Any, ...]] = []
     for position, row in zip(positions, result.rows(positions), strict=True):
         mark = "selected here" if position == result.best else "front"
-        censored = f"  (censored in {int(row['censored'])} questions)" if row["censored"] else ""
         prompt = f"  [{row['prompt']}]" if len(result.explorer.questions.sides) > 1 else ""
-        text = f"{_with_intervals(row)}{prompt}{censored}"
+        text = f"{_with_intervals(row)}{prompt}"
         cells = (mark, text, row["members"], row["max_rounds"], row["quality"], row["calls"])
         delta = ((row["delta"], row["low"], row["high"]),) if result.n_resamples else ()
         rows.append((*cells, *delta))

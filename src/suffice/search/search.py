@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from suffice.errors import ConfigMismatchError, DataError
 from suffice.replay import id_hash, replay
+from suffice.replay.checks import require_whole
 from suffice.replay.front import pareto_front
 from suffice.replay.outcomes import is_agreement
 from suffice.rounds import Floats
@@ -83,6 +84,7 @@ def search(
 
     Raises:
         DataError: The space has no rules or too many, or the metric is missing.
+        CensoredError: A rule ended questions before the recording's highest round.
         UnknownSignalError: The recording lacks columns that the space reads.
         ConfigMismatchError: Tune questions are among those searched, or a prompt was not recorded.
         RuleSyntaxError: The baseline is no rule.
@@ -90,6 +92,8 @@ def search(
     if tune is None:
         tune, recording = split(recording, tune_share, seed)
     check_disjoint(tune, recording)
+    for of in (tune, recording):
+        require_whole(of, "a search tries rules that stop later")
     made = _Settings(
         metric=metric,
         budget=budget,

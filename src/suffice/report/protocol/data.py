@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from suffice.errors import CensoredError, ConfigMismatchError, DataError
+from suffice.errors import ConfigMismatchError, DataError
 from suffice.replay import CostTable, id_hash, outcome
 from suffice.replay.baselines import Bench
 from suffice.replay.charging import charging_of
+from suffice.replay.checks import require_whole
 from suffice.replay.evaluate import drop_failed
 from suffice.replay.outcomes import answers_by_stop, values_by_stop
 from suffice.rounds import Floats
@@ -113,7 +114,7 @@ def read_drafts(recording: Recording, metric: str, *, ledger: str = "live") -> D
             "not be kept, record a hash of each"
         )
     kept, n_failed = drop_failed(recording)
-    _refuse_cut(kept)
+    require_whole(kept, "every budget and policy here is compared on the same drafts")
     notes = [f"questions that failed while recording, left out of every policy alike: {n_failed}"] * bool(n_failed)
     usable = _measured(kept, metric)
     if not usable.any():
@@ -143,16 +144,6 @@ def read_drafts(recording: Recording, metric: str, *, ledger: str = "live") -> D
             f"the distance is undefined in {undefined} of {int(later.sum())} revisions, where nothing converges"
         )
     return Drafts(bench=bench, metric=metric, distance=distance, last=last, notes=tuple(notes))
-
-
-def _refuse_cut(kept: Recording) -> None:
-    cut = (kept.ends == "rule") & ~kept.seen[:, -1]
-    if cut.any():
-        raise CensoredError(
-            f"a rule ended {int(cut.sum())} of {len(cut)} recorded questions early, and every budget and policy here is "
-            "compared on the same drafts: record at full width, without a rule, or use `suffice replay`, which gives "
-            "bounds"
-        )
 
 
 def _measured(kept: Recording, metric: str) -> npt.NDArray[np.bool_]:

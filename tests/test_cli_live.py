@@ -127,6 +127,7 @@ def test_an_endpoint_without_logprobs_is_told_before_the_first_question(folder):
         with Endpoint(reply, logprobs=mood) as endpoint:
             told = record(endpoint, folder)
             assert LOGPROBS.search(told.error)
+            assert "--no-logprobs" in told.error
             assert len(endpoint.requests) == 1
             assert record(endpoint, folder, "--no-logprobs", "-o", folder / f"{mood}.parquet").code == 0
 
@@ -298,6 +299,12 @@ def test_an_unreadable_corpus_or_none_is_told(tmp_path):
     (tmp_path / "bad").mkdir()
     (tmp_path / "bad" / "a.txt").write_bytes("Tübingen".encode("latin-1"))
     assert "UTF-8" in cli("answer", ASKED, "--corpus", tmp_path / "bad").error
+    (tmp_path / "bad" / "b.txt").write_text("The tower 2 stands in Rome.")
+    (tmp_path / "bad" / "scan.pdf").write_bytes(b"%PDF")
+    done = cli("answer", ASKED, "--corpus", tmp_path / "bad")
+    assert done.code == 0
+    assert "not UTF-8: a.txt" in done.err
+    assert "skipped 1 .pdf" in done.err
 
 
 def test_answers_with_brackets_and_backslashes_are_printed_as_they_are(tmp_path):

@@ -112,8 +112,29 @@ def test_files_of_one_name_get_different_titles(docs):
 def test_a_file_that_is_not_utf8_is_named_or_read_with_replacements(docs):
     (docs / "latin.txt").write_bytes("caf\u00e9 au lait".encode("latin-1"))
     with pytest.raises(DataError, match=r"latin\.txt: not UTF-8 \(byte b'\\xe9'\).*errors='replace'"):
-        list(read_corpus(docs))
+        list(read_corpus(docs, errors="strict"))
     assert "caf\ufffd au lait" in [passage.text for passage in read_corpus(docs, errors="replace")]
+
+
+@pytest.mark.parametrize("read", [lambda path: list(read_corpus(path)), lambda path: open_corpus(path).passages])
+def test_what_is_skipped_in_a_folder_is_counted_by_kind_or_named(docs, read, caplog):
+    for i in range(3):
+        (docs / "guide" / f"{i}.PDF").write_bytes(b"%PDF")
+    (docs / "Makefile").write_text("all:")
+    whole = [passage.passage_id for passage in read_corpus(docs)]
+    caplog.clear()
+    # The first half is fine: nothing of such a file is kept.
+    (docs / "latin.txt").write_bytes(("fine\n\n" * 90_000 + "caf\u00e9").encode("latin-1"))
+    assert [passage.passage_id for passage in read(docs)] == whole
+    kinds, names = (entry.getMessage() for entry in caplog.records if entry.name == "suffice.retrieval.corpus")
+    assert "skipped 3 .pdf, 1 .png, 1 without a suffix;" in kinds
+    assert names.endswith("not UTF-8: latin.txt")
+
+
+def test_a_folder_of_which_nothing_is_utf8_is_an_error(tmp_path):
+    (tmp_path / "a.txt").write_bytes(b"caf\xe9")
+    with pytest.raises(DataError, match="none of its 1 documents is UTF-8"):
+        list(read_corpus(tmp_path))
 
 
 def test_a_byte_order_mark_is_not_text(docs):

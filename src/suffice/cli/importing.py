@@ -31,7 +31,7 @@ _READERS: dict[str, Callable[..., ImportedRun]] = {
     "reflexion": adapters.read_reflexion,
     "self_refine": adapters.read_self_refine,
 }
-_TAKES = {"first_round": ("tabular", "tasr"), "embedder": ("self_refine",)}
+_TAKES = {"first_round": ("tabular", "tasr")}
 """Which formats take a setting; the others are for tabular files."""
 
 Pairs = Annotated[

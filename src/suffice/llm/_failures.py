@@ -87,7 +87,7 @@ def status_failure(
         return ModelError(f"{said}.{wait} Try again later, with less concurrency.", retryable=True)
     if asked_logprobs and "logprob" in detail.lower():
         return LogprobsUnavailableError(
-            f"{said}. Set top_logprobs to what the endpoint allows, or to None and use a policy that reads none."
+            f"{said}. Set top_logprobs to what the endpoint allows, or do without (--no-logprobs, top_logprobs=None)."
         )
     return ModelError(f"{said}. Check base_url, model and parameters.")
 

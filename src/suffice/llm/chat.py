@@ -269,7 +269,9 @@ class ChatModel:
                 f"log-probabilities are needed, but top_logprobs is {self._settings['top_logprobs']!r}: set it to 2 or more"
             )
         reply = self.complete("Reply with one word.", use_cache=False, max_tokens=4)
-        advice = "use another endpoint, or a policy that reads no answer_margin"
+        advice = (
+            "use another endpoint, or do without (--no-logprobs, top_logprobs=None): answer_margin is then undefined"
+        )
         if reply.tokens is None:
             raise LogprobsUnavailableError(f"{self.endpoint} gives no log-probabilities for {self.model!r}: {advice}")
         most = max(len(token.alternatives) for token in reply.tokens)

@@ -1,6 +1,7 @@
 """Documents on disk as a corpus: a folder of text files, or JSON lines.
 
-A folder is read recursively, `.txt` and `.md` files in the order of their paths, hidden ones left out.  Each file is split
+A folder is read recursively, `.txt` and `.md` files in the order of their paths, hidden ones left out; other files are
+counted by their kind, and files that are not UTF-8 named, in the log.  Each file is split
 into passages of about 120 words at paragraph borders, one file in memory at a time.  Because the loop reveals each
 title once, every passage gets a title of its own: the file's name, the Markdown heading above it, and the number of
 the part where one heading has several.
@@ -27,32 +28,39 @@ from suffice.rounds import Passage
 
 __all__ = ["Decoding", "corpus_source", "open_corpus", "read_corpus"]
 
-Decoding = Literal["strict", "replace"]
-"""What to do with bytes that are not UTF-8: refuse the file, or put a replacement character."""
+Decoding = Literal["skip", "strict", "replace"]
+"""What to do with bytes that are not UTF-8: leave the file of a folder out, refuse it, or put a replacement character."""
 
 _SUFFIXES = (".txt", ".md")
-_BLOCK = 1 << 20
+_NAMED = 5
+"""Files that a note names."""
 
 _log = logging.getLogger(__name__)
 
 
-def read_corpus(path: str | Path, *, errors: Decoding = "strict") -> Iterator[Passage]:
+def read_corpus(path: str | Path, *, errors: Decoding = "skip") -> Iterator[Passage]:
     """Yield the passages of a folder or of a JSON lines file, in a fixed order.
 
     Args:
         path: A folder with `.txt` and `.md` files, or a `.jsonl` file.
-        errors: `"strict"` refuses bytes that are not UTF-8; `"replace"` puts U+FFFD in their place.
+        errors: `"skip"` leaves files of a folder out that are not UTF-8, and logs their names; `"strict"` refuses them,
+            as all but `"replace"` do with JSON lines; `"replace"` puts U+FFFD in place of the bytes.
 
     Raises:
         DataError: Nothing to read, bytes that are not UTF-8, or a line that is no passage; the message names the file.
     """
     path = Path(path)
+    _log_skipped(path)
+    return _passages(path, errors)
+
+
+def _passages(path: Path, errors: Decoding) -> Iterator[Passage]:
     if path.is_dir():
         return _read_folder(path, errors)
-    return _read_lines(_jsonl(path), errors)
+    return _read_lines(_jsonl(path), "strict" if errors == "skip" else errors)
 
 
-def corpus_source(path: str | Path, *, errors: Decoding = "strict") -> str:
+def corpus_source(path: str | Path, *, errors: Decoding = "skip") -> str:
     """Return a hash of the content and names of a corpus on disk and of how it is read.
 
     Args:
@@ -73,7 +81,7 @@ def corpus_source(path: str | Path, *, errors: Decoding = "strict") -> str:
     return digest.hexdigest()
 
 
-def open_corpus(path: str | Path, index_dir: str | Path | None = None, *, errors: Decoding = "strict") -> CorpusBM25:
+def open_corpus(path: str | Path, index_dir: str | Path | None = None, *, errors: Decoding = "skip") -> CorpusBM25:
     """Return a BM25 index of a corpus on disk: the saved one if it still fits, else a new one, which is saved.
 
     Args:
@@ -87,13 +95,14 @@ def open_corpus(path: str | Path, index_dir: str | Path | None = None, *, errors
     """
     path = Path(path)
     source = corpus_source(path, errors=errors)
+    _log_skipped(path)
     beside = path.resolve()
     directory = beside.with_name(f"{beside.name}.suffice-index") if index_dir is None else Path(index_dir)
     try:
         return CorpusBM25.load(directory, source=source)
     except SchemaError as reason:
         _log.info("indexing %s: %s", path, reason)
-    index = CorpusBM25(list(read_corpus(path, errors=errors)))
+    index = CorpusBM25(list(_passages(path, errors)))
     try:
         index.save(directory, source=source)
     except DataError as error:
@@ -115,18 +124,56 @@ def _jsonl(path: Path) -> Path:
 
 def _documents(folder: Path) -> list[Path]:
     """Return the documents of a folder in the order of their paths; links to folders are not followed."""
-    found: list[Path] = []
-    for parent, folders, files in os.walk(folder):
-        folders[:] = [name for name in folders if not name.startswith(".") and not name.endswith(".suffice-index")]
-        wanted = (name for name in files if name.lower().endswith(_SUFFIXES) and not name.startswith("."))
-        found.extend(Path(parent) / name for name in wanted)
+    found = [file for file in _files(folder) if file.name.lower().endswith(_SUFFIXES)]
     if not found:
         raise DataError(f"{folder}: no .txt or .md file in this folder; put documents there, or give a .jsonl file.")
     return sorted(found, key=lambda file: file.relative_to(folder).as_posix())
 
 
+def _files(folder: Path) -> Iterator[Path]:
+    """Yield the files of a folder that are not hidden."""
+    for parent, folders, files in os.walk(folder):
+        folders[:] = [name for name in folders if not name.startswith(".") and not name.endswith(".suffice-index")]
+        yield from (Path(parent) / name for name in files if not name.startswith("."))
+
+
+def _log_skipped(path: Path) -> None:
+    """Log how many files of which kinds are not read."""
+    others = (file for file in _files(path) if not file.name.lower().endswith(_SUFFIXES))
+    kinds = Counter(file.suffix.lower() or "without a suffix" for file in others)
+    if kinds:
+        listed = ", ".join(f"{n:,} {kind}" for kind, n in sorted(kinds.items(), key=lambda item: (-item[1], item[0])))
+        _log.warning("%s: skipped %s; only .txt and .md files are read", path, listed)
+
+
+def _utf8_only(folder: Path, files: list[Path]) -> list[Path]:
+    """Return the files that are UTF-8 throughout, and log the names of the others."""
+    wrong = [file for file in files if not _is_utf8(file)]
+    if wrong:
+        names = [file.relative_to(folder).as_posix() for file in wrong]
+        more = "" if len(names) <= _NAMED else f" and {len(names) - _NAMED:,} more"
+        _log.warning("%s: skipped, for they are not UTF-8: %s%s", folder, ", ".join(names[:_NAMED]), more)
+    if len(wrong) == len(files):
+        raise DataError(f"{folder}: none of its {len(files)} documents is UTF-8; save them as UTF-8.")
+    return [file for file in files if file not in set(wrong)]
+
+
+def _is_utf8(file: Path) -> bool:
+    try:
+        with file.open(encoding="utf-8") as lines:
+            for _ in lines:
+                pass
+    except UnicodeDecodeError:
+        return False
+    except OSError as error:
+        raise DataError(f"{file}: cannot be read ({error}).") from error
+    return True
+
+
 def _read_folder(folder: Path, errors: Decoding) -> Iterator[Passage]:
     files = _documents(folder)
+    if errors == "skip":
+        files, errors = _utf8_only(folder, files), "strict"
     stems = Counter(file.stem for file in files)
     names = Counter(file.relative_to(folder).with_suffix("").as_posix() for file in files)
     for file in files:
@@ -144,8 +191,8 @@ def _read_folder(folder: Path, errors: Decoding) -> Iterator[Passage]:
                     yield Passage(passage_id=well_formed(f"{relative.as_posix()}#{i}"), title=title, text=text)
         except UnicodeDecodeError as error:
             raise DataError(
-                f"{file}: not UTF-8 (byte {error.object[error.start : error.start + 1]!r}); save it as UTF-8, or read "
-                "with errors='replace'."
+                f"{file}: not UTF-8 (byte {error.object[error.start : error.start + 1]!r}); save it as UTF-8, or "
+                "read with errors='replace' or 'skip'."
             ) from error
         except OSError as error:
             raise DataError(f"{file}: cannot be read ({error}).") from error
@@ -160,7 +207,7 @@ def _read_lines(path: Path, errors: Decoding) -> Iterator[Passage]:
                 row = load_json(raw.decode("utf-8-sig", errors=errors) or "null") if raw.strip() else None
             except UnicodeDecodeError as error:
                 raise DataError(
-                    f"{where}: not UTF-8; save the file as UTF-8, or read with errors='replace'."
+                    f"{where}: not UTF-8; save the file as UTF-8 (in Python, errors='replace' reads it)."
                 ) from error
             except ValueError as error:
                 raise DataError(f"{where}: not JSON ({error}); expected an object with title and text.") from error

@@ -1,0 +1,98 @@
+"""Messages, help and documentation name options of the command line only where they exist."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+import typer
+
+from suffice.cli.main import app
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCES = sorted((ROOT / "src" / "suffice").rglob("*.py"))
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+FOREIGN = {
+    "--logprobs-mode": "vLLM",
+    "--enable-prefix-caching": "vllm",
+    "--enable-prompt-tokens-details": "vllm",
+    "--port": "llama-server",
+    "--embeddings": "llama.cpp",
+    "--pooling": "llama.cpp",
+    "--debates": "benchmarks.self_refine",
+}
+"""Options of other programs, with the program that a text must name beside them."""
+
+_OPTION = re.compile(r"(?<![\w-])(?<!var\()--[a-z][a-z0-9]*(?:-[a-z0-9]+)*(?![\w-])")
+_CALL = re.compile(r"\bsuffice ((?:[a-z]+(?:-[a-z]+)* +)+)([^`]*?)(?=`|$|;|\. )", re.MULTILINE)
+
+
+def commands():
+    """Return the options of every command, by its words."""
+    found = {}
+
+    def walk(command, words):
+        own = {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}
+        found[words] = own | {"--help", "-h"}
+        for name, below in getattr(command, "commands", {}).items():
+            walk(below, (*words, name))
+
+    walk(typer.main.get_command(app), ())
+    return found
+
+
+COMMANDS = commands()
+KNOWN = set().union(*COMMANDS.values())
+
+
+def texts(path):
+    """Return every string literal of a module, formatted values as a blank, each with its line."""
+    if path.suffix == ".md":
+        return [(1, path.read_text("utf-8").replace("\\\n", " "))]
+    tree = ast.parse(path.read_text("utf-8"))
+    inside = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in ast.walk(node)}
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr):
+            parts = [part.value if isinstance(part, ast.Constant) else " " for part in node.values]
+            found.append((node.lineno, "".join(map(str, parts))))
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in inside:
+            found.append((node.lineno, node.value))
+    return found
+
+
+def wrong(text):
+    """Return the options in a text that do not exist, or not for the command that the text gives them to."""
+    found = []
+    for name in _OPTION.findall(text):
+        program = FOREIGN.get(name)
+        if name not in KNOWN and (program is None or program not in text):
+            found.append(name)
+    for words, rest in _CALL.findall(text):
+        called = tuple(words.split())
+        while called and called not in COMMANDS:
+            called = called[:-1]
+        if called:
+            found += [f"{' '.join(called)} {name}" for name in _OPTION.findall(rest) if name not in COMMANDS[called]]
+    return found
+
+
+@pytest.mark.parametrize("path", [*SOURCES, *PAGES], ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_option_that_a_text_names_exists(path):
+    missing = {f"{path.name}:{line}": names for line, text in texts(path) if (names := wrong(text))}
+    assert not missing
+
+
+def test_the_check_sees_what_does_not_exist():
+    assert wrong("read with --errors replace") == ["--errors"]
+    assert wrong("run `suffice record DATA --policy p.json`") == ["record --policy"]
+    assert wrong("run `suffice answer Q --policy p.json`; --no-logprobs helps") == []
+    assert wrong("$ suffice paper tasr --cells c.toml\n$ suffice replay r --nosuch 3") == [
+        "--nosuch",
+        "replay --nosuch",
+    ]
+    assert wrong("$ suffice tiny-model tiny\nsuffice record DATA --rerank r") == []
+    assert wrong("serve with --pooling last") == ["--pooling"]
+    assert wrong("llama.cpp: --pooling last; color: var(--accent)") == []

@@ -84,14 +84,14 @@ def test_a_reply_in_the_schema_that_makes_no_sense_gives_no_mark(chat, brief):
     found = asyncio.run(MarkJudge(asker(chat, brief), MARKS["context_precision"]).judge(DRAFT))
     assert math.isnan(found.mark)
     assert found.note.startswith(("the judge names a passage", "the judge leaves", "the judge's list"))
-    assert found.cost.calls == 1
+    assert found.cost.calls == found.attempts == 3
 
 
 def test_a_reply_that_the_budget_cuts_off_says_so_and_is_paid(chat):
     found = asyncio.run(MarkJudge(asker(chat, max_tokens=4), MARKS["answer_relevancy"]).judge(DRAFT))
     assert math.isnan(found.mark)
     assert "cut off at max_tokens" in found.note
-    assert found.cost.output_tokens == 4
+    assert (found.cost.calls, found.cost.output_tokens) == (3, 12)
 
 
 def test_without_a_schema_the_same_model_replies_prose_and_nothing_is_guessed(chat):

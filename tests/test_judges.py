@@ -12,6 +12,7 @@ from suffice import Passage, Reply, Round
 from suffice.errors import AuthenticationFailedError, DataError, ModelError, ModelTimeoutError
 from suffice.judges import MARKS, Draft, JudgeModel, MarkJudge, PairwiseJudge, Panel
 from suffice.llm import ChatModel
+from suffice.loop.course import Made
 from suffice.loop.measuring import measure_lazily
 from suffice.rules import parse_rule
 from suffice.session import Policy, Session
@@ -154,7 +155,7 @@ def test_what_is_not_the_reply_that_was_asked_for_gives_no_mark_and_a_note(mark,
         found = judged(endpoint, mark)
     assert math.isnan(found.mark)
     assert note in found.note
-    assert found.cost.calls == 1
+    assert found.cost.calls == found.attempts == 3
 
 
 def test_a_reply_that_was_cut_off_says_so():
@@ -216,7 +217,57 @@ def test_context_precision_is_the_average_precision_of_the_order(useful, mark):
     assert found.mark == pytest.approx(mark)
 
 
-# Once, ever
+# Once, ever; what cannot be read is asked for again
+
+
+def retrying(endpoint, cache):
+    """A judge that asks again where no reply that is kept can be read."""
+    model = ChatModel("j", base_url=endpoint.url, max_retries=0, api_key="sk-1234567890")
+    return MarkJudge(JudgeModel(model, cache=cache, retry_unreadable=True), MARKS["faithfulness"])
+
+
+def moody(prose):
+    """Return an endpoint's reply that is prose for the first so many requests, and the text of all of them."""
+    prompts = []
+
+    def answer(body):
+        prompts.append(prompt_of(body))
+        return "It seems fine to me." if len(prompts) <= prose else reply(body)
+
+    return answer, prompts
+
+
+@pytest.mark.parametrize("cached", [False, True])
+@pytest.mark.parametrize("prose", [0, 1, 2])
+def test_an_unreadable_reply_is_asked_for_again_and_every_attempt_is_paid_for(prose, cached, tmp_path):
+    answer, prompts = moody(prose)
+    with Endpoint(answer) as endpoint, ResponseCache(tmp_path / "c.sqlite") as cache:
+        found = judged(endpoint, cache=cache if cached else None)
+        assert (found.mark, found.note) == (0.5, "")
+        assert found.cost.calls == found.attempts == len(endpoint.requests) == prose + 1
+        again = judged(endpoint, cache=cache if cached else None)
+        assert (again.mark, again.from_cache) == (0.5, cached)
+        assert again.cost.calls == (prose + 1 if cached else 1)
+    first, *others = prompts[: prose + 1]
+    assert all(other == f"{first}\n\nReply with the JSON object alone." for other in others)
+
+
+def test_replies_that_are_kept_unreadable_are_asked_for_again_only_where_one_says_so(tmp_path):
+    answer, _ = moody(4)
+    with Endpoint(answer) as endpoint, ResponseCache(tmp_path / "c.sqlite") as cache:
+        assert math.isnan(judged(endpoint, cache=cache).mark)
+        assert math.isnan(judged(endpoint, cache=cache).mark)
+        assert len(endpoint.requests) == 3
+        found = asyncio.run(retrying(endpoint, cache).judge(DRAFT))
+        assert (found.mark, found.attempts, found.from_cache) == (0.5, 5, False)
+        usual = judged(endpoint, cache=cache)  # what was found is found without the flag, too
+        assert (usual.mark, usual.cost, usual.from_cache) == (0.5, found.cost, True)
+        assert len(endpoint.requests) == 5
+
+
+def test_a_judge_is_asked_at_least_once():
+    with pytest.raises(DataError, match="attempts=0"):
+        JudgeModel(ChatModel("j", base_url="http://localhost:1/v1", api_key="k"), attempts=0)
 
 
 def test_a_draft_is_judged_once_ever_and_what_was_replied_is_kept_also_if_it_is_prose(tmp_path):
@@ -224,10 +275,13 @@ def test_a_draft_is_judged_once_ever_and_what_was_replied_is_kept_also_if_it_is_
         for _ in range(2):
             with ResponseCache(tmp_path / "c.sqlite") as cache:
                 found = judged(endpoint, cache=cache)
-        assert len(endpoint.requests) == 1
+        assert len(endpoint.requests) == 3
+        with ResponseCache(tmp_path / "c.sqlite") as cache:
+            assert asyncio.run(retrying(endpoint, cache).judge(DRAFT)).cost.calls == 6
+        assert len(endpoint.requests) == 6
     assert found.from_cache
     assert "is not JSON" in found.note
-    assert found.cost.calls == 1, "from the cache it carries what the call cost"
+    assert found.cost.calls == 3, "from the cache it carries what the calls cost"
     assert "sk-1234567890" not in (tmp_path / "c.sqlite").read_bytes().decode("latin-1")
 
 
@@ -298,7 +352,7 @@ def preferring(choose):
 
     def answer(body):
         a, b = prompt_of(body).split("Draft A: ")[1].split("\n\nDraft B: ")
-        return json.dumps({"reason": "", "better": choose(a, b)})
+        return json.dumps({"reason": "", "better": choose(a, b.removesuffix("\n\nReply with the JSON object alone."))})
 
     return answer
 
@@ -319,9 +373,10 @@ def preferring(choose):
 def test_two_drafts_are_compared_in_both_orders(choose, verdict):
     with Endpoint(preferring(choose)) as endpoint:
         found = asyncio.run(PairwiseJudge(asker(endpoint)).compare("q?", "the long one", "short", PASSAGES))
-        assert len(endpoint.requests) == 2
+        asked = len(endpoint.requests)
     assert found.verdict == verdict
-    assert found.cost.calls == 2
+    assert found.cost.calls == asked
+    assert (asked == 2) == (verdict != "undefined")
     assert bool(found.note) == (verdict == "undefined")
 
 
@@ -381,11 +436,8 @@ def test_a_live_policy_asks_the_panel_only_where_its_rule_reads_the_score():
         panel = Panel(asker(endpoint), ["faithfulness", "answer_relevancy"])
         session = Session(Policy(rule=rule, max_rounds=5))
         for index, answer in ((1, "Oslo"), (2, "Rome"), (3, "Rome")):
-            seen, failed = asyncio.run(
-                measure_lazily(
-                    [panel], session, "q?", Round(index=index, answer=answer, passages=PASSAGES), Reply(answer=answer)
-                )
-            )
+            made = Made(observed=Round(index=index, answer=answer, passages=PASSAGES), reply=Reply(answer=answer))
+            seen, failed = asyncio.run(measure_lazily([panel], session, "q?", made))
             assert failed is None
             decision = session.observe(seen)
         assert len(endpoint.requests) == 4

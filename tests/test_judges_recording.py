@@ -157,7 +157,43 @@ def test_a_judge_that_replies_prose_leaves_marks_undefined_and_says_how_many(pat
     assert judged.parts[0].notes == {"the judge's reply is not JSON": 6, "no draft": 1}
     assert math.isnan(judged.parts[0].mean)
     assert judged.failed == ()
-    assert judged.columns[f"cost.{panel.name}.calls"][0] == 2, "prose is paid for, too"
+    assert judged.columns[f"cost.{panel.name}.calls"][0] == 6, "prose is paid for, too"
+    assert (judged.repeated, judged.unreadable) == (8, 1.0)
+
+
+def sometimes_prose(body):
+    """Reply as `grade` does, but in prose to some prompts that end without a reminder."""
+    prompt = prompt_of(body)
+    stubborn = "Lima" in prompt and not prompt.endswith("alone.")
+    return "Looks fine." if stubborn else grade(body)
+
+
+def test_a_judge_that_is_unreadable_now_and_then_loses_no_question(path, tmp_path):
+    with Endpoint(sometimes_prose) as endpoint, ResponseCache(tmp_path / "c.sqlite") as cache:
+        _, panel, judged = run(path, endpoint, cache)
+        sent = len(endpoint.requests)
+        run(path, endpoint, cache)
+        assert len(endpoint.requests) == sent
+    assert judged.repeated == sent - 8 > 0
+    assert judged.unreadable == 0
+    assert [part.notes for part in judged.parts[:2]] == [{"no draft": 1}] * 2
+    assert sum(judged.columns[f"cost.{panel.name}.calls"]) == sent
+
+
+def test_the_command_warns_of_questions_that_the_judge_loses_and_asks_again_when_told(path, tmp_path):
+    arguments = ("judge", path, "--model", "j", "--marks", "answer_relevancy", "-o", tmp_path / "o.parquet")
+    moods = ["curt"]
+    with Endpoint(lambda body: "Fine." if moods[-1] == "curt" else grade(body)) as endpoint:
+        arguments += ("--base-url", endpoint.url, "--attempts", 2)
+        told = cli(*arguments)
+        assert len(endpoint.requests) == 8
+        assert "WARNING: in 100.0% of the questions" in told.out.replace("\n", " ")
+        assert "--retry-unreadable" in told.out
+        assert "4 requests took more than one reply" in told.out
+        moods.append("willing")
+        assert cli(*arguments, "--json").json["asked"] == 0
+        told = cli(*arguments, "--retry-unreadable", "--json").json
+        assert (told["asked"], told["repeated"], told["unreadable"]) == (4, 4, 0.0)
 
 
 def test_evidence_that_is_not_known_whole_is_none(path):

@@ -705,7 +705,11 @@ def test_questions_without_marks_are_left_out_of_every_policy_alike_and_counted(
     found = semantic_protocol(table(rows), given(0.05), **FEW)
     assert found.drafts.n == 18
     assert {run.values[SCORE].shape for run in found.replayed.runs.values()} == {(18,)}
-    assert any("2 of 20 questions are left out" in note for note in found.notes)
+    assert any("WARNING: 2 of 20 questions are left out" in note for note in found.notes)
+    rows = drafts(40).table.to_pylist()
+    rows[3]["information_score"] = None
+    few = semantic_protocol(table(rows), given(0.05), **FEW)
+    assert any(note.startswith("1 of 40 questions are left out") for note in few.notes)
 
 
 def test_an_empty_draft_needs_no_mark_because_no_policy_returns_it():

@@ -15,7 +15,7 @@ from rich.progress import Progress
 from suffice.cli import options
 from suffice.cli.show import console, errors, number, print_json, print_table
 from suffice.errors import DataError
-from suffice.judges import MARKS, Judged, JudgeModel, Panel, judge_recording, with_marks
+from suffice.judges import ATTEMPTS, MARKS, Judged, JudgeModel, Panel, judge_recording, with_marks
 from suffice.llm import ChatModel
 from suffice.retrieval import load_questions
 from suffice.rounds import Passage
@@ -23,6 +23,14 @@ from suffice.store import ResponseCache, read_recording, write_recording
 from suffice.tables import Column, Table
 
 __all__ = ["judge_command", "judging_model", "judging_progress", "known_passages"]
+
+Attempts = Annotated[
+    int, typer.Option("--attempts", min=1, help="Most replies that are asked for, until one can be read.")
+]
+RetryUnreadable = Annotated[
+    bool, typer.Option("--retry-unreadable", help="Ask again where no reply that is kept can be read.")
+]
+_MANY = 0.05
 
 _COLUMNS = (
     Column("mark"),
@@ -63,6 +71,8 @@ def judge_command(
         Path | None, typer.Option("--cache", help="Keeps what was paid for (sqlite); default: OUT.judged.sqlite.")
     ] = None,
     extra_body: options.ExtraBody = "{}",
+    attempts: Attempts = ATTEMPTS,
+    retry_unreadable: RetryUnreadable = False,
     as_json: options.AsJson = False,
 ) -> None:
     """Mark every distinct draft once; run it again to go on after a failure: nothing is paid for twice."""
@@ -72,7 +82,9 @@ def judge_command(
     kept.parent.mkdir(parents=True, exist_ok=True)
     chat = judging_model(model, base_url, api_key_env, max_tokens=max_tokens, timeout=timeout, extra_body=extra_body)
     with ResponseCache(kept) as replies:
-        asks = JudgeModel(chat, cache=replies, max_tokens=max_tokens)
+        asks = JudgeModel(
+            chat, cache=replies, max_tokens=max_tokens, attempts=attempts, retry_unreadable=retry_unreadable
+        )
         names = [name.strip() for name in marks.split(",") if name.strip()]
         panel = Panel(asks, names, weights=_weights(weights))
         with judging_progress(f"judging {recording}", quiet=as_json) as tell:
@@ -164,6 +176,16 @@ def _table(judged: Judged) -> Table:
         seen = (None, None, None) if noise is None else (noise.equal, noise.difference, noise.sd)
         rows.append((part.mark, part.mean, part.rounds, sum(part.notes.values()), *seen))
         notes += [f"{part.mark} is undefined in {count} rounds: {why}" for why, count in part.notes.items()]
+    if judged.repeated:
+        notes.append(
+            f"{judged.repeated:,} requests took more than one reply, since it could not be read; all are paid for"
+        )
+    if judged.unreadable > _MANY:
+        notes.append(
+            f"WARNING: in {judged.unreadable:.1%} of the questions a mark is undefined because no reply could be read; what "
+            "leaves these questions out selects by the judge's failures. Ask again with --retry-unreadable, or use "
+            "another judge"
+        )
     sampled = judged.parts[0].noise
     if sampled is None:
         notes.append("the judge's noise was not measured: --repeat 2 judges a sample again")
@@ -184,6 +206,8 @@ def _report(judged: Judged, out: Path, kept: Path, *, as_json: bool) -> None:
                 "cache": str(kept),
                 "requests": judged.drafts,
                 "asked": judged.asked,
+                "repeated": judged.repeated,
+                "unreadable": judged.unreadable,
                 "failed": list(judged.failed),
                 "marks": judged.metadata["marks"],
                 "table": _table(judged).to_dict(),

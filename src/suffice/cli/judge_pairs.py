@@ -10,10 +10,11 @@ from typing import Annotated, Any
 import typer
 
 from suffice.cli import options
-from suffice.cli.judge import judging_model, judging_progress, known_passages
+from suffice.cli.judge import Attempts, RetryUnreadable, judging_model, judging_progress, known_passages
 from suffice.cli.show import console, print_json, print_table
 from suffice.embedding import MiniLM, SentenceTransformersEmbedder
 from suffice.judges import (
+    ATTEMPTS,
     PREFERRED,
     REFERENCES,
     JudgeModel,
@@ -103,6 +104,8 @@ def judge_pairs_command(
         Path | None, typer.Option("--cache", help="Keeps what was paid for (sqlite); default: OUT.judged.sqlite.")
     ] = None,
     extra_body: options.ExtraBody = "{}",
+    attempts: Attempts = ATTEMPTS,
+    retry_unreadable: RetryUnreadable = False,
     as_json: options.AsJson = False,
 ) -> None:
     """Ask of every distinct draft whether it is better than its trajectory's last one, in both orders."""
@@ -112,7 +115,10 @@ def judge_pairs_command(
     kept.parent.mkdir(parents=True, exist_ok=True)
     chat = judging_model(model, base_url, api_key_env, max_tokens=max_tokens, timeout=timeout, extra_body=extra_body)
     with ResponseCache(kept) as replies:
-        judge = PairwiseJudge(JudgeModel(chat, cache=replies, max_tokens=max_tokens))
+        asks = JudgeModel(
+            chat, cache=replies, max_tokens=max_tokens, attempts=attempts, retry_unreadable=retry_unreadable
+        )
+        judge = PairwiseJudge(asks)
         with judging_progress(f"comparing {recording}", quiet=as_json) as tell:
             found = asyncio.run(
                 prefer_to_last(source, judge, passages=passages, concurrency=concurrency, on_progress=tell)

@@ -1,7 +1,7 @@
 """Judges of drafts: marks by a language model, comparisons in both orders, gold answers, weights and noise."""
 
 from suffice.judges.columns import PREFERRED, REFERENCES, Preference, prefer_to_last, reference_columns
-from suffice.judges.endpoint import JudgeModel
+from suffice.judges.endpoint import ATTEMPTS, JudgeModel
 from suffice.judges.marks import Draft, Judgement, MarkJudge, Panel
 from suffice.judges.noise import Noise, noise_of
 from suffice.judges.pairwise import Comparison, PairwiseJudge
@@ -17,6 +17,7 @@ from suffice.judges.weights import (
 )
 
 __all__ = [
+    "ATTEMPTS",
     "MARKS",
     "PREFERRED",
     "REFERENCES",

@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
-from suffice.errors import AuthenticationFailedError, ModelError
+from suffice.errors import AuthenticationFailedError, DataError, ModelError
 from suffice.llm import ChatModel, Completion
 from suffice.llm.chat import Cache
 from suffice.rounds import Cost
 from suffice.signals import strip_thinking
 
-__all__ = ["JudgeModel", "Said", "UnreadableError", "read_object"]
+__all__ = ["ATTEMPTS", "Heard", "JudgeModel", "Said", "UnreadableError", "read_object"]
+
+ATTEMPTS = 3
+"""How often a judge is asked, at most, for a reply that can be read."""
+
+REMINDER = "Reply with the JSON object alone."
+"""What ends the prompt of a further attempt: at temperature 0 the same prompt would give the same reply."""
+
+T = TypeVar("T")
 
 _ASKED = ("kind", "endpoint", "api", "model", "temperature", "seed", "extra_body")
 _FENCE = re.compile(r"```(?:json)?\s*\n(?P<inside>[^`]*)\n\s*```", re.IGNORECASE)
@@ -32,13 +40,30 @@ class Said:
         text: The reply.
         finish_reason: As the endpoint gives it.
         cost: What the call spent; from the cache: what it spent originally.
-        from_cache: Whether the cache answered.
     """
 
     text: str
     finish_reason: str | None
     cost: Cost
-    from_cache: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heard(Generic[T]):
+    """What became of one request, over all its attempts.
+
+    Attributes:
+        value: What was read out of the first reply that could be read; None if none could.
+        note: Why none could be read: of the last attempt; empty otherwise.
+        cost: What all attempts spent; from the cache: what they spent originally.
+        attempts: Replies, count.
+        from_cache: Whether the cache answered all of them.
+    """
+
+    value: T | None
+    note: str
+    cost: Cost
+    attempts: int
+    from_cache: bool
 
 
 class JudgeModel:
@@ -47,19 +72,36 @@ class JudgeModel:
     The reply itself is kept, not the mark read from it, and before it is read: what was paid for is never lost, also
     where it is prose.  The structured output of the endpoint (`response_format` with a JSON schema) is asked for; an
     endpoint that refuses it with an error is asked again without, and from then on without.  Either way the reply is
-    read without trust: an endpoint that ignores the schema gives an undefined mark, never a guessed one.
+    read without trust: an endpoint that ignores the schema gives an undefined mark, never a guessed one.  A reply that
+    cannot be read is asked for again, with a reminder of what is wanted; every attempt is paid for, and kept.
 
     Args:
         model: Its own prompt, `max_tokens`, `top_logprobs` and cache are not used.
         cache: Keeps the replies; None asks each time.
         max_tokens: Most tokens of a reply.
+        attempts: Most replies that are asked for, until one can be read.
+        retry_unreadable: Ask as often again where all replies that are kept cannot be read.
+
+    Raises:
+        DataError: There is not at least one attempt.
 
     Attributes:
         structured: Whether structured output is asked for.
     """
 
-    def __init__(self, model: ChatModel, *, cache: Cache | None = None, max_tokens: int = 2048) -> None:
+    def __init__(
+        self,
+        model: ChatModel,
+        *,
+        cache: Cache | None = None,
+        max_tokens: int = 2048,
+        attempts: int = ATTEMPTS,
+        retry_unreadable: bool = False,
+    ) -> None:
+        if attempts < 1:
+            raise DataError(f"a judge is asked at least once; got attempts={attempts!r}")
         self.model, self.cache, self.max_tokens = model, cache, max_tokens
+        self.attempts, self.retry_unreadable = attempts, retry_unreadable
         self.structured = model.api == "chat"
 
     def __repr__(self) -> str:
@@ -71,23 +113,48 @@ class JudgeModel:
         return {**{name: described[name] for name in _ASKED}, "max_tokens": self.max_tokens}
 
     async def ask(
-        self, given: Mapping[str, Any], messages: Sequence[Mapping[str, str]], name: str, schema: Mapping[str, Any]
-    ) -> Said:
-        """Return the reply to `given`, from the cache if it was ever asked.
+        self,
+        given: Mapping[str, Any],
+        messages: Sequence[Mapping[str, str]],
+        name: str,
+        schema: Mapping[str, Any],
+        read: Callable[[Said], T],
+    ) -> Heard[T]:
+        """Return what is read out of the reply to `given`, from the cache if it was ever asked.
 
         Args:
             given: The key of the cache besides the model: all that the messages are made of, JSON-ready.
             messages: What is sent.
             name: What the schema is called.
             schema: The JSON schema of the reply.
+            read: Reads a reply; raises `UnreadableError` if it is not what was asked for.
 
         Raises:
-            ModelError: The endpoint failed; nothing is kept.
+            ModelError: The endpoint failed; the replies before that are kept.
         """
-        key = {"judge": self.fingerprint(), **given}
+        cost, fresh, attempt, note = Cost(), 0, 0, ""
+        while True:
+            key = {"judge": self.fingerprint(), **given, **({"attempt": attempt} if attempt else {})}
+            said = self._kept(key)
+            if said is None:
+                if attempt >= self.attempts and not (self.retry_unreadable and fresh < self.attempts):
+                    return Heard(value=None, note=note, cost=cost, attempts=attempt, from_cache=not fresh)
+                said = await self._asked(key, _reminded(messages) if attempt else messages, name, schema)
+                fresh += 1
+            cost, attempt = cost + said.cost, attempt + 1
+            try:
+                return Heard(value=read(said), note="", cost=cost, attempts=attempt, from_cache=not fresh)
+            except UnreadableError as unread:
+                note = str(unread)
+
+    def _kept(self, key: Mapping[str, Any]) -> Said | None:
         stored = None if self.cache is None else self.cache.get(key)
-        if stored is not None:
-            return Said(**{**stored, "cost": _cost(stored["cost"]), "from_cache": True})
+        return None if stored is None else Said(**{**stored, "cost": _cost(stored["cost"])})
+
+    async def _asked(
+        self, key: Mapping[str, Any], messages: Sequence[Mapping[str, str]], name: str, schema: Mapping[str, Any]
+    ) -> Said:
+        """Return a fresh reply; it is kept before anything is read out of it."""
         reply = await self._send(messages, name, schema)
         said = Said(text=reply.text, finish_reason=reply.finish_reason, cost=reply.cost)
         if self.cache is not None:
@@ -118,6 +185,12 @@ class JudgeModel:
             top_logprobs=None,
             extra_body={**more, **self.model.fingerprint()["extra_body"]},
         )
+
+
+def _reminded(messages: Sequence[Mapping[str, str]]) -> list[Mapping[str, str]]:
+    """Return the messages with the reminder at their end, so that a prefix cache still pays for the rest."""
+    *before, last = messages
+    return [*before, {**last, "content": f"{last['content']}\n\n{REMINDER}"}]
 
 
 def _cost(kept: Mapping[str, float | None]) -> Cost:

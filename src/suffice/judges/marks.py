@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from suffice.errors import DataError
-from suffice.judges.endpoint import JudgeModel, UnreadableError, read_object
+from suffice.judges.endpoint import JudgeModel, Said, read_object
 from suffice.judges.prompts import MARKS, MarkPrompt, read_mark, schema_of
 from suffice.judges.weights import checked_weights, equal_weights
 from suffice.metrics import information_score
@@ -46,13 +46,15 @@ class Judgement:
     Attributes:
         mark: In [0, 1]; NaN where undefined.
         note: Why it is undefined; empty otherwise.
-        cost: What it cost; from the cache: what it cost originally; nothing where nothing was asked.
+        cost: What it cost, with every attempt; from the cache: what it cost originally; nothing where nothing was asked.
+        attempts: Replies until one could be read, or none was asked for any more, count.
         from_cache: Whether the cache answered.
     """
 
     mark: float
     note: str = ""
     cost: Cost = field(default_factory=Cost)
+    attempts: int = 0
     from_cache: bool = False
 
 
@@ -60,7 +62,7 @@ class MarkJudge:
     """Asks a model for one mark of a draft.
 
     The mark is undefined, with a note, where what it is judged from is missing (nothing is asked then), and where the
-    reply is not what was asked for (its call is paid for and kept).
+    no reply is what was asked for (each call is paid for and kept).
 
     Args:
         model: Asks, and keeps what was paid for.
@@ -109,12 +111,18 @@ class MarkJudge:
             return Judgement(mark=_NAN, note=given)
         contexts = draft.contexts if self.prompt.with_contexts else ()
         messages = self.prompt.messages(draft.question, contexts, given["text"])
-        said = await self.model.ask(given, messages, self.prompt.name, schema_of(self.prompt.shape))
-        try:
-            mark, note = read_mark(self.prompt, read_object(said), len(contexts)), ""
-        except UnreadableError as unread:
-            mark, note = _NAN, str(unread)
-        return Judgement(mark=mark, note=note, cost=said.cost, from_cache=said.from_cache)
+
+        def read(said: Said) -> float:
+            return read_mark(self.prompt, read_object(said), len(contexts))
+
+        heard = await self.model.ask(given, messages, self.prompt.name, schema_of(self.prompt.shape), read)
+        return Judgement(
+            mark=_NAN if heard.value is None else heard.value,
+            note=heard.note,
+            cost=heard.cost,
+            attempts=heard.attempts,
+            from_cache=heard.from_cache,
+        )
 
 
 class Panel:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from suffice.errors import DataError
-from suffice.judges.endpoint import JudgeModel, UnreadableError, read_object
+from suffice.judges.endpoint import JudgeModel, read_object
 from suffice.judges.prompts import BETTER_OF_TWO, PairPrompt, read_winner, schema_of
 from suffice.rounds import Cost, Passage
 
@@ -69,12 +69,14 @@ class PairwiseJudge:
                 "drafts": [a, b],
             }
             messages = self.prompt.messages(question, contexts, a, b)
-            said = await self.model.ask(given, messages, self.prompt.name, schema_of("winner"))
-            cost = cost + said.cost
-            try:
-                found.append({"A": a, "B": b, "tie": None}[read_winner(read_object(said))])
-            except UnreadableError as unread:
-                notes.append(str(unread))
+            heard = await self.model.ask(
+                given, messages, self.prompt.name, schema_of("winner"), lambda said: read_winner(read_object(said))
+            )
+            cost = cost + heard.cost
+            if heard.value is None:
+                notes.append(heard.note)
+            else:
+                found.append({"A": a, "B": b, "tie": None}[heard.value])
         if notes:
             return Comparison(verdict="undefined", cost=cost, note=notes[0])
         if found[0] != found[1]:

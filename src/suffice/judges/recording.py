@@ -54,6 +54,8 @@ class Judged:
         parts: What became of each mark.
         drafts: Distinct requests, count: drafts by marks.
         asked: Of these, those that went to the endpoint in this run, count.
+        repeated: Requests that took more than one reply, since it could not be read, count.
+        unreadable: Share of questions of which some mark is undefined, since no reply could be read.
         failed: Messages of calls that may succeed later; the marks are complete only if there is none.
         repeats_cost: What measuring the noise cost; it is in no column.
         metadata: What a recording's file says about it, JSON-ready.
@@ -63,6 +65,8 @@ class Judged:
     parts: tuple[JudgedPart, ...]
     drafts: int
     asked: int
+    repeated: int
+    unreadable: float
     failed: tuple[str, ...]
     repeats_cost: Cost
     metadata: Mapping[str, Any] = field(default_factory=dict)
@@ -178,7 +182,8 @@ async def judge_recording(
     """Judge every distinct draft of a recording once, and a sample of them several times.
 
     A draft that comes back within a trajectory is judged, and paid for, where it comes first; later rounds have its
-    mark at no cost.  A call that may succeed later is listed in `failed`; what was answered is in the panel's cache.
+    mark at no cost.  A reply that cannot be read is asked for again, as often as the panel's model allows.  A call that
+    may succeed later is listed in `failed`; what was answered is in the panel's cache.
 
     Args:
         recording: The recording.
@@ -224,6 +229,8 @@ async def judge_recording(
         parts=parts,
         drafts=distinct,
         asked=run.asked,
+        repeated=sum(said.attempts > 1 for said in run.found.values()),
+        unreadable=_unreadable(run, recording, drafts),
         failed=tuple(run.retryable),
         repeats_cost=extra,
         metadata={"fingerprint": dict(panel.fingerprint()), "marks": [_described(part) for part in parts]},
@@ -299,6 +306,18 @@ def _described(part: JudgedPart) -> dict[str, Any]:
         "undefined": dict(part.notes),
         "noise": None if noise is None else {name: _plain(getattr(noise, name)) for name in noise.__slots__},
     }
+
+
+def _unreadable(run: _Run, recording: Recording, drafts: Sequence[Draft]) -> float:
+    """Return the share of questions with a mark that no reply gave."""
+    ids = recording.table.column("question_id").to_pylist()
+    lost = {
+        name
+        for name, draft in zip(ids, drafts, strict=True)
+        for mark in run.panel.marks
+        if (said := run.said(mark, draft)).attempts and math.isnan(said.mark)
+    }
+    return len(lost) / len(set(ids)) if ids else 0.0
 
 
 def _plain(value: float) -> float | None:

@@ -25,6 +25,7 @@ __all__ = ["Drafts", "check_apart", "embedder_of", "metric_of", "read_drafts", "
 DISTANCE, SCORE = "semantic_distance", "information_score"
 _SIGNALS = (DISTANCE, "critic_approved", "information_gain")
 _HASH_SPAN = 2**64
+_MANY = 0.05  # of the questions left out: a reader is warned of more, for what is left is a selection
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,9 +124,12 @@ def read_drafts(recording: Recording, metric: str, *, ledger: str = "live") -> D
             "or name another quality with --metric"
         )
     if not usable.all():
+        left_out = int((~usable).sum())
+        many = left_out > _MANY * len(usable)
         notes.append(
-            f"{int((~usable).sum())} of {len(usable)} questions are left out of every policy alike: {metric} was not "
-            "measured at every round at which one may stop"
+            f"{'WARNING: ' if many else ''}{left_out} of {len(usable)} questions are left out of every policy alike: "
+            f"{metric} was not measured at every round at which one may stop"
+            + (". What is left is a selection: measure them (`suffice judge --retry-unreadable`)" if many else "")
         )
         kept = kept.select(usable)
     names = [*_SIGNALS, *(name for name in kept.names("cost") if name.split(".")[1] in ("writer", "critic"))]

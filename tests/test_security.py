@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
+import threading
+import time
+import zlib
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
 from suffice import ChatModel
 from suffice.embedding.sentence_transformers import load_encoder
-from suffice.errors import ModelError
-from suffice.llm import load_model
+from suffice.errors import DataError, ModelError
+from suffice.llm import EndpointEmbedder, load_model
 from suffice.retrieval.rerank import load_cross_encoder
 from tests.cli_tools import cli, dataset, reply
 from tests.endpoint import Endpoint
@@ -83,3 +89,99 @@ def test_code_in_a_model_folder_is_never_run_even_if_somebody_says_yes(load, tmp
     with pytest.raises(ModelError):
         load(str(tmp_path / "m"))
     assert not ran.exists()
+
+
+class _Odd(BaseHTTPRequestHandler):
+    """Replies without end, in several ways, by the first part of the path."""
+
+    protocol_version = "HTTP/1.1"
+    elsewhere = ""
+
+    def do_POST(self):
+        self.rfile.read(int(self.headers["Content-Length"]))
+        kind = self.path.split("/")[1]
+        if kind == "moved":
+            self.send_response(307)
+            self.send_header("Location", self.elsewhere)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return
+        self.send_response(500 if kind == "broken" else 200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Transfer-Encoding", "chunked")
+        if kind == "packed":
+            self.send_header("Content-Encoding", "gzip")
+        self.end_headers()
+        with contextlib.suppress(OSError):  # the client goes away
+            self.endless(kind)
+
+    def endless(self, kind):
+        packer = zlib.compressobj(wbits=31)
+        while True:
+            data = b" " if kind == "slow" else b" " * 100_000
+            data = packer.compress(data * 100) + packer.flush(zlib.Z_FULL_FLUSH) if kind == "packed" else data
+            self.wfile.write(b"%x\r\n%s\r\n" % (len(data), data))
+            if kind == "slow":
+                time.sleep(0.005)
+
+    def log_message(self, *_):
+        pass
+
+
+@contextlib.contextmanager
+def odd_server(elsewhere=""):
+    handler = type("Handler", (_Odd,), {"elsewhere": elsewhere})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+@pytest.mark.parametrize(
+    ("kind", "says"),
+    [("long", "max_reply_bytes"), ("packed", "max_reply_bytes"), ("slow", "after 0.2 s"), ("broken", "500")],
+)
+def test_a_reply_without_end_is_cut_off_and_not_asked_for_again(kind, says):
+    with odd_server() as url:
+        at = {"base_url": f"{url}/{kind}", "api_key": "k", "max_retries": 0 if kind == "broken" else 3}
+        bounds = {"total_s": 0.2} if kind == "slow" else {"max_reply_bytes": 1_000_000}
+        model = ChatModel("m", **at, **bounds)
+        with pytest.raises(ModelError, match=says):
+            model.complete("Where?")
+        with pytest.raises(ModelError, match=says):
+            asyncio.run(model.complete_async("Where?"))
+        model.close()
+        if kind == "long":
+            embedder = EndpointEmbedder("m", **at, **bounds)
+            with pytest.raises(ModelError, match=says):
+                embedder.embed(["Where?"])
+            embedder.close()
+
+
+def test_the_bounds_of_a_reply_are_positive():
+    for wrong in ({"total_s": 0.0}, {"max_reply_bytes": 0}):
+        with pytest.raises(DataError, match="positive"):
+            ChatModel("m", base_url="http://127.0.0.1:9/v1", **wrong)
+
+
+def test_a_redirect_to_another_host_takes_no_header_of_the_endpoint_along():
+    headers = {"X-Api-Key": OTHER_KEY, "Helicone-Auth": f"Bearer {OTHER_KEY}"}
+    with Endpoint() as endpoint:
+        for host in ("localhost", "127.0.0.1"):  # another port is another place, too
+            with odd_server(f"http://{host}:{endpoint.port}/v1/chat/completions") as url:
+                model = ChatModel("m", base_url=f"{url}/moved", api_key=OTHER_KEY, default_headers=headers)
+                assert model.complete("Where?").text
+                assert asyncio.run(model.complete_async("Where?")).text
+                model.close()
+            for request in endpoint.requests[-2:]:
+                assert OTHER_KEY not in json.dumps(request.headers)
+        straight = ChatModel("m", base_url=endpoint.url, api_key=OTHER_KEY, default_headers=headers)
+        straight.complete("Where?")
+        straight.close()
+        assert endpoint.requests[-1].headers["x-api-key"] == OTHER_KEY

@@ -1,9 +1,10 @@
 """Signals that read the answers."""
 
 import math
+import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from suffice.errors import DataError
@@ -224,3 +225,28 @@ def test_the_length_counts_words():
     assert answer_length(loop("The  Tempest\n1979")) == 3
     assert math.isnan(answer_length(loop(None)))
     assert math.isnan(answer_length(loop(" ")))
+
+
+_WORDS = st.sampled_from(["a", "b", "not", "*", "known", "A.", "(b)", "**", "..."])
+
+
+@given(st.lists(_WORDS, min_size=1, max_size=6), st.lists(_WORDS, max_size=8))
+@settings(max_examples=300)
+def test_a_pattern_matches_what_the_same_regular_expression_matches(pattern, answer):
+    edges = ".,;:!?\"'()[]{}*_`<>\u2026"
+    words = [word if word == "*" else word.lower().strip(edges) for word in pattern]
+    assume(any(word not in ("", "*") for word in words))
+    expected = "".join(r"(?:\S+ )*" if word == "*" else re.escape(f"{word} ") for word in words if word)
+    said = "".join(f"{word} " for word in (w.lower().strip(edges) for w in answer) if word)
+    found = abstained_by([" ".join(pattern)])(" ".join(answer))
+    if answer:
+        assert found == float(re.fullmatch(expected, said) is not None)
+    else:
+        assert math.isnan(found)
+
+
+def test_a_pattern_of_many_stars_takes_no_longer_than_one_of_few():
+    # A regular expression of these would try some 10^30 ways to split the answer, and never end.
+    refuses = abstained_by(["* a " * 12 + "* z"])
+    assert refuses("a " * 499 + "b") == 0
+    assert refuses("a " * 498 + "z") == 1

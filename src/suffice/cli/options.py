@@ -45,7 +45,12 @@ MaxTokens = Annotated[int, typer.Option("--max-tokens", min=1, help="Most tokens
 Logprobs = Annotated[
     bool, typer.Option("--logprobs/--no-logprobs", help="Ask for log-probabilities; rules on margins need them.")
 ]
-Timeout = Annotated[float, typer.Option("--timeout", min=0.1, help="Longest silence of the endpoint, seconds.")]
+Timeout = Annotated[
+    float,
+    typer.Option(
+        "--timeout", min=0.1, help="Longest silence of the endpoint, seconds; one reply may take ten times that."
+    ),
+]
 CacheFile = Annotated[
     Path | None, typer.Option("--cache", help="A response cache (sqlite); the same request is then paid once.")
 ]

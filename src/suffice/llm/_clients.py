@@ -11,13 +11,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, urlsplit
 
-from suffice.errors import DataError
+from suffice.errors import DataError, ModelError, ModelTimeoutError
 from suffice.llm._failures import Redactor, is_unmistakable, secret_values
 
 if TYPE_CHECKING:
     import openai
 
-__all__ = ["Clients", "Connection", "checked_url", "connect"]
+__all__ = ["MAX_REPLY_BYTES", "Clients", "Connection", "checked_url", "connect"]
+
+MAX_REPLY_BYTES = 1 << 26
+"""Most bytes of one reply: 64 MiB, several times what the longest log-probabilities and embeddings take."""
 
 _OPENAI_URL = "https://api.openai.com/v1"
 _NO_KEY = "none"
@@ -39,6 +42,27 @@ class Connection:
     redact: Redactor
     redact_reply: Redactor
 
+    def text_of(self, reply: Any) -> str:
+        """Return the body of a raw reply of the clients, without the key.
+
+        Raises:
+            ModelError: It is longer, or took longer, than a reply may.
+        """
+        from suffice.llm._http import cut_of
+
+        cut, bounds = cut_of(reply.http_response), self.clients.bounds
+        if cut == "size":
+            raise ModelError(
+                f"{self.endpoint} sent more than {bounds['max_bytes']:,} bytes in one reply, and the rest was not read: "
+                "ask for fewer tokens or log-probabilities, or raise max_reply_bytes"
+            )
+        if cut == "time":
+            raise ModelTimeoutError(
+                f"{self.endpoint} was still sending one reply after {bounds['total_s']:g} s, and the rest was not read: "
+                "raise the timeout if it is that slow"
+            )
+        return self.redact_reply(str(reply.text))
+
 
 def connect(
     base_url: str | None,
@@ -47,6 +71,8 @@ def connect(
     timeout_s: float,
     max_retries: int,
     default_headers: Mapping[str, str] | None,
+    total_s: float | None = None,
+    max_reply_bytes: int = MAX_REPLY_BYTES,
 ) -> Connection:
     """Return the connection to an endpoint; nothing is sent yet.
 
@@ -55,11 +81,16 @@ def connect(
         api_key: The key; None for that of `OPENAI_API_KEY`, empty for none: local servers need none.
         timeout_s: Longest silence of the endpoint, seconds.
         max_retries: Most retries of one call.
-        default_headers: Further headers of every request.
+        default_headers: Further headers of every request; a redirect to another host does not carry them along.
+        total_s: Longest time from a request to the end of its reply, seconds; None for ten times `timeout_s`.
+        max_reply_bytes: Most bytes of one reply, unpacked.
 
     Raises:
         DataError: A parameter is out of range.
     """
+    total_s = 10 * timeout_s if total_s is None else total_s
+    if not total_s > 0 or max_reply_bytes < 1:
+        raise DataError(f"total_s and max_reply_bytes must be positive, got {total_s!r}, {max_reply_bytes!r}")
     if not timeout_s > 0 or max_retries < 0:
         raise DataError(f"timeout_s must be positive and max_retries at least 0, got {timeout_s!r}, {max_retries!r}")
     endpoint = checked_url(base_url or os.environ.get("OPENAI_BASE_URL") or _OPENAI_URL)
@@ -75,7 +106,7 @@ def connect(
     }
     return Connection(
         endpoint=endpoint,
-        clients=Clients(options),
+        clients=Clients(options, {"max_bytes": max_reply_bytes, "total_s": total_s, "private": frozenset(headers)}),
         redact=Redactor([*keys, *headers.values()]),
         # A reply is changed only where a key stands in it for certain: redacting may not touch an answer.
         redact_reply=Redactor(value for value in keys if is_unmistakable(value)),
@@ -87,10 +118,11 @@ class Clients:
 
     Args:
         options: Keyword arguments of `openai.OpenAI` and `openai.AsyncOpenAI`.
+        bounds: Keyword arguments of `Bounds`: what a reply may take.
     """
 
-    def __init__(self, options: Mapping[str, Any]) -> None:
-        self._options = options
+    def __init__(self, options: Mapping[str, Any], bounds: Mapping[str, Any]) -> None:
+        self._options, self.bounds = options, bounds
         self._lock = threading.Lock()
         self._sync: openai.OpenAI | None = None
         self._by_loop: weakref.WeakKeyDictionary[
@@ -101,21 +133,25 @@ class Clients:
         """Return the client of sync calls; threads share it."""
         import openai
 
+        from suffice.llm._http import BoundedClient, Bounds
+
         with self._lock:
             if self._sync is None:
-                self._sync = openai.OpenAI(**self._options)
+                self._sync = openai.OpenAI(**self._options, http_client=BoundedClient(Bounds(**self.bounds)))
             return self._sync
 
     async def of_loop(self) -> openai.AsyncOpenAI:
         """Return the client of the running event loop."""
         import openai
 
+        from suffice.llm._http import AsyncBoundedClient, Bounds
+
         loop = asyncio.get_running_loop()
         with self._lock:
             held = self._by_loop.get(loop)
             if held is not None:
                 return held[0]
-            client = openai.AsyncOpenAI(**self._options)
+            client = openai.AsyncOpenAI(**self._options, http_client=AsyncBoundedClient(Bounds(**self.bounds)))
             # An event loop closes its asynchronous generators when it ends, and so our connections with it.
             keeper = _keep(client)
             self._by_loop[loop] = client, keeper

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, get_args
 
 from suffice.errors import DataError, LogprobsUnavailableError, ModelError
-from suffice.llm._clients import connect
+from suffice.llm._clients import MAX_REPLY_BYTES, connect
 from suffice.llm._failures import failure_of
 from suffice.llm._wire import Api, Completion, checked_settings, count_of, is_processed, parse, request_body
 from suffice.llm.prompts import ANSWER_FIRST, Prompt
@@ -80,7 +80,11 @@ class ChatModel:
         timeout_s: Longest silence of the endpoint, seconds; each retry has it anew.
         max_retries: Most retries of one call.
         extra_body: Further fields of the request, as the endpoint names them.
-        default_headers: Further headers of every request; not part of the cache's key.
+        default_headers: Further headers of every request; not part of the cache's key, and not for other hosts: a
+            redirect there does not carry them along.
+        total_s: Longest time from a request to the end of its reply, seconds; each retry has it anew. None for ten
+            times `timeout_s`.
+        max_reply_bytes: Most bytes of one reply, unpacked; a longer one is a `ModelError`.
         cache: The response cache; None sends every request.
         name: What reports call the model; default: `model`.
 
@@ -105,6 +109,8 @@ class ChatModel:
         max_retries: int = 4,
         extra_body: Mapping[str, Any] | None = None,
         default_headers: Mapping[str, str] | None = None,
+        total_s: float | None = None,
+        max_reply_bytes: int = MAX_REPLY_BYTES,
         cache: Cache | None = None,
         name: str | None = None,
     ) -> None:
@@ -124,15 +130,16 @@ class ChatModel:
                 "extra_body": dict(extra_body or {}),
             }
         )
-        connection = connect(
+        self._connection = connect(
             base_url,
             api_key,
             timeout_s=self.timeout_s,
             max_retries=max_retries,
             default_headers=default_headers,
+            total_s=total_s,
+            max_reply_bytes=max_reply_bytes,
         )
-        self.endpoint, self._clients = connection.endpoint, connection.clients
-        self._redact, self._redact_reply = connection.redact, connection.redact_reply
+        self.endpoint, self._clients = self._connection.endpoint, self._connection.clients
         self._lock = threading.Lock()
 
     def __repr__(self) -> str:
@@ -210,7 +217,7 @@ class ChatModel:
         except Exception as error:  # noqa: BLE001 - whatever the client raises becomes one of our errors
             failure = self._failed(call, error)
         else:
-            return self._done(call, reply.text, reply.retries_taken, time.perf_counter() - started)
+            return self._done(call, reply, time.perf_counter() - started)
         # Raised out here, so that no upstream error with a request, and its key, hangs on ours as its context.
         raise failure
 
@@ -234,7 +241,7 @@ class ChatModel:
         except Exception as error:  # noqa: BLE001 - whatever the client raises becomes one of our errors
             failure = self._failed(call, error)
         else:
-            return self._done(call, reply.text, reply.retries_taken, time.perf_counter() - started)
+            return self._done(call, reply, time.perf_counter() - started)
         raise failure
 
     def read(self, completion: Completion) -> Reply:
@@ -323,11 +330,11 @@ class ChatModel:
             raise DataError(f"{call.cache!r} holds something else than a reply for this request: start a new cache")
         return self._parse(call, body, seconds, from_cache=True)
 
-    def _done(self, call: _Call, text: str, retries: int, seconds: float) -> Completion:
+    def _done(self, call: _Call, reply: Any, seconds: float) -> Completion:
         """Return the reply; what is no completion is not stored."""
-        text = self._redact_reply(text)
-        self._count(retries=retries)
+        self._count(retries=reply.retries_taken)
         try:
+            text = self._connection.text_of(reply)
             completion = self._parse(call, text, seconds)
         except ModelError:
             self._count(failures=1)
@@ -339,7 +346,7 @@ class ChatModel:
     def _failed(self, call: _Call, error: Exception) -> ModelError:
         self._count(failures=1)
         return failure_of(
-            error, self.endpoint, self._redact, timeout_s=self.timeout_s, asked_logprobs=call.asked_logprobs
+            error, self.endpoint, self._connection.redact, timeout_s=self.timeout_s, asked_logprobs=call.asked_logprobs
         )
 
     def _parse(self, call: _Call, text: str, seconds: float, *, from_cache: bool = False) -> Completion:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from suffice.embedding.base import Vectors, checked_vectors, pieces_of, pooled, required_texts
 from suffice.errors import DataError
-from suffice.llm._clients import connect
+from suffice.llm._clients import MAX_REPLY_BYTES, connect
 from suffice.llm._failures import bad_body, failure_of
 from suffice.llm._wire import count_of
 from suffice.rounds import Cost
@@ -41,6 +41,8 @@ class EndpointEmbedder:
         max_retries: Most retries of one call, by the client: timeouts, dropped connections, 408, 409, 429 and 5xx.
         default_headers: Further headers of every request.
         extra_body: Further fields of every request, as the endpoint names them; no secrets.
+        total_s: Longest time from a request to the end of its reply, seconds; None for ten times `timeout_s`.
+        max_reply_bytes: Most bytes of one reply, unpacked.
 
     Raises:
         DataError: A parameter is out of range.
@@ -59,6 +61,8 @@ class EndpointEmbedder:
         max_retries: int = 4,
         default_headers: Mapping[str, str] | None = None,
         extra_body: Mapping[str, Any] | None = None,
+        total_s: float | None = None,
+        max_reply_bytes: int = MAX_REPLY_BYTES,
     ) -> None:
         if max_chars < 1 or batch < 1:
             raise DataError(f"max_chars and batch must be at least 1, got {max_chars!r}, {batch!r}")
@@ -66,7 +70,13 @@ class EndpointEmbedder:
         self.extra_body = dict(extra_body or {})
         self._timeout_s = timeout_s
         self._connection = connect(
-            base_url, api_key, timeout_s=timeout_s, max_retries=max_retries, default_headers=default_headers
+            base_url,
+            api_key,
+            timeout_s=timeout_s,
+            max_retries=max_retries,
+            default_headers=default_headers,
+            total_s=total_s,
+            max_reply_bytes=max_reply_bytes,
         )
 
     def __repr__(self) -> str:
@@ -144,7 +154,7 @@ class EndpointEmbedder:
                 error, connection.endpoint, connection.redact, timeout_s=self._timeout_s, asked_logprobs=False
             )
         else:
-            return self._read(connection.redact_reply(reply.text), len(pieces))
+            return self._read(connection.text_of(reply), len(pieces))
         # Raised out here, so that no upstream error with a request, and its key, hangs on ours as its context.
         raise failure
 

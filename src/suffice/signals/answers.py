@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Sequence
 from difflib import SequenceMatcher
 from functools import lru_cache
@@ -184,33 +183,55 @@ def abstained_by(patterns: Iterable[str]) -> Callable[[str | None], float]:
     Raises:
         DataError: A pattern is empty, or nothing but `*`.
     """
-    matcher = _compile(tuple(patterns))
+    parts = [_parts(pattern) for pattern in patterns]
+    whole = frozenset(pattern[0] for pattern in parts if len(pattern) == 1)
+    begins = tuple(first for first, *rest in parts if rest == [" "])
+    others = [pattern for pattern in parts if pattern[1:] not in ([], [" "])]
 
     def abstains(answer: str | None) -> float:
         if not answer or answer.isspace():
             return _NAN
-        words = _words(answer[:_COMPARED_CHARACTERS])
-        return 1.0 if matcher.fullmatch("".join(f"{word} " for word in words)) else 0.0
+        words = _spaced(_words(answer[:_COMPARED_CHARACTERS]))
+        refused = words in whole or words.startswith(begins) or any(_matches(words, pattern) for pattern in others)
+        return 1.0 if refused else 0.0
 
     return abstains
 
 
-@lru_cache(maxsize=32)
-def _compile(patterns: tuple[str, ...]) -> re.Pattern[str]:
-    branches = []
-    for pattern in patterns:
-        words = [part if part == "*" else " ".join(_words(part)) for part in pattern.split()]
-        if not any(word and word != "*" for word in words):
-            raise DataError(
-                f"an abstain pattern needs at least one word; {pattern!r} has none and would match anything"
-            )
-        branches.append("".join(r"(?:\S+ )*" if word == "*" else re.escape(f"{word} ") for word in words if word))
-    return re.compile("|".join(branches) if branches else r"(?!)")
+def _parts(pattern: str) -> list[str]:
+    """Return the words between the `*` of a pattern, each run in spaces; the first and the last are at the edges."""
+    runs: list[list[str]] = [[]]
+    for part in pattern.split():
+        if part == "*":
+            runs.append([])
+        else:
+            runs[-1] += _words(part)
+    if not any(runs):
+        raise DataError(f"an abstain pattern needs at least one word; {pattern!r} has none and would match anything")
+    return [_spaced(run) for run in runs]
+
+
+def _spaced(words: Sequence[str]) -> str:
+    return " ".join(["", *words, ""]) if words else " "
+
+
+def _matches(words: str, parts: Sequence[str]) -> bool:
+    """Return whether words in spaces are these parts with anything between them, each at its first place: linear."""
+    first, *middle, last = parts
+    if not words.startswith(first):
+        return False
+    end = len(first) - 1  # the space after a part is also the one before the next
+    for part in middle:
+        at = words.find(part, end)
+        if at < 0:
+            return False
+        end = at + len(part) - 1
+    return words.endswith(last) and len(words) - len(last) >= end
 
 
 @lru_cache(maxsize=1)
 def _by_default() -> Callable[[str | None], float]:
-    return abstained_by(ABSTAIN_PATTERNS)  # compiling the patterns takes a millisecond of every import
+    return abstained_by(ABSTAIN_PATTERNS)  # reading the patterns takes a millisecond of every import
 
 
 def abstained(rounds: Sequence[Round]) -> float:

@@ -1,0 +1,150 @@
+"""HTTP clients whose replies end, in size and time, and whose redirects carry no header to another host.
+
+Imported with `openai`, when the first call goes out.  They build on the clients of `openai`, and so on whichever
+HTTP library it uses.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from openai import DefaultAsyncHttpxClient, DefaultHttpxClient
+
+__all__ = ["AsyncBoundedClient", "BoundedClient", "Bounds", "cut_of"]
+
+_CUT = "suffice.cut"
+_MOST_REDIRECTS = 20
+_OF_THE_TRANSFER = frozenset({"content-encoding", "content-length", "transfer-encoding"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """What a reply may take.
+
+    Attributes:
+        max_bytes: Most bytes of its body, unpacked.
+        total_s: Longest time from the request to its end, seconds.
+        private: Names of headers that are for the endpoint's host alone.
+    """
+
+    max_bytes: int
+    total_s: float
+    private: frozenset[str]
+
+
+@dataclass(slots=True)
+class _Body:
+    """A body as it comes."""
+
+    bounds: Bounds
+    began: float = field(default_factory=time.monotonic)
+    parts: list[bytes] = field(default_factory=list)
+    size: int = 0
+    cut: str | None = None
+
+    def takes(self, chunk: bytes) -> bool:
+        """Take in the next piece; return whether to read on."""
+        self.parts.append(chunk)
+        self.size += len(chunk)
+        if self.size > self.bounds.max_bytes:
+            self.cut = "size"
+        elif time.monotonic() - self.began > self.bounds.total_s:
+            self.cut = "time"
+        return self.cut is None
+
+    def response(self, of: Any) -> Any:
+        """Return a response with this body, and the reason if it is not whole."""
+        return type(of)(
+            of.status_code,
+            headers=[(name, value) for name, value in of.headers.multi_items() if name not in _OF_THE_TRANSFER],
+            content=b"".join(self.parts),
+            request=of.request,
+            extensions={_CUT: self.cut} if self.cut else {},
+        )
+
+
+def cut_of(response: Any) -> str | None:
+    """Return why a reply was cut off: `size`, `time`, or None if it is whole."""
+    reason: str | None = response.extensions.get(_CUT)
+    return reason
+
+
+class BoundedClient(DefaultHttpxClient):  # type: ignore[misc, valid-type, unused-ignore]
+    """The sync client.
+
+    Args:
+        bounds: What a reply may take.
+    """
+
+    def __init__(self, bounds: Bounds) -> None:
+        super().__init__()
+        self._bounds = bounds
+
+    def send(self, request: Any, *, stream: bool = False, **options: Any) -> Any:
+        """Send a request, follow redirects, and read the reply, or the start of an endless one."""
+        options["follow_redirects"] = False
+        body, first = _Body(self._bounds), request.url
+        for _ in range(_MOST_REDIRECTS):
+            response = super().send(request, stream=True, **options)
+            if response.next_request is None:
+                break
+            response.close()
+            request = _redirected(first, response.next_request, self._bounds)
+        if stream:
+            return response
+        try:
+            for chunk in response.iter_bytes():
+                if not body.takes(chunk):
+                    break
+        finally:
+            response.close()
+        return body.response(response)
+
+    def __del__(self) -> None:
+        with suppress(Exception):  # as the default client of `openai` does: a model need not be closed
+            self.close()
+
+
+class AsyncBoundedClient(DefaultAsyncHttpxClient):  # type: ignore[misc, valid-type, unused-ignore]
+    """The async client.
+
+    Args:
+        bounds: What a reply may take.
+    """
+
+    def __init__(self, bounds: Bounds) -> None:
+        super().__init__()
+        self._bounds = bounds
+
+    async def send(self, request: Any, *, stream: bool = False, **options: Any) -> Any:
+        """Like `BoundedClient.send`, without blocking the event loop."""
+        options["follow_redirects"] = False
+        body, first = _Body(self._bounds), request.url
+        for _ in range(_MOST_REDIRECTS):
+            response = await super().send(request, stream=True, **options)
+            if response.next_request is None:
+                break
+            await response.aclose()
+            request = _redirected(first, response.next_request, self._bounds)
+        if stream:
+            return response
+        try:
+            async for chunk in response.aiter_bytes():
+                if not body.takes(chunk):
+                    break
+        finally:
+            await response.aclose()
+        return body.response(response)
+
+
+def _redirected(first: Any, request: Any, bounds: Bounds) -> Any:
+    """Return the request that a redirect asks for; to another place it goes without the endpoint's own headers."""
+    to = request.url
+    upgraded = (first.scheme, to.scheme) == ("http", "https")
+    if first.host != to.host or not (upgraded or (first.scheme, first.port) == (to.scheme, to.port)):
+        for name in bounds.private:
+            request.headers.pop(name, None)
+    return request

@@ -42,6 +42,7 @@ def test_import_tells_of_each_column_what_became_of_its_values(tmp_path):
         margin=lambda q, r: 99.0 if r == 2 else None if r == 3 else 1.0,
         known=lambda q, r: 0.5,
         odd=lambda q, r: float("inf") if q == 0 else 2.5,
+        extra=lambda q, r: "x",
     )
     columns = ("--column", "answer_margin=margin", "--column", "p_known=known", "--column", "oddity=odd")
     found = load(source, *columns, "--json").json
@@ -64,14 +65,14 @@ def test_import_tells_of_each_column_what_became_of_its_values(tmp_path):
         "clipped": 0,
         "computed": True,
     }
-    assert [(item["round"], item["n"], item["em"]) for item in found["by_round"]] == [
-        (1, 6, 0.0),
-        (2, 6, pytest.approx(5 / 6)),
-        (3, 6, pytest.approx(5 / 6)),
+    assert [(item["round"], item["n"], item["scored"], item["em"]) for item in found["by_round"]] == [
+        (1, 6, 6, 0.0),
+        (2, 6, 6, pytest.approx(5 / 6)),
+        (3, 6, 6, pytest.approx(5 / 6)),
     ]
     shown = load(source, *columns)
     assert shown.code == 0
-    for word in ("defined", "nulled", "clipped", "answer_margin", "83.3"):
+    for word in ("defined", "nulled", "clipped", "scored", "answer_margin", "83.3", "kept as they are: extra"):
         assert word in shown.out
     assert "p_known: 18 of 18 values are undefined" in shown.out
 

@@ -85,6 +85,24 @@ def test_every_option_that_a_text_names_exists(path):
     assert not missing
 
 
+def test_a_command_s_own_messages_name_its_own_options():
+    own = {}
+
+    def walk(command):
+        module = getattr(getattr(command, "callback", None), "__module__", "")
+        names = {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}
+        own.setdefault(module, set()).update(names)
+        for below in getattr(command, "commands", {}).values():
+            walk(below)
+
+    walk(typer.main.get_command(app))
+    for path in SOURCES:
+        known = own.get(".".join(path.relative_to(ROOT / "src").with_suffix("").parts))
+        for line, text in texts(path) if known and path.stem != "main" else ():
+            if "suffice " not in text:
+                assert set(_OPTION.findall(text)) <= known, f"{path.name}:{line}"
+
+
 def test_the_check_sees_what_does_not_exist():
     assert wrong("read with --errors replace") == ["--errors"]
     assert wrong("run `suffice record DATA --policy p.json`") == ["record --policy"]

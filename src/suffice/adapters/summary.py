@@ -45,12 +45,14 @@ class RoundMeans:
     Attributes:
         round: The round.
         n: Trajectories that have it.
+        scored: Of these, how many have a known exact match.
         em: Mean exact match, 0 to 1, where it is known; NaN where it never is.
         f1: Mean F1, likewise.
     """
 
     round: int
     n: int
+    scored: int
     em: float
     f1: float
 
@@ -89,7 +91,12 @@ def round_means(rows: _Rows) -> list[RoundMeans]:
     for row in rows:
         by_round.setdefault(row["round"], []).append(row)
     return [
-        RoundMeans(round=r, n=len(own), **{name: _mean([row.get(name) for row in own]) for name in _METRICS})
+        RoundMeans(
+            round=r,
+            n=len(own),
+            scored=sum(row.get("em") is not None for row in own),
+            **{name: _mean([row.get(name) for row in own]) for name in _METRICS},
+        )
         for r, own in sorted(by_round.items())
     ]
 

@@ -98,6 +98,9 @@ def read_tabular(
         )
     elif first_round is not None:
         notes.append(f"the lowest {columns['round']!r} is taken as round 1, the first draft or evidence")
+    kept = list(dict.fromkeys(name for item in found for row in item.extras for name in row))
+    if kept:
+        notes.append(f"columns that are kept as they are: {', '.join(kept)}")
     if golds is None:
         _refuse_copied_golds(found, columns.get("golds", ""))
     depends, unpinned = _depends(found)

@@ -175,5 +175,10 @@ def _show(
     ]
     console.print(table("Columns", ["column", "", "defined", "nulled", "clipped"], cells, left=2))
     console.print()
-    means = [[str(item.round), str(item.n), number(100 * item.em, 1), number(100 * item.f1, 1)] for item in rounds]
-    console.print(table("Rounds", ["round", "n", "EM", "F1"], means))
+    means = [
+        [str(item.round), str(item.n), str(item.scored), number(100 * item.em, 1), number(100 * item.f1, 1)]
+        for item in rounds
+    ]
+    console.print(
+        table("Rounds: means over the trajectories that have them", ["round", "n", "scored", "EM", "F1"], means)
+    )

@@ -352,10 +352,11 @@ def load_to_record(dataset: str, limit: int | None, split: str | None) -> list[Q
     questions = load_questions(dataset, limit=limit, split=split)
     bare = sum(not question.answers for question in questions)
     if bare:
-        which = "none" if bare == len(questions) else f"only {len(questions) - bare}"
+        known = len(questions) - bare
+        which = f"only {known}" if known else "none"
         errors.print(
-            f"note: {which} of these {len(questions)} questions has a gold answer (looked for: {', '.join(GOLD_FIELDS)}). "
-            "EM and F1 are unknown for the others; the metric agreement needs none",
+            f"note: {which} of these {len(questions)} questions has a gold answer (looked for: {', '.join(GOLD_FIELDS)}): EM "
+            f"and F1 {'of the others ' if known else ''}will be unknown; the metric agreement needs none",
             markup=False,
             soft_wrap=True,
         )

@@ -69,7 +69,7 @@ class ReadReplies:
         shown = f"{replied[-1]['text']!r:.{_SHOWN}} (finish reason {replied[-1]['finish_reason']!r})"
         raise ModelError(
             f"nothing could be read: none of the {self.replies} replies to the first {self.questions} questions holds an "
-            f"answer; the last one is {shown}. {self.remedy} These replies are kept in {str(self.journal)!r}: the same "
-            "command goes on, other settings need another file or that one deleted, and --allow-unread (allow_unread) "
-            "records whatever comes"
+            f"answer; the last one is {shown}. {self.remedy} They are kept in {str(self.journal)!r}, and the same "
+            "command goes on from there; with other settings record to another file, or delete this one. --allow-unread "
+            "(allow_unread) records whatever comes"
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import csv
 import json
 import threading
 import time
@@ -17,6 +18,8 @@ from suffice.embedding.sentence_transformers import load_encoder
 from suffice.errors import DataError, ModelError
 from suffice.llm import EndpointEmbedder, load_model
 from suffice.retrieval.rerank import load_cross_encoder
+from suffice.store import write_recording
+from suffice.tables import Column, Table, render
 from tests.cli_tools import cli, dataset, reply
 from tests.endpoint import Endpoint
 
@@ -185,3 +188,57 @@ def test_a_redirect_to_another_host_takes_no_header_of_the_endpoint_along():
         straight.complete("Where?")
         straight.close()
         assert endpoint.requests[-1].headers["x-api-key"] == OTHER_KEY
+
+
+ESCAPES = "\x1b]0;OWNED\x07\x1b[2J\x1b[31mred\x9b2J\x7f\r\nstopped  after round 9, answer of round 9\tx"
+
+
+def unseen(text):
+    """Return the control characters of a text, line feed and tab aside."""
+    return [c for c in text if (ord(c) < 32 or 127 <= ord(c) < 160) and c not in "\n\t"]
+
+
+def test_no_text_from_elsewhere_gives_orders_to_a_terminal(tmp_path):
+    lines = [{"id": f"q{i}", "title": f"T{i} {ESCAPES}", "text": f"The tower {i} is {ESCAPES} tall."} for i in range(3)]
+    corpus = tmp_path / "c.jsonl"
+    corpus.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    policy = {
+        "question_id": "q",
+        "round": 1,
+        "answer": ESCAPES,
+        "question": ESCAPES,
+        "question_type": ESCAPES,
+        "em": 1.0,
+    }
+    write_recording(tmp_path / "r.parquet", [policy, {**policy, "round": 2}])
+    with Endpoint(f"Answer: {ESCAPES}") as endpoint:
+        at = ("--base-url", endpoint.url, "--model", f"m{ESCAPES}")
+        shown = [
+            cli("answer", f"Where is tower 1?{ESCAPES}", "--corpus", corpus, *at),
+            cli("draft", "Where?", "--contexts", corpus, *at, "--max-rounds", "2", "--embedder", "none"),
+            cli("doctor", *at),
+            cli("replay", tmp_path / "r.parquet", "--rule", "round >= 1", "--metric", "em"),
+            cli("replay", tmp_path / "r.parquet", "--rule", ESCAPES),
+            cli("report", tmp_path / "r.parquet", "--rule", "round >= 1", "--metric", "em", "--format", "md"),
+        ]
+        as_json = cli("answer", "Where is tower 1?", "--corpus", corpus, *at, "--json")
+    with Endpoint(fault="echo") as endpoint:
+        at = ("--base-url", endpoint.url, "--model", "m")
+        shown.append(cli("--debug", "doctor", *at, "--extra-body", json.dumps({"x": ESCAPES})))
+    for result in [*shown, as_json]:
+        assert unseen(result.out + result.err) == [], result
+    assert as_json.json["answer"].startswith("\x1b]0;OWNED")
+    assert "␛]0;OWNED" in shown[0].out
+    lines = shown[0].out.splitlines()
+    assert sum(line.startswith("stopped") for line in lines) == 1
+
+
+def test_a_cell_is_neither_a_formula_nor_html():
+    rows = (("=cmd|' /C calc'!A0", -0.5), ("@SUM(1)", 1.0), ("<img src=x onerror=alert(1)>|", 2.0), ("a < 1", 3.0))
+    table = Table(title="T", columns=(Column("policy"), Column("f1", ".2f")), rows=rows)
+    told = list(csv.reader(render([table], "csv").splitlines()))
+    assert [row[0] for row in told[1:3]] == ["'=cmd|' /C calc'!A0", "'@SUM(1)"]
+    assert told[1][1] == "-0.5"
+    markdown = render([table], "md")
+    assert "<img" not in markdown
+    assert "a < 1" in markdown

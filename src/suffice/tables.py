@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -122,9 +123,14 @@ def _plain(value: Any) -> Any:
     return value
 
 
+_HTML = re.compile("<(?=[A-Za-z/!?])")
+
+
 def _markdown(table: Table) -> str:
     def line(cells: Sequence[str]) -> str:
-        return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
+        return (
+            "| " + " | ".join(_HTML.sub("&lt;", cell).replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
+        )
 
     rule = line(["---:" if column.numeric else "---" for column in table.columns])
     body = [line([column.name for column in table.columns]), rule, *map(line, table.texts())]
@@ -148,6 +154,12 @@ def _latex(table: Table) -> str:
     return "\n".join([*head, *body, r"\bottomrule", r"\end{tabular}", *notes, r"\end{table}"]) + "\n"
 
 
+def _inert(value: Any) -> Any:
+    """Return a cell that a spreadsheet does not take for a formula."""
+    formula = isinstance(value, str) and len(value) > 1 and value.startswith(("=", "+", "-", "@", "\t", "\r"))
+    return f"'{value}" if formula else value
+
+
 def _csv(table: Table) -> str:
     """Return raw values, intervals and ranges as three columns."""
     out = io.StringIO()
@@ -165,7 +177,7 @@ def _csv(table: Table) -> str:
         for ends, value in zip(wide, row, strict=True):
             parts = value if isinstance(value, tuple) else (value, None, None) if ends else (value,)
             cells += [_plain(part) for part in (parts if len(parts) != 2 else (None, *parts))]  # noqa: PLR2004
-        writer.writerow(cells)
+        writer.writerow([_inert(cell) for cell in cells])
     return out.getvalue()
 
 

@@ -157,7 +157,7 @@ def run(arguments: list[str] | None = None) -> None:
 
 def _tell(message: str, debug: bool) -> None:
     if debug:
-        traceback.print_exc()
+        errors.print(traceback.format_exc(), markup=False, soft_wrap=True)
     errors.print(message, markup=False, soft_wrap=True)
 
 

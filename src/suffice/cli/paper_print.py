@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,7 +10,7 @@ from pathlib import Path
 import typer
 from rich.progress import Progress
 
-from suffice.cli.show import errors, print_table
+from suffice.cli.show import errors, print_table, print_text
 from suffice.errors import DataError
 from suffice.report.paper.tasr import Paper
 from suffice.tables import FORMATS, render
@@ -55,7 +54,7 @@ def print_paper(paper: Paper, form: str, out: Path | None, title: str) -> None:
         return
     text = _text(paper, form, title)
     if out is None:
-        sys.stdout.write(text)
+        print_text(text)
     else:
         out.write_text(text, encoding="utf-8")
 

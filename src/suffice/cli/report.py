@@ -14,7 +14,7 @@ import typer
 from suffice.calibration import CALIBRATED
 from suffice.cli import options
 from suffice.cli.offline import TEXT_RULES, prices_for, with_guarded
-from suffice.cli.show import console, errors, print_json
+from suffice.cli.show import console, errors, print_json, print_text
 from suffice.errors import DataError
 from suffice.replay import calibrate, policy_for
 from suffice.report import Report, Settings, make_report, render_html
@@ -95,7 +95,7 @@ def report_command(
     if as_json or (form == "json" and target is None):
         print_json({"report": None if target is None else str(target), **report.to_dict()})
     elif target is None:
-        typer.echo(text, nl=False)
+        print_text(text)
     else:
         _show(report, target)
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal
 
 import numpy as np
-from rich.console import Console, Group
+from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
@@ -28,6 +30,8 @@ __all__ = [
     "number",
     "print_json",
     "print_table",
+    "print_text",
+    "printable",
     "quiet_bars",
     "recording_progress",
     "round_row",
@@ -41,8 +45,37 @@ _WIDE = 200
 _LONG = 400
 """Characters of a draft or critique that a table shows."""
 
-console = Console(highlight=False, width=None if sys.stdout.isatty() else _WIDE)
-errors = Console(stderr=True, highlight=False, width=None if sys.stderr.isatty() else _WIDE)
+_DELETE = 0x7F
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+"""What a terminal takes for orders, line feed and tab aside, and what it cannot show."""
+
+
+def printable(text: str) -> str:
+    r"""Return a text with a visible sign for each control character: a model's reply may hold some.
+
+    >>> printable("a\x1b[2Jb\r\n\tc")
+    'a␛[2Jb\n\tc'
+    """
+    return _CONTROL.sub(_sign, text.replace("\r\n", "\n"))
+
+
+def _sign(control: re.Match[str]) -> str:
+    code = ord(control[0])
+    return chr(0x2400 + code) if code < ord(" ") else "\u2421" if code == _DELETE else "\ufffd"
+
+
+class Terminal(Console):
+    """A console on which no text can move the cursor, set a title or clear the screen; styles of our own can."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
+        """Return the segments of what is printed, text made printable."""
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else Segment(printable(segment.text), segment.style)
+
+
+console = Terminal(highlight=False, width=None if sys.stdout.isatty() else _WIDE)
+errors = Terminal(stderr=True, highlight=False, width=None if sys.stderr.isatty() else _WIDE)
 
 
 def quiet_bars() -> None:
@@ -52,8 +85,14 @@ def quiet_bars() -> None:
 
 
 def print_json(data: Any) -> None:
-    """Print strict JSON to standard output."""
-    sys.stdout.write(json.dumps(data, ensure_ascii=False, allow_nan=False, indent=2) + "\n")
+    """Print strict JSON to standard output; control characters are escaped in it, as JSON allows."""
+    text = json.dumps(data, ensure_ascii=False, allow_nan=False, indent=2)
+    sys.stdout.write(_CONTROL.sub(lambda control: f"\\u{ord(control[0]):04x}", text) + "\n")
+
+
+def print_text(text: str) -> None:
+    """Print a text as it is, but for control characters, to standard output."""
+    sys.stdout.write(printable(text))
 
 
 def number(value: float | None, digits: int = 2) -> str:
@@ -163,8 +202,10 @@ def decision_lines(decision: Decision, costs: Mapping[str, Cost]) -> str:
     cost = total_cost(costs)
     calls = ", ".join(f"{spent.calls:.0f} {component}" for component, spent in costs.items())
     why = f"{decision.reason} ({decision.fired})" if decision.fired else str(decision.reason)
+    # Indented, so that no line of an answer looks like one of ours.
+    answer = "(none)" if decision.answer is None else printable(decision.answer).replace("\n", "\n         ")
     return (
-        f"answer   {decision.answer if decision.answer is not None else '(none)'}\n"
+        f"answer   {answer}\n"
         f"stopped  after round {decision.stop_round}, answer of round {decision.answer_round}; reason: {why}\n"
         f"cost     calls: {calls or 'none'}; {number(cost.tokens, 0)} tokens "
         f"({number(cost.cached_tokens, 0)} cached), {number(cost.seconds, 2)} s"

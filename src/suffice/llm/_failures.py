@@ -62,7 +62,7 @@ def is_unmistakable(value: str) -> bool:
 
 def shortened(text: str) -> str:
     """Return one line of at most some hundred characters, for a message."""
-    line = " ".join(text.split())
+    line = "".join(c if c.isprintable() else " " for c in " ".join(text.split()))
     return line if len(line) <= _SHOWN else f"{line[:_SHOWN]}... ({len(line)} characters)"
 
 

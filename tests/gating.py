@@ -10,6 +10,7 @@ from typing import Any
 
 from suffice import Cost, ScriptedModel
 from suffice.llm import Verdict
+from suffice.seen import Seen
 
 
 class ScriptedGate:
@@ -19,11 +20,15 @@ class ScriptedGate:
         known: The probability by question, or an exception to raise instead.
         model: Whose pass it is; None for a gate of another kind, whose pass cannot go on.
         failures: What to raise, by the number of the call, the first being 1.
+        seen: The questions that it was fitted on; None if that is not on record.
     """
 
-    def __init__(self, known: Mapping[str, Any], model: ScriptedModel | None = None, failures=None) -> None:
+    def __init__(
+        self, known: Mapping[str, Any], model: ScriptedModel | None = None, failures=None, seen: Seen | None = None
+    ) -> None:
         self.known, self.source = known, model
         self.failures: Mapping[int, Exception] = failures or {}
+        self.seen = seen
         self.asked: list[str] = []
         self.resumed: list[str] = []
         self.name, self.capabilities = "scripted gate", frozenset({"p_known"})

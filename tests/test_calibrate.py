@@ -174,7 +174,9 @@ def test_the_recorders_document_frequencies_are_copied_into_the_policy():
     stored.metadata["state"] = {"overlap": idf.to_dict()}
     policy, summary = calibrate(stored, rule="overlap > 0.5")
     assert policy.state == {"overlap": idf}
-    assert summary.notes == ()
+    assert summary.notes == (
+        "it is not on record which questions the state of 'overlap' was fitted on: figures on those flatter",
+    )
     without, summary = calibrate(RECORDING, rule="overlap > 0.5")
     assert without.state == {}
     assert "cannot run live" in summary.notes[0]

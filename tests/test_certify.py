@@ -279,7 +279,7 @@ def test_what_is_idle_on_tune_questions_is_left_out(tune, policy):
     assert all(measured.calls.mean(axis=1) < 5)
     assert len({row.tobytes() for row in measured.calls}) == len(kept.policies) < 4
     assert "p_correct > 2" not in " ".join(member.label for member in kept.policies)
-    assert set(map(id_hash, tune.question_ids)) <= kept.seen
+    assert set(map(id_hash, tune.question_ids)) <= kept.seen.ids
     with pytest.raises(DataError, match="saves calls"):
         arranged(threshold_path(policy, "p_correct", [2.0]), tune, EASY)
 
@@ -522,8 +522,8 @@ def test_a_certificate_with_something_missing_is_refused(certified):
 
 
 def test_what_was_certified_on_a_set_is_selected_there(certified, fresh, tune, policy):
-    assert tuned_on(certified.policy, fresh.question_ids) == 300
-    assert tuned_on(certified.policy, tune.question_ids) == 80
-    assert tuned_on(policy, fresh.question_ids) == 0
+    assert tuned_on(certified.policy, fresh) == 300
+    assert tuned_on(certified.policy, tune) == 80
+    assert tuned_on(policy, fresh) == 0
     ordered = certify(fresh, listed(["fixed_k(4)"], Policy()), EASY, tune=tune).policy
-    assert tuned_on(ordered, tune.question_ids) == 80
+    assert tuned_on(ordered, tune) == 80

@@ -53,6 +53,7 @@ def made(seed: int = 0, n: int = 60, width: int = 4, *, prefix: str = "q", end: 
                     "question_id": f"{prefix}{q}",
                     "round": r,
                     "end": end,
+                    "question": f"Which is {prefix}{q}?",
                     "question_type": ("bridge", "comparison")[q % 3 == 0],
                     "answer": f"answer {answer}",
                     "em": right,
@@ -374,7 +375,7 @@ def test_shared_questions_and_a_policys_own_are_selected_here():
     policy, _ = calibrate(recording, rule="tasr")
     said = " ".join(diagnose(recording, policy=policy, tune=recording, n_resamples=20).notes)
     assert "selected here: 60 questions are in the tune recording too" in said
-    assert "selected here: tasr was fitted or selected on 60" in said
+    assert "the policy was fitted or selected on 60" in said
 
 
 def test_the_same_seed_gives_the_same_numbers():

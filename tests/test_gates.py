@@ -67,7 +67,7 @@ def answered(direct, retrieved, *, prefix="q"):
     return [
         Answered(
             question_id=f"{prefix}{i}",
-            question=f"Where is place number {i}?",
+            question=f"Where is place {prefix}{i}?",
             golds=(RIGHT,),
             closed_book=RIGHT if a else WRONG,
             retrieved=RIGHT if b else WRONG,

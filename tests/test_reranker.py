@@ -17,6 +17,7 @@ from suffice import Passage
 from suffice.embedding.sentence_transformers import weights_hash
 from suffice.errors import ConfigMismatchError, DataError, MissingExtraError, ModelError
 from suffice.retrieval import CrossEncoderScorer, InMemoryRetriever, Reranked
+from suffice.seen import Seen
 from suffice.train.preference_file import Preference
 from suffice.train.ranking import DEPTHS, NAMES, compare_rankings, rank_metrics
 from suffice.train.reranker import CARD, RerankerSettings, preferences_hash, train_reranker
@@ -107,6 +108,7 @@ def test_the_card_tells_how_the_reranker_was_made(aligned):
     assert card["settings"]["temperature"] == 1.0
     assert card["report"]["metrics"]["P@1"]["after"]["value"] == run.report.after[0][0]
     assert not run.path.with_name("reranker.checkpoints").exists()
+    assert CrossEncoderScorer(run.path).seen == Seen.of((), [item.query for item in data[:175]])
 
 
 def test_the_kept_weights_are_those_of_the_best_step_on_dev(aligned):

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from suffice.errors import ConfigMismatchError, DataError
 from suffice.probes import Probe, ProbeCard, measure_probe
 from suffice.replay import id_hash
+from suffice.seen import Seen
 from suffice.store import write_recording
 from suffice.store.states import StateWriter, StoredStates, read_states
 from suffice.train.examples import Examples, Split, split_by_hash
@@ -287,6 +288,9 @@ def test_a_run_chooses_the_layer_that_tells_on_dev_and_measures_on_test(data, sp
     assert run.measured[0].measures.n == len(split.test)
     tuned = set(run.probe.card.provenance["tune_ids"])
     assert tuned == {id_hash(q) for q in split.train | split.dev}
+    named = replace(data, texts={q: f"Who is {q}?" for q in data.labels})
+    card = run_training(named, split, kind="logistic", layers=(2,), settings=QUICK).probe.card
+    assert card.seen == Seen.of(split.train | split.dev, [f"who is {q}" for q in split.train | split.dev])
     assert json.loads(json.dumps(run.to_dict())) == run.to_dict()
     assert len(run.tables()) == 3
     assert run.probe.card.pinned == {"kind": "t", "prompt_sha256": "q"}

@@ -56,6 +56,7 @@ class Certificate:
         figures: Means on the certification set, "selected here": of the policy and of the baseline.
         data_hash: Of the certification recording.
         question_ids: Hashes of the ids of the certification questions, sorted.
+        question_texts: Hashes of their normalised texts, sorted; empty where the texts are not on record.
         notes: What a reader must know.
         versions: Of the software.
     """
@@ -82,6 +83,7 @@ class Certificate:
     question_ids: tuple[str, ...]
     notes: tuple[str, ...]
     versions: Mapping[str, str]
+    question_texts: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-ready values, as `Policy.certificate` holds them."""
@@ -96,6 +98,8 @@ class Certificate:
             SchemaError: Missing or unknown fields, or values of the wrong kind.
         """
         kinds = {item.name: str(item.type) for item in fields(cls)}
+        if isinstance(data, Mapping):  # certificates from before 0.4 compare ids alone
+            data = {"question_texts": (), **data}
         if not isinstance(data, Mapping) or set(data) != set(kinds):
             given = set(data) if isinstance(data, Mapping) else set()
             raise SchemaError(
@@ -152,7 +156,7 @@ class Certificate:
         return Table(title="Certificate", columns=(Column("what"), Column("value")), rows=rows, notes=self.notes)
 
 
-_TUPLES = ("sequence", "question_ids", "notes")
+_TUPLES = ("sequence", "question_ids", "notes", "question_texts")
 _KINDS: dict[str, type | tuple[type, ...]] = {
     "str": str,
     "int": int,

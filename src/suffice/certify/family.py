@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
 
 from suffice.certify.losses import Claim, Measured, measure
 from suffice.errors import ConfigMismatchError, DataError
-from suffice.replay import even_thresholds, id_hash, policy_for, reads_round_0
+from suffice.replay import Selected, even_thresholds, policy_for, reads_round_0, seen_from, selected_on
 from suffice.rounds import Floats
 from suffice.rules import Rule, find_threshold, parse_rule, with_threshold
+from suffice.seen import Seen
 from suffice.session import Policy
 from suffice.store.recording import Recording
 
@@ -27,13 +28,13 @@ class Family:
         policies: At least one.
         kind: `path`, one threshold moved from conservative to cheap, or `list`.
         text: What it is and where its order comes from, for the certificate.
-        seen: Hashes of the ids of all questions that anything in it was fitted or chosen on.
+        seen: The tune questions by which it was arranged.
     """
 
     policies: tuple[Policy, ...]
     kind: Literal["path", "list"]
     text: str
-    seen: frozenset[str]
+    seen: Seen = field(default_factory=Seen)
 
     def __post_init__(self) -> None:
         if not self.policies:
@@ -69,7 +70,7 @@ def threshold_path(policy: Policy, signal: str, values: Iterable[float]) -> Fami
         f"{len(members)} thresholds of {signal!r} in {policy.rule!s}, from {ordered[0]:g} (conservative) to "
         f"{ordered[-1]:g} (cheap)"
     )
-    return Family(policies=members, kind="path", text=text, seen=_seen(members))
+    return Family(policies=members, kind="path", text=text)
 
 
 def path_values(policy: Policy, signal: str, tune: Recording, n: int = 40) -> Floats:
@@ -109,7 +110,7 @@ def listed(policies: Sequence[Policy | Rule | str], base: Policy | Recording) ->
         twice = next(m.label for place, m in enumerate(members) if digests[place] in digests[:place])
         raise DataError(f"the family has {twice!r} twice: each policy is tested once")
     text = f"{len(members)} listed policies, in the order of the list"
-    return Family(policies=tuple(members), kind="list", text=text, seen=_seen(members))
+    return Family(policies=tuple(members), kind="list", text=text)
 
 
 def _completed(item: Rule | str, base: Policy | Recording) -> Policy:
@@ -150,8 +151,8 @@ def arranged(family: Family, tune: Recording, claim: Claim, cheapest: str = "cal
         text = f"{len(family.policies)} listed policies, in the order of their p-values on tune questions"
     if len(kept) < len(family.policies):
         text += f"; {len(kept)} of them differ on the tune questions and save {cheapest} there"
-    ids = {id_hash(name) for name in (*tune.question_ids, *tune.clusters.tolist())}
-    return replace(family, policies=tuple(family.policies[k] for k in kept), text=text, seen=family.seen | ids)
+    seen = family.seen | seen_from(tune)
+    return replace(family, policies=tuple(family.policies[k] for k in kept), text=text, seen=seen)
 
 
 def _useful(measured: Measured, cheapest: str) -> list[int]:
@@ -165,12 +166,12 @@ def _useful(measured: Measured, cheapest: str) -> list[int]:
     return kept
 
 
-def check_disjoint(family: Family, claim: Claim, recording: Recording) -> frozenset[str]:
-    """Return all questions that family and baseline were fitted or chosen on; refuse if any is to be certified on.
+def check_disjoint(family: Family, claim: Claim, recording: Recording) -> Selected:
+    """Return what is known of the questions that family, baseline and recorded models were fitted or chosen on.
 
     Raises:
-        ConfigMismatchError: The sets overlap, or a policy holds fitted state and does not say on which questions it was
-            fitted.
+        ConfigMismatchError: Any of them is to be certified on, or a policy holds fitted state and does not say on which
+            questions it was fitted.
     """
     involved = [*family.policies, *([claim.baseline] if isinstance(claim.baseline, Policy) else [])]
     for policy in involved:
@@ -180,21 +181,10 @@ def check_disjoint(family: Family, claim: Claim, recording: Recording) -> frozen
                 "(provenance 'tune_ids'): whether they differ from the certification questions cannot be checked. Fit it "
                 "with `suffice calibrate`"
             )
-    seen = family.seen | _seen(involved)
-    rows = zip(recording.question_ids, recording.clusters.tolist(), strict=True)
-    used = sum(bool({id_hash(question), id_hash(cluster)} & seen) for question, cluster in rows)
-    if used:
+    selected = selected_on(involved, recording, {"the order of the family": family.seen} if family.seen else None)
+    if selected.n:
         raise ConfigMismatchError(
-            f"{used} of the {len(recording.question_ids)} certification questions were used before, to fit, choose or "
-            "certify what shall be certified: a certificate needs questions that nothing was fitted or chosen on. Record "
-            "another set"
+            f"{selected.n} of the {len(recording.question_ids)} certification questions were used before, by id or text: "
+            f"{selected.parts}. A certificate needs questions that nothing was fitted or chosen on. Record another set"
         )
-    return seen
-
-
-def _seen(policies: Iterable[Policy]) -> frozenset[str]:
-    seen: set[str] = set()
-    for policy in policies:
-        seen.update(policy.provenance.get("tune_ids") or ())
-        seen.update((policy.certificate or {}).get("question_ids") or ())
-    return frozenset(seen)
+    return selected

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import platform
 from dataclasses import dataclass, replace
+from functools import reduce
+from operator import or_
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,7 @@ from suffice.certify.family import Family, arranged, check_disjoint
 from suffice.certify.losses import COST_NAMES, Claim, Measured, measure
 from suffice.certify.ltt import MOST_QUESTIONS, Procedure, level_of, questions_needed, rejected
 from suffice.errors import DataError
+from suffice.replay import seen_by, seen_from
 from suffice.rounds import Floats, Mask
 from suffice.session import Policy
 from suffice.store.recording import Recording
@@ -210,8 +213,9 @@ def certify(
         raise DataError(f"{cheapest!r} is nothing to be cheap in; allowed: {', '.join(COST_NAMES)}")
     if tune is not None:
         family = arranged(family, tune, claim, cheapest)
-    seen = check_disjoint(family, claim, recording)
+    selected = check_disjoint(family, claim, recording)
     measured = measure(recording, family.policies, claim)
+    measured = replace(measured, notes=(*measured.notes, *selected.notes))
     level = level_of(procedure, len(family.policies), claim.delta)
     p = claim.p_values(measured.losses, level)
     certified = rejected(p, claim.delta, procedure)
@@ -234,7 +238,9 @@ def certify(
     position = int(np.argmin(np.where(certified, costs, np.inf)))
     certificate = _certificate(found, position, recording)
     member = family.policies[position]
-    provenance = {**member.provenance, "tune_ids": sorted(seen)} if seen else dict(member.provenance)
+    involved = [*family.policies, *([claim.baseline] if isinstance(claim.baseline, Policy) else [])]
+    seen = reduce(or_, map(seen_by, involved), family.seen)
+    provenance = {**member.provenance, **(seen.to_dict() if seen else {})}
     return replace(found, policy=replace(member, provenance=provenance, certificate=certificate.to_dict()))
 
 
@@ -306,6 +312,7 @@ def _certificate(found: Certification, position: int, recording: Recording) -> C
         figures={name: None if math.isnan(value) else value for name, value in means.items()},
         data_hash=recording.data_hash,
         question_ids=tuple(sorted(measured.question_ids)),
+        question_texts=tuple(sorted(seen_from(recording).texts)),
         notes=measured.notes,
         versions=_versions(),
     )

@@ -165,7 +165,8 @@ def show_comparison(found: Comparison, name: str = "") -> None:
 
 def comparison_lines(found: Comparison) -> list[str]:
     """Return the finding, and one sentence for each gate."""
-    return [f"{found.headline}.", *(f"- {row.point.headline(found.metrics[0])}" for row in found.rows)]
+    sentences = (f"- {row.point.headline(found.metrics[0])}" for row in found.rows)
+    return [f"{found.headline}.", *sentences, *(f"note: {note}" for note in found.notes)]
 
 
 def _title(found: Comparison, name: str) -> str:

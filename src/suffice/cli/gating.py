@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,7 +15,8 @@ from suffice.errors import DataError
 from suffice.llm import PROMPTS, Answerer, EncoderStates, EndpointEmbedder, EndpointStates, TransformersModel
 from suffice.llm.states import StateSource
 from suffice.probes import Probe, ProbeGate
-from suffice.replay import id_hash
+from suffice.retrieval import Question
+from suffice.seen import Seen
 
 __all__ = [
     "GateBaseUrl",
@@ -135,14 +136,23 @@ def _source(
     return TransformersModel(model, layers=(card.layer or 0,), prompt=PROMPTS[prompt])
 
 
-def tell_fitted(probe: Probe, question_ids: Sequence[str]) -> None:
-    """Say on standard error if the probe was fitted, stopped or calibrated on some of these questions, by id hash."""
-    fitted = set(probe.card.provenance.get("tune_ids") or ())
-    n = sum(id_hash(q) in fitted for q in question_ids)
-    if n:
+def tell_fitted(fitted: Mapping[str, Seen | None], questions: Sequence[Question]) -> None:
+    """Say on standard error which models were fitted on some of these questions, by id or text.
+
+    Args:
+        fitted: What each model saw, by component; None where that is not on record.
+        questions: The questions that are asked.
+    """
+    ids, texts = [item.question_id for item in questions], [item.question for item in questions]
+    for name, seen in fitted.items():
+        if seen is None:
+            said = f"it is not on record which questions the {name} was fitted on"
+        elif n := int(seen.among(ids, texts).sum()):
+            said = f"the {name} was fitted on {n} of these {len(ids)} questions"
+        else:
+            continue
         errors.print(
-            f"note: the probe was fitted on {n} of these {len(question_ids)} questions: p_known is too good there. "
-            "Replay and certify on others",
+            f"note: {said}: what it says of those is too good. Replay and certify on others",
             markup=False,
             soft_wrap=True,
         )

@@ -24,6 +24,7 @@ from suffice.retrieval import (
     load_questions,
     open_corpus,
 )
+from suffice.seen import Seen
 from suffice.session import Policy
 from suffice.signals import Enricher, FittedState, Idf
 from suffice.signals.position import AnswerPosition, PositionKind
@@ -368,7 +369,8 @@ def overlap_state(dataset: str | None) -> dict[str, FittedState]:
     if dataset is None:
         return {}
     questions = load_questions(dataset)
-    return {"overlap": Idf.fit(f"{p.title} {p.text}" for question in questions for p in question.passages)}
+    seen = Seen.of([item.question_id for item in questions], [item.question for item in questions])
+    return {"overlap": Idf.fit((f"{p.title} {p.text}" for item in questions for p in item.passages), seen)}
 
 
 def build_embedder(name: str) -> Embedder | None:

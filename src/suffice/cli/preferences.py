@@ -16,8 +16,8 @@ from suffice.cli.confidence import AllowPrompt, Device, Dtype, Instructions, ope
 from suffice.cli.show import console, errors, print_json, print_table
 from suffice.llm import TransformersModel
 from suffice.probes import LabelRule, ProbeConfidence
-from suffice.replay import id_hash
 from suffice.retrieval import BUNDLED, Question, Retriever, load_questions
+from suffice.seen import Seen
 from suffice.train.preference_file import PROMPT, card_path
 from suffice.train.preferences import PreferenceSummary, build_preferences
 from suffice.train.shift import Shift, measure_shift
@@ -69,7 +69,7 @@ def preferences_command(
         batch_size=batch_size,
     )
     retriever = options.build_retriever(corpus, dense)
-    gating.tell_fitted(confidence.probe, [question.question_id for question in questions])
+    gating.tell_fitted({"probe": confidence.probe.card.seen}, questions)
     rule = LabelRule.parse(label_rule)
     measured = None
     if shift and not out.exists():
@@ -103,8 +103,9 @@ def _shift(
     seed: int,
 ) -> Shift | None:
     """Measure the probe under both prompts, on questions that it was not fitted on; None where there are none."""
-    fitted = set(confidence.probe.card.provenance.get("tune_ids") or ())
-    fresh = [q for q in questions if id_hash(q.question_id) not in fitted and q.answers]
+    seen = confidence.probe.card.seen or Seen()
+    old = seen.among([q.question_id for q in questions], [q.question for q in questions])
+    fresh = [q for q, known in zip(questions, old.tolist(), strict=True) if not known and q.answers]
     if not fresh:
         return None
     return measure_shift(

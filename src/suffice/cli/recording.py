@@ -122,8 +122,7 @@ def record_command(
             on_progress=tell,
         )
     report_recorded(summary, by_component, as_json=as_json, allow_unread=allow_unread)
-    if probe is not None:
-        gating.tell_fitted(probe, [question.question_id for question in questions])
+    gating.tell_fitted(loop.fitted, questions)
 
 
 def report_recorded(

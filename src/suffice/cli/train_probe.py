@@ -101,13 +101,14 @@ def train_probe_command(
     )
     stored = read_states(states)
     told, about = _labels(labels, rule, least, 0)
+    texts = _texts(labels)
     other = None
     if rag_states is not None:
         other = LabelledStates(states=read_states(rag_states), labels=_labels(labels, rule, least, rag_round)[0])
-    split = split_by_hash([q for q in stored.ids if q in told], dev=dev_share, test=test_share, salt=salt)
+    split = split_by_hash([q for q in stored.ids if q in told], dev=dev_share, test=test_share, salt=salt, texts=texts)
     with _steps(quiet=as_json) as tell:
         run = run_training(
-            LabelledStates(states=stored, labels=told),
+            LabelledStates(states=stored, labels=told, texts=texts),
             split,
             kind=kind,
             layers=_layers(layer, layers),
@@ -142,6 +143,15 @@ def _labels(path: Path, rule: str, least: float, at: int) -> tuple[dict[str, flo
             raise
         raise DataError(f"the labels {str(path)!r} cannot be read: {error}") from None
     return labels, {"questions": len(labels), "known": sum(labels.values()), "rule": path.name}
+
+
+def _texts(path: Path) -> dict[str, str]:
+    """Return the questions that a recording of labels holds, by id; other labels have ids alone."""
+    recording = read_recording(path) if path.suffix == ".parquet" else None
+    if recording is None or "question" not in recording.table.column_names:
+        return {}
+    texts = zip(recording.question_ids, recording.per_question("question", []).tolist(), strict=True)
+    return {q: text for q, text in texts if text}
 
 
 def _label(path: Path, number: int, row: Any) -> tuple[str, float]:

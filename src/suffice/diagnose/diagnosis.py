@@ -20,12 +20,13 @@ from suffice.diagnose.rows import has_metric, right_or_wrong, rows_of
 from suffice.diagnose.separation import draw_d
 from suffice.diagnose.signals import summarise_signals
 from suffice.diagnose.sweep import sweep_threshold
-from suffice.replay import calibrate, check_policy, id_hash, outcome, policy_for, tuned_on
+from suffice.replay import calibrate, check_policy, outcome, policy_for, seen_from, seen_in, selected_on
 from suffice.replay.baselines import RECORDED, Bench, Run, recorded_run, run_policy
 from suffice.replay.costs import CostTable
 from suffice.replay.evaluate import drop_failed
 from suffice.rules import Rule, parse_rule, thresholds
 from suffice.session import Policy, Stops
+from suffice.signals import KNOWN
 from suffice.store.recording import Recording
 from suffice.tables import Table
 
@@ -160,6 +161,10 @@ def diagnose(
     )
 
 
+_GATED = f"{KNOWN} > 0.5"
+"""A rule that reads the recorded gate, whose figures stand among those of the signals."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Settings:
     """What the parts share, as `diagnose` takes it."""
@@ -189,14 +194,16 @@ def _input_notes(
     if tune is None:
         notes.append("no recording of tune questions (tune): no drift, and no forms of calibrators side by side")
     else:
-        shared = len(set(map(id_hash, kept.question_ids)) & set(map(id_hash, tune.question_ids)))
+        shared = int(seen_in(kept, seen_from(tune)).sum())
         if shared:
             notes.append(f"selected here: {shared} questions are in the tune recording too, so fits and drift flatter")
+    read = [
+        *([] if policy is None else [policy]),
+        *([policy_for(kept, _GATED)] if KNOWN in kept.names("signal") else []),
+    ]
+    notes += selected_on(read, kept).notes
     if policy is None:
         return (*notes, "no policy: no threshold sweep, no types of questions, no premature stops")
-    selected = tuned_on(policy, kept.question_ids)
-    if selected:
-        notes.append(f"selected here: {policy.label} was fitted or selected on {selected} of these questions")
     return (*notes, *check_policy(policy, kept))
 
 

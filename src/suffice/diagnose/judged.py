@@ -16,13 +16,14 @@ from suffice.diagnose.judging import Choice, Procedure
 from suffice.diagnose.selection import Reference
 from suffice.errors import DataError
 from suffice.replay.baselines import Bench
-from suffice.replay.checks import check_policy, id_hash
+from suffice.replay.checks import check_policy
 from suffice.replay.costs import CostTable
 from suffice.replay.evaluate import drop_failed
 from suffice.replay.outcomes import outcome
 from suffice.replay.result import jsonable
 from suffice.rounds import Floats, Mask, Rounds
 from suffice.rules.selectors import Selector, last_of
+from suffice.seen import id_hash
 from suffice.session import Policy, Stops, stops
 from suffice.statistics.bootstrap import bootstrap_weights
 from suffice.statistics.units import Units

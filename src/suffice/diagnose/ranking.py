@@ -10,14 +10,16 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice.errors import DataError
-from suffice.replay.checks import check_policy, id_hash
+from suffice.replay.checks import check_policy
 from suffice.replay.evaluate import drop_failed
 from suffice.replay.outcomes import answers_by_stop, outcome, values_by_stop
 from suffice.replay.result import jsonable
+from suffice.replay.selected import seen_from
 from suffice.rounds import Floats, Mask, Rounds
 from suffice.rules.parse import parse_selector
 from suffice.rules.ranker import Ranked, Term
 from suffice.rules.selectors import Last, Selector, answered
+from suffice.seen import Seen
 from suffice.session import Policy
 from suffice.statistics.units import Units
 from suffice.store.recording import Recording
@@ -135,8 +137,8 @@ def fit_ranker(
     simple = max((name for name in cross_fitted if not name.startswith("ranked")), key=lambda name: cross_fitted[name])
     if cross_fitted[simple] >= cross_fitted[_label(best)]:
         notes.append(f"on held-out tune questions {simple!r} does as well as the ranker: prefer it")
-    ids = set(policy.provenance.get("tune_ids") or ()) | {id_hash(name) for name in kept.question_ids}
-    provenance = {**policy.provenance, "tune_ids": sorted(ids), "ranker": {"metric": metric, "seed": seed}}
+    seen = seen_from(kept) | (Seen.from_dict(policy.provenance) or Seen())
+    provenance = {**policy.provenance, **seen.to_dict(), "ranker": {"metric": metric, "seed": seed}}
     return RankerFit(
         policy=replace(policy, selector=selector, provenance=provenance),
         metric=metric,

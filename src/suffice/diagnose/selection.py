@@ -10,11 +10,12 @@ import numpy as np
 
 from suffice.errors import CensoredError, DataError
 from suffice.replay.baselines import Bench, run_policy
-from suffice.replay.checks import check_policy, tuned_on
+from suffice.replay.checks import check_policy
 from suffice.replay.costs import CostTable
 from suffice.replay.evaluate import drop_failed
 from suffice.replay.outcomes import outcome
 from suffice.replay.result import jsonable
+from suffice.replay.selected import tuned_on
 from suffice.rounds import Floats
 from suffice.rules.parse import parse_selector
 from suffice.rules.selectors import Last, Selector
@@ -281,7 +282,7 @@ class Reference:
             oracle_full=float(self.full.mean()),
             calls=float(run.ledger.calls.mean()),
             n_differ=int(np.count_nonzero(gain)),
-            n_selected=tuned_on(policy, self._bench.recording.question_ids),
+            n_selected=tuned_on(policy, self._bench.recording),
         )
 
     def ratio(self, above: Floats, below: Floats, per: Floats | None = None) -> tuple[float, float, float]:

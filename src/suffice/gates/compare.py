@@ -14,8 +14,10 @@ from suffice.errors import DataError
 from suffice.gates.bench import GateBench, gate_rule
 from suffice.gates.point import GatePoint
 from suffice.replay.result import jsonable
+from suffice.replay.selected import seen_from, seen_in, selected_on
 from suffice.rounds import Floats, Mask
-from suffice.signals import GATE
+from suffice.seen import Seen
+from suffice.signals import GATE, KNOWN
 from suffice.statistics import Area, area_under_roc, holm
 
 __all__ = ["Compared", "Comparison", "Price", "Scored", "choose_beta", "compare_gates", "hold_out"]
@@ -126,6 +128,7 @@ class Comparison:
         seed: Of the draws.
         data_hash: Of the recording.
         chosen: How thresholds were chosen, in words.
+        notes: What a reader must know: a recorded gate that was fitted on some of these questions.
     """
 
     rows: tuple[Compared, ...]
@@ -140,6 +143,7 @@ class Comparison:
     seed: int
     data_hash: str
     chosen: str
+    notes: tuple[str, ...] = ()
 
     @property
     def headline(self) -> str:
@@ -161,7 +165,7 @@ class Comparison:
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-ready values; NaN becomes None."""
-        names = ("metrics", "n", "n_tune", "level", "n_resamples", "seed", "data_hash", "chosen", "headline")
+        names = ("metrics", "n", "n_tune", "level", "n_resamples", "seed", "data_hash", "chosen", "headline", "notes")
         found = jsonable({name: getattr(self, name) for name in names})
         assert isinstance(found, dict)
         found |= {name: getattr(self, name).to_dict() for name in ("never", "always", "perfect")}
@@ -221,11 +225,13 @@ def compare_gates(
     """
     if not gates or len({gate.name for gate in gates}) < len(gates):
         raise DataError(f"gates need names that differ, and at least one: {[gate.name for gate in gates]!r}")
-    shared = set(evaluation.recording.question_ids) & set(tune.recording.question_ids if tune is not None else ())
-    if shared:
+    recording = evaluation.recording
+    shared = seen_in(recording, Seen() if tune is None else seen_from(tune.recording))
+    if shared.any():
         raise DataError(
-            f"{len(shared)} questions are among the tune questions and among those judged on, the first is "
-            f"{min(shared)!r}: thresholds chosen on a question flatter themselves there"
+            f"{int(shared.sum())} questions are among the tune questions and among those judged on, by id or text, the "
+            f"first is {recording.question_ids[int(np.argmax(shared))]!r}: thresholds chosen on a question flatter "
+            "themselves there"
         )
     bench = evaluation
     rows = [_compared(bench, gate, tune, rate) for gate in gates]
@@ -243,7 +249,17 @@ def compare_gates(
         seed=bench.seed,
         data_hash=bench.recording.data_hash,
         chosen=_chosen(bench, tune, rate),
+        notes=_notes(bench, gates, tune),
     )
+
+
+def _notes(bench: GateBench, gates: Sequence[Scored], tune: GateBench | None) -> tuple[str, ...]:
+    """Return what the recorded gate, where it is compared, has seen of the questions."""
+    rules = [gate_rule(KNOWN, 0.5)] if any(gate.component == GATE for gate in gates) else []
+    notes = [*selected_on(map(bench.gated, rules), bench.recording).notes]
+    if tune is not None:
+        notes += [f"tune: {note}" for note in selected_on(map(tune.gated, rules), tune.recording).notes]
+    return tuple(notes)
 
 
 def _chosen(bench: GateBench, tune: GateBench | None, rate: float | None) -> str:

@@ -14,10 +14,11 @@ from suffice.loop.course import Course, drive, drive_async, send_async
 from suffice.loop.gating import Unanswered, needed
 from suffice.loop.measuring import measure_lazily, unmeasured
 from suffice.rounds import Cost, Decision, Passage, Round, total_cost
+from suffice.seen import Seen
 from suffice.session import Policy, Session
 from suffice.signals import EMBEDDER, Enricher
 
-__all__ = ["LiveLoop", "Outcome"]
+__all__ = ["LiveLoop", "Outcome", "fitted_of"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,6 +115,14 @@ class LiveLoop(ABC):
         """What a policy fitted on this loop's recordings pins: `depends`, and the embedder where there is one."""
         embedders = {e.name: dict(e.fingerprint()) for e in self.enrichers if e.name == EMBEDDER}
         return {**self.depends, **embedders}
+
+    @property
+    def fitted(self) -> dict[str, Seen | None]:
+        """The questions that this loop's models were fitted on, by component; None where that is not on record.
+
+        Models that say nothing of it (a judge, anyone's cross-encoder) do not appear.
+        """
+        return fitted_of({enricher.name: enricher for enricher in self.enrichers})
 
     @cached_property
     def _checked(self) -> bool:
@@ -240,6 +249,12 @@ class LiveLoop(ABC):
         _end(session, "failed" if error is not None else "exhausted")
         assert session.decision is not None
         return Outcome(question=question, decision=session.decision, rounds=tuple(session.rounds), error=error)
+
+
+def fitted_of(parts: Mapping[str, object]) -> dict[str, Seen | None]:
+    """Return what parts say in their attribute `seen`, where they have one and it is not empty."""
+    found: dict[str, Seen | None] = {name: getattr(part, "seen", Seen()) for name, part in parts.items()}
+    return {name: seen for name, seen in found.items() if seen is None or seen}
 
 
 def _end(session: Session, reason: Any) -> None:

@@ -329,6 +329,7 @@ class _Recorder:
             "config": self.config,
             "depends": self.loop.pinned,
             "state": {name: fitted.to_dict() for name, fitted in self.loop.policy.state.items()},
+            "fitted": {name: None if seen is None else seen.to_dict() for name, seen in self.loop.fitted.items()},
             "cache_state": "unknown" if self.parallel_rounds else "live",
             "dataset": {"hash": dataset_hash(self.questions), "questions": len(self.questions)},
             "failed": {**self.still_failed, **self.failed},
@@ -351,9 +352,14 @@ def _configuration(loop: LiveLoop, parallel_rounds: bool) -> dict[str, Any]:
         "start_round": policy.start_round,
         "max_rounds": policy.max_rounds,
         "answer_position": policy.answer_position.to_dict(),
-        "state": {name: _hash(fitted.to_dict()) for name, fitted in policy.state.items()},
+        "state": {name: _hash(_deciding(fitted.to_dict())) for name, fitted in policy.state.items()},
         "parallel_rounds": parallel_rounds,
     }
+
+
+def _deciding(state: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a state without the questions that it was fitted on, which change nothing that is recorded."""
+    return {key: value for key, value in state.items() if key != "seen"}
 
 
 def _hash(data: Mapping[str, Any]) -> str:

@@ -12,9 +12,10 @@ from suffice.errors import ConfigMismatchError, DataError, ModelError
 from suffice.llm.base import Answerer, Gate, Verdict
 from suffice.loop.course import Call, Made, Steps
 from suffice.loop.evidence import Evidence
-from suffice.loop.live import LiveLoop
+from suffice.loop.live import LiveLoop, fitted_of
 from suffice.retrieval import Retriever
 from suffice.rounds import Passage, Reply, Round
+from suffice.seen import Seen
 from suffice.signals import GATE
 
 __all__ = ["RetrievalLoop"]
@@ -63,6 +64,12 @@ class RetrievalLoop(LiveLoop):
         described = self.model.fingerprint()
         named = {key: described[key] for key in ("revision", "prompt_id") if key in described}
         return {"model": described.get("model", self.model.name), **named, **self._gates()}
+
+    @property
+    def fitted(self) -> dict[str, Seen | None]:
+        """What enrichers, retriever and gate were fitted on; a gate that does not say so is of unknown origin."""
+        gates = {} if self.gate is None else {GATE: getattr(self.gate, "seen", None)}
+        return {**super().fitted, **fitted_of({"retriever": self.retriever}), **gates}
 
     @property
     def labels(self) -> Mapping[str, str]:

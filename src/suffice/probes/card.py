@@ -11,6 +11,7 @@ from typing import Any
 from suffice.calibration.maps import CalibrationMap, Sigmoid, map_from_dict
 from suffice.errors import ConfigMismatchError, SchemaError
 from suffice.llm.states import QA, RAG, StateSource
+from suffice.seen import Seen
 
 __all__ = ["Calibration", "ProbeCard", "pinned_of"]
 
@@ -95,6 +96,11 @@ class ProbeCard:
     pinned: Mapping[str, Any] = field(default_factory=dict)
     calibration: Calibration = field(default_factory=Calibration)
     provenance: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def seen(self) -> Seen | None:
+        """The questions that it was fitted, stopped or calibrated on; None if that is not on record."""
+        return Seen.from_dict(self.provenance)
 
     def check_prompt(self, prompt: str, *, allow: Sequence[str] = ()) -> None:
         """Refuse states of a prompt that the probe was never tested on.

@@ -11,6 +11,7 @@ from suffice.llm.base import Verdict
 from suffice.llm.states import QA, StateSource
 from suffice.probes.probe import Probe
 from suffice.rounds import Cost
+from suffice.seen import Seen
 from suffice.signals import KNOWN
 
 __all__ = ["ProbeGate"]
@@ -46,6 +47,11 @@ class ProbeGate:
     def name(self) -> str:
         """What reports call it."""
         return self._name
+
+    @property
+    def seen(self) -> Seen | None:
+        """The questions that the probe was fitted on; None if that is not on record."""
+        return self.probe.card.seen
 
     @property
     def source(self) -> StateSource:

@@ -14,11 +14,12 @@ from suffice.calibration import CALIBRATED, CalibrationReport, Calibrator, calib
 from suffice.calibration.calibrator import Method
 from suffice.errors import DataError
 from suffice.replay.baselines import Bench, run_policy
-from suffice.replay.checks import id_hash, policy_for
+from suffice.replay.checks import policy_for
 from suffice.replay.costs import CostTable
 from suffice.replay.evaluate import drop_failed
 from suffice.replay.outcomes import agreement_note, is_agreement, outcome
 from suffice.replay.result import jsonable
+from suffice.replay.selected import seen_from, selected_on
 from suffice.rounds import Floats
 from suffice.rules import Rule, parse_rule
 from suffice.session import Policy
@@ -138,6 +139,7 @@ def calibrate(
     notes = [agreement_note(kept)] if is_agreement(target) else []
     state = _state(kept, draft, notes)
     draft = replace(draft, state={**state, **draft.state})
+    notes += selected_on(draft, kept).notes
 
     def fitted(form: Method, rounds: bool) -> tuple[Calibrator, ...]:
         options = {"method": form, "per_round": rounds, "target": target, "unseen_round": unseen_round}
@@ -246,7 +248,7 @@ def _provenance(recording: Recording, kept: Recording, summary: CalibrationSumma
     return {
         **draft.provenance,
         "data_hash": recording.data_hash,
-        "tune_ids": sorted(id_hash(question_id) for question_id in kept.question_ids),
+        **seen_from(kept).to_dict(),
         "versions": {
             "suffice": __version__,
             "python": platform.python_version(),

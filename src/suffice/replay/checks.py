@@ -1,9 +1,8 @@
-"""Whether a policy and a recording belong together, and whether its tune questions are among the recorded ones."""
+"""Whether a policy and a recording belong together."""
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from suffice.calibration import CALIBRATED
@@ -13,22 +12,7 @@ from suffice.session import Policy
 from suffice.signals import SIGNALS, AnswerPosition, Idf, state_from_dict
 from suffice.store.recording import Recording
 
-__all__ = ["check_policy", "id_hash", "policy_for", "reads_round_0", "require_whole", "tuned_on"]
-
-
-def id_hash(question_id: str) -> str:
-    """Return the first 16 hexadecimal digits of sha256 of a question id: what policies and splits store.
-
-    >>> id_hash("5a77e70f")
-    '2dd53066e8421fa3'
-    """
-    return hashlib.sha256(question_id.encode()).hexdigest()[:16]
-
-
-def tuned_on(policy: Policy, question_ids: Iterable[str]) -> int:
-    """Return how many of the questions the policy was fitted or selected on, by id hash; a certificate selects too."""
-    tuned = {*(policy.provenance.get("tune_ids") or ()), *((policy.certificate or {}).get("question_ids") or ())}
-    return sum(id_hash(question_id) in tuned for question_id in question_ids) if tuned else 0
+__all__ = ["check_policy", "policy_for", "reads_round_0", "require_whole"]
 
 
 def require_whole(recording: Recording, why: str) -> None:
@@ -67,6 +51,8 @@ def policy_for(recording: Recording, rule: str | Rule, **changes: Any) -> Policy
         "max_rounds": max(1, int(recording.index[-1])),
         "depends": dict(recording.metadata.get("depends") or {}),
     }
+    if recording.metadata.get("fitted"):
+        defaults["provenance"] = {"fitted": recording.metadata["fitted"]}
     position = _recorded_position(recording)
     if isinstance(position, Mapping):
         defaults["answer_position"] = AnswerPosition.from_dict(position)

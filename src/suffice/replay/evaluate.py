@@ -23,13 +23,14 @@ from suffice.replay.baselines import (
     run_policy,
 )
 from suffice.replay.charging import LIVE, Charging, charging_of
-from suffice.replay.checks import check_policy, policy_for, tuned_on
+from suffice.replay.checks import check_policy, policy_for
 from suffice.replay.comparisons import Comparison, difference_bounds
 from suffice.replay.costs import TOKEN_KINDS, CostTable, Ledger
 from suffice.replay.outcomes import agreement_note, is_agreement, outcome
 from suffice.replay.prices import Price
 from suffice.replay.result import ReplayResult, Row, Spread
 from suffice.replay.rivals import Rival, check_cost, find_rival
+from suffice.replay.selected import selected_on, tuned_on
 from suffice.rounds import COST_KINDS, Floats, Mask, Rounds
 from suffice.rules import Rule
 from suffice.session import Policy
@@ -147,7 +148,7 @@ def replay(
         cost=cost,
         ledger=ledger,
         data_hash=recording.data_hash,
-        notes=_notes(bench, metrics, n_failed),
+        notes=(*_notes(bench, metrics, n_failed), *selected_on(made, kept).notes),
     )
 
 
@@ -308,7 +309,7 @@ def _row(
     rival: Rival,
     n_failed: int,
 ) -> Row:
-    n_selected = tuned_on(run.policy, bench.recording.question_ids) if run.policy is not None else 0
+    n_selected = tuned_on(run.policy, bench.recording) if run.policy is not None else 0
     notes = list(run.notes)
     unmeasured = [name for name, values in run.worst.items() if np.isnan(values).any()]
     if unmeasured:

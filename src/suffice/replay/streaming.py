@@ -16,11 +16,12 @@ import numpy.typing as npt
 from suffice.errors import CensoredError, DataError
 from suffice.replay.baselines import Bench, Run, run_policy
 from suffice.replay.blocks import Source
-from suffice.replay.checks import check_policy, policy_for, tuned_on
+from suffice.replay.checks import check_policy, policy_for
 from suffice.replay.costs import CostTable
 from suffice.replay.outcomes import outcome
 from suffice.replay.prices import Price
 from suffice.replay.result import COSTS, jsonable
+from suffice.replay.selected import Selected, seen_by, selected_on, tuned_on
 from suffice.rounds import Floats
 from suffice.rules import Rule
 from suffice.session import Policy
@@ -168,8 +169,7 @@ class _Tally:
         rounds, counts = np.unique(stopped.rounds, return_counts=True)
         self.stops.update(dict(zip(rounds.tolist(), counts.tolist(), strict=True)))
         self.reasons.update(run.reasons)
-        if self.policy.provenance.get("tune_ids"):
-            self.selected += tuned_on(self.policy, bench.recording.question_ids)
+        self.selected += tuned_on(self.policy, bench.recording)
         return values
 
     def row(self) -> StreamRow:
@@ -243,7 +243,9 @@ def replay_stream(
     source = Source(path)
     policies = tuple(_policy(source.empty(), item) for item in (policy, baseline))
     tallies = [_Tally(made) for made in policies]
-    columns = source.columns({column for made in policies for column in made.raw_columns}, metrics)
+    read = {column for made in policies for column in made.raw_columns}
+    columns = source.columns({*read, "question"} if any(map(_is_fitted, policies)) else read, metrics)
+    selected: list[Selected] = []
     deltas, n_rows, n_failed = _Moments(), 0, 0
     notes: dict[str, None] = {}
     hashes: list[npt.NDArray[np.int64]] = []
@@ -257,6 +259,7 @@ def replay_stream(
         n_failed += failed
         if kept is None:
             continue
+        selected.append(selected_on(policies, kept))
         values = {name: outcome(kept, name) for name in metrics}
         raw = kept.rounds(sorted({column for made in policies for column in made.raw_columns}))
         bench = Bench(kept, values, CostTable(kept, prices), raw)
@@ -275,5 +278,10 @@ def replay_stream(
         n_rows=n_rows,
         n_failed=n_failed,
         level=level,
-        notes=tuple(notes),
+        notes=(*notes, *Selected.joined(selected).notes),
     )
+
+
+def _is_fitted(policy: Policy) -> bool:
+    """Return whether something is on record that has seen questions: their texts must then be read to compare."""
+    return bool(seen_by(policy) or policy.state or policy.provenance.get("fitted"))

@@ -8,6 +8,7 @@ from typing import Any
 from suffice.errors import SufficeError
 from suffice.gates import GateBench, GatePoint, Transitions, even_betas, gate_rule, transitions
 from suffice.gates.tables import examples_table, points_table, transitions_table
+from suffice.replay import selected_on
 from suffice.report.charts import chart_of, legend_entry
 from suffice.report.part import Part
 from suffice.signals import KNOWN
@@ -60,6 +61,7 @@ def gate_part(
                 f"{never.headline(first)}.",
                 f"{perfect.headline(first)}: the most that a gate could reach here.",
                 "A threshold that is picked from this sweep is selected here, so its figures flatter it.",
+                *(f"Note: {note}." for note in selected_on(bench.gated(gate_rule(KNOWN, betas[0])), recording).notes),
             ),
             charts={
                 "gate": (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import math
 import threading
 import time
@@ -17,12 +18,16 @@ from suffice.errors import DataError, MissingExtraError, ModelError
 from suffice.retrieval.base import Retriever, best_first, checked_k
 from suffice.retrieval.tokens import passage_text
 from suffice.rounds import Cost, Passage, Reply
+from suffice.seen import Seen
 from suffice.signals import Measurement
 
-__all__ = ["CrossEncoderScorer", "PairScorer", "Reranked", "load_cross_encoder"]
+__all__ = ["CARD", "CrossEncoderScorer", "PairScorer", "Reranked", "load_cross_encoder"]
 
 _COMPONENT = "reranker"
 _SIGNAL = "rerank_score"
+
+CARD = "reranker.json"
+"""What a cross-encoder that was trained here says about itself, in its folder."""
 
 
 class PairScorer(Protocol):
@@ -85,6 +90,20 @@ class CrossEncoderScorer:
             return {"model": self.model, "revision": self.revision}
         whole = folder.resolve()
         return {"model": f"{whole.parent.name}/{whole.name}", "revision": weights_hash(folder)}
+
+    @property
+    def seen(self) -> Seen | None:
+        """The questions that it was trained on, where its folder says so; None if it was trained here and does not.
+
+        A model without a card of `suffice train-reranker` is anyone's: nothing on record, and nothing to compare.
+        """
+        card = Path(self.model) / CARD
+        if self._is_given or not card.is_file():
+            return Seen()
+        try:
+            return Seen.from_dict(json.loads(card.read_text(encoding="utf-8")))
+        except (ValueError, AttributeError) as error:
+            raise DataError(f"the card {str(card)!r} of the reranker cannot be read: {error}") from None
 
     async def measure(self, question: str, passages: Sequence[Passage], reply: Reply) -> Measurement:
         """Score the newest of `passages` against the question, in a thread.
@@ -161,6 +180,11 @@ class Reranked:
     def name(self) -> str:
         """The retriever's name, and that it is reranked."""
         return f"{self.retriever.name}+reranked"
+
+    @property
+    def seen(self) -> Seen | None:
+        """The questions that the cross-encoder was trained on; see `CrossEncoderScorer.seen`."""
+        return self.scorer.seen
 
     @property
     def has_corpus(self) -> bool:

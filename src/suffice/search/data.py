@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from suffice.calibration import CALIBRATED
 from suffice.errors import CensoredError, ConfigMismatchError, DataError, UnknownSignalError
-from suffice.replay import CostTable, calibrate, id_hash, outcome, policy_for
+from suffice.replay import CostTable, calibrate, outcome, policy_for, seen_from, seen_in
 from suffice.replay.costs import TOKEN_KINDS, loop_masks
 from suffice.replay.evaluate import drop_failed
 from suffice.replay.outcomes import answers_by_stop, values_by_stop
@@ -198,14 +198,12 @@ def fit(tune: Recording, signals: Sequence[str], *, target: str) -> Policy:
 
 
 def check_disjoint(tune: Recording, recording: Recording) -> None:
-    """Refuse tune questions that are also searched, by id and by cluster.
+    """Refuse tune questions that are also searched, by id, cluster and text.
 
     Raises:
         ConfigMismatchError: There are such questions.
     """
-    ids = {id_hash(name) for name in (*tune.question_ids, *map(str, tune.clusters.tolist()))}
-    names = zip(recording.question_ids, map(str, recording.clusters.tolist()), strict=True)
-    shared = sum(id_hash(question) in ids or id_hash(cluster) in ids for question, cluster in names)
+    shared = int(seen_in(recording, seen_from(tune)).sum())
     if shared:
         raise ConfigMismatchError(
             f"{shared} of {len(recording.question_ids)} questions are among the tune questions: what is selected on a "

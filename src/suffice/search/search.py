@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
+from operator import or_
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from suffice.errors import ConfigMismatchError, DataError
-from suffice.replay import id_hash, replay
+from suffice.replay import dividing_names, id_hash, replay, seen_from
 from suffice.replay.checks import require_whole
 from suffice.replay.front import pareto_front
 from suffice.replay.outcomes import is_agreement
@@ -155,7 +157,7 @@ def split(recording: Recording, share: float, seed: int) -> tuple[Recording, Rec
     """
     if not 0 < share < 1:
         raise DataError(f"the tune share lies strictly between 0 and 1, as 0.5, not {share!r}")
-    drawn = np.array([int(id_hash(f"{seed}:{name}"), 16) / 2**64 for name in recording.clusters.tolist()])
+    drawn = np.array([int(id_hash(f"{seed}:{name}"), 16) / 2**64 for name in dividing_names(recording)])
     tune: npt.NDArray[np.bool_] = drawn < share
     if tune.all() or not tune.any():
         raise DataError(
@@ -271,8 +273,7 @@ def _chosen(
 
 
 def _ids(tune: Questions) -> dict[str, Any]:
-    names = {name for side in tune.sides.values() for name in side.recording.question_ids}
-    return {"tune_ids": sorted(map(id_hash, names))}
+    return reduce(or_, (seen_from(side.recording) for side in tune.sides.values())).to_dict()
 
 
 def _provenance(space: Space, n_distinct: int, made: _Settings) -> dict[str, Any]:

@@ -15,6 +15,7 @@ import numpy as np
 
 from suffice.errors import DataError
 from suffice.rounds import Floats, Passage, Round
+from suffice.seen import Seen
 
 __all__ = ["FittedState", "Idf", "ZScore", "number", "overlap_tokens", "state_from_dict", "top_score"]
 
@@ -62,10 +63,12 @@ class Idf(FittedState):
     Attributes:
         n: Number of texts fitted on.
         df: In how many of them each token occurs.
+        seen: The questions whose passages they were; empty where that is not on record.
     """
 
     n: int
     df: Mapping[str, int]
+    seen: Seen = field(default_factory=Seen, compare=False)
     _weights: Mapping[str, float] = field(init=False, repr=False, compare=False)
     _unseen: float = field(init=False, repr=False, compare=False)
 
@@ -77,8 +80,12 @@ class Idf(FittedState):
         object.__setattr__(self, "_weights", weights)
 
     @classmethod
-    def fit(cls, texts: Iterable[str]) -> Idf:
+    def fit(cls, texts: Iterable[str], seen: Seen | None = None) -> Idf:
         """Return the frequencies in `texts`, one per passage of the tune questions (title and text).
+
+        Args:
+            texts: The passages.
+            seen: The questions that they belong to; None = not on record.
 
         Raises:
             DataError: There is no text.
@@ -92,7 +99,7 @@ class Idf(FittedState):
             raise DataError(
                 "document frequencies cannot be fitted: there is no text. Give the tune questions' passages"
             )
-        return cls(n, dict(sorted(df.items())))
+        return cls(n, dict(sorted(df.items())), seen or Seen())
 
     def weight(self, token: str) -> float:
         """Return the weight of a token, at least 1."""
@@ -114,7 +121,7 @@ class Idf(FittedState):
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-ready values."""
-        return {"type": "idf", "n": self.n, "df": dict(self.df)}
+        return {"type": "idf", "n": self.n, "df": dict(self.df), **({"seen": self.seen.to_dict()} if self.seen else {})}
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,13 +211,16 @@ def state_from_dict(data: Mapping[str, Any]) -> FittedState:
     kind = data.get("type") if isinstance(data, Mapping) else None
     if not isinstance(kind, str) or kind not in names:
         raise DataError(f"fitted state of unknown type {kind!r}; known are {', '.join(names)}")
-    if set(data) != names[kind] | {"type"}:
+    if set(data) - ({"seen"} if kind == "idf" else set()) != names[kind] | {"type"}:
         raise DataError(f"fitted state {kind!r} has exactly the fields {sorted(names[kind])}, not {sorted(data)}")
     if kind == "zscore":
         return ZScore(data["center"], data["scale"])
     if not isinstance(data["df"], Mapping) or not all(isinstance(token, str) for token in data["df"]):
         raise DataError(f"document frequencies must be an object of tokens, not {data['df']!r}")
-    return Idf(data["n"], dict(data["df"]))
+    seen = data.get("seen")
+    if seen is not None and not isinstance(seen, Mapping):
+        raise DataError(f"the questions that document frequencies were fitted on must be an object, not {seen!r:.80}")
+    return Idf(data["n"], dict(data["df"]), Seen.from_dict(seen) or Seen())
 
 
 def _is_count(value: object) -> bool:

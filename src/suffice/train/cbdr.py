@@ -150,7 +150,10 @@ class _Pipeline:
         with self._stage("hidden states"):
             states = self._states()
         with self._stage("probes"):
-            probes = self._probes(LabelledStates(states=states, labels=labels), parts.probe)
+            probes = self._probes(
+                LabelledStates(states=states, labels=labels, texts={q.question_id: q.question for q in self.questions}),
+                parts.probe,
+            )
         best = max(probes, key=lambda at: max(c.dev_auroc for c in probes[at].candidates))
         confidence = ProbeConfidence(probes[best].probe, self.model, allow=("rag",))
         rng = np.random.default_rng(self.settings.seed)

@@ -71,7 +71,7 @@ class Parts:
 
 
 def divide(questions: Sequence[Question], settings: CbdrSettings) -> Parts:
-    """Return the parts of a question set, by the hash of each id.
+    """Return the parts of a question set, by the hash of each id; those of one text stay together.
 
     Raises:
         DataError: A part is empty, or an id occurs twice.
@@ -79,8 +79,9 @@ def divide(questions: Sequence[Question], settings: CbdrSettings) -> Parts:
     ids = [question.question_id for question in questions]
     if len(set(ids)) < len(ids):
         raise DataError("a question id occurs twice: the parts would share a question")
-    whole = split_by_hash(ids, dev=settings.prefer * (1 - settings.test), test=settings.test, salt="cbdr")
-    probe = split_by_hash(sorted(whole.train), dev=0.2, test=0.01, salt="cbdr probe")
+    texts = {question.question_id: question.question for question in questions}
+    whole = split_by_hash(ids, dev=settings.prefer * (1 - settings.test), test=settings.test, salt="cbdr", texts=texts)
+    probe = split_by_hash(sorted(whole.train), dev=0.2, test=0.01, salt="cbdr probe", texts=texts)
     return Parts(
         probe=Split(train=probe.train | probe.test, dev=probe.dev, test=whole.test),
         prefer=tuple(q for q in questions if q.question_id in whole.dev),

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice.errors import DataError
-from suffice.replay import id_hash
 from suffice.rounds import Floats, Mask
+from suffice.seen import id_hash, one_name_per_text
 from suffice.store.states import StoredStates
 
 __all__ = ["Examples", "Split", "split_by_hash"]
@@ -149,8 +149,17 @@ class Split:
         return part
 
 
-def split_by_hash(ids: Sequence[str], *, dev: float = 0.2, test: float = 0.2, salt: str = "") -> Split:
+def split_by_hash(
+    ids: Sequence[str],
+    *,
+    dev: float = 0.2,
+    test: float = 0.2,
+    salt: str = "",
+    texts: Mapping[str, str] | None = None,
+) -> Split:
     """Return a split in which a question's set depends on its id and the salt alone: more questions move none.
+
+    Questions of one text fall into one set, that of the smallest of their ids.
 
     >>> split = split_by_hash([f"q{i}" for i in range(1000)])
     >>> len(split.train), len(split.dev), len(split.test)
@@ -161,6 +170,7 @@ def split_by_hash(ids: Sequence[str], *, dev: float = 0.2, test: float = 0.2, sa
         dev: Share of the dev set.
         test: Share of the test set.
         salt: Gives another split.
+        texts: The questions by id, as far as they are known.
 
     Raises:
         DataError: Shares out of range, or a set is empty.
@@ -168,7 +178,8 @@ def split_by_hash(ids: Sequence[str], *, dev: float = 0.2, test: float = 0.2, sa
     if not (0 < dev < 1 and 0 < test < 1 and dev + test < 1):
         raise DataError(f"the shares of dev and test must be above 0 and below 1 together, not {dev!r} and {test!r}")
     sets: dict[str, set[str]] = {"train": set(), "dev": set(), "test": set()}
-    for q in ids:
-        place = int(id_hash(salt + q), 16) / _WHOLE
+    names = one_name_per_text(ids, [(texts or {}).get(q) for q in ids])
+    for q, name in zip(ids, names, strict=True):
+        place = int(id_hash(salt + name), 16) / _WHOLE
         sets["test" if place < test else "dev" if place < test + dev else "train"].add(q)
     return Split(**{name: frozenset(members) for name, members in sets.items()})

@@ -12,8 +12,8 @@ from suffice.errors import ConfigMismatchError, DataError
 from suffice.llm.states import QA, RAG
 from suffice.probes import MEASURES, Probe, ProbeCard, ProbeMeasures, measure_probe
 from suffice.probes.card import pinned_of
-from suffice.replay import id_hash
 from suffice.replay.result import jsonable
+from suffice.seen import Seen
 from suffice.store.states import StoredStates
 from suffice.tables import Column, Table
 from suffice.train.examples import Examples, Split
@@ -31,10 +31,12 @@ class LabelledStates:
     Attributes:
         states: As they are stored.
         labels: 0 or 1, by question.
+        texts: The questions by id, as far as they are known: the probe's card keeps hashes of those that it saw.
     """
 
     states: StoredStates
     labels: Mapping[str, float]
+    texts: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def layers(self) -> tuple[int | None, ...]:
@@ -235,13 +237,14 @@ def run_training(
         curved.append(_on(calibrate_probe(smaller.probe, fit.part("dev", layer), calibration), test, kind, size))
     candidates = tuple(_candidate(kind, trained, test, layer) for trained in tried)
     notes = _notes(fit.part("test", layer), Examples.of(data.states, data.labels, layer), calibration, settings)
+    fitted = split.train | split.dev
     provenance = {
         "kind": kind,
         "seed": best.seed,
         "settings": settings.to_dict() if kind == "mlp" else None,
         "fitted_on": fit.size,
         "test": [_measured(item) for item in measured],
-        "tune_ids": sorted({id_hash(q) for q in (*split.train, *split.dev)}),
+        **Seen.of(fitted, map(data.texts.get, fitted)).to_dict(),
     }
     probe = calibrated.described(provenance=jsonable(provenance))
     return ProbeRun(

@@ -23,7 +23,8 @@ import numpy as np
 from suffice._version import __version__
 from suffice.errors import ConfigMismatchError, DataError
 from suffice.metrics import answer_key
-from suffice.retrieval.rerank import CrossEncoderScorer
+from suffice.retrieval.rerank import CARD, CrossEncoderScorer
+from suffice.seen import Seen
 from suffice.store.journal import differences
 from suffice.tables import Table
 from suffice.train.preference_file import Preference
@@ -31,9 +32,6 @@ from suffice.train.ranking import RankingReport, compare_rankings, rank_metrics
 from suffice.train.reranker_trainer import LOGGED, RerankerSettings, load_base, make_trainer, pair_scorer, quiet
 
 __all__ = ["CARD", "FEWEST", "RerankerRun", "RerankerSettings", "preferences_hash", "train_reranker"]
-
-CARD = "reranker.json"
-"""The file beside a trained reranker's weights that tells how it was made."""
 
 FEWEST = 2
 """Questions that training needs at least; a useful reranker takes thousands."""
@@ -160,7 +158,8 @@ def train_reranker(
         seconds=time.perf_counter() - began,
     )
     if trainer.is_world_process_zero():
-        _write(encoder, run, config, aligned_with)
+        seen = Seen.of((), [item.query for item in (*preferences, *dev)])
+        _write(encoder, run, {**config, **seen.to_dict()}, aligned_with)
     return run
 
 

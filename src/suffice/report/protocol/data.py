@@ -10,13 +10,14 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice.errors import ConfigMismatchError, DataError
-from suffice.replay import CostTable, id_hash, outcome
+from suffice.replay import CostTable, dividing_names, id_hash, outcome, seen_in
 from suffice.replay.baselines import Bench
 from suffice.replay.charging import charging_of
 from suffice.replay.checks import require_whole
 from suffice.replay.evaluate import drop_failed
 from suffice.replay.outcomes import answers_by_stop, values_by_stop
 from suffice.rounds import Floats
+from suffice.seen import Seen
 from suffice.session import Policy
 from suffice.store.recording import Recording
 
@@ -174,7 +175,7 @@ def split(recording: Recording, share: float) -> tuple[Recording, Recording]:
     """
     if not 0 < share < 1:
         raise DataError(f"a share of dev questions lies strictly between 0 and 1, as 0.25, not {share!r}")
-    places = np.array([int(id_hash(str(name)), 16) / _HASH_SPAN for name in recording.clusters])
+    places = np.array([int(id_hash(str(name)), 16) / _HASH_SPAN for name in dividing_names(recording)])
     dev = places < share
     if dev.all() or not dev.any():
         raise DataError(
@@ -184,16 +185,16 @@ def split(recording: Recording, share: float) -> tuple[Recording, Recording]:
     return recording.select(~dev), recording.select(dev)
 
 
-def check_apart(test: Recording, dev_hashes: frozenset[str]) -> None:
-    """Refuse a test recording that holds questions of dev, by id hash, of the row or of its cluster.
+def check_apart(test: Recording, dev: Seen) -> None:
+    """Refuse a test recording that holds questions of dev, by the hash of id or text, of the row or of its cluster.
 
     Raises:
         ConfigMismatchError: It does.
     """
-    names = {str(name) for name in (*test.question_ids, *test.clusters)}
-    shared = sorted(name for name in names if id_hash(name) in dev_hashes)
-    if shared:
+    shared = seen_in(test, dev)
+    if shared.any():
+        first = str(test.clusters[int(np.argmax(shared))])
         raise ConfigMismatchError(
-            f"{len(shared)} questions are in dev and test, {shared[0]!r} for one: what is selected on a question must "
+            f"{int(shared.sum())} questions are in dev and test, {first!r} for one: what is selected on a question must "
             "not be reported on it. Record other dev questions, or leave out --dev to split by id hash"
         )

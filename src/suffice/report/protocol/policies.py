@@ -108,7 +108,7 @@ def policies_of(drafts: Drafts, tuned: Tuned) -> tuple[dict[str, Policy], tuple[
     missing = tuple(
         name for name, column in MEMBERS.items() if column not in raw.columns or np.isnan(raw.columns[column]).all()
     )
-    provenance = {"tune_ids": list(tuned.question_hashes), "selected": tuned.how} if tuned.question_hashes else {}
+    provenance = {**tuned.seen.to_dict(), "selected": tuned.how} if tuned.seen else {}
     made = {
         label: policy_for(drafts.bench.recording, rule_of(members, tuned), name=label, provenance=provenance)
         for label, members in CELLS.items()

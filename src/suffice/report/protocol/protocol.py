@@ -234,7 +234,7 @@ def semantic_protocol(
     """
     if not margins:
         raise DataError("the protocol tests margins of quality: give at least one, as 0.02")
-    check_apart(recording, tuned.hashes)
+    check_apart(recording, tuned.seen)
     _check_embedder(recording, tuned)
     drafts = read_drafts(recording, metric_of(recording, metric), ledger=ledger)
     replayed = replay_all(drafts, tuned)

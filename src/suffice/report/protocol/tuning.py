@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from suffice.errors import ConfigMismatchError, DataError
-from suffice.replay import id_hash
+from suffice.replay import seen_from
 from suffice.replay.front import pareto_front
 from suffice.report.protocol.data import Drafts, embedder_of, read_drafts
 from suffice.rules.named import BGE_EPS, BGE_PATIENCE, converged
+from suffice.seen import Seen
 from suffice.session import Policy, stops
 from suffice.store.recording import Recording
 from suffice.tables import Column, Table
@@ -59,8 +60,7 @@ class Tuned:
         full: Mean quality of the full width on dev; NaN without dev.
         n: Dev questions.
         data_hash: Of the dev recording; empty without one.
-        hashes: Hashes of the ids of dev questions and of their clusters.
-        question_hashes: Hashes of the question ids alone, for a policy's provenance.
+        seen: The dev questions.
         embedder: What the dev recording says of its embedder; None if nothing.
         notes: What was left out of dev, and why.
     """
@@ -75,8 +75,7 @@ class Tuned:
     full: float = float("nan")
     n: int = 0
     data_hash: str = ""
-    hashes: frozenset[str] = frozenset()
-    question_hashes: tuple[str, ...] = ()
+    seen: Seen = field(default_factory=Seen)
     embedder: Mapping[str, Any] | None = None
     notes: tuple[str, ...] = ()
 
@@ -175,7 +174,6 @@ def tune(dev: Recording, metric: str, *, tolerance: float = 0.02, patiences: Seq
     full = _point(drafts, 0.0, 1).quality  # no distance is below zero: the full width
     best = select(curve, full, tolerance)
     kept = drafts.bench.recording
-    ids = list(map(str, dev.question_ids))
     return Tuned(
         eps=best.eps,
         patience=best.patience,
@@ -187,8 +185,7 @@ def tune(dev: Recording, metric: str, *, tolerance: float = 0.02, patiences: Seq
         full=full,
         n=len(kept.question_ids),
         data_hash=dev.data_hash,
-        hashes=frozenset(map(id_hash, {*ids, *map(str, dev.clusters)})),
-        question_hashes=tuple(map(id_hash, ids)),
+        seen=seen_from(dev),
         embedder=embedder_of(dev),
         notes=tuple(f"dev: {note}" for note in drafts.notes),
     )

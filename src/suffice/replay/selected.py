@@ -1,0 +1,192 @@
+"""What of a policy and a recording has seen the recorded questions before: gate, reranker, state, calibrators, choices."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from operator import or_
+from typing import Any
+
+import numpy as np
+
+from suffice.rounds import Mask
+from suffice.seen import Seen, one_name_per_text
+from suffice.session import Policy
+from suffice.signals import GATE, SIGNALS, Idf, state_from_dict
+from suffice.store.recording import Recording
+
+__all__ = ["Selected", "dividing_names", "seen_by", "seen_from", "seen_in", "selected_on", "tuned_on"]
+
+THE_POLICY = "the policy"
+"""The part that stands for calibrators, thresholds and the choice of rule and selector."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selected:
+    """Which recorded questions something was fitted, chosen or certified on before.
+
+    Attributes:
+        by_part: How many questions each part has seen, by its name in words; those that saw none are left out.
+        mask: Which questions any part has seen, shape ``(n_questions,)``.
+        unknown: Parts whose questions are not on record.
+        ids_only: Parts for which only ids can be compared, because texts are missing on one side.
+    """
+
+    by_part: Mapping[str, int]
+    mask: Mask
+    unknown: tuple[str, ...]
+    ids_only: tuple[str, ...]
+
+    @classmethod
+    def joined(cls, blocks: Sequence[Selected]) -> Selected:
+        """Return the same of all questions of several blocks, at least one."""
+        counts: Counter[str] = Counter()
+        for block in blocks:
+            counts.update(block.by_part)
+        return cls(
+            by_part=dict(counts),
+            mask=np.concatenate([block.mask for block in blocks]),
+            unknown=tuple(dict.fromkeys(name for block in blocks for name in block.unknown)),
+            ids_only=tuple(dict.fromkeys(name for block in blocks for name in block.ids_only)),
+        )
+
+    @property
+    def n(self) -> int:
+        """How many questions any part has seen."""
+        return int(self.mask.sum())
+
+    @property
+    def parts(self) -> str:
+        """What has seen how many, in words.
+
+        >>> mask = np.array([True, False])
+        >>> Selected(by_part={"the gate": 1}, mask=mask, unknown=(), ids_only=()).parts
+        'the gate was fitted on 1'
+        """
+        return ", ".join(
+            f"{part} was {'fitted or selected' if part == THE_POLICY else 'fitted'} on {n}"
+            for part, n in self.by_part.items()
+        )
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader of figures on these questions must know."""
+        notes = []
+        if self.by_part:
+            notes.append(f"selected here: of these {len(self.mask)} questions {self.parts}, so figures on them flatter")
+        notes += [
+            f"it is not on record which questions {part} was fitted on: figures on those flatter"
+            for part in self.unknown
+        ]
+        if self.ids_only:
+            notes.append(
+                f"only ids tell whether {' and '.join(self.ids_only)} saw these questions: the texts are not on record, so "
+                "a question under another id goes unnoticed"
+            )
+        return tuple(notes)
+
+
+def seen_from(recording: Recording) -> Seen:
+    """Return the questions of a recording, by their ids, those of their clusters, and their texts."""
+    names = {*recording.question_ids, *map(str, recording.clusters.tolist())}
+    return Seen.of(names, _texts(recording) or ())
+
+
+def seen_in(recording: Recording, seen: Seen) -> Mask:
+    """Return which questions of a recording are among `seen`, by id, cluster or text, shape ``(n_questions,)``."""
+    by_cluster = seen.among([str(cluster) for cluster in recording.clusters.tolist()])
+    return np.asarray(seen.among(recording.question_ids, _texts(recording)) | by_cluster, dtype=np.bool_)
+
+
+def dividing_names(recording: Recording) -> list[str]:
+    """Return the names by whose hash questions fall into tune or the rest: their clusters, those of one text together."""
+    return one_name_per_text([str(cluster) for cluster in recording.clusters.tolist()], _texts(recording))
+
+
+def selected_on(
+    policies: Policy | Iterable[Policy], recording: Recording, others: Mapping[str, Seen | None] | None = None
+) -> Selected:
+    """Return what of policies and recording has seen which of the recorded questions.
+
+    Args:
+        policies: Whose calibrators, state, choices and gates count, as far as they read them.
+        recording: Whose models count: a gate where a policy reads it, a reranker that orders passages always.
+        others: More parts, by their names.
+    """
+    parts: dict[str, list[Seen | None]] = {name: [seen] for name, seen in (others or {}).items()}
+    listed = [policies] if isinstance(policies, Policy) else list(policies)
+    for found in [_of_recording(recording), *(_of_policy(policy, recording) for policy in listed)]:
+        for name, seen in found.items():
+            parts.setdefault(name, []).append(seen)
+    texts = _texts(recording)
+    mask = np.zeros(len(recording.question_ids), dtype=np.bool_)
+    by_part, unknown, ids_only = {}, [], []
+    for name, every in parts.items():
+        seen = reduce(or_, (one for one in every if one is not None), Seen())
+        hit = seen_in(recording, seen)
+        mask |= hit
+        if hit.any():
+            by_part[name] = int(hit.sum())
+        if None in every:
+            unknown.append(name)
+        elif seen.ids and not hit.any() and (texts is None or not seen.texts):
+            ids_only.append(name)
+    return Selected(by_part=by_part, mask=mask, unknown=tuple(unknown), ids_only=tuple(ids_only))
+
+
+def seen_by(policy: Policy) -> Seen:
+    """Return the questions that a policy's own parts were fitted, chosen or certified on; empty if none is on record."""
+    certified = policy.certificate or {}
+    chosen = {"tune_ids": certified.get("question_ids"), "tune_texts": certified.get("question_texts")}
+    return (Seen.from_dict(policy.provenance) or Seen()) | (Seen.from_dict(chosen) or Seen())
+
+
+def tuned_on(policy: Policy, recording: Recording) -> int:
+    """Return how many recorded questions the policy, or a model that it reads, was fitted, selected or certified on."""
+    return selected_on(policy, recording).n
+
+
+def _texts(recording: Recording) -> list[str | None] | None:
+    """Return the questions' texts; None where none is on record."""
+    if "question" not in recording.table.column_names:
+        return None
+    texts = recording.per_question("question", []).tolist()
+    return texts if any(texts) else None
+
+
+def _of_recording(recording: Recording) -> dict[str, Seen | None]:
+    """Return what every answer of a recording depends on: what orders its passages."""
+    fitted = recording.metadata.get("fitted") or {}
+    return {f"the {name}": Seen.from_dict(fitted[name]) for name in ("retriever",) if name in fitted}
+
+
+def _of_policy(policy: Policy, recording: Recording) -> dict[str, Seen | None]:
+    found: dict[str, Seen | None] = {}
+    if own := seen_by(policy):
+        found[THE_POLICY] = own
+    for name in policy.raw_signals:
+        found |= _of_signal(name, policy, recording)
+    return found
+
+
+def _of_signal(name: str, policy: Policy, recording: Recording) -> dict[str, Seen | None]:
+    """Return what a signal that a policy reads was fitted on; nothing where it is not fitted."""
+    state = policy.state.get(name)
+    stored = (recording.metadata.get("state") or {}).get(name)
+    if state is None and stored is not None:
+        state = state_from_dict(stored)
+    if isinstance(state, Idf):
+        return {f"the state of {name!r}": state.seen or None}
+    told = recording.metadata.get("signal_components") or {}
+    component = told.get(name) or (SIGNALS[name].component if name in SIGNALS else "")
+    everywhere: list[Mapping[str, Any]] = [
+        recording.metadata.get("fitted") or {},
+        policy.provenance.get("fitted") or {},
+    ]
+    listed = [fitted[component] for fitted in everywhere if component in fitted]
+    known = [seen for seen in map(Seen.from_dict, listed) if seen is not None]
+    if known:
+        return {f"the {component}": reduce(or_, known)}
+    return {f"the {component}": None} if listed or component == GATE else {}

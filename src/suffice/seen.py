@@ -1,0 +1,118 @@
+"""The questions that something was fitted, chosen or certified on, as hashes: so that a figure can say whether it saw them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from suffice.errors import SchemaError
+from suffice.metrics import normalize_answer
+
+__all__ = ["Seen", "id_hash", "one_name_per_text", "text_hash"]
+
+_KEYS = ("tune_ids", "tune_texts")
+
+
+def id_hash(question_id: str) -> str:
+    """Return the first 16 hexadecimal digits of sha256 of a question id: what policies and splits store.
+
+    >>> id_hash("5a77e70f")
+    '2dd53066e8421fa3'
+    """
+    return hashlib.sha256(question_id.encode()).hexdigest()[:16]
+
+
+def text_hash(question: str) -> str:
+    """Return the hash of a question's normalised text, by which it is known again under another id.
+
+    >>> text_hash("Who wrote The Tempest?") == text_hash("who wrote  tempest")
+    True
+    """
+    return id_hash(normalize_answer(question))
+
+
+def one_name_per_text(names: Sequence[str], texts: Sequence[str | None] | None) -> list[str]:
+    """Return the names by which questions are divided into sets: those of one normalised text share the smallest name.
+
+    >>> one_name_per_text(["q2", "q1", "q3"], ["Who wrote The Tempest?", "who wrote tempest", None])
+    ['q1', 'q1', 'q3']
+
+    Args:
+        names: Of the questions, or of their clusters.
+        texts: The questions, None where one is missing; None = no text is known.
+    """
+    if texts is None:
+        return list(names)
+    keys = [normalize_answer(text or "") for text in texts]
+    smallest: dict[str, str] = {}
+    for name, key in zip(names, keys, strict=True):
+        smallest[key] = min(name, smallest.get(key, name))
+    return [smallest[key] if key else name for name, key in zip(names, keys, strict=True)]
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """Questions that something was fitted, chosen or certified on.
+
+    >>> seen = Seen.of(["q1"], ["Who wrote The Tempest?"])
+    >>> seen.among(["q1", "q2", "q3"], ["Who sang it?", "who wrote the tempest", None]).tolist()
+    [True, True, False]
+
+    Attributes:
+        ids: Hashes of their ids.
+        texts: Hashes of their normalised texts; empty where the texts are not on record.
+    """
+
+    ids: frozenset[str] = frozenset()
+    texts: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, ids: Iterable[str], texts: Iterable[str | None] = ()) -> Seen:
+        """Return the questions of these ids and texts; a text that is missing or normalises to nothing is left out."""
+        named = {text for text in texts if text is not None and normalize_answer(text)}
+        return cls(frozenset(map(id_hash, ids)), frozenset(map(text_hash, named)))
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any] | None) -> Seen | None:
+        """Return the questions that `to_dict` wrote, also into a larger object; None if nothing is on record.
+
+        Raises:
+            SchemaError: The hashes are not lists of text.
+        """
+        found = [(data or {}).get(key) for key in _KEYS]
+        if all(part is None for part in found):
+            return None
+        for key, part in zip(_KEYS, found, strict=True):
+            if part is not None and not (
+                isinstance(part, list | tuple) and all(isinstance(item, str) for item in part)
+            ):
+                raise SchemaError(f"{key!r} must be a list of hashes, not {part!r:.80}")
+        return cls(*(frozenset(part or ()) for part in found))
+
+    def to_dict(self) -> dict[str, list[str]]:
+        """Return JSON-ready values, sorted."""
+        return {key: sorted(part) for key, part in zip(_KEYS, (self.ids, self.texts), strict=True)}
+
+    def __or__(self, other: Seen) -> Seen:
+        return Seen(self.ids | other.ids, self.texts | other.texts)
+
+    def __bool__(self) -> bool:
+        return bool(self.ids or self.texts)
+
+    def among(self, ids: Sequence[str], texts: Sequence[str | None] | None = None) -> npt.NDArray[np.bool_]:
+        """Return which questions are among them, by id or by text, shape ``(n,)``.
+
+        Args:
+            ids: The questions' ids.
+            texts: Their texts, None where one is missing; None = ids alone are compared.
+        """
+        by_id = np.array([bool(self.ids) and id_hash(name) in self.ids for name in ids], dtype=np.bool_)
+        if texts is None or not self.texts:
+            return by_id
+        by_text = (text is not None and text_hash(text) in self.texts for text in texts)
+        return by_id | np.fromiter(by_text, dtype=np.bool_, count=len(ids))

@@ -6,7 +6,6 @@
 A source holds JSON lines with `id, question, answers, type` and a record of answers `llama31_8b{no_retrieval,
 one_retrieval}`.  Paragraphs do not ship: a gate decides before any was read.  Each file keeps the name of its source.
 """
-# ruff: noqa: INP001 - scripts are run, not imported
 
 from __future__ import annotations
 

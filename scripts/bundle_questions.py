@@ -5,7 +5,6 @@
 `splits.json` maps a role to a list of question ids; the sources are JSON lines with the fields that
 `suffice.retrieval.datasets` documents.  Any other field of a source (answers of language models, say) is dropped.
 """
-# ruff: noqa: INP001 - scripts are run, not imported
 
 from __future__ import annotations
 

@@ -6,7 +6,6 @@ The sources are madaan/self-refine's outputs of sentiment reversal (Apache-2.0),
 be passed on.  What ships: the recorded verdict, distances under the embedder of the package, counts of words, and for
 each draft a hash that says only which drafts are equal.
 """
-# ruff: noqa: INP001 - scripts are run, not imported
 
 from __future__ import annotations
 

@@ -6,7 +6,6 @@ The scorer below follows the definition of the published one (hotpotqa/hotpot, h
 on purpose shares nothing with `suffice.metrics`: no import, no tables, another way to count.  It was compared with
 the published program on every pair in this file; they agree.
 """
-# ruff: noqa: INP001 - scripts are run, not imported
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ No row is anybody's recording: answers, scores and margins are drawn from one se
 importer and of the published searches need: an overlap of 0 in round 1, a retriever's scores that are the same in every
 round of a question, and two z-scores of the best one, over all questions and within the question's own pool.
 """
-# ruff: noqa: INP001, PLR2004, S311 - scripts are run, not imported; the numbers are made up, the draws no secret
+# ruff: noqa: PLR2004, S311 - scripts are run, not imported; the numbers are made up, the draws no secret
 
 from __future__ import annotations
 

@@ -13,6 +13,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from scripts.lowest import lowest
 
 import suffice
 from suffice.errors import NotFittedError
@@ -318,3 +319,12 @@ def test_a_failing_benchmark_is_a_line_and_an_exit_code(capsys, monkeypatch):
     line, summary = (json.loads(text) for text in capsys.readouterr().out.splitlines())
     assert (line["ok"], line["error"]) == (False, "AssertionError: not equal")
     assert summary == {"summary": True, "ran": 1, "failed": ["broken"]}
+
+
+def test_every_dependency_has_a_lowest_version_for_ci_to_install():
+    declared = PROJECT["dependencies"]
+    pinned = dict(line.split("==") for line in lowest(declared))
+    assert len(pinned) == len(declared)
+    assert tuple(map(int, pinned["typer"].split("."))) >= (0, 19, 2)  # older ones fail with the click of today
+    with pytest.raises(SystemExit, match="no lower bound: numpy"):
+        lowest(["numpy"])

@@ -13,6 +13,7 @@ from suffice.errors import CensoredError, ConfigMismatchError, DataError
 from suffice.replay import CostTable, check_policy, id_hash, outcome, policy_for
 from suffice.replay.baselines import Bench, Run, closed_book, oracle_best, oracle_earliest, run_policy
 from suffice.replay.evaluate import drop_failed
+from suffice.replay.references import selectors_in_use
 from suffice.rounds import Floats
 from suffice.session import Policy
 from suffice.store.recording import Recording
@@ -38,7 +39,8 @@ class Claim:
         metric: A column in [0, 1], or `agreement` (see `suffice.replay.outcome`).
         loss: `net` is metric(baseline) - metric(policy), in [-1, 1]; `harm` is max(0, net), in [0, 1], which no gain
             on another question makes up for: its bound holds for `net` too.
-        baseline: `full` for the whole budget, a rule or its text, a policy, `closed_book` or an oracle.
+        baseline: `full` for the whole budget or the text of another rule, both with the selector of the policies; a
+            policy, `closed_book` or an oracle.
         seed: Of the order in which the betting goes through the questions: fix it before you see a result.
     """
 
@@ -167,7 +169,7 @@ def measure(recording: Recording, policies: Sequence[Policy], claim: Claim) -> M
     kept, n_failed = drop_failed(single)
     ours = claim.baseline
     if isinstance(ours, str) and ours not in _SPECIAL:
-        ours = policy_for(kept, ours)
+        ours = _rule_baseline(kept, ours, policies)
     involved = [*policies, ours] if isinstance(ours, Policy) else list(policies)
     for policy in involved:
         policy.check()
@@ -199,6 +201,23 @@ def measure(recording: Recording, policies: Sequence[Policy], claim: Claim) -> M
         n_failed=n_failed,
         notes=(*notes, *_notes(base, claim, n_failed)),
     )
+
+
+def _rule_baseline(recording: Recording, rule: str, policies: Sequence[Policy]) -> Policy:
+    """Return a rule as a baseline: its answers are selected as the policies' are, or the loss would be the selectors'.
+
+    Raises:
+        DataError: The policies have several selectors.
+    """
+    used = selectors_in_use(policies)
+    if len(used) > 1:
+        raise DataError(
+            f"the baseline {rule!r} returns answers by the selector of the policies, and these have several: "
+            f"{', '.join(used)}. Certify them one selector at a time, or name a policy file as the baseline"
+        )
+    (like,) = used.values()
+    fitted = {"selector": like.selector, "calibrators": like.calibrators, "state": like.state}
+    return policy_for(recording, rule, name=f"{rule}{like.name}", **fitted)
 
 
 def betting_order(hashes: Sequence[str], seed: int) -> np.typing.NDArray[np.int64]:

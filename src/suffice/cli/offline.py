@@ -116,6 +116,13 @@ def replay_command(
         list[str] | None,
         typer.Option("--metric", help="f1, em, contains, agreement, or a column in [0, 1]; the first is the quality."),
     ] = None,
+    selector: Annotated[
+        str,
+        typer.Option("--selector", help="Which seen round's answer the rules, and the baselines beside them, return."),
+    ] = "last",
+    max_rounds: Annotated[
+        int | None, typer.Option("--max-rounds", min=1, help="The highest round of the rules; default: that recorded.")
+    ] = None,
     baseline: options.Baseline = None,
     resamples: Annotated[int, typer.Option("--resamples", min=1, help="Bootstrap draws.")] = 1000,
     seed: Annotated[int, typer.Option("--seed", help="Of the draws.")] = 42,
@@ -150,7 +157,12 @@ def replay_command(
     recording = read_recording(path)
     policies = [Policy.load(file) for file in policy or ()]
     texts = rule or (() if policies else TEXT_RULES)
-    policies += [policy_for(recording, text) for text in texts]
+    changes = {} if max_rounds is None else {"max_rounds": max_rounds}
+    suffix = "" if selector == "last" else f", {selector}"
+    policies += [
+        policy_for(recording, text, name=f"{text}{suffix}", selector=parse_selector(selector), **changes)
+        for text in texts
+    ]
     result = evaluate(
         recording,
         with_guarded(policies),

@@ -196,20 +196,34 @@ def _oracle_seen(bench: Bench, stopped: Stops, unrun: Mask) -> dict[str, float]:
     return means
 
 
-def fixed_budget(bench: Bench, k: int) -> Run:
-    """Replay `fixed_k(k)`; on a trajectory that ended by itself before round k its last round counts."""
-    policy = Policy(rule=fixed_k(k), max_rounds=max(k, 1), name=f"fixed_k({k})")
+def fixed_budget(bench: Bench, k: int, like: Policy | None = None) -> Run:
+    """Replay `fixed_k(k)`; on a trajectory that ended by itself before round k its last round counts.
+
+    Args:
+        bench: The recording.
+        k: The budget.
+        like: Whose selector and fitted state to return answers by; its name ends the label.  None = the last answer.
+    """
+    like = like or Policy()
+    policy = replace(like, rule=fixed_k(k), max_rounds=max(k, 1), name=f"fixed_k({k}){like.name}")
     return run_policy(bench, policy, kind="fixed")[0]
 
 
-def recorded_run(bench: Bench) -> Run:
+def recorded_run(bench: Bench, like: Policy | None = None) -> Run:
     """Return what was recorded: each question up to its last round, wherever the recording's own rule ended it.
 
     It starts at round 0 only where the rule ended questions there, as a gate does; otherwise round 0 is the closed book
     beside a loop from round 1 on.
+
+    Args:
+        bench: The recording.
+        like: As for `fixed_budget`.
     """
+    like = like or Policy()
     at_0 = bool((bench.cut & (bench.recording.seen.sum(axis=1) == 1)).any()) and int(bench.recording.index[0]) == 0
-    policy = Policy(start_round=0 if at_0 else 1, max_rounds=max(bench.highest, 1), name=RECORDED)
+    policy = replace(
+        like, start_round=0 if at_0 else 1, max_rounds=max(bench.highest, 1), name=f"{RECORDED}{like.name}"
+    )
     ended = Counter(str(end) for end in bench.recording.ends.tolist())
     run = _run(bench, policy, stops(policy, bench.raw), np.zeros_like(bench.cut), ended, label="", kind=RECORDED)
     return replace(run, notes=("the recording's own stops; what its rule itself cost is not counted",))

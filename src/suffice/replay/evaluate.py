@@ -9,17 +9,12 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from suffice.errors import CensoredError, DataError
+from suffice.errors import DataError
 from suffice.replay.baselines import (
     RECORDED,
     Bench,
     Run,
-    closed_book,
-    fixed_budget,
-    oracle_best,
-    oracle_earliest,
     random_stop,
-    recorded_run,
     run_policy,
 )
 from suffice.replay.charging import LIVE, Charging, charging_of
@@ -28,6 +23,7 @@ from suffice.replay.comparisons import Comparison, difference_bounds
 from suffice.replay.costs import TOKEN_KINDS, CostTable, Ledger
 from suffice.replay.outcomes import agreement_note, is_agreement, outcome
 from suffice.replay.prices import Price
+from suffice.replay.references import baseline_runs, refuse_unmeasured, selector_name, selectors_in_use, with_references
 from suffice.replay.result import ReplayResult, Row, Spread
 from suffice.replay.rivals import Rival, check_cost, find_rival
 from suffice.replay.selected import selected_on, tuned_on
@@ -40,9 +36,6 @@ from suffice.store.recording import Recording
 __all__ = ["drop_failed", "replay", "replay_matrix"]
 
 _SLACK = 1e-12  # expectations are sums in another order
-
-_NAMED = frozenset({"closed_book", "recorded", "oracle_best", "oracle_earliest"})
-"""Baselines that are no rules."""
 
 
 def drop_failed(recording: Recording) -> tuple[Recording, int]:
@@ -111,13 +104,13 @@ def replay(
     made = [_relabelled(policy, made[:position]) for position, policy in enumerate(made)]
     notes = {policy.label: check_policy(policy, kept) for policy in made}
     bench = _bench(kept, made, metrics, baseline, prices, charging=charging_of(ledger))
-    runs = _policy_runs(bench, made, notes, metrics) + _baseline_runs(bench, made, metrics)
-    runs, reference = _with_baseline(bench, runs, baseline, metrics)
+    selectors = selectors_in_use(made)
+    runs = _policy_runs(bench, made, notes, metrics) + baseline_runs(bench, made, selectors, metrics)
+    runs, references = with_references(bench, runs, selectors, baseline, metrics)
     check_cost(runs, cost)
     units = Units.of(len(kept.question_ids), kept.clusters)
     clusters = None if units.codes is None else kept.clusters  # told once that all differ, no test looks again
     weights = bootstrap_weights(units.n_units, n_resamples, rng=seed)
-    references = [reference] * len(runs)
     compared = Comparison(
         references=references, clusters=clusters, weights=weights, level=level, interval=interval, seed=seed
     )
@@ -137,7 +130,7 @@ def replay(
     return ReplayResult(
         rows=tuple(rows),
         metrics=metrics,
-        baseline=reference.label,
+        baseline=references[0].label,
         n=len(kept.question_ids),
         n_clusters=weights.shape[1],
         n_failed=n_failed,
@@ -198,10 +191,16 @@ def _bench(
     columns = {column for policy in policies for column in policy.raw_columns}
     if isinstance(baseline, Policy):
         columns |= set(baseline.raw_columns)
-    elif baseline is not None and baseline not in _NAMED and not baseline.startswith("random("):
+    elif baseline is not None and not _is_row(baseline, policies):
         columns |= set(policy_for(kept, baseline).raw_columns)
     values = {name: outcome(kept, name) for name in metrics}
     return Bench(kept, values, CostTable(kept, prices), kept.rounds(sorted(columns)), charging)
+
+
+def _is_row(baseline: str, policies: Sequence[Policy]) -> bool:
+    """Return whether a baseline is the label of a row, so that it reads nothing that the other rows do not."""
+    named = {"closed_book", "oracle_best", "oracle_earliest", *(policy.label for policy in policies)}
+    return baseline in named or baseline.startswith(("random(", RECORDED, "fixed_k("))
 
 
 def _policy_runs(
@@ -210,93 +209,11 @@ def _policy_runs(
     runs, twins = [], []
     for policy in policies:
         run, stopped = run_policy(bench, policy)
-        _refuse_unmeasured(bench, run, metrics)
-        runs.append(replace(run, notes=run.notes + notes[policy.label]))
-        twins.append(random_stop(bench, policy, stopped))
+        refuse_unmeasured(bench, run, metrics)
+        name = selector_name(policy, policies)
+        runs.append(replace(run, selector=name, notes=run.notes + notes[policy.label]))
+        twins.append(replace(random_stop(bench, policy, stopped), selector=name))
     return runs + twins
-
-
-def _refuse_unmeasured(bench: Bench, run: Run, metrics: Sequence[str]) -> None:
-    for name in metrics:
-        unknown = np.isnan(run.worst[name])
-        if not unknown.any():
-            continue
-        q = int(np.argmax(unknown))
-        stop = "" if run.rounds is None else f" at round {int(run.rounds[q])}"
-        what = (
-            f"{run.label!r} stops at rounds whose {name!r} was not measured in {int(unknown.sum())} of {len(unknown)} "
-            f"questions (question {bench.recording.question_ids[q]!r}{stop})"
-        )
-        measured = ~np.isnan(bench.metrics[name])
-        last = np.arange(bench.recording.shape[1]) == bench.recording.seen.sum(axis=1, keepdims=True) - 1
-        if measured.any() and not (measured & ~last).any():
-            raise CensoredError(
-                f"{what}: answers exist only at the last round of this recording, so an earlier stop has no answer to "
-                "score. Replay stops and costs alone with metrics=(), or record answers at every round"
-            )
-        raise DataError(
-            f"{what}. Drop those questions (Recording.select), or use another metric: 'agreement' needs no gold answers"
-        )
-
-
-def _baseline_runs(bench: Bench, policies: Sequence[Policy], metrics: Sequence[str]) -> list[Run]:
-    """Return every baseline that the recording allows, in the order of the table."""
-    runs = []
-    first = int(bench.recording.index[0])
-    if first == 0:
-        runs.append(closed_book(bench))
-    if bench.cut.any():
-        runs.append(recorded_run(bench))
-    runs += [fixed_budget(bench, k) for k in range(1, bench.highest + 1)]
-    start = min((policy.start_round for policy in policies), default=1)
-    if bench.highest < start:
-        return runs
-    if "em" in bench.recording.table.column_names:
-        em = outcome(bench.recording, "em")
-        if not np.isnan(em).all():
-            runs.append(oracle_earliest(bench, em, start))
-    if metrics and not np.isnan(bench.metrics[metrics[0]]).all():
-        runs.append(oracle_best(bench, bench.metrics[metrics[0]], start, name=metrics[0]))
-    return runs
-
-
-def _with_baseline(
-    bench: Bench, runs: list[Run], baseline: str | Policy | None, metrics: Sequence[str]
-) -> tuple[list[Run], Run]:
-    """Return the runs with the baseline among them, and the baseline."""
-    if baseline is None:
-        baseline = RECORDED if bench.cut.any() else "fixed_k(3)"
-    label = baseline.label if isinstance(baseline, Policy) else baseline
-    if label == "full":
-        label = f"fixed_k({bench.highest})"
-    found = [run for run in runs if run.label == label and (isinstance(baseline, str) or run.policy == baseline)]
-    if not found:
-        policy = baseline if isinstance(baseline, Policy) else policy_for(bench.recording, baseline)
-        check_policy(policy, bench.recording)
-        taken = any(run.label == policy.label for run in runs)
-        found = [run_policy(bench, policy, label=f"{policy.label} (baseline)" if taken else "", kind=_kind(policy))[0]]
-        runs = [*runs, found[0]]
-    _refuse_unmeasured(bench, found[0], metrics)
-    _refuse_unknown_baseline(bench, found[0])
-    return runs, found[0]
-
-
-def _refuse_unknown_baseline(bench: Bench, run: Run) -> None:
-    if not run.exact:
-        raise CensoredError(
-            f"the baseline {run.label!r} goes on past what was recorded in {int(run.unrun.sum())} of {len(run.unrun)} "
-            f"questions, because a rule ended their recording: what it would have answered there is unknown, and so is "
-            f"every difference to it. Compare with 'recorded', where that rule stopped{_other_baseline(bench)}, or "
-            "record those questions at full width, without a rule"
-        )
-
-
-def _other_baseline(bench: Bench) -> str:
-    return ", or with 'closed_book'" if int(bench.recording.index[0]) == 0 else ", or with 'fixed_k(1)'"
-
-
-def _kind(policy: Policy) -> str:
-    return "fixed" if not policy.signals or policy.signals == ("round",) else "rule"
 
 
 def _row(
@@ -322,6 +239,7 @@ def _row(
         label=run.label,
         kind=run.kind,
         rule="" if run.policy is None else str(run.policy.rule),
+        selector=run.selector,
         baseline=reference.label,
         metrics={name: float(values.mean()) for name, values in run.values.items()},
         bounds=bounds,

@@ -40,6 +40,8 @@ class Row:
         label: Its name.
         kind: `rule`, `fixed`, `random`, `recorded`, `closed_book` or `oracle`.
         rule: The text of its rule; empty for oracles.
+        selector: The selector of its answers, by which the fixed_k rows beside it are chosen; empty for the closed book and
+            oracles.
         baseline: The label of the row that its differences are taken against.
         metrics: Means over questions, by metric, in [0, 1]; NaN where an answer was not measured or never given.
         bounds: Where rounds that it wanted never ran (`censored`): the means by metric if every answer that was never
@@ -72,6 +74,7 @@ class Row:
     label: str
     kind: str
     rule: str
+    selector: str
     baseline: str
     metrics: Mapping[str, float]
     bounds: Mapping[str, tuple[float, float]]
@@ -148,6 +151,12 @@ class ReplayResult:
     ledger: str
     data_hash: str
     notes: tuple[str, ...]
+
+    @property
+    def against(self) -> str:
+        """What differences are taken against, as headings name it."""
+        single = len({row.baseline for row in self.rows}) == 1
+        return self.baseline if single else "the baseline of its selector"
 
     def row(self, label: str) -> Row:
         """Return the row of a label.

@@ -65,7 +65,7 @@ def outcomes_table(result: ReplayResult) -> Table:
         columns=(
             Column("policy"),
             *(Column(name.upper(), ",.1f", scale=100) for name in quality),
-            *(_delta_column(name, result.baseline) for name in shown),
+            *(_delta_column(name, result.against) for name in shown),
             Column("calls", ",.2f"),
             Column("P50", ",.0f"),
             Column("P95", ",.0f"),
@@ -90,7 +90,7 @@ def differences_table(result: ReplayResult) -> Table:
     family = [row for row in result.rows if any(not math.isnan(delta.p_holm) for delta in row.deltas.values())]
     lines = [(row, name, row.deltas[name]) for name in result.metrics for row in family if name in row.deltas]
     return Table(
-        title=f"Tests of no difference to {result.baseline}; Holm's correction, policies: {len(family)}",
+        title=f"Tests of no difference to {result.against}; Holm's correction, policies: {len(family)}",
         columns=(
             Column("policy"),
             Column("metric"),
@@ -147,7 +147,7 @@ def margins_table(result: ReplayResult) -> Table:
     """Return the tests of non-inferiority and equivalence of every policy, at each margin."""
     metric = result.metrics[0]
     return Table(
-        title=f"{metric.upper()} against {result.baseline}: is the loss within a margin?",
+        title=f"{metric.upper()} against {result.against}: is the loss within a margin?",
         columns=(
             Column("policy"),
             Column("claim"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -40,6 +41,8 @@ _SHAPES = ("circle", "circle", "circle", "triangle-up", "square", "diamond")
 _BELOW, _ABOVE = 16, (-14, -30, -46)
 """Where labels stand, pixels from their point."""
 
+_BUDGET = re.compile(r"fixed_k\((?P<k>\d+)\)(?P<selector>.*)")
+
 _LONGEST = 28
 """Letters of a label in a chart."""
 
@@ -71,13 +74,18 @@ def pareto_chart(result: ReplayResult, cost: str) -> dict[str, Any]:
         {"field": "label", "title": "policy"},
         {"field": "quality", "title": result.metrics[0].upper(), "format": ".1f"},
         {"field": "cost", "title": cost, "format": ",.3~f" if cost != "money" else ".6f"},
-        {"field": "interval", "title": f"difference to {result.baseline}"},
+        {"field": "interval", "title": f"difference to {result.against}"},
     ]
     layers: list[dict[str, Any]] = [
         {
             "transform": [{"filter": "datum.kind === 'fixed'"}],
             "mark": {"type": "line", "color": "var(--muted)", "strokeWidth": 1.5},
-            "encoding": {"x": x, "y": y, "order": {"field": "cost", "type": "quantitative"}},
+            "encoding": {
+                "x": x,
+                "y": y,
+                "order": {"field": "cost", "type": "quantitative"},
+                "detail": {"field": "selector"},
+            },
         },
         *_intervals(rows, x, y, colour),
         {
@@ -203,11 +211,20 @@ def reliability_chart(reports: Mapping[str, CalibrationReport], output: str) -> 
     return chart_of(data, layers, 320, f"Reliability of {output}", legend)
 
 
-def path_chart(path: Sequence[Mapping[str, float]], result: ReplayResult, start: Mapping[str, float]) -> dict[str, Any]:
-    """Return where a moving threshold leads, quality against calls, beside the fixed budgets; `here` is the point."""
+def path_chart(
+    path: Sequence[Mapping[str, float]], result: ReplayResult, row: Row, start: Mapping[str, float]
+) -> dict[str, Any]:
+    """Return where a moving threshold of a row's policy leads, quality against calls, beside the fixed budgets.
+
+    Those are of the policy's own selector; `here` is the point.
+    """
     metric = result.metrics[0]
     data = [{"threshold": point["threshold"], "quality": 100 * point[metric], "cost": point["calls"]} for point in path]
-    fixed = [_point(result, row, "calls") for row in result.rows if row.kind == "fixed"]
+    fixed = [
+        _point(result, other, "calls")
+        for other in result.rows
+        if other.kind == "fixed" and other.selector == row.selector
+    ]
     here = {"quality": 100 * start[metric], "cost": start["calls"]}
     x, y = axis_of("cost", COSTS["calls"]), axis_of("quality", f"{metric.upper()}, points")
     layers: list[dict[str, Any]] = [
@@ -318,14 +335,16 @@ def _point(result: ReplayResult, row: Row, cost: str) -> dict[str, Any] | None:
     if not math.isfinite(quality):
         return None
     short = "" if row.kind == "random" else row.label
-    if row.kind == "fixed" and row.label.startswith("fixed_k("):
-        short = f"k = {row.label[8:-1]}"
+    budget = _BUDGET.fullmatch(row.label)
+    if row.kind == "fixed" and budget:
+        short = f"k = {budget['k']}{budget['selector']}"
     if len(short) > _LONGEST:
         short = f"{short[: _LONGEST - 1]}…"
     point: dict[str, Any] = {
         "label": row.label,
         "short": short,
         "kind": row.kind,
+        "selector": row.selector,
         "name": _NAMES[_KINDS.index(row.kind)],
         "quality": 100 * quality,
         "cost": _cost(row, cost),

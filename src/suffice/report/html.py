@@ -130,7 +130,8 @@ def _tiles(cell: Cell, row: Row) -> list[dict[str, Any]]:
     """Return the figures at the top of a cell: of its first policy."""
     result = cell.result
     metric = result.metrics[0]
-    full = next((other for other in result.rows if other.label == f"fixed_k({cell.bench.highest})"), None)
+    whole_rows = (other for other in result.rows if other.label.startswith(f"fixed_k({cell.bench.highest})"))
+    full = next((other for other in whole_rows if other.kind == "fixed" and other.selector == row.selector), None)
     delta = difference_of(row, metric)
     note = "the baseline"
     if delta is not None and row.label != row.baseline:
@@ -158,7 +159,7 @@ def _sliders(cell: Cell, pool: Pool, room: int | None) -> tuple[list[dict[str, A
     if cell.bench.cut.any():  # at most thresholds some question goes on past the recording
         return found, 0
     began, left_out = pool.size, 0
-    for policy in cell.policies:
+    for policy, row in zip(cell.policies, cell.rules, strict=True):
         for literal in slidable(policy):
             kept = len(pool.arrays)
             slider = make_slider(cell.bench, policy, literal)
@@ -168,7 +169,7 @@ def _sliders(cell: Cell, pool: Pool, room: int | None) -> tuple[list[dict[str, A
                 pool.forget(kept)
                 left_out += 1
                 continue
-            chart = path_chart(slider.path(), cell.result, start)
+            chart = path_chart(slider.path(), cell.result, row, start)
             found.append({**told, "start": _finite(start), "chart": chart})
     return found, left_out
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import math
 import signal
 import sqlite3
@@ -222,7 +223,7 @@ class Marker:
     """A judge that marks by the hash of the draft."""
 
     name = "judge:information_score"
-    capabilities = frozenset({"judge"})
+    capabilities = frozenset({"information_score"})
 
     def fingerprint(self):
         return {"kind": "marker"}
@@ -383,3 +384,72 @@ def test_the_command_line_records_and_drafts(tmp_path):
     assert failed.code == 1
     assert "needs an endpoint" in cli("draft", "Where?", "--model", "m").error
     assert "--critic-base-url" not in cli("draft", "Where?", "--model", "m").error
+
+
+def marked(body):
+    """Mark drafts, in the schema of the mark: the second draft is as good as the first."""
+    if "response_format" not in body:
+        return reply(body)
+    return json.dumps(
+        {
+            "statements": [{"statement": "s", "supported": True}],
+            "mark": 3,
+            "passages": [{"number": n, "useful": True} for n in (1, 2)],
+        }
+    )
+
+
+def test_the_whole_cascade_runs_from_the_command_line_and_its_recording_replays(tmp_path):
+    from tests.cli_tools import corpus, dataset
+
+    folder = corpus(tmp_path / "docs")
+    paragraphs = [{"title": f"T{i}", "text": f"Text {i}."} for i in range(2)]
+    file = dataset(
+        tmp_path / "q.jsonl", {"id": "a", "question": "Where?", "answers": ["Oslo"], "paragraphs": paragraphs}
+    )
+    judge = ("--judge-model", "j", "--marks", "faithfulness,answer_relevancy")
+    with Endpoint(marked) as endpoint:
+        model = ("--model", "m", "--base-url", endpoint.url)
+        told = cli(
+            *("draft", "Where is tower 0?", *model, *judge, "--contexts", folder, "--max-rounds", 4),
+            *("--rule", "semantic_full(0.000001)", "--json"),
+        ).json
+        assert (told["stop_round"], told["reason"], told["fired"]) == (2, "rule", "information_gain <= 0")
+        assert told["costs"]["judge:information_score"]["calls"] == 4
+        assert {request.body["model"] for request in endpoint.requests} == {"m", "j"}
+        told = cli("record-drafts", file, *model, *judge, "-o", tmp_path / "r.parquet", "--max-rounds", 3, "--json")
+        assert told.code == 0, told.error
+    recording = read_recording(tmp_path / "r.parquet")
+    assert recording.column("information_score").tolist() == [[0.875] * 3]
+    replayed = cli(
+        *("replay", tmp_path / "r.parquet", "--rule", "semantic_full(0.000001)", "--metric", "information_score"),
+        *("--resamples", 10, "--json"),
+    ).json
+    row = next(row for row in replayed["rows"] if row["kind"] == "rule")
+    assert row["components"]["judge:information_score"]["calls"] == 4
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ((), "--judge-model NAME"),
+        (("--judge-model", "j"), "--contexts"),
+        (("--judge-model", "j", "--marks", "answer_relevancy"), "two marks or more"),
+        (("--judge-model", "j", "--marks", "context_recall,faithfulness"), "gold answer"),
+        (("--embedder", "none", "--rule", "semantic(0.1)"), "--embedder minilm"),
+    ],
+)
+def test_what_the_cascade_lacks_is_an_error_with_a_remedy_before_the_first_call(options, says):
+    with Endpoint(marked) as endpoint:
+        arguments = ("draft", "Where?", "--model", "m", "--base-url", endpoint.url, "--rule", "semantic_full(0.1)")
+        assert says in cli(*arguments, *options).error.replace("\n", " ")
+        assert not endpoint.requests
+
+
+def test_without_contexts_a_mark_that_needs_none_may_have_all_the_weight():
+    with Endpoint(marked) as endpoint:
+        told = cli(
+            *("draft", "Where?", "--model", "m", "--base-url", endpoint.url, "--rule", "semantic_full(0.000001)"),
+            *("--judge-model", "j", "--weights", "answer_relevancy=1", "--json"),
+        ).json
+    assert (told["stop_round"], told["fired"]) == (2, "information_gain <= 0")

@@ -216,7 +216,7 @@ class Axes:
 class Judge:
     """Marks a draft by its length, and counts."""
 
-    name, capabilities = JUDGE, frozenset({"judge"})
+    name, capabilities = JUDGE, frozenset({"information_score"})
 
     def __init__(self, scores):
         self.scores, self.asked = scores, []

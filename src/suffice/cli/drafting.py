@@ -9,9 +9,11 @@ import typer
 
 from suffice.cli import options
 from suffice.cli.live import show_live
+from suffice.cli.panel import DEFAULT_MARKS, Judge, Marks, Weights, build_panel, require_contexts
 from suffice.cli.recording import report_recorded
 from suffice.cli.show import recording_progress
 from suffice.embedding import DraftEmbedder
+from suffice.judges import Panel
 from suffice.loop import DraftingLoop, record
 from suffice.replay import component_prices
 from suffice.retrieval import BUNDLED, read_corpus
@@ -50,6 +52,11 @@ def draft_command(
     critic_model: Critic = None,
     critic_base_url: CriticUrl = None,
     critic_api_key_env: CriticKeyVariable = None,
+    judge_model: Judge = None,
+    judge_base_url: options.JudgeBaseUrl = None,
+    judge_api_key_env: options.JudgeKeyVariable = None,
+    marks: Marks = DEFAULT_MARKS,
+    weights: Weights = "",
     api: options.Api = "chat",
     max_tokens: MaxTokens = 512,
     embedder: options.EmbedderName = "minilm",
@@ -63,6 +70,11 @@ def draft_command(
         decides = Policy(rule=parse_rule(rule), selector=parse_selector(selector), max_rounds=max_rounds)
     else:
         decides = Policy.load(policy)
+    judge = (judge_model, judge_base_url or base_url, judge_api_key_env or api_key_env)
+    panels = build_panel(judge, marks, weights, timeout=timeout, cache=cache, extra_body=extra_body)
+    passages = [] if contexts is None else list(read_corpus(contexts))
+    if not passages:
+        require_contexts(panels, "give --contexts")
     loop = _loop(
         decides,
         model,
@@ -72,11 +84,11 @@ def draft_command(
         api=api,
         max_tokens=max_tokens,
         embedder=embedder,
+        panels=panels,
         timeout=timeout,
         cache=cache,
         extra_body=extra_body,
     )
-    passages = [] if contexts is None else list(read_corpus(contexts))
     show_live(loop, question, passages, as_json=as_json)
 
 
@@ -104,6 +116,11 @@ def record_drafts_command(
     critic_model: Critic = None,
     critic_base_url: CriticUrl = None,
     critic_api_key_env: CriticKeyVariable = None,
+    judge_model: Judge = None,
+    judge_base_url: options.JudgeBaseUrl = None,
+    judge_api_key_env: options.JudgeKeyVariable = None,
+    marks: Marks = DEFAULT_MARKS,
+    weights: Weights = "",
     api: options.Api = "chat",
     max_tokens: MaxTokens = 512,
     embedder: options.EmbedderName = "minilm",
@@ -115,6 +132,10 @@ def record_drafts_command(
 ) -> None:
     """Record every draft and critique of every question, full width; run it again to go on after an interruption."""
     questions = options.load_to_record(dataset, limit, split)
+    judge = (judge_model, judge_base_url or base_url, judge_api_key_env or api_key_env)
+    panels = build_panel(judge, marks, weights, timeout=timeout, cache=cache, extra_body=extra_body)
+    if not all(question.passages for question in questions):
+        require_contexts(panels, "record questions that bring passages")
     loop = _loop(
         Policy(max_rounds=max_rounds),
         model,
@@ -124,11 +145,12 @@ def record_drafts_command(
         api=api,
         max_tokens=max_tokens,
         embedder=embedder,
+        panels=panels,
         timeout=timeout,
         cache=cache,
         extra_body=extra_body,
     )
-    names = {"writer": model, "critic": critic_model or model}
+    names = {"writer": model, "critic": critic_model or model, **{p.name: p.model.model.model for p in panels}}
     by_component = None if prices is None else component_prices(prices, names)
     with recording_progress(f"recording drafts of {dataset}", by_component, quiet=as_json) as tell:
         summary = record(questions, loop, out, concurrency=concurrency, allow_unread=allow_unread, on_progress=tell)
@@ -145,6 +167,7 @@ def _loop(
     api: str,
     max_tokens: int,
     embedder: str,
+    panels: tuple[Panel, ...],
     timeout: float,
     cache: Path | None,
     extra_body: str,
@@ -168,7 +191,7 @@ def _loop(
             **settings,
         )
     return DraftingLoop(
-        writer=writer, critic=reviewer, policy=policy, max_tokens=max_tokens, enrichers=_embedders(embedder)
+        writer=writer, critic=reviewer, policy=policy, max_tokens=max_tokens, enrichers=(*_embedders(embedder), *panels)
     )
 
 

@@ -22,7 +22,7 @@ from suffice.rounds import Passage
 from suffice.store import ResponseCache, read_recording, write_recording
 from suffice.tables import Column, Table
 
-__all__ = ["judge_command", "judging_model", "judging_progress", "known_passages"]
+__all__ = ["judge_command", "judging_model", "judging_progress", "known_passages", "parse_weights"]
 
 Attempts = Annotated[
     int, typer.Option("--attempts", min=1, help="Most replies that are asked for, until one can be read.")
@@ -86,7 +86,7 @@ def judge_command(
             chat, cache=replies, max_tokens=max_tokens, attempts=attempts, retry_unreadable=retry_unreadable
         )
         names = [name.strip() for name in marks.split(",") if name.strip()]
-        panel = Panel(asks, names, weights=_weights(weights))
+        panel = Panel(asks, names, weights=parse_weights(weights))
         with judging_progress(f"judging {recording}", quiet=as_json) as tell:
             judged = asyncio.run(
                 judge_recording(
@@ -145,7 +145,12 @@ def known_passages(dataset: str | None, corpus: Path | None) -> dict[str, Passag
     return found
 
 
-def _weights(text: str) -> Mapping[str, float] | None:
+def parse_weights(text: str) -> Mapping[str, float] | None:
+    """Return the value of `--weights`; None if it is not given.
+
+    Raises:
+        DataError: It is not of the form MARK=WEIGHT,...
+    """
     if not text:
         return None
     found = {}

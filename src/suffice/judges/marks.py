@@ -182,8 +182,8 @@ class Panel:
 
     @property
     def capabilities(self) -> frozenset[str]:
-        """`judge`."""
-        return frozenset({"judge"})
+        """`judge`, and `information_score` where there is one."""
+        return frozenset({"judge", SCORE} if self.has_score else {"judge"})
 
     def fingerprint(self) -> Mapping[str, Any]:
         """Everything that changes the marks, JSON-ready and without secrets."""

@@ -24,7 +24,7 @@ from suffice.errors import (
 from suffice.rounds import Floats, Rounds
 from suffice.rules import Never, Rule, Selector, parse_rule, parse_selector
 from suffice.rules.selectors import Last
-from suffice.signals import GATE, LOGPROB_NEEDS, SIGNALS, AnswerPosition, abstained_by, clean_column
+from suffice.signals import LOGPROB_NEEDS, REMEDIES, SIGNALS, AnswerPosition, abstained_by, clean_column
 from suffice.signals.state import FittedState, ZScore, state_from_dict
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ __all__ = ["CUMULATED", "LOOP_COMPONENTS", "Policy"]
 FORMAT = "suffice.policy"
 VERSION = 1
 _OPTIONAL = frozenset({"certificate"})  # files from before certificates do not have it
+_ADVICE = "Use an endpoint that gives it, or a rule that works on text alone (answer_stable)"
 _NOT_DECIDING = ("name", "provenance", "certificate", "format", "version")
 
 LOOP_COMPONENTS = ("generator", "writer", "critic")
@@ -249,11 +250,7 @@ class Policy:
             missing = sorted((known.needs if known else frozenset()) - capabilities)
             if missing:
                 kind = LogprobsUnavailableError if LOGPROB_NEEDS & set(missing) else ModelError
-                advice = (
-                    "Put a gate in front (--gate PROBE, RetrievalLoop(gate=...))"
-                    if known is not None and known.component == GATE
-                    else "Use an endpoint that gives it, or a rule that works on text alone (answer_stable)"
-                )
+                advice = next((REMEDIES[need] for need in missing if need in REMEDIES), _ADVICE)
                 raise kind(
                     f"the rule reads {name!r}, which needs {', '.join(missing)}; the model gives: "
                     f"{', '.join(sorted(capabilities)) or 'nothing beyond the text'}. {advice}"

@@ -5,7 +5,7 @@ from suffice.signals.base import SIGNALS, Signal, clean_column, compute_signals,
 from suffice.signals.evidence import top_score  # importing a module registers its signals
 from suffice.signals.known import GATE, KNOWN
 from suffice.signals.margins import LOGPROB_NEEDS, MAX_MARGIN, token_margin
-from suffice.signals.measured import Enricher, Measurement
+from suffice.signals.measured import REMEDIES, Enricher, Measurement
 from suffice.signals.position import AnswerPosition, Located
 from suffice.signals.semantic import CRITIC, DISTANCES, EMBEDDER, JUDGE
 from suffice.signals.state import FittedState, Idf, ZScore, overlap_tokens, state_from_dict
@@ -23,6 +23,7 @@ __all__ = [
     "KNOWN",
     "LOGPROB_NEEDS",
     "MAX_MARGIN",
+    "REMEDIES",
     "SIGNALS",
     "AnswerPosition",
     "Enricher",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -11,7 +12,21 @@ import numpy.typing as npt
 
 from suffice.rounds import Cost, Passage, Reply
 
-__all__ = ["Enricher", "Measurement"]
+__all__ = ["REMEDIES", "Enricher", "Measurement"]
+
+REMEDIES: Mapping[str, str] = MappingProxyType(
+    {
+        "p_known": "Put a gate in front (--gate PROBE, RetrievalLoop(gate=...))",
+        "information_score": (
+            "Have drafts marked by a panel of judges (suffice draft --judge-model NAME, or enrichers=(Panel(...),) with two "
+            "marks or more)"
+        ),
+        "judge": "Give a judge (suffice answer --judge-model NAME, or enrichers=(EntailmentJudge(...),))",
+        "reranker": "Give a cross-encoder (suffice answer --rerank ID, or enrichers=(CrossEncoderScorer(...),))",
+        "embedding": "Have drafts embedded (suffice draft --embedder minilm, or enrichers=(DraftEmbedder(MiniLM()),))",
+    }
+)
+"""What to do about a need that no model's endpoint meets, by the words of `Signal.needs`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

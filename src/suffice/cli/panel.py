@@ -1,0 +1,100 @@
+"""The panel of judges of a drafting loop, as options of `suffice draft` and `suffice record-drafts`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from suffice.cli import options
+from suffice.cli.judge import parse_weights
+from suffice.errors import DataError
+from suffice.judges import MARKS, JudgeModel, Panel
+from suffice.judges.marks import SCORE
+
+__all__ = ["DEFAULT_MARKS", "Judge", "Marks", "Weights", "build_panel", "require_contexts"]
+
+LIVE_MARKS = tuple(name for name, prompt in MARKS.items() if prompt.subject == "draft")
+"""The marks that a live loop may read: the others take the gold answer."""
+
+DEFAULT_MARKS = ",".join(LIVE_MARKS)
+_MAX_TOKENS = 2048
+
+Judge = Annotated[
+    str | None,
+    typer.Option("--judge-model", help="A model that marks drafts, for rules as semantic_full: information_score."),
+]
+Marks = Annotated[str, typer.Option("--marks", help=f"What the judge marks, comma-separated: {', '.join(LIVE_MARKS)}.")]
+Weights = Annotated[
+    str, typer.Option("--weights", help="Of the information score, as MARK=WEIGHT,...; default: equal.")
+]
+
+
+def build_panel(
+    judge: tuple[str | None, str | None, str],
+    marks: str,
+    weights: str,
+    *,
+    timeout: float,
+    cache: Path | None,
+    extra_body: str,
+) -> tuple[Panel, ...]:
+    """Return the panel that the options describe; none without a judge.
+
+    Args:
+        judge: Its name, its endpoint, and the environment variable of its key.
+        marks: Comma-separated.
+        weights: As MARK=WEIGHT,...
+        timeout: Longest silence of its endpoint, seconds.
+        cache: The response cache, which keeps the judge's replies, too.
+        extra_body: Further fields of its requests.
+
+    Raises:
+        DataError: A judge without an address, or marks that give no information score to a live loop.
+    """
+    name, base_url, key_variable = judge
+    if name is None:
+        return ()
+    wanted = [mark.strip() for mark in marks.split(",") if mark.strip()]
+    with_gold = [mark for mark in wanted if mark in MARKS and mark not in LIVE_MARKS]
+    if with_gold:
+        raise DataError(
+            f"{with_gold[0]!r} is marked by the gold answer, which no live loop has: leave it out of --marks, and mark the "
+            "recording with `suffice judge`"
+        )
+    if len(wanted) < 2:  # noqa: PLR2004
+        raise DataError(
+            f"{SCORE} is the mean of two marks or more, not of {marks!r}: name them with --marks, and give one of them all "
+            "the weight with --weights MARK=1 if only that counts"
+        )
+    chat = options.build_chat(
+        name,
+        base_url,
+        key_variable=key_variable,
+        timeout=timeout,
+        cache=cache,
+        option="--judge-base-url",
+        extra_body=options.json_object(extra_body),
+    )
+    asks = JudgeModel(chat, cache=chat.cache, max_tokens=_MAX_TOKENS)
+    return (Panel(asks, wanted, weights=parse_weights(weights)),)
+
+
+def require_contexts(panels: tuple[Panel, ...], where: str) -> None:
+    """Refuse marks by contexts for drafts that have none: they would be undefined, and no rule would stop on them.
+
+    Args:
+        panels: The panel, if there is one.
+        where: What to do about it, for the message.
+
+    Raises:
+        DataError: A mark with some weight is read from contexts.
+    """
+    for panel in panels:
+        wanting = [mark for mark, weight in panel.weights.items() if weight and MARKS[mark].with_contexts]
+        if wanting:
+            raise DataError(
+                f"the judge marks {', '.join(wanting)} by contexts, and there are none: {where}, or give what needs none "
+                "all the weight (--weights answer_relevancy=1)"
+            )

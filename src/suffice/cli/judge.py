@@ -75,7 +75,7 @@ def judge_command(
     retry_unreadable: RetryUnreadable = False,
     as_json: options.AsJson = False,
 ) -> None:
-    """Mark every distinct draft once; run it again to go on after a failure: nothing is paid for twice."""
+    """Mark every distinct draft once; run it again to go on after a failure: replies that came are kept."""
     source = read_recording(recording)
     passages = known_passages(dataset, corpus)
     kept = out.with_name(f"{out.name}.judged.sqlite") if cache is None else cache

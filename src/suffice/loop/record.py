@@ -113,7 +113,7 @@ async def record_async(
     """Run every round of every question and write the recording; the rule of the policy is not asked.
 
     Interrupted at any instant, it goes on where it was when it is called again with the same arguments: a reply that
-    reached the journal is never asked for again.  What a model, retriever or signal raises fails its question only.
+    reached the journal is never asked for again, only calls that were in flight are repeated.  What a model, retriever or signal raises fails its question only.
 
     Args:
         questions: What to record; ids must be unique.

@@ -92,19 +92,22 @@ def path_values(policy: Policy, signal: str, tune: Recording, n: int = 40) -> Fl
     return np.unique([float(f"{value:.4g}") for value in spaced.tolist()])
 
 
-def listed(policies: Sequence[Policy | Rule | str], base: Policy | Recording) -> Family:
+def listed(
+    policies: Sequence[Policy | Rule | str], base: Policy | Recording, *, start_round: int | None = None
+) -> Family:
     """Return an explicit list, tested in the order given unless `arranged` puts it into that of tune questions.
 
     Args:
         policies: Policies; or rules and their texts.
         base: What completes a rule: the recording, by `policy_for`; or a policy whose calibrators, rounds and selector
             it takes, starting at round 0 all the same if it reads a signal that is known there alone (`p_known`).
+        start_round: Where rules start; None = as `base` says.
 
     Raises:
         RuleSyntaxError: Text is no rule.
         DataError: None, or one of them twice.
     """
-    members = [item if isinstance(item, Policy) else _completed(item, base) for item in policies]
+    members = [item if isinstance(item, Policy) else _completed(item, base, start_round) for item in policies]
     digests = [member.digest for member in members]
     if len(set(digests)) < len(digests):
         twice = next(m.label for place, m in enumerate(members) if digests[place] in digests[:place])
@@ -113,12 +116,13 @@ def listed(policies: Sequence[Policy | Rule | str], base: Policy | Recording) ->
     return Family(policies=tuple(members), kind="list", text=text)
 
 
-def _completed(item: Rule | str, base: Policy | Recording) -> Policy:
+def _completed(item: Rule | str, base: Policy | Recording, start_round: int | None) -> Policy:
     rule = parse_rule(item) if isinstance(item, str) else item
     name = item if isinstance(item, str) and item != str(rule) else ""
     if isinstance(base, Recording):
-        return policy_for(base, rule, name=name)
-    return replace(base, rule=rule, name=name, start_round=0 if reads_round_0(rule) else base.start_round)
+        return policy_for(base, rule, name=name, **({} if start_round is None else {"start_round": start_round}))
+    start = 0 if reads_round_0(rule) else base.start_round
+    return replace(base, rule=rule, name=name, start_round=start if start_round is None else start_round)
 
 
 def arranged(family: Family, tune: Recording, claim: Claim, cheapest: str = "calls") -> Family:

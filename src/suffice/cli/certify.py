@@ -63,6 +63,7 @@ def certify_command(
     ] = "fixed-sequence",
     cheapest: Annotated[str, typer.Option("--cheapest", help=f"What is cheap: {', '.join(COST_NAMES)}.")] = "calls",
     seed: Annotated[int, typer.Option("--seed", min=0, help="Of the order of betting; fix it beforehand.")] = 42,
+    start_round: options.StartRound = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="The certified policy, a JSON file.")] = None,
     as_json: options.AsJson = False,
 ) -> None:
@@ -79,7 +80,7 @@ def certify_command(
         seed=seed,
     )
     recording, known = read_recording(path), None if tune is None else read_recording(tune)
-    family = _family(recording, None if policy is None else Policy.load(policy), along, rules, known)
+    family = _family(recording, None if policy is None else Policy.load(policy), along, rules, known, start_round)
     with errors.status(f"testing {len(family.policies)} policies"):
         found = certify(
             recording,
@@ -114,13 +115,20 @@ def certify_path(recording: Recording, tune: Recording, policy: Policy, signal: 
 
 
 def _family(
-    recording: Recording, policy: Policy | None, along: str | None, rules: Path | None, tune: Recording | None
+    recording: Recording,
+    policy: Policy | None,
+    along: str | None,
+    rules: Path | None,
+    tune: Recording | None,
+    start_round: int | None = None,
 ) -> Family:
     """Return the family that the options declare: a path, a list, or the policy alone."""
     if along is not None and rules is not None:
         raise typer.BadParameter("give a path or a list of rules, not both", param_hint="--path / --rules")
+    lines = [] if rules is None else _lines(rules)
+    start = options.start_of(start_round, [line for line in lines if isinstance(line, str)])
     if rules is not None:
-        return listed(_lines(rules), policy or recording)
+        return listed(lines, policy or recording, **start)
     if policy is None:
         raise typer.BadParameter("give a policy file, or a list of rules with --rules", param_hint="--policy")
     if along is None:

@@ -58,6 +58,13 @@ def calibrate_command(
         str, typer.Option("--unseen-round", help="At a round not fitted: 'error' or 'nearest'.")
     ] = ("error"),
     selector: Annotated[str, typer.Option("--selector", help="Which seen round's answer to return.")] = "last",
+    signal_name: Annotated[
+        str | None,
+        typer.Option(
+            "--signal", help="The numeric column that p_correct is fitted to, high for sure; default: answer_margin."
+        ),
+    ] = None,
+    start_round: options.StartRound = None,
     as_json: options.AsJson = False,
 ) -> None:
     """Fit what a rule needs on tune questions and write the policy; report how well it fits."""
@@ -73,6 +80,8 @@ def calibrate_command(
         target=target,
         unseen_round="nearest" if unseen_round == "nearest" else "error",
         selector=parse_selector(selector),
+        source=signal_name,
+        **options.start_of(start_round, [rule]),
     )
     policy.save(out)
     if as_json:
@@ -147,6 +156,7 @@ def replay_command(
             help="'live': judges are charged where the rule reads them; 'published': as Semantic Early-Stopping counted.",
         ),
     ] = "live",
+    start_round: options.StartRound = None,
     as_json: options.AsJson = False,
 ) -> None:
     """Evaluate rules and policies on recorded rounds, beside every baseline; exact, and without a call."""
@@ -157,7 +167,8 @@ def replay_command(
     recording = read_recording(path)
     policies = [Policy.load(file) for file in policy or ()]
     texts = rule or (() if policies else TEXT_RULES)
-    changes = {} if max_rounds is None else {"max_rounds": max_rounds}
+    changes = options.start_of(start_round, texts)
+    changes |= {} if max_rounds is None else {"max_rounds": max_rounds}
     suffix = "" if selector == "last" else f", {selector}"
     policies += [
         policy_for(recording, text, name=f"{text}{suffix}", selector=parse_selector(selector), **changes)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, cast
 
@@ -112,6 +112,16 @@ Reranker = Annotated[
 Candidates = Annotated[
     int, typer.Option("--candidates", min=1, help="How many of the retriever's best passages --reranker orders.")
 ]
+StartRound = Annotated[
+    int | None,
+    typer.Option(
+        "--start-round",
+        min=0,
+        max=1,
+        help="Where rules start: 0 = with the recorded closed-book round, which any of their signals may end; default: 1, "
+        "and 0 for rules on p_known.",
+    ),
+]
 MaxRounds = Annotated[int, typer.Option("--max-rounds", min=1, help="The highest round R.")]
 Baseline = Annotated[
     str | None,
@@ -122,6 +132,22 @@ Baseline = Annotated[
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs, and nothing else, to standard output.")]
+
+
+def start_of(start_round: int | None, rules: Sequence[str] | None) -> dict[str, Any]:
+    """Return what `--start-round` changes in the policies of rules.
+
+    Raises:
+        DataError: There are no rules: a policy file says itself where it starts.
+    """
+    if start_round is None:
+        return {}
+    if not rules:
+        raise DataError(
+            f"--start-round {start_round} is for rules, and there are none: a policy file says where it starts. "
+            "`suffice calibrate --start-round` writes one"
+        )
+    return {"start_round": start_round}
 
 
 def build_model(

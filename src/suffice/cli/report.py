@@ -64,6 +64,7 @@ def report_command(
         bool, typer.Option("--all", help="Hold every trajectory, however large the page becomes.")
     ] = False,
     form: Annotated[str, typer.Option("--format", help=f"html, {', '.join(FORMATS)} or json.")] = "html",
+    start_round: options.StartRound = None,
     as_json: options.AsJson = False,
 ) -> None:
     """Write one HTML page about policies on recorded rounds: trade-offs, a threshold to move, every question."""
@@ -83,7 +84,7 @@ def report_command(
     with errors.status("replaying") if errors.is_terminal else nullcontext():
         report = make_report(
             recordings,
-            _policies(next(iter(recordings.values())), policy or (), rule or (), tuned),
+            _policies(next(iter(recordings.values())), policy or (), rule or (), tuned, start_round),
             tune=tuned,
             settings=settings,
             prices={name: prices_for(prices, recording) for name, recording in recordings.items()},
@@ -131,18 +132,24 @@ def _read(paths: Sequence[Path]) -> dict[str, Recording]:
 
 
 def _policies(
-    recording: Recording, files: Sequence[Path], rules: Sequence[str], tune: Recording | None
+    recording: Recording,
+    files: Sequence[Path],
+    rules: Sequence[str],
+    tune: Recording | None,
+    start_round: int | None = None,
 ) -> list[Policy]:
     """Return the policies of files and rules; a rule that needs a calibrator is fitted on the tune questions."""
     policies = [Policy.load(file) for file in files]
     usual = ("tasr", *TEXT_RULES) if tune is not None else TEXT_RULES
-    for text in rules or (() if policies else usual):
+    texts = rules or (() if policies else usual)
+    start = options.start_of(start_round, texts)
+    for text in texts:
         fitted = text != "full" and set(parse_rule(text).signals) & set(CALIBRATED)
         known = set(recording.table.column_names)
         if tune is not None and fitted and not fitted <= known:
-            policies.append(calibrate(tune, rule=text)[0])
+            policies.append(calibrate(tune, rule=text, **start)[0])
         else:
-            policies.append(policy_for(recording, text))
+            policies.append(policy_for(recording, text, **start))
     return with_guarded(policies)
 
 

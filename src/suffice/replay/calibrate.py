@@ -28,6 +28,7 @@ from suffice.store.recording import Recording
 
 __all__ = ["CalibrationSummary", "CalibratorFit", "FitComparison", "calibrate"]
 
+P_CORRECT = "p_correct"
 _FORMS: tuple[tuple[Method, bool], ...] = (
     ("isotonic", True), ("isotonic", False), ("platt", True), ("platt", False)
 )  # fmt: skip
@@ -110,6 +111,7 @@ def calibrate(
     per_round: bool = True,
     target: str = "em",
     signals: Sequence[str] | None = None,
+    source: str | None = None,
     unseen_round: Literal["error", "nearest"] = "error",
     **changes: Any,
 ) -> tuple[Policy, CalibrationSummary]:
@@ -124,17 +126,25 @@ def calibrate(
         per_round: One map for each round (TASR's choice), or one for all.
         target: `em`, a threshold such as ``f1 > 0.5``, `agreement` (no gold answers), or a column in [0, 1].
         signals: Calibrated signals to fit besides those that rule and selector read; None = no others.
+        source: The numeric column that `p_correct` is fitted to, high for sure; None = `answer_margin`.
         unseen_round: What the policy does at a round that was not fitted: `error`, or the `nearest` fitted one.
         changes: Other fields of the policy: `selector`, `start_round`, `max_rounds`, `name`, ...
 
     Raises:
-        DataError: No row has both signal and target, or a name in `signals` is no calibrated signal.
+        DataError: No row has both signal and target, a name in `signals` is no calibrated signal, or the rule
+            does not read the `p_correct` that `source` is for.
         UnknownSignalError: The recording lacks a raw signal.
     """
     kept, n_failed = drop_failed(recording)
     name = rule if isinstance(rule, str) else ""
     draft = policy_for(kept, parse_rule(rule) if isinstance(rule, str) else rule, **{"name": name, **changes})
     wanted = _wanted(draft, signals)
+    sources = {**CALIBRATED, **({} if source is None else {P_CORRECT: source})}
+    if source is not None and P_CORRECT not in wanted:
+        raise DataError(
+            f"the column {source!r} is what {P_CORRECT!r} would be fitted to, and the rule {draft.label!r} does not read "
+            f"{P_CORRECT!r}: use a rule that does, as `{P_CORRECT} > 0.5`"
+        )
     outcomes = outcome(kept, target)
     notes = [agreement_note(kept)] if is_agreement(target) else []
     state = _state(kept, draft, notes)
@@ -143,7 +153,7 @@ def calibrate(
 
     def fitted(form: Method, rounds: bool) -> tuple[Calibrator, ...]:
         options = {"method": form, "per_round": rounds, "target": target, "unseen_round": unseen_round}
-        return tuple(_fit(kept, output, outcomes, **options) for output in wanted)
+        return tuple(_fit(kept, output, sources[output], outcomes, **options) for output in wanted)
 
     chosen = fitted(method, per_round)
     policy = replace(draft, calibrators=chosen)
@@ -207,10 +217,10 @@ def _state(recording: Recording, policy: Policy, notes: list[str]) -> dict[str, 
 def _fit(
     recording: Recording,
     output: str,
+    source: str,
     outcomes: Floats,
     **options: Any,
 ) -> Calibrator:
-    source = CALIBRATED[output]
     calibrator = Calibrator(output=output, signal=source, **options)
     return calibrator.fit(recording.column(source), outcomes, index=recording.index)
 

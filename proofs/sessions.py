@@ -208,7 +208,7 @@ def nothing_raises() -> None:
     def any_values(data: st.DataObject) -> None:
         policy = data.draw(_policies())
         rounds = data.draw(_any_rounds(policy))
-        decision = Session(policy).observe_all(rounds)
+        decision = Session(policy, missing="ignore").observe_all(rounds)
         assert decision is not None
         assert decision.stop
         assert decision.stop_round is not None

@@ -152,15 +152,21 @@ def record(
 
 
 @st.composite
-def policies(draw, recording: Recording, names: tuple[str, ...] = RULE_SIGNALS) -> Policy:
+def policies(draw, recording: Recording, names: tuple[str, ...] = RULE_SIGNALS, *, replayable: bool = False) -> Policy:
+    """A policy for a recording; a `replayable` one reads nothing that is undefined in all of its rounds."""
     lowest, highest = int(recording.index[0]), int(recording.index[-1])
-    return Policy(
-        rule=draw(rules(names)),
-        selector=draw(selectors()),
+    policy = Policy(
         start_round=draw(st.integers(lowest, min(1, highest))),
         max_rounds=max(1, draw(st.integers(1, highest)) if highest >= 1 else 1),
         calibrators=(CALIBRATOR,),
     )
+    chosen = selectors()
+    if replayable:
+        reading = replace(policy, rule=AnyOf(tuple(Threshold(name, ">", 0.0) for name in names)))
+        view = reading.view(recording.rounds(reading.raw_columns))
+        names = tuple(name for name in names if (view.seen & ~np.isnan(view[name])).any())
+        chosen = chosen.filter(lambda selector: {*selector.signals} <= {*names})
+    return replace(policy, rule=draw(rules(names)), selector=draw(chosen))
 
 
 def reference_rows(item: Trajectory, policy: Policy) -> list[dict]:

@@ -206,5 +206,5 @@ def test_a_recording_without_margins_cannot_be_calibrated():
     with pytest.raises(UnknownSignalError, match="no column 'answer_margin'"):
         calibrate(questions(drop=("answer_margin",)))
     rows = [{"question_id": f"q{q}", "round": 1, "answer": "a", "em": 1.0, "answer_margin": None} for q in range(3)]
-    with pytest.raises(DataError, match="no row has both 'answer_margin' and a target"):
+    with pytest.raises(DataError, match="'answer_margin' is undefined in every row"):
         calibrate(Recording(build_table(rows)))

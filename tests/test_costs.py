@@ -84,7 +84,7 @@ def test_the_ledger_equals_plain_loops(data):
 @given(st.data())
 def test_operational_and_evaluation_costs_add_up_to_what_was_recorded(data):
     drawn = data.draw(recorded(start=1))
-    policy = data.draw(policies(drawn.recording))
+    policy = data.draw(policies(drawn.recording, replayable=True))
     result = replay(drawn.recording, [policy], n_resamples=10, prices=PRICE)
     for row in result.rows:
         for kind in ("calls", "tokens", "seconds", "money"):

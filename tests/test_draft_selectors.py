@@ -135,7 +135,7 @@ def test_selectors_choose_live_and_replayed_what_plain_loops_choose(listed, k, t
         stop = min(k, len(rounds)) - 1
         wanted = expected(text, rounds, stop)
         assert found.answer_position[q] == wanted
-        session = Session(policy)
+        session = Session(policy, missing="ignore")
         decision = session.observe_all(rounds)
         if decision is None or not decision.stop:
             decision = session.end("exhausted")
@@ -166,7 +166,7 @@ def test_a_selector_never_looks_past_the_stop():
 def test_one_draft_is_returned_whatever_the_selector():
     policy = {text: Policy(selector=parse_selector(text), max_rounds=6) for text in SELECTORS}
     for made in policy.values():
-        session = Session(made)
+        session = Session(made, missing="ignore")
         session.observe(Round(index=1, answer="alone"))
         assert session.end("exhausted").answer == "alone"
 

@@ -335,7 +335,7 @@ def test_the_hook_decides_as_whole_rounds_do():
     policy = Policy(rule=parse_rule("first_of((critic_approved >= 1), (tokens > 90))"), max_rounds=ROUNDS)
     texts = [("one", "more"), ("two", None), ("three", "approved.")]
     cost = {"writer": Cost(calls=1, output_tokens=20)}
-    hooked, whole = Session(policy), Session(policy)
+    hooked, whole = (Session(policy, missing="ignore") for _ in range(2))
     for t, (draft, feedback) in enumerate(texts, 1):
         ours = hooked.observe(draft=draft, feedback=feedback, costs=cost)
         theirs = whole.observe(Round(index=t, answer=draft, text=draft, feedback=feedback, costs=cost))

@@ -700,12 +700,15 @@ def test_scores_without_a_threshold_a_name_or_a_question_are_refused():
         with_scores(bench.recording, {"p_known": scores})
 
 
-def test_a_score_that_is_nan_everywhere_retrieves_for_all():
+def test_a_score_that_is_nan_retrieves_and_one_that_is_nan_everywhere_is_refused():
     direct, retrieved, scores = random_world(10, n=20)
     bench = bench_of(direct, retrieved)
-    found = compare_gates(bench, [Scored(name="lost", tune=scores, evaluation=np.full(20, np.nan), beta=0.5)])
+    nearly = np.array([0.1, *[np.nan] * 19])
+    found = compare_gates(bench, [Scored(name="lost", tune=scores, evaluation=nearly, beta=0.5)])
     assert found.rows[0].point.retrieval_rate == 1.0
-    assert found.rows[0].n_undefined == 20
+    assert found.rows[0].n_undefined == 19
+    with pytest.raises(DataError, match="'lost' has a score for none of the 20"):
+        compare_gates(bench, [Scored(name="lost", tune=scores, evaluation=np.full(20, np.nan), beta=0.5)])
     assert math.isnan(found.rows[0].known.value)
     assert "the same as always retrieve" in render([comparison_table(found)], "md")
 

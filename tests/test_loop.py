@@ -249,8 +249,8 @@ def test_a_cancelled_task_ends_the_session_and_drops_the_request(monkeypatch):
     sessions = []
 
     class Seen(Session):
-        def __init__(self, policy):
-            super().__init__(policy)
+        def __init__(self, *arguments, **options):
+            super().__init__(*arguments, **options)
             sessions.append(self)
 
     monkeypatch.setattr("suffice.loop.live.Session", Seen)

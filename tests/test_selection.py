@@ -153,15 +153,18 @@ def test_without_a_gap_the_share_is_undefined_and_no_warning_leaks():
         assert math.isnan(fit.penalty)
 
 
-def test_missing_answers_and_constant_or_empty_signals_are_no_trouble():
+def test_missing_answers_and_constant_signals_are_no_trouble_and_an_empty_one_is_refused():
     poor = rows(9, 0)
     for row in poor:
         row.update(answer_margin=None, overlap=1.0, answer=None if row["question_id"] == "q3" else row["answer"])
     data = Recording(build_table(poor, kinds={"answer_margin": "signal"}))
-    fit = fit_ranker(data, Policy(max_rounds=ROUNDS), features=("answer_margin", "overlap", "best_overlap"))
+    fit = fit_ranker(data, Policy(max_rounds=ROUNDS), features=("overlap", "best_overlap"))
     assert str(fit.policy.selector) == "last"
-    result = compare_selectors(data, FULL, ["max_answer_margin", "ranked(answer_margin=(1, 0))"])
-    assert result.row("full", "max_answer_margin").delta == (0, 0, 0)
+    assert compare_selectors(data, FULL, ["max_overlap"]).row("full", "max_overlap").delta == (0, 0, 0)
+    with pytest.raises(UnknownSignalError, match="'answer_margin', undefined in every"):
+        fit_ranker(data, Policy(max_rounds=ROUNDS), features=("answer_margin", "overlap"))
+    with pytest.raises(UnknownSignalError, match="'answer_margin', undefined in every"):
+        compare_selectors(data, FULL, ["max_answer_margin"])
     silent = Recording(build_table([{**row, "answer": None, "f1": 0.0, "em": 0.0} for row in poor]))
     assert compare_selectors(silent, FULL, ["first"]).row("full", "first").quality == 0
     assert str(fit_ranker(silent, Policy(max_rounds=ROUNDS), features=("votes",)).policy.selector) == "last"

@@ -72,7 +72,8 @@ def test_a_missing_or_broken_embedding_is_undefined_on_both_sides_and_stops_noth
     rounds = drafts([1, 0], second, [1, 0])
     assert math.isnan(value("semantic_distance", rounds[:2]))
     assert math.isnan(value("semantic_distance", rounds))
-    assert Session(Policy(rule=converged(2.0, 1), max_rounds=9)).observe_all(rounds).stop is False
+    session = Session(Policy(rule=converged(2.0, 1), max_rounds=9), missing="error" if second else "ignore")
+    assert session.observe_all(rounds).stop is False
 
 
 def test_a_missing_draft_is_undefined_whatever_its_embedding():

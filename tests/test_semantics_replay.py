@@ -204,8 +204,10 @@ def test_containment_is_reported_beside_em_and_f1():
 
 
 def test_a_missing_margin_never_stops_the_loop():
-    recording = recording_of([["a", "a", "a"]], p_correct=[[None, None, None]], answer_stable=[[None, 1.0, 1.0]])
-    assert rows_of(recording, "tasr").rows[0].stop_rounds == {3: 1.0}
+    missing = {"p_correct": [[None] * 3, [None, 0.9, 0.9]], "answer_stable": [[None, 1.0, 1.0]] * 2}
+    row = rows_of(recording_of([["a", "a", "a"]] * 2, **missing), "tasr").rows[0]
+    assert row.stop_rounds == {2: 0.5, 3: 0.5}
+    assert "p_correct is undefined in 67 % of rounds (4 of 6)" in row.notes
 
 
 def test_a_fitted_z_score_decides_one_question_alone_as_in_the_full_recording():

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from suffice.errors import UnknownSignalError
+from suffice.errors import UnknownSignalError, did_you_mean
 
 __all__ = [
     "COST_KINDS",
@@ -261,7 +261,7 @@ class Rounds:
             return self.columns[name]
         except KeyError:
             raise UnknownSignalError(
-                f"signal {name!r} is not among the columns of these rounds; there are: "
+                f"signal {name!r} is not among the columns of these rounds.{did_you_mean(name, self.columns)} There are: "
                 f"{', '.join(sorted(self.columns)) or 'none'}. Record or import it, or use another rule."
             ) from None
 

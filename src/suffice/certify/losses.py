@@ -173,7 +173,7 @@ def measure(recording: Recording, policies: Sequence[Policy], claim: Claim) -> M
     involved = [*policies, ours] if isinstance(ours, Policy) else list(policies)
     for policy in involved:
         policy.check()
-        check_policy(policy, kept)
+        notes = (*notes, *check_policy(policy, kept))
     columns = sorted({column for policy in involved for column in policy.raw_columns})
     values = {claim.metric: outcome(kept, claim.metric)}
     bench = Bench(kept, values, CostTable(kept), kept.rounds(columns))
@@ -199,7 +199,7 @@ def measure(recording: Recording, policies: Sequence[Policy], claim: Claim) -> M
         baseline=reference.label,
         question_ids=tuple(hashes[place] for place in order.tolist()),
         n_failed=n_failed,
-        notes=(*notes, *_notes(base, claim, n_failed)),
+        notes=(*dict.fromkeys(notes), *_notes(base, claim, n_failed)),
     )
 
 

@@ -102,6 +102,9 @@ def doctor(
         raise typer.Exit(1)
 
 
+_LOOPS_GIVE = frozenset({"costs", "feedback", "passages", "pool_scores"})
+
+
 def _runnable(name: str, capabilities: frozenset[str]) -> str:
     """Return `yes`, `after calibration`, or what is missing."""
     entry = NAMED_RULES[name]
@@ -110,6 +113,8 @@ def _runnable(name: str, capabilities: frozenset[str]) -> str:
     for signal in policy.signals:
         source = {"p_correct": "answer_margin", "calibrated_confidence": "verbal_confidence"}.get(signal, signal)
         needs |= SIGNALS[source].needs if source in SIGNALS else frozenset()
+    needs -= _LOOPS_GIVE
+    capabilities |= _LOOPS_GIVE
     if needs - capabilities:
         return f"no: needs {', '.join(sorted(needs - capabilities))}"
     try:

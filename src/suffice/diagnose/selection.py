@@ -182,13 +182,13 @@ def compare_selectors(
     bench = Bench(kept, {metric: outcome(kept, metric)}, CostTable(kept), kept.rounds(columns))
     units = Units.of(len(kept.question_ids), kept.clusters)
     weights = bootstrap_weights(len(units.sizes), n_resamples, rng=seed)
-    rows, undefined = [], False
+    rows, undefined, notes = [], False, list[str]()
     for policy in policies:
         compared = Reference(bench, policy, metric, (units, weights), level)
         for selector in chosen.values():
             rows.append(compared.row(selector))
             undefined |= compared.undefined
-    notes = []
+        notes += [note for note in compared.notes if note not in notes]
     if bench.cut.any():
         notes.append(
             f"censored: a rule ended {int(bench.cut.sum())} of {len(bench.cut)} questions, so the best of all rounds is unknown"
@@ -218,6 +218,7 @@ class Reference:
         seen: Of the best seen one.
         full: Of the best recorded one; NaN where a rule ended the recording.
         undefined: Whether some resample had no gap between `last` and an oracle.
+        notes: What a reader must know of the policies.
 
     Args:
         bench: The recording.
@@ -236,7 +237,9 @@ class Reference:
         self._units, self._weights = draws
         self._level = level
         self.undefined = False
-        run, stopped = run_policy(bench, replace(policy, selector=Last()))
+        latest = replace(policy, selector=Last())
+        self.notes = dict.fromkeys(check_policy(latest, bench.recording))
+        run, stopped = run_policy(bench, latest)
         if not run.exact:
             raise CensoredError(
                 f"{policy.label!r} goes on past what was recorded in {int(run.unrun.sum())} of {len(run.unrun)} "
@@ -267,7 +270,7 @@ class Reference:
     def row(self, selector: Selector) -> SelectorRow:
         """Return the figures of one selector."""
         policy = replace(self._policy, selector=selector)
-        check_policy(policy, self._bench.recording)
+        self.notes.update(dict.fromkeys(check_policy(policy, self._bench.recording)))
         run, _ = run_policy(self._bench, policy)
         values = self.checked(run.values[self._metric], str(selector))
         gain = values - self.last

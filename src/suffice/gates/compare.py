@@ -233,6 +233,12 @@ def compare_gates(
             f"first is {recording.question_ids[int(np.argmax(shared))]!r}: thresholds chosen on a question flatter "
             "themselves there"
         )
+    unscored = [gate.name for gate in gates if not np.isfinite(gate.evaluation).any()]
+    if unscored:
+        raise DataError(
+            f"the gate {unscored[0]!r} has a score for none of the {evaluation.n} questions that it is judged on, so it "
+            "would always retrieve: record its signal, or leave the gate out"
+        )
     bench = evaluation
     rows = [_compared(bench, gate, tune, rate) for gate in gates]
     adjusted = holm(np.array([row.point.p_random for row in rows]))

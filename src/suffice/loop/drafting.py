@@ -57,8 +57,8 @@ class DraftingLoop(LiveLoop):
 
     @property
     def capabilities(self) -> frozenset[str]:
-        """Nothing beyond the text: no log-probabilities are asked for."""
-        return frozenset()
+        """Contexts and the critic's feedback; no log-probabilities are asked for."""
+        return frozenset({"passages", "feedback", "costs"})
 
     @property
     def depends(self) -> Mapping[str, Any]:

@@ -84,7 +84,7 @@ class Unanswered:
     @staticmethod
     def answered(session: Session, made: Made) -> Session:
         """Return the session as it is with the answer of round 0; it has not read it, so it decides as before."""
-        fresh = Session(session.policy)
+        fresh = Session(session.policy, missing="ignore")  # its rounds have been taken in before
         for observed in (unmeasured(session, made.observed), *session.rounds[1:]):
             fresh.observe(observed)
         return fresh

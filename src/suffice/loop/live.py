@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any, ClassVar
 
-from suffice.errors import AuthenticationFailedError, ConfigMismatchError, ModelError
+from suffice.errors import AuthenticationFailedError, ModelError
 from suffice.loop.course import Course, drive, drive_async, send_async
 from suffice.loop.gating import Unanswered, needed
 from suffice.loop.measuring import measure_lazily, unmeasured
@@ -124,6 +124,10 @@ class LiveLoop(ABC):
         """
         return fitted_of({enricher.name: enricher for enricher in self.enrichers})
 
+    @property
+    def _gives(self) -> frozenset[str]:
+        return self.capabilities.union(*(enricher.capabilities for enricher in self.enrichers))
+
     @cached_property
     def _checked(self) -> bool:
         self.check()
@@ -144,14 +148,8 @@ class LiveLoop(ABC):
             ModelError: The rule needs something else that neither the model nor an enricher gives.
             ConfigMismatchError: The policy was fitted with another model, prompt or embedder.
         """
-        self.policy.check(self.capabilities.union(*(enricher.capabilities for enricher in self.enrichers)))
-        ours = self.pinned
-        wrong = {k: (v, ours[k]) for k, v in self.policy.depends.items() if k in ours and ours[k] != v}
-        if wrong:
-            told = "; ".join(f"{key}: fitted with {old!r}, running {new!r}" for key, (old, new) in wrong.items())
-            raise ConfigMismatchError(
-                f"the policy belongs to another model, prompt or embedder ({told}): calibrate on a recording of this one"
-            )
+        self.policy.check(self._gives)
+        self.policy.check_depends(self.pinned)
         self.verify()
 
     def stream(
@@ -241,7 +239,7 @@ class LiveLoop(ABC):
         return outcome
 
     def _begin(self, question: str, passages: Sequence[Passage]) -> tuple[Course, Session, ModelError | None]:
-        return self.course(question, passages), Session(self.policy), None
+        return self.course(question, passages), Session(self.policy, capabilities=self._gives), None
 
     def _outcome(self, question: str, session: Session, error: ModelError | None) -> Outcome:
         if isinstance(error, AuthenticationFailedError) and not any(made.answer for made in session.rounds):

@@ -55,8 +55,9 @@ class RetrievalLoop(LiveLoop):
 
     @property
     def capabilities(self) -> frozenset[str]:
-        """What the model and the gate give."""
-        return self.model.capabilities | (self.gate.capabilities if self.gate else frozenset())
+        """What the model, the retriever and the gate give."""
+        given = self.model.capabilities | {"passages", "pool_scores", "costs"}
+        return given | (self.gate.capabilities if self.gate else frozenset())
 
     @property
     def depends(self) -> Mapping[str, Any]:

@@ -18,6 +18,7 @@ from suffice.replay.checks import policy_for
 from suffice.replay.costs import CostTable
 from suffice.replay.evaluate import drop_failed
 from suffice.replay.outcomes import agreement_note, is_agreement, outcome
+from suffice.replay.recorded import check_recorded
 from suffice.replay.result import jsonable
 from suffice.replay.selected import seen_from, selected_on
 from suffice.rounds import Floats
@@ -157,6 +158,7 @@ def calibrate(
 
     chosen = fitted(method, per_round)
     policy = replace(draft, calibrators=chosen)
+    notes += check_recorded(policy, kept)
     fits = tuple(_fit_report(kept, calibrator, outcomes) for calibrator in chosen)
     metric = _quality_metric(kept, target)
     comparisons = []

@@ -7,6 +7,7 @@ from typing import Any
 
 from suffice.calibration import CALIBRATED
 from suffice.errors import CensoredError, ConfigMismatchError, NotFittedError
+from suffice.replay.recorded import check_recorded
 from suffice.rules import Rule, parse_rule
 from suffice.session import Policy
 from suffice.signals import SIGNALS, AnswerPosition, Idf, state_from_dict
@@ -70,13 +71,19 @@ def reads_round_0(rule: Rule) -> bool:
     return any(name in SIGNALS and SIGNALS[name].last_round == 0 for name in rule.signals)
 
 
-def check_policy(policy: Policy, recording: Recording) -> tuple[str, ...]:
-    """Refuse a policy that does not belong to a recording; return what a reader must know.
+def check_policy(policy: Policy, recording: Recording, *, part: bool = False) -> tuple[str, ...]:
+    """Refuse a policy that does not belong to a recording, or cannot decide there; return what a reader must know.
+
+    Args:
+        policy: The policy.
+        recording: Recorded rounds.
+        part: Whether these are some of the recorded questions, see `check_recorded`.
 
     Raises:
         ConfigMismatchError: It starts or ends outside the recorded rounds, or depends on another model, retriever,
             answer position or fitted state than the recording's.
         NotFittedError: It reads a calibrated signal without a calibrator, and the recording has no such column.
+        UnknownSignalError: It reads a signal that was not recorded, or is undefined in every recorded round.
     """
     _check_rounds(policy, recording)
     recorded = recording.metadata.get("depends") or {}
@@ -93,7 +100,7 @@ def check_policy(policy: Policy, recording: Recording) -> tuple[str, ...]:
             f"the policy {policy.label!r} reads answers at {policy.answer_position.to_dict()!r}, the recording was made "
             f"at {dict(position)!r}: give the policy the recording's answer position, or record again"
         )
-    return _check_fitted(policy, recording)
+    return (*_check_fitted(policy, recording), *check_recorded(policy, recording, part=part))
 
 
 def _recorded_position(recording: Recording) -> Any:

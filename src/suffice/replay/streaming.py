@@ -20,6 +20,7 @@ from suffice.replay.checks import check_policy, policy_for
 from suffice.replay.costs import CostTable
 from suffice.replay.outcomes import outcome
 from suffice.replay.prices import Price
+from suffice.replay.recorded import Definedness
 from suffice.replay.result import COSTS, jsonable
 from suffice.replay.selected import Selected, seen_by, selected_on, tuned_on
 from suffice.rounds import Floats
@@ -50,7 +51,7 @@ def _without_counts(note: str) -> str:
 
 def _policy(recording: Recording, item: Policy | Rule | str) -> Policy:
     made = item if isinstance(item, Policy) else policy_for(recording, item, name=str(item))
-    check_policy(made, recording)
+    check_policy(made, recording, part=True)
     return made
 
 
@@ -157,6 +158,7 @@ class _Tally:
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
         self.moments = _Moments()
+        self.definedness = Definedness(policy)
         self.stops: Counter[int] = Counter()
         self.reasons: Counter[str] = Counter()
         self.selected = 0
@@ -164,6 +166,7 @@ class _Tally:
     def add(self, bench: Bench) -> dict[str, Floats]:
         """Replay a block and return each question's metrics and costs."""
         run, stopped = run_policy(bench, self.policy)
+        self.definedness.add(stopped.view)
         values = _values(run)
         self.moments.add(values)
         rounds, counts = np.unique(stopped.rounds, return_counts=True)
@@ -254,7 +257,7 @@ def replay_stream(
         # Eight bytes for a question instead of its name: 2 million questions take 16 MB.
         hashes.append(np.fromiter(map(hash, block.question_ids), np.int64, len(block.question_ids)))
         for made in policies:
-            notes.update(dict.fromkeys(check_policy(made, block)))
+            notes.update(dict.fromkeys(check_policy(made, block, part=True)))
         kept, failed = block.without_failed()
         n_failed += failed
         if kept is None:
@@ -269,6 +272,8 @@ def replay_stream(
     _check_grouped(hashes, path)
     if not deltas.n:
         raise DataError(f"all {n_failed} recorded questions failed: run `suffice record` again to complete them")
+    for tally in tallies:
+        notes.update(dict.fromkeys(tally.definedness.checked()))
     rows = [tally.row() for tally in tallies]
     return StreamResult(
         policy=rows[0],

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from suffice.calibration import CALIBRATED
 from suffice.errors import CensoredError, ConfigMismatchError, DataError, UnknownSignalError
-from suffice.replay import CostTable, calibrate, outcome, policy_for, seen_from, seen_in
+from suffice.replay import CostTable, calibrate, check_policy, outcome, policy_for, seen_from, seen_in
 from suffice.replay.costs import TOKEN_KINDS, loop_masks
 from suffice.replay.evaluate import drop_failed
 from suffice.replay.outcomes import answers_by_stop, values_by_stop
@@ -107,7 +107,9 @@ class Questions:
             kept, failed = drop_failed(recording)
             if failed:
                 notes.append(f"{failed} questions failed while recording and are left out")
-            sides[prompt] = _side(kept, policies[prompt], metric, baseline)
+            policy = replace(policies[prompt], max_rounds=max(1, int(kept.index[-1])))
+            notes += check_policy(policy, kept)
+            sides[prompt] = _side(kept, policy, metric, baseline)
             clusters[prompt] = kept.clusters
         if len(sides) == 1:
             return cls(sides=sides, clusters=next(iter(clusters.values())), notes=tuple(notes))
@@ -213,7 +215,6 @@ def check_disjoint(tune: Recording, recording: Recording) -> None:
 
 
 def _side(recording: Recording, policy: Policy, metric: str, baseline: str) -> Side:
-    policy = replace(policy, max_rounds=max(1, int(recording.index[-1])))
     listed = _baseline_policy(recording, policy, baseline)
     raw = recording.rounds(sorted({*policy.raw_columns, *listed.raw_columns}))
     view = policy.view(raw)
@@ -239,7 +240,9 @@ def _baseline_policy(recording: Recording, policy: Policy, baseline: str) -> Pol
         raise DataError(
             f"the baseline {baseline!r} reads {lacking[0]!r}, which no rule of the search reads: use another"
         )
-    return replace(policy_for(recording, rule), calibrators=policy.calibrators, state=policy.state)
+    listed = replace(policy_for(recording, rule), calibrators=policy.calibrators, state=policy.state)
+    check_policy(listed, recording)
+    return listed
 
 
 def _tables(recording: Recording, view: Rounds, metric: str) -> dict[str, Floats]:

@@ -14,6 +14,7 @@ import numpy as np
 
 from suffice.calibration import CALIBRATED, Calibrator
 from suffice.errors import (
+    ConfigMismatchError,
     DataError,
     LogprobsUnavailableError,
     ModelError,
@@ -30,7 +31,7 @@ from suffice.signals.state import FittedState, ZScore, state_from_dict
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["CUMULATED", "LOOP_COMPONENTS", "Policy"]
+__all__ = ["CUMULATED", "LOOP_COMPONENTS", "Policy", "cost_columns"]
 
 FORMAT = "suffice.policy"
 VERSION = 1
@@ -157,8 +158,7 @@ class Policy:
 
     @cached_property
     def _cost_columns(self) -> tuple[str, ...]:
-        kinds = {kind for name in self.signals for kind in CUMULATED.get(name, ())}
-        return tuple(f"cost.{component}.{kind}" for component in LOOP_COMPONENTS for kind in sorted(kinds))
+        return tuple(dict.fromkeys(column for name in self.signals for column in cost_columns(name)))
 
     @property
     def raw_columns(self) -> tuple[str, ...]:
@@ -204,15 +204,14 @@ class Policy:
     def _cumulated(self, name: str, raw: Rounds) -> Floats:
         per_round = np.zeros(raw.shape)
         found = False
-        for component in LOOP_COMPONENTS:
-            for kind in CUMULATED[name]:
-                column = raw.columns.get(f"cost.{component}.{kind}")
-                if column is not None:
-                    found = True
-                    with np.errstate(over="ignore", invalid="ignore"):
-                        per_round = per_round + column
+        for source in cost_columns(name):
+            column = raw.columns.get(source)
+            if column is not None:
+                found = True
+                with np.errstate(over="ignore", invalid="ignore"):
+                    per_round = per_round + column
         if not found:
-            return raw[f"cost.{LOOP_COMPONENTS[0]}.{CUMULATED[name][0]}"]  # raises, naming the column
+            return raw[cost_columns(name)[0]]  # raises, naming the column
         with np.errstate(over="ignore", invalid="ignore"):
             total = np.cumsum(per_round, axis=-1)
         return np.where(raw.seen & np.isfinite(total), total, np.nan)  # infinite counts as undefined
@@ -221,6 +220,27 @@ class Policy:
     def needs(self) -> frozenset[str]:
         """What the model or a measurement must give for this policy to decide, in the words of `Signal.needs`."""
         return frozenset().union(*(SIGNALS[name].needs for name in self.raw_signals if name in SIGNALS))
+
+    def unfitted(self, name: str) -> bool:
+        """Return whether a signal needs fitted state that this policy does not hold."""
+        known = SIGNALS.get(name)
+        return known is not None and known.fitted and name not in self._derived and name not in self.state
+
+    def check_depends(self, running: Mapping[str, Any]) -> None:
+        """Refuse to decide for another model, prompt or embedder than the policy was fitted with.
+
+        Args:
+            running: What runs, by the names of `depends`; what only one of them names is not compared.
+
+        Raises:
+            ConfigMismatchError: They contradict each other.
+        """
+        wrong = {k: (v, running[k]) for k, v in self.depends.items() if k in running and running[k] != v}
+        if wrong:
+            told = "; ".join(f"{key}: fitted with {old!r}, running {new!r}" for key, (old, new) in wrong.items())
+            raise ConfigMismatchError(
+                f"the policy belongs to another model, prompt or embedder ({told}): calibrate on a recording of this one"
+            )
 
     def check(self, capabilities: frozenset[str] | None = None) -> None:
         """Refuse a policy that cannot decide, before the first call.
@@ -234,15 +254,13 @@ class Policy:
             ModelError: The policy needs something else that the model does not give.
         """
         raw = set(self.raw_signals)
-        for name in self.signals:
-            if name in CALIBRATED and name not in self._derived:
+        for name in filter(self.unfitted, self.signals):
+            if name in CALIBRATED:
                 raise NotFittedError(
                     f"{name!r} needs a calibrator, and this policy has none: run `suffice calibrate` on a recording of "
                     "tune questions, or use a rule without it (answer_stable)"
                 )
-            known = SIGNALS.get(name)
-            if known is not None and known.fitted and name not in self._derived and name not in self.state:
-                raise NotFittedError(f"{name!r} needs state fitted on tune questions, and this policy has none")
+            raise NotFittedError(f"{name!r} needs state fitted on tune questions, and this policy has none")
         if capabilities is None:
             return
         for name in sorted(raw):
@@ -252,7 +270,7 @@ class Policy:
                 kind = LogprobsUnavailableError if LOGPROB_NEEDS & set(missing) else ModelError
                 advice = next((REMEDIES[need] for need in missing if need in REMEDIES), _ADVICE)
                 raise kind(
-                    f"the rule reads {name!r}, which needs {', '.join(missing)}; the model gives: "
+                    f"the rule reads {name!r}, which needs {', '.join(missing)}; the loop gives: "
                     f"{', '.join(sorted(capabilities)) or 'nothing beyond the text'}. {advice}"
                 )
 
@@ -363,6 +381,11 @@ def _check_text(value: Rule | Selector, parse: Callable[[str], Rule | Selector],
         f"the policy cannot be saved, since {str(value)!r} does not read back: {why}. Register the class ({register}), "
         "and let its text be a call of that name"
     )
+
+
+def cost_columns(name: str) -> tuple[str, ...]:
+    """Return the columns that a signal in `CUMULATED` adds up; none for another signal."""
+    return tuple(f"cost.{component}.{kind}" for component in LOOP_COMPONENTS for kind in CUMULATED.get(name, ()))
 
 
 def _refuse_constant(text: str) -> float:

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any, overload
+from typing import Any, Literal, get_args, overload
 
 import numpy as np
 import numpy.typing as npt
 
-from suffice.errors import DataError
+from suffice.errors import DataError, NotFittedError, UnknownSignalError, did_you_mean
 from suffice.rounds import COST_KINDS, Cost, Decision, Reason, Round, Rounds
-from suffice.session.policy import CUMULATED, LOOP_COMPONENTS, Policy
-from suffice.signals import SIGNALS, compute_signals
+from suffice.session.policy import CUMULATED, LOOP_COMPONENTS, Policy, cost_columns
+from suffice.signals import FREE, SIGNALS, compute_signals, lacking
 
-__all__ = ["Session"]
+__all__ = ["Missing", "Session"]
+
+Missing = Literal["error", "warn", "ignore"]
+"""What a session does if a round does not bring what the policy reads."""
 
 _NAN = float("nan")
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
@@ -34,12 +38,43 @@ class Session:
     >>> session.observe(Round(index=2, answer="The Tempest")).answer
     'The Tempest'
 
+    A policy whose signals are not there never stops the loop, so the session says what is missing: at the first round
+    with an answer at which a signal may exist, for a signal with a call of its own (a judge, an embedder, a critic)
+    where the rule comes to read it.  The round counts all the same: `end` returns the best answer, and the loop may go
+    on.  Later a signal that was there once may be undefined without a word, as one reply may lack what others have.
+
     Args:
         policy: What decides.
+        missing: What to do if a round does not bring what the policy reads: raise an `error`, `warn`, or `ignore` it.
+        depends: What runs (`model`, `prompt_id`, ...), compared with what the policy was fitted with; None = unknown.
+        capabilities: What the model and the measurements give, in the words of `Signal.needs`, checked at once by
+            `Policy.check`; rounds are then asked for a host's own signals only.  None = unknown.
+
+    Raises:
+        DataError: An unknown value of `missing`.
+        ConfigMismatchError: The policy was fitted with something else than `depends`.
+        ModelError: `capabilities` do not hold what the policy needs.
     """
 
-    def __init__(self, policy: Policy) -> None:
+    def __init__(
+        self,
+        policy: Policy,
+        *,
+        missing: Missing = "error",
+        depends: Mapping[str, Any] | None = None,
+        capabilities: frozenset[str] | None = None,
+    ) -> None:
+        if missing not in get_args(Missing):
+            raise DataError(f"missing is {missing!r}; allowed: {', '.join(get_args(Missing))}")
+        policy.check_depends(depends or {})
+        if capabilities is not None:
+            policy.check(capabilities)
         self.policy = policy
+        self._missing = missing
+        # What only the host can give: signals of its own, and fitted ones for which the policy has no state.
+        self._hosts = [n for n in policy.raw_signals if n not in SIGNALS or policy.unfitted(n)]
+        asked = policy.signals if capabilities is None else self._hosts
+        self._unproven = set() if missing == "ignore" else set(asked) - {"round"}
         self.rounds: list[Round] = []
         self._decision: Decision | None = None
         width = policy.max_rounds - policy.start_round + 1
@@ -105,7 +140,8 @@ class Session:
         Raises:
             DataError: Another index is expected, the loop has already stopped, or there is not exactly one of a round
                 and a draft.
-            NotFittedError: The rule reads a calibrated signal, and neither the policy nor the round has it.
+            UnknownSignalError: The round does not bring what the policy reads, see `Session`; it counts all the same.
+            NotFittedError: The same of a calibrated signal for which the policy has no calibrator.
         """
         if (observed is None) == (draft is None) or (
             observed is not None and (feedback or signals or costs or embedding is not None)
@@ -127,6 +163,8 @@ class Session:
             )
         view = self._written(observed)
         self.rounds.append(observed)
+        if self._unproven:
+            self._prove(view)
         signals = _latest(view)
         if self.policy.rule.fires(view)[-1]:
             return self._stop("rule", view, signals, self.policy.rule.held(view))
@@ -148,9 +186,7 @@ class Session:
             DataError: Another index is expected, or the loop has already stopped.
         """
         policy = self.policy
-        view = self._peek(observed)
-        read = [name for name, mask in policy.rule.reads(view, view.seen).items() if mask[-1]]
-        raw = dict.fromkeys(policy.raw_of(name) for name in (*read, *sorted(policy.selector.signals)))
+        raw = dict.fromkeys(map(policy.raw_of, self._read(self._written(observed))))
         return tuple(n for n in raw if n not in SIGNALS or SIGNALS[n].may_exist(observed.index))
 
     def would_stop(self, observed: Round) -> bool:
@@ -162,7 +198,7 @@ class Session:
         Raises:
             DataError: Another index is expected, or the loop has already stopped.
         """
-        return bool(self.policy.rule.fires(self._peek(observed))[-1]) or observed.index == self.policy.max_rounds
+        return bool(self.policy.rule.fires(self._written(observed))[-1]) or observed.index == self.policy.max_rounds
 
     def observe_all(self, rounds: Iterable[Round]) -> Decision | None:
         """Observe rounds until the policy stops; return the last decision, None if there was no round."""
@@ -196,11 +232,17 @@ class Session:
             )
         if observed.index != self.next_round:
             raise DataError(f"round {observed.index} came where round {self.next_round} is expected")
+        if observed.index > self.policy.max_rounds:
+            raise DataError(
+                f"round {observed.index} came after max_rounds={self.policy.max_rounds}: end the loop (end)"
+            )
 
     def _written(self, observed: Round) -> Rounds:
         """Write the columns of the next round and return the view of all rounds so far."""
         self._accept(observed)
         position = len(self.rounds)
+        if self._hosts:  # what the host has not measured counts as undefined
+            observed = replace(observed, signals={**dict.fromkeys(self._hosts, _NAN), **observed.signals})
         values = compute_signals([*self.rounds, observed], self.policy.raw_signals, state=self.policy.state)
         for name, value in values.items():
             self._columns[name][position] = value
@@ -209,10 +251,50 @@ class Session:
         self._answers[position] = observed.answer
         return self._view(position + 1)
 
-    def _peek(self, observed: Round) -> Rounds:
-        """Return the view with a round that is not all known: what a host has not measured yet counts as undefined."""
-        foreign = dict.fromkeys((name for name in self.policy.raw_signals if name not in SIGNALS), _NAN)
-        return self._written(replace(observed, signals={**foreign, **observed.signals}))
+    def _read(self, view: Rounds) -> list[str]:
+        """Return the signals that deciding at the last round of a view reads, in the order in which it reads them."""
+        read = [name for name, mask in self.policy.rule.reads(view, view.seen).items() if mask[-1]]
+        return [*read, *sorted(self.policy.selector.signals)]
+
+    def _prove(self, view: Rounds) -> None:
+        """See that the last round brought what the policy reads there for the first time."""
+        observed = self.rounds[-1]
+        if not (observed.answer or "").strip():  # a reply that failed proves nothing
+            return
+        missing = {}
+        for name in sorted(self._unproven):
+            raw = self.policy.raw_of(name)
+            known = SIGNALS.get(raw)
+            if known is not None and not known.may_exist(observed.index):
+                continue
+            if known is not None and known.component not in FREE and name not in self._read(view):
+                continue
+            self._unproven.discard(name)
+            columns = [raw] if raw in self._columns else cost_columns(raw)
+            lack = lacking(raw, observed, sum(float(self._columns[c][len(self.rounds) - 1]) for c in columns))
+            if lack is not None:
+                missing[name] = lack
+        if missing:
+            self._say(observed.index, missing)
+
+    def _say(self, r: int, missing: Mapping[str, str]) -> None:
+        """Raise, or warn, that round `r` lacks what some signals need."""
+        policy = self.policy
+        lacks = dict.fromkeys(missing.values())
+        unfitted = any(map(policy.unfitted, missing))
+        ways = ["fit a calibrator (`suffice calibrate`)"] if unfitted else []
+        ways += [f"give the round {lack}=..." for lack in lacks if lack != "value"]
+        values = sorted({policy.raw_of(name) for name in missing if name not in CUMULATED})
+        if values:
+            ways.append(f"signals={{{', '.join(f'{name!r}: ...' for name in values)}}}, NaN where a value is undefined")
+        text = (
+            f"the policy {policy.label!r} reads {', '.join(map(repr, missing))}, and round {r} brings no "
+            f"{', '.join(lacks)}.{''.join(did_you_mean(name, SIGNALS) for name in missing if name not in SIGNALS)} To "
+            f"decide by it, {', or '.join(ways)}; Session(missing='warn') or 'ignore' goes on without"
+        )
+        if self._missing == "error":
+            raise NotFittedError(text) if unfitted else UnknownSignalError(text)
+        warnings.warn(text, stacklevel=4)
 
     def _write_costs(self, observed: Round, position: int) -> None:
         # A host that reports no cost at all has not said that the round was free.

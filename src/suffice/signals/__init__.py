@@ -6,6 +6,7 @@ from suffice.signals.evidence import top_score  # importing a module registers i
 from suffice.signals.known import GATE, KNOWN
 from suffice.signals.margins import LOGPROB_NEEDS, MAX_MARGIN, token_margin
 from suffice.signals.measured import REMEDIES, Enricher, Measurement
+from suffice.signals.needed import FREE, lacking
 from suffice.signals.position import AnswerPosition, Located
 from suffice.signals.semantic import CRITIC, DISTANCES, EMBEDDER, JUDGE
 from suffice.signals.state import FittedState, Idf, ZScore, overlap_tokens, state_from_dict
@@ -18,6 +19,7 @@ __all__ = [
     "CRITIC",
     "DISTANCES",
     "EMBEDDER",
+    "FREE",
     "GATE",
     "JUDGE",
     "KNOWN",
@@ -38,6 +40,7 @@ __all__ = [
     "compute_signals",
     "critic_praise",
     "gram_uncertainty",
+    "lacking",
     "lexical_support",
     "overlap_tokens",
     "parse_confidence",

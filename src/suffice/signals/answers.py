@@ -318,6 +318,7 @@ register(
         compute=answer_in_evidence,
         range=(0.0, 1.0),
         unit="bool",
+        needs=frozenset({"passages"}),
         source="TASR, section 5.3",
         first_round=1,
         doc="A revealed passage holds the answer; undefined for yes and no.",

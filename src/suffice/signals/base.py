@@ -11,7 +11,7 @@ from types import MappingProxyType
 import numpy as np
 import numpy.typing as npt
 
-from suffice.errors import DataError, NotFittedError, UnknownSignalError
+from suffice.errors import DataError, NotFittedError, UnknownSignalError, did_you_mean
 from suffice.rounds import Floats, Round
 from suffice.signals.state import FittedState, number
 
@@ -170,7 +170,8 @@ def _foreign(name: str, rounds: Sequence[Round]) -> float:
     if any(name in earlier.signals for earlier in rounds):
         return _NAN
     raise UnknownSignalError(
-        f"signal {name!r} is not registered, and no round brings it. Known are: {', '.join(sorted(_REGISTRY))}. "
+        f"signal {name!r} is not registered, and no round brings it.{did_you_mean(name, _REGISTRY)} Known are: "
+        f"{', '.join(sorted(_REGISTRY))}. "
         "Register it, or put its value (NaN where undefined) into Round.signals"
     )
 

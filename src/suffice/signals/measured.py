@@ -16,6 +16,9 @@ __all__ = ["REMEDIES", "Enricher", "Measurement"]
 
 REMEDIES: Mapping[str, str] = MappingProxyType(
     {
+        "feedback": "Use a loop with a critic (suffice draft, DraftingLoop)",
+        "passages": "Use a loop that retrieves (suffice answer, RetrievalLoop)",
+        "pool_scores": "Use a loop that retrieves (suffice answer, RetrievalLoop)",
         "p_known": "Put a gate in front (--gate PROBE, RetrievalLoop(gate=...))",
         "information_score": (
             "Have drafts marked by a panel of judges (suffice draft --judge-model NAME, or enrichers=(Panel(...),) with two "

@@ -196,6 +196,7 @@ register(
         compute=critic_approved,
         range=(0.0, 1.0),
         unit="bool",
+        needs=frozenset({"feedback"}),
         source=_SOURCE,
         component=CRITIC,
         first_round=_FROM,
@@ -235,6 +236,7 @@ register(
         compute=draft_tokens,
         range=(0.0, math.inf),
         unit="count",
+        needs=frozenset({"costs"}),
         component="",
         doc="Tokens that the writer wrote in this round.",
     )

@@ -94,6 +94,7 @@ register(
         compute=critic_praise,
         range=(0.0, 1.0),
         unit="ratio",
+        needs=frozenset({"feedback"}),
         component="critic",
         doc="Words of praise among those of praise and criticism in the critic's reply.",
     )
@@ -104,6 +105,7 @@ register(
         compute=lexical_support,
         range=(0.0, 1.0),
         unit="ratio",
+        needs=frozenset({"passages"}),
         component="",
         doc="Share of the draft's content words that stand in the passages shown.",
     )

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from suffice.errors import DataError, SchemaError, UnknownSignalError
+from suffice.errors import DataError, SchemaError, UnknownSignalError, did_you_mean
 from suffice.rounds import Floats, Mask, Rounds
 from suffice.signals import clean_column
 from suffice.store.digest import ColumnDigest, TableDigest, damaged, stored_digests
@@ -122,7 +122,8 @@ class Recording:
     def _arrow(self, name: str) -> pa.ChunkedArray:
         if name not in self.table.column_names:
             raise UnknownSignalError(
-                f"the recording has no column {name!r}; there are: {', '.join(sorted(self.table.column_names))}"
+                f"the recording has no column {name!r}.{did_you_mean(name, self.table.column_names)} There are: "
+                f"{', '.join(sorted(self.table.column_names))}"
             )
         return self.table.column(name)
 

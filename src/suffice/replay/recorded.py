@@ -1,0 +1,152 @@
+"""Whether what a policy reads was recorded: a rule without its signals never fires, which looks like a result."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from types import MappingProxyType
+
+import numpy as np
+
+from suffice.errors import UnknownSignalError, did_you_mean
+from suffice.rounds import Rounds
+from suffice.session import Policy
+from suffice.session.policy import CUMULATED
+from suffice.signals import SIGNALS
+from suffice.store.recording import Recording
+
+__all__ = ["Definedness", "check_recorded"]
+
+_REMEDIES: Mapping[str, str] = MappingProxyType(
+    {
+        "embedding": "embed the drafts (`suffice record-drafts --embedder minilm`)",
+        "feedback": "record with a critic (`suffice record-drafts`)",
+        "information_score": "let judges mark the drafts (`suffice judge`)",
+        "judge": "let a judge mark the rounds (`suffice record --judge-model NAME`)",
+        "logprobs": "record with an endpoint that gives log-probabilities (`suffice doctor` tests one)",
+        "token_logprobs": "record with an endpoint that gives log-probabilities (`suffice doctor` tests one)",
+        "p_known": "record round 0 behind a gate (`suffice record --round-zero --gate PROBE`)",
+        "reranker": "record with a reranker (`suffice record --rerank MODEL`)",
+        "verbal_confidence": "record with a prompt that asks for a confidence (`suffice record --prompt NAME`)",
+    }
+)
+"""How to get what a signal needs, by the words of `Signal.needs`."""
+
+
+def check_recorded(policy: Policy, recording: Recording, *, part: bool = False) -> tuple[str, ...]:
+    """Refuse a policy that reads what was not recorded; return what a reader must know of the rest.
+
+    A signal that is undefined in every round in which it may exist never lets a rule fire, nor a selector choose.
+
+    Args:
+        policy: The policy.
+        recording: Recorded rounds.
+        part: Whether these are some of the recorded questions: what is undefined in them may be defined in others, so
+            only columns are checked.  `Definedness` adds up the parts.
+
+    Raises:
+        UnknownSignalError: A signal was not recorded, or is undefined everywhere.
+    """
+    _check_columns(policy, recording)
+    definedness = Definedness(policy)
+    if not part:
+        definedness.add(policy.view(recording.rounds(policy.raw_columns)))
+    return (*definedness.checked(), *_unknown_models(policy, recording))
+
+
+class Definedness:
+    """In how many rounds the signals of a policy are defined, added up over parts of a recording."""
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy
+        self._defined: Counter[str] = Counter()
+        self._possible: Counter[str] = Counter()
+        self._rounds: set[int] = set()
+
+    def add(self, view: Rounds) -> None:
+        """Count the rounds of a policy's view, shape ``(n_questions, n_rounds)``."""
+        self._rounds.update(view.index[view.seen.any(axis=0)].tolist())
+        for name in self.policy.signals:
+            known = SIGNALS.get(self.policy.raw_of(name))
+            possible = view.seen & np.array([known is None or known.may_exist(r) for r in view.index.tolist()])
+            self._possible[name] += int(possible.sum())
+            self._defined[name] += int((possible & ~np.isnan(view[name])).sum())
+
+    def checked(self) -> tuple[str, ...]:
+        """Return the share of rounds without a value, for each signal that lacks some.
+
+        Raises:
+            UnknownSignalError: A signal is undefined in every round, or the rule reads one that exists in none of them.
+        """
+        policy = self.policy
+        names = policy.signals if self._rounds else ()
+        outside = [name for name in names if not self._possible[name] and name in policy.rule.signals]
+        if outside:
+            raise UnknownSignalError(self._outside(outside[0]))
+        never = [name for name in names if self._possible[name] and not self._defined[name]]
+        if never:
+            raise UnknownSignalError(
+                f"the policy {policy.label!r} reads {_listed(policy, never)}, undefined in every recorded round, so it "
+                f"cannot decide by that: {_remedy(policy, never)}, or use a policy without it"
+            )
+        return tuple(
+            f"{name} is undefined in {100 * (1 - self._defined[name] / self._possible[name]):.2g} % of rounds "
+            f"({self._possible[name] - self._defined[name]:,} of {self._possible[name]:,})"
+            for name in names
+            if self._defined[name] < self._possible[name]
+        )
+
+    def _outside(self, name: str) -> str:
+        known = SIGNALS[self.policy.raw_of(name)]
+        exists = f"from round {known.first_round} on" if known.last_round is None else f"up to round {known.last_round}"
+        remedy = "record more rounds" if known.last_round is None else "use start_round=0"
+        return (
+            f"the policy {self.policy.label!r} reads {name!r}, which exists {exists}, and runs over rounds "
+            f"{min(self._rounds)} to {max(self._rounds)} here: {remedy}, or use a rule without it"
+        )
+
+
+def _listed(policy: Policy, names: list[str]) -> str:
+    raw = {name: policy.raw_of(name) for name in names}
+    return ", ".join(repr(name) if name == source else f"{name!r} (from {source!r})" for name, source in raw.items())
+
+
+def _remedy(policy: Policy, names: list[str]) -> str:
+    """Return how the first of the signals could have been recorded."""
+    raw = policy.raw_of(names[0])
+    needs = SIGNALS[raw].needs if raw in SIGNALS else frozenset[str]()
+    return next((_REMEDIES[need] for need in sorted(needs) if need in _REMEDIES), f"record or import {raw!r}")
+
+
+def _check_columns(policy: Policy, recording: Recording) -> None:
+    columns = set(recording.table.column_names)
+    missing = [name for name in policy.raw_signals if name not in columns]
+    if missing:
+        name = missing[0]
+        recorded = {*recording.names("signal"), "round", *CUMULATED}
+        raise UnknownSignalError(
+            f"the policy {policy.label!r} reads {', '.join(map(repr, missing))}, and the recording has no such column."
+            f"{did_you_mean(name, recorded | (set() if name in SIGNALS else set(SIGNALS)))} "
+            f"There are: {', '.join(sorted(recorded))}. To have it, {_remedy(policy, missing)}, or use a policy without it"
+        )
+    costs = set(policy.raw_columns) - set(policy.raw_signals)
+    if costs and not costs & columns:
+        summed = [name for name in policy.signals if name in CUMULATED]
+        raise UnknownSignalError(
+            f"the policy {policy.label!r} reads {', '.join(map(repr, summed))}, which adds up recorded costs, and the "
+            f"recording has none of them ({', '.join(sorted(costs))}): record or import them, or use a policy without it"
+        )
+
+
+def _unknown_models(policy: Policy, recording: Recording) -> tuple[str, ...]:
+    """Return a note where a calibrator meets rounds of a model, and nobody knows whether it is the one it was fitted on."""
+    fitted = sorted({calibrator.output for calibrator in policy.calibrators} & set(policy.signals))
+    theirs, ours = policy.depends.get("model"), (recording.metadata.get("depends") or {}).get("model")
+    if not fitted or (theirs is not None and ours is not None):
+        return ()
+    of, to = (f"the model {name!r}" if name is not None else "a model that is not named" for name in (theirs, ours))
+    note = (
+        f"{', '.join(fitted)} was fitted on {of} and is applied to {to}: whether the fit carries over is unknown "
+        "(`suffice diagnose` compares predicted and observed)"
+    )
+    return (note,)

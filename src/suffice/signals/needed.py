@@ -1,0 +1,55 @@
+"""What a round must bring for a signal: the fields of `Round` behind the words of `Signal.needs`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from suffice.rounds import Round
+from suffice.signals.base import SIGNALS
+
+__all__ = ["FREE", "lacking"]
+
+FREE = frozenset({"", "generator", "retrieval"})
+"""The components whose signals come with every round, without a call of their own."""
+
+_FIELDS: Mapping[str, str] = MappingProxyType(
+    {
+        "costs": "costs",
+        "embedding": "embedding",
+        "feedback": "feedback",
+        "logprobs": "answer_tokens",
+        "passages": "passages",
+        "pool_scores": "pool_scores",
+        "token_logprobs": "answer_tokens",
+        "verbal_confidence": "text",
+    }
+)
+
+
+def lacking(name: str, observed: Round, value: float) -> str | None:
+    """Return what a round lacks for a signal, fields or its `value`; None if it lacks nothing.
+
+    >>> lacking("answer_margin", Round(index=1, answer="Oslo"), float("nan"))
+    'answer_tokens'
+
+    Args:
+        name: A measured signal.
+        observed: The round.
+        value: The signal's value there.
+    """
+    if not math.isnan(value) or name in observed.signals:
+        return None
+    known = SIGNALS.get(name)
+    fields = sorted({_FIELDS[need] for need in known.needs if need in _FIELDS}) if known is not None else []
+    if not fields:
+        computed = known is not None and known.compute is not None and not known.needs  # from the answers alone
+        return None if computed else "value"
+    # Costs that are there and do not tell what is added up are as good as none.
+    brought = any(_is_there(getattr(observed, field)) for field in fields if field != "costs")
+    return None if brought else " or ".join(fields)
+
+
+def _is_there(value: object) -> bool:
+    return value is not None and not (isinstance(value, tuple | str) and not value)

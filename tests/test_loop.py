@@ -81,6 +81,7 @@ def test_it_ranks_once_and_reveals_one_passage_a_round(how):
     assert outcome.costs["generator"].calls == 5
 
 
+@pytest.mark.filterwarnings("ignore:some questions have fewer rounds than passages")
 @both
 def test_a_passage_with_a_title_that_was_seen_is_skipped(how):
     twin = Passage(passage_id="twin", title=" T1 ", text="again")

@@ -118,6 +118,7 @@ def test_a_recording_holds_what_happened_and_what_it_cost(tmp_path):
     assert field.metadata == {b"kind": b"cost", b"unit": b"seconds"}
 
 
+@pytest.mark.filterwarnings("ignore:some questions have fewer rounds than passages")
 def test_evidence_that_runs_out_is_exhausted_and_titles_count_once(tmp_path):
     questions, loop = scripted(n=1, rounds=3)
     twins = (*questions[0].passages[:2], Passage(passage_id="z", title="T1 ", text="again"))

@@ -51,7 +51,7 @@ class Passage:
 
     Attributes:
         passage_id: Identity within the corpus or the question's pool.
-        title: Title; passages whose title was already seen are skipped by the loop.
+        title: Title; a loop reveals none twice where the retriever tells passages apart by it (`Retriever.identity`).
         text: The text that the model reads.
         score: The retriever's score; its unit is the retriever's. NaN if unranked.
     """

@@ -84,6 +84,14 @@ Steps = Generator[Call, Reply, Made]
 class Course(Protocol):
     """One question's rounds."""
 
+    async def prepare(self, r: int) -> None:
+        """Get what `has` and `calls` need of round `r` without blocking the event loop.
+
+        Raises:
+            DataError: As for `has`.
+        """
+        ...
+
     def has(self, r: int) -> bool:
         """Tell whether there is a round `r`: evidence runs out, revisions do not.
 

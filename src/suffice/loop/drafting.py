@@ -118,6 +118,9 @@ class _Drafting:
     question: str
     passages: tuple[Passage, ...]
 
+    async def prepare(self, r: int) -> None:
+        del r  # a revision needs nothing but the round before it
+
     def has(self, r: int) -> bool:
         return r <= self.loop.policy.max_rounds
 

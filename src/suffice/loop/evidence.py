@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Sequence
+import warnings
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from typing import Any
 
-from suffice.retrieval import Retriever
+from suffice.retrieval import AsyncRetriever, Retriever, identity_of, is_async
 from suffice.rounds import Cost, Passage
 
 __all__ = ["Evidence", "Ranking"]
 
+_MOST = 16
+"""How many times as many passages as at first a corpus is asked for at most."""
+
 
 class Evidence:
-    """A question's passages in the order in which rounds reveal them; no title twice (TASR section 3.1).
+    """A question's passages in the order in which rounds reveal them; none twice (TASR section 3.1).
 
-    Ranked once, and only when a round needs evidence: a question that stops at round 0 costs no retrieval.
+    What makes two passages the same is the retriever's choice, see `Retriever`.  Ranked once, and only when a round
+    needs evidence: a question that stops at round 0 costs no retrieval.
 
     Args:
         retriever: Ranks the pool, or its own corpus.
@@ -24,30 +30,87 @@ class Evidence:
         pool: The question's own passages; none = search the retriever's corpus.  A retriever that searches a corpus
             (`has_corpus`) is asked for as much whatever the question brings.
         max_rounds: How many rounds may need a passage.
+
+    Raises:
+        DataError: The retriever has an unknown `identity`.
     """
 
-    def __init__(self, retriever: Retriever, question: str, pool: Sequence[Passage], max_rounds: int) -> None:
+    def __init__(
+        self, retriever: Retriever | AsyncRetriever, question: str, pool: Sequence[Passage], max_rounds: int
+    ) -> None:
         self._retriever, self._question, self._max_rounds = retriever, question, max_rounds
         self._pool: Sequence[Passage] = () if getattr(retriever, "has_corpus", False) else pool
+        self._by_title = identity_of(retriever) == "title"
+        self._ranking: Ranking | None = None
 
-    @cached_property
+    @property
     def ranked(self) -> Ranking:
-        """The ranking, made at the first use.
+        """The ranking, made here at the first use unless `rank` has made it.
 
         Raises:
             DataError: There is neither a pool nor a corpus.
         """
+        if self._ranking is None:
+            self._ranking = self._rank()
+        return self._ranking
+
+    async def rank(self) -> Ranking:
+        """Return the ranking without blocking the event loop: made in a thread, or awaited.
+
+        Raises:
+            DataError: There is neither a pool nor a corpus.
+        """
+        if self._ranking is None:
+            ranked = self._rank_async() if is_async(self._retriever) else asyncio.to_thread(self._rank)
+            self._ranking = await ranked
+        return self._ranking
+
+    def _rank(self) -> Ranking:
+        steps = self._asked()
+        found: Any = None  # a generator's first value is sent by nobody
+        while True:
+            try:
+                wanted = steps.send(found)
+            except StopIteration as ended:
+                ranking: Ranking = ended.value
+                return ranking
+            found = self._retriever.rank(self._question, pool=self._pool or None, k=wanted)
+
+    async def _rank_async(self) -> Ranking:
+        steps = self._asked()
+        found: Any = None
+        while True:
+            try:
+                wanted = steps.send(found)
+            except StopIteration as ended:
+                ranking: Ranking = ended.value
+                return ranking
+            answered: Any = self._retriever.rank(self._question, pool=self._pool or None, k=wanted)
+            found = await answered
+
+    def _asked(self) -> Generator[int, list[Passage], Ranking]:
+        """Yield how many passages are wanted, get them, and return the ranking."""
         began = time.perf_counter()
         wanted = max(4 * self._max_rounds, len(self._pool) + 1)  # one more than the pool: it has been seen whole
+        most = _MOST * wanted
         while True:
-            found = self._retriever.rank(self._question, pool=self._pool or None, k=wanted)
-            passages = _distinct(found)
+            found = yield wanted
+            passages = self._distinct(found)
             # A corpus may repeat titles: ask for more until the rounds are served or it has no more.
-            if len(passages) >= self._max_rounds or len(found) < wanted:
+            if len(passages) >= self._max_rounds or len(found) < wanted or wanted >= most:
                 break
-            wanted *= 4
+            wanted = min(4 * wanted, most)
+        if len(passages) < min(self._max_rounds, len(found)):
+            warnings.warn(_REPEATED, stacklevel=2)
         cost = Cost(calls=1, seconds=time.perf_counter() - began)
         return Ranking(passages=passages, pool_scores=tuple(passage.score for passage in found), cost=cost)
+
+    def _distinct(self, passages: Sequence[Passage]) -> tuple[Passage, ...]:
+        seen: dict[str, Passage] = {}
+        for passage in passages:
+            title = passage.title.strip().lower() if self._by_title else ""
+            seen.setdefault(title or passage.passage_id, passage)
+        return tuple(seen.values())
 
     def reveal(self, r: int) -> tuple[Passage, ...] | None:
         """Return the passages that round `r` sees; None once the evidence has run out."""
@@ -56,12 +119,18 @@ class Evidence:
         return self.ranked.passages[:r] if r <= len(self.ranked.passages) else None
 
 
+_REPEATED = (
+    "some questions have fewer rounds than passages, because passages of the same title, or id, count as one: if titles do "
+    "not tell passages apart (chunks of one document), set the retriever's attribute identity = 'passage_id'"
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ranking:
     """A question's ranked passages.
 
     Attributes:
-        passages: Best first, no title twice.
+        passages: Best first, none twice.
         pool_scores: The retriever's scores of all candidates, best first.
         cost: What ranking took.
     """
@@ -69,10 +138,3 @@ class Ranking:
     passages: tuple[Passage, ...]
     pool_scores: tuple[float, ...]
     cost: Cost
-
-
-def _distinct(passages: Sequence[Passage]) -> tuple[Passage, ...]:
-    seen: dict[str, Passage] = {}
-    for passage in passages:
-        seen.setdefault(passage.title.strip().lower() or passage.passage_id, passage)
-    return tuple(seen.values())

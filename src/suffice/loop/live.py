@@ -125,6 +125,11 @@ class LiveLoop(ABC):
         return fitted_of({enricher.name: enricher for enricher in self.enrichers})
 
     @property
+    def is_async(self) -> bool:
+        """Whether some part can only be awaited."""
+        return bool(self.enrichers)
+
+    @property
     def _gives(self) -> frozenset[str]:
         return self.capabilities.union(*(enricher.capabilities for enricher in self.enrichers))
 
@@ -161,7 +166,7 @@ class LiveLoop(ABC):
             question: The question.
             passages: The question's own passages.
         """
-        if self.enrichers:  # they are asynchronous
+        if self.is_async:
             yield from _stepped(self, question, passages)
             return
         self.ready()
@@ -196,7 +201,10 @@ class LiveLoop(ABC):
         course, session, error = self._begin(question, passages)
         unanswered = Unanswered()
         try:
-            while session.decision is None and course.has(session.next_round):
+            while session.decision is None:
+                await course.prepare(session.next_round)
+                if not course.has(session.next_round):
+                    break
                 steps = course.calls(session.next_round, session.rounds)
                 wanted = partial(needed, session, measured=not self.enrichers)
                 made = await drive_async(steps, send_async, needed=wanted)

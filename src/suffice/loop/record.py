@@ -266,7 +266,10 @@ class _Recorder:
         policy = self.loop.policy
         course = self.loop.course(question.question, question.passages)
         try:
-            wanted = [r for r in range(policy.start_round, policy.max_rounds + 1) if course.has(r)]
+            rounds = range(policy.start_round, policy.max_rounds + 1)
+            for r in rounds:
+                await course.prepare(r)
+            wanted = [r for r in rounds if course.has(r)]
         except Exception as error:
             if _is_fatal(error) and not isinstance(error, DataError):  # a question without a pool fails alone
                 raise

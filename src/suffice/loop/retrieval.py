@@ -13,7 +13,7 @@ from suffice.llm.base import Answerer, Gate, Verdict
 from suffice.loop.course import Call, Made, Steps
 from suffice.loop.evidence import Evidence
 from suffice.loop.live import LiveLoop, fitted_of
-from suffice.retrieval import Retriever
+from suffice.retrieval import AsyncRetriever, Retriever, identity_of, is_async
 from suffice.rounds import Passage, Reply, Round
 from suffice.seen import Seen
 from suffice.signals import GATE
@@ -50,7 +50,7 @@ class RetrievalLoop(LiveLoop):
     )
 
     model: Answerer
-    retriever: Retriever
+    retriever: Retriever | AsyncRetriever
     gate: Gate | None = None
 
     @property
@@ -79,9 +79,17 @@ class RetrievalLoop(LiveLoop):
         prompt = self.model.fingerprint().get("prompt_id")
         return labels if prompt is None else {**labels, "prompt_id": str(prompt)}
 
+    @property
+    def is_async(self) -> bool:
+        """Whether an enricher or the retriever can only be awaited."""
+        return bool(self.enrichers) or is_async(self.retriever)
+
     def configuration(self) -> Mapping[str, Any]:
-        """Return the fingerprints of model, retriever and gate."""
+        """Return the fingerprints of model, retriever and gate, and what makes two passages the same."""
         described = {"model": dict(self.model.fingerprint()), "retriever": dict(self.retriever.fingerprint())}
+        identity = identity_of(self.retriever)
+        if identity != "title":  # recordings from before there was a choice do not say
+            described["retriever"]["identity"] = identity
         return {**described, **self._gates()}
 
     def verify(self) -> None:
@@ -123,6 +131,10 @@ class _Revealing:
     question: str
     evidence: Evidence
     gate: Gate | None
+
+    async def prepare(self, r: int) -> None:
+        if r > 0:
+            await self.evidence.rank()
 
     def has(self, r: int) -> bool:
         return self.evidence.reveal(r) is not None

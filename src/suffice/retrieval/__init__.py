@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from suffice.retrieval.base import Retriever
+from suffice.retrieval.base import AsyncRetriever, Retriever, identity_of, is_async
 from suffice.retrieval.bm25 import PoolBM25
 from suffice.retrieval.corpus import open_corpus, read_corpus
 from suffice.retrieval.corpus_bm25 import CorpusBM25
@@ -23,6 +23,7 @@ from suffice.retrieval.rerank import CrossEncoderScorer, Reranked
 __all__ = [
     "BUNDLED",
     "GOLD_FIELDS",
+    "AsyncRetriever",
     "CorpusBM25",
     "CrossEncoderScorer",
     "DenseRetriever",
@@ -34,6 +35,8 @@ __all__ = [
     "Retriever",
     "bundled_path",
     "dataset_hash",
+    "identity_of",
+    "is_async",
     "load_questions",
     "open_corpus",
     "question_hash",

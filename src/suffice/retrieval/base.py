@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, get_args, runtime_checkable
 
 from suffice.errors import DataError
 from suffice.rounds import Passage
 
-__all__ = ["Retriever", "best_first", "checked_k", "required_pool"]
+__all__ = [
+    "AsyncRetriever",
+    "Identity",
+    "Retriever",
+    "best_first",
+    "checked_k",
+    "identity_of",
+    "is_async",
+    "required_pool",
+]
+
+Identity = Literal["title", "passage_id"]
+"""What makes two passages the same, so that a loop reveals one of them only."""
 
 
 @runtime_checkable
@@ -19,6 +32,13 @@ class Retriever(Protocol):
     A retriever searches either the pool that comes with each question (the *distractor* setting) or a corpus of its
     own.  The first kind refuses a question without a pool; the second kind takes no notice of one, and says so with an
     attribute `has_corpus` that is true (not a member here: without it the loop passes the pool on).
+
+    Another optional attribute, `identity`, says what makes two passages the same: `title`, as in pools of Wikipedia
+    paragraphs, or `passage_id`, as for chunks that share the title of their document.  Without it a corpus goes by
+    `passage_id`, and a pool by `title`.
+
+    A loop calls `rank` in a thread, from several threads where several questions run at once.  A retriever whose
+    `rank` is a coroutine function is an `AsyncRetriever`, and is awaited.
     """
 
     @property
@@ -39,6 +59,46 @@ class Retriever(Protocol):
             k: At most this many, at least 1; None for all.
         """
         ...
+
+
+@runtime_checkable
+class AsyncRetriever(Protocol):
+    """A `Retriever` that is awaited: an endpoint or a vector store with an asynchronous client."""
+
+    @property
+    def name(self) -> str:
+        """Short name for reports and cells."""
+        ...
+
+    def fingerprint(self) -> dict[str, Any]:
+        """Return JSON-ready values that identify how and over what it ranks; a recording stores them."""
+        ...
+
+    async def rank(
+        self, question: str, *, pool: Sequence[Passage] | None = None, k: int | None = None
+    ) -> list[Passage]:
+        """Return passages, best first, each with its `score`, as `Retriever.rank` does."""
+        ...
+
+
+def is_async(retriever: Retriever | AsyncRetriever) -> bool:
+    """Return whether a retriever is awaited."""
+    return inspect.iscoroutinefunction(retriever.rank)
+
+
+def identity_of(retriever: Retriever | AsyncRetriever) -> Identity:
+    """Return what makes two passages of a retriever the same, see `Retriever`.
+
+    Raises:
+        DataError: Its `identity` is neither `title` nor `passage_id`.
+    """
+    default: Identity = "passage_id" if getattr(retriever, "has_corpus", False) else "title"
+    identity: Identity = getattr(retriever, "identity", default)
+    if identity not in get_args(Identity):
+        raise DataError(
+            f"the identity of retriever {retriever.name!r} is {identity!r}; allowed: {', '.join(get_args(Identity))}"
+        )
+    return identity
 
 
 def required_pool(name: str, pool: Sequence[Passage] | None) -> Sequence[Passage]:

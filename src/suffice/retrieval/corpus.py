@@ -2,8 +2,8 @@
 
 A folder is read recursively, `.txt` and `.md` files in the order of their paths, hidden ones left out; other files are
 counted by their kind, and files that are not UTF-8 named, in the log.  Each file is split
-into passages of about 120 words at paragraph borders, one file in memory at a time.  Because the loop reveals each
-title once, every passage gets a title of its own: the file's name, the Markdown heading above it, and the number of
+into passages of about 120 words at paragraph borders, one file in memory at a time.  So that
+a reader knows passages apart, every one gets a title of its own: the file's name, the Markdown heading above it, and the number of
 the part where one heading has several.
 
 A JSON lines file holds ``{"id": ..., "title": ..., "text": ...}`` and each line is one passage, taken as it is.
@@ -230,5 +230,5 @@ def _passage(row: object, number: int, where: str) -> Passage:
     title = row.get("title")
     if isinstance(given, bool) or not isinstance(given, str | int) or not isinstance(title, str | None):
         raise DataError(f"{where}: id is {given!r:.40}, title is {title!r:.40}; expected strings (id may be a number).")
-    # Without a title the id stands in, so that the loop does not take two passages for one.
+    # Without a title the id stands in, so that prompts name every passage.
     return Passage(passage_id=str(given), title=title or str(given), text=row["text"])

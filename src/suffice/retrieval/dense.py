@@ -5,6 +5,7 @@ Any sentence-transformers model serves (extra `dense`), or any object with an `e
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -71,6 +72,7 @@ class DenseRetriever:
         self._encoder = encoder
         self._device = device
         self._identity: dict[str, Any] | None = None
+        self._lock = threading.Lock()
         self._vectors = None if self.passages is None else self._encode(self._texts(self.passages))
 
     @property
@@ -196,7 +198,8 @@ class DenseRetriever:
         """Return unit vectors, shape ``(len(texts), dimension)``; a zero vector stays zero."""
         if not texts:
             return np.zeros((0, 0), dtype=np.float32)
-        vectors = np.asarray(self._loaded().encode(texts), dtype=np.float32)
+        with self._lock:  # loops rank in threads, and torch uses all cores for one call
+            vectors = np.asarray(self._loaded().encode(texts), dtype=np.float32)
         if vectors.ndim != 2 or len(vectors) != len(texts) or not np.isfinite(vectors).all():  # noqa: PLR2004 - a table
             raise ModelError(
                 f"{self.model!r} gave an array of shape {vectors.shape} for {len(texts)} texts; expected one row of finite "

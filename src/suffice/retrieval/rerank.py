@@ -15,7 +15,7 @@ import numpy as np
 
 from suffice.embedding.sentence_transformers import weights_hash
 from suffice.errors import DataError, MissingExtraError, ModelError
-from suffice.retrieval.base import Retriever, best_first, checked_k
+from suffice.retrieval.base import Identity, Retriever, best_first, checked_k, identity_of, is_async
 from suffice.retrieval.tokens import passage_text
 from suffice.rounds import Cost, Passage, Reply
 from suffice.seen import Seen
@@ -163,12 +163,16 @@ class Reranked:
         candidates: How many of the retriever's best are scored, at least 1.
 
     Raises:
-        DataError: `candidates` is below 1.
+        DataError: `candidates` is below 1, or the retriever is asynchronous.
     """
 
     def __init__(self, retriever: Retriever, scorer: CrossEncoderScorer, *, candidates: int = 20) -> None:
         if candidates < 1:
             raise DataError(f"candidates is {candidates!r}; allowed is 1 or more")
+        if is_async(retriever):
+            raise DataError(
+                f"{retriever.name!r} is asynchronous, and reranking calls it in a thread: rerank inside of it"
+            )
         self.retriever = retriever
         self.scorer = scorer
         self.candidates = candidates
@@ -190,6 +194,11 @@ class Reranked:
     def has_corpus(self) -> bool:
         """Whether the retriever searches a corpus of its own."""
         return getattr(self.retriever, "has_corpus", False)
+
+    @property
+    def identity(self) -> Identity:
+        """What makes two passages of the retriever the same."""
+        return identity_of(self.retriever)
 
     def fingerprint(self) -> dict[str, Any]:
         """Return what identifies the retriever, the cross-encoder and the number of candidates."""

@@ -10,15 +10,18 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from suffice.cli.show import number
 from suffice.errors import CensoredError
 from suffice.replay import replay
-from suffice.replay.tables import verdict
+from suffice.replay.tables import outcomes_table, verdict
+from suffice.report.headline import headline
 from suffice.rounds import COST_KINDS
 from suffice.rules import FirstOf, Never, fixed_k, parse_rule, parse_selector
 from suffice.session import Policy, stops
 from suffice.signals import ZScore
 from suffice.store.recording import Recording
 from suffice.store.schema import build_table
+from suffice.tables import figure
 from tests.strategies import CALIBRATOR, policies, record, recorded, rules, shortened
 
 SETTINGS = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -366,3 +369,15 @@ def test_agreement_with_a_run_that_a_rule_cut_is_said_to_be_with_that_run():
     assert any("with the last recorded answer (in 1 of 2 questions a rule's" in note for note in result.notes)
     whole = rows_of(recording_of([["b", "a", "a"]]), policy("round >= 2"), metrics=("agreement",))
     assert "agreement measures sameness with the full-budget run's answer, not truth" in whole.notes
+
+
+def test_a_mean_is_rounded_alike_in_tables_and_sentences():
+    lengths = [4] * 113 + [5] * 87  # 4.435 calls on average, which is 4.43499... in binary
+    recording = recording_of([["a"] * n for n in lengths], ends=["exhausted"] * 200)
+    result = rows_of(recording, policy(Never(), name="all", max_rounds=5), baseline="fixed_k(1)")
+    assert (f"{result.row('all').calls.mean:.2f}", figure(result.row("all").calls.mean, ".2f")) == ("4.43", "4.44")
+    place = [column.name for column in outcomes_table(result).columns].index("calls")
+    assert outcomes_table(result).texts()[0][place] == "4.44"
+    assert "4.44 calls" in result.headline("all")
+    assert "with 4.44 model calls" in headline(result, "all").sentence
+    assert number(result.row("all").calls.mean) == "4.44"

@@ -12,7 +12,7 @@ from typing import Any
 
 from suffice.errors import DataError
 
-__all__ = ["FORMATS", "Column", "Table", "render"]
+__all__ = ["FORMATS", "Column", "Table", "figure", "render"]
 
 _TIES_UP = 1 + 1e-12
 
@@ -80,6 +80,20 @@ class Column:
     def numeric(self) -> bool:
         """Whether the column is aligned to the right."""
         return bool(self.spec)
+
+
+def figure(value: float | tuple[float, ...], spec: str, scale: float = 1.0) -> str:
+    """Return a figure in a sentence as tables print it, so that one mean never reads 4.44 here and 4.43 there.
+
+    >>> figure(4.435, ".2f"), f"{4.435:.2f}", figure((0.017, -0.01, 0.047), "+.1f", 100)
+    ('4.44', '4.43', '+1.7 [-1.0, +4.7]')
+
+    Args:
+        value: A number, an interval ``(value, low, high)``, or a range ``(low, high)``.
+        spec: As that of a `Column`.
+        scale: Likewise.
+    """
+    return Column("", spec, scale, interval=True).text(value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

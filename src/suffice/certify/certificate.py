@@ -9,7 +9,7 @@ from typing import Any
 from suffice.certify.losses import COST_NAMES
 from suffice.errors import SchemaError
 from suffice.session import Policy
-from suffice.tables import Column, Table
+from suffice.tables import Column, Table, figure
 
 __all__ = ["ASSUMES", "BREAKS", "Certificate"]
 
@@ -177,10 +177,10 @@ def figures_text(figures: Mapping[str, float | None], metric: str) -> str:
         ours, theirs = figures.get(name), figures.get(f"baseline_{name}")
         if ours is not None and theirs is not None:
             digits = 0 if name == "tokens" else 2
-            saved = f" ({100 * (ours / theirs - 1):+.1f} %)" if theirs else ""
+            saved = f" ({figure(ours / theirs - 1, '+.1f', 100)} %)" if theirs else ""
             text += f"; {ours:,.{digits}f} {name} against {theirs:,.{digits}f}{saved}"
     return text
 
 
 def _points(value: float | None) -> str:
-    return "-" if value is None else f"{100 * value:.1f}"
+    return "-" if value is None else figure(value, ".1f", 100)

@@ -21,7 +21,7 @@ from suffice.replay import seen_by, seen_from
 from suffice.rounds import Floats, Mask
 from suffice.session import Policy
 from suffice.store.recording import Recording
-from suffice.tables import Column, Table
+from suffice.tables import Column, Table, figure
 
 __all__ = ["Certification", "Need", "certify"]
 
@@ -106,7 +106,7 @@ class Certification:
         need = self.need
         if need is None:
             return ""
-        about = f"for {need.rule} ({need.calls:.2f} calls, p = {need.p_value:.3g}, loss {need.loss:+.4f})"
+        about = f"for {need.rule} ({figure(need.calls, '.2f')} calls, p = {need.p_value:.3g}, loss {figure(need.loss, '+.4f')})"
         if need.loss >= self.claim.epsilon:
             return f"no number of questions would do {about}: its estimated loss is not below epsilon"
         if need.questions is None:
@@ -153,7 +153,7 @@ class Certification:
         base = self.measured
         told = (
             "selected here: the figures of this table are of the certification questions themselves",
-            f"{base.baseline}: {100 * base.baseline_values.mean():.1f} at {base.baseline_calls.mean():.2f} calls",
+            f"{base.baseline}: {figure(base.baseline_values.mean(), '.1f', 100)} at {figure(base.baseline_calls.mean(), '.2f')} calls",
             self.family.text,
         )
         return told + base.notes

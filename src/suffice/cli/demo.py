@@ -29,6 +29,7 @@ from suffice.report import Settings, make_report, render_html
 from suffice.retrieval import PoolBM25, Question, load_questions
 from suffice.session import Policy, stops
 from suffice.store import read_recording
+from suffice.tables import figure
 
 __all__ = ["app", "demo"]
 
@@ -157,7 +158,7 @@ def _show_live(outcomes: Sequence[Outcome], questions: Sequence[Question], equal
     console.print(table("The first live answers", ["question", "answer", "gold", "stopped", "tokens"], rows, left=4))
     console.print(
         f"\nlive = replayed for {equal} of {len(outcomes)} questions (stop round and answer); "
-        f"{_mean_calls(outcomes):.2f} calls on average instead of 5.",
+        f"{figure(_mean_calls(outcomes), '.2f')} calls on average instead of 5.",
         markup=False,
         soft_wrap=True,
     )

@@ -24,6 +24,7 @@ from suffice.report.part import Part
 from suffice.report.protocol import SemanticProtocol, semantic_protocol, split, tune
 from suffice.report.protocol.page import protocol_report
 from suffice.store import BUNDLED_RECORDINGS, Recording, bundled_recording, write_recording
+from suffice.tables import figure
 
 __all__ = ["semantic"]
 
@@ -134,21 +135,21 @@ def _verdicts(found: SemanticProtocol, choice: _Choice) -> list[str]:
     fixed = [row.label for row in found.result.rows if row.label.startswith("fixed_k(")]
     qualities = {label: found.result.row(label).metrics[METRIC] for label in fixed}
     best, full = choice.fixed, found.compared.baseline
-    listed = ", ".join(f"{100 * value:.1f}" for value in qualities.values())
+    listed = ", ".join(figure(value, ".1f", 100) for value in qualities.values())
     lines = [f"By the number of drafts, {fixed[0]} to {fixed[-1]}: {listed} % reach the target."]
     if best != full:
         difference = found.compared.differences[best][METRIC]
         saved = 1 - found.replayed.rounds[best].mean() / found.replayed.rounds[full].mean()
         lines.append(
-            f"{best}, the best of them on dev, saves {100 * saved:.0f} % of the drafts and changes quality by "
-            f"{100 * difference.delta:+.1f} points [{100 * difference.low:+.1f}, {100 * difference.high:+.1f}] against all five"
+            f"{best}, the best of them on dev, saves {figure(saved, '.0f', 100)} % of the drafts and changes quality by "
+            f"{figure(difference.delta, '+.1f', 100)} points [{figure(difference.low, '+.1f', 100)}, {figure(difference.high, '+.1f', 100)}] against all five"
             + (": nothing fixed is better here." if qualities[best] == max(qualities.values()) else ".")
         )
     rule = found.result.row("judge_free")
     dominating = rule.dominated_by
     lines.append(
-        f"Stopping on convergence ({rule.rule}) takes {found.replayed.rounds['judge_free'].mean():.2f} drafts and reaches "
-        f"{100 * rule.metrics[METRIC]:.1f} %: "
+        f"Stopping on convergence ({rule.rule}) takes {figure(found.replayed.rounds['judge_free'].mean(), '.2f')} drafts and reaches "
+        f"{figure(rule.metrics[METRIC], '.1f', 100)} %: "
         + (f"DOMINATED by {dominating}, a rule is not worth having here." if dominating else "not dominated.")
     )
     lines.append(f"Do drafts converge? {found.convergence.verdict.capitalize()}.")
@@ -162,20 +163,24 @@ def _about_choice(choice: _Choice) -> list[str]:
     return [
         (
             f"All five drafts written, {choice.best} (on dev the best of {n} ways without a judge) returns "
-            f"{100 * row.quality:.1f} % instead of {100 * judged.last:.1f} %: {_share(row.gap)} of the oracle's gap; against "
-            f"{choice.fixed}, which writes fewer, {100 * delta.delta:+.1f} points "
-            f"[{100 * delta.low:+.1f}, {100 * delta.high:+.1f}]."
+            f"{figure(row.quality, '.1f', 100)} % instead of {figure(judged.last, '.1f', 100)} %: {_share(row.gap)} of the oracle's gap; against "
+            f"{choice.fixed}, which writes fewer, {figure(delta.delta, '+.1f', 100)} points "
+            f"[{figure(delta.low, '+.1f', 100)}, {figure(delta.high, '+.1f', 100)}]."
         ),
         (
             f"Asking the judge from the centroid outwards until it is content closes {_share(asked.gap)} with "
-            f"{asked.calls:.2f} calls instead of {judged.row('judge_all').calls:.2f}; the judge is the measure itself "
+            f"{figure(asked.calls, '.2f')} calls instead of {figure(judged.row('judge_all').calls, '.2f')}; the judge is the measure itself "
             "here, so this is the best case."
         ),
     ]
 
 
 def _share(gap: tuple[float, float, float]) -> str:
-    return "no gap" if gap[0] != gap[0] else f"{100 * gap[0]:.0f} % [{100 * gap[1]:.0f}, {100 * gap[2]:.0f}]"
+    return (
+        "no gap"
+        if gap[0] != gap[0]
+        else f"{figure(gap[0], '.0f', 100)} % [{figure(gap[1], '.0f', 100)}, {figure(gap[2], '.0f', 100)}]"
+    )
 
 
 def _show(name: str, found: SemanticProtocol, judged: JudgedComparison, lines: list[str], page: Path) -> None:

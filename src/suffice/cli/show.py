@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import re
 import sys
@@ -23,6 +22,7 @@ from suffice.replay import Price
 from suffice.rounds import Cost, Decision, Round, total_cost
 from suffice.session import LOOP_COMPONENTS
 from suffice.tables import Table as Results
+from suffice.tables import figure
 
 __all__ = [
     "console",
@@ -101,7 +101,7 @@ def number(value: float | None, digits: int = 2) -> str:
     >>> number(0.256), number(float("nan")), number(1234567.0, 0)
     ('0.26', '-', '1,234,567')
     """
-    return "-" if value is None or math.isnan(value) else f"{value:,.{digits}f}"
+    return "-" if value is None else figure(value, f",.{digits}f")
 
 
 def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], *, left: int = 1) -> Group:

@@ -14,7 +14,7 @@ from suffice.rounds import Floats, Rounds
 from suffice.rules import AllOf, Rule, Threshold
 from suffice.session import Policy, stops
 from suffice.statistics import PairedResult, Units, bootstrap_weights, paired_results
-from suffice.tables import Column, Table
+from suffice.tables import Column, Table, figure
 
 __all__ = ["FloorEffect", "compare_floor", "without_floor"]
 
@@ -67,8 +67,8 @@ class FloorEffect:
         }
         d, r = self.delta, self.delta_rounds
         notes = [
-            f"share right, with the floor against without: {100 * d.delta:+.1f} [{100 * d.low:+.1f}, {100 * d.high:+.1f}] points",
-            f"rounds a question: {r.delta:+.2f} [{r.low:+.2f}, {r.high:+.2f}]",
+            f"share right, with the floor against without: {figure((d.delta, d.low, d.high), '+.1f', 100)} points",
+            f"rounds a question: {figure((r.delta, r.low, r.high), '+.2f')}",
         ]
         if d.warning:
             notes.append(f"{d.warning}: p = {d.p_exact:.3f}")

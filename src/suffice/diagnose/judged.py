@@ -29,7 +29,7 @@ from suffice.statistics.bootstrap import bootstrap_weights
 from suffice.statistics.units import Units
 from suffice.store.recording import Recording
 from suffice.store.schema import cost_column
-from suffice.tables import Column, Table
+from suffice.tables import Column, Table, figure
 
 __all__ = ["KEPT", "JudgedComparison", "JudgedRow", "compare_judged", "folds_of", "select_variants"]
 
@@ -131,7 +131,7 @@ class JudgedComparison:
             for r in self.rows
         )
         title = (
-            f"Which draft under {self.rule}: {self.n} questions, last {100 * self.last:.1f}, oracle {100 * self.oracle:.1f}; "
+            f"Which draft under {self.rule}: {self.n} questions, last {figure(self.last, '.1f', 100)}, oracle {figure(self.oracle, '.1f', 100)}; "
             f"{100 * self.level:g} % intervals, {self.n_resamples:,} paired bootstrap draws, seed {self.seed}"
         )
         return Table(title=title, columns=columns, rows=rows, notes=self.notes)

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from suffice.replay.result import jsonable
 from suffice.rounds import Floats, Mask
 from suffice.session import Stops
-from suffice.tables import Column, Table
+from suffice.tables import Column, Table, figure
 
 __all__ = ["Group", "PrematureStops", "look_at_stops", "returned"]
 
@@ -111,7 +111,7 @@ class PrematureStops:
         notes = ["the first share is of all questions, the others of the early stops"]
         if not math.isnan(self.wrong_and_stable_rate):
             notes.append(
-                f"wrong-and-stable rate: {100 * self.wrong_and_stable_rate:.1f} % of the stable early stops are wrong"
+                f"wrong-and-stable rate: {figure(self.wrong_and_stable_rate, '.1f', 100)} % of the stable early stops are wrong"
             )
         if self.n_unmeasured:
             notes.append(f"{self.n_unmeasured} early stops are left out: the metric is unknown there")

@@ -33,6 +33,7 @@ from suffice.statistics import (
     paired_results,
 )
 from suffice.store.recording import Recording
+from suffice.tables import figure
 
 __all__ = ["GateBench", "even_betas", "gate_rule"]
 
@@ -212,7 +213,9 @@ class GateBench:
     def random(self, rate: float) -> GatePoint:
         """Return the exact expectation of a gate that retrieves for a share of the questions, drawn blindly."""
         costs = {name: float(_mixed(_each(self.never, name), _each(self.always, name), rate).mean()) for name in _KINDS}
-        return self._judged(f"random gate at {100 * rate:.1f} %", "random", _Outcome(rate, self.blind(rate), costs))
+        return self._judged(
+            f"random gate at {figure(rate, '.1f', 100)} %", "random", _Outcome(rate, self.blind(rate), costs)
+        )
 
     def blind(self, rate: float) -> dict[str, Floats]:
         """Return each question's expected metrics under a random gate, by name, shape ``(n_questions,)``."""
@@ -287,7 +290,7 @@ class GateBench:
             return None, None
         if needed > rate + _SLACK or not (needed < rate - _SLACK or reached > quality + _SLACK):
             return needed, None
-        blind = f"a random gate at {100 * needed:.1f} %"
+        blind = f"a random gate at {figure(needed, '.1f', 100)} %"
         return needed, NEVER if needed == 0 else ALWAYS if needed == 1 else blind
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from suffice.replay.result import jsonable
 from suffice.statistics import MarginTest, PairedResult
+from suffice.tables import figure
 
 __all__ = ["ALWAYS", "NEVER", "PERFECT", "GatePoint"]
 
@@ -53,17 +54,17 @@ class GatePoint:
     def headline(self, metric: str) -> str:
         """Return one sentence: quality, difference to always retrieving, retrieval rate, and what does as well blindly."""
         delta = self.against_always.get(metric)
-        parts = [f"{metric} {100 * self.metrics[metric]:.1f}"]
+        parts = [f"{metric} {figure(self.metrics[metric], '.1f', 100)}"]
         if delta is not None and self.kind != "always":
-            told = f"{100 * delta.delta:+.1f} [{100 * delta.low:+.1f}, {100 * delta.high:+.1f}]"
+            told = figure((delta.delta, delta.low, delta.high), "+.1f", 100)
             parts[0] += f" ({told} vs {ALWAYS})"
-        parts.append(f"retrieves for {100 * self.retrieval_rate:.1f} % of questions")
+        parts.append(f"retrieves for {figure(self.retrieval_rate, '.1f', 100)} % of questions")
         if self.dominated_by is not None:
             parts.append(f"dominated by {self.dominated_by}")
         elif self.label_blind_rate is None:
             parts.append(f"no label-blind gate reaches this {metric}")
         else:
-            parts.append(f"a label-blind gate needs {100 * self.label_blind_rate:.1f} % for this {metric}")
+            parts.append(f"a label-blind gate needs {figure(self.label_blind_rate, '.1f', 100)} % for this {metric}")
         if self.margin is not None:
             shown = self.margin.passed and self.margin.passed_bootstrap
             parts.append(

@@ -27,7 +27,7 @@ from suffice.rounds import Floats
 from suffice.rules import Rule
 from suffice.session import Policy
 from suffice.store.recording import Recording
-from suffice.tables import Column, Table
+from suffice.tables import Column, Table, figure
 
 __all__ = ["StreamResult", "StreamRow", "replay_stream"]
 
@@ -115,7 +115,7 @@ class StreamResult:
         for name in (*self.policy.metrics, *COSTS):
             mine, other = ({**row.metrics, **row.costs}[name] for row in (self.policy, self.baseline))
             rows.append((name, mine, other, self.deltas[name]))
-        stops = ", ".join(f"{100 * share:.1f} % at round {r}" for r, share in self.policy.stop_rounds.items())
+        stops = ", ".join(f"{figure(share, '.1f', 100)} % at round {r}" for r, share in self.policy.stop_rounds.items())
         columns = (
             Column("mean per question"),
             Column(self.policy.label, ".5g"),

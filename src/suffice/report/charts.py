@@ -9,6 +9,7 @@ from typing import Any
 
 from suffice.calibration import CalibrationReport
 from suffice.replay import ReplayResult, Row
+from suffice.tables import figure
 
 __all__ = [
     "COSTS",
@@ -354,7 +355,7 @@ def _point(result: ReplayResult, row: Row, cost: str) -> dict[str, Any] | None:
     if delta is not None and row.label != row.baseline:
         middle = base.metrics[metric]
         point |= {"low": 100 * (middle + delta.low), "high": 100 * (middle + delta.high)}
-        point["interval"] = f"{100 * delta.delta:+.1f} [{100 * delta.low:+.1f}, {100 * delta.high:+.1f}]"
+        point["interval"] = figure((delta.delta, delta.low, delta.high), "+.1f", 100)
     spread = row.deltas.get(cost)
     if spread is not None and row.label != row.baseline and spread.low < spread.high:
         point |= {"cost_low": _cost(base, cost) + spread.low, "cost_high": _cost(base, cost) + spread.high}

@@ -9,7 +9,7 @@ from suffice.certify import Certificate
 from suffice.replay import ReplayResult, Row
 from suffice.replay.outcomes import is_agreement
 from suffice.session import Policy
-from suffice.tables import Column
+from suffice.tables import Column, figure
 
 __all__ = ["Headline", "caveats", "headline"]
 
@@ -72,11 +72,11 @@ def _difference(result: ReplayResult, row: Row, metric: str) -> list[str]:
     reached = f"{row.baseline} reaches {_points(base, metric)} with {_calls(base)}"
     if delta is None:
         low, high = row.delta_bounds[metric]
-        return [f"{reached}, a difference of {100 * low:+.1f} to {100 * high:+.1f} points"]
+        return [f"{reached}, a difference of {figure(low, '+.1f', 100)} to {figure(high, '+.1f', 100)} points"]
     sided = "so no difference is shown" if delta.low <= 0 <= delta.high else "which excludes zero"
-    bounds = f"{100 * delta.low:+.1f} to {100 * delta.high:+.1f}"
+    bounds = f"{figure(delta.low, '+.1f', 100)} to {figure(delta.high, '+.1f', 100)}"
     return [
-        f"{reached}, a difference of {100 * delta.delta:+.1f} points ({100 * result.level:g} % interval {bounds}, {sided})"
+        f"{reached}, a difference of {figure(delta.delta, '+.1f', 100)} points ({100 * result.level:g} % interval {bounds}, {sided})"
     ]
 
 

@@ -30,7 +30,7 @@ from suffice.report.protocol.tables import (
 from suffice.report.protocol.theory import Checked, check_theory, theory_table
 from suffice.report.protocol.tuning import Tuned
 from suffice.store.recording import Recording
-from suffice.tables import Column, Table
+from suffice.tables import Column, Table, figure
 
 __all__ = ["MARGINS", "SemanticProtocol", "semantic_protocol"]
 
@@ -80,14 +80,14 @@ class SemanticProtocol:
             (
                 f"{label} ({row.rule}) on {self.drafts.n} questions: {metric} {_POINTS.text(row.metrics[metric])} against "
                 f"{_POINTS.text(self.result.row(self.compared.baseline).metrics[metric])} for {self.compared.baseline}, "
-                f"a difference of {100 * delta.delta:+.2f} [{100 * delta.low:+.2f}, {100 * delta.high:+.2f}] points"
+                f"a difference of {figure((delta.delta, delta.low, delta.high), '+.2f', 100)} points"
             ),
-            f"{rounds:.2f} rounds instead of {self.replayed.rounds[self.compared.baseline].mean():.2f}",
+            f"{figure(rounds, '.2f')} rounds instead of {figure(self.replayed.rounds[self.compared.baseline].mean(), '.2f')}",
         ]
         share = saved(self.replayed, self.compared, label)
         if share is not None:
             parts.append(
-                f"{abs(100 * share[0]):.0f} % {'fewer' if share[0] >= 0 else 'more'} {self.replayed.tokens_name}"
+                f"{figure(abs(share[0]), '.0f', 100)} % {'fewer' if share[0] >= 0 else 'more'} {self.replayed.tokens_name}"
             )
         return "; ".join(parts) + f". {self._verdict(row)}{self._in_name(label)}"
 

@@ -15,7 +15,7 @@ from suffice.report.protocol.data import Drafts
 from suffice.report.protocol.policies import CELLS, MAIN, Replayed
 from suffice.report.protocol.tuning import Tuned
 from suffice.statistics import holm
-from suffice.tables import Column, Table
+from suffice.tables import Column, Table, figure
 
 __all__ = [
     "ablations_table",
@@ -329,9 +329,9 @@ def conjecture_table(found: Convergence) -> Table:
             pooled.p_decreasing,
         ),
     ]
-    notes = [f"{found.verdict}; d_z {found.d_z:.2f}" if np.isfinite(found.d_z) else found.verdict]
+    notes = [f"{found.verdict}; d_z {figure(found.d_z, '.2f')}" if np.isfinite(found.d_z) else found.verdict]
     notes.append(
-        f"all distances: mean {found.mean:.4f}, median {found.median:.4f}, {100 * found.below:.0f} % below the threshold"
+        f"all distances: mean {figure(found.mean, '.4f')}, median {figure(found.median, '.4f')}, {figure(found.below, '.0f', 100)} % below the threshold"
     )
     notes.append("Measured, not assumed: no contraction and no limit of the drafts is claimed.")
     return Table(

@@ -253,6 +253,27 @@ def members_count_for() -> None:
         refute_generally(claim, *WITHIN, what=f"{case.label} stops later")
 
 
+def patience_counts_rounds() -> None:
+    """See that `patience(rule, n)` fires exactly where the rule fired in each of the last n rounds, this one included."""
+    for n in range(1, PATIENCE + 1):
+        member = anything(1)[0]
+        case = Case(f"patience {n}", Patience(member, n))
+        rounds = symbolic_rounds(case.rule.signals)
+        fired: Any = member.fires(rounds)
+        last = z3.And(n - 1 <= POSITION, *(fired.at(POSITION - back) for back in range(n)))
+        refute(fires(case, rounds) == last, *WITHIN, what=f"patience {n} is not {n} rounds in a row")
+
+
+def k_of_counts_members() -> None:
+    """See that `k_of(k, ...)` fires exactly where at least k of its members do."""
+    for count in range(1, MEMBERS + 1):
+        for k in range(1, count + 1):
+            case = Case(f"{k} of {count}", KOf(k, anything(count)))
+            rounds = symbolic_rounds(case.rule.signals)
+            votes = [z3.If(member.fires(rounds).at(POSITION), 1, 0) for member in case.members]  # type: ignore[attr-defined]
+            refute(fires(case, rounds) == (z3.Sum(votes) >= k), *WITHIN, what=f"{k} of {count} is not {k} votes")
+
+
 def patience_not_earlier() -> None:
     """See that one more round of patience never stops earlier."""
     member = anything(1)[0]
@@ -291,6 +312,8 @@ CLAIMS = (
     Claim("`a | b` never stops later than `a` or `b`", "up to a bound", BOUNDS, or_not_later),
     Claim("`first_of(a, b)` fires exactly where `a | b` does", "up to a bound", BOUNDS, first_of_is_or),
     Claim("a harder threshold, anywhere in a rule, never stops earlier", "up to a bound", BOUNDS, threshold_not_earlier),
+    Claim("`patience(rule, n)` fires exactly where the rule fired in each of the last n rounds", "up to a bound", BOUNDS, patience_counts_rounds),
+    Claim("`k_of(k, ...)` fires exactly where at least k of its members do", "up to a bound", BOUNDS, k_of_counts_members),
     Claim("more patience never stops earlier", "up to a bound", BOUNDS, patience_not_earlier),
     Claim("a higher k of `k_of` never stops earlier", "up to a bound", BOUNDS, k_not_earlier),
 )  # fmt: skip

@@ -5,12 +5,24 @@ from __future__ import annotations
 import asyncio
 from itertools import takewhile
 
+import numpy as np
 import pytest
 
-from suffice import ChatModel, Cost, Policy, Round, Session, parse_rule, parse_selector
-from suffice.errors import AuthenticationFailedError, DataError, LogprobsUnavailableError
+from suffice import (
+    ChatModel,
+    Cost,
+    Policy,
+    Round,
+    Session,
+    parse_rule,
+    parse_selector,
+    read_recording,
+    record,
+)
+from suffice.errors import AuthenticationFailedError, DataError, LogprobsUnavailableError, ModelError
 from suffice.llm import DRAFTING
 from suffice.loop import Measurement, Outcome
+from suffice.retrieval import Question
 from tests.drafting import CONTEXTS, ROUNDS, loop, reply, role_of
 from tests.endpoint import Endpoint, prompt_of
 
@@ -274,6 +286,46 @@ def test_a_measurement_that_stops_the_loop_spares_the_critic(how):
         outcome = run(loop(endpoint.url, policy, enrichers=(Length(),)), how)
         assert roles(endpoint) == ["draft"]
     assert (outcome.decision.stop_round, outcome.decision.fired) == (1, "words > 0")
+
+
+class Breaking(Length):
+    """An embedder that breaks at the second draft, in its own way."""
+
+    name = "embedder"
+    capabilities = frozenset({"embedding"})
+
+    def __init__(self, error):
+        super().__init__()
+        self.error = error
+
+    async def measure(self, question, passages, draft):
+        self.asked.append(draft.answer)
+        if len(self.asked) == 2:
+            raise self.error
+        return Measurement(signals={}, costs={self.name: Cost(calls=1)}, embedding=np.ones(2, np.float32))
+
+
+@pytest.mark.parametrize("how", ["sync", "async"])
+@pytest.mark.parametrize("error", [ZeroDivisionError("in the pool"), DataError("no words"), KeyError("x"), OSError(5)])
+def test_an_embedder_that_raises_anything_ends_the_question_with_its_drafts_kept(error, how):
+    policy = Policy(rule=parse_rule("semantic_distance < 0.01"), max_rounds=ROUNDS)
+    with Endpoint(reply) as endpoint:
+        outcome = run(loop(endpoint.url, policy, enrichers=(Breaking(error),)), how)
+    assert (outcome.decision.reason, outcome.answer) == ("failed", "Draft 2. The tower stands in Oslo.")
+    assert isinstance(outcome.error, ModelError)
+    assert outcome.error.__cause__ is error
+    assert type(error).__name__ in str(outcome.error)
+    assert [set(r.costs) for r in outcome.rounds] == [{"writer", "critic", "embedder"}, {"writer"}]
+
+
+def test_an_embedder_that_raises_anything_fails_its_question_and_not_the_recording(tmp_path):
+    with Endpoint(reply) as endpoint:
+        made = loop(endpoint.url, enrichers=(Breaking(ZeroDivisionError("in the pool")),))
+        asked = [Question(question_id=f"q{n}", question=Q, answers=("Oslo",), passages=CONTEXTS) for n in range(2)]
+        summary = record(asked, made, tmp_path / "r.parquet", concurrency=1)
+    assert list(summary.failed) == ["q0"]
+    assert "ZeroDivisionError: in the pool" in summary.failed["q0"]
+    assert read_recording(tmp_path / "r.parquet").shape == (2, ROUNDS)
 
 
 def test_a_draft_whose_critic_failed_keeps_what_was_measured_before():

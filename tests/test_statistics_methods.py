@@ -279,6 +279,25 @@ def test_mcnemar_equals_statsmodels_and_the_permutation_test_of_binary_outcomes(
         assert found.p == pytest.approx(sign_flip_test(rule - base), abs=1e-12)
 
 
+@pytest.mark.parametrize("n", [1, 2, 20, 21, 32, 49, 50, 51, 60])
+@pytest.mark.parametrize("shift", [0.0, 0.4, 3.0])
+def test_wilcoxon_without_ties_is_exact_to_50_pairs_as_scipys(n, shift):
+    for seed in range(3):
+        row = np.random.default_rng([n, seed]).normal(shift, 1.0, n)
+        assert len(np.unique(np.abs(row))) == n
+        method = "exact" if n <= 50 else "asymptotic"
+        for other in (row, np.append(row, [0.0, 0.0])):
+            assert wilcoxon_test(other) == pytest.approx(scipy.stats.wilcoxon(row, method=method).pvalue, rel=1e-9)
+
+
+def test_wilcoxon_with_ties_is_enumerated_to_20_pairs_and_approximated_beyond():
+    tied = quarters(60, 1, 0.0)
+    tied = tied[tied != 0][:30]
+    assert len(tied) == 30
+    peer = scipy.stats.wilcoxon(tied, method="asymptotic", zero_method="wilcox", correction=False)
+    assert wilcoxon_test(tied) == pytest.approx(peer.pvalue, rel=1e-9)
+
+
 def test_wilcoxon_equals_scipys_exact_and_asymptotic_and_leaves_zeros_out():
     for seed in range(4):
         row = skewed(15, seed)

@@ -8,13 +8,33 @@ from types import MappingProxyType
 
 from suffice.errors import ModelError
 from suffice.loop.course import Made, drive_async, send_async
-from suffice.rounds import Cost, Reply, Round
+from suffice.rounds import Cost, Passage, Reply, Round
 from suffice.session import CUMULATED, Session
 from suffice.signals import CRITIC, SIGNALS, Enricher, Measurement
 
-__all__ = ["measure_lazily", "needs_critique", "unmeasured"]
+__all__ = ["measure", "measure_lazily", "needs_critique", "unmeasured"]
 
 _NAN = float("nan")
+
+
+async def measure(enricher: Enricher, question: str, passages: Sequence[Passage], reply: Reply) -> Measurement:
+    """Return what an enricher measures of a round; whatever it raises is a failure of the question, not of the run.
+
+    Args:
+        enricher: What measures.
+        question: The question.
+        passages: The round's passages.
+        reply: The reply.
+
+    Raises:
+        ModelError: It failed.
+    """
+    try:
+        return await enricher.measure(question, passages, reply)
+    except ModelError:
+        raise
+    except Exception as error:
+        raise ModelError(f"{enricher.name!r} failed on a round: {type(error).__name__}: {error}") from error
 
 
 def needs_critique(session: Session, observed: Round) -> bool:
@@ -49,7 +69,7 @@ async def measure_lazily(
     try:
         for name in [name for name in by_name if _is_unclaimed(name, session)]:
             waiting.discard(name)
-            observed = _added(observed, name, await by_name[name].measure(question, observed.passages, reply))
+            observed = _added(observed, name, await measure(by_name[name], question, observed.passages, reply))
         while (wanted := _next(waiting, by_name, session, observed)) is not None:
             name, back = wanted
             if name == CRITIC:
@@ -63,11 +83,11 @@ async def measure_lazily(
             elif back:
                 earlier = session.rounds[-back]
                 before = Reply(answer=earlier.answer, text=earlier.text, answer_tokens=earlier.answer_tokens)
-                found = await by_name[name].measure(question, earlier.passages, before)
+                found = await measure(by_name[name], question, earlier.passages, before)
                 session.rounds[-back] = _added(earlier, name, found)
             else:
                 waiting.discard(name)
-                observed = _added(observed, name, await by_name[name].measure(question, observed.passages, reply))
+                observed = _added(observed, name, await measure(by_name[name], question, observed.passages, reply))
     except ModelError as error:
         return unmeasured(session, observed), error
     return observed, None

@@ -13,6 +13,7 @@ from typing import Any
 from suffice.errors import ConfigMismatchError
 from suffice.loop.course import Call, Course, drive_async
 from suffice.loop.live import LiveLoop
+from suffice.loop.measuring import measure
 from suffice.loop.rows import reply_from_payload, reply_to_payload, rows_of
 from suffice.retrieval import Question
 from suffice.rounds import Cost, End, Reply, Round
@@ -71,7 +72,7 @@ class RecordedTrajectory:
         for enricher in self.loop.enrichers:
             part = self.committed.get((r, enricher.name))
             if part is None:
-                found = await enricher.measure(self.question.question, observed.passages, made.reply)
+                found = await measure(enricher, self.question.question, observed.passages, made.reply)
                 measured = Reply(answer=None, signals=found.signals, costs=found.costs, embedding=found.embedding)
                 part = self._commit(r, enricher.name, measured)
             added = reply_from_payload(part)

@@ -31,6 +31,9 @@ __all__ = [
 _ENUMERABLE = 20
 """Non-zero pairs whose sign patterns are enumerated: 2**20 sums take 8 MiB."""
 
+_COUNTABLE = 50
+"""Distinct signed ranks whose sums are counted, as scipy's `wilcoxon` does: 2**50 sets are exact in doubles."""
+
 _SLACK = 1e-12
 """Sums in another order differ in the last bits; relative to the sum of sizes."""
 
@@ -220,8 +223,9 @@ def wilcoxon_test(differences: npt.ArrayLike, *, clusters: Clusters = None) -> f
     """Return the two-sided p-value of Wilcoxon's signed-rank test; zeros are left out (Wilcoxon 1945).
 
     It tests the symmetry of the non-zero differences about zero, by ranks: a shift of the mean that one large loss
-    makes is not what it looks for.  Up to 20 non-zero differences the distribution is enumerated, ties included;
-    beyond, it is the normal approximation with ties, without continuity correction.  Without any, p is 1.
+    makes is not what it looks for.  Up to 20 non-zero differences the distribution is enumerated, ties included, and
+    up to 50 without ties it is counted, as scipy does; beyond, it is the normal approximation with ties, without
+    continuity correction.  Without any, p is 1.
 
     >>> wilcoxon_test([0.5, 0.25, 0.0, 1.0])
     0.25
@@ -244,7 +248,24 @@ def wilcoxon_test(differences: npt.ArrayLike, *, clusters: Clusters = None) -> f
     ranks = np.sign(nonzero) * rankdata(np.abs(nonzero))
     if len(ranks) <= _ENUMERABLE:
         return sign_flip_test(ranks)
+    if len(ranks) <= _COUNTABLE and len(np.unique(np.abs(ranks))) == len(ranks):
+        return _signed_rank_p(ranks)
     return float(2 * ndtr(-abs(ranks.sum()) / math.sqrt(float(ranks @ ranks))))
+
+
+def _signed_rank_p(ranks: Floats) -> float:
+    """Return the exact two-sided p-value of distinct signed ranks 1..n, shape ``(n,)``, n at most 50.
+
+    Of the 2**n equally likely sets of positive ranks those are counted, by their sums, that are as extreme: integers
+    below 2**53, so that the doubles are exact.
+    """
+    n = len(ranks)
+    counts = np.ones(1)
+    for rank in range(1, n + 1):
+        counts = np.pad(counts, (0, rank)) + np.pad(counts, (rank, 0))
+    positive = int(ranks[ranks > 0].sum())
+    smaller = min(positive, n * (n + 1) // 2 - positive)
+    return min(1.0, float(2 * counts[: smaller + 1].sum() / 2.0**n))
 
 
 def cohens_d_z(differences: npt.ArrayLike, *, clusters: Clusters = None) -> float:

@@ -527,3 +527,23 @@ def test_what_was_certified_on_a_set_is_selected_there(certified, fresh, tune, p
     assert tuned_on(policy, fresh) == 0
     ordered = certify(fresh, listed(["fixed_k(4)"], Policy()), EASY, tune=tune).policy
     assert tuned_on(ordered, tune) == 80
+
+
+def test_the_baseline_that_dominates_the_certified_policy_is_named_in_headline_table_and_json(fresh, policy):
+    found = certify(fresh, listed(["fixed_k(5)"], policy), Claim(epsilon=0.3, confidence=0.8))
+    rival = replay(fresh, ["fixed_k(5)"], n_resamples=2).rows[0].dominated_by
+    assert rival is not None
+    assert found.dominated_by == rival
+    assert f"dominated by {rival}, which gives at least as much for no more calls" in found.headline
+    assert found.table.texts()[0][-1] == rival
+    assert found.to_dict()["dominated_by"] == found.to_dict()["sequence"][0]["dominated_by"] == rival
+
+
+def test_a_certified_policy_that_nothing_dominates_names_the_cheapest_that_is_as_good(fresh, policy):
+    found = certify(fresh, listed(["fixed_k(1)"], policy), Claim(epsilon=0.95))
+    row = replay(fresh, ["fixed_k(1)"], n_resamples=2).rows[0]
+    assert found.dominated_by is row.dominated_by is None
+    assert f"cheapest fixed or random policy of at least this f1 here: {row.cheapest_match}" in found.headline
+    assert found.to_dict()["sequence"][0]["cheapest_match"] == row.cheapest_match
+    nothing = certify(fresh, listed(["fixed_k(1)"], policy), Claim(epsilon=0.001))
+    assert (nothing.policy, nothing.dominated_by) == (None, None)

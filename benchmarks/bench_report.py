@@ -28,7 +28,7 @@ from suffice.session import Policy
 from suffice.store import read_recording, write_recording
 
 QUESTIONS, ROUNDS, SEED = 20_000, 5, 42
-TARGET_S = 10.0
+TARGET_RATIO = 6.0
 PRICE = Price(uncached=0.5, cached=0.05, output=1.5)
 
 
@@ -107,19 +107,27 @@ def run() -> dict[str, Any]:
         recording(path)
         text = page(path)
         check(path, text)
-        seconds = []
+        seconds, floors = [], []
         for _ in range(2):
             began = time.perf_counter()
             text = page(path)
             seconds.append(time.perf_counter() - began)
+            began = time.perf_counter()
+            kept = read_recording(path)
+            replay(kept, policies(kept), prices=PRICE)
+            floors.append(time.perf_counter() - began)
+    floor = min(floors)
     best, size = min(seconds), len(text.encode())
-    print(f"report of {QUESTIONS * ROUNDS:,} rounds: {best:.2f} s (target {TARGET_S:g} s), {size / 1e6:.2f} MB")
+    print(f"report of {QUESTIONS * ROUNDS:,} rounds: {best:.2f} s, {size / 1e6:.2f} MB")
+    print(f"  reading and replaying it: {floor:.2f} s, ratio {best / floor:.1f} (target {TARGET_RATIO})")
     return {
         "name": "report",
         "ours": best,
+        "peer": floor,
+        "ratio": best / floor,
         "size_bytes": size,
-        "target": {"seconds": TARGET_S, "bytes": LARGEST},
-        "met": best < TARGET_S and size <= LARGEST,
+        "target": {"ratio": TARGET_RATIO, "bytes": LARGEST},
+        "met": best <= TARGET_RATIO * floor and size <= LARGEST,
         "sizes": {"questions": QUESTIONS, "rounds": ROUNDS, "draws": 1000, "policies": 2},
         "versions": {"python": platform.python_version(), "numpy": np.__version__},
     }

@@ -30,16 +30,24 @@ from suffice.store.schema import FORMAT, META_KEY, VERSION
 QUESTIONS, ROUNDS, ANSWERS, SEED = 2_000_000, 5, 5_000, 42
 GROUP = 200_000
 """Questions that are drawn and written at once."""
-TARGET_S, TARGET_MB, TARGET_GROWTH = 10.0, 1000.0, 1.15
+TARGET_RATIO, TARGET_MB, TARGET_GROWTH = 4.0, 1000.0, 1.15
 
 _CHILD = """
 import json, resource, sys, time
+import pyarrow.compute as pc, pyarrow.parquet as pq
 from suffice.replay.streaming import replay_stream
 began = time.perf_counter()
 result = replay_stream(sys.argv[1], "tasr")
 seconds = time.perf_counter() - began
 peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-print(json.dumps({"seconds": seconds, "peak_kb": peak, "n_rows": result.n_rows, "calls": result.policy.costs["calls"]}))
+began = time.perf_counter()
+file = pq.ParquetFile(sys.argv[1])
+unread = ("answer", "answer_margin", "cluster")
+for batch in file.iter_batches(columns=[name for name in file.schema_arrow.names if name not in unread]):
+    for column in batch.columns:
+        pc.min_max(column)
+bare = time.perf_counter() - began
+print(json.dumps({"seconds": seconds, "bare": bare, "peak_kb": peak, "n_rows": result.n_rows, "calls": result.policy.costs["calls"]}))
 """
 
 
@@ -126,15 +134,18 @@ def run() -> dict[str, Any]:
     per_row = [result["seconds"] / result["n_rows"] for result in results]
     growth = per_row[1] / per_row[0]
     print(f"time per round grows by {growth:.2f} from a fifth to all (target at most {TARGET_GROWTH})")
-    peak = large["peak_kb"] / 1000
+    peak, ratio = large["peak_kb"] / 1000, large["seconds"] / large["bare"]
+    print(f"pyarrow alone, the least and the largest value of every column: {large['bare']:.2f} s, ratio {ratio:.1f}")
     return {
         "name": "streaming",
         "ours": large["seconds"],
+        "peer": large["bare"],
+        "ratio": ratio,
         "peak_mb": peak,
         "small": {"seconds": small["seconds"], "peak_mb": small["peak_kb"] / 1000, "rows": small["n_rows"]},
         "growth_per_row": growth,
-        "target": {"seconds": TARGET_S, "peak_mb": TARGET_MB, "growth_per_row": TARGET_GROWTH},
-        "met": large["seconds"] < TARGET_S and peak < TARGET_MB and growth < TARGET_GROWTH,
+        "target": {"ratio": TARGET_RATIO, "peak_mb": TARGET_MB, "growth_per_row": TARGET_GROWTH},
+        "met": ratio <= TARGET_RATIO and peak < TARGET_MB and growth < TARGET_GROWTH,
         "sizes": {"questions": QUESTIONS, "rounds": ROUNDS, "rows": large["n_rows"]},
         "versions": {"python": platform.python_version(), "numpy": np.__version__, "pyarrow": pa.__version__},
     }

@@ -26,7 +26,7 @@ from suffice.store import Recording
 TRAJECTORIES, EPS, PATIENCE, SEED = 100_000, 0.06, 2, 42
 NAMED = ("full", "entropy_only", "critic_only")
 SCORE = "information_score"
-TARGET_S = 2.0
+TARGET_RATIO = 1.0
 REPEATS = 5
 
 
@@ -85,18 +85,21 @@ def run() -> dict[str, Any]:
         wall.append(time.perf_counter() - began)
         processor.append(time.process_time() - used)
     best, cpu = min(wall), min(processor)
-    print(f"replay of {n_runs} policies x {TRAJECTORIES:,} trajectories x {ROUNDS} rounds (target {TARGET_S} s)")
+    print(f"replay of {n_runs} policies x {TRAJECTORIES:,} trajectories x {ROUNDS} rounds")
     print(f"  wall      {best:7.3f} s, least of {REPEATS}")
     print(f"  processor {cpu:7.3f} s")
-    print(f"  a plain loop over the {len(listed)} cells, stops and judged rounds alone: {loop_s:.3f} s")
+    print(
+        f"  a plain loop over the {len(listed)} cells, stops and judged rounds alone: {loop_s:.3f} s, ratio {best / loop_s:.2f} (target {TARGET_RATIO})"
+    )
     return {
         "name": "trajectories",
         "ours": best,
         "processor": cpu,
         "peer": loop_s,
+        "ratio": best / loop_s,
         "unit": "seconds",
-        "met": best < TARGET_S,
-        "target": TARGET_S,
+        "met": best <= TARGET_RATIO * loop_s,
+        "target": {"ratio": TARGET_RATIO},
         "sizes": {"trajectories": TRAJECTORIES, "rounds": ROUNDS, "policies": n_runs, "kinds": 5, "components": 4},
         "versions": {"python": platform.python_version(), "numpy": np.__version__},
     }

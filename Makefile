@@ -43,7 +43,7 @@ demo: $(VENV)/.installed
 	$(BIN)/suffice demo --out $(OUT)
 
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest -n 2 --dist loadfile $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 	@if [ -n "$(CHROMIUM)" ]; then $(MAKE) --no-print-directory test-browser; \
 	else echo "the report was not tested in a browser: apt-get install chromium && make test-browser does that"; fi
 

@@ -87,7 +87,19 @@ def spinning(count: int) -> Iterator[None]:
 
 def outcome(run: Run, arguments: list[str], log: Path) -> Outcome:
     """Run the tests under a setting, everything that they say into a file."""
-    command = [sys.executable, "-m", "pytest", "-n", "2", "--dist", "loadfile", "-q", "-p", "no:cacheprovider"]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-n",
+        "2",
+        "--dist",
+        "loadfile",
+        "--no-loadscope-reorder",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+    ]
     began = time.perf_counter()
     with spinning(SPINNING_PER_CORE * (os.cpu_count() or 1) * run.busy), log.open("w", encoding="utf-8") as out:
         environment = os.environ | run.environment

@@ -5,6 +5,8 @@ In the README and in every page of docs/: `python` blocks run, one namespace for
 cannot run here is an `sh` block under a comment `<!-- not run: WHY -->`, and those are counted.
 """
 
+import functools
+import itertools
 import json
 import os
 import re
@@ -15,8 +17,11 @@ import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from suffice.store import read_recording, write_recording
+from tests.cli_tools import cli
 from tests.endpoint import Endpoint, prompt_of
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -103,8 +108,38 @@ def reply(body):
     return f"Answer: {'unsure' if passages < 2 else word}\nConfidence: 4"
 
 
+def plain_recordings(page):
+    """Return (data set, limit, file) of each recording by the embedded reader without any other option."""
+    asked = [words for block in blocks(page) if block.language == "console" for words in commands(block.text)]
+    shape = ("record", "--limit", "-o")
+    return [(words[1], int(words[3]), words[5]) for words in asked if len(words) == 6 and shape == tuple(words[::2])]
+
+
+@pytest.fixture(scope="module")
+def first_recorded(tmp_path_factory):
+    """What several pages record, made once; their own commands find it and have nothing left to ask."""
+    longest = {}
+    for name, limit, _ in itertools.chain.from_iterable(map(plain_recordings, PAGES)):
+        longest[name] = max(limit, longest.get(name, 0))
+
+    @functools.cache
+    def whole(name):
+        path = tmp_path_factory.mktemp("recorded") / f"{name}.parquet"
+        assert cli("record", name, "--limit", longest[name], "-o", path).code == 0
+        return read_recording(path)
+
+    def place(name, limit, path):
+        kept = whole(name)
+        part = kept.select(np.arange(len(kept.question_ids)) < limit)
+        write_recording(path, part.table, part.metadata)
+
+    return place
+
+
 @pytest.mark.parametrize("name", [name for name, page in zip(NAMES, PAGES, strict=True) if blocks(page)])
-def test_the_examples_of_the_page_run(name, tmp_path):
+def test_the_examples_of_the_page_run(name, first_recorded, tmp_path):
+    for dataset, limit, file in plain_recordings(ROOT / name):
+        first_recorded(dataset, limit, tmp_path / file)
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("OPENAI_", "SUFFICE_"))}
     environment["PYTHONPATH"] = str(ROOT)
     with Endpoint(reply=reply) as endpoint:

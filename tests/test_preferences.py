@@ -316,6 +316,25 @@ def test_a_probe_is_measured_under_both_prompts_against_the_models_own_answers(r
     json.dumps(shift.to_dict(), allow_nan=False)
 
 
+def test_a_model_that_answers_many_questions_at_a_time_is_asked_so_and_measured_alike(rng):
+    class Together(Answers):
+        def answers(self, texts, passages):
+            asked.append(len(texts))
+            return [super(Together, self).answer(text, given) for text, given in zip(texts, passages, strict=True)]
+
+        def answer(self, text, passages):
+            raise AssertionError("one at a time")
+
+    asked = []
+    questions = [question(i, "0.1" if i % 2 == 0 else "-0.1") for i in range(40)]
+    found = [
+        measure_shift(questions, Stated(), model, rng=np.random.default_rng(0), retriever=InMemoryRetriever())
+        for model in (Answers(), Together())
+    ]
+    assert asked == [40, 40]
+    assert found[0].to_dict() == found[1].to_dict()
+
+
 def test_the_shift_travels_with_the_preferences(tmp_path, rng):
     questions = [question(i, "0.1", "-0.1") for i in range(6)]
     shift = measure_shift(questions, Stated(), Answers(), rng=rng, retriever=InMemoryRetriever())

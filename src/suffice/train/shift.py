@@ -7,7 +7,7 @@ the same passages, its AUROC and its calibration error, beside those of the prom
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,7 @@ from suffice.llm.base import Answerer
 from suffice.metrics import normalize_answer
 from suffice.probes import LabelRule, ProbeMeasures, is_right, measure_probe
 from suffice.retrieval import PoolBM25, Question, Retriever
-from suffice.rounds import Passage
+from suffice.rounds import Passage, Reply
 from suffice.tables import Column, Table
 from suffice.train.confidence import Confidence
 from suffice.train.preferences import candidates_of
@@ -103,7 +103,15 @@ def measure_shift(
     alone: list[tuple[Passage, ...]] = [() for _ in asked]
     for passages in (alone, [(passage,) for _, passage in asked]):
         confident = confidence.of(texts, None if passages is alone else passages)
-        replies = [model.answer(text, given) for text, given in zip(texts, passages, strict=True)]
+        replies = _replies(model, texts, passages)
         right = [is_right(reply.answer, item.answers, label) for reply, (item, _) in zip(replies, asked, strict=True)]
         measured.append(measure_probe(confident, right, rng=rng))
     return Shift(qa=measured[0], rag=measured[1], label=str(label))
+
+
+def _replies(model: Answerer, texts: Sequence[str], passages: Sequence[tuple[Passage, ...]]) -> list[Reply]:
+    """Return the model's replies; a local model's many at a time."""
+    together: Callable[..., list[Reply]] | None = getattr(model, "answers", None)
+    if together is not None:
+        return together(texts, passages)
+    return [model.answer(text, given) for text, given in zip(texts, passages, strict=True)]

@@ -185,6 +185,12 @@ def test_of_300_damaged_state_stores_none_reads_as_other_states(tmp_path):
         (folder / name).write_bytes(data)
 
 
+def test_states_that_cannot_be_written_are_an_error_of_ours(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DataError, match="free space"):
+        StateWriter(tmp_path / "file" / "s", {"model": "m"})
+
+
 def test_state_stores_without_digests_still_read_and_go_on_with_them(tmp_path):
     folder = tmp_path / "s"
     states = np.random.default_rng(2).normal(size=(4, 1, 8)).astype(np.float16)

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice.errors import ConfigMismatchError, DataError, SchemaError
+from suffice.store.faults import disk_fault
 from suffice.store.journal import differences
 
 __all__ = ["STATES_FORMAT", "StateWriter", "StoredStates", "read_states"]
@@ -102,7 +103,6 @@ class StateWriter:
         if self.path.is_dir() and any(self.path.iterdir()):
             self._go_on()
         else:
-            self.path.mkdir(parents=True, exist_ok=True)
             whole = {"format": STATES_FORMAT, "version": VERSION, "header": self.header}
             whole["sha256"] = _sha256(json.dumps(whole, sort_keys=True))
             _write(self.path / _HEADER, json.dumps(whole, sort_keys=True, indent=2).encode())
@@ -201,16 +201,24 @@ def _halved(states: npt.NDArray[np.floating[Any]]) -> tuple[npt.NDArray[np.float
 
 
 def _write(target: Path, content: bytes) -> None:
-    """Write a file whole or not at all."""
+    """Write a file whole or not at all, its folder with it.
+
+    Raises:
+        DataError: The disk is full, or the place cannot be written.
+    """
     temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
-        with temporary.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(target)
-    finally:
-        temporary.unlink(missing_ok=True)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with temporary.open("wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(target)
+        finally:
+            temporary.unlink(missing_ok=True)
+    except OSError as error:
+        raise disk_fault(target, error) from error
 
 
 def _shards(folder: Path) -> list[Path]:

@@ -144,6 +144,20 @@ def test_the_command_adds_figures_and_a_replay_takes_them_as_quality(path, tmp_p
     assert "not 'bleu'" in cli("judge-gold", path, "-o", out, "--measures", "bleu").error
 
 
+def test_a_likeness_may_stand_in_for_the_score_as_an_oracle_that_says_so(path, tmp_path):
+    out = tmp_path / "gold.parquet"
+    assert cli("judge-gold", path, "-o", out, "--measures", "rouge_l", "--score", "rouge_l").code == 0
+    made = read_recording(out)
+    assert made.metadata["oracles"] == ["information_score", "information_gain"]
+    score, gain = made.column("information_score"), made.column("information_gain")
+    np.testing.assert_equal(score, made.column("rouge_l"))
+    np.testing.assert_equal(gain[:, 1:], np.diff(score, axis=1))
+    assert np.isnan(gain[:, 0]).all()
+    assert "--measures has: token_f1" in cli(
+        "judge-gold", path, "-o", out, "--measures", "token_f1", "--score", "rouge_l"
+    ).error.replace("\n", " ")
+
+
 # --- pairs ---------------------------------------------------------------------------------------------------------
 
 

@@ -13,6 +13,7 @@ from suffice.cli import options
 from suffice.cli.judge import Attempts, RetryUnreadable, judging_model, judging_progress, known_passages
 from suffice.cli.show import console, print_json, print_table
 from suffice.embedding import MiniLM, SentenceTransformersEmbedder
+from suffice.errors import DataError
 from suffice.judges import (
     ATTEMPTS,
     PREFERRED,
@@ -20,6 +21,7 @@ from suffice.judges import (
     JudgeModel,
     PairwiseJudge,
     Preference,
+    gold_score,
     prefer_to_last,
     reference_columns,
     with_columns,
@@ -48,6 +50,12 @@ def judge_gold_command(
     embedder: Annotated[
         str, typer.Option("--embedder", help="For embedding_similarity: 'minilm', or a sentence-transformers id.")
     ] = "minilm",
+    score: Annotated[
+        str | None,
+        typer.Option(
+            "--score", help="Take this measure as information_score, with its gain: an oracle, for it reads gold."
+        ),
+    ] = None,
     as_json: options.AsJson = False,
 ) -> None:
     """Measure how near each draft is to its gold answers; no language model is asked."""
@@ -56,8 +64,13 @@ def judge_gold_command(
     embeds: Any = None
     if "embedding_similarity" in names:
         embeds = (MiniLM() if embedder == "minilm" else SentenceTransformersEmbedder(embedder)).embed
-    columns = reference_columns(source, names, embed=embeds)
-    write_recording(out, with_columns(source.table, columns), source.metadata)
+    if score is not None and score not in names:
+        raise DataError(f"--score {score!r} is not measured; --measures has: {', '.join(names)}")
+    columns, metadata = reference_columns(source, names, embed=embeds), source.metadata
+    if score is not None:
+        marks, metadata = gold_score(source, columns[score])
+        columns |= marks
+    write_recording(out, with_columns(source.table, columns, signals={"information_gain"}), metadata)
     table = _by_round(source, columns)
     if as_json:
         print_json({"path": str(out), "table": table.to_dict()})

@@ -1,6 +1,13 @@
 """Judges of drafts: marks by a language model, comparisons in both orders, gold answers, weights and noise."""
 
-from suffice.judges.columns import PREFERRED, REFERENCES, Preference, prefer_to_last, reference_columns
+from suffice.judges.columns import (
+    PREFERRED,
+    REFERENCES,
+    Preference,
+    gold_score,
+    prefer_to_last,
+    reference_columns,
+)
 from suffice.judges.endpoint import ATTEMPTS, JudgeModel
 from suffice.judges.marks import Draft, Judgement, MarkJudge, Panel
 from suffice.judges.noise import Noise, noise_of
@@ -39,6 +46,7 @@ __all__ = [
     "embedding_similarity",
     "entropy_weights",
     "equal_weights",
+    "gold_score",
     "judge_recording",
     "least_squares_weights",
     "noise_of",

@@ -12,15 +12,15 @@ from typing import Any
 import numpy as np
 
 from suffice.errors import AuthenticationFailedError, DataError, ModelError
-from suffice.judges.marks import Draft
+from suffice.judges.marks import SCORE, Draft
 from suffice.judges.pairwise import Comparison, PairwiseJudge
-from suffice.judges.recording import drafts_of
+from suffice.judges.recording import GAIN, drafts_of, gains
 from suffice.judges.reference import Embed, embedding_similarity, rouge_l, token_f1
 from suffice.rounds import COST_KINDS, Cost, Passage
 from suffice.store import Recording
 from suffice.store.schema import cost_column
 
-__all__ = ["PREFERRED", "REFERENCES", "Preference", "prefer_to_last", "reference_columns"]
+__all__ = ["PREFERRED", "REFERENCES", "Preference", "gold_score", "prefer_to_last", "reference_columns"]
 
 REFERENCES = ("token_f1", "rouge_l", "embedding_similarity")
 """What `reference_columns` can measure."""
@@ -64,6 +64,22 @@ def reference_columns(
             measure = _similarity(drafts, golds, embed)
         columns[name] = [measure(draft, wanted) for draft, wanted in zip(drafts, golds, strict=True)]
     return columns
+
+
+def gold_score(recording: Recording, values: Sequence[float]) -> tuple[dict[str, list[float]], dict[str, Any]]:
+    """Return a likeness to gold answers as the information score, with its gain, and the recording's metadata.
+
+    A rule that reads such a gain is an **oracle**: it decides with the gold answer, which no live run has.  The metadata
+    says so (`oracles`), and the protocol labels every policy that reads it.
+
+    Args:
+        recording: The recording.
+        values: One of `reference_columns`.
+    """
+    ids = recording.table.column("question_id").to_pylist()
+    rounds = recording.table.column("round").to_pylist()
+    metadata = {**recording.metadata, "oracles": [SCORE, GAIN]}
+    return {SCORE: list(values), GAIN: gains(values, ids, rounds)}, metadata
 
 
 def _similarity(

@@ -20,7 +20,7 @@ from suffice.signals import SIGNALS
 from suffice.store import Recording
 from suffice.store.schema import cost_column
 
-__all__ = ["Judged", "JudgedPart", "drafts_of", "judge_recording", "with_columns", "with_marks"]
+__all__ = ["GAIN", "Judged", "JudgedPart", "drafts_of", "gains", "judge_recording", "with_columns", "with_marks"]
 
 _NAN = float("nan")
 GAIN = "information_gain"
@@ -272,11 +272,11 @@ def _columns(recording: Recording, run: _Run, drafts: Sequence[Draft]) -> dict[s
         for kind, values in costs.items():
             values[row] = getattr(cost, kind)
     if panel.has_score:
-        columns[GAIN] = _gains(columns[SCORE], ids, rounds)
+        columns[GAIN] = gains(columns[SCORE], ids, rounds)
     return columns | {cost_column(panel.name, kind): values for kind, values in costs.items()}
 
 
-def _gains(scores: Sequence[float], ids: Sequence[str], rounds: Sequence[int]) -> list[float]:
+def gains(scores: Sequence[float], ids: Sequence[str], rounds: Sequence[int]) -> list[float]:
     """Return how much the score rose since the previous draft, as the signal of live sessions does."""
     by_round = {(name, int(r)): score for name, r, score in zip(ids, rounds, scores, strict=True)}
     first = SIGNALS[GAIN].first_round

@@ -53,6 +53,7 @@ class Replayed:
         silent: Members that are there and fire nowhere on these drafts, with why.
         missing: Members whose signal was not recorded.
         rounds: Rounds of each question by label, shape ``(n_questions,)``; an expectation for random stopping.
+        gold: Members whose signal reads the gold answer: a policy with one is an oracle.
         tokens: What tokens are counted: `tokens`, or `output_tokens` where only those are known everywhere, which
             leaves out what prompts cost.
     """
@@ -61,6 +62,7 @@ class Replayed:
     policies: Mapping[str, Policy]
     silent: Mapping[str, str]
     missing: tuple[str, ...]
+    gold: tuple[str, ...]
     rounds: Mapping[str, Floats]
     tokens: str
 
@@ -68,6 +70,10 @@ class Replayed:
     def tokens_name(self) -> str:
         """What tables call the counted tokens."""
         return self.tokens.replace("_", " ")
+
+    def oracle(self, label: str) -> str:
+        """Return what stands behind the name of a policy that decides with the gold answer; empty for any other."""
+        return " (oracle: reads gold)" if set(CELLS.get(label, ())) & set(self.gold) else ""
 
     def spent(self, label: str) -> Floats:
         """Return the counted operational tokens of each question, shape ``(n_questions,)``; NaN where unknown."""
@@ -141,7 +147,16 @@ def replay_all(drafts: Drafts, tuned: Tuned) -> Replayed:
     rounds = dict(zip(runs, _rounds(runs.values()), strict=True))
     known = {kind: _known(runs, kind) for kind in ("tokens", "output_tokens")}
     tokens = "output_tokens" if known["output_tokens"] and not known["tokens"] else "tokens"
-    return Replayed(runs=runs, policies=policies, silent=silent, missing=missing, rounds=rounds, tokens=tokens)
+    told = bench.recording.metadata.get("oracles") or ()
+    return Replayed(
+        runs=runs,
+        policies=policies,
+        silent=silent,
+        missing=missing,
+        gold=tuple(name for name, signal in MEMBERS.items() if signal in told),
+        rounds=rounds,
+        tokens=tokens,
+    )
 
 
 def _known(runs: Mapping[str, Run], kind: str) -> bool:

@@ -16,7 +16,7 @@ from suffice.report.protocol.chance import Chance, against_chance
 from suffice.report.protocol.comparisons import Compared, compare
 from suffice.report.protocol.convergence import Convergence, converge
 from suffice.report.protocol.data import Drafts, check_apart, embedder_of, metric_of, read_drafts
-from suffice.report.protocol.policies import MAIN, Replayed, replay_all
+from suffice.report.protocol.policies import MAIN, MEMBERS, Replayed, replay_all
 from suffice.report.protocol.tables import (
     ablations_table,
     chance_table,
@@ -121,6 +121,10 @@ class SemanticProtocol:
 
     def _spent(self, row: Row) -> str:
         spent = row.calls.mean if self.result.cost == "calls" else row.costs[self.result.cost]
+        if self.result.cost == self.replayed.tokens and row.label in self.replayed.runs:
+            spent = float(
+                self.replayed.spent(row.label).mean()
+            )  # as in Table 1, to the last bit: one mean, one rounding
         return f"{spent:,.{2 if self.result.cost == 'calls' else 0}f} {self.result.cost}"
 
     def headlines(self) -> list[str]:
@@ -290,6 +294,12 @@ def _notes(drafts: Drafts, replayed: Replayed, result: ReplayResult, recording: 
         notes.append("only output tokens are known: what prompts cost is not in the token columns")
     if embedder_of(recording) is None:
         notes.append("the recording does not name its embedder: eps belongs to whatever made these distances")
+    if replayed.gold:
+        notes.append(
+            f"{', '.join(MEMBERS[name] for name in replayed.gold)} reads the gold answer: a policy with it is an oracle, which "
+            "no live run can be; it shows what the member could do at best"
+        )
+        return notes
     components = drafts.bench.components
     judge = components.get("information_gain", "judge:information_score")
     if "gain" not in replayed.missing and judge not in drafts.bench.table.components:

@@ -58,7 +58,7 @@ def policies_table(drafts: Drafts, replayed: Replayed, compared: Compared, resul
         at = compared.margins.get(label, {}).get(margin)
         rows.append(
             (
-                named(label, tuned),
+                named(label, tuned) + replayed.oracle(label),
                 drafts.n,
                 float(replayed.rounds[label].mean()),
                 float(replayed.spent(label).mean()),
@@ -149,7 +149,7 @@ def ablations_table(drafts: Drafts, replayed: Replayed, tuned: Tuned) -> Table:
         built, chance = replayed.equal_by_construction(label), replayed.same_stops(label)
         rows.append(
             (
-                named(label, tuned),
+                named(label, tuned) + replayed.oracle(label),
                 *("on" if member in CELLS[label] else "off" for member in ("critic", "convergence", "gain")),
                 drafts.n,
                 float(replayed.rounds[label].mean()),

@@ -217,6 +217,10 @@ class GateBench:
             f"random gate at {figure(rate, '.1f', 100)} %", "random", _Outcome(rate, self.blind(rate), costs)
         )
 
+    def beside(self, other: GateBench, label: str) -> GatePoint:
+        """Return always retrieving on another bench of the same questions, judged on this one."""
+        return self._judged(label, "other", _Outcome(1.0, other.always.values, _costs(other.always)))
+
     def blind(self, rate: float) -> dict[str, Floats]:
         """Return each question's expected metrics under a random gate, by name, shape ``(n_questions,)``."""
         return {name: _mixed(self.never.values[name], self.always.values[name], rate) for name in self.metrics}
@@ -234,7 +238,7 @@ class GateBench:
                 clusters=self.recording.clusters,
                 level=self.level,
             )
-        needed, dominated = self._rival(float(values[first].mean()), rate)
+        needed, dominated = self.label_blind(float(values[first].mean()), rate)
         return GatePoint(
             label=label,
             kind=kind,
@@ -275,8 +279,10 @@ class GateBench:
         )
         return dict(zip(differences, found, strict=True))
 
-    def _rival(self, quality: float, rate: float) -> tuple[float | None, str | None]:
-        """Return the lowest retrieval rate of a label-blind gate of at least this quality, and whether that dominates.
+    def label_blind(self, quality: float, rate: float) -> tuple[float | None, str | None]:
+        """Return the lowest retrieval rate of a label-blind gate of at least this quality, and its name if it dominates.
+
+        It dominates a gate that retrieves for a share `rate` where it retrieves no more and is better in one.
 
         Never, always and all random gates lie on one line from never (rate 0) to always (rate 1).
         """

@@ -22,7 +22,7 @@ class GatePoint:
 
     Attributes:
         label: What reports call it.
-        kind: `gate`, `random`, `never`, `always` or `perfect`.
+        kind: `gate`, `random`, `never`, `always`, `perfect`, or `other` for always retrieving in another way.
         beta: Its threshold; NaN where it has none.
         retrieval_rate: Share of questions that go on to retrieval.
         metrics: Means over questions, by name.

@@ -18,19 +18,20 @@ from typing import Any
 import numpy as np
 
 from suffice.errors import ConfigMismatchError
-from suffice.gates import GateBench, GatePoint, Transitions, gate_rule, transitions
+from suffice.gates import GateBench, GatePoint, Transitions, transitions
 from suffice.gates.answered import Answered, answered_recording
 from suffice.llm.states import QA
 from suffice.llm.transformers_model import TransformersModel
 from suffice.probes import LabelRule, Probe, is_right
 from suffice.probes.collect import Prompted, collect_states
 from suffice.probes.confidence import ProbeConfidence
-from suffice.retrieval import PoolBM25, Question, Reranked, dataset_hash
+from suffice.retrieval import PoolBM25, Question, Reranked, Retriever, dataset_hash
 from suffice.retrieval.rerank import CrossEncoderScorer
 from suffice.rounds import Floats, Passage
 from suffice.statistics import bootstrap_weights, paired_bootstrap
 from suffice.store.journal import Journal, differences
 from suffice.store.states import StoredStates, read_states
+from suffice.train.cbdr_gates import gate_points, probe_signal
 from suffice.train.cbdr_plan import CbdrSettings, Parts, divide
 from suffice.train.examples import Split
 from suffice.train.preference_file import Preference, read_preferences
@@ -41,10 +42,13 @@ from suffice.train.reranker import CARD, preferences_hash, train_reranker
 from suffice.train.reranker_trainer import load_base, pair_scorer
 from suffice.train.shift import Shift, measure_shift
 
-__all__ = ["ALIGNED", "CbdrRun", "run_cbdr"]
+__all__ = ["ALIGNED", "RETRIEVER", "CbdrRun", "run_cbdr"]
 
 ALIGNED = "aligned"
 """What the tables call the reranker that was trained here."""
+
+RETRIEVER = "BM25 order"
+"""What they call the retriever's own order, which no reranker has touched."""
 
 _AT_ONCE = 64
 """Questions between two writes to the journal of answers."""
@@ -65,9 +69,14 @@ class CbdrRun:
         preferences: What the preference data of training and test hold.
         ranking: P@K, R@K and MRR@K with interval of each reranker on the test preferences, in the order of `NAMES`.
         reranker: The folder of the aligned one.
-        accuracy: By reranker and depth, the share of right answers with interval.
-        gates: By depth, the points of the gate with the aligned reranker: never, each beta of each probe, random, perfect.
+        accuracy: By order of the passages (the retriever's own, then each reranker's) and depth, the share of right
+            answers with interval.
+        gates: By depth, the points of the gate with the aligned reranker: never, each beta of each probe, random gates
+            at the rates of the best probe, always, always in each other order, perfect.  A gate's difference to always
+            retrieving has a p-value adjusted over all probes, betas and depths, and what dominates it may be a gate
+            that knows nothing in another order.
         changes: By depth, what each step between neighbouring betas changes.
+        settings: How it was run.
         seconds: What each stage took in this run.
     """
 
@@ -82,6 +91,7 @@ class CbdrRun:
     accuracy: Mapping[tuple[str, int], tuple[float, float, float]]
     gates: Mapping[int, tuple[GatePoint, ...]]
     changes: Mapping[int, tuple[Transitions, ...]]
+    settings: CbdrSettings
     seconds: Mapping[str, float]
 
 
@@ -169,11 +179,15 @@ class _Pipeline:
         with self._stage("ranking"):
             ranking = {name: self._ranking(folder, prefer["test"]) for name, folder in folders.items()}
         with self._stage("answers with passages"):
-            given = {name: self._given(name, folder, parts.test) for name, folder in folders.items()}
+            given = {RETRIEVER: self._given(RETRIEVER, PoolBM25(), parts.test)}
+            given |= {name: self._given(name, self._reranked(folder), parts.test) for name, folder in folders.items()}
         with self._stage("gate"):
-            benches = self._benches(parts.test, direct, given[ALIGNED], probes)
-            gates = {depth: self._points(bench, probes) for depth, bench in benches.items()}
-            changes = {d: transitions(bench, _signal(*best), self.settings.betas) for d, bench in benches.items()}
+            scores = self._scores(parts.test, probes)
+            orders = {name: self._benches(parts.test, direct, answers, scores) for name, answers in given.items()}
+            benches = orders.pop(ALIGNED)
+            betas = self.settings.betas
+            gates = gate_points(benches, orders, tuple(probes), best=best, betas=betas, seed=self.settings.seed)
+            changes = {depth: transitions(bench, probe_signal(*best), betas) for depth, bench in benches.items()}
         return CbdrRun(
             parts={
                 "probe, train": len(parts.probe.train),
@@ -195,6 +209,7 @@ class _Pipeline:
             },
             gates=gates,
             changes=changes,
+            settings=self.settings,
             seconds=self.seconds,
         )
 
@@ -305,9 +320,11 @@ class _Pipeline:
     def _encoder(self, folder: str) -> Any:
         return load_base(folder, self.settings.reranker, revision=None, device=None, seed=self.settings.seed)
 
-    def _given(self, name: str, folder: str, questions: Sequence[Question]) -> dict[int, dict[str, str | None]]:
-        """Return the answers from a reranker's best passages, by depth and question."""
-        ranked = Reranked(PoolBM25(), CrossEncoderScorer(folder), candidates=self.settings.candidates)
+    def _reranked(self, folder: str) -> Retriever:
+        return Reranked(PoolBM25(), CrossEncoderScorer(folder), candidates=self.settings.candidates)
+
+    def _given(self, name: str, ranked: Retriever, questions: Sequence[Question]) -> dict[int, dict[str, str | None]]:
+        """Return the answers from the first passages of an order, by depth and question."""
         deepest = max(self.settings.depths)
         order = [ranked.rank(q.question, pool=q.passages, k=deepest) for q in questions]
         return {
@@ -320,17 +337,24 @@ class _Pipeline:
         known = np.array([[mark for mark in marks if not np.isnan(mark)]])
         return _means(known, self.settings)[0]
 
+    def _usable(self, questions: Sequence[Question]) -> list[Question]:
+        """Return the questions whose answers can be right or wrong."""
+        return [q for q in questions if not np.isnan(is_right("", q.answers, self.label))]
+
+    def _scores(self, questions: Sequence[Question], probes: Mapping[tuple[int, int], ProbeRun]) -> dict[str, Floats]:
+        """Return every probe's probability of each usable question, by the name of its signal."""
+        texts = [q.question for q in self._usable(questions)]
+        return {probe_signal(*at): self._known(run.probe, texts) for at, run in probes.items()}
+
     def _benches(
         self,
         questions: Sequence[Question],
         direct: Mapping[str, str | None],
         given: Mapping[int, Mapping[str, str | None]],
-        probes: Mapping[tuple[int, int], ProbeRun],
+        scores: Mapping[str, Floats],
     ) -> dict[int, GateBench]:
         """Return the test questions answered both ways, by depth, with every probe's probability."""
-        usable = [q for q in questions if not np.isnan(is_right("", q.answers, self.label))]
-        texts = [q.question for q in usable]
-        scores = {_signal(*at): self._known(run.probe, texts) for at, run in probes.items()}
+        usable = self._usable(questions)
         benches = {}
         for depth, answers in given.items():
             answered = [
@@ -355,23 +379,10 @@ class _Pipeline:
     def _known(self, probe: Probe, questions: Sequence[str]) -> Floats:
         return ProbeConfidence(probe, self.model).of(questions)
 
-    def _points(self, bench: GateBench, probes: Mapping[tuple[int, int], ProbeRun]) -> tuple[GatePoint, ...]:
-        points = [bench.reference("never")]
-        for layer, epochs in probes:
-            for beta in self.settings.betas:
-                rule = gate_rule(_signal(layer, epochs), beta)
-                points.append(bench.point(rule, beta, label=f"CBDR beta={beta:.2f}, layer {layer}, {epochs} epochs"))
-        return (*points, bench.reference("always"), bench.reference("perfect"))
-
 
 def _called(reranker: str) -> str:
     """Return what the tables call a reranker: its id, or the name of its folder."""
     return Path(reranker).name if Path(reranker).is_dir() else reranker
-
-
-def _signal(layer: int, epochs: int) -> str:
-    """Return what a probe's probability is called."""
-    return f"p_known_layer{layer}_epochs{epochs}"
 
 
 def _file_name(name: str) -> str:

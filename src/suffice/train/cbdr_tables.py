@@ -12,9 +12,11 @@ from typing import Any
 
 from suffice._version import __version__
 from suffice.gates import GatePoint
+from suffice.gates.point import ALWAYS
 from suffice.gates.tables import transitions_table, verdict
 from suffice.tables import Column, Table
-from suffice.train.cbdr import CbdrRun
+from suffice.train.cbdr import ALIGNED, RETRIEVER, CbdrRun
+from suffice.train.cbdr_plan import CbdrSettings
 from suffice.train.ranking import NAMES
 
 __all__ = ["PublishedCbdr", "cbdr_tables", "published_cbdr"]
@@ -158,7 +160,8 @@ def _table2(run: CbdrRun, published: PublishedCbdr, model: str, data: str) -> Ta
     depths = sorted({depth for _, depth in run.accuracy})
     names = dict.fromkeys(name for name, _ in run.accuracy)
     rows: list[tuple[Any, ...]] = [
-        (model, name, data, _MEASURED, *(run.accuracy[name, depth] for depth in depths)) for name in names
+        (model, name, data, _MEASURED, *(run.accuracy[name, depth] for depth in depths), *_ranking_costs(run, name))
+        for name in names
     ]
     for name, values in published.tables["table2"].items():
         theirs, reranker = name.split(", ", 1)
@@ -167,15 +170,43 @@ def _table2(run: CbdrRun, published: PublishedCbdr, model: str, data: str) -> Ta
             "NQ": dict(zip((1, 3), values[2:], strict=True)),
         }
         rows += [
-            (theirs, reranker, of, _PUBLISHED, *(shown.get(depth, math.nan) for depth in depths))
+            (theirs, reranker, of, _PUBLISHED, *(shown.get(depth, math.nan) for depth in depths), None, None)
             for of, shown in by_data.items()
         ]
     columns = (
         *map(Column, ("model", "reranker", "data", "figures")),
         *(Column(f"top-{depth}", ".2f", scale=100, interval=True) for depth in depths),
+        *_RANKING_COSTS,
     )
-    notes = _flag_note(published, "table2")
+    notes = (
+        *(_best_order(run, depth) for depth in depths),
+        f"{RETRIEVER}: the retriever's own first passages, no reranker",
+        _COSTS,
+        *_flag_note(published, "table2"),
+    )
     return Table(title="Table 2: accuracy of the whole system", columns=columns, rows=tuple(rows), notes=notes)
+
+
+_RANKING_COSTS = (Column("online: passages scored", ",.2f"), Column("offline: passes for preferences", ",d"))
+_COSTS = (
+    "online costs are those of one question, beside the pass that answers it; offline ones are paid once: labels are "
+    "closed-book answers that were marked, passes those of the target model"
+)
+
+
+def _ranking_costs(run: CbdrRun, name: str, share: float = 1.0) -> tuple[float, int]:
+    """Return how many passages an order scores a question, and what its training took, where it was trained here."""
+    train = run.preferences["train"]
+    scored = 0.0 if name == RETRIEVER else share * run.settings.candidates
+    return scored, train.questions + train.candidates if name == ALIGNED else 0
+
+
+def _best_order(run: CbdrRun, depth: int) -> str:
+    """Return how the aligned reranker's order compares with the best of the others."""
+    others = [(values[0], name) for (name, d), values in run.accuracy.items() if d == depth and name != ALIGNED]
+    (best, name), aligned = max(others), run.accuracy[ALIGNED, depth][0]
+    differs = f"{100 * abs(aligned - best):.2f} points {'above' if aligned > best else 'below'}"
+    return f"top-{depth}: the aligned order is {differs if aligned != best else 'equal to'} the best other one, {name}"
 
 
 def _table3(run: CbdrRun, published: PublishedCbdr) -> Table:
@@ -186,7 +217,12 @@ def _table3(run: CbdrRun, published: PublishedCbdr) -> Table:
         Column("retrieval rate", ".1f", scale=100),
         *(Column(f"top-{depth}", ".2f", scale=100) for depth in depths),
         *(Column(f"Δ vs always, top-{depth}", "+.2f", scale=100, interval=True) for depth in depths),
+        *(Column(f"p (Holm), top-{depth}", ".3f") for depth in depths),
+        *(Column(f"Δ vs random, top-{depth}", "+.2f", scale=100) for depth in depths),
         *(Column(f"verdict, top-{depth}") for depth in depths),
+        Column("online: passes to decide", ",d"),
+        *_RANKING_COSTS,
+        Column("offline: labels", ",d"),
     )
     rows: list[tuple[Any, ...]] = []
     for points in zip(*(run.gates[depth] for depth in depths), strict=True):
@@ -197,30 +233,76 @@ def _table3(run: CbdrRun, published: PublishedCbdr) -> Table:
                 first.label,
                 _MEASURED,
                 rate,
-                *(next(iter(point.metrics.values())) for point in points),
+                *(point.metrics[_metric(point)] for point in points),
                 *(_delta(point) for point in points),
+                *(point.against_always[_metric(point)].p_holm for point in points),
+                *(point.against_random[_metric(point)].delta if point.kind == "gate" else None for point in points),
                 *(verdict(point) for point in points),
+                *_gate_costs(run, first),
             )
         )
-    blank = [None] * (2 * len(depths))
+    blank = [None] * (len(columns) - 3 - len(depths))
     for name, (rate, *values) in published.tables["table3"].items():
         theirs = dict(zip((1, 3), values, strict=True))
         rows.append((name, _PUBLISHED, rate, *(theirs.get(depth, math.nan) for depth in depths), *blank))
+    tried = sum(point.kind == "gate" for points in run.gates.values() for point in points)
     return Table(
         title="Table 3: answering directly where the probe is confident",
         columns=columns,
         rows=tuple(rows),
         notes=(
-            "the thresholds are the paper's: nothing was chosen on these questions",
+            *(_headline(run, depth) for depth in depths),
+            f"gates, random gates and always retrieving have the {ALIGNED} reranker's order where no other is named",
+            f"p: paired permutation test against always retrieving, adjusted by Holm over the {tried} gates tried",
+            "random: as many questions, drawn blindly (exact expectation)",
+            _thresholds(run),
+            _COSTS,
             *_flag_note(published, "table3"),
         ),
     )
 
 
+def _metric(point: GatePoint) -> str:
+    return next(iter(point.metrics))
+
+
+def _headline(run: CbdrRun, depth: int) -> str:
+    """Return the best gate in one sentence, beside always retrieving in the best order."""
+    points = run.gates[depth]
+    gates = [point for point in points if point.kind == "gate"]
+    best = max(gates, key=lambda point: (point.metrics[_metric(point)], -point.retrieval_rate))
+    metric = _metric(best)
+    always = max((p for p in points if p.kind in ("always", "other")), key=lambda point: point.metrics[metric])
+    p = best.against_always[metric].p_holm
+    return (
+        f"top-{depth}, the best of {len(gates)} gates here, so its figures flatter: {best.headline(metric)}; p {p:.3f} by "
+        f"Holm. {always.label} has {metric} {100 * always.metrics[metric]:.1f}"
+    )
+
+
+def _gate_costs(run: CbdrRun, point: GatePoint) -> tuple[Any, ...]:
+    """Return what a row costs: passes to decide, passages scored, passes for preferences, labels."""
+    if point.kind == "perfect":
+        return (None,) * 4
+    if point.kind == "never":
+        return (0, 0.0, 0, 0)
+    order = point.label.removeprefix(f"{ALWAYS}, ") if point.kind == "other" else ALIGNED
+    labels = run.parts["probe, train"] + run.parts["probe, dev"] if order == ALIGNED else 0  # its probe was fitted
+    return (int(point.kind == "gate"), *_ranking_costs(run, order, point.retrieval_rate), labels)
+
+
+def _thresholds(run: CbdrRun) -> str:
+    given, theirs = run.settings.betas, CbdrSettings().betas
+    if given == theirs:
+        return "the thresholds are the paper's: none was chosen on these questions"
+    listed, paper = (", ".join(f"{beta:g}" for beta in betas) for betas in (given, theirs))
+    return f"the thresholds were given ({listed}) and are not the paper's ({paper}): every one is shown, none was chosen here"
+
+
 def _delta(point: GatePoint) -> tuple[float, float, float] | None:
     if point.kind == "always":
         return None
-    found = next(iter(point.against_always.values()))
+    found = point.against_always[_metric(point)]
     return found.delta, found.low, found.high
 
 

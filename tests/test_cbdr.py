@@ -22,6 +22,7 @@ from suffice.train.probe import ProbeSettings
 from suffice.train.reranker_trainer import RerankerSettings
 from suffice.train.tiny_reranker import write_tiny_reranker
 from tests.cli_tools import cli
+from tests.tiny_reranker import without_a_head
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
@@ -250,6 +251,15 @@ def test_a_reranker_that_is_not_there_is_told_before_the_model_is_asked(question
     untouched = Untouched(target.loaded, layers=("last",), prompt=PREFILLED)
     with pytest.raises(ModelError, match="cannot be loaded"):
         run_cbdr(questions, untouched, tmp_path / "none", tmp_path / "work", settings=SETTINGS)
+
+
+def test_another_encoder_without_a_trained_head_is_told_before_the_model_is_asked(
+    questions, target, reranker, tmp_path
+):
+    untouched = Untouched(target.loaded, layers=("last",), prompt=PREFILLED)
+    other = without_a_head(tmp_path / "bare")
+    with pytest.raises(ModelError, match="is BertModel, without a trained head"):
+        run_cbdr(questions, untouched, reranker, tmp_path / "work", others=[str(other)], settings=SETTINGS)
 
 
 def test_a_reranker_trained_otherwise_is_not_taken_for_this_one(run, questions, target, reranker, work):

@@ -9,11 +9,12 @@ import pytest
 
 from suffice import Policy, read_recording
 from suffice.calibration.maps import Sigmoid
-from suffice.llm import EncoderStates, TransformersModel
+from suffice.llm import EncoderStates, EndpointEmbedder, EndpointStates, TransformersModel
 from suffice.llm.prompts import PROMPTS
 from suffice.probes import Calibration, Probe, ProbeCard, pinned_of
 from tests import local_models
 from tests.cli_tools import cli, corpus, dataset
+from tests.test_embedder import letters, server
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")
 
@@ -145,3 +146,58 @@ def test_hidden_states_need_a_local_model_or_a_gate_model(folder, tmp_path):
     done = cli(*base, "--gate", folder / "probe", "--gate-model", folder / "model", "--prompt", "prefilled", "--json")
     assert done.code == 0, done.err
     assert json.loads(done.out)["failed"] == {}
+
+
+EXTRA = {"embd_normalize": -1, "add_special_tokens": False}
+
+
+def test_states_of_an_endpoint_are_asked_for_with_the_fields_that_the_gate_sends_too(folder, tmp_path):
+    with server(letters) as (url, asked):
+        done = cli(
+            *("states", folder / "q.jsonl", "-o", tmp_path / "s", "--model", "m", "--base-url", url, "--limit", "3"),
+            *("--extra-body", json.dumps(EXTRA), "--json"),
+        )
+        assert done.code == 0, done.err
+        assert (done.json["stored"], done.json["layers"]) == (3, [])
+        source = EndpointStates(EndpointEmbedder("m", base_url=url, extra_body=EXTRA))
+        probe_of(source, 3, layer=None).save(tmp_path / "probe")
+        gated = cli(
+            *("record", folder / "q.jsonl", "-o", tmp_path / "r.parquet", "--round-zero", "--max-rounds", "1"),
+            *("--gate", tmp_path / "probe", "--gate-base-url", url),
+        )
+        assert gated.code == 0, gated.err
+        source.embedder.close()
+    assert len(asked) > 3
+    assert all(EXTRA.items() <= body.items() for _, body, _ in asked)
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        (("--base-url", "http://127.0.0.1:1/v1", "--layers", "middle"), "gives the state that leaves the last layer"),
+        (("--extra-body", '{"a": 1}'), "there is none: give --base-url"),
+        (("--base-url", "http://127.0.0.1:1/v1", "--extra-body", "[]"), "must be a JSON object"),
+    ],
+)
+def test_what_an_endpoint_would_take_no_notice_of_is_refused(folder, tmp_path, more, told):
+    done = cli("states", folder / "q.jsonl", "-o", tmp_path / "s", "--model", "m", *more)
+    assert told in " ".join(done.error.split())
+    assert not (tmp_path / "s").exists()
+    encoded = cli("states", folder / "q.jsonl", "-o", tmp_path / "s", "--encoder", "minilm", "--layers", "last")
+    assert "an encoder has none: leave it out" in " ".join(encoded.error.split())
+
+
+@pytest.mark.parametrize(
+    ("kind", "told"),
+    [
+        ("endpoint states", "at an embeddings endpoint, and this command runs the model here"),
+        ("encoder states", "as a sentence encoder, which reads questions alone"),
+    ],
+)
+def test_a_probe_without_layers_is_refused_for_its_own_reason(folder, tmp_path, kind, told):
+    Probe.load(folder / "probe").described(pinned={"kind": kind}, layer=None).save(tmp_path / "probe")
+    done = cli(
+        *("preferences", folder / "q.jsonl", "-o", tmp_path / "p.jsonl", "--model", folder / "model"),
+        *("--probe", tmp_path / "probe", "--allow-prompt", "rag"),
+    )
+    assert told in " ".join(done.error.split())

@@ -17,11 +17,19 @@ from suffice import Passage
 from suffice.embedding.sentence_transformers import weights_hash
 from suffice.errors import ConfigMismatchError, DataError, MissingExtraError, ModelError
 from suffice.retrieval import CrossEncoderScorer, InMemoryRetriever, Reranked
+from suffice.retrieval.rerank import load_cross_encoder
 from suffice.seen import Seen
 from suffice.train.preference_file import Preference
 from suffice.train.ranking import DEPTHS, NAMES, compare_rankings, rank_metrics
 from suffice.train.reranker import CARD, RerankerSettings, preferences_hash, train_reranker
-from tests.tiny_reranker import overlap_preferences, tiny_cross_encoder
+from suffice.train.reranker_trainer import load_base
+from tests.tiny_reranker import (
+    WORDS,
+    language_model_reranker,
+    overlap_preferences,
+    tiny_cross_encoder,
+    without_a_head,
+)
 
 FAST = RerankerSettings(learning_rate=3e-3, epochs=20, evaluations=1, patience=20)
 SHORT = RerankerSettings(learning_rate=3e-3, epochs=2, batch=16, evaluations=2)
@@ -400,3 +408,19 @@ def test_without_the_extra_the_message_says_what_to_install(base, tmp_path, monk
 @pytest.fixture
 def rng():
     return np.random.default_rng(0)
+
+
+def test_an_encoder_without_a_trained_head_ranks_nothing_and_may_be_trained(tmp_path):
+    bare = without_a_head(tmp_path / "bare")
+    with pytest.raises(ModelError, match="is BertModel, without a trained head: it would rank at random"):
+        CrossEncoderScorer(bare, device="cpu").scores("bara", [_passage("doso")])
+    assert load_base(str(bare), FAST, revision=None, device="cpu", seed=0).num_labels == 1
+
+
+def test_a_language_model_that_lacks_its_answer_words_is_no_reranker(tmp_path):
+    usable = language_model_reranker(tmp_path / "usable", [*WORDS, "yes", "no"])
+    assert load_cross_encoder(str(usable), device="cpu").num_labels == 1
+    for words in (WORDS, [*WORDS, "yes"]):
+        lacking = language_model_reranker(tmp_path / f"lacking-{len(words)}", words)
+        with pytest.raises(ModelError, match="its tokenizer lacks them: every score would be 0"):
+            CrossEncoderScorer(lacking, device="cpu").scores("bara", [_passage("doso")])

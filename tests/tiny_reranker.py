@@ -51,6 +51,39 @@ def tiny_cross_encoder(
     return folder
 
 
+def without_a_head(folder: Path) -> Path:
+    """Write the encoder of `tiny_cross_encoder` alone, as encoders are published: its head was never trained."""
+    from transformers import BertModel
+
+    tiny_cross_encoder(folder)
+    BertModel.from_pretrained(str(folder)).save_pretrained(folder)
+    return folder
+
+
+def language_model_reranker(folder: Path, words: Iterable[str]) -> Path:
+    """Write a causal language model of one layer, which sentence-transformers scores by the words 'yes' and 'no'."""
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
+
+    vocabulary = {word: i for i, word in enumerate(["[UNK]", "[PAD]", *words])}
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    wrapped = PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="[UNK]", pad_token="[PAD]")
+    wrapped.save_pretrained(folder)
+    config = Qwen2Config(
+        vocab_size=len(vocabulary),
+        hidden_size=16,
+        intermediate_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        num_key_value_heads=2,
+        max_position_embeddings=64,
+        pad_token_id=1,
+    )
+    Qwen2ForCausalLM(config).eval().save_pretrained(folder)
+    return folder
+
+
 def overlap_preferences(n: int, *, seed: int, shuffled: bool = False) -> list[Preference]:
     """Return questions of two words; what shares a word with them is preferred, unless labels are `shuffled`."""
     rng = np.random.default_rng(seed)

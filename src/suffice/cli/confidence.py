@@ -65,9 +65,14 @@ def open_confidence(
     found = Probe.load(probe)
     found.card.check_prompt("rag", allow=allow)  # before anything is loaded
     if found.card.layer is None:
+        why = (
+            "at an embeddings endpoint, and this command runs the model here"
+            if found.card.pinned.get("kind") == "endpoint states"
+            else "as a sentence encoder, which reads questions alone"
+        )
         raise DataError(
-            f"the probe reads {found.card.model!r}, which has no layers and reads questions alone: confidence with "
-            "passages takes a probe on a language model's states"
+            f"the probe reads {found.card.model!r} {why}: train one on the hidden states of a model that runs here "
+            "(suffice states --model PATH, without --base-url)"
         )
     quiet_bars()
     source = TransformersModel(

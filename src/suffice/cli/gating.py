@@ -124,7 +124,12 @@ def _source(
     if kind == "endpoint states":
         if base_url is None:
             raise DataError("the probe reads states from an embeddings endpoint: give --gate-base-url")
-        at_endpoint = EndpointEmbedder(model or card.model, base_url=base_url, api_key=options.api_key(key_variable))
+        at_endpoint = EndpointEmbedder(
+            model or card.model,
+            base_url=base_url,
+            api_key=options.api_key(key_variable),
+            extra_body=card.pinned.get("extra_body"),  # what the probe's states were asked for with
+        )
         return EndpointStates(at_endpoint, prompt=PROMPTS[prompt], template=str(card.pinned.get("template")))
     if model is None:
         if isinstance(answerer, TransformersModel):

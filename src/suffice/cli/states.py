@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -45,9 +45,13 @@ def states_command(
         typer.Option("--encoder", help="Instead of a model: 'minilm' (in the package) or a sentence-transformers id."),
     ] = None,
     layers: Annotated[
-        str,
-        typer.Option("--layers", help="Comma-separated: middle, last, or numbers; 0 is the embedding, -1 the last."),
-    ] = "middle",
+        str | None,
+        typer.Option(
+            "--layers",
+            help="Of a model that runs here: middle (the default), last, or numbers, with commas between them; 0 is the "
+            "embedding, -1 the last.",
+        ),
+    ] = None,
     prompt: Annotated[
         Literal["qa", "rag"], typer.Option("--prompt", help="The question alone, or with its passages.")
     ] = "qa",
@@ -64,6 +68,7 @@ def states_command(
     template: Annotated[
         str, typer.Option("--template", help="At an endpoint: its chat template, with {system}, {user} and {prefill}.")
     ] = RAW,
+    extra_body: options.ExtraBody = "{}",
     batch_size: Annotated[int, typer.Option("--batch-size", min=1, help="Most prompts of one pass.")] = 16,
     dtype: Annotated[str, typer.Option("--dtype", help="auto (as stored), float32, bfloat16 or float16.")] = "auto",
     device: Annotated[
@@ -77,15 +82,17 @@ def states_command(
     """Store each question's hidden states, float16; run it again to go on after an interruption."""
     if instructions not in PROMPTS:
         raise DataError(f"there are no instructions {instructions!r}; there are: {', '.join(PROMPTS)}")
+    _check_place(base_url, encoder, layers=layers, extra_body=extra_body)
     n_passages = passages if prompt == "rag" else 0
     prompted = _prompted(data, dataset, n_passages, limit)
     source = _source(
         model,
         base_url,
         encoder,
-        layers=[layer.strip() for layer in layers.split(",")],
+        layers=[layer.strip() for layer in (layers or "middle").split(",")],
         prompt=PROMPTS[instructions],
         template=template,
+        extra_body=options.json_object(extra_body),
         batch_size=batch_size,
         loading={"dtype": dtype, "device": device, "revision": revision},
         key_variable=api_key_env,
@@ -97,6 +104,19 @@ def states_command(
     _report(done, source, prompt, as_json=as_json)
 
 
+def _check_place(base_url: str | None, encoder: str | None, *, layers: str | None, extra_body: str) -> None:
+    """Refuse options that what reads the states would take no notice of."""
+    if layers is not None and (base_url is not None or encoder is not None):
+        gives = (
+            "an embeddings endpoint gives the state that leaves the last layer" if base_url else "an encoder has none"
+        )
+        raise DataError(
+            f"--layers {layers!r} chooses among the layers of a model that runs here; {gives}: leave it out"
+        )
+    if base_url is None and options.json_object(extra_body):
+        raise DataError(f"--extra-body {extra_body!r} goes to an endpoint, and there is none: give --base-url, too")
+
+
 def _source(
     model: str | None,
     base_url: str | None,
@@ -105,6 +125,7 @@ def _source(
     layers: Sequence[str],
     prompt: Any,
     template: str,
+    extra_body: Mapping[str, Any],
     batch_size: int,
     loading: dict[str, Any],
     key_variable: str,
@@ -120,7 +141,11 @@ def _source(
     assert model is not None
     if base_url is not None:
         at_endpoint = EndpointEmbedder(
-            model, base_url=base_url, api_key=options.api_key(key_variable), batch=batch_size
+            model,
+            base_url=base_url,
+            api_key=options.api_key(key_variable),
+            batch=batch_size,
+            extra_body=extra_body,
         )
         return EndpointStates(at_endpoint, prompt=prompt, template=template.replace("\\n", "\n"))
     quiet_bars()

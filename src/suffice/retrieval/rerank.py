@@ -233,22 +233,51 @@ class Reranked:
         return best_first(found, scores, k)
 
 
-def load_cross_encoder(model: str, revision: str | None = None, device: str | None = None) -> Any:
+def load_cross_encoder(
+    model: str, revision: str | None = None, device: str | None = None, *, new_head: bool = False
+) -> Any:
     """Return a cross-encoder of sentence-transformers.
+
+    Args:
+        model: Id or folder.
+        revision: Of an id.
+        device: As torch names it; None for the default.
+        new_head: Whether an encoder without a trained head may be loaded: it gets a random one, to be trained.
 
     Raises:
         MissingExtraError: sentence-transformers is not installed.
-        ModelError: The model cannot be loaded.
+        ModelError: The model cannot be loaded, or could only score at random or alike.
     """
     try:
         from sentence_transformers import CrossEncoder
     except ImportError as error:
         raise MissingExtraError("scoring passages with a cross-encoder", "dense") from error
     try:
-        return CrossEncoder(model, revision=revision, device=device, trust_remote_code=False)
+        loaded = CrossEncoder(model, revision=revision, device=device, trust_remote_code=False)
     except Exception as error:  # what it raises depends on the hub client, the file format and torch
         raise ModelError(
             f"the cross-encoder {model!r} cannot be loaded ({type(error).__name__}: {error!s:.200}); give the id of one, "
             "or a folder that holds one. Without a network an id is found only where it was downloaded before: fetch the "
             "model elsewhere and give the path of its folder."
         ) from error
+    _check_scores(loaded, model, new_head=new_head)
+    return loaded
+
+
+def _check_scores(encoder: Any, model: str, *, new_head: bool) -> None:
+    """Refuse what would score at random, or give every pair the same number."""
+    answers = next((module for module in encoder if hasattr(module, "true_token_id")), None)
+    if answers is not None:  # a language model, which scores by the logits of its answer words
+        words = [answers.true_token_id, answers.false_token_id]
+        if words[0] == words[1] or encoder.tokenizer.unk_token_id in words:
+            raise ModelError(
+                f"the cross-encoder {model!r} scores by the words that it answers with, such as 'yes' and 'no', and its "
+                "tokenizer lacks them: every score would be 0. Use a reranker that was trained as one"
+            )
+        return
+    architectures = list(getattr(encoder.config, "architectures", None) or ())
+    if not new_head and not any(name.endswith("ForSequenceClassification") for name in architectures):
+        raise ModelError(
+            f"{model!r} is {' and '.join(architectures) or 'an encoder of no named kind'}, without a trained head: it would "
+            "rank at random. Use a reranker, or train its head first (suffice train-reranker)"
+        )

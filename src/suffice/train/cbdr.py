@@ -318,7 +318,8 @@ class _Pipeline:
         return _means(rank_metrics(preferences, pair_scorer(self._encoder(folder), settings)), self.settings)
 
     def _encoder(self, folder: str) -> Any:
-        return load_base(folder, self.settings.reranker, revision=None, device=None, seed=self.settings.seed)
+        seed = self.settings.seed
+        return load_base(folder, self.settings.reranker, revision=None, device=None, seed=seed, new_head=False)
 
     def _reranked(self, folder: str) -> Retriever:
         return Reranked(PoolBM25(), CrossEncoderScorer(folder), candidates=self.settings.candidates)

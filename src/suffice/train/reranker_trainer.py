@@ -94,8 +94,24 @@ def quiet() -> Iterator[None]:
             logging.enable_progress_bar()
 
 
-def load_base(model: str, settings: RerankerSettings, *, revision: str | None, device: str | None, seed: int) -> Any:
+def load_base(
+    model: str,
+    settings: RerankerSettings,
+    *,
+    revision: str | None,
+    device: str | None,
+    seed: int,
+    new_head: bool = True,
+) -> Any:
     """Return the cross-encoder to train, reading pairs as long as the settings say.
+
+    Args:
+        model: Id or folder.
+        settings: How it is trained.
+        revision: Of an id.
+        device: As torch names it.
+        seed: Of a new head.
+        new_head: Whether a base without a trained head is welcome: not where its own order counts, too.
 
     Raises:
         MissingExtraError: A part of the extra `torch` is not installed.
@@ -108,7 +124,7 @@ def load_base(model: str, settings: RerankerSettings, *, revision: str | None, d
     except ImportError as error:
         raise MissingExtraError("training a reranker", "torch") from error
     torch.manual_seed(seed)  # a base without a head gets a new one
-    encoder = load_cross_encoder(model, revision, device)
+    encoder = load_cross_encoder(model, revision, device, new_head=new_head)
     if encoder.num_labels != 1:
         raise ModelError(f"the cross-encoder {model!r} has {encoder.num_labels} labels; use one with a single label")
     special = encoder.tokenizer.num_special_tokens_to_add(pair=True)

@@ -36,8 +36,8 @@ PAGE = """# The whole cascade on real drafts: debates marked by their gold solut
 Five small models debate GSM8K questions: three agents, three rounds (lferreiraMD/slm_multiagent_debate). An agent's reply is a draft;
 the other two are its critic and approve where both have its answer (two calls); distances are those of the packaged embedder. The
 quality is whether the draft's number is right. **The judge reads the gold solution** (ROUGE-L), so `gain` is an *oracle*: no live run
-has it. It shows what that member could do at best, and that all three members decide here; it says nothing about a language model's
-marks. The drafts do not ship: this page is built from the data folder by
+has it. The page shows all three members at work; it says nothing about a language model's marks, and another likeness to the gold
+solution may stop elsewhere. The drafts do not ship: this page is built from the data folder by
 
 `{command}`
 

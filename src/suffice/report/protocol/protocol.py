@@ -297,7 +297,7 @@ def _notes(drafts: Drafts, replayed: Replayed, result: ReplayResult, recording: 
     if replayed.gold:
         notes.append(
             f"{', '.join(MEMBERS[name] for name in replayed.gold)} reads the gold answer: a policy with it is an oracle, which "
-            "no live run can be; it shows what the member could do at best"
+            "no live run can be"
         )
         return notes
     components = drafts.bench.components

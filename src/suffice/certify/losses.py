@@ -22,6 +22,7 @@ from suffice.replay.baselines import (
     run_policy,
 )
 from suffice.replay.evaluate import drop_failed
+from suffice.replay.outcomes import choice_note
 from suffice.replay.references import selectors_in_use
 from suffice.replay.rivals import Rival, find_rival
 from suffice.rounds import Floats
@@ -216,7 +217,7 @@ def measure(
         baseline=reference.label,
         question_ids=tuple(hashes[place] for place in order.tolist()),
         n_failed=n_failed,
-        notes=(*dict.fromkeys(notes), *_notes(base, claim, n_failed)),
+        notes=(*dict.fromkeys(notes), *_notes(kept, base, claim, n_failed)),
         rivals=() if rivals_by is None else _rivals(bench, policies, stopped, claim.metric, rivals_by),
     )
 
@@ -300,12 +301,14 @@ def _check_run(run: Run, claim: Claim, bench: Bench) -> None:
         )
 
 
-def _notes(base: Floats, claim: Claim, n_failed: int) -> list[str]:
+def _notes(recording: Recording, base: Floats, claim: Claim, n_failed: int) -> list[str]:
     notes = []
     if claim.metric.startswith("agreement"):
         notes.append("agreement measures sameness with the full-budget run's answer, not truth")
     if n_failed:
         notes.append(f"{n_failed} questions failed while recording and are left out: the certificate is silent on such")
+    if claim.metric in ("f1", "em") and (choice := choice_note(recording)):
+        notes.append(choice)
     if not base.any():
         notes.append(f"the baseline scores 0 {claim.metric} on every question: there is nothing to lose")
     return notes

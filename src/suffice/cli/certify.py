@@ -27,6 +27,7 @@ from suffice.certify import (
 from suffice.cli import options
 from suffice.cli.show import console, errors, print_json, print_table
 from suffice.errors import DataError
+from suffice.replay.outcomes import default_metrics
 from suffice.session import Policy
 from suffice.store import Recording, read_recording
 from suffice.tables import Column, Table
@@ -50,7 +51,10 @@ def certify_command(
     tune: Annotated[
         Path | None, typer.Option("--tune", help="A recording of tune questions: they set values and test order.")
     ] = None,
-    metric: Annotated[str, typer.Option("--metric", help="f1, em, agreement, or a column in [0, 1].")] = "f1",
+    metric: Annotated[
+        str | None,
+        typer.Option("--metric", help="f1 (default; em for multiple choice), em, agreement, or a column in [0, 1]."),
+    ] = None,
     confidence: Annotated[float, typer.Option("--confidence", help="1 - delta, between 0 and 1.")] = 0.95,
     loss: Annotated[
         str, typer.Option("--loss", help="'net': gains count against losses; 'harm': losses alone, stricter.")
@@ -71,15 +75,16 @@ def certify_command(
     _check_choice(loss, ("net", "harm"), "--loss")
     _check_choice(procedure, PROCEDURES, "--procedure")
     _check_choice(cheapest, COST_NAMES, "--cheapest")
+    recording = read_recording(path)
     claim = Claim(
         epsilon=max_loss,
         confidence=confidence,
-        metric=metric,
+        metric=metric or default_metrics(recording)[0],
         loss="harm" if loss == "harm" else "net",
         baseline=Policy.load(baseline) if Path(baseline).suffix == ".json" else baseline,
         seed=seed,
     )
-    recording, known = read_recording(path), None if tune is None else read_recording(tune)
+    known = None if tune is None else read_recording(tune)
     family = _family(recording, None if policy is None else Policy.load(policy), along, rules, known, start_round)
     with errors.status(f"testing {len(family.policies)} policies"):
         found = certify(

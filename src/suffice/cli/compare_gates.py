@@ -28,6 +28,7 @@ from suffice.gates import (
     questions_of,
 )
 from suffice.llm import PROMPTS
+from suffice.replay.outcomes import choice_note
 from suffice.store import Recording, read_recording
 from suffice.tables import render
 
@@ -89,12 +90,13 @@ def compare_gates_command(
     """Compare gates: which questions to answer without retrieval, what that saves, what it loses, what it costs."""
     _check(questions or bool(column) or model is not None, model, tune, markdown)
     how: dict[str, Any] = {"n_resamples": resamples, "seed": seed, "level": level, "margin": margin}
-    names = tuple(metric or _METRICS)
+    answers = {source: read_answers(source) for source in recordings}
+    names = tuple(metric or (("em",) if any(map(choice_note, answers.values())) else _METRICS))
     tuned = None if tune is None else GateBench(read_answers(tune), metrics=names, **how)
     embedder = MiniLM() if questions else None
     found: dict[str, Comparison] = {}
     for source in recordings:
-        bench = GateBench(read_answers(source), metrics=names, **how)
+        bench = GateBench(answers[source], metrics=names, **how)
         gates: list[Scored] = [column_gate(name, bench, tuned, rate=rate) for name in column or ()]
         if embedder is not None and tuned is not None:
             gates += question_gates(tuned, bench, embedder.embed)

@@ -177,7 +177,7 @@ def replay_command(
     result = evaluate(
         recording,
         with_guarded(policies),
-        metrics=tuple(metric or ("f1", "em")),
+        metrics=tuple(metric) if metric else None,
         baseline=options.read_baseline(baseline),
         n_resamples=resamples,
         seed=seed,

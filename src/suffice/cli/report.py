@@ -17,6 +17,7 @@ from suffice.cli.offline import TEXT_RULES, prices_for, with_guarded
 from suffice.cli.show import console, errors, print_json, print_text
 from suffice.errors import DataError
 from suffice.replay import calibrate, policy_for
+from suffice.replay.outcomes import default_metrics
 from suffice.report import Report, Settings, make_report, render_html
 from suffice.retrieval import load_questions
 from suffice.rounds import Passage
@@ -73,7 +74,7 @@ def report_command(
     recordings = _read(paths)
     tuned = None if tune is None else read_recording(tune)
     settings = Settings(
-        metrics=tuple(metric or ("f1", "em")),
+        metrics=tuple(metric or min(map(default_metrics, recordings.values()), key=len)),
         baseline=options.read_baseline(baseline),
         n_resamples=resamples,
         seed=seed,

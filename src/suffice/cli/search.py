@@ -33,7 +33,12 @@ def search_command(
         float, typer.Option("--tune-share", help="Share of tune questions in that split, between 0 and 1.")
     ] = 0.5,
     budget: Annotated[float, typer.Option("--budget", min=0, help="Most mean calls of what is selected.")] = 3.0,
-    metric: Annotated[str, typer.Option("--metric", help="f1, em, contains, agreement, or a column in [0, 1].")] = "f1",
+    metric: Annotated[
+        str | None,
+        typer.Option(
+            "--metric", help="f1 (default; em for multiple choice), em, contains, agreement, or a column in [0, 1]."
+        ),
+    ] = None,
     baseline: Annotated[str, typer.Option("--baseline", help="A rule's text or 'full'.")] = "fixed_k(3)",
     max_rounds: Annotated[
         list[int] | None,

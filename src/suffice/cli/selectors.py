@@ -18,6 +18,7 @@ from suffice.diagnose.ranking import FEATURES, RankerFit, fit_ranker
 from suffice.diagnose.selection import compare_selectors
 from suffice.errors import DataError
 from suffice.replay import calibrate, policy_for
+from suffice.replay.outcomes import default_metrics
 from suffice.rules import Selector, parse_rule, parse_selector
 from suffice.rules.ranker import Ranked, Term
 from suffice.session import Policy
@@ -43,7 +44,10 @@ def selectors_command(
         list[str] | None,
         typer.Option("--feature", help=f"Of the ranker; may be repeated. Default: {' '.join(FEATURES)}."),
     ] = None,
-    metric: Annotated[str, typer.Option("--metric", help="f1, em, agreement, or a column in [0, 1].")] = "f1",
+    metric: Annotated[
+        str | None,
+        typer.Option("--metric", help="f1 (default; em for multiple choice), em, agreement, or a column in [0, 1]."),
+    ] = None,
     judge: Annotated[
         str | None,
         typer.Option(
@@ -60,6 +64,7 @@ def selectors_command(
 ) -> None:
     """Compare selectors under stopping rules, a ranker fitted on tune questions among them."""
     tuned = read_recording(tune)
+    metric = metric or default_metrics(tuned)[0]
     base = _calibrated(tuned)
     policies = [_policy(tuned, base, text) for text in rule or _RULES]
     if not rule:  # of the usual ones those that the recordings can replay

@@ -24,6 +24,7 @@ from suffice.replay import calibrate, check_policy, outcome, policy_for, seen_fr
 from suffice.replay.baselines import RECORDED, Bench, Run, recorded_run, run_policy
 from suffice.replay.costs import CostTable
 from suffice.replay.evaluate import drop_failed
+from suffice.replay.outcomes import choice_note, default_metrics
 from suffice.rules import Rule, parse_rule, thresholds
 from suffice.session import Policy, Stops
 from suffice.signals import KNOWN
@@ -109,7 +110,7 @@ def diagnose(
         tune: The recording that calibrators are fitted on and that drift is measured from.
         cells: Other recordings by name, other models or corpora.
         metric: What counts as right: `em`, a threshold such as ``f1 > 0.5``, `agreement`, or a column of 0 and 1.
-        quality: The metric of the policy's answers; None = `f1` where it was recorded, else `metric`.
+        quality: The metric of the policy's answers; None = `f1` where it was recorded (`em` for multiple choice), else `metric`.
         baseline: What differences of quality are taken against: a rule or its text, `full`, `recorded`, or a policy.
             None = `fixed_k(3)`, or `recorded` where a rule ended some recordings.
         type_column: Where the types of questions stand.
@@ -129,7 +130,7 @@ def diagnose(
     made = None if policy is None else _policy(kept, tuned, policy, metric)
     settings = _Settings(
         metric=metric,
-        quality=quality or ("f1" if has_metric(kept, "f1") else metric),
+        quality=quality or next((name for name in default_metrics(kept)[:1] if has_metric(kept, name)), metric),
         baseline=baseline,
         type_column=type_column,
         level=level,
@@ -202,6 +203,7 @@ def _input_notes(
         *([policy_for(kept, _GATED)] if KNOWN in kept.names("signal") else []),
     ]
     notes += selected_on(read, kept).notes
+    notes += filter(None, [choice_note(kept)])
     if policy is None:
         return (*notes, "no policy: no threshold sweep, no types of questions, no premature stops")
     return (*notes, *check_policy(policy, kept))

@@ -17,7 +17,7 @@ from suffice.replay.baselines import Bench, run_policy
 from suffice.replay.checks import policy_for
 from suffice.replay.costs import CostTable
 from suffice.replay.evaluate import drop_failed
-from suffice.replay.outcomes import agreement_note, is_agreement, outcome
+from suffice.replay.outcomes import agreement_note, choice_note, default_metrics, is_agreement, outcome
 from suffice.replay.recorded import check_recorded
 from suffice.replay.result import jsonable
 from suffice.replay.selected import seen_from, selected_on
@@ -151,6 +151,7 @@ def calibrate(
     state = _state(kept, draft, notes)
     draft = replace(draft, state={**state, **draft.state})
     notes += selected_on(draft, kept).notes
+    notes += filter(None, [choice_note(kept)])
 
     def fitted(form: Method, rounds: bool) -> tuple[Calibrator, ...]:
         options = {"method": form, "per_round": rounds, "target": target, "unseen_round": unseen_round}
@@ -239,9 +240,10 @@ def _fit_report(recording: Recording, calibrator: Calibrator, outcomes: Floats) 
 
 
 def _quality_metric(recording: Recording, target: str) -> str:
-    """Return F1 where it was measured, else what the calibrators were fitted to."""
-    if "f1" in recording.names("metric") and not is_agreement(target) and np.isfinite(recording.column("f1")).any():
-        return "f1"
+    """Return F1 (EM for multiple choice) where it was measured, else what the calibrators were fitted to."""
+    first = default_metrics(recording)[0]
+    if first in recording.names("metric") and not is_agreement(target) and np.isfinite(recording.column(first)).any():
+        return first
     return "agreement_f1" if target in ("agreement", "agreement_f1") else target
 
 

@@ -21,7 +21,7 @@ from suffice.replay.charging import LIVE, Charging, charging_of
 from suffice.replay.checks import check_policy, policy_for
 from suffice.replay.comparisons import Comparison, difference_bounds
 from suffice.replay.costs import TOKEN_KINDS, CostTable, Ledger
-from suffice.replay.outcomes import agreement_note, is_agreement, outcome
+from suffice.replay.outcomes import agreement_note, choice_note, default_metrics, is_agreement, outcome
 from suffice.replay.prices import Price
 from suffice.replay.references import baseline_runs, refuse_unmeasured, selector_name, selectors_in_use, with_references
 from suffice.replay.result import ReplayResult, Row, Spread
@@ -54,7 +54,7 @@ def replay(
     recording: Recording,
     policies: Sequence[Policy | Rule | str],
     *,
-    metrics: Sequence[str] = ("f1", "em"),
+    metrics: Sequence[str] | None = None,
     baseline: str | Policy | None = None,
     n_resamples: int = 1000,
     seed: int = 42,
@@ -75,8 +75,8 @@ def replay(
     Args:
         recording: Recorded rounds.
         policies: What to evaluate; a rule or its text stands for a policy with the recording's own settings.
-        metrics: Columns in [0, 1], or `agreement`, see `outcome`; the first is what quality means.  Empty for costs
-            and stops alone.
+        metrics: Columns in [0, 1], or `agreement`, see `outcome`; the first is what quality means.  None = `f1` and
+            `em`, for multiple choice `em` alone; empty for costs and stops alone.
         baseline: What differences are taken against: the label of a row (`fixed_k(3)`, `closed_book`,
             `oracle_best`, `recorded`), `full`, a rule or a policy.  None is `fixed_k(3)`, and `recorded` for a recording
             that a rule ended in some questions.
@@ -99,7 +99,7 @@ def replay(
         RuleSyntaxError: Text is no rule.
     """
     kept, n_failed = drop_failed(recording)
-    metrics = _companions(kept, metrics)
+    metrics = _companions(kept, default_metrics(kept) if metrics is None else metrics)
     made = [item if isinstance(item, Policy) else policy_for(kept, item, name=str(item)) for item in policies]
     made = [_relabelled(policy, made[:position]) for position, policy in enumerate(made)]
     notes = {policy.label: check_policy(policy, kept) for policy in made}
@@ -290,6 +290,8 @@ def _notes(bench: Bench, metrics: Sequence[str], n_failed: int) -> tuple[str, ..
     notes = [*bench.table.notes, *filter(None, [bench.charging.note])]
     if any(is_agreement(name) for name in metrics):
         notes.append(agreement_note(bench.recording))
+    if {"f1", "em"} & set(metrics) and (choice := choice_note(bench.recording)):
+        notes.append(choice)
     if n_failed:
         notes.append(f"{n_failed} questions failed while recording and are left out of every row alike")
     if bench.cut.any():

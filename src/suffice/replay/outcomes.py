@@ -13,12 +13,23 @@ from suffice.rounds import Floats, Mask, Rounds
 from suffice.rules import Selector
 from suffice.store.recording import Recording
 
-__all__ = ["AGREEMENT", "agreement_note", "answers_by_stop", "is_agreement", "outcome", "values_by_stop"]
+__all__ = [
+    "AGREEMENT",
+    "agreement_note",
+    "answers_by_stop",
+    "choice_note",
+    "default_metrics",
+    "is_agreement",
+    "outcome",
+    "values_by_stop",
+]
 
 AGREEMENT = ("agreement", "agreement_em", "agreement_f1")
 """Metrics against the answer of the full-budget run: they measure sameness, not truth."""
 
 _ABOVE = re.compile(r"\s*(?P<name>[A-Za-z_]\w*)\s*(?P<comparison>>=|>)\s*(?P<value>[0-9.]+)\s*")
+
+_LETTER = re.compile(r"[\W_]*[A-Za-z][\W_]*")
 
 Positions = npt.NDArray[np.int64]
 
@@ -37,6 +48,35 @@ def agreement_note(recording: Recording) -> str:
             f"the last recorded answer (in {int(cut.sum())} of {len(cut)} questions a rule's, not the full budget's)"
         )
     return f"agreement measures sameness with {whose}, not truth"
+
+
+def default_metrics(recording: Recording) -> tuple[str, ...]:
+    """Return the metrics of answers where none is named, the quality first: F1 and EM, and EM alone for multiple choice.
+
+    F1 counts words, and an option has none: the gold answer "a" normalises to nothing, so that F1 is 0 where EM is 1.
+    """
+    return ("em",) if choice_note(recording) else ("f1", "em")
+
+
+def choice_note(recording: Recording) -> str | None:
+    """Return why F1 does not score these answers, None if it does: golds are single letters, or F1 misses exact matches."""
+    if "em" not in recording.names("metric"):
+        return None
+    if "golds" in recording.table.column_names:
+        golds = [gold for listed in recording.per_question("golds", []).tolist() for gold in listed or ()]
+        if golds and all(_LETTER.fullmatch(gold) for gold in golds):
+            return (
+                "the gold answers are single letters: em is the quality, since f1 counts words that letters do not have"
+            )
+    if "f1" not in recording.names("metric"):
+        return None
+    exact, partly = recording.column("em") >= 1, recording.column("f1") < 1
+    if not (exact & partly).any():
+        return None
+    return (
+        f"f1 is below 1 in {int((exact & partly).sum())} of {int(exact.sum())} rounds whose answer equals a gold answer (the "
+        "gold answer 'a' normalises to no word at all): judge multiple choice by em"
+    )
 
 
 def outcome(recording: Recording, name: str) -> Floats:

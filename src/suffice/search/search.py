@@ -15,7 +15,7 @@ from suffice.errors import ConfigMismatchError, DataError
 from suffice.replay import dividing_names, id_hash, replay, seen_from
 from suffice.replay.checks import require_whole
 from suffice.replay.front import pareto_front
-from suffice.replay.outcomes import is_agreement
+from suffice.replay.outcomes import choice_note, default_metrics, is_agreement
 from suffice.rounds import Floats
 from suffice.rules import tasr
 from suffice.search.data import Questions, by_prompt, check_disjoint, find_prompt, fit, fitted_columns
@@ -51,7 +51,7 @@ def search(
     tune_share: float = 0.5,
     patience: Sequence[int] | None = None,
     max_rounds: Sequence[int] | None = None,
-    metric: str = "f1",
+    metric: str | None = None,
     budget: float = 3.0,
     baseline: str = "fixed_k(3)",
     target: str | None = None,
@@ -74,7 +74,7 @@ def search(
         tune_share: In (0, 1).
         patience: In place of the space's; None = as the space says.
         max_rounds: The same for its highest rounds.
-        metric: What quality means: a column in [0, 1] or `agreement`.
+        metric: What quality means: a column in [0, 1] or `agreement`; None = `f1`, and `em` for multiple choice.
         budget: Most mean calls of a locked threshold and of what is selected.
         baseline: What differences are taken against: a rule's text or `full`.
         target: What calibrators are fitted to; None = `em`, or `metric` where that needs no gold answers.
@@ -91,6 +91,7 @@ def search(
         ConfigMismatchError: Tune questions are among those searched, or a prompt was not recorded.
         RuleSyntaxError: The baseline is no rule.
     """
+    metric = metric or default_metrics(recording)[0]
     if tune is None:
         tune, recording = split(recording, tune_share, seed)
     check_disjoint(tune, recording)
@@ -368,6 +369,8 @@ def _notes(
     explorer: Explorer, tune: Questions, chosen: Chosen | None, best: int | None, made: _Settings
 ) -> tuple[str, ...]:
     notes = [*explorer.questions.notes, *(f"tune: {note}" for note in tune.notes)]
+    choices = (choice_note(side.recording) for side in explorer.questions.sides.values())
+    notes += dict.fromkeys(note for note in choices if note and made.metric in ("f1", "em"))
     if is_agreement(made.metric):
         notes.append("agreement measures sameness with the full-budget run's answer, not truth")
     if chosen is None:

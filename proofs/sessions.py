@@ -45,6 +45,7 @@ class _OneStep(Session):
         self.policy = policy
         self.rounds = []
         self._decision = None
+        self._unproven = set()  # a symbol brings whatever the rule reads
         self._state = state
 
     @property

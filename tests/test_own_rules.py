@@ -205,3 +205,19 @@ def test_thresholds_inside_a_wrapped_rule_are_seen_and_moved():
     assert thresholds(rule) == (Threshold("p_correct", ">", 0.5), Threshold("overlap", ">", 0.25))
     moved = with_threshold(rule, find_threshold(rule, "p_correct"), 0.75)
     assert moved == After((signal("p_correct") > 0.75) & (signal("overlap") > 0.25), 2) | Rising("p_correct")
+
+
+def test_a_rule_that_is_no_dataclass_has_no_thresholds_to_move():
+    class Always(Rule):
+        signals = frozenset()
+
+        def fires(self, rounds):
+            return rounds.seen
+
+        def reads(self, rounds, asked):
+            return {}
+
+    both = Always() & (signal("p_correct") > 0.5)
+    assert thresholds(both) == (Threshold("p_correct", ">", 0.5),)
+    moved = with_threshold(both, thresholds(both)[0], 0.25)
+    assert moved.rules[0] is both.rules[0]

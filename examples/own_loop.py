@@ -27,7 +27,7 @@ def main() -> None:
     print(f"answer {decision.answer!r} of draft {decision.answer_round}; {decision.reason}: {decision.fired}")
 
     cut = Session(policy)
-    cut.observe(draft="the Danube")
+    cut.observe(draft="the Danube", costs={"writer": Cost(calls=1, uncached_tokens=80, output_tokens=12)})
     print("the user went away:", cut.end("cancelled").answer)
 
 

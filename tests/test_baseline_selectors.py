@@ -7,10 +7,12 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from suffice.calibration import Calibrator
 from suffice.certify import Claim
 from suffice.certify.losses import measure
+from suffice.diagnose import diagnose
 from suffice.errors import DataError
-from suffice.replay import policy_for, replay
+from suffice.replay import policy_for, replay, replay_stream
 from suffice.rules import parse_selector
 from suffice.session import Policy
 from suffice.store.recording import Recording, write_recording
@@ -122,8 +124,6 @@ def test_a_baseline_that_is_named_by_its_row_is_the_same_for_all(recording):
 
 
 def test_a_selector_with_its_own_fitted_state_has_its_own_frontier(recording):
-    from suffice.calibration import Calibrator
-
     def fitted(turned: bool) -> Calibrator:
         column, em = recording.column("vote_lead"), recording.column("em")
         made = Calibrator(output="p_correct", signal="vote_lead", per_round=False)
@@ -147,6 +147,18 @@ def test_a_certificate_compares_a_vote_with_the_full_vote(recording):
     assert measured.losses.mean() == pytest.approx(voted(ROUNDS) - by_rule())
     with pytest.raises(DataError, match="these have several: majority, last"):
         measure(recording, [policy(recording, "majority"), policy(recording, "last")], claim)
+
+
+def test_a_stream_and_a_diagnosis_compare_a_vote_with_the_vote_of_a_fixed_budget(recording, tmp_path):
+    write_recording(tmp_path / "r.parquet", recording.table)
+    ours = policy(recording, "majority")
+    streamed = replay_stream(tmp_path / "r.parquet", ours, metrics=("em",), baseline="full")
+    assert streamed.baseline.label == "full, majority"
+    assert streamed.baseline.metrics["em"] == pytest.approx(voted(ROUNDS))
+    rows = [{**row, "question_type": "any"} for row in recording.table.to_pylist()]
+    typed = Recording(build_table(rows, kinds={"vote_lead": "signal"}))
+    part = diagnose(typed, policy=ours, quality="em", baseline="full", n_resamples=10).parts["types"]
+    assert (part.baseline, part.rows[0].baseline) == ("full, majority", pytest.approx(voted(ROUNDS)))
 
 
 def test_the_command_has_a_selector_and_a_highest_round(recording, tmp_path):

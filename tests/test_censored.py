@@ -4,19 +4,61 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import replace
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from suffice.certify import Claim
 from suffice.certify.losses import measure
-from suffice.errors import CensoredError
+from suffice.errors import CensoredError, UnknownSignalError
 from suffice.replay import policy_for, replay, replay_stream
+from suffice.rounds import Trajectory
 from suffice.search import search
+from suffice.session import stops
 from suffice.store.recording import write_recording
+from tests import strategies as drawn
 from tests.cli_tools import cli
 from tests.coin import RULE, coin, no_false_gain
 
 FULL = "full"
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.data())
+def test_whatever_rule_cut_a_recording_the_truth_lies_within_the_bounds(data):
+    whole = data.draw(drawn.recorded(max_questions=5))
+    if int(whole.recording.index[-1]) < 1:
+        return
+    log = data.draw(drawn.policies(whole.recording))
+    ours = data.draw(st.lists(drawn.policies(whole.recording), min_size=1, max_size=3))
+    ours = [replace(policy, name=f"p{n}") for n, policy in enumerate(ours)]
+    stopped = stops(log, whole.recording.rounds(log.raw_columns))
+    trajectories = []
+    for q, item in enumerate(whole.trajectories):
+        end = int(stopped.rounds[q])
+        cut = stopped.fired[q] and end < item.rounds[-1].index
+        kept = tuple(one for one in item.rounds if one.index <= end) if cut else item.rounds
+        trajectories.append(Trajectory(question_id=item.question_id, rounds=kept, end="rule" if cut else item.end))
+    left = drawn.record(trajectories)
+    if left.index[-1] != whole.recording.index[-1]:
+        return  # the recording's highest round has gone, and nobody could tell that there was one
+    try:
+        truth = replay(whole.recording, ours, metrics=("f1", "em"), n_resamples=2)
+        result = replay(left, ours, metrics=("f1", "em"), n_resamples=2)
+    except UnknownSignalError:
+        return  # nothing is left of a signal
+    labels = {row.label for row in truth.rows}
+    for row in result.rows:
+        if row.kind == "random" or row.label not in labels:
+            continue  # a twin deals the stops of questions with as many recorded rounds, and those are others
+        known = truth.row(row.label)
+        for name, value in known.metrics.items():
+            low, high = row.bounds.get(name, (row.metrics[name], row.metrics[name]))
+            assert low - 1e-12 <= value <= high + 1e-12
+            assert row.censored or row.metrics[name] == pytest.approx(value)
+        assert row.calls.mean <= known.calls.mean + 1e-12
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ import numpy as np
 
 from suffice.certify.pvalues import hoeffding_bentkus_p_value, net_p_value
 from suffice.errors import CensoredError, ConfigMismatchError, DataError
-from suffice.replay import CostTable, check_policy, id_hash, outcome, policy_for
+from suffice.replay import CostTable, check_policy, id_hash, outcome
 from suffice.replay.baselines import (
     Bench,
     Run,
@@ -23,7 +23,7 @@ from suffice.replay.baselines import (
 )
 from suffice.replay.evaluate import drop_failed
 from suffice.replay.outcomes import choice_note
-from suffice.replay.references import selectors_in_use
+from suffice.replay.references import baseline_policy, selectors_in_use
 from suffice.replay.rivals import Rival, find_rival
 from suffice.rounds import Floats
 from suffice.session import Policy, Stops
@@ -234,9 +234,7 @@ def _rule_baseline(recording: Recording, rule: str, policies: Sequence[Policy]) 
             f"the baseline {rule!r} returns answers by the selector of the policies, and these have several: "
             f"{', '.join(used)}. Certify them one selector at a time, or name a policy file as the baseline"
         )
-    (like,) = used.values()
-    fitted = {"selector": like.selector, "calibrators": like.calibrators, "state": like.state}
-    return policy_for(recording, rule, name=f"{rule}{like.name}", **fitted)
+    return baseline_policy(recording, rule, policies[0])
 
 
 def _rivals(

@@ -25,6 +25,7 @@ from suffice.replay.baselines import RECORDED, Bench, Run, recorded_run, run_pol
 from suffice.replay.costs import CostTable
 from suffice.replay.evaluate import drop_failed
 from suffice.replay.outcomes import choice_note, default_metrics
+from suffice.replay.references import answering_like, baseline_policy
 from suffice.rules import Rule, parse_rule, thresholds
 from suffice.session import Policy, Stops
 from suffice.signals import KNOWN
@@ -284,7 +285,7 @@ def _types(bench: Bench, run: Run, settings: _Settings, notes: list[str]) -> dic
     if column not in kept.table.column_names:
         notes.append(f"no column {column!r}: types of questions are unknown")
         return {}
-    reference = _reference(bench, settings)
+    reference = _reference(bench, run.policy or Policy(), settings)
     if np.isnan(reference.values[quality]).any():
         why = "" if reference.exact else ", because a rule had ended the recording of some questions"
         notes.append(f"{quality!r} is unknown where {reference.label} stops{why}: no types; choose another baseline")
@@ -303,12 +304,12 @@ def _types(bench: Bench, run: Run, settings: _Settings, notes: list[str]) -> dic
     return {"types": found}
 
 
-def _reference(bench: Bench, settings: _Settings) -> Run:
-    """Return the run that types of questions are compared with."""
+def _reference(bench: Bench, policy: Policy, settings: _Settings) -> Run:
+    """Return the run that types of questions are compared with, by the policy's own selector."""
     given, kept = settings.baseline, bench.recording
     if given == RECORDED or (given is None and bench.cut.any()):
-        return recorded_run(bench)
-    other = given if isinstance(given, Policy) else policy_for(kept, given or "fixed_k(3)")
+        return recorded_run(bench, answering_like(policy))
+    other = given if isinstance(given, Policy) else baseline_policy(kept, given or "fixed_k(3)", policy)
     check_policy(other, kept)
     return run_policy(_bench(kept, other, settings.quality), other)[0]
 

@@ -21,10 +21,13 @@ from suffice.replay.baselines import (
 )
 from suffice.replay.checks import check_policy, policy_for
 from suffice.replay.outcomes import outcome
+from suffice.rules import Rule
 from suffice.session import Policy
+from suffice.store.recording import Recording
 
 __all__ = [
     "answering_like",
+    "baseline_policy",
     "baseline_runs",
     "refuse_unmeasured",
     "selector_name",
@@ -73,6 +76,16 @@ def selector_name(policy: Policy, policies: Sequence[Policy]) -> str:
     return next(n for n, other in selectors_in_use(policies).items() if replace(other, name=like.name) == like)
 
 
+def baseline_policy(recording: Recording, rule: str | Rule, like: Policy) -> Policy:
+    """Return a rule as a baseline of a policy, with answers by that policy's selector.
+
+    Otherwise the difference would be that of the selectors, too.
+    """
+    like = answering_like(like)
+    fitted = {"selector": like.selector, "calibrators": like.calibrators, "state": like.state}
+    return policy_for(recording, rule, name=f"{rule}{like.name}", **fitted)
+
+
 def baseline_runs(
     bench: Bench, policies: Sequence[Policy], selectors: Mapping[str, Policy], metrics: Sequence[str]
 ) -> list[Run]:
@@ -106,8 +119,8 @@ def with_references(
 ) -> tuple[list[Run], list[Run]]:
     """Return the runs with the baseline among them, and which run each is compared with.
 
-    A rule as a baseline (`fixed_k(3)`, `full`) returns answers by the selector of what it is compared with, or the
-    difference would be that of the selectors, too.  A policy, or the label of one, is the same for all.
+    A rule as a baseline (`fixed_k(3)`, `full`) returns answers by the selector of what it is compared with, see
+    `baseline_policy`.  A policy, or the label of one, is the same for all.
 
     Raises:
         CensoredError: The baseline goes on past what was recorded.
@@ -139,8 +152,7 @@ def _reference(bench: Bench, runs: Sequence[Run], baseline: str | Policy, name: 
         same = same or [run for run in runs if run.label == label]
         if same:
             return same[0]
-        fitted = {"selector": like.selector, "calibrators": like.calibrators, "state": like.state}
-        policy = policy_for(bench.recording, baseline, name=label + like.name, **fitted)
+        policy = replace(baseline_policy(bench.recording, baseline, like), name=label + like.name)
     if same:
         return same[0]
     check_policy(policy, bench.recording)

@@ -21,12 +21,12 @@ from suffice.replay.costs import CostTable
 from suffice.replay.outcomes import outcome
 from suffice.replay.prices import Price
 from suffice.replay.recorded import Definedness
+from suffice.replay.references import baseline_policy
 from suffice.replay.result import COSTS, jsonable
 from suffice.replay.selected import Selected, seen_by, selected_on, tuned_on
 from suffice.rounds import Floats
 from suffice.rules import Rule
 from suffice.session import Policy
-from suffice.store.recording import Recording
 from suffice.tables import Column, Table, figure
 
 __all__ = ["StreamResult", "StreamRow", "replay_stream"]
@@ -47,12 +47,6 @@ def _check_grouped(hashes: Sequence[npt.NDArray[np.int64]], path: str | Path) ->
 def _without_counts(note: str) -> str:
     """Return a note about a block without its counts, which hold for that block only."""
     return re.sub(r" in \d+( of \d+)? rounds", " in some rounds", note)
-
-
-def _policy(recording: Recording, item: Policy | Rule | str) -> Policy:
-    made = item if isinstance(item, Policy) else policy_for(recording, item, name=str(item))
-    check_policy(made, recording, part=True)
-    return made
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -227,7 +221,7 @@ def replay_stream(
         path: The parquet file.
         policy: A policy, a rule or its text.
         metrics: Columns in [0, 1], or `agreement`; empty for costs and stops alone.
-        baseline: A rule or its text, usually a fixed budget.
+        baseline: The text of a rule, usually a fixed budget; it returns answers by the policy's selector.
         level: Nominal coverage of intervals, in (0, 1).
         prices: As for `replay`.
         block_rows: Rows that are decided at once.
@@ -244,7 +238,10 @@ def replay_stream(
     if block_rows < 1:
         raise DataError(f"a block has at least one row, not {block_rows!r}")
     source = Source(path)
-    policies = tuple(_policy(source.empty(), item) for item in (policy, baseline))
+    ours = policy if isinstance(policy, Policy) else policy_for(source.empty(), policy, name=str(policy))
+    policies = (ours, baseline_policy(source.empty(), baseline, ours))
+    for made in policies:
+        check_policy(made, source.empty(), part=True)
     tallies = [_Tally(made) for made in policies]
     read = {column for made in policies for column in made.raw_columns}
     columns = source.columns({*read, "question"} if any(map(_is_fitted, policies)) else read, metrics)

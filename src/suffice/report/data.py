@@ -330,7 +330,7 @@ def _cell(
         result.metrics,
         name=name,
         others=others,
-        baseline=settings.baseline or "fixed_k(3)",
+        baseline=settings.baseline,
         level=settings.level,
         **drawn,
     )

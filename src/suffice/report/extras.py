@@ -37,7 +37,7 @@ def diagnostics(
     *,
     name: str,
     others: Mapping[str, Recording],
-    baseline: str | Policy,
+    baseline: str | Policy | None,
     n_resamples: int,
     seed: int,
     level: float,

@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 from suffice import ChatModel, Cost, DraftingLoop, Policy, parse_rule, parse_selector, read_recording, record
 from suffice.embedding import DraftEmbedder, MiniLM
 from suffice.errors import ConfigMismatchError, DataError, ModelError
+from suffice.judges import JudgeModel, Panel
 from suffice.llm import DRAFTING
 from suffice.loop import Measurement
 from suffice.replay import CostTable, operational_masks, replay
@@ -323,7 +324,7 @@ def assert_equal(recording, policy, outcomes):
     answers = recording.answers[np.arange(len(outcomes)), replayed.answer_rounds - 1]
     assert [o.answer for o in outcomes] == answers.tolist()
     table = CostTable(recording)
-    masks = operational_masks(table, policy, replayed)
+    masks = operational_masks(table, policy, replayed, recording.metadata["signal_components"])
     feedback = recording.objects("feedback")
     for n, outcome in enumerate(outcomes):
         for place, observed in enumerate(outcome.rounds):
@@ -427,6 +428,23 @@ def test_the_whole_cascade_runs_from_the_command_line_and_its_recording_replays(
     ).json
     row = next(row for row in replayed["rows"] if row["kind"] == "rule")
     assert row["components"]["judge:information_score"]["calls"] == 4
+
+
+def test_a_rule_may_read_one_mark_of_a_panel_and_pays_for_the_panel_live_and_in_replay(tmp_path):
+    rule = "first_of((critic_approved >= 1), (faithfulness >= 0.5))"
+    with Endpoint(marked) as endpoint:
+        judge = JudgeModel(ChatModel("j", base_url=endpoint.url, api_key="k"))
+        panel = Panel(judge, ["faithfulness", "answer_relevancy"])
+        record(questions(2), loop(endpoint.url, enrichers=(panel,)), tmp_path / "r.parquet")
+        recording = read_recording(tmp_path / "r.parquet")
+        policy = policy_for(recording, parse_rule(rule))
+        made = loop(endpoint.url, policy, enrichers=(panel,))
+        outcomes = [made.run(question.question, question.passages) for question in questions(2)]
+        assert_equal(recording, policy, outcomes)
+    assert [(o.decision.stop_round, o.decision.fired) for o in outcomes] == [(1, "faithfulness >= 0.5")] * 2
+    assert all(outcome.costs["judge:information_score"].calls == 2 for outcome in outcomes)
+    row = next(row for row in replay(recording, [policy]).rows if row.kind == "rule")
+    assert row.components["judge:information_score"]["calls"] == 2
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,14 @@ from suffice.rounds import Cost, Passage, Reply, Round
 from suffice.session import CUMULATED, Session
 from suffice.signals import CRITIC, SIGNALS, Enricher, Measurement
 
-__all__ = ["measure", "measure_lazily", "needs_critique", "unmeasured"]
+__all__ = ["components_of", "measure", "measure_lazily", "needs_critique", "unmeasured"]
 
 _NAN = float("nan")
+
+
+def components_of(enrichers: Iterable[Enricher]) -> dict[str, str]:
+    """Return whose call produces the signals that enrichers name in their `columns`, where they have that attribute."""
+    return {signal: enricher.name for enricher in enrichers for signal in getattr(enricher, "columns", ())}
 
 
 async def measure(enricher: Enricher, question: str, passages: Sequence[Passage], reply: Reply) -> Measurement:
@@ -62,15 +67,15 @@ async def measure_lazily(
         question: The question.
         made: The round as the model gave it, perhaps without its critic's reply.
     """
-    by_name = {enricher.name: enricher for enricher in enrichers}
+    by_name, told = {enricher.name: enricher for enricher in enrichers}, components_of(enrichers)
     waiting = {*by_name, *([CRITIC] if made.rest else [])}
     reply = made.reply
-    observed = _undefined(made.observed, (s for s in _own(session) if _component(s) in by_name))
+    observed = _undefined(made.observed, (s for s in _own(session) if _component(s, told) in by_name))
     try:
-        for name in [name for name in by_name if _is_unclaimed(name, session)]:
+        for name in [name for name in by_name if _is_unclaimed(name, session, told)]:
             waiting.discard(name)
             observed = _added(observed, name, await measure(by_name[name], question, observed.passages, reply))
-        while (wanted := _next(waiting, by_name, session, observed)) is not None:
+        while (wanted := _next(waiting, by_name, told, session, observed)) is not None:
             name, back = wanted
             if name == CRITIC:
                 waiting.discard(name)
@@ -117,22 +122,26 @@ def _added(observed: Round, name: str, found: Measurement) -> Round:
     return measured if found.embedding is None else replace(measured, embedding=found.embedding)
 
 
-def _component(signal: str) -> str:
+def _component(signal: str, told: Mapping[str, str] = MappingProxyType({})) -> str:
     """Return whose call produces a raw signal, as replay books it; what a round costs, its critic decides last."""
     if signal in CUMULATED:
         return CRITIC
-    return SIGNALS[signal].component if signal in SIGNALS else f"judge:{signal}"
+    return told.get(signal) or (SIGNALS[signal].component if signal in SIGNALS else f"judge:{signal}")
 
 
 def _next(
-    waiting: Collection[str], by_name: Mapping[str, Enricher], session: Session, observed: Round
+    waiting: Collection[str],
+    by_name: Mapping[str, Enricher],
+    told: Mapping[str, str],
+    session: Session,
+    observed: Round,
 ) -> tuple[str, int] | None:
     """Return who is to be asked now, the first that the policy needs, and of how many rounds ago: 0 is this one.
 
     A signal that looks back is read from earlier rounds too, and they are measured only then.
     """
     for signal in session.reads(observed):
-        name = _component(signal)
+        name = _component(signal, told)
         if name == CRITIC and name in waiting:
             return name, 0
         if name not in by_name:
@@ -146,8 +155,8 @@ def _next(
     return (CRITIC, 0) if CRITIC in waiting and not session.would_stop(observed) else None
 
 
-def _is_unclaimed(name: str, session: Session) -> bool:
+def _is_unclaimed(name: str, session: Session, told: Mapping[str, str]) -> bool:
     """Whether an enricher must measure every round, since nobody knows what it measures."""
     raw = session.policy.raw_signals
-    known = {signal.component for signal in SIGNALS.values()} | {_component(signal) for signal in raw}
+    known = {*told.values(), *(s.component for s in SIGNALS.values()), *(_component(s, told) for s in raw)}
     return any(signal not in SIGNALS for signal in raw) and name not in known

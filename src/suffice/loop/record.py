@@ -18,6 +18,7 @@ import pyarrow as pa
 from suffice._version import __version__
 from suffice.errors import AuthenticationFailedError, ConfigMismatchError, DataError, ModelError, SufficeError
 from suffice.loop.live import LiveLoop
+from suffice.loop.measuring import components_of
 from suffice.loop.rows import fill_costs
 from suffice.loop.trajectory import RecordedTrajectory
 from suffice.loop.unread import ReadReplies, count_unread
@@ -333,6 +334,7 @@ class _Recorder:
             "depends": self.loop.pinned,
             "state": {name: fitted.to_dict() for name, fitted in self.loop.policy.state.items()},
             "fitted": {name: None if seen is None else seen.to_dict() for name, seen in self.loop.fitted.items()},
+            "signal_components": components_of(self.loop.enrichers),
             "cache_state": "unknown" if self.parallel_rounds else "live",
             "dataset": {"hash": dataset_hash(self.questions), "questions": len(self.questions)},
             "failed": {**self.still_failed, **self.failed},

@@ -52,7 +52,8 @@ class Enricher(Protocol):
     """Measures signals of a round with a call of its own: a judge, a cross-encoder.
 
     A recording measures every round.  A live loop measures lazily, as SEMANTICS wants a policy's costs counted: only
-    where the policy, evaluated member by member, reads a signal whose `component` is this enricher's name.
+    where the policy, evaluated member by member, reads a signal whose `component` is this enricher's name, or one that
+    it names in `columns`, an attribute that it may have.
     """
 
     @property

@@ -241,14 +241,19 @@ def random_stop(bench: Bench, policy: Policy, stopped: Stops) -> Run:
     They are dealt among questions that have as many rounds: a question with two cannot stop at round five, and the
     expected stop rounds are exactly the rule's.  Under a uniformly random permutation each question gets each stop
     round with the frequency that it has among those questions, so the expectation is a mean over that distribution: the
-    same stops, no information.
+    same stops, no information.  A question that a rule cut has no number of rounds yet: it takes part as if it had all,
+    and is `unrun` as far as it is dealt rounds that never ran.  (Among questions cut as early as it, the stops would be
+    those of the rule that cut them, which is not blind.)
     """
     view, ends = stopped.view, bench.recording.ends
     unrun = stopped.unrun(ends, policy.max_rounds)
-    strata = _strata(view.seen.sum(axis=-1), stopped.cut(ends, policy.max_rounds))
+    length, cut = view.seen.sum(axis=-1), stopped.cut(ends, policy.max_rounds)
+    strata = _strata(np.where(cut, len(view), length))
     at = np.maximum(stopped.position, 0)[:, None] == np.arange(len(view))
-    paid, known = strata.means(at), strata.means(at & ~unrun[:, None])
-    missing = strata.means(unrun[:, None])[:, 0]
+    paid, dealt = strata.means(at), strata.means(at & ~unrun[:, None])
+    ran = (np.arange(len(view)) < length[:, None]) | ~cut[:, None]
+    known = np.where(ran, dealt, 0.0)
+    missing = strata.means(unrun[:, None])[:, 0] + np.where(ran, 0.0, dealt).sum(axis=1)
     answers = answers_by_stop(policy.selector, view)
     worst = {
         name: np.where(known > 0, known * values_by_stop(answers, view.seen, bench.in_view(metric, view)), 0.0).sum(1)
@@ -256,7 +261,7 @@ def random_stop(bench: Bench, policy: Policy, stopped: Stops) -> Run:
     }
     shares: dict[str, Floats] = {}
     support, weights = [], []
-    last = view.seen.sum(axis=-1) - 1
+    last = length - 1
     # Who never saw a round is charged nothing, wherever the others stop.
     for k in np.flatnonzero(paid.any(axis=0)).tolist():
         masks = _blind_masks(bench, policy.selector, view, np.minimum(k, last), answers[:, k])
@@ -272,11 +277,11 @@ def random_stop(bench: Bench, policy: Policy, stopped: Stops) -> Run:
         unrun=missing > 0,
         ledger=bench.table.charge(shares),
         calls=(np.concatenate(support), np.concatenate(weights)),
-        stop_rounds=_shares(stopped.rounds, unrun),
+        stop_rounds=_dealt_shares(view, known) if missing.any() else _shares(stopped.rounds, unrun),
         reasons={},
         selector=str(policy.selector),
         rounds=strata.means(stopped.rounds[:, None])[:, 0],
-        notes=_twin_notes(strata, cut=bool(bench.cut.any())),
+        notes=_twin_notes(strata, cut=bool(cut.any())),
     )
 
 
@@ -295,17 +300,24 @@ class _Strata:
         return means
 
 
-def _strata(length: Positions, cut: Mask) -> _Strata:
-    """Group questions by their number of rounds; those that a rule cut are apart, for what they lack is unknown."""
-    _, code, size = np.unique(2 * length + cut, return_inverse=True, return_counts=True)
+def _strata(length: Positions) -> _Strata:
+    """Group questions by their number of rounds."""
+    _, code, size = np.unique(length, return_inverse=True, return_counts=True)
     return _Strata(code, size)
+
+
+def _dealt_shares(view: Rounds, known: Floats) -> dict[int, float]:
+    return {int(r): float(known[:, k].mean()) for k, r in enumerate(view.index) if known[:, k].any()}
 
 
 def _twin_notes(strata: _Strata, *, cut: bool) -> tuple[str, ...]:
     notes = ["exact expectation over random permutations of the rule's own stop rounds"]
     if len(strata.size) > 1:
         notes[0] += ", among questions with as many recorded rounds"
-        notes[0] += " (a number that the recording's own rule chose: it is not blind to that rule)" if cut else ""
+    if cut:
+        notes[0] += (
+            "; questions that a rule cut take part at full width, and what they are dealt beyond that is unknown"
+        )
     alone = int((strata.size == 1).sum())
     if alone:
         notes.append(f"in {alone} questions it stops as the rule does: no other question has as many recorded rounds")

@@ -136,7 +136,7 @@ def stops_table(result: ReplayResult) -> Table:
             (
                 row.marked,
                 *(row.stop_rounds.get(r, 0.0) for r in rounds),
-                *(row.n_censored / row.n for _ in beyond),
+                *(max(0.0, 1.0 - sum(row.stop_rounds.values())) for _ in beyond),
             )
             for row in result.rows
         ),

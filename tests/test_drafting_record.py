@@ -464,6 +464,26 @@ def test_what_the_cascade_lacks_is_an_error_with_a_remedy_before_the_first_call(
         assert not endpoint.requests
 
 
+@pytest.mark.parametrize(
+    ("rule", "options", "says"),
+    [
+        ("answer_stabel >= 1", (), "Did you mean 'answer_stable'?"),
+        ("faithfulness >= 0.5", (), "--judge-model NAME --marks"),
+        ("faithfulnes >= 0.5", ("--judge-model", "j"), "Did you mean 'faithfulness'?"),
+    ],
+)
+def test_a_signal_that_nothing_measures_is_refused_before_the_first_call(tmp_path, rule, options, says):
+    from tests.cli_tools import corpus
+
+    folder = corpus(tmp_path / "docs")
+    with Endpoint(marked) as endpoint:
+        model = ("--model", "m", "--base-url", endpoint.url, "--rule", rule)
+        assert says in cli("draft", "Where?", *model, *options, "--contexts", folder).error.replace("\n", " ")
+        if not options:
+            assert says in cli("answer", "Where?", *model, "--corpus", folder).error.replace("\n", " ")
+        assert not endpoint.requests
+
+
 def test_without_contexts_a_mark_that_needs_none_may_have_all_the_weight():
     with Endpoint(marked) as endpoint:
         told = cli(

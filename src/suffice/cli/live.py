@@ -9,10 +9,12 @@ from typing import Any
 from rich.live import Live
 
 from suffice.cli.show import console, decision_lines, print_json, round_row, rounds_table
-from suffice.errors import ModelError
+from suffice.errors import ModelError, UnknownSignalError, did_you_mean
 from suffice.json_text import well_formed
 from suffice.loop import LiveLoop, Outcome
+from suffice.loop.measuring import components_of
 from suffice.rounds import COST_KINDS, Cost, Decision, Passage, Round
+from suffice.signals import SIGNALS
 
 __all__ = ["show_live"]
 
@@ -27,8 +29,10 @@ def show_live(loop: LiveLoop, question: str, passages: Sequence[Passage] = (), *
         as_json: Print JSON and nothing else.
 
     Raises:
+        UnknownSignalError: The policy reads what nothing on the command line measures.
         ModelError: The model failed.
     """
+    _require_known(loop)
     question = well_formed(question)  # a shell passes on bytes that are not UTF-8
     outcome, decisions = _quiet(loop, question, passages) if as_json else _shown(loop, question, passages)
     if as_json:
@@ -37,6 +41,18 @@ def show_live(loop: LiveLoop, question: str, passages: Sequence[Passage] = (), *
         console.print(decision_lines(outcome.decision, outcome.costs), markup=False, soft_wrap=True)
     if outcome.error is not None:
         raise ModelError(f"the model failed after {len(outcome.rounds)} rounds: {outcome.error}")
+
+
+def _require_known(loop: LiveLoop) -> None:
+    """Refuse a misspelt signal before the first call: all that the command line builds measures is known by name."""
+    known = {*SIGNALS, *components_of(loop.enrichers)}
+    unknown = [name for name in loop.policy.raw_signals if name not in known]
+    if unknown:
+        raise UnknownSignalError(
+            f"the policy {loop.policy.label!r} reads {unknown[0]!r}, and nothing here measures it."
+            f"{did_you_mean(unknown[0], known)} `suffice signals` lists what a rule may read; the marks of a panel "
+            "(suffice draft --judge-model NAME --marks ...) may be read by their names"
+        )
 
 
 def _quiet(loop: LiveLoop, question: str, passages: Sequence[Passage]) -> tuple[Outcome, list[Decision]]:

@@ -190,6 +190,20 @@ def test_gold_answers_that_equal_the_last_answers_are_asked_about(tmp_path):
     assert np.isnan(read_recording(out).column("em")).all()
 
 
+def test_gold_answers_that_change_from_round_to_round_are_refused(tmp_path):
+    told = load(log(tmp_path / "log.jsonl"), golds="said").error  # the answers: every round would be right
+    for part in ("other gold answers", "'q1'", "'said'", "--no-golds"):
+        assert part in told
+
+
+def test_gold_answers_that_stand_in_one_row_are_those_of_all_rounds(tmp_path):
+    lines = [{"question_id": "a", "round": r, "answer": "Oslo", "gold": "Oslo" if r == 1 else None} for r in (1, 2, 3)]
+    source, out = tmp_path / "log.jsonl", tmp_path / "r.parquet"
+    source.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    assert cli("import", "tabular", source, "-o", out).code == 0
+    assert read_recording(out).column("em").tolist() == [[1.0, 1.0, 1.0]]
+
+
 def test_on_a_terminal_what_is_unsettled_is_a_question(tmp_path):
     source, out = copied(tmp_path / "log.jsonl"), tmp_path / "r.parquet"
     ours, theirs = pty.openpty()

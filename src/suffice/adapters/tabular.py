@@ -322,16 +322,23 @@ def _trajectory(question_id: str, rows: Sequence[_Row], grid: Grid, shift: int, 
                 f"{other.where}: a label is the same in all rounds of a question, and {name} of question {question_id!r} is "
                 f"{value!r} and {other.labels[name]!r}; leave the column unmapped, and it is kept as it is."
             )
+    golds = tuple(dict.fromkeys(gold for row in rows for gold in row.golds))
+    other = next((row for row in rows if row.golds and not {golds[0], *first.golds} & {*row.golds}), None)
+    if other is not None:
+        raise DataError(
+            f"{other.where}: question {question_id!r} has other gold answers here ({list(other.golds)!r:.80}) than before "
+            f"({golds[0]!r:.80}): is {grid.columns['golds']!r} what the model said? Map another column to golds, or --no-golds."
+        )
     metrics = []
     for row in rows:
         # Without a column of answers, what a metric says would be about nothing.
-        computed = score(row.own.get("answer"), row.golds if "answer" in row.own else ())
+        computed = score(row.own.get("answer"), golds if "answer" in row.own else ())
         metrics.append({**computed, **row.metrics})
     return ImportedTrajectory(
         question_id=question_id,
         cluster=first.own.get("cluster") or question_id,
         question=first.own.get("question") or "",
-        golds=first.golds,
+        golds=golds,
         rounds=tuple(
             Round(
                 index=row.index + shift,

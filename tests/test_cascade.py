@@ -51,7 +51,7 @@ def fired_member(policy: Policy, view: Rounds, q: int, position: int) -> str:
 
 def live(policy: Policy, drawn: Drafts, q: int):
     """Feed one trajectory to a session; return its decision."""
-    session = Session(policy)
+    session = Session(policy, missing="ignore")  # odd values are drawn, too
     for t in range(min(int(drawn.length[q]), policy.max_rounds)):
         said = {
             "critic_approved": drawn.approved[q, t],

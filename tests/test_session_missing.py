@@ -150,6 +150,15 @@ def test_a_value_that_is_said_to_be_undefined_was_brought():
         assert not session.observe(Round(index=r, answer="a", signals=signals)).stop
 
 
+@pytest.mark.parametrize(("rule", "given"), [("verbal_confidence >= 4", 80), ("p_known >= 0.5", -1)])
+def test_a_value_on_another_scale_is_an_error_and_no_undefined_one(rule, given):
+    start = int("p_known" not in rule)
+    session = Session(Policy(rule=parse_rule(rule), start_round=start))
+    with pytest.raises(UnknownSignalError, match=rf"brings no value in \[.*\], but {float(given)}"):
+        session.observe(draft="Oslo", signals={rule.split()[0]: given})
+    assert session.end("exhausted").answer == "Oslo"
+
+
 def test_costs_whose_tokens_nobody_told_were_not_brought():
     session = session_of("tokens > 1000")
     unknown = Cost(**{**dict.fromkeys(COST_KINDS, 1.0), "output_tokens": NAN})

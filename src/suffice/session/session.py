@@ -283,7 +283,7 @@ class Session:
         lacks = dict.fromkeys(missing.values())
         unfitted = any(map(policy.unfitted, missing))
         ways = ["fit a calibrator (`suffice calibrate`)"] if unfitted else []
-        ways += [f"give the round {lack}=..." for lack in lacks if lack != "value"]
+        ways += [f"give the round {lack}=..." for lack in lacks if not lack.startswith("value")]
         values = sorted({policy.raw_of(name) for name in missing if name not in CUMULATED})
         if values:
             ways.append(f"signals={{{', '.join(f'{name!r}: ...' for name in values)}}}, NaN where a value is undefined")

@@ -8,6 +8,7 @@ from types import MappingProxyType
 
 from suffice.rounds import Round
 from suffice.signals.base import SIGNALS
+from suffice.signals.state import number
 
 __all__ = ["FREE", "lacking"]
 
@@ -31,6 +32,8 @@ _FIELDS: Mapping[str, str] = MappingProxyType(
 def lacking(name: str, observed: Round, value: float) -> str | None:
     """Return what a round lacks for a signal, fields or its `value`; None if it lacks nothing.
 
+    A value that the round itself brings may be undefined, but not out of the signal's range: that is no accident.
+
     >>> lacking("answer_margin", Round(index=1, answer="Oslo"), float("nan"))
     'answer_tokens'
 
@@ -39,9 +42,14 @@ def lacking(name: str, observed: Round, value: float) -> str | None:
         observed: The round.
         value: The signal's value there.
     """
-    if not math.isnan(value) or name in observed.signals:
+    if not math.isnan(value):
         return None
     known = SIGNALS.get(name)
+    if name in observed.signals:
+        given = number(observed.signals[name])
+        if known is None or not math.isfinite(given) or not known.may_exist(observed.index):
+            return None
+        return f"value in [{known.range[0]:g}, {known.range[1]:g}], but {given!r}"
     fields = sorted({_FIELDS[need] for need in known.needs if need in _FIELDS}) if known is not None else []
     if not fields:
         computed = known is not None and known.compute is not None and not known.needs  # from the answers alone

@@ -17,6 +17,7 @@ from suffice.replay.baselines import Bench, oracle_best, oracle_earliest, random
 from suffice.replay.costs import CostTable
 from suffice.replay.evaluate import drop_failed
 from suffice.replay.outcomes import answers_by_stop, outcome, values_by_stop
+from suffice.replay.tables import outcomes_table
 from suffice.rounds import Cost, Round, Rounds, Trajectory
 from suffice.rules import Never, fixed_k, parse_rule, parse_selector, signal
 from suffice.session import Policy, Session, stops
@@ -357,6 +358,17 @@ def test_rows_that_repeat_a_question_are_resampled_together():
     result = replay(Recording(build_table(rows)), ["fixed_k(1)"], baseline="full")
     assert (result.n, result.n_clusters) == (12, 3)
     assert result.rows[0].deltas["f1"].n_clusters == 3
+    assert outcomes_table(result).title.startswith("12 rows of 3 questions; ")
+
+
+def test_a_question_without_a_cluster_is_its_own():
+    rows = [
+        {"question_id": f"q{q}", "cluster": "c" if q < 2 else None, "round": 1, "answer": "a", "em": float(q % 2)}
+        for q in range(6)
+    ]
+    recording = Recording(build_table(rows))
+    assert recording.clusters.tolist() == ["c", "c", "q2", "q3", "q4", "q5"]
+    assert replay(recording, ["fixed_k(1)"], metrics=("em",), baseline="full", n_resamples=10).n_clusters == 5
 
 
 # --- refusals -------------------------------------------------------------------------------------------------------

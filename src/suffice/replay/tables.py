@@ -60,8 +60,9 @@ def outcomes_table(result: ReplayResult) -> Table:
     how = f"{_INTERVALS[result.interval]}, {result.n_resamples:,} paired bootstrap draws, seed {result.seed}"
     marks = [_CENSORED] if any(row.censored for row in result.rows) else []
     marks += [_SELECTED] if any(row.selected_here for row in result.rows) else []
+    rows = "questions" if result.n_clusters == result.n else f"rows of {result.n_clusters} questions"
     return Table(
-        title=f"{result.n} questions; {100 * result.level:g} % intervals ({how})",
+        title=f"{result.n} {rows}; {100 * result.level:g} % intervals ({how})",
         columns=(
             Column("policy"),
             *(Column(name.upper(), ",.1f", scale=100) for name in quality),

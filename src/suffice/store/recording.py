@@ -140,8 +140,10 @@ class Recording:
 
     @cached_property
     def clusters(self) -> npt.NDArray[np.object_]:
-        """The unit that resampling draws, shape ``(n_questions,)``: the question itself unless rows repeat it."""
-        return self.per_question("cluster", self.question_ids)
+        """The unit that resampling draws, shape ``(n_questions,)``: the question itself where none is named."""
+        named = self.per_question("cluster", self.question_ids)
+        named[:] = [own if name is None else name for name, own in zip(named, self.question_ids, strict=True)]
+        return named
 
     @cached_property
     def answers(self) -> npt.NDArray[np.object_]:

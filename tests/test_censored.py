@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from dataclasses import replace
@@ -191,3 +192,15 @@ def test_a_search_refuses_what_never_ran(cut, path):
     refused = cli("search", path, "--metric", "em")
     assert refused.code == 1
     no_false_gain(cut, refused.out)
+
+
+def test_a_certificate_on_a_cut_log_says_that_nobody_knows_what_dominates(cut, tmp_path, path):
+    family = tmp_path / "rules.txt"
+    family.write_text(RULE)
+    told = ("certify", path, "--rules", family, "--metric", "em", "--max-loss", "0.1", "--baseline", "closed_book")
+    printed = cli(*told)
+    assert printed.code == 0
+    assert "whether a fixed or random policy dominates it here is unknown" in printed.out
+    assert "here: none" not in printed.out
+    member = json.loads(cli(*told, "--json").out)["sequence"][0]
+    assert (member["dominated_by"], member["undecided"]) == (None, ["cheapest_match", "dominated_by"])

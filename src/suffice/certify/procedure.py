@@ -112,6 +112,9 @@ class Certification:
         rival = self.measured.rivals[place]
         if rival.dominating is not None:
             return f"dominated by {rival.dominating}, which gives at least as much for no more {self.cheapest} here"
+        if rival.undecided:
+            does = "dominates it" if "dominated_by" in rival.undecided else f"has this {self.claim.metric} for less"
+            return f"whether a fixed or random policy {does} here is unknown, because some rounds never ran"
         return f"cheapest fixed or random policy of at least this {self.claim.metric} here: {rival.match or 'none'}"
 
     @property
@@ -155,7 +158,8 @@ class Certification:
                 float(self.p_values[place]),
                 float(self.reference[place]),
                 "chosen" if place == chosen else "yes" if self.certified[place] else "no",
-                measured.rivals[place].dominating or "-",
+                measured.rivals[place].dominating
+                or ("unknown" if "dominated_by" in measured.rivals[place].undecided else "-"),
             )
             for place, policy in enumerate(self.family.policies)
         )
@@ -190,7 +194,12 @@ class Certification:
             "level": self.level,
             "family": self.family.text,
             "sequence": [
-                {**member, "cheapest_match": rival.match, "dominated_by": rival.dominating}
+                {
+                    **member,
+                    "cheapest_match": rival.match,
+                    "dominated_by": rival.dominating,
+                    "undecided": list(rival.undecided),
+                }
                 for member, rival in zip(
                     sequence_of(self.family, self.measured, self.p_values, self.certified),
                     self.measured.rivals,

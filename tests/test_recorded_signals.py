@@ -56,6 +56,15 @@ def streamed(of: Recording, item, folder):
     return replay_stream(folder / "r.parquet", item)
 
 
+def test_only_signals_with_a_value_are_named_as_those_that_there_are():
+    table = recording(answer_margin=NOTHING).table
+    free = table.select([name for name in table.column_names if not name.startswith("cost.")])
+    with pytest.raises(UnknownSignalError, match=r"There are: answer_stable, round\."):
+        replayed(Recording(free), "overlap >= 0.5")
+    with pytest.raises(UnknownSignalError, match=r"There are: answer_stable, calls, round, seconds, tokens\."):
+        replayed(Recording(table), "overlap >= 0.5")
+
+
 EVERY = {
     "replay": lambda of, rule, folder: replayed(of, rule),
     "stream": streamed,

@@ -11,7 +11,7 @@ import numpy as np
 from suffice.errors import UnknownSignalError, did_you_mean
 from suffice.rounds import Rounds
 from suffice.session import Policy
-from suffice.session.policy import CUMULATED
+from suffice.session.policy import CUMULATED, cost_columns
 from suffice.signals import SIGNALS
 from suffice.store.recording import Recording
 
@@ -123,7 +123,9 @@ def _check_columns(policy: Policy, recording: Recording) -> None:
     missing = [name for name in policy.raw_signals if name not in columns]
     if missing:
         name = missing[0]
-        recorded = {*recording.names("signal"), "round", *CUMULATED}
+        table = recording.table
+        recorded = {"round", *(s for s in recording.names("signal") if table.column(s).null_count < max(len(table), 1))}
+        recorded |= {name for name in CUMULATED if columns.intersection(cost_columns(name))}
         raise UnknownSignalError(
             f"the policy {policy.label!r} reads {', '.join(map(repr, missing))}, and the recording has no such column."
             f"{did_you_mean(name, recorded | (set() if name in SIGNALS else set(SIGNALS)))} "

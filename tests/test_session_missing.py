@@ -180,9 +180,10 @@ def test_a_misspelt_signal_is_suggested():
         session_of("answer_stabel >= 1").observe(Round(index=1, answer="a"))
 
 
-def test_an_embedding_of_each_draft_is_all_that_convergence_needs():
+@pytest.mark.parametrize("embedding", [np.array([1.0, 0.0], np.float32), [1.0, 0.0]])  # a list as endpoints send it
+def test_an_embedding_of_each_draft_is_all_that_convergence_needs(embedding):
     session = session_of("semantic(0.05)")
-    drafts = [session.observe(draft="same", embedding=np.array([1.0, 0.0], np.float32)) for _ in range(3)]
+    drafts = [session.observe(draft="same", embedding=embedding) for _ in range(3)]
     assert [decision.stop for decision in drafts] == [False, False, True]
 
 

@@ -103,9 +103,10 @@ def _distance_back(back: int, rounds: Sequence[Round]) -> float:
     last, earlier = rounds[-1], rounds[-1 - back]
     if last.embedding is None or earlier.embedding is None or last.answer is None or earlier.answer is None:
         return _NAN
-    if last.embedding.ndim != 1 or not last.embedding.size or last.embedding.shape != earlier.embedding.shape:
+    now, then = np.asarray(last.embedding), np.asarray(earlier.embedding)  # a host may give lists of numbers
+    if now.ndim != 1 or not now.size or now.shape != then.shape:
         return _NAN
-    return semantic_distance(last.embedding, earlier.embedding)
+    return semantic_distance(now, then)
 
 
 def draft_distance(rounds: Sequence[Round]) -> float:

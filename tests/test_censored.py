@@ -20,6 +20,7 @@ from suffice.rounds import Trajectory
 from suffice.search import search
 from suffice.session import stops
 from suffice.store.recording import write_recording
+from suffice.store.schema import build_table
 from tests import strategies as drawn
 from tests.cli_tools import cli
 from tests.coin import RULE, coin, no_false_gain
@@ -204,3 +205,16 @@ def test_a_certificate_on_a_cut_log_says_that_nobody_knows_what_dominates(cut, t
     assert "here: none" not in printed.out
     member = json.loads(cli(*told, "--json").out)["sequence"][0]
     assert (member["dominated_by"], member["undecided"]) == (None, ["cheapest_match", "dominated_by"])
+
+
+def test_a_log_whose_cut_is_not_marked_as_a_rules_is_told_or_refused(cut, tmp_path):
+    rows = [{**row, "end": "max_rounds"} for row in cut.cut.table.to_pylist()]
+    path, family = tmp_path / "unmarked.parquet", tmp_path / "rules.txt"
+    write_recording(path, build_table(rows, kinds={"p_known": "signal"}), cut.cut.metadata)
+    family.write_text(RULE)
+    told = f"{cut.heads.sum()} recorded questions ended before round 1 and not by a rule: they have no answer here"
+    assert told in cli("replay", path, "--rule", RULE, "--metric", "em", "--resamples", "20").out
+    assert f"full: {told}" in cli("certify", path, "--rules", family, "--metric", "em", "--max-loss", "0.1").out
+    refused = cli("compare-gates", path, "--column", "p_known", "--no-questions", "--resamples", "20")
+    assert refused.code != 0
+    assert "answered both ways" in refused.err

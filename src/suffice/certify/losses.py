@@ -217,7 +217,7 @@ def measure(
         baseline=reference.label,
         question_ids=tuple(hashes[place] for place in order.tolist()),
         n_failed=n_failed,
-        notes=(*dict.fromkeys(notes), *_notes(kept, base, claim, n_failed)),
+        notes=(*dict.fromkeys(notes), *_run_notes((*runs, reference)), *_notes(kept, base, claim, n_failed)),
         rivals=() if rivals_by is None else _rivals(bench, policies, stopped, claim.metric, rivals_by),
     )
 
@@ -297,6 +297,10 @@ def _check_run(run: Run, claim: Claim, bench: Bench) -> None:
             f"the column {metric!r} has values between 0 and 1, and under this name it may only be 0 or 1, for which harm "
             "has a sharper test: give the column another name"
         )
+
+
+def _run_notes(runs: Sequence[Run]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(f"{run.label}: {note}" for run in runs for note in run.notes))
 
 
 def _notes(recording: Recording, base: Floats, claim: Claim, n_failed: int) -> list[str]:

@@ -127,8 +127,9 @@ class GateBench:
                 "unknown, and the questions that are left were not left by chance. Record all of them at full width, "
                 "without a policy"
             )
+        retrieved = self.bench.recording.seen[:, 1:].any(axis=1)
         for name in self.metrics:
-            unknown = np.isnan(self.never.values[name]) | np.isnan(self.always.values[name])
+            unknown = np.isnan(self.never.values[name]) | np.isnan(self.always.values[name]) | ~retrieved
             if unknown.any():
                 raise DataError(
                     f"{name!r} is unknown without or with retrieval for {int(unknown.sum())} of {len(unknown)} questions, "

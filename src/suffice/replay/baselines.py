@@ -13,6 +13,7 @@ import numpy.typing as npt
 from suffice.replay.charging import LIVE, Charging
 from suffice.replay.costs import CostTable, Ledger
 from suffice.replay.outcomes import answers_by_stop, values_by_stop
+from suffice.replay.recorded import run_notes
 from suffice.rounds import Floats, Mask, Rounds
 from suffice.rules import Selector, fixed_k
 from suffice.session import Policy, Stops, stops
@@ -166,18 +167,12 @@ def _run(
         policy=policy,
         oracle_seen=_oracle_seen(bench, stopped, unrun),
         rounds=stopped.rounds,
-        notes=_policy_notes(policy),
+        notes=run_notes(policy, int(((stopped.position < 0) & ~unrun).sum())),
     )
 
 
 def _with(values: Mapping[str, Floats], unrun: Mask, value: float) -> Mapping[str, Floats]:
     return {name: np.where(unrun, value, known) for name, known in values.items()} if unrun.any() else values
-
-
-def _policy_notes(policy: Policy) -> tuple[str, ...]:
-    if "seconds" in policy.signals:
-        return ("not exactly replayable: the rule reads seconds, which differ from run to run",)
-    return ()
 
 
 def _shares(rounds: Positions, unrun: Mask) -> dict[int, float]:
@@ -242,8 +237,7 @@ def random_stop(bench: Bench, policy: Policy, stopped: Stops) -> Run:
     expected stop rounds are exactly the rule's.  Under a uniformly random permutation each question gets each stop
     round with the frequency that it has among those questions, so the expectation is a mean over that distribution: the
     same stops, no information.  A question that a rule cut has no number of rounds yet: it takes part as if it had all,
-    and is `unrun` as far as it is dealt rounds that never ran.  (Among questions cut as early as it, the stops would be
-    those of the rule that cut them, which is not blind.)
+    and is `unrun` as far as it is dealt rounds that never ran.
     """
     view, ends = stopped.view, bench.recording.ends
     unrun = stopped.unrun(ends, policy.max_rounds)

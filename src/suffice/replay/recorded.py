@@ -15,7 +15,7 @@ from suffice.session.policy import CUMULATED, cost_columns
 from suffice.signals import SIGNALS
 from suffice.store.recording import Recording
 
-__all__ = ["Definedness", "check_recorded"]
+__all__ = ["Definedness", "check_recorded", "run_notes"]
 
 _REMEDIES: Mapping[str, str] = MappingProxyType(
     {
@@ -152,3 +152,21 @@ def _unknown_models(policy: Policy, recording: Recording) -> tuple[str, ...]:
         "(`suffice diagnose` compares predicted and observed)"
     )
     return (note,)
+
+
+def run_notes(policy: Policy, n_without: int) -> tuple[str, ...]:
+    """Return what a reader of a policy's figures must know.
+
+    Args:
+        policy: The policy.
+        n_without: Questions that ended before its first round, but not by a rule.
+    """
+    notes = []
+    if "seconds" in policy.signals:
+        notes.append("not exactly replayable: the rule reads seconds, which differ from run to run")
+    if n_without:
+        notes.append(
+            f"{n_without} recorded questions ended before round {policy.start_round} and not by a rule: they have no answer "
+            "here, which counts as wrong and costs nothing. If a rule did end them, import them with --ended-early rule"
+        )
+    return tuple(notes)

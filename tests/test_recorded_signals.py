@@ -11,7 +11,7 @@ import pytest
 from suffice.certify import Claim, certify, listed
 from suffice.diagnose import compare_selectors, diagnose
 from suffice.errors import SufficeError, UnknownSignalError
-from suffice.gates import GateBench, compare_gates
+from suffice.gates import GateBench, column_gate, compare_gates
 from suffice.gates.compare import Scored
 from suffice.replay import calibrate, policy_for, replay, replay_stream
 from suffice.report import make_report
@@ -160,6 +160,10 @@ def test_a_gate_without_a_single_score_is_an_error():
     of = recording(start=0, own_gate=NOTHING)
     with pytest.raises(SufficeError, match="own_gate"):
         GateBench(of, metrics=("em",), n_resamples=20).run(parse_rule("(own_gate > 0.5) & (round < 1)"))
+    bench = GateBench(of, metrics=("em",), n_resamples=20)
+    for tune in (None, bench):
+        with pytest.raises(SufficeError, match="'own_gate' is undefined at round 0 of all 4 questions"):
+            column_gate("own_gate", bench, tune)
     nothing = np.full(4, math.nan)
     with pytest.raises(SufficeError, match="'mute'"):
         compare_gates(

@@ -199,18 +199,18 @@ def column_gate(name: str, evaluation: GateBench, tune: GateBench | None, *, rat
 
     Raises:
         UnknownSignalError: A recording does not have the column.
-        DataError: What stands behind the name is not ``low``.
+        DataError: What stands behind the name is not ``low``, or the column is undefined at round 0 of every question.
     """
     column, _, side = name.partition(":")
     if side not in ("", "low"):
         raise DataError(f"{name!r}: write NAME, or NAME:low where low values answer directly")
     low = side == "low"
-    scores = evaluation.recording.column(column)[:, 0]
+    scores = _first_scores(column, evaluation)
     source = f"the column {column!r}, {'low' if low else 'high'} values answer directly"
     told = (evaluation.recording.metadata.get("signal_components") or {}).get(column)
     component = told or (SIGNALS[column].component if column in SIGNALS else f"judge:{column}")
     if tune is not None:
-        own = tune.recording.column(column)[:, 0]
+        own = _first_scores(column, tune)
         return Scored(
             name=column, tune=own, evaluation=scores, low=low, component=component, price=_RECORDED, source=source
         )
@@ -230,6 +230,16 @@ def column_gate(name: str, evaluation: GateBench, tune: GateBench | None, *, rat
         price=_RECORDED,
         source=source,
     )
+
+
+def _first_scores(column: str, bench: GateBench) -> Floats:
+    scores = bench.recording.column(column)[:, 0]
+    if not np.isfinite(scores).any():
+        raise DataError(
+            f"{column!r} is undefined at round 0 of all {bench.n} questions, so it cannot decide whether to retrieve: "
+            "compare a column that is known there, or leave this one out"
+        )
+    return scores
 
 
 _RECORDED = Price(n_labels=float("nan"), fit_seconds=float("nan"), seconds=float("nan"))

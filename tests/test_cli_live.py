@@ -53,6 +53,17 @@ def test_record_writes_a_recording_and_says_what_it_spent(folder):
         assert endpoint.requests == []
 
 
+@pytest.mark.filterwarnings("always:some questions have fewer rounds")
+def test_a_warning_is_a_note_with_a_remedy_that_the_command_line_has(tmp_path):
+    paragraphs = [{"title": "Manual", "text": f"Part {i}."} for i in range(3)]
+    asked = {"id": "a", "question": "Where?", "answers": ["Oslo"], "paragraphs": paragraphs}
+    with Endpoint(reply) as endpoint:
+        told = record(endpoint, tmp_path, questions=dataset(tmp_path / "q.jsonl", asked)).err
+    assert "note: some questions have fewer rounds than passages" in told
+    assert "give each a title of its own" in told
+    assert "Warning" not in told
+
+
 def test_record_with_round_zero_limit_prices_overlap_and_parallel_rounds(folder):
     (folder / "prices.toml").write_text("[m]\nuncached = 1.0\ncached = 0.5\noutput = 2.0\n")
     with Endpoint(reply) as endpoint:

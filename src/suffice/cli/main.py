@@ -10,7 +10,8 @@ import signal
 import sys
 import threading
 import traceback
-from typing import Annotated
+import warnings
+from typing import Annotated, TextIO
 
 import typer
 
@@ -135,7 +136,9 @@ def run(arguments: list[str] | None = None) -> None:
         # A background job of a shell inherits Ctrl-C as ignored; a recording must end by it all the same.
         signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        code = app(args=given, prog_name="suffice", standalone_mode=True)
+        with warnings.catch_warnings():
+            warnings.showwarning = _note
+            code = app(args=given, prog_name="suffice", standalone_mode=True)
     except SystemExit as left:
         if left.code == _INTERRUPTED:  # typer takes Ctrl-C for itself
             _tell(_KEPT, debug=False)
@@ -153,6 +156,19 @@ def run(arguments: list[str] | None = None) -> None:
         _tell(f"internal error: {type(error).__name__}: {error} (run with --debug for the traceback)", debug)
         code = 1
     sys.exit(code)
+
+
+def _note(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """Print a warning as the other notes are printed, without the line of code that it comes from."""
+    del category, filename, lineno, file, line
+    errors.print(f"note: {message}", markup=False, soft_wrap=True)
 
 
 def _tell(message: str, debug: bool) -> None:

@@ -121,7 +121,8 @@ class Evidence:
 
 _REPEATED = (
     "some questions have fewer rounds than passages, because passages of the same title, or id, count as one: if titles do "
-    "not tell passages apart (chunks of one document), set the retriever's attribute identity = 'passage_id'"
+    "not tell passages apart (chunks of one document), give each a title of its own, or set the retriever's attribute "
+    "identity = 'passage_id'"
 )
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from suffice.embedding.base import Embedder, identity
 from suffice.errors import DataError
 from suffice.json_text import load_json
-from suffice.loop.rows import fill_costs
+from suffice.loop.rows import cost_names, fill_costs
 from suffice.metrics import METRICS
 from suffice.rounds import COST_KINDS, Cost, End, Round
 from suffice.signals import EMBEDDER, SIGNALS, compute_signals
@@ -116,7 +116,7 @@ class ImportedRun:
         Signals that follow from the answers (`answer_stable`, ...) are computed where the files do not bring them.
         """
         rows = [row for trajectory in self.trajectories for row in _rows(trajectory)]
-        fill_costs(rows)
+        fill_costs(rows, cost_names(rows))
         return rows
 
     def kinds(self) -> dict[str, str]:

@@ -7,26 +7,25 @@ import hashlib
 import json
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
 from suffice._version import __version__
 from suffice.errors import AuthenticationFailedError, ConfigMismatchError, DataError, ModelError, SufficeError
+from suffice.loop.assembly import Assembly
 from suffice.loop.live import LiveLoop
 from suffice.loop.measuring import components_of
-from suffice.loop.rows import fill_costs
+from suffice.loop.rows import cost_names
 from suffice.loop.trajectory import RecordedTrajectory
 from suffice.loop.unread import ReadReplies, count_unread
 from suffice.retrieval import Question, dataset_hash
 from suffice.rounds import Cost, total_cost
 from suffice.store.journal import Journal, differences
-from suffice.store.recording import read_recording, remove_leftovers, write_recording
-from suffice.store.schema import build_table
+from suffice.store.recording import open_recording, remove_leftovers
+from suffice.store.stored import StoredRows
 
 __all__ = ["Progress", "RecordSummary", "record", "record_async"]
 
@@ -167,6 +166,7 @@ class _Recorder:
                 "rounds that revise the round before them cannot be sent together: leave out parallel_rounds"
             )
         self.questions = questions
+        self.texts = {question.question_id: question.question for question in questions}
         self.loop = replace(loop, policy=replace(loop.policy, rule=type(loop.policy)().rule, calibrators=()))
         self.path = path
         self.concurrency = concurrency
@@ -177,7 +177,8 @@ class _Recorder:
         self.read = ReadReplies(remedy=loop.unread_remedy, journal=self.journal_path, allow_unread=allow_unread)
         self.failed: dict[str, str] = {}
         self.still_failed: dict[str, str] = {}  # in the file, and not asked for now
-        self.cut_short: dict[str, list[dict[str, Any]]] = {}
+        self.new: dict[str, None] = {}  # questions with rows in the journal that are not in the file
+        self.costs: set[str] = set()  # the cost columns of these
         self.config = _configuration(self.loop, parallel_rounds)
 
     async def run(self) -> RecordSummary:
@@ -186,21 +187,18 @@ class _Recorder:
         journal = Journal(self.journal_path, self.config)
         try:
             remove_leftovers(self.path)
-            existing = self._existing()
-            done = journal.finished()
-            self._check_texts(((q, rows[0]["question"]) for q, rows in done.items() if rows), journal.path)
-            kept = set(existing.column("question_id").to_pylist()) if existing is not None else set()
-            open_ = [q for q in self.questions if q.question_id not in kept and q.question_id not in done]
+            stored = self._stored()
+            kept = {} if stored is None else dict.fromkeys(self._kept(stored))
+            self._resume(journal, kept)
+            open_ = [q for q in self.questions if q.question_id not in kept and q.question_id not in self.new]
             self.progress.done = self.progress.resumed = len(self.questions) - len(open_)
             await self._all(open_, journal)
-            fresh = {q: rows for q, rows in journal.finished().items() if q not in kept}
-            table = self._table(existing, {**fresh, **self.cut_short})
-            write_recording(self.path, table, self._metadata())
+            whole = self._assembly(journal, stored, kept)
+            whole.write(self.path, self._metadata())
         except BaseException:
             journal.release()
             raise
-        complete = table.filter(pa.compute.not_equal(table.column("end"), "failed"))
-        if journal.questions() <= set(complete.column("question_id").to_pylist()):
+        if journal.questions() <= whole.complete:
             journal.delete()
         else:
             journal.close()  # its replies spare a rerun the calls that succeeded
@@ -208,8 +206,8 @@ class _Recorder:
         replies, unread = count_unread(self.path)
         return RecordSummary(
             path=self.path,
-            questions=len(set(table.column("question_id").to_pylist())),
-            rounds=table.num_rows,
+            questions=len(whole.sizes),
+            rounds=sum(whole.sizes.values()),
             failed=self.failed,
             replies=replies,
             unread=unread,
@@ -218,33 +216,44 @@ class _Recorder:
             seconds=seconds,
         )
 
-    def _existing(self) -> pa.Table | None:
-        """Return what an earlier run's file holds, without the failed questions that are asked again."""
+    def _stored(self) -> StoredRows | None:
+        """Return what an earlier run's file holds."""
         if not self.path.exists():
             return None
-        recording = read_recording(self.path)
-        changed = differences(recording.metadata.get("config", {}), self.config)
+        opened = open_recording(self.path)
+        changed = differences(opened.metadata.get("config", {}), self.config)
         if changed:
             raise ConfigMismatchError(
                 f"{str(self.path)!r} was recorded with another configuration ({'; '.join(changed)}): "
                 "record to another file"
             )
-        texts = recording.per_question("question", recording.question_ids)
-        self._check_texts(zip(recording.question_ids, texts.tolist(), strict=True), self.path)
-        asked = {question.question_id for question in self.questions}
-        self.still_failed = {q: why for q, why in recording.metadata.get("failed", {}).items() if q not in asked}
-        ids, ends = (recording.table.column(name).to_pylist() for name in ("question_id", "end"))
-        keep = [end != "failed" or q not in asked for q, end in zip(ids, ends, strict=True)]
-        kept = recording.table.filter(pa.array(keep))
-        return kept if kept.num_rows else None
+        self.still_failed = {q: why for q, why in opened.metadata.get("failed", {}).items() if q not in self.texts}
+        stored = StoredRows(self.path, opened)
+        self._check_texts(stored.texts(), self.path)
+        return stored
+
+    def _kept(self, stored: StoredRows) -> list[str]:
+        """Return the questions whose rows stay as they are: all but the failed ones that are asked again."""
+        return [q for q, end in stored.ends.items() if end != "failed" or q not in self.texts]
+
+    def _resume(self, journal: Journal, kept: Collection[str]) -> None:
+        """Take what an earlier run finished and did not write."""
+        for question_id, rows in journal.finished():
+            if rows:
+                self._check_texts([(question_id, rows[0]["question"])], journal.path)
+            if rows and question_id not in kept:
+                self._add(question_id, rows)
+
+    def _add(self, question_id: str, rows: Sequence[Mapping[str, Any]]) -> None:
+        self.new[question_id] = None
+        self.costs |= cost_names(rows)
 
     def _check_texts(self, recorded: Iterable[tuple[str, str]], where: Path) -> None:
         """Refuse to go on where a question of the same id had another text."""
-        asked = {q.question_id: q.question for q in self.questions}
         for question_id, text in recorded:
-            if asked.get(question_id, text) != text:
+            if self.texts.get(question_id, text) != text:
                 raise ConfigMismatchError(
-                    f"question {question_id!r} reads {asked[question_id]!r} now and {text!r} in {str(where)!r}: "
+                    f"question {question_id!r} reads {self.texts[question_id]!r} now and {text!r} in {str(where)!r}: "
                     "record to another file"
                 )
 
@@ -287,10 +296,15 @@ class _Recorder:
             if _is_fatal(error):
                 raise
             self._failed(question, error)
+            rows = []
             with suppress(Exception):  # the signal that failed may be one of an earlier round
-                self.cut_short[question.question_id] = trajectory.rows("failed")
+                rows = trajectory.rows("failed")
+            if rows:
+                journal.cut_short(question.question_id, rows)
+                self._add(question.question_id, rows)
             return
         journal.finish(question.question_id, rows)
+        self._add(question.question_id, rows)
         self.progress.done += 1
         self._tell()
         self.read.add(rows)
@@ -312,21 +326,12 @@ class _Recorder:
         if self.on_progress is not None:
             self.on_progress(self.progress)
 
-    def _table(self, existing: pa.Table | None, finished: Mapping[str, list[dict[str, Any]]]) -> pa.Table:
+    def _assembly(self, journal: Journal, stored: StoredRows | None, kept: Collection[str]) -> Assembly:
         """Return all rows in the order of the questions; those of an earlier run only come last."""
-        order_of = dict.fromkeys([*(q.question_id for q in self.questions), *finished])
-        rows = [row for question_id in order_of for row in finished.get(question_id, [])]
-        fill_costs(rows)
-        parts = [build_table(rows)] if rows else []
-        if existing is not None:
-            parts.append(existing)
-        if not parts:
+        if not self.new and not kept:
             raise ModelError(f"no question was answered; the first failure: {next(iter(self.failed.values()))}")
-        table = pa.concat_tables(parts, promote_options="permissive")
-        place = {q.question_id: position for position, q in enumerate(self.questions)}
-        keys = [place.get(q, len(place)) for q in table.column("question_id").to_pylist()]
-        order = sorted(range(table.num_rows), key=keys.__getitem__)  # stable: rounds stay in order
-        return table.take(pa.array(order))
+        order = dict.fromkeys([*self.texts, *self.new, *kept])
+        return Assembly(journal, self.new, costs=self.costs, stored=stored, kept=kept, order=order)
 
     def _metadata(self) -> dict[str, Any]:
         return {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -18,7 +18,7 @@ from suffice.signals import compute_signals
 from suffice.signals.state import FittedState
 from suffice.store.schema import cost_column
 
-__all__ = ["cost_columns", "fill_costs", "reply_from_payload", "reply_to_payload", "rows_of"]
+__all__ = ["cost_columns", "cost_names", "fill_costs", "reply_from_payload", "reply_to_payload", "rows_of"]
 
 
 def _number(value: float) -> float | None:
@@ -127,10 +127,20 @@ def cost_columns(costs: Mapping[str, Cost]) -> dict[str, float | None]:
     return columns
 
 
-def fill_costs(rows: list[dict[str, Any]]) -> None:
-    """Write 0 where a component was not called in a round although the recording has it."""
-    names = {name for row in rows for name in row if name.startswith("cost.")}
+def cost_names(rows: Iterable[Mapping[str, Any]]) -> set[str]:
+    """Return the cost columns that some row has."""
+    return {name for row in rows for name in row if name.startswith("cost.")}
+
+
+def fill_costs(rows: Iterable[dict[str, Any]], names: Collection[str]) -> None:
+    """Write 0 where a component was not called in a round although the recording has it.
+
+    Args:
+        rows: Some of the recording's rows, changed in place.
+        names: The cost columns of all of them.
+    """
+    ordered = sorted(names)
     for row in rows:
         if any(row.get(cost_column(component, "calls")) is not None for component in LOOP_COMPONENTS):
-            for name in names:
+            for name in ordered:
                 row.setdefault(name, 0.0)

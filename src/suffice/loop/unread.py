@@ -17,6 +17,7 @@ __all__ = ["ReadReplies", "count_unread"]
 
 _FIRST = 8
 _SHOWN = 200
+_ROWS = 1000
 _CALLS = tuple(cost_column(component, "calls") for component in LOOP_COMPONENTS)
 
 
@@ -30,7 +31,7 @@ def count_unread(path: Path) -> tuple[int, int]:
     replies = unread = 0
     with pq.ParquetFile(path) as file:
         names = [name for name in ("answer", "text", *_CALLS) if name in file.schema_arrow.names]
-        for batch in file.iter_batches(columns=names):
+        for batch in file.iter_batches(_ROWS, columns=names):
             rows = [row for row in batch.to_pylist() if _replied(row)]
             replies += len(rows)
             unread += sum(row["answer"] is None for row in rows)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from suffice.errors import ConfigMismatchError, DataError, SchemaError, SufficeError
 from suffice.json_text import load_json
@@ -23,6 +23,7 @@ CREATE TABLE IF NOT EXISTS replies (
     PRIMARY KEY (question_id, round, part)
 );
 CREATE TABLE IF NOT EXISTS finished (question_id TEXT PRIMARY KEY, rows TEXT NOT NULL);
+CREATE TEMP TABLE cut_short (question_id TEXT PRIMARY KEY, rows TEXT NOT NULL);
 """
 
 _BUSY_S = 2.0
@@ -117,19 +118,41 @@ class Journal:
         Raises:
             DataError: The disk is full, or not writable.
         """
+        self._store("finished", question_id, rows)
+
+    def cut_short(self, question_id: str, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Keep the rows of a question that failed until the file is closed: the next run asks it again.
+
+        Raises:
+            DataError: The disk is full, or not writable.
+        """
+        self._store("cut_short", question_id, rows)
+
+    def _store(self, table: str, question_id: str, rows: Sequence[Mapping[str, Any]]) -> None:
         text = _sealed(json.dumps(list(rows)), question_id)
         with self._faults():
-            self._db.execute("INSERT OR REPLACE INTO finished VALUES (?, ?)", (question_id, text))
+            self._db.execute(f"INSERT OR REPLACE INTO {table} VALUES (?, ?)", (question_id, text))  # noqa: S608
 
-    def finished(self) -> dict[str, list[dict[str, Any]]]:
-        """Return the finished rows by question.
+    def finished(self) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+        """Yield each finished question with its rows, in the order in which they were finished.
 
         Raises:
             SchemaError: The file is damaged.
         """
         with self._faults():
-            stored = self._db.execute("SELECT question_id, rows FROM finished").fetchall()
-        return {question_id: self._decoded(text, list, question_id) for question_id, text in stored}
+            for question_id, text in self._db.execute("SELECT question_id, rows FROM finished ORDER BY rowid"):
+                yield question_id, self._decoded(text, list, question_id)
+
+    def rows(self, question_id: str) -> list[dict[str, Any]]:
+        """Return the rows of a question that was finished, or cut short since the file was opened.
+
+        Raises:
+            SchemaError: There are none: the file is damaged.
+        """
+        query = "SELECT rows FROM finished WHERE question_id = ?1 UNION ALL SELECT rows FROM cut_short WHERE question_id = ?1"
+        with self._faults():
+            stored = self._db.execute(query, (question_id,)).fetchone()
+        return cast("list[dict[str, Any]]", self._decoded(stored and stored[0], list, question_id))
 
     def questions(self) -> set[str]:
         """Return every question of which something is here.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from glob import escape
@@ -24,7 +24,16 @@ from suffice.store.digest import ColumnDigest, TableDigest, damaged, stored_dige
 from suffice.store.faults import disk_fault
 from suffice.store.schema import FORMAT, META_KEY, VERSION, build_table, column_kind
 
-__all__ = ["OpenRecording", "Recording", "open_recording", "read_recording", "remove_leftovers", "write_recording"]
+__all__ = [
+    "OpenRecording",
+    "Recording",
+    "checked_tables",
+    "open_recording",
+    "read_recording",
+    "remove_leftovers",
+    "write_recording",
+    "write_tables",
+]
 
 _FEW = 1000
 _ENDS = frozenset({"max_rounds", "exhausted", "rule", "failed"})
@@ -83,6 +92,11 @@ class Recording:
     def shape(self) -> tuple[int, int]:
         """``(n_questions, n_rounds)``."""
         return len(self.question_ids), len(self.index)
+
+    @property
+    def row_question(self) -> npt.NDArray[np.int64]:
+        """The place in `question_ids` of each row's question, shape ``(n_rows,)``."""
+        return self._row
 
     def names(self, kind: str) -> list[str]:
         """Return the columns of one kind: `signal`, `cost`, `metric`, `label`, `identity`, `happened`, `provenance`."""
@@ -238,10 +252,26 @@ def write_recording(
         DataError: The disk is full, or the place cannot be written.
     """
     table = rows if isinstance(rows, pa.Table) else build_table(rows, kinds)
+    write_tables(path, table.schema, [table], metadata)
+
+
+def write_tables(
+    path: str | Path, schema: pa.Schema, tables: Iterable[pa.Table], metadata: Mapping[str, Any] | None = None
+) -> None:
+    """Write a recording that comes in pieces, whole or not at all.
+
+    Args:
+        path: The parquet file.
+        schema: The columns of all tables.
+        tables: The rows, of which one table at a time is held.
+        metadata: Configuration and provenance, JSON-ready.
+
+    Raises:
+        DataError: The disk is full, or the place cannot be written.
+    """
     header = json.dumps({**(metadata or {}), "format": FORMAT, "version": VERSION}, sort_keys=True).encode()
-    table = table.replace_schema_metadata({META_KEY: header})
     try:
-        _write(Path(path), table.schema, header, [table])
+        _write(Path(path), schema.with_metadata({META_KEY: header}), header, tables)
     except OSError as error:
         raise disk_fault(path, error) from error
 
@@ -307,18 +337,40 @@ def read_recording(path: str | Path) -> Recording:
         SchemaError: It is corrupt, truncated, damaged, no recording, or of another version.
     """
     opened = open_recording(path)
+    (table,) = checked_tables(opened, path)
+    return Recording(table, opened.metadata)
+
+
+def checked_tables(opened: OpenRecording, path: str | Path, rows: int | None = None) -> Iterator[pa.Table]:
+    """Yield the rows of a recording; once all are read, every column is compared with its checksum.
+
+    Args:
+        opened: The file.
+        path: Where it is, for messages.
+        rows: How many rows to hold at a time; None = all, in one table.
+
+    Raises:
+        SchemaError: It is corrupt, truncated or damaged.
+    """
+    digests = {name: ColumnDigest() for name in opened.digests}
     try:
-        table = opened.file.read()
-        table.validate(full=True)  # text that is not UTF-8, say
-        table = table.replace_schema_metadata(opened.schema.metadata)  # without the checksums: the table may be changed
+        for table in _tables(opened.file, rows):
+            table.validate(full=True)  # text that is not UTF-8, say
+            for name, digest in digests.items():
+                digest.update(table.column(name))
+            yield table.replace_schema_metadata(opened.schema.metadata)  # without the checksums: it may be changed
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise _unreadable(path, error) from None
-    for name, expected in opened.digests.items():
-        digest = ColumnDigest()
-        digest.update(table.column(name))
-        if digest.value != expected:
+    for name, digest in digests.items():
+        if digest.value != opened.digests[name]:
             raise damaged(path, f"the column {name!r}")
-    return Recording(table, opened.metadata)
+
+
+def _tables(file: pq.ParquetFile, rows: int | None) -> Iterator[pa.Table]:
+    if rows is None:
+        yield file.read()
+    else:
+        yield from (pa.Table.from_batches([batch]) for batch in file.iter_batches(rows))
 
 
 def _unreadable(path: str | Path, error: Exception) -> SchemaError:

@@ -13,7 +13,17 @@ from suffice.metrics import METRICS
 from suffice.rounds import COST_KINDS
 from suffice.signals import SIGNALS
 
-__all__ = ["EMBEDDING", "FORMAT", "META_KEY", "TEXT_COLUMNS", "VERSION", "build_table", "column_kind", "cost_column"]
+__all__ = [
+    "EMBEDDING",
+    "FORMAT",
+    "META_KEY",
+    "TEXT_COLUMNS",
+    "VERSION",
+    "Columns",
+    "build_table",
+    "column_kind",
+    "cost_column",
+]
 
 FORMAT = "suffice.recording"
 VERSION = 1
@@ -68,7 +78,7 @@ def column_kind(name: str, field: pa.Field | None = None) -> str:
     return next((kind for kind, names in _KINDS.items() if name in names), "label")
 
 
-def _field(name: str, kinds: Mapping[str, str], values: Sequence[Any]) -> pa.Field:
+def _field(name: str, kinds: Mapping[str, str], *, numeric: bool) -> pa.Field:
     kind = kinds.get(name) or column_kind(name)
     metadata = {"kind": kind}
     if name == "round":
@@ -77,17 +87,12 @@ def _field(name: str, kinds: Mapping[str, str], values: Sequence[Any]) -> pa.Fie
         dtype = pa.list_(pa.string())
     elif name == EMBEDDING:
         dtype = pa.list_(pa.float32())
-    elif kind in ("signal", "cost", "metric", "provenance") or _is_number(values):
+    elif kind in ("signal", "cost", "metric", "provenance") or numeric:
         dtype = pa.float64()
         metadata["unit"] = _unit(name, kind)
     else:
         dtype = pa.string()
     return pa.field(name, dtype, metadata=metadata)
-
-
-def _is_number(values: Sequence[Any]) -> bool:
-    given = [value for value in values if value is not None]
-    return bool(given) and all(isinstance(value, int | float) and not isinstance(value, bool) for value in given)
 
 
 def _unit(name: str, kind: str) -> str:
@@ -98,6 +103,58 @@ def _unit(name: str, kind: str) -> str:
     return "seconds since 1970" if kind == "provenance" else "score"
 
 
+class Columns:
+    """The columns of rows that are too many to be held at once: `add` them all, then build their tables in pieces.
+
+    Args:
+        kinds: The kind of columns whose name does not tell (a user's own signal or metric).
+
+    >>> columns = Columns()
+    >>> columns.add([{"question_id": "q1", "mine": None}])
+    >>> columns.add([{"question_id": "q2", "mine": 3}])
+    >>> columns.table([{"question_id": "q1", "mine": None}]).schema.field("mine").type
+    DataType(double)
+    """
+
+    def __init__(self, kinds: Mapping[str, str] | None = None) -> None:
+        self._kinds = kinds or {}
+        self._numeric: dict[str, bool | None] = {}  # whether all values are numbers; None = no value yet
+
+    def add(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Learn the names of the next rows, and what they hold."""
+        for row in rows:
+            for name, value in row.items():
+                numeric = self._numeric.setdefault(name, None)
+                if value is not None and numeric is not False:
+                    self._numeric[name] = isinstance(value, int | float) and not isinstance(value, bool)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of all rows so far, with units in the field metadata."""
+        return pa.schema([_field(name, self._kinds, numeric=bool(known)) for name, known in self._numeric.items()])
+
+    @property
+    def blank(self) -> set[str]:
+        """The columns without any value, whose type is a guess."""
+        return {name for name, known in self._numeric.items() if known is None}
+
+    def table(self, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
+        """Return some of the rows, with the columns of all."""
+        schema = self.schema
+        return pa.table([_array([row.get(field.name) for row in rows], field.type) for field in schema], schema=schema)
+
+
+def _array(values: list[Any], dtype: pa.DataType) -> pa.Array:
+    if pa.types.is_floating(dtype):
+        values = [None if value is None or value != value else float(value) for value in values]  # noqa: PLR0124
+    elif pa.types.is_string(dtype):
+        values = [None if value is None else value if isinstance(value, str) else json.dumps(value) for value in values]
+    try:
+        return pa.array(values, type=dtype)
+    except UnicodeEncodeError:  # a host's own text may hold what UTF-8 cannot
+        return pa.array(well_formed(values), type=dtype)
+
+
 def build_table(rows: Iterable[Mapping[str, Any]], kinds: Mapping[str, str] | None = None) -> pa.Table:
     """Return rows as a table with units in the field metadata.
 
@@ -106,20 +163,6 @@ def build_table(rows: Iterable[Mapping[str, Any]], kinds: Mapping[str, str] | No
         kinds: The kind of columns whose name does not tell (a user's own signal or metric).
     """
     listed = list(rows)
-    names = dict.fromkeys(name for row in listed for name in row)
-    fields, arrays = [], []
-    for name in names:
-        values = [row.get(name) for row in listed]
-        field = _field(name, kinds or {}, values)
-        if pa.types.is_floating(field.type):
-            values = [None if value is None or value != value else float(value) for value in values]  # noqa: PLR0124
-        elif pa.types.is_string(field.type):
-            values = [
-                None if value is None else value if isinstance(value, str) else json.dumps(value) for value in values
-            ]
-        fields.append(field)
-        try:
-            arrays.append(pa.array(values, type=field.type))
-        except UnicodeEncodeError:  # a host's own text may hold what UTF-8 cannot
-            arrays.append(pa.array(well_formed(values), type=field.type))
-    return pa.table(arrays, schema=pa.schema(fields))
+    columns = Columns(kinds)
+    columns.add(listed)
+    return columns.table(listed)

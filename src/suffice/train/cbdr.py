@@ -233,7 +233,7 @@ class _Pipeline:
         }
         place = {question.question_id: i for i, question in enumerate(questions)}
         with closing(Journal(self.out / "answers" / f"{_file_name(name)}.journal", config)) as journal:
-            done = journal.finished()
+            done = dict(journal.finished())
             waiting = [question for question in questions if question.question_id not in done]
             for start in range(0, len(waiting), _AT_ONCE):
                 part = waiting[start : start + _AT_ONCE]
@@ -241,7 +241,7 @@ class _Pipeline:
                 for question, reply in zip(part, self.model.answers([q.question for q in part], given), strict=True):
                     journal.finish(question.question_id, [{"answer": reply.answer}])
                 self.tell(name, len(questions) - len(waiting) + start + len(part), len(questions))
-            rows = journal.finished()
+            rows = dict(journal.finished())
         return {question.question_id: rows[question.question_id][0]["answer"] for question in questions}
 
     def _labels(self, answers: Mapping[str, str | None]) -> dict[str, float]:

@@ -202,14 +202,14 @@ def build_preferences(
     journal = Journal(path.with_name(f"{path.name}.journal"), config)
     passes = Counter({"qa": 0, "rag": 0})
     with closing(journal):
-        done = journal.finished()
+        done = dict(journal.finished())
         left = [question for question in questions if question.question_id not in done]
         for start, stop in pairwise([*range(0, len(left), _AT_ONCE), len(left)]):
             for scored in _score(left[start:stop], confidence, retriever, candidates, passes):
                 journal.finish(scored.question_id, [_plain(scored)])
             if on_progress is not None:
                 on_progress(len(questions) - len(left) + stop, len(questions))
-        rows = journal.finished()
+        rows = dict(journal.finished())
     everything = [_scored(rows[question.question_id][0]) for question in questions]
     summary = _write(path, everything, config, shift=shift, passes=passes)
     journal.delete()

@@ -1,0 +1,126 @@
+"""The file of a recording, put together piece by piece: what the journal holds, and what an earlier run's file held."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from suffice.loop.rows import fill_costs
+from suffice.store.journal import Journal
+from suffice.store.recording import write_tables
+from suffice.store.schema import Columns
+from suffice.store.stored import StoredRows
+
+__all__ = ["Assembly"]
+
+ROWS = 2000
+"""Rows of a row group, which is what is held at once."""
+
+
+class Assembly:
+    """The rows of a recording in the order of its questions; what they are is learnt first, then they are written.
+
+    Args:
+        journal: Holds the rows of new questions.
+        new: The new questions.
+        costs: The cost columns of the new questions.
+        stored: Rows of an earlier run; None = there are none.
+        kept: The questions of which those stay.
+        order: Questions in the order in which they are to stand; what is in neither place is left out.
+        rows: How many rows are held at once; a question is never split.
+
+    Attributes:
+        sizes: The rows of each question.
+        complete: Questions that did not fail.
+    """
+
+    def __init__(
+        self,
+        journal: Journal,
+        new: Collection[str],
+        *,
+        costs: Collection[str],
+        stored: StoredRows | None,
+        kept: Collection[str],
+        order: Iterable[str],
+        rows: int = ROWS,
+    ) -> None:
+        self._journal, self._new, self._costs, self._stored, self._rows = journal, new, costs, stored, rows
+        self.sizes: dict[str, int] = {}
+        self.complete: set[str] = set()
+        self._columns = Columns()
+        self._schema: pa.Schema
+        self._given_way: tuple[list[str], list[str]]
+        for question_id in order:
+            if question_id in new:
+                found = self._filled(question_id)
+                self._columns.add(found)
+                self.sizes[question_id], end = len(found), found[0]["end"]
+            elif stored is not None and question_id in kept:
+                self.sizes[question_id], end = stored.count(question_id), stored.ends[question_id]
+            else:
+                continue
+            if end != "failed":
+                self.complete.add(question_id)
+        self._schema, self._given_way = self._columns.schema, ([], [])
+        if kept and stored is not None:
+            self._schema, self._given_way = _merged(self._columns, stored)
+
+    def write(self, path: Path, metadata: Mapping[str, Any]) -> None:
+        """Write the file, whole or not at all.
+
+        Raises:
+            DataError: The disk is full, or the place cannot be written.
+            SchemaError: The journal is damaged.
+        """
+        write_tables(path, self._schema, self._tables(), metadata)
+
+    def _filled(self, question_id: str) -> list[dict[str, Any]]:
+        rows = self._journal.rows(question_id)
+        fill_costs(rows, self._costs)
+        return rows
+
+    def _tables(self) -> Iterator[pa.Table]:
+        piece: list[str] = []
+        held = 0
+        for question_id, size in self.sizes.items():
+            if piece and held + size > self._rows:
+                yield self._table(piece)
+                piece, held = [], 0
+            piece.append(question_id)
+            held += size
+        yield self._table(piece)
+
+    def _table(self, piece: Sequence[str]) -> pa.Table:
+        """Return the rows of some questions, in their order and with the columns of all."""
+        parts = [self._schema.empty_table()]
+        rows = [row for question_id in piece if question_id in self._new for row in self._filled(question_id)]
+        if rows:
+            parts.append(self._columns.table(rows).drop_columns(self._given_way[0]))
+        old = [question_id for question_id in piece if question_id not in self._new]
+        if old and self._stored is not None:
+            parts.append(self._stored.table(old).drop_columns(self._given_way[1]))
+        table = pa.concat_tables(parts, promote_options="permissive")
+        place = {question_id: position for position, question_id in enumerate(piece)}
+        keys = [place[question_id] for question_id in table.column("question_id").to_pylist()]
+        order = sorted(range(table.num_rows), key=keys.__getitem__)  # stable: rounds stay in order
+        return table.take(pa.array(order))
+
+
+def _merged(columns: Columns, stored: StoredRows) -> tuple[pa.Schema, tuple[list[str], list[str]]]:
+    """Return the columns of new and stored rows, and those of each that give way to the other's.
+
+    What a column without a value holds is a guess, which may be another one than what its values turn out to be.
+    """
+    new, old = columns.schema, stored.schema
+    differ = [name for name in new.names if name in old.names and new.field(name).type != old.field(name).type]
+    left = [name for name in differ if name in columns.blank]
+    right = [name for name in differ if name in stored.blank and name not in left]
+    schemas = [
+        pa.schema([field for field in schema if field.name not in without])
+        for schema, without in ((new, left), (old, right))
+    ]
+    return pa.unify_schemas(schemas, promote_options="permissive"), (left, right)

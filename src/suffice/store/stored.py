@@ -1,0 +1,104 @@
+"""The rows of a recording, by question and in any order, without holding them in memory."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from suffice.errors import SchemaError
+from suffice.store.faults import disk_fault
+from suffice.store.recording import OpenRecording, Recording, checked_tables
+
+__all__ = ["StoredRows"]
+
+_ROWS = 2000
+_KEYS = ("question_id", "round", "end")
+_TEXT = "question"
+
+
+class StoredRows:
+    """A recording's rows, checked once and laid out for reading them one question at a time.
+
+    They are copied, not compressed, into a file beside the recording, which the system maps into memory and out again
+    as it likes.  The copy has no name, except on Windows, where `remove_leftovers` removes it later.
+
+    Args:
+        path: The recording.
+        opened: The same, opened; it is closed here.
+
+    Attributes:
+        schema: Its columns.
+        blank: Those without any value.
+        ends: Why each question has no further round, in the order of the file.
+
+    Raises:
+        DataError: Its rows contradict each other, or the disk is full.
+        SchemaError: It is corrupt, truncated or damaged, or lacks a column that every recording run writes.
+    """
+
+    def __init__(self, path: Path, opened: OpenRecording) -> None:
+        missing = [name for name in (*_KEYS, _TEXT) if name not in opened.schema.names]
+        if missing:
+            raise SchemaError(
+                f"{str(path)!r} has no column {missing[0]!r}, which `suffice record` writes: record to another file"
+            )
+        copy = path.with_name(f".{path.name}.{os.getpid()}.rows.tmp")
+        self.schema = opened.schema
+        with opened.file:
+            tables = checked_tables(opened, path, _ROWS)
+            try:
+                self._file = _mapped(copy, opened.schema, tables)
+            except OSError as error:
+                raise disk_fault(copy, error) from error
+            finally:
+                with suppress(PermissionError):  # Windows removes no file that is open
+                    copy.unlink(missing_ok=True)
+        batches = [self._file.get_batch(i) for i in range(self._file.num_record_batches)]
+        self._starts = np.cumsum([0, *(batch.num_rows for batch in batches)])
+        self.blank = {
+            name
+            for i, name in enumerate(self.schema.names)
+            if all(batch.column(i).null_count == batch.num_rows for batch in batches)
+        }
+        keys = Recording(pa.Table.from_batches(batches, self.schema).select(list(_KEYS)))
+        self.ends: dict[str, str] = dict(zip(keys.question_ids, keys.ends.tolist(), strict=True))
+        self._place = {question_id: i for i, question_id in enumerate(self.ends)}
+        self._order = np.argsort(keys.row_question, kind="stable")
+        self._first = np.searchsorted(keys.row_question[self._order], np.arange(len(self.ends) + 1))
+
+    def count(self, question_id: str) -> int:
+        """Return how many rows a question has."""
+        return len(self._rows(question_id))
+
+    def _rows(self, question_id: str) -> Any:
+        place = self._place[question_id]
+        return self._order[self._first[place] : self._first[place + 1]]
+
+    def texts(self) -> Iterator[tuple[str, str]]:
+        """Yield the question of each row and its text."""
+        for i in range(self._file.num_record_batches):
+            batch = self._file.get_batch(i)
+            yield from zip(*(batch.column(name).to_pylist() for name in (_KEYS[0], _TEXT)), strict=True)
+
+    def table(self, question_ids: Iterable[str]) -> pa.Table:
+        """Return the rows of some questions, in the order of the file."""
+        rows = np.sort(np.concatenate([self._rows(question_id) for question_id in question_ids]))
+        batch_of = np.searchsorted(self._starts, rows, side="right") - 1
+        parts = [
+            self._file.get_batch(int(i)).take(pa.array(rows[batch_of == i] - self._starts[i]))
+            for i in np.unique(batch_of)
+        ]
+        return pa.Table.from_batches(parts, self.schema)
+
+
+def _mapped(copy: Path, schema: pa.Schema, tables: Iterable[pa.Table]) -> pa.RecordBatchFileReader:
+    with pa.OSFile(str(copy), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
+        for table in tables:
+            writer.write_table(table)
+    return pa.ipc.open_file(pa.memory_map(str(copy)))

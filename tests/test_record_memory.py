@@ -1,0 +1,83 @@
+"""The file of a recording is written piece by piece: what it takes does not grow with what was recorded."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sqlite3
+import tracemalloc
+
+import pyarrow as pa
+import pytest
+
+from suffice import record
+from suffice.errors import AuthenticationFailedError
+from suffice.store import Journal
+from tests.test_record import scripted
+
+TEXT, ROUNDS = 4_000, 10
+"""Characters of each reply, and replies to each question."""
+
+FEW, MANY = 450, 1_000
+"""Questions of a short and of a long recording; the rows of the short one are written in pieces, too."""
+
+
+def begun(folder, n):
+    """Return two questions, their loop and their file, beside which a journal holds `n` finished questions."""
+    questions, loop = scripted(n=2, rounds=1, failures={2: AuthenticationFailedError("401")})
+    path = folder / "r.parquet"
+    with pytest.raises(AuthenticationFailedError):
+        record(questions, loop, path, concurrency=1)
+    journal = folder / "r.parquet.journal"
+    with contextlib.closing(sqlite3.connect(journal)) as database:
+        ((config,),) = database.execute("SELECT value FROM meta WHERE key = 'config'")
+        ((stored,),) = database.execute("SELECT rows FROM finished")
+    (row,) = json.loads(stored.split("\n")[0])
+    with contextlib.closing(Journal(journal, json.loads(config))) as opened:
+        for i in range(n):
+            name = f"other{i}"
+            changed = {"question_id": name, "cluster": name, "text": f"{i:06}" + "x" * TEXT}
+            opened.finish(name, [{**row, **changed, "round": r} for r in range(1, ROUNDS + 1)])
+    return questions, scripted(n=2, rounds=1)[1], path
+
+
+@contextlib.contextmanager
+def peak():
+    """Give a function that returns the most bytes, of Python and of Arrow, that were held since the block began."""
+    before = pa.default_memory_pool()
+    pool = pa.proxy_memory_pool(before)
+    pa.set_memory_pool(pool)
+    tracemalloc.start()
+    try:
+        yield lambda: tracemalloc.get_traced_memory()[1] + pool.max_memory()
+    finally:
+        tracemalloc.stop()
+        pa.set_memory_pool(before)
+
+
+def grown(measured):
+    """Return by how many bytes the peak grows with each further question."""
+    return (measured[MANY] - measured[FEW]) / (MANY - FEW)
+
+
+@pytest.fixture(scope="module")
+def peaks(tmp_path_factory):
+    """Return the peaks of writing a journal's rows to a new file, and of adding a question to that file."""
+    written, added = {}, {}
+    for n in (FEW, MANY):
+        questions, loop, path = begun(tmp_path_factory.mktemp(str(n)), n)
+        with peak() as held:
+            assert record(questions[:1], loop, path).questions == n + 1
+            written[n] = held()
+        with peak() as held:
+            assert record(questions, loop, path).questions == n + 2
+            added[n] = held()
+    return written, added
+
+
+def test_writing_what_the_journal_holds_takes_no_more_memory_for_more_questions(peaks):
+    assert grown(peaks[0]) < ROUNDS * TEXT / 8  # names and places of questions, not what they say
+
+
+def test_adding_a_question_takes_no_more_memory_for_a_larger_file(peaks):
+    assert grown(peaks[1]) < ROUNDS * TEXT / 8

@@ -193,6 +193,19 @@ def test_an_unmeasured_stop_is_refused(folder):
         replay_stream(written(folder, data), "fixed_k(2)", baseline="fixed_k(4)")
 
 
+def test_multiple_choice_streams_by_exact_match_unless_told_otherwise_and_says_so(folder):
+    golds = [{**row, "golds": ["a"], "answer": "a", "em": 1.0, "f1": 0.0} for row in rows(9)]
+    path = written(folder, golds, "choice.parquet")
+    found = replay_stream(path, "fixed_k(2)", block_rows=8)
+    assert found.policy.metrics == {"em": 1.0}
+    for metrics in (None, ("f1",), ("em",)):
+        assert any("single letters" in note for note in replay_stream(path, "full", metrics=metrics).notes)
+    assert replay_stream(path, "full", metrics=()).policy.metrics == {}
+    # Without gold answers, what the scores themselves tell.
+    path = written(folder, [{k: v for k, v in row.items() if k != "golds"} for row in golds], "scores.parquet")
+    assert any("judge multiple choice by em" in note for note in replay_stream(path, "full").notes)
+
+
 def test_the_command_streams_a_rule_or_a_policy(folder, capsys):
     path = written(folder, rows(20))
     policy = policy_for(read_recording(path), "score_gap > 0.5", name="mine")

@@ -22,7 +22,8 @@ def stream_command(
     rule: Annotated[str | None, typer.Option("--rule", help="A rule: a name or its text.")] = None,
     policy: Annotated[Path | None, typer.Option("--policy", help="A policy file, instead of a rule.")] = None,
     metric: Annotated[
-        list[str] | None, typer.Option("--metric", help="A column in [0, 1]; may be repeated. Default: f1.")
+        list[str] | None,
+        typer.Option("--metric", help="A column in [0, 1]; may be repeated. Default: f1; em for multiple choice."),
     ] = None,
     baseline: Annotated[str, typer.Option("--baseline", help="A rule to compare with.")] = "fixed_k(3)",
     level: Annotated[float, typer.Option("--level", min=0.5, max=0.9999, help="Coverage of intervals.")] = 0.95,
@@ -43,7 +44,7 @@ def stream_command(
     result = replay_stream(
         path,
         chosen,
-        metrics=tuple(metric or ("f1",)),
+        metrics=metric,
         baseline=baseline,
         level=level,
         prices=list_price(model).price if model is not None else None if prices is None else load_prices(prices),

@@ -18,7 +18,7 @@ from suffice.replay.baselines import Bench, Run, run_policy
 from suffice.replay.blocks import Source
 from suffice.replay.checks import check_policy, policy_for
 from suffice.replay.costs import CostTable
-from suffice.replay.outcomes import outcome
+from suffice.replay.outcomes import choice_note, default_metrics, outcome
 from suffice.replay.prices import Price
 from suffice.replay.recorded import Definedness
 from suffice.replay.references import baseline_policy
@@ -205,7 +205,7 @@ def replay_stream(
     path: str | Path,
     policy: Policy | Rule | str,
     *,
-    metrics: Sequence[str] = ("f1",),
+    metrics: Sequence[str] | None = None,
     baseline: str = "fixed_k(3)",
     level: float = 0.95,
     prices: Price | Mapping[str, Price] | None = None,
@@ -220,7 +220,8 @@ def replay_stream(
     Args:
         path: The parquet file.
         policy: A policy, a rule or its text.
-        metrics: Columns in [0, 1], or `agreement`; empty for costs and stops alone.
+        metrics: Columns in [0, 1], or `agreement`; empty for costs and stops alone.  None = `f1`, for multiple choice (by
+            the first block) `em`.
         baseline: The text of a rule, usually a fixed budget; it returns answers by the policy's selector.
         level: Nominal coverage of intervals, in (0, 1).
         prices: As for `replay`.
@@ -242,12 +243,15 @@ def replay_stream(
     policies = (ours, baseline_policy(source.empty(), baseline, ours))
     for made in policies:
         check_policy(made, source.empty(), part=True)
+    first = next(source.blocks(source.columns({"golds"}, ("em", "f1")), block_rows))
+    metrics = default_metrics(first)[:1] if metrics is None else metrics
     tallies = [_Tally(made) for made in policies]
     read = {column for made in policies for column in made.raw_columns}
     columns = source.columns({*read, "question"} if any(map(_is_fitted, policies)) else read, metrics)
     selected: list[Selected] = []
     deltas, n_rows, n_failed = _Moments(), 0, 0
-    notes: dict[str, None] = {}
+    choice = choice_note(first) if {"em", "f1"} & set(metrics) else None
+    notes: dict[str, None] = {} if choice is None else {_without_counts(choice): None}
     hashes: list[npt.NDArray[np.int64]] = []
     for block in source.blocks(columns, block_rows):
         n_rows += block.table.num_rows

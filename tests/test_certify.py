@@ -217,6 +217,16 @@ def test_rows_that_repeat_a_question_count_once(fresh, policy):
     assert "600 rows repeat 300 questions" in found.measured.notes[0]
 
 
+def test_a_question_under_two_ids_counts_once_whatever_its_case_and_white_space(fresh, policy):
+    told = [{**row, "question": f"Which of {row['question_id']}?"} for row in fresh.table.to_pylist()]
+    again = [{**r, "question_id": f"again {r['question_id']}", "question": f"  {r['question'].upper()} "} for r in told]
+    kinds = dict.fromkeys(fresh.names("signal"), "signal")
+    doubled = Recording(build_table([*told, *again], kinds=kinds), fresh.metadata)
+    found = certify(doubled, listed([policy], policy), Claim(epsilon=0.05, metric="em"))
+    assert found.n == len(fresh.question_ids)
+    assert any("by cluster or text" in note for note in found.measured.notes)
+
+
 def test_failed_questions_are_left_out_and_counted(fresh, policy):
     failed = set(fresh.question_ids[:7])
     recording = altered(fresh, end=lambda row: "failed" if row["question_id"] in failed else "max_rounds")

@@ -10,7 +10,7 @@ import numpy as np
 
 from suffice.certify.pvalues import hoeffding_bentkus_p_value, net_p_value
 from suffice.errors import CensoredError, ConfigMismatchError, DataError
-from suffice.replay import CostTable, check_policy, id_hash, outcome
+from suffice.replay import CostTable, check_policy, dividing_names, id_hash, outcome
 from suffice.replay.baselines import (
     Bench,
     Run,
@@ -261,18 +261,16 @@ def betting_order(hashes: Sequence[str], seed: int) -> np.typing.NDArray[np.int6
 
 
 def one_row_per_question(recording: Recording) -> tuple[Recording, tuple[str, ...]]:
-    """Return the recording with the first row of each cluster only, and a note where that left rows out.
+    """Return the recording with the first row of each cluster and text only, and a note where that left rows out.
 
-    Rows that repeat a question are not independent, and a certificate counts independent questions.
+    Rows that repeat a question, under whatever id, are not independent, and a certificate counts independent questions.
     """
-    clusters = recording.clusters.tolist()
+    clusters = dividing_names(recording)
     seen: set[str] = set()
     keep = np.array([not (name in seen or seen.add(name)) for name in clusters])  # type: ignore[func-returns-value]
     if keep.all():
         return recording, ()
-    note = (
-        f"{len(keep)} rows repeat {int(keep.sum())} questions: the first row of each question counts, the others do not"
-    )
+    note = f"{len(keep)} rows repeat {int(keep.sum())} questions, by cluster or text: the first row of each question counts, the others do not"
     return recording.select(keep), (note,)
 
 

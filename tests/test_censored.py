@@ -218,3 +218,23 @@ def test_a_log_whose_cut_is_not_marked_as_a_rules_is_told_or_refused(cut, tmp_pa
     refused = cli("compare-gates", path, "--column", "p_known", "--no-questions", "--resamples", "20")
     assert refused.code != 0
     assert "answered both ways" in refused.err
+
+
+def test_agreement_on_a_cut_log_is_nowhere_said_to_be_with_the_full_budget(tmp_path):
+    ends = {"q0": "rule", "q1": "max_rounds", "q2": "max_rounds"}
+    rows = [
+        {"question_id": q, "round": r, "end": end, "answer": f"a{r}", "cost.generator.calls": 1.0}
+        for q, end in ends.items()
+        for r in range(1, 3 if q == "q0" else 4)
+    ]
+    path, family = tmp_path / "r.parquet", tmp_path / "rules.txt"
+    write_recording(path, build_table(rows))
+    family.write_text("fixed_k(1)")
+    how = ("--metric", "agreement", "--baseline", "fixed_k(2)")
+    for command in (
+        ("replay", path, "--rule", "fixed_k(1)", "--resamples", "10"),
+        ("stream", path, "--rule", "fixed_k(1)"),
+        ("certify", path, "--rules", family, "--max-loss", "0.9"),
+    ):
+        printed = cli(*command, *how)
+        assert "agreement measures sameness with the last recorded answer (in " in printed.out

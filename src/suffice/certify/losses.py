@@ -22,7 +22,7 @@ from suffice.replay.baselines import (
     run_policy,
 )
 from suffice.replay.evaluate import drop_failed
-from suffice.replay.outcomes import choice_note
+from suffice.replay.outcomes import agreement_note, choice_note, is_agreement
 from suffice.replay.references import baseline_policy, selectors_in_use
 from suffice.replay.rivals import Rival, find_rival
 from suffice.rounds import Floats
@@ -303,8 +303,8 @@ def _run_notes(runs: Sequence[Run]) -> tuple[str, ...]:
 
 def _notes(recording: Recording, base: Floats, claim: Claim, n_failed: int) -> list[str]:
     notes = []
-    if claim.metric.startswith("agreement"):
-        notes.append("agreement measures sameness with the full-budget run's answer, not truth")
+    if is_agreement(claim.metric):
+        notes.append(agreement_note(recording))
     if n_failed:
         notes.append(f"{n_failed} questions failed while recording and are left out: the certificate is silent on such")
     if claim.metric in ("f1", "em") and (choice := choice_note(recording)):

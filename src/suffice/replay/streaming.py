@@ -18,7 +18,7 @@ from suffice.replay.baselines import Bench, Run, run_policy
 from suffice.replay.blocks import Source
 from suffice.replay.checks import check_policy, policy_for
 from suffice.replay.costs import CostTable
-from suffice.replay.outcomes import choice_note, default_metrics, outcome
+from suffice.replay.outcomes import agreement_note, choice_note, default_metrics, is_agreement, outcome
 from suffice.replay.prices import Price
 from suffice.replay.recorded import Definedness
 from suffice.replay.references import baseline_policy
@@ -46,7 +46,7 @@ def _check_grouped(hashes: Sequence[npt.NDArray[np.int64]], path: str | Path) ->
 
 def _without_counts(note: str) -> str:
     """Return a note about a block without its counts, which hold for that block only."""
-    return re.sub(r" in \d+( of \d+)? rounds", " in some rounds", note)
+    return re.sub(r"\bin \d+( of \d+)? (rounds|questions)", r"in some \2", note)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -267,7 +267,8 @@ def replay_stream(
         values = {name: outcome(kept, name) for name in metrics}
         raw = kept.rounds(sorted({column for made in policies for column in made.raw_columns}))
         bench = Bench(kept, values, CostTable(kept, prices), raw)
-        notes.update(dict.fromkeys(map(_without_counts, bench.table.notes)))
+        agreement = [agreement_note(kept)] if any(map(is_agreement, metrics)) else []
+        notes.update(dict.fromkeys(map(_without_counts, [*agreement, *bench.table.notes])))
         mine, other = (tally.add(bench) for tally in tallies)
         deltas.add({name: mine[name] - other[name] for name in mine})
     _check_grouped(hashes, path)

@@ -50,7 +50,8 @@ def test_streamed_figures_are_those_of_replay_whatever_the_blocks(folder, data, 
     try:
         expected = replay(data.recording, [policy], metrics=("f1", "em"), baseline="fixed_k(1)", prices=PRICE)
     except (ConfigMismatchError, CensoredError, UnknownSignalError) as error:
-        with pytest.raises(type(error)):
+        # A stream sees a cut question before it can know that a signal is undefined in all the others.
+        with pytest.raises((type(error), CensoredError)):
             replay_stream(path, policy, metrics=("f1", "em"), baseline="fixed_k(1)", block_rows=block_rows)
         return
     if expected.rows[0].censored:

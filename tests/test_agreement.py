@@ -14,7 +14,9 @@ from suffice.errors import UnknownSignalError
 from suffice.replay import id_hash, policy_for, reads_round_0, replay
 from suffice.replay.streaming import replay_stream
 from suffice.rounds import Trajectory
-from suffice.rules import Rule, parse_rule
+from suffice.rules import AnyOf, Rule, Threshold, parse_rule
+from suffice.search import FORMS, Block, Explorer, Literal, Space
+from suffice.search.data import Questions
 from suffice.session import Policy, Session, stops
 from suffice.signals import Idf
 from suffice.store.recording import Recording, write_recording
@@ -39,6 +41,18 @@ TEXTS = (
 )
 FITTED = {"calibrators": (CALIBRATOR,), "state": {"overlap": Idf.fit(["any text"])}}
 MORE = {"p_known": [NAN, 0.1, 0.5, 0.9], "semantic_distance": [NAN, 0.0, 0.05, 0.3]}
+SEARCHED = (
+    "p_known",
+    "p_correct",
+    "verbal_confidence",
+    "answer_stable",
+    "overlap",
+    "score_gap",
+    "abstained",
+    "round",
+    "calls",
+    "tokens",
+)
 PLACE = "place"
 """A metric that shows the round of the returned answer: a tenth of it."""
 
@@ -125,3 +139,54 @@ def test_a_named_or_gated_rule_stops_alike_whichever_way_in(folder, text, data):
 def test_any_rule_text_stops_alike_whichever_way_in(folder, data):
     rule = data.draw(rules((*RULE_SIGNALS, *MORE)))
     check(folder, *data.draw(questions(rule)), str(rule))
+
+
+@st.composite
+def spaces(draw) -> Space:
+    """A block of any form over one to four literals, on signals that no judge measures."""
+    names = draw(st.lists(st.sampled_from(SEARCHED), min_size=1, max_size=3, unique=True))
+    names = draw(st.sampled_from([names, ["p_known", *(name for name in names if name != "p_known")]]))
+    literals = []
+    for name in names:
+        values = draw(st.lists(st.sampled_from([-1.0, 0.0, 0.15, 0.5, 1.0, 2.0]), min_size=1, max_size=2, unique=True))
+        comparison = draw(st.sampled_from([">", ">=", "<", "<="]))
+        literals.append(Literal(signal=name, comparison=comparison, thresholds=tuple(values)))
+    patience = draw(st.sampled_from([(1,), (2,), (1, 2)]))
+    return Space(
+        name="any", blocks=(Block(form=draw(st.sampled_from(FORMS)), literals=tuple(literals)),), patience=patience
+    )
+
+
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.data())
+def test_every_rule_of_a_searched_space_stops_and_costs_as_it_does_live(data):
+    space = data.draw(spaces())
+    names = [literal.signal for literal in space.blocks[0].literals]
+    reading = AnyOf(tuple(Threshold(name, ">", 0.0) for name in (*names, names[0])))
+    trajectories, recording = data.draw(questions(reading))
+    policy = policy_for(recording, reading, **FITTED)
+    try:
+        asked = Questions.of({"": recording}, {"": policy}, metric=PLACE, baseline="fixed_k(1)")
+        explorer = Explorer(space, asked)
+    except UnknownSignalError:  # a signal is undefined wherever its rules look: replay refuses one of the rules, too
+        with pytest.raises(UnknownSignalError):
+            replay(
+                recording,
+                [policy_for(recording, Threshold(name, ">", 0.0), **FITTED) for name in names],
+                metrics=(PLACE,),
+                n_resamples=1,
+                baseline="fixed_k(1)",
+            )
+        return
+    drawn = data.draw(st.lists(st.integers(0, space.count - 1), min_size=1, max_size=12, unique=True))
+    numbers = np.array(sorted(drawn))
+    rules = explorer.rules(numbers)
+    policies = [policy_for(recording, rule, name=str(rule), **FITTED) for rule in rules]
+    expected = [[live(policy, item) for item in trajectories] for policy in policies]
+    for part, side, position in explorer.positions(numbers):
+        assert side.view.index[np.minimum(position, side.last)].tolist() == expected[part]
+    rows = replay(recording, policies, metrics=(PLACE,), baseline="fixed_k(1)", n_resamples=1).rows
+    means = explorer.means(numbers)
+    for place, row in enumerate(rows[: len(rules)]):
+        found = (means["quality"][place], means["calls"][place], means["tokens"][place])
+        assert found == pytest.approx((row.metrics[PLACE], row.calls.mean, row.costs["tokens"])), row.label

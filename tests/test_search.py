@@ -3,6 +3,7 @@
 import itertools
 import json
 import math
+import re
 
 import numpy as np
 import pyarrow as pa
@@ -13,8 +14,9 @@ from hypothesis import strategies as st
 
 from suffice.adapters import read_tasr
 from suffice.errors import CensoredError, ConfigMismatchError, DataError, SchemaError, UnknownSignalError
-from suffice.replay import equivalent_thresholds, replay
+from suffice.replay import equivalent_thresholds, policy_for, reads_round_0, replay
 from suffice.replay.front import pareto_front
+from suffice.rounds import COST_KINDS
 from suffice.rules import parse_rule
 from suffice.rules.thresholds import thresholds
 from suffice.search import (
@@ -76,6 +78,31 @@ def rows_of(n, width=5, seed=0, *, prefix="q", lengths=False, end="exhausted", m
 
 def recording(*args, **kwargs):
     return Recording(build_table(rows_of(*args, **kwargs), {"alien": "signal"}))
+
+
+def gated(n, width=4, seed=0, **kwargs):
+    """The same with a round 0 behind a gate, in which some answers are missing, and a question's length at least 1."""
+    rng = np.random.default_rng([seed, 7])
+    rows = []
+    for row in rows_of(n, width, seed, lengths=True, verbal_confidence=lambda rng: float(rng.integers(1, 6)), **kwargs):
+        gate = {"p_known": NAN, **{f"cost.gate.{kind}": 0.0 for kind in COST_KINDS}}
+        if row["round"] == 1:
+            known = {"p_known": float(np.round(rng.random(), 2)), "cost.gate.uncached_tokens": 30.0}
+            draft = {"verbal_confidence": float(rng.integers(1, 6)), "cost.generator.uncached_tokens": 40.0}
+            right = float(rng.random() < 0.4)
+            rows.append({**row, **gate, **known, **draft, "round": 0, "answer": "draft", "em": right, "f1": right})
+        blank = {"answer": "", "em": 0.0, "f1": 0.0} if row["round"] == 1 and rng.random() < 0.2 else {}
+        rows.append({**row, **gate, **blank})  # where it is blank the draft is the answer
+    return Recording(build_table(rows))
+
+
+GATED = ("p_known", "overlap", "verbal_confidence", "score_gap", "tokens")
+THRESHOLDS = {"verbal_confidence": (2.0, 4.0), "tokens": (120.0, 300.0)}
+
+
+def gated_space(form, names=GATED, **changes):
+    made = tuple(Literal(signal=name, thresholds=THRESHOLDS.get(name, (0.3, 0.6))) for name in names)
+    return Space(name="gated", blocks=(Block(form=form, literals=made),), **changes)
 
 
 def literals(*names, grid=1, comparison=">"):
@@ -316,6 +343,129 @@ def test_outcomes_are_those_of_replay():
         assert deltas["quality"][i].mean() == pytest.approx(row.deltas["f1"].delta, abs=1e-12)
 
 
+@pytest.mark.parametrize("form", FORMS)
+def test_rules_with_a_gate_start_at_round_0_and_outcomes_are_those_of_replay(form):
+    of = gated(40, seed=2)
+    for names in (GATED, GATED[:4], GATED[:1]):
+        made = explorer(gated_space(form, names, patience=(1, 2)), of)
+        numbers = np.sort(np.random.default_rng(1).choice(made.space.count, min(made.space.count, 40), replace=False))
+        rules = made.rules(numbers)
+        assert {reads_round_0(rule) for rule in rules} == ({True, False} if len(names) > 1 else {True})
+        means = made.means(numbers)
+        deltas = [deltas["quality"].mean(axis=1) for _, deltas in made.deltas(numbers)]
+        replayed = replay(of, rules, metrics=("f1",), n_resamples=1)
+        for i, (rule, delta) in enumerate(zip(rules, np.concatenate(deltas), strict=True)):
+            row = replayed.row(str(rule))
+            assert means["quality"][i] == pytest.approx(row.metrics["f1"]), str(rule)
+            assert means["calls"][i] == pytest.approx(row.calls.mean), str(rule)
+            assert means["tokens"][i] == pytest.approx(row.costs["tokens"]), str(rule)
+            assert delta == pytest.approx(row.deltas["f1"].delta), str(rule)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_block_with_gates_holds_the_same_rules_and_names_its_gates_first(form):
+    names = ("overlap", "p_known", "score_gap")
+    made = explorer(gated_space(form, names), gated(20))
+    found = made.rules(all_numbers(made))
+    plain = Family(gated_space(form, names).blocks[0])
+    codes = plain.decode(np.arange(plain.count))
+
+    def bare(rule):  # a rule without the order of its members
+        text = re.sub(r"k_of\((\d),", r"\1 |", str(rule))
+        return frozenset(frozenset(re.findall(r"[a-z_]\w* > [\d.]+|^\d", part)) for part in text.split(" | "))
+
+    assert len(set(map(str, found))) == len(found) == plain.count
+    assert {bare(rule) for rule in found} == {bare(plain.rule(codes, row)) for row in range(plain.count)}
+    for rule in found:
+        assert "p_known" not in str(rule) or str(rule).find("p_known") < max(20, str(rule).find("overlap"))
+    numbers = np.array([n for n, rule in enumerate(found) if reads_round_0(rule)])
+    assert numbers.tolist() == list(range(plain.count - len(numbers), plain.count))
+
+
+def test_rules_are_merged_where_they_stop_alike_and_pay_for_the_same_closed_book_answers():
+    of = gated(12, seed=5)
+    made = explorer(gated_space("dnf", GATED[:4], patience=(1, 2)), of)
+    numbers = all_numbers(made)
+    starts = [0 if reads_round_0(rule) else 1 for rule in made.rules(numbers)]
+    calls = np.concatenate([deltas["calls"] for _, deltas in made.deltas(numbers)])
+    stops = stops_of_all(made, numbers)
+    groups = {(s, *p, *c) for s, p, c in zip(starts, stops.tolist(), calls.tolist(), strict=True)}
+    assert len({(s, *p) for s, p in zip(starts, stops.tolist(), strict=True)}) < len(groups) < made.space.count
+    assert len(made.distinct()) == len(groups)
+    assert made.distinct().members.sum() == made.space.count
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_the_interval_of_a_gates_threshold_is_the_one_that_bisection_finds(form):
+    of = gated(15, seed=6)
+    made = explorer(gated_space(form, GATED[:4], patience=(1, 2), max_rounds=(2, 4)), of)
+    numbers = np.sort(np.random.default_rng(1).choice(made.space.count, 12, replace=False))
+    _, highest = made.settings(numbers)
+    for rule, most, intervals in zip(made.rules(numbers), highest, equivalent_intervals(made, numbers), strict=True):
+        policy = policy_for(of, rule, max_rounds=most)
+        for literal in thresholds(rule):
+            expected = equivalent_thresholds(policy, of.rounds(policy.raw_columns), literal)
+            got = intervals[f"{literal.name} {literal.comparison}"]
+            assert got == pytest.approx(expected, abs=0), (str(rule), str(literal), most)
+
+
+@pytest.mark.parametrize("baseline", ["fixed_k(2)", "p_known > 0.6", "(p_known > 0.6) & (verbal_confidence > 3)"])
+def test_a_gate_is_locked_selected_and_written_with_its_start_round(baseline):
+    tune, of = gated(60, seed=11), gated(60, seed=12, prefix="e")
+    names = ("p_known", "overlap")
+    block = Block(form="and", literals=tuple(Literal(signal=name) for name in names))
+    made = Space(name="gate", blocks=(block,))
+    result = search(of, made, tune=tune, metric="f1", n_resamples=50, budget=9.0, baseline=baseline)
+    assert result.locked[0].literal.signal == "p_known"
+    values = tune.column("p_known")[:, 0]
+    tried = np.linspace(values.min(), values.max(), 40)
+    rows = replay(tune, [f"p_known > {v!r}" for v in tried.tolist()], metrics=("f1",), n_resamples=1).rows[:40]
+    assert result.locked[0].quality == pytest.approx(max(row.metrics["f1"] for row in rows))
+    chosen = result.chosen
+    assert chosen.policy.start_round == (0 if "p_known" in chosen.policy.rule.signals else 1)
+    nested = result.optimism.estimate("nested")
+    assert nested.quality == pytest.approx(chosen.row.metrics["f1"])
+    assert nested.calls == pytest.approx(chosen.row.calls.mean)
+    assert nested.delta.delta == pytest.approx(chosen.row.deltas["f1"].delta)
+    for row in result.rows(range(len(result.distinct))):
+        expected = replay(of, [row["rule"]], metrics=("f1",), n_resamples=50, baseline=baseline).rows[0].deltas
+        assert (row["delta"], row["low"], row["high"]) == pytest.approx(interval(expected["f1"]))
+        assert row["calls_delta"] == pytest.approx(expected["calls"].delta)
+
+
+def test_a_gate_alone_is_a_space_and_starts_the_chosen_policy_at_round_0():
+    made = Space(name="gate", blocks=(Block(form="or", literals=(Literal(signal="p_known", grid=5),)),))
+    result = search(
+        gated(40, seed=2, prefix="e"), made, tune=gated(40, seed=1), metric="f1", n_resamples=20, budget=2.0
+    )
+    assert result.n_rules == 5
+    assert result.chosen.policy.start_round == 0
+    assert result.chosen.row.stop_rounds[0] > 0
+
+
+def test_the_runs_of_one_question_are_paired_from_round_0_on_too():
+    parts = []
+    for prompt, order in (("a", [3, 1, 2]), ("b", [1, 2, 3])):
+        for q in order:
+            named = {"question_id": f"{q}-{prompt}", "cluster": f"q{q}", "prompt_id": f"{prompt}@1"}
+            parts += [{**row, **named} for row in gated(1, 3, seed=q).table.to_pylist()]
+    literal = Literal(signal="p_known", thresholds=(0.5,))
+    blocks = tuple(Block(form="or", literals=(literal,), prompt=prompt) for prompt in "ab")
+    made = explorer(Space(name="two", blocks=blocks), Recording(build_table(parts)))
+    first, second = (side.gated for side in made.questions.sides.values())
+    assert first.view["p_known"][:, 0].tolist() == second.view["p_known"][:, 0].tolist()
+    assert first.paid.tolist() == second.paid.tolist()
+
+
+def test_a_gate_without_a_round_0_is_refused_with_the_way_to_record_it():
+    made = Space(name="gate", blocks=(Block(form="or", literals=(Literal(signal="p_known", thresholds=(0.5,)),)),))
+    of, tune = (recording(20, prefix=prefix, p_known=lambda _: 0.7) for prefix in "et")
+    with pytest.raises(
+        UnknownSignalError, match=r"'p_known'.*at round 0 alone.*starts at round 1.*--round-zero --gate"
+    ):
+        search(of, made, tune=tune)
+
+
 @pytest.mark.parametrize("width", [1, 8, 9, 17, 40, 64])
 def test_more_than_eight_rounds_are_packed_wider(width):
     of = recording(30, width, lengths=True, seed=3)
@@ -484,7 +634,8 @@ def test_the_naive_best_flatters_and_cross_fitting_does_not():
         table = of.table.set_column(
             of.table.column_names.index("f1"), "f1", pa.array(np.random.default_rng(seed).random(300))
         )
-        made = search(Recording(table), space("dnf", NAMES, grid=2), tune=tune, n_resamples=200, baseline="fixed_k(1)")
+        options = {"metric": "f1", "n_resamples": 200, "baseline": "fixed_k(1)"}
+        made = search(Recording(table), space("dnf", NAMES, grid=2), tune=tune, **options)
         naive.append(made.optimism.estimate("naive").quality)
         crossed.append(made.optimism.estimate("cross-fitted").quality)
         corrected.append(made.optimism.p_corrected)
@@ -625,13 +776,13 @@ def test_a_recording_that_a_rule_cut_is_refused(cut):
 def test_a_metric_that_was_not_measured_everywhere_is_refused():
     of = recording(20, prefix="e", f1=lambda rng: NAN if rng.random() < 0.2 else 0.5)
     with pytest.raises(DataError, match="'f1' was not measured in"):
-        search(of, space(), tune=recording(20))
+        search(of, space(), tune=recording(20), metric="f1")
     rows = rows_of(10, 3, prefix="e")
     for row in rows:
         if row["round"] < 3:
             row["f1"] = NAN
     with pytest.raises(CensoredError, match="only at the last round"):
-        search(Recording(build_table(rows)), space(), tune=recording(20))
+        search(Recording(build_table(rows)), space(), tune=recording(20), metric="f1")
 
 
 def test_all_right_or_all_wrong_answers_are_no_trouble():

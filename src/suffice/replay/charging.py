@@ -20,7 +20,16 @@ from suffice.rounds import Mask, Rounds
 from suffice.session import CUMULATED, Policy, Stops
 from suffice.signals import CRITIC, SIGNALS
 
-__all__ = ["LEDGERS", "LIVE", "PUBLISHED", "Charging", "charging_of", "operational_masks"]
+__all__ = [
+    "LEDGERS",
+    "LIVE",
+    "PUBLISHED",
+    "Charging",
+    "answered_closed_book",
+    "charging_of",
+    "operational_masks",
+    "reads_closed_book",
+]
 
 _EMBEDDER = "embedder"
 
@@ -65,7 +74,7 @@ class Charging:
             if component in needs or component not in masks:
                 masks[component] = widen(table, view, needs.get(component, np.zeros_like(visited)))
         if table.gated and GENERATOR in table.components and view.index[0] == 0:
-            answered = _answered(policy, stopped, told)
+            answered = answered_closed_book(policy, stopped, told)
             masks[GENERATOR] = masks[GENERATOR].copy()
             masks[GENERATOR][:, int(-table.index[0])] |= answered & visited[:, 0]
         return masks
@@ -148,7 +157,7 @@ def _followed(visited: Mask) -> Mask:
     return followed & visited
 
 
-def _answered(policy: Policy, stopped: Stops, told: Told) -> Mask:
+def answered_closed_book(policy: Policy, stopped: Stops, told: Told) -> Mask:
     """Return at which questions a gated round 0 is answered live, shape ``(n_questions,)``.
 
     Where its answer is returned, or would have been had it been one; where the rule comes to a signal of the answer;
@@ -157,10 +166,15 @@ def _answered(policy: Policy, stopped: Stops, told: Told) -> Mask:
     view = stopped.view
     answered: Mask = (stopped.answer_rounds <= 0) | policy.reads_every_answer
     for name, mask in policy.rule.reads(view, view.seen).items():
-        raw, component = _component(name, policy, told)
-        if component not in ("", GATE) and (raw not in SIGNALS or SIGNALS[raw].may_exist(0)):
+        if reads_closed_book(name, policy, told):
             answered = answered | mask[:, 0]
     return answered
+
+
+def reads_closed_book(name: str, policy: Policy, told: Told) -> bool:
+    """Return whether a gated round 0 is answered where a rule comes to this signal there."""
+    raw, component = _component(name, policy, told)
+    return component not in ("", GATE) and (raw not in SIGNALS or SIGNALS[raw].may_exist(0))
 
 
 def _critic_alone(table: CostTable, metric: str, visited: Mask, told: Told) -> dict[str, Mask]:

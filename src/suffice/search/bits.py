@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import reduce
 from typing import Any
 
@@ -14,7 +14,7 @@ from suffice.rounds import Mask, Rounds
 from suffice.search.families import Codes, Family
 from suffice.search.space import Literal
 
-__all__ = ["Bits", "LiteralBits", "evaluator", "first_bit", "in_a_row", "pack"]
+__all__ = ["Bits", "LiteralBits", "evaluator", "first_bit", "in_a_row", "pack", "reader"]
 
 Bits = npt.NDArray[Any]
 """Packed rounds, unsigned integers of 8 to 64 bits, shape ``(n_rules, n_questions)``."""
@@ -130,6 +130,56 @@ def evaluator(family: Family, view: Rounds) -> Callable[[Codes], Bits]:
     if family.block.form == "and":
         return lambda codes: _joined(both, codes.digits, np.bitwise_and)
     return lambda codes: _normal_form(both, codes)
+
+
+def reader(family: Family, view: Rounds, signals: Collection[str]) -> Callable[[Codes], Mask]:
+    """Return what tells where a lazy evaluation of rules comes to one of some signals in the first round.
+
+    As `Rule.reads`: literals are evaluated in order, and one is skipped where those before it settled the outcome.
+
+    Args:
+        family: The family.
+        view: What its literals read, shape ``(n_questions, n_rounds)``.
+        signals: The signals.
+
+    Returns:
+        A function from rules to truth values of shape ``(n_rules, n_questions)``.
+    """
+    first = [(rows & rows.dtype.type(1)).astype(np.bool_) for rows in LiteralBits(family.block.literals, view).rows]
+    wanted = [literal.signal in signals for literal in family.block.literals]
+
+    def read(codes: Codes) -> Mask:
+        fired = [rows.take(codes.digits[:, i], axis=0) for i, rows in enumerate(first)]
+        present = codes.digits > 0
+        if codes.labels is None:
+            k = {"or": np.ones(len(present)), "and": present.sum(axis=1)}.get(family.block.form, codes.votes)
+            assert k is not None
+            return _in_order(fired, present, k, wanted)[0]
+        found, settled = np.zeros((2, len(present), len(view.seen)), dtype=np.bool_)
+        for label in range(1, int(codes.labels.max(initial=1)) + 1):
+            term = codes.labels == label
+            comes, holds = _in_order(fired, term, term.sum(axis=1), wanted)
+            found |= comes & ~settled
+            settled |= holds & term.any(axis=1)[:, None]
+        return found
+
+    return read
+
+
+def _in_order(
+    fired: list[Mask], member: Mask, k: npt.NDArray[Any], wanted: list[bool]
+) -> tuple[Mask, npt.NDArray[np.bool_]]:
+    """Return where an evaluation that needs `k` members, in order, comes to one that is wanted, and where it fires."""
+    votes = np.zeros((len(member), fired[0].shape[1]), dtype=np.int64)
+    left, least = member.sum(axis=1)[:, None], k.astype(np.int64)[:, None]
+    found: Mask = np.zeros(votes.shape, dtype=np.bool_)
+    for i, wants in enumerate(wanted):
+        here = member[:, i, None]
+        if wants:
+            found |= here & (votes < least) & (votes + left >= least)
+        votes += fired[i] & here
+        left = left - here
+    return found, votes >= least
 
 
 def _joined(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import or_
@@ -12,12 +12,13 @@ import numpy.typing as npt
 
 from suffice.calibration import CALIBRATED
 from suffice.errors import CensoredError, ConfigMismatchError, DataError, UnknownSignalError
-from suffice.replay import CostTable, calibrate, check_policy, outcome, policy_for, seen_from, seen_in
+from suffice.replay import CostTable, calibrate, check_policy, outcome, policy_for, reads_round_0, seen_from, seen_in
+from suffice.replay.charging import answered_closed_book
 from suffice.replay.costs import TOKEN_KINDS, loop_masks
 from suffice.replay.evaluate import drop_failed
 from suffice.replay.outcomes import answers_by_stop, values_by_stop
-from suffice.rounds import Floats, Rounds
-from suffice.rules import Rule, Threshold, fixed_k, parse_rule
+from suffice.rounds import Floats, Mask, Rounds
+from suffice.rules import Never, Rule, Threshold, fixed_k, parse_rule
 from suffice.rules.selectors import Last
 from suffice.session import Policy, stops
 from suffice.signals import CRITIC, SIGNALS
@@ -41,9 +42,12 @@ class Side:
         policy: The fitted state with which rules read them.
         view: The signals, shape ``(n_questions, n_rounds)``.
         tables: By name in `OUTCOMES`: what a stop at each round gives, same shape; a stop past the end is one at the
-            last round.  Tokens are NaN where they are unknown.
+            last round.  Tokens are NaN where they are unknown.  From round 0 on the same once more, for rules that
+            have the closed-book answer generated without stopping on it: shape ``(n_questions, 2 * n_rounds)``.
         last: Position of the last round, shape ``(n_questions,)``; -1 without rounds.
         baseline: By name in `OUTCOMES`: the same for the baseline, shape ``(n_questions,)``.
+        paid: From round 0 on: which stops pay for the closed-book answer whatever a rule reads, shape of `view`.
+        gated: The same questions from round 0 on, for rules that read a gate; None where no rule does.
     """
 
     recording: Recording
@@ -52,6 +56,20 @@ class Side:
     tables: Mapping[str, Floats]
     last: npt.NDArray[np.int64]
     baseline: Mapping[str, Floats]
+    paid: Mask | None = None
+    gated: Side | None = None
+
+    def of(self, *, gated: bool) -> Side:
+        """Return what rules read that start at round 1, or those with a gate, which start at round 0."""
+        if not gated:
+            return self
+        assert self.gated is not None
+        return self.gated
+
+    @property
+    def told(self) -> Mapping[str, str]:
+        """Whose call produces a signal, for signals that are not in `SIGNALS`."""
+        return self.recording.metadata.get("signal_components") or {}
 
     def select(self, rows: npt.NDArray[np.int64]) -> Side:
         """Return the side of some of its questions, in another order."""
@@ -67,6 +85,8 @@ class Side:
             tables={name: table[rows] for name, table in self.tables.items()},
             last=self.last[rows],
             baseline={name: values[rows] for name, values in self.baseline.items()},
+            paid=None if self.paid is None else self.paid[rows],
+            gated=None if self.gated is None else self.gated.select(rows),
         )
 
 
@@ -108,8 +128,10 @@ class Questions:
             if failed:
                 notes.append(f"{failed} questions failed while recording and are left out")
             policy = replace(policies[prompt], max_rounds=max(1, int(kept.index[-1])))
-            notes += check_policy(policy, kept)
-            sides[prompt] = _side(kept, policy, metric, baseline)
+            readers = _readers(policy, kept)
+            for start, reading in readers.items():
+                notes += [f"{note} (from round 0 on)" if start == 0 else note for note in check_policy(reading, kept)]
+            sides[prompt] = _side(kept, readers, metric, _baseline_policy(kept, policy, baseline))
             clusters[prompt] = kept.clusters
         if len(sides) == 1:
             return cls(sides=sides, clusters=next(iter(clusters.values())), notes=tuple(notes))
@@ -193,10 +215,8 @@ def fit(tune: Recording, signals: Sequence[str], *, target: str) -> Policy:
             "them, or search the space 'available', which takes the signals that there are"
         )
     made = [name for name in signals if there[name] != name and name in _FITTED]
-    reads: Rule = reduce(or_, (Threshold(name, ">", 0.0) for name in made)) if made else fixed_k(1)
-    policy, _ = calibrate(tune, rule=reads, target=target, unseen_round="nearest")
-    listed: list[Rule] = [Threshold(name, ">", 0.0) for name in signals]
-    return replace(policy, rule=reduce(or_, listed))
+    policy, _ = calibrate(tune, rule=_reading(made), target=target, unseen_round="nearest")
+    return replace(policy, rule=_reading(signals))
 
 
 def check_disjoint(tune: Recording, recording: Recording) -> None:
@@ -214,21 +234,51 @@ def check_disjoint(tune: Recording, recording: Recording) -> None:
         )
 
 
-def _side(recording: Recording, policy: Policy, metric: str, baseline: str) -> Side:
-    listed = _baseline_policy(recording, policy, baseline)
-    raw = recording.rounds(sorted({*policy.raw_columns, *listed.raw_columns}))
-    view = policy.view(raw)
-    tables = _tables(recording, view, metric)
-    stopped = np.maximum(stops(listed, raw).position, 0)
-    rows = np.arange(len(stopped))
-    return Side(
-        recording=recording,
-        policy=policy,
-        view=view,
-        tables=tables,
-        last=view.seen.sum(axis=-1) - 1,
-        baseline={name: table[rows, stopped] for name, table in tables.items()},
-    )
+def _readers(policy: Policy, recording: Recording) -> dict[int, Policy]:
+    """Return by start round a policy that reads what rules read which start there: from round 0 on if one is a gate."""
+    gates = {name for name in policy.rule.signals if reads_round_0(Threshold(name, ">", 0.0))}
+    if not gates:
+        return {1: replace(policy, start_round=1)}
+    if int(recording.index[0]) > 0:
+        raise UnknownSignalError(
+            f"the space reads {min(gates)!r}, which is known at round 0 alone, and the recording starts at round "
+            f"{int(recording.index[0])}: record with round 0 (`suffice record --round-zero --gate PROBE`), or search a "
+            "space without it"
+        )
+    plain = replace(policy, start_round=1, rule=_reading(sorted(policy.rule.signals - gates)))
+    return {1: plain, 0: replace(policy, start_round=0)}
+
+
+def _reading(signals: Sequence[str]) -> Rule:
+    return reduce(or_, (Threshold(name, ">", 0.0) for name in signals)) if signals else Never()
+
+
+def _side(recording: Recording, readers: Mapping[int, Policy], metric: str, baseline: Policy) -> Side:
+    columns = {column for policy in (*readers.values(), baseline) for column in policy.raw_columns}
+    raw = recording.rounds(sorted(columns))
+    stopped = stops(baseline, raw)
+    views = {baseline.start_round: stopped.view, **{start: policy.view(raw) for start, policy in readers.items()}}
+    made = {start: _tables(recording, view, metric) for start, view in views.items()}
+    tables, paid = made[baseline.start_round]
+    place = np.maximum(stopped.position, 0)
+    if paid is not None:
+        told = recording.metadata.get("signal_components") or {}
+        place = place + len(stopped.view) * answered_closed_book(baseline, stopped, told)
+    rows = np.arange(len(place))
+    against = {name: table[rows, place] for name, table in tables.items()}
+    sides = {
+        start: Side(
+            recording=recording,
+            policy=policy,
+            view=views[start],
+            tables=made[start][0],
+            last=views[start].seen.sum(axis=-1) - 1,
+            baseline=against,
+            paid=made[start][1],
+        )
+        for start, policy in readers.items()
+    }
+    return replace(sides[1], gated=sides.get(0))
 
 
 def _baseline_policy(recording: Recording, policy: Policy, baseline: str) -> Policy:
@@ -245,26 +295,39 @@ def _baseline_policy(recording: Recording, policy: Policy, baseline: str) -> Pol
     return listed
 
 
-def _tables(recording: Recording, view: Rounds, metric: str) -> dict[str, Floats]:
+def _tables(recording: Recording, view: Rounds, metric: str) -> tuple[dict[str, Floats], Mask | None]:
+    """Return `Side.tables` and `Side.paid`."""
     offset = int(view.index[0] - recording.index[0])
     part = slice(offset, offset + len(view))
     measured = outcome(recording, metric)[:, part]
-    quality = values_by_stop(answers_by_stop(Last(), view), view.seen, measured)
+    answers = answers_by_stop(Last(), view)
+    quality = values_by_stop(answers, view.seen, measured)
     _refuse_unmeasured(recording, quality, view, metric)
     costs = CostTable(recording)
-    everywhere = np.full(len(view.seen), len(view) - 1)
-    masks = loop_masks(costs, view, everywhere)
-    calls, tokens = np.zeros(recording.shape), np.zeros(recording.shape)
+    masks = loop_masks(costs, view, np.full(len(view.seen), len(view)))
+    tables = {"quality": quality, "calls": np.zeros(recording.shape), "tokens": np.zeros(recording.shape)}
+    closed = dict.fromkeys(("quality", "calls", "tokens"), np.zeros((len(view.seen), 1)))
     for component, mask in masks.items():
-        if component in costs.call_columns:
-            calls = calls + _due(component, np.where(mask, costs.call_columns[component], 0.0))
-        for kind in TOKEN_KINDS:
-            tokens = tokens + _due(component, np.where(mask, costs.columns[component][kind], 0.0))
+        for name, column in _columns(costs, component):
+            tables[name] = tables[name] + _due(component, np.where(mask, column, 0.0))
+            closed[name] = closed[name] + np.where(view.seen & ~mask[:, part], column[:, part], 0.0)[:, :1]
+    for name in ("calls", "tokens"):
+        tables[name] = np.cumsum(tables[name][:, part], axis=1)
+    if view.index[0] > 0:
+        return tables, None
+    paid: Mask = (answers <= 0) | (closed["calls"] + closed["tokens"] == 0)
     return {
-        "quality": quality,
-        "calls": np.cumsum(calls[:, part], axis=1),
-        "tokens": np.cumsum(tokens[:, part], axis=1),
-    }
+        name: np.concatenate([table + np.where(paid, closed[name], 0.0), table + closed[name]], axis=1)
+        for name, table in tables.items()
+    }, paid
+
+
+def _columns(costs: CostTable, component: str) -> Iterator[tuple[str, Floats]]:
+    """Yield what adds to calls and to tokens, shape ``(n_questions, n_rounds)`` of the recording."""
+    if component in costs.call_columns:
+        yield "calls", costs.call_columns[component]
+    for kind in TOKEN_KINDS:
+        yield "tokens", costs.columns[component][kind]
 
 
 def _due(component: str, column: Floats) -> Floats:

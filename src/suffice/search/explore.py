@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from suffice.errors import ConfigMismatchError
-from suffice.rounds import Floats
+from suffice.replay.charging import reads_closed_book
+from suffice.rounds import Floats, Mask
 from suffice.rules import Patience, Rule
-from suffice.search.bits import Bits, evaluator, first_bit, in_a_row, pack
+from suffice.search.bits import Bits, evaluator, first_bit, in_a_row, pack, reader
 from suffice.search.data import OUTCOMES, Questions, Side, find_prompt
 from suffice.search.families import Codes, Family
 from suffice.search.space import Space
@@ -68,16 +70,23 @@ class Explorer:
         self.space = space
         self.questions = questions
         named = [block.prompt for block in space.blocks]
-        prompts = [find_prompt(block.prompt, questions.sides, named) for block in space.blocks]
-        self.families = [Family(block) for block in space.blocks]
-        self.prompts = prompts
-        self._sides = [questions.sides[prompt] for prompt in prompts]
+        # A block with gates makes two families: rules without one start at round 1, the others at round 0.
+        split = [(family, block.prompt) for block in space.blocks for family in Family.of(block)]
+        self.families = [family for family, _ in split]
+        self.prompts = [find_prompt(prompt, questions.sides, named) for _, prompt in split]
+        self._sides = [
+            questions.sides[prompt].of(gated=family.is_gated)
+            for family, prompt in zip(self.families, self.prompts, strict=True)
+        ]
         self._bits = [evaluator(family, side.view) for family, side in zip(self.families, self._sides, strict=True)]
+        self._answered = [_closed_book(family, side) for family, side in zip(self.families, self._sides, strict=True)]
         self._variants = [(n, highest) for n in space.patience for highest in space.max_rounds or (0,)]
         # Rules are numbered block by block, within a block variant by variant.
         self._starts = np.cumsum([0, *(family.count * len(self._variants) for family in self.families)])
         self._zobrist = {
-            prompt: _random_table(side, place) for place, (prompt, side) in enumerate(sorted(questions.sides.items()))
+            (prompt, gated): _random_table(side.of(gated=gated), place)
+            for place, (prompt, side) in enumerate(sorted(questions.sides.items()))
+            for gated in ((False, True) if side.gated is not None else (False,))
         }
         for side in self._sides:
             _check_rounds(space, side)
@@ -106,18 +115,26 @@ class Explorer:
         """Return where rules stop: a position on the last axis of the view, shape ``(n_rules, n_questions)``."""
         return self._positions(block, self._bits[block](codes), variant)
 
+    def _places(self, block: int, codes: Codes) -> Callable[[Numbers], Numbers]:
+        """Return what turns stops of rules into places in the tables of their side, both ``(n_rules, n_questions)``."""
+        answered, width = self._answered[block], len(self._sides[block].view)
+        if answered is None:
+            return lambda position: position
+        beside = width * answered(codes)
+        return lambda position: position + beside
+
     def distinct(self, progress: Progress | None = None) -> Distinct:
-        """Go through every rule and merge those that stop alike."""
+        """Go through every rule and merge those that stop alike, and have the closed book answered alike."""
         found: list[tuple[Hashes, Numbers, Numbers, Numbers]] = []
         pending, done = 0, 0
         for block, family in enumerate(self.families):
-            table = self._zobrist[self.prompts[block]]
+            table = self._zobrist[self.prompts[block], family.is_gated]
             for start in range(0, family.count, self.step):
                 numbers = np.arange(start, min(start + self.step, family.count))
                 codes = family.decode(numbers)
-                bits, sizes = self._bits[block](codes), family.sizes(codes)
+                bits, sizes, places = self._bits[block](codes), family.sizes(codes), self._places(block, codes)
                 for variant, (patience, _) in enumerate(self._variants):
-                    hashes = _gather(table, self._positions(block, bits, variant)).sum(axis=1)
+                    hashes = _gather(table, places(self._positions(block, bits, variant))).sum(axis=1)
                     whole = numbers + self._starts[block] + variant * family.count
                     extra = len("patience((), 9)") if patience > 1 else 0
                     found.append((hashes, sizes + extra, whole, np.ones(len(whole), dtype=np.int64)))
@@ -148,26 +165,30 @@ class Explorer:
         for part, block, variant, within in self.where(numbers):
             yield part, self._sides[block], self.stops_of(block, variant, self.families[block].decode(within))
 
+    def _outcomes(self, numbers: Numbers) -> Iterator[tuple[slice, Side, Callable[[str], Floats]]]:
+        """Yield in parts the outcomes of the rules of sorted `numbers`, by name ``(n_rules, n_questions)``."""
+        for part, block, variant, within in self.where(numbers):
+            side, codes = self._sides[block], self.families[block].decode(within)
+            place = self._places(block, codes)(self.stops_of(block, variant, codes))
+            yield part, side, partial(_outcome, side, place)
+
     def means(self, numbers: Numbers) -> dict[str, Floats]:
         """Return the mean outcomes of the rules of sorted `numbers`, each of shape ``(n_rules,)``."""
         out = {name: np.empty(len(numbers)) for name in OUTCOMES}
-        for part, side, position in self.positions(numbers):
+        for part, _, outcome in self._outcomes(numbers):
             for name in OUTCOMES:
-                out[name][part] = _gather(side.tables[name], position).mean(axis=1)
+                out[name][part] = outcome(name).mean(axis=1)
         return out
 
     def deltas(self, numbers: Numbers) -> Iterator[tuple[slice, dict[str, Floats]]]:
         """Yield the differences to the baseline of the rules of sorted `numbers`: ``(n_rules, n_questions)`` each."""
-        for part, side, position in self.positions(numbers):
-            yield (
-                part,
-                {name: _gather(side.tables[name], position) - side.baseline[name] for name in ("quality", "calls")},
-            )
+        for part, side, outcome in self._outcomes(numbers):
+            yield part, {name: outcome(name) - side.baseline[name] for name in ("quality", "calls")}
 
     def values(self, numbers: Numbers) -> Iterator[tuple[slice, dict[str, Floats]]]:
         """Yield quality and calls of the rules of sorted `numbers`: ``(n_rules, n_questions)`` each."""
-        for part, side, position in self.positions(numbers):
-            yield part, {name: _gather(side.tables[name], position) for name in ("quality", "calls")}
+        for part, _, outcome in self._outcomes(numbers):
+            yield part, {name: outcome(name) for name in ("quality", "calls")}
 
     def rules(self, numbers: Numbers) -> list[Rule]:
         """Return the rules of sorted `numbers` as values."""
@@ -190,10 +211,10 @@ class Explorer:
         return prompts, highest
 
     def of_rule(self, rule: Rule, prompt: str) -> tuple[Numbers, int]:
-        """Return where any rule stops, shape ``(n_questions,)``, and the hash of that."""
+        """Return where any rule without a gate stops, shape ``(n_questions,)``, and the hash of that."""
         side = self.questions.sides[prompt]
         position = first_bit(pack(rule.fires(side.view) & side.view.seen), len(side.view) - 1)
-        return position, int(_gather(self._zobrist[prompt], position[None]).sum(axis=1)[0])
+        return position, int(_gather(self._zobrist[prompt, False], position[None]).sum(axis=1)[0])
 
 
 def _check_rounds(space: Space, side: Side) -> None:
@@ -206,12 +227,32 @@ def _check_rounds(space: Space, side: Side) -> None:
         )
 
 
+def _closed_book(family: Family, side: Side) -> Callable[[Codes], Mask] | None:
+    """Return what tells where rules have the closed-book answer generated by what they read; None where no rule does."""
+    if side.paid is None or side.paid.all():
+        return None
+    literals = family.block.literals
+    answer = {literal.signal for literal in literals if reads_closed_book(literal.signal, side.policy, side.told)}
+    every = [i for i, one in enumerate(literals) if replace(side.policy, rule=one.threshold(0)).reads_every_answer]
+    comes = reader(family, side.view, answer)
+    return lambda codes: comes(codes) | (codes.digits[:, every] > 0).any(axis=1, keepdims=True)
+
+
 def _random_table(side: Side, number: int) -> Hashes:
-    """Return a random 64-bit number for each stop of each question; a stop past the end has that of the last round."""
-    drawn = np.random.default_rng([20_000, number]).integers(0, 2**64, size=side.view.shape, dtype=np.uint64)
-    stop = np.minimum(np.arange(len(side.view)), np.maximum(side.last, 0)[:, None])
-    table: Hashes = np.take_along_axis(drawn, stop, axis=1)
+    """Return a random 64-bit number for each place in a side's tables, the same for places of the same outcome."""
+    seed, shape = [20_000, number, *([] if side.paid is None else [1])], side.tables["calls"].shape
+    drawn = np.random.default_rng(seed).integers(0, 2**64, size=shape, dtype=np.uint64)
+    width = len(side.view)
+    if side.paid is not None:
+        drawn[:, width:] = np.where(side.paid, drawn[:, :width], drawn[:, width:])
+    stop = np.minimum(np.arange(width), np.maximum(side.last, 0)[:, None])  # a stop past the end is one at the end
+    halves = [stop] if side.paid is None else [stop, stop + width]
+    table: Hashes = np.take_along_axis(drawn, np.concatenate(halves, axis=1), axis=1)
     return table
+
+
+def _outcome(side: Side, place: Numbers, name: str) -> Floats:
+    return _gather(side.tables[name], place)
 
 
 def _gather(table: npt.NDArray[Any], position: Numbers) -> npt.NDArray[Any]:

@@ -6,9 +6,10 @@ A rule of a block is a row of *digits*, one for each literal (0 = not in this ru
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from math import prod
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -39,22 +40,42 @@ class Codes:
 
 
 class Family:
-    """All rules of a block, numbered from 0.
+    """All rules of a block, or those of them that have a gate, numbered from 0.
 
     Args:
         block: A block whose literals have their thresholds.
+        gates: How many of its first literals are gates; every rule then has one of them.  0 = all rules.
     """
 
-    def __init__(self, block: Block) -> None:
+    def __init__(self, block: Block, gates: int = 0) -> None:
         self.block = block
         self.widths = [len(literal.thresholds) for literal in block.literals]
-        self.count = block.count
+        self._gates = gates
+        # The rules without a gate are numbered before all others, and left out.
+        self._first = replace(block, literals=block.literals[gates:]).count if gates else 0
+        self.count = block.count - self._first
+
+    @classmethod
+    def of(cls, block: Block) -> list[Family]:
+        """Return the rules of a block by where they start: those from round 1, and those with a gate, from round 0.
+
+        In rules with gates these stand first, so that a lazy evaluation comes to them before it needs an answer.
+        """
+        gates = tuple(literal for literal in block.literals if literal.is_gate)
+        others = tuple(literal for literal in block.literals if not literal.is_gate)
+        gated = [cls(replace(block, literals=(*gates, *others)), len(gates))] if gates else []
+        return [cls(replace(block, literals=others)), *gated]
+
+    @property
+    def is_gated(self) -> bool:
+        """Whether its rules start at round 0."""
+        return self._gates > 0
 
     @cached_property
     def _shapes(self) -> tuple[Bytes, Ints]:
         """The shapes of `dnf` and `k_of_n`, and the number of the first rule of each."""
         n = len(self.widths)
-        labels = _partitions(n) if self.block.form == "dnf" else _votes(n)
+        labels = _partitions(n) if self.block.form == "dnf" else self._gates_first(_votes(n))
         widths = np.array(self.widths, dtype=np.int64)
         sizes = np.where(labels[:, :n] > 0, widths, 1).prod(axis=1)
         return labels, np.concatenate([[0], np.cumsum(sizes)[:-1]])
@@ -67,10 +88,17 @@ class Family:
             for literal in self.block.literals
         ]
 
+    def _gates_first(self, columns: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return columns of literals, the last of which are gates, in the order of the block."""
+        n = len(self.widths)
+        return np.concatenate([np.roll(columns[:, :n], self._gates, axis=1), columns[:, n:]], axis=1)
+
     def decode(self, numbers: Ints) -> Codes:
         """Return the rules of these numbers, each in ``0..count - 1``."""
+        numbers = numbers + self._first
         if self.block.form in ("or", "and"):
-            return Codes(digits=_mixed_radix(numbers + 1, [1 + width for width in self.widths]))
+            radices = [1 + width for width in (*self.widths[self._gates :], *self.widths[: self._gates])]
+            return Codes(digits=self._gates_first(_mixed_radix(numbers + 1, radices)))
         labels, first = self._shapes
         shape = np.searchsorted(first, numbers, side="right") - 1
         n, rest = len(self.widths), numbers - first[shape]

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice.errors import ConfigMismatchError, DataError
-from suffice.replay import dividing_names, id_hash, replay, seen_from
+from suffice.replay import dividing_names, id_hash, reads_round_0, replay, seen_from
 from suffice.replay.checks import require_whole
 from suffice.replay.front import pareto_front
 from suffice.replay.outcomes import choice_note, default_metrics, is_agreement
@@ -246,6 +246,7 @@ def _chosen(
     policy = replace(
         policy,
         rule=on_tune.rules(number)[0],
+        start_round=0 if reads_round_0(on_tune.rules(number)[0]) else 1,
         max_rounds=highest,
         name="",
         calibrators=tuple(c for c in policy.calibrators if c.output in on_tune.rules(number)[0].signals),

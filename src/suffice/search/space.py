@@ -9,6 +9,7 @@ from typing import Literal as Choice
 from typing import get_args
 
 from suffice.errors import DataError
+from suffice.replay import reads_round_0
 from suffice.rules import Threshold
 
 __all__ = ["FORMS", "LARGEST", "Block", "Form", "Literal", "Space", "bell"]
@@ -61,6 +62,11 @@ class Literal:
     def width(self) -> int:
         """How many thresholds are tried."""
         return len(self.thresholds) or self.grid or 1
+
+    @property
+    def is_gate(self) -> bool:
+        """Whether rules with it start at round 0, where alone its signal is known."""
+        return reads_round_0(Threshold(self.signal, self.comparison, 0.0))
 
     def threshold(self, position: int) -> Threshold:
         """Return the literal with one of its thresholds."""

@@ -65,7 +65,7 @@ def lock(space: Space, tune: Questions, *, budget: float) -> tuple[Space, tuple[
         for literal in block.literals:
             known = literal
             if not literal.thresholds:
-                values = _values(tune.sides[prompt].view.columns, literal)
+                values = _values(tune.sides[prompt].of(gated=literal.is_gate).view.columns, literal)
                 known = replace(literal, thresholds=values, grid=0, low=None)
                 if not literal.grid:
                     key = (prompt, literal)

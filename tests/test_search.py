@@ -423,6 +423,8 @@ def test_a_gate_is_locked_selected_and_written_with_its_start_round(baseline):
     assert result.locked[0].quality == pytest.approx(max(row.metrics["f1"] for row in rows))
     chosen = result.chosen
     assert chosen.policy.start_round == (0 if "p_known" in chosen.policy.rule.signals else 1)
+    told = [note for note in result.notes if note.startswith("overlap is undefined")]
+    assert len(told) == 1  # the same from round 1 and from round 0 on, and said once
     nested = result.optimism.estimate("nested")
     assert nested.quality == pytest.approx(chosen.row.metrics["f1"])
     assert nested.calls == pytest.approx(chosen.row.calls.mean)
@@ -440,6 +442,7 @@ def test_a_gate_alone_is_a_space_and_starts_the_chosen_policy_at_round_0():
     )
     assert result.n_rules == 5
     assert result.chosen.policy.start_round == 0
+    assert result.chosen.policy.max_rounds == 4
     assert result.chosen.row.stop_rounds[0] > 0
 
 

@@ -129,8 +129,8 @@ class Questions:
                 notes.append(f"{failed} questions failed while recording and are left out")
             policy = replace(policies[prompt], max_rounds=max(1, int(kept.index[-1])))
             readers = _readers(policy, kept)
-            for start, reading in readers.items():
-                notes += [f"{note} (from round 0 on)" if start == 0 else note for note in check_policy(reading, kept)]
+            told = {start: check_policy(reading, kept) for start, reading in readers.items()}
+            notes += [*told[1], *(f"{note} (from round 0 on)" for note in told.get(0, ()) if note not in told[1])]
             sides[prompt] = _side(kept, readers, metric, _baseline_policy(kept, policy, baseline))
             clusters[prompt] = kept.clusters
         if len(sides) == 1:

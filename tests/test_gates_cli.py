@@ -54,7 +54,12 @@ def test_the_demo_prints_the_committed_figures_offline_and_without_torch(tmp_pat
     assert recording.shape == (438, 2)
     column = next(name for name in recording.names("signal") if name.startswith("gate_"))
     rule = f"({column} > 0.8) & (round < 1)"  # what the demo wrote is a recording as any other
-    assert cli("replay", tmp_path / "out" / "gate_hotpotqa_eval.parquet", "--rule", rule, "--json").code == 0
+    replayed = ("replay", tmp_path / "out" / "gate_hotpotqa_eval.parquet", "--rule", rule, "--json")
+    refused = cli(*replayed)
+    assert refused.code == 1
+    assert "it has values at round 0, so start there (`--start-round 0`)" in refused.err
+    row = json.loads(cli(*replayed, "--start-round", "0").out)["rows"][0]
+    assert 0 < row["stop_rounds"]["0"] < 1
 
 
 @pytest.fixture(scope="module")

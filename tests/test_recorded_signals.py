@@ -140,7 +140,9 @@ def test_a_part_of_a_file_may_lack_what_another_part_has(tmp_path):
 
 def test_a_rule_on_a_signal_that_exists_in_none_of_its_rounds_is_an_error():
     of = recording(start=0, p_known=[[0.9, None, None]] * 4)
-    with pytest.raises(UnknownSignalError, match=r"'p_known', which exists up to round 0.*use start_round=0"):
+    with pytest.raises(
+        UnknownSignalError, match=r"'p_known', which exists up to round 0.*start there \(`--start-round 0`\)"
+    ):
         replayed(of, policy_for(of, "p_known > 0.5", start_round=1))
     assert replayed(of, "p_known > 0.5").rows[0].stop_rounds == {0: 1.0}
     one = recording(answers=[["a"], ["b"], ["a"], ["b"]])

@@ -51,7 +51,7 @@ def check_recorded(policy: Policy, recording: Recording, *, part: bool = False) 
     definedness = Definedness(policy)
     if not part:
         definedness.add(policy.view(recording.rounds(policy.raw_columns)))
-    return (*definedness.checked(), *_unknown_models(policy, recording))
+    return (*definedness.checked(recording), *_unknown_models(policy, recording))
 
 
 class Definedness:
@@ -72,8 +72,11 @@ class Definedness:
             self._possible[name] += int(possible.sum())
             self._defined[name] += int((possible & ~np.isnan(view[name])).sum())
 
-    def checked(self) -> tuple[str, ...]:
+    def checked(self, recording: Recording | None = None) -> tuple[str, ...]:
         """Return the share of rounds without a value, for each signal that lacks some.
+
+        Args:
+            recording: Where it says whether a signal has values before the policy's first round; None = not looked for.
 
         Raises:
             UnknownSignalError: A signal is undefined in every round, or the rule reads one that exists in none of them.
@@ -82,12 +85,13 @@ class Definedness:
         names = policy.signals if self._rounds else ()
         outside = [name for name in names if not self._possible[name] and name in policy.rule.signals]
         if outside:
-            raise UnknownSignalError(self._outside(outside[0]))
+            raise UnknownSignalError(self._outside(outside[0], recording))
         never = [name for name in names if self._possible[name] and not self._defined[name]]
         if never:
             raise UnknownSignalError(
-                f"the policy {policy.label!r} reads {_listed(policy, never)}, undefined in every recorded round, so it "
-                f"cannot decide by that: {_remedy(policy, never)}, or use a policy without it"
+                f"the policy {policy.label!r} reads {_listed(policy, never)}, undefined in every recorded round "
+                f"from round {policy.start_round} on, so it cannot decide by that: {self._remedy(never[0], recording)}, or use a "
+                "policy without it"
             )
         return tuple(
             f"{name} is undefined in {100 * (1 - self._defined[name] / self._possible[name]):.2g} % of rounds "
@@ -96,10 +100,17 @@ class Definedness:
             if self._defined[name] < self._possible[name]
         )
 
-    def _outside(self, name: str) -> str:
+    def _remedy(self, name: str, recording: Recording | None) -> str:
+        raw = self.policy.raw_of(name)
+        earlier = recording is not None and self.policy.start_round > int(recording.index[0])
+        if recording is not None and earlier and not np.isnan(recording.column(raw)[:, 0]).all():
+            return "it has values at round 0, so start there (`--start-round 0`)"
+        return _remedy(self.policy, [name])
+
+    def _outside(self, name: str, recording: Recording | None) -> str:
         known = SIGNALS[self.policy.raw_of(name)]
         exists = f"from round {known.first_round} on" if known.last_round is None else f"up to round {known.last_round}"
-        remedy = "record more rounds" if known.last_round is None else "use start_round=0"
+        remedy = "record more rounds" if known.last_round is None else self._remedy(name, recording)
         return (
             f"the policy {self.policy.label!r} reads {name!r}, which exists {exists}, and runs over rounds "
             f"{min(self._rounds)} to {max(self._rounds)} here: {remedy}, or use a rule without it"

@@ -419,3 +419,22 @@ def test_importing_what_is_something_else_is_an_error_and_writes_nothing(kind, t
 def test_a_table_of_rows_without_a_recordings_header_is_not_taken_for_one(tmp_path):
     pq.write_table(build_table([{"question_id": "q", "round": 1}]), tmp_path / "r.parquet")
     assert "suffice import" in cli("replay", tmp_path / "r.parquet").error
+
+
+def test_a_rule_runs_on_a_recording_that_cannot_guard_it_and_says_so(tmp_path):
+    rows = [
+        {"question_id": f"q{q}", "round": r, "end": "max_rounds", "answer": "a", "em": 1.0, "f1": 1.0,
+         "answer_stable": None if r == 1 else 1.0, "cost.generator.calls": 1.0}
+        for q in range(3) for r in (1, 2, 3)
+    ]  # fmt: skip
+    write_recording(tmp_path / "r.parquet", rows)
+    replayed = cli("replay", tmp_path / "r.parquet", "--rule", "answer_stable", "--resamples", "10")
+    assert replayed.code == 0, replayed.err
+    assert "no column 'abstained' was recorded: answer_stable is not shown without stops on refusals" in replayed.err
+    guarded = [{**row, "abstained": 0.0} for row in rows]
+    write_recording(tmp_path / "g.parquet", guarded)
+    named = cli("replay", tmp_path / "g.parquet", "--rule", "answer_stable", "--selector", "majority", "--json").json
+    assert [row["label"] for row in named["rows"][:2]] == [
+        "answer_stable, majority",
+        "answer_stable_guarded, majority",
+    ]

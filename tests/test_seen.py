@@ -23,6 +23,7 @@ from suffice.search.data import check_disjoint
 from suffice.seen import Seen, id_hash
 from suffice.signals import Idf, state_from_dict
 from suffice.store import Recording, read_recording, write_recording
+from suffice.store.schema import build_table
 from tests.certify_tools import planted
 from tests.cli_tools import cli
 from tests.gating import ScriptedGate
@@ -215,3 +216,16 @@ def test_hashes_that_are_no_lists_of_text_are_refused():
     for wrong in ({"tune_ids": "abc"}, {"tune_texts": [1]}):
         with pytest.raises(SchemaError, match="list of hashes"):
             Seen.from_dict(wrong)
+
+
+def test_replay_says_that_intervals_take_questions_of_one_text_for_independent():
+    rows = [
+        {"question_id": f"q{q}", "round": 1, "end": "max_rounds", "question": f"Who  wrote book {q % 3}?", "answer": "a",
+         "em": float(q % 2), "f1": float(q % 2), "cost.generator.calls": 1.0}
+        for q in range(6)
+    ]  # fmt: skip
+    notes = replay(Recording(build_table(rows)), ["full"], baseline="fixed_k(1)", n_resamples=10).notes
+    assert any("6 questions have 3 texts" in note for note in notes)
+    clustered = [{**row, "cluster": row["question"]} for row in rows]
+    notes = replay(Recording(build_table(clustered)), ["full"], baseline="fixed_k(1)", n_resamples=10).notes
+    assert not any("texts" in note for note in notes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -37,6 +38,8 @@ __all__ = [
     "show_replay",
     "with_guarded",
 ]
+
+_log = logging.getLogger(__name__)
 
 TEXT_RULES = ("answer_stable",)
 """What is replayed where neither a rule nor a policy is named: it needs nothing but text."""
@@ -176,7 +179,7 @@ def replay_command(
     ]
     result = evaluate(
         recording,
-        with_guarded(policies),
+        with_guarded(policies, recording),
         metrics=tuple(metric) if metric else None,
         baseline=options.read_baseline(baseline),
         n_resamples=resamples,
@@ -194,16 +197,19 @@ def replay_command(
         show_replay(result)
 
 
-def with_guarded(policies: Sequence[Policy]) -> list[Policy]:
+def with_guarded(policies: Sequence[Policy], recording: Recording) -> list[Policy]:
     """Add to `tasr` and `answer_stable` the variant that never stops on a refusal: both are always reported."""
     listed: list[Policy] = []
     for policy in policies:
         listed.append(policy)
-        if policy.rule in _GUARDABLE:
-            guarded = policy.rule & (signal("abstained") < 1)
-            name = f"{policy.name}_guarded" if policy.name else ""
-            if all(guarded != other.rule for other in policies):
-                listed.append(replace(policy, rule=guarded, name=name))
+        guarded = policy.rule & (signal("abstained") < 1)
+        if policy.rule not in _GUARDABLE or any(guarded == other.rule for other in policies):
+            continue
+        if "abstained" not in recording.table.column_names:
+            _log.warning("no column 'abstained' was recorded: %s is not shown without stops on refusals", policy.label)
+            continue
+        head, comma, selector = policy.name.partition(", ")
+        listed.append(replace(policy, rule=guarded, name=f"{head}_guarded{comma}{selector}" if head else ""))
     return listed
 
 

@@ -151,7 +151,7 @@ def _policies(
             policies.append(calibrate(tune, rule=text, **start)[0])
         else:
             policies.append(policy_for(recording, text, **start))
-    return with_guarded(policies)
+    return with_guarded(policies, recording)
 
 
 def _text(report: Report, form: str) -> str:

@@ -26,7 +26,7 @@ from suffice.replay.prices import Price
 from suffice.replay.references import baseline_runs, refuse_unmeasured, selector_name, selectors_in_use, with_references
 from suffice.replay.result import ReplayResult, Row, Spread
 from suffice.replay.rivals import Rival, check_cost, find_rival
-from suffice.replay.selected import selected_on, tuned_on
+from suffice.replay.selected import dividing_names, selected_on, tuned_on
 from suffice.rounds import COST_KINDS, Floats, Mask, Rounds
 from suffice.rules import Rule
 from suffice.session import Policy
@@ -294,6 +294,12 @@ def _notes(bench: Bench, metrics: Sequence[str], n_failed: int) -> tuple[str, ..
         notes.append(choice)
     if n_failed:
         notes.append(f"{n_failed} questions failed while recording and are left out of every row alike")
+    units, texts = (len(set(names)) for names in (bench.recording.clusters.tolist(), dividing_names(bench.recording)))
+    if texts < units:
+        notes.append(
+            f"{units} questions have {texts} texts: intervals take all of them for independent, and are too narrow if "
+            "those of one text are one question; give these one value in a column 'cluster'"
+        )
     if bench.cut.any():
         notes.append(
             f"censored: a rule ended {int(bench.cut.sum())} of {len(bench.cut)} recorded questions early; what a policy "

@@ -173,3 +173,12 @@ def test_the_command_has_a_selector_and_a_highest_round(recording, tmp_path):
     assert "Δem vs fixed_k(10), majority" in shown.out
     report = cli("report", path, "--rule", RULE, "--metric", "em", "--resamples", "20", "--format", "md")
     assert report.code == 0
+
+
+def test_what_was_recorded_at_full_width_is_the_full_budget(recording):
+    recorded, full = (
+        replay(recording, ["fixed_k(1)"], metrics=("em",), baseline=name, n_resamples=10)
+        for name in ("recorded", "full")
+    )
+    assert recorded.baseline == full.baseline
+    assert recorded.row("fixed_k(1)").deltas["em"].delta == full.row("fixed_k(1)").deltas["em"].delta

@@ -226,7 +226,7 @@ def test_a_missing_id_is_made_from_the_text_and_a_number_becomes_text(tmp_path):
     again = load_questions(lines(tmp_path / "r.jsonl", {"question": "Who wrote it?"}, bare[0]))
     assert [question.question_id for question in again] == [second.question_id, first.question_id]
     assert (third.question_id, fourth.question_id) == ("7", "x")
-    with pytest.raises(DataError, match="line 2: question id .* was used before"):
+    with pytest.raises(DataError, match="line 2: question id .*, made from the text, .* was used before"):
         load_questions(lines(tmp_path / "twice.jsonl", bare[0], bare[0]))
 
 

@@ -121,13 +121,14 @@ def test_what_is_skipped_in_a_folder_is_counted_by_kind_or_named(docs, read, cap
     for i in range(3):
         (docs / "guide" / f"{i}.PDF").write_bytes(b"%PDF")
     (docs / "Makefile").write_text("all:")
+    (docs / "gone.md").symlink_to(docs / "nowhere.md")
     whole = [passage.passage_id for passage in read_corpus(docs)]
     caplog.clear()
     # The first half is fine: nothing of such a file is kept.
     (docs / "latin.txt").write_bytes(("fine\n\n" * 90_000 + "caf\u00e9").encode("latin-1"))
     assert [passage.passage_id for passage in read(docs)] == whole
     kinds, names = (entry.getMessage() for entry in caplog.records if entry.name == "suffice.retrieval.corpus")
-    assert "skipped 3 .pdf, 1 .png, 1 without a suffix;" in kinds
+    assert "skipped 3 .pdf, 1 .png, 1 links to nothing, 1 without a suffix;" in kinds
     assert names.endswith("not UTF-8: latin.txt")
 
 

@@ -147,7 +147,8 @@ def _reference(bench: Bench, runs: Sequence[Run], baseline: str | Policy, name: 
         same = [run for run in runs if run.label == baseline.label and run.policy == baseline]
         policy = baseline
     else:
-        label = f"fixed_k({bench.highest})" if baseline == "full" else baseline
+        whole = baseline == "full" or (baseline == RECORDED and not bench.cut.any())
+        label = f"fixed_k({bench.highest})" if whole else baseline
         same = [run for run in runs if run.label == label + like.name and run.selector in (name, "")]
         same = same or [run for run in runs if run.label == label]
         if same:

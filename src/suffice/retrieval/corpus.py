@@ -124,7 +124,7 @@ def _jsonl(path: Path) -> Path:
 
 def _documents(folder: Path) -> list[Path]:
     """Return the documents of a folder in the order of their paths; links to folders are not followed."""
-    found = [file for file in _files(folder) if file.name.lower().endswith(_SUFFIXES)]
+    found = [file for file in _files(folder) if file.name.lower().endswith(_SUFFIXES) and file.is_file()]
     if not found:
         raise DataError(f"{folder}: no .txt or .md file in this folder; put documents there, or give a .jsonl file.")
     return sorted(found, key=lambda file: file.relative_to(folder).as_posix())
@@ -139,8 +139,12 @@ def _files(folder: Path) -> Iterator[Path]:
 
 def _log_skipped(path: Path) -> None:
     """Log how many files of which kinds are not read."""
-    others = (file for file in _files(path) if not file.name.lower().endswith(_SUFFIXES))
-    kinds = Counter(file.suffix.lower() or "without a suffix" for file in others)
+    kinds: Counter[str] = Counter()
+    for file in _files(path):
+        if not file.is_file():
+            kinds["links to nothing"] += 1
+        elif not file.name.lower().endswith(_SUFFIXES):
+            kinds[file.suffix.lower() or "without a suffix"] += 1
     if kinds:
         listed = ", ".join(f"{n:,} {kind}" for kind, n in sorted(kinds.items(), key=lambda item: (-item[1], item[0])))
         _log.warning("%s: skipped %s; only .txt and .md files are read", path, listed)

@@ -146,8 +146,9 @@ def load_questions(spec: str | Path, *, limit: int | None = None, split: str | N
     for where, record in _read(path):
         question = _question(_own_form(record, where), where, unread)
         if question.question_id in seen:
+            made = "" if _id(record, where) else ", made from the text, as the question has no id,"
             raise DataError(
-                f"{where}: question id {question.question_id!r} was used before, at {seen[question.question_id]}; "
+                f"{where}: question id {question.question_id!r}{made} was used before, at {seen[question.question_id]}; "
                 "ids pair questions across runs, so each must be unique."
             )
         seen[question.question_id] = where

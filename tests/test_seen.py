@@ -210,6 +210,16 @@ def test_a_search_keeps_two_questions_of_one_text_on_one_side():
     assert result.n_tune % 2 == 0
 
 
+def test_a_search_says_that_what_ordered_the_passages_saw_some_questions():
+    recording = planted(40, seed=0)
+    seen = Seen.of(recording.question_ids[:6]).to_dict()
+    marked = Recording(recording.table, {**recording.metadata, "fitted": {"retriever": seen}})
+    notes = " ".join(search(marked, n_resamples=0, budget=5).notes)
+    assert "selected here: of these" in notes
+    assert "the retriever was fitted on" in notes
+    assert "selected here" not in " ".join(search(recording, n_resamples=0, budget=5).notes)
+
+
 def test_hashes_that_are_no_lists_of_text_are_refused():
     assert Seen.from_dict({}) is None
     assert Seen.from_dict({"tune_ids": [id_hash("q")]}) == Seen.of(["q"])

@@ -12,7 +12,17 @@ import numpy.typing as npt
 
 from suffice.calibration import CALIBRATED
 from suffice.errors import CensoredError, ConfigMismatchError, DataError, UnknownSignalError
-from suffice.replay import CostTable, calibrate, check_policy, outcome, policy_for, reads_round_0, seen_from, seen_in
+from suffice.replay import (
+    CostTable,
+    calibrate,
+    check_policy,
+    outcome,
+    policy_for,
+    reads_round_0,
+    seen_from,
+    seen_in,
+    selected_on,
+)
 from suffice.replay.charging import answered_closed_book
 from suffice.replay.costs import TOKEN_KINDS, loop_masks
 from suffice.replay.evaluate import drop_failed
@@ -131,6 +141,8 @@ class Questions:
             readers = _readers(policy, kept)
             told = {start: check_policy(reading, kept) for start, reading in readers.items()}
             notes += [*told[1], *(f"{note} (from round 0 on)" for note in told.get(0, ()) if note not in told[1])]
+            # Of the recording's own models: what tune questions fit and choose is what a search is about.
+            notes += selected_on(replace(policy, calibrators=(), state={}, provenance={}), kept).notes
             sides[prompt] = _side(kept, readers, metric, _baseline_policy(kept, policy, baseline))
             clusters[prompt] = kept.clusters
         if len(sides) == 1:

@@ -78,7 +78,7 @@ def test_a_reply_holds_answer_tokens_confidence_and_costs(either, api):
     cost = reply.costs["generator"]
     assert (cost.calls, cost.output_tokens, cost.cached_tokens) == (1.0, 6.0, 0.0)
     assert cost.uncached_tokens == len(endpoint.requests[0].prompt.split())
-    assert 0.0 < cost.seconds < 5.0
+    assert cost.seconds > 0
 
 
 def test_the_model_is_an_answerer():

@@ -249,7 +249,9 @@ def _read(path: Path) -> Recording:
     recording = _within_budget(drop_failed(read_recording(path))[0])
     # The authors draw from questions in the order of their ids, so intervals do not depend on a file's.
     keys = [name for name in ("cluster", "question_id", "round") if name in recording.table.column_names]
-    return Recording(recording.table.sort_by([(name, "ascending") for name in keys]), recording.metadata)
+    ordered = Recording(recording.table.sort_by([(name, "ascending") for name in keys]), recording.metadata)
+    ordered.data_hash = recording.data_hash  # what readers compare is the file, whose order counts
+    return ordered
 
 
 def with_evidence(recording: Recording) -> Recording:

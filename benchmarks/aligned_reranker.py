@@ -18,19 +18,19 @@ from tests.tiny_reranker import linear_probe, tiny_cross_encoder, words_of
 from suffice.llm import TransformersModel
 from suffice.llm.prompts import PREFILLED
 from suffice.loop import RetrievalLoop, record
+from suffice.papers.cbdr.contexts import build_contexts
+from suffice.papers.cbdr.tiny import train_tiny
+from suffice.papers.cbdr.transfer import read_contexts, transfer_check
 from suffice.probes import ProbeConfidence
 from suffice.retrieval import CrossEncoderScorer, PoolBM25, Question, dataset_hash, load_questions
 from suffice.session import Policy
 from suffice.store import read_recording
 from suffice.tables import Column, Table, render
 from suffice.train.answers import answers_in_order, compare_answers
-from suffice.train.contexts import build_contexts
 from suffice.train.preference_file import read_preferences
 from suffice.train.preferences import build_preferences
 from suffice.train.reranker import RerankerSettings, train_reranker
 from suffice.train.shift import measure_shift
-from suffice.train.tiny import train_tiny
-from suffice.train.transfer import read_contexts, transfer_check
 
 SEED = 0
 PROBES = {"fitted on questions alone": ("qa",), "fitted on both prompts": ("qa", "rag")}

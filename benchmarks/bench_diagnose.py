@@ -17,8 +17,8 @@ import numpy as np
 import pyarrow as pa
 from sklearn.metrics import roc_auc_score
 
-from suffice.diagnose import Diagnosis, diagnose
-from suffice.replay import calibrate, replay
+from suffice.diagnostics import Diagnosis, diagnose
+from suffice.replays import calibrate, replay
 from suffice.session import Policy
 from suffice.store.recording import Recording
 

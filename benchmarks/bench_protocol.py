@@ -15,9 +15,9 @@ import numpy as np
 import pyarrow as pa
 from tests.protocol_tools import plain_cell
 
-from suffice.report.protocol import given
-from suffice.report.protocol.data import read_drafts
-from suffice.report.protocol.policies import CELLS, replay_all
+from suffice.papers.semantic import given
+from suffice.papers.semantic.data import read_drafts
+from suffice.papers.semantic.policies import CELLS, replay_all
 from suffice.store import Recording
 
 QUESTIONS, ROUNDS, SEED, TARGET_RATIO = 100_000, 6, 42, 20.0

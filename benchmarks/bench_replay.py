@@ -20,13 +20,13 @@ import numpy as np
 import pandas as pd
 from tests import reference
 
-from suffice.replay import replay_matrix
-from suffice.replay.outcomes import answers_by_stop, values_by_stop
+from suffice.replays import replay_matrix
+from suffice.replays.outcomes import answers_by_stop, values_by_stop
 from suffice.rounds import Floats, Rounds
 from suffice.rules import AllOf, AnyOf, Rule
 from suffice.rules.selectors import Last
-from suffice.search import Block, Literal
-from suffice.search.families import Family
+from suffice.searches import Block, Literal
+from suffice.searches.families import Family
 from suffice.statistics import Intervals, bootstrap_weights, paired_bootstrap
 
 QUESTIONS, ROUNDS, DRAWS, SEED = 300, 5, 1000, 42

@@ -20,10 +20,10 @@ import numpy as np
 import pyarrow as pa
 from tests.report_tools import array, page_data
 
-from suffice.replay import Price, policy_for, replay
-from suffice.report import make_report, render_html
-from suffice.report.html import LARGEST
-from suffice.rules.thresholds import find_threshold, with_threshold
+from suffice.replays import Price, policy_for, replay
+from suffice.reports import make_report, render_html
+from suffice.reports.html import LARGEST
+from suffice.rules.rethreshold import find_threshold, with_threshold
 from suffice.session import Policy
 from suffice.store import read_recording, write_recording
 

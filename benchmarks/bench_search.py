@@ -29,12 +29,12 @@ from tests import reference
 from threadpoolctl import threadpool_limits
 
 from benchmarks.bench_replay import THRESHOLDS, data, interleaved
-from suffice.replay import replay_matrix
+from suffice.replays import replay_matrix
 from suffice.rounds import Floats
 from suffice.rules import fixed_k, tasr
-from suffice.search import Block, Explorer, Literal, Space
-from suffice.search.data import Questions
-from suffice.search.search import differences
+from suffice.searches import Block, Explorer, Literal, Space
+from suffice.searches.data import Questions
+from suffice.searches.engine import differences
 from suffice.session import Policy
 from suffice.statistics import bootstrap_weights, paired_bootstrap
 from suffice.statistics.bootstrap import quantiles

@@ -22,8 +22,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from suffice.replay import replay
-from suffice.replay.streaming import replay_stream
+from suffice.replays import replay
+from suffice.replays.streaming import replay_stream
 from suffice.store import read_recording
 from suffice.store.schema import FORMAT, META_KEY, VERSION
 
@@ -35,7 +35,7 @@ TARGET_RATIO, TARGET_MB, TARGET_GROWTH = 4.0, 1000.0, 1.15
 _CHILD = """
 import json, resource, sys, time
 import pyarrow.compute as pc, pyarrow.parquet as pq
-from suffice.replay.streaming import replay_stream
+from suffice.replays.streaming import replay_stream
 began = time.perf_counter()
 result = replay_stream(sys.argv[1], "tasr")
 seconds = time.perf_counter() - began

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 from tests.cascade import ROUNDS, TOGGLES, cascade, drafts, rule_of
 
-from suffice.replay import CostTable, outcome
-from suffice.replay.baselines import Bench, Run, fixed_budget, oracle_best, random_stop, run_policy
+from suffice.replays import CostTable, outcome
+from suffice.replays.baselines import Bench, Run, fixed_budget, oracle_best, random_stop, run_policy
 from suffice.session import Policy
 from suffice.store import Recording
 

@@ -14,14 +14,14 @@ from pathlib import Path
 
 import numpy as np
 
-from suffice.adapters import read_debate
 from suffice.adapters.base import ImportedRun, ImportedTrajectory
-from suffice.diagnose.drafts import draft_families
-from suffice.diagnose.judged import compare_judged
-from suffice.diagnose.judging import Unjudged
+from suffice.diagnostics.drafts import draft_families
+from suffice.diagnostics.judged import compare_judged
+from suffice.diagnostics.judging import Unjudged
 from suffice.embedding import Embedder, MiniLM
-from suffice.replay import policy_for, replay
-from suffice.replay.evaluate import drop_failed
+from suffice.papers.semantic import read_debate
+from suffice.replays import policy_for, replay
+from suffice.replays.evaluate import drop_failed
 from suffice.rules import parse_selector
 from suffice.rules.selectors_of_drafts import DISTANCES, pairwise_distances
 from suffice.store import BUNDLED_RECORDINGS, Recording, bundled_recording

@@ -16,8 +16,8 @@ import numpy as np
 from scipy import stats
 
 import suffice
-from suffice.certify import Claim, rejected
-from suffice.certify.ltt import PROCEDURES, level_of
+from suffice.certificates import Claim, rejected
+from suffice.certificates.ltt import PROCEDURES, level_of
 from suffice.rounds import Floats
 from suffice.tables import Column, Table, render
 

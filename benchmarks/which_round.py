@@ -19,10 +19,10 @@ import numpy as np
 import pyarrow as pa
 
 from suffice import Policy, RetrievalLoop, record
-from suffice.diagnose.ranking import fit_ranker
-from suffice.diagnose.selection import compare_selectors
+from suffice.diagnostics.ranking import fit_ranker
+from suffice.diagnostics.selection import compare_selectors
 from suffice.llm import SpanReaderModel
-from suffice.replay import calibrate, policy_for
+from suffice.replays import calibrate, policy_for
 from suffice.retrieval import PoolBM25, load_questions
 from suffice.rounds import Passage
 from suffice.rules import parse_rule

@@ -18,8 +18,8 @@ from typing import Any
 
 import suffice
 from suffice.llm import SpanReaderModel
-from suffice.report.paper.semantic import TITLE, paper_semantic
-from suffice.report.protocol import given, semantic_protocol, split, tune
+from suffice.papers.semantic import given, semantic_protocol, split, tune
+from suffice.papers.semantic.tables import TITLE, paper_semantic
 from suffice.retrieval import dataset_hash, load_questions
 from suffice.rules import NAMED_RULES
 from suffice.rules.named import spelled

@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 
 from suffice import Policy, RetrievalLoop, SpanReaderModel, calibrate, load_questions, read_recording, record
-from suffice.replay import replay
+from suffice.replays import replay
 from suffice.retrieval import PoolBM25
 
 QUESTIONS = 20

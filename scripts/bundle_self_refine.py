@@ -15,8 +15,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from suffice.adapters import read_self_refine
 from suffice.embedding import MiniLM
+from suffice.papers.semantic import read_self_refine
 from suffice.retrieval import text_id
 from suffice.store import write_recording
 

@@ -19,12 +19,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from suffice.adapters import read_debate
 from suffice.adapters.base import one_call
 from suffice.embedding import MiniLM
 from suffice.embedding.base import identity
 from suffice.judges import gold_score, reference_columns, with_columns
-from suffice.report.protocol import semantic_protocol, split, tune
+from suffice.papers.semantic import read_debate, semantic_protocol, split, tune
 from suffice.store import Recording
 from suffice.store.schema import build_table
 from suffice.tables import render

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from suffice.certify import Claim, listed, measure
+from suffice.certificates import Claim, listed, measure
 from suffice.errors import UnknownSignalError
-from suffice.replay import id_hash, policy_for, reads_round_0, replay
-from suffice.replay.streaming import replay_stream
+from suffice.replays import id_hash, policy_for, reads_round_0, replay
+from suffice.replays.streaming import replay_stream
 from suffice.rounds import Trajectory
 from suffice.rules import AnyOf, Rule, Threshold, parse_rule
-from suffice.search import FORMS, Block, Explorer, Literal, Space
-from suffice.search.data import Questions
+from suffice.searches import FORMS, Block, Explorer, Literal, Space
+from suffice.searches.data import Questions
 from suffice.session import Policy, Session, stops
 from suffice.signals import Idf
 from suffice.store.recording import Recording, write_recording

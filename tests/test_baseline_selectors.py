@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from suffice.calibration import Calibrator
-from suffice.certify import Claim
-from suffice.certify.losses import measure
-from suffice.diagnose import diagnose
+from suffice.certificates import Claim
+from suffice.certificates.losses import measure
+from suffice.diagnostics import diagnose
 from suffice.errors import DataError
-from suffice.replay import policy_for, replay, replay_stream
+from suffice.replays import policy_for, replay, replay_stream
 from suffice.rules import parse_selector
 from suffice.session import Policy
 from suffice.store.recording import Recording, write_recording

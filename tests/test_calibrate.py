@@ -10,7 +10,7 @@ import pytest
 
 from suffice.calibration import Calibrator, calibration_report
 from suffice.errors import DataError, NotFittedError, UnknownSignalError
-from suffice.replay import calibrate, id_hash, replay
+from suffice.replays import calibrate, id_hash, replay
 from suffice.rounds import Round
 from suffice.rules import parse_selector, tasr
 from suffice.session import Policy, Session, stops

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from suffice.replay import CostTable, operational_masks
+from suffice.replays import CostTable, operational_masks
 from suffice.rounds import Round, Rounds
 from suffice.rules import parse_rule
 from suffice.session import Policy, Session, stops

@@ -11,16 +11,16 @@ from suffice.errors import ConfigMismatchError, DataError, ModelError
 from suffice.llm.prompts import PREFILLED
 from suffice.llm.transformers_model import TransformersModel
 from suffice.metrics import METRICS
+from suffice.papers.cbdr.plan import CbdrSettings, divide
+from suffice.papers.cbdr.run import ALIGNED, RETRIEVER, run_cbdr
+from suffice.papers.cbdr.tables import cbdr_tables, published_cbdr
+from suffice.papers.cbdr.tiny_reranker import write_tiny_reranker
 from suffice.probes import Probe
 from suffice.retrieval import PoolBM25, load_questions
 from suffice.statistics import holm
 from suffice.tables import render
-from suffice.train.cbdr import ALIGNED, RETRIEVER, run_cbdr
-from suffice.train.cbdr_plan import CbdrSettings, divide
-from suffice.train.cbdr_tables import cbdr_tables, published_cbdr
 from suffice.train.probe import ProbeSettings
 from suffice.train.reranker_trainer import RerankerSettings
-from suffice.train.tiny_reranker import write_tiny_reranker
 from tests.cli_tools import cli
 from tests.tiny_reranker import without_a_head
 
@@ -234,8 +234,8 @@ def test_the_probe_for_the_reranker_and_the_steps_is_the_best_on_dev(run):
 def test_a_second_run_asks_the_model_only_for_what_is_measured_anew(run, questions, target, reranker, work):
     again = Untouched(target.loaded, layers=("middle", "last"), prompt=PREFILLED, max_tokens=8, batch_size=64)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("suffice.train.cbdr.measure_shift", lambda *_a, **_k: run.shift)
-        patch.setattr("suffice.train.cbdr._Pipeline._known", lambda _s, _probe, texts: np.full(len(texts), 0.5))
+        patch.setattr("suffice.papers.cbdr.run.measure_shift", lambda *_a, **_k: run.shift)
+        patch.setattr("suffice.papers.cbdr.run._Pipeline._known", lambda _s, _probe, texts: np.full(len(texts), 0.5))
         found = run_cbdr(questions, again, reranker, work, settings=SETTINGS)
     assert found.accuracy == run.accuracy
     assert found.ranking == run.ranking

@@ -5,8 +5,8 @@ import pytest
 
 from suffice.gates import GateBench
 from suffice.gates.answered import Answered, answered_recording
+from suffice.papers.cbdr.gates import gate_points, probe_signal
 from suffice.statistics import holm
-from suffice.train.cbdr_gates import gate_points, probe_signal
 
 N = 80
 PROBES = ((1, 5), (2, 5))

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from suffice.certify import Claim
-from suffice.certify.losses import measure
+from suffice.certificates import Claim
+from suffice.certificates.losses import measure
 from suffice.errors import CensoredError, UnknownSignalError
-from suffice.replay import policy_for, replay, replay_stream
-from suffice.replay.tables import stops_table
+from suffice.replays import policy_for, replay, replay_stream
+from suffice.replays.tables import stops_table
 from suffice.rounds import Trajectory
-from suffice.search import search
+from suffice.searches import search
 from suffice.session import stops
 from suffice.store.recording import write_recording
 from suffice.store.schema import build_table

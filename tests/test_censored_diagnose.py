@@ -7,11 +7,11 @@ import math
 import numpy as np
 import pytest
 
-from suffice.diagnose import diagnose
-from suffice.diagnose.selection import compare_selectors
+from suffice.diagnostics import diagnose
+from suffice.diagnostics.selection import compare_selectors
 from suffice.errors import CensoredError
 from suffice.gates import GateBench
-from suffice.replay import policy_for
+from suffice.replays import policy_for
 from suffice.store.recording import Recording, write_recording
 from suffice.store.schema import build_table
 from tests.cli_tools import cli
@@ -131,7 +131,7 @@ def test_a_sweep_leaves_out_thresholds_whose_rounds_never_ran():
 
 
 def test_a_floor_is_not_judged_where_it_goes_on_past_the_recording():
-    from suffice.replay import calibrate
+    from suffice.replays import calibrate
 
     policy, _ = calibrate(made(1, prefix="t"), rule="(answer_stable >= 1) & (p_correct > 0.6)")
     recording, cut = made(4, n=80), shortened(made(4, n=80), keep=2)
@@ -158,6 +158,6 @@ def test_a_rule_that_goes_on_past_the_recording_has_no_figures_beside_its_calibr
 
 
 def calibrate_tasr(tune):
-    from suffice.replay import calibrate
+    from suffice.replays import calibrate
 
     return calibrate(tune, rule="tasr")

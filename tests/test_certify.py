@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from suffice import Policy, calibrate, parse_rule
-from suffice.certify import (
+from suffice.certificates import (
     Certificate,
     Claim,
     arranged,
@@ -21,10 +21,10 @@ from suffice.certify import (
     questions_needed,
     threshold_path,
 )
-from suffice.certify.ltt import MOST_QUESTIONS
+from suffice.certificates.ltt import MOST_QUESTIONS
 from suffice.errors import CensoredError, ConfigMismatchError, DataError, NotFittedError, RuleSyntaxError, SchemaError
-from suffice.replay import id_hash, replay, tuned_on
-from suffice.replay.outcomes import outcome
+from suffice.replays import id_hash, replay, tuned_on
+from suffice.replays.outcomes import outcome
 from suffice.rules import parse_selector
 from suffice.session import stops
 from suffice.store import Recording
@@ -467,8 +467,8 @@ def test_a_loss_just_below_epsilon_needs_more_questions_than_anyone_has():
 
 
 def test_a_need_beyond_reason_is_said_to_be_one(fresh, policy, monkeypatch):
-    monkeypatch.setattr("suffice.certify.ltt.MOST_QUESTIONS", 40)
-    monkeypatch.setattr("suffice.certify.procedure.MOST_QUESTIONS", 40)
+    monkeypatch.setattr("suffice.certificates.ltt.MOST_QUESTIONS", 40)
+    monkeypatch.setattr("suffice.certificates.procedure.MOST_QUESTIONS", 40)
     found = certify(planted(20, seed=2, prefix="s"), listed([policy], policy), Claim(epsilon=0.01))
     assert "more than 40 questions needed" in found.headline
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from suffice import Policy
-from suffice.certify import Certificate
+from suffice.certificates import Certificate
 from tests.certify_tools import rows, write
 from tests.cli_tools import cli
 

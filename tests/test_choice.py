@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from suffice.certify import Claim, listed, measure
-from suffice.diagnose import diagnose
+from suffice.certificates import Claim, listed, measure
+from suffice.diagnostics import diagnose
 from suffice.metrics import contains, exact_match, f1
-from suffice.replay import calibrate, replay
-from suffice.replay.outcomes import choice_note, default_metrics
-from suffice.search import search
+from suffice.replays import calibrate, replay
+from suffice.replays.outcomes import choice_note, default_metrics
+from suffice.searches import search
 from suffice.store import Recording, write_recording
 from suffice.store.schema import build_table
 from tests.cli_tools import cli

@@ -11,9 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from suffice.errors import DataError, SchemaError
-from suffice.replay import CostTable, Price, component_prices, load_prices, operational_masks, replay
-from suffice.replay.baselines import Bench, closed_book, fixed_budget, oracle_best, random_stop, run_policy
-from suffice.replay.outcomes import outcome
+from suffice.replays import CostTable, Price, component_prices, load_prices, operational_masks, replay
+from suffice.replays.baselines import Bench, closed_book, fixed_budget, oracle_best, random_stop, run_policy
+from suffice.replays.outcomes import outcome
 from suffice.rounds import COST_KINDS
 from suffice.rules import FirstOf, Never, Rule, fixed_k, parse_rule, parse_selector, signal
 from suffice.session import Policy, stops

@@ -19,7 +19,7 @@ from safetensors.numpy import save
 
 from suffice import Policy, Reply, RetrievalLoop, ScriptedModel, read_recording, record
 from suffice.errors import AuthenticationFailedError, DataError, ModelError, SchemaError, SufficeError
-from suffice.replay.streaming import replay_stream
+from suffice.replays.streaming import replay_stream
 from suffice.retrieval import InMemoryRetriever
 from suffice.store import Journal, ResponseCache, StateWriter, read_states, write_recording
 from suffice.store.digest import ColumnDigest

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
 
-from suffice.diagnose import (
+from suffice.diagnostics import (
     Coded,
     Rows,
     auroc,
@@ -26,7 +26,7 @@ from suffice.diagnose import (
     measure_drift,
     rows_of,
 )
-from suffice.diagnose.separation import ends
+from suffice.diagnostics.separation import ends
 from suffice.errors import DataError
 from suffice.store.recording import Recording
 from suffice.store.schema import build_table

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from suffice.calibration import Calibrator
 from suffice.cli.main import run
-from suffice.diagnose import (
+from suffice.diagnostics import (
     compare_cells,
     cross_fitted,
     diagnose,
@@ -22,13 +22,13 @@ from suffice.diagnose import (
     sweep_threshold,
     without_floor,
 )
-from suffice.diagnose.sweep import _front
+from suffice.diagnostics.sweep import _front
 from suffice.errors import ConfigMismatchError, NotFittedError
-from suffice.replay import calibrate, equivalent_thresholds, outcome, policy_for, replay
-from suffice.replay.baselines import Bench, run_policy
-from suffice.replay.costs import CostTable
+from suffice.replays import calibrate, equivalent_thresholds, outcome, policy_for, replay
+from suffice.replays.baselines import Bench, run_policy
+from suffice.replays.costs import CostTable
 from suffice.rules import parse_rule, thresholds
-from suffice.rules.thresholds import with_threshold
+from suffice.rules.rethreshold import with_threshold
 from suffice.session import Policy, stops
 from suffice.store import write_recording
 from suffice.store.recording import Recording

@@ -25,8 +25,8 @@ from suffice.errors import ConfigMismatchError, DataError, ModelError
 from suffice.judges import JudgeModel, Panel
 from suffice.llm import DRAFTING
 from suffice.loop import Measurement
-from suffice.replay import CostTable, operational_masks, replay
-from suffice.replay.checks import policy_for
+from suffice.replays import CostTable, operational_masks, replay
+from suffice.replays.checks import policy_for
 from suffice.session import stops
 from suffice.store import Recording, ResponseCache
 from tests import llamacpp

@@ -104,7 +104,7 @@ def test_a_probe_on_an_encoder_gates_a_model_whose_states_nobody_shows(folder, t
 
 
 def test_questions_that_the_probe_was_fitted_on_are_told(folder, tmp_path):
-    from suffice.replay import id_hash
+    from suffice.replays import id_hash
 
     Probe.load(folder / "encoded").described(provenance={"tune_ids": [id_hash("q1")]}).save(tmp_path / "p")
     done = cli(

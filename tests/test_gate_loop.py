@@ -28,7 +28,7 @@ from suffice import (
 )
 from suffice.errors import AuthenticationFailedError, ConfigMismatchError, DataError, ModelError
 from suffice.llm import Gate
-from suffice.replay import CostTable, operational_masks, policy_for, replay
+from suffice.replays import CostTable, operational_masks, policy_for, replay
 from suffice.retrieval import InMemoryRetriever, Question
 from suffice.rounds import COST_KINDS
 from suffice.session import stops

@@ -16,7 +16,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
 from suffice.adapters import read_tabular
-from suffice.certify import Claim, certify, threshold_path
+from suffice.certificates import Claim, certify, threshold_path
 from suffice.errors import DataError, SchemaError, UnknownSignalError
 from suffice.gates import (
     FEATURES,
@@ -34,7 +34,6 @@ from suffice.gates import (
     fit_gate,
     folds_of,
     gate_rule,
-    headroom,
     held_out_gates,
     knowledge_table,
     load_answered,
@@ -49,9 +48,10 @@ from suffice.gates import (
 from suffice.gates import question_only as question_only_module
 from suffice.gates.compare import hold_out
 from suffice.metrics import METRICS
-from suffice.replay import policy_for, replay
-from suffice.report import Settings, make_report, render_html
-from suffice.report.gate import gate_part
+from suffice.papers.cbdr.ceiling import headroom
+from suffice.replays import policy_for, replay
+from suffice.reports import Settings, make_report, render_html
+from suffice.reports.gate import gate_part
 from suffice.rules import parse_rule, tasr
 from suffice.session import Policy
 from suffice.statistics import area_under_roc
@@ -91,7 +91,8 @@ def worlds(draw, least=4):
     n = draw(st.integers(least, 25))
     masks = [draw(st.lists(st.booleans(), min_size=n, max_size=n)) for _ in range(2)]
     score = st.one_of(st.floats(0, 1, width=16), st.just(math.nan), st.sampled_from([0.25, 0.5, 0.75]))
-    return *(np.array(mask) for mask in masks), np.array(draw(st.lists(score, min_size=n, max_size=n)))
+    scores = st.lists(score, min_size=n, max_size=n).filter(lambda drawn: not all(map(math.isnan, drawn)))
+    return *(np.array(mask) for mask in masks), np.array(draw(scores))  # one without any score is refused, see below
 
 
 # Laws
@@ -124,6 +125,12 @@ def test_no_gate_is_better_than_the_perfect_one_which_retrieves_only_where_neede
     assert perfect.metrics["contains"] >= bench.point(gate_rule("p_known", beta), beta).metrics["contains"] - 1e-12
     assert perfect.metrics["contains"] >= max(bench.reference(kind).metrics["contains"] for kind in ("never", "always"))
     assert perfect.retrieval_rate == pytest.approx(np.mean(~direct & retrieved))
+
+
+def test_a_gate_without_any_score_is_refused():
+    bench = bench_of(np.array([True, False]), np.array([True, True]), {"p_known": np.full(2, np.nan)})
+    with pytest.raises(UnknownSignalError, match="undefined in every recorded round"):
+        bench.point(gate_rule("p_known", 0.5), 0.5)
 
 
 @settings(max_examples=30, deadline=None)

@@ -15,15 +15,13 @@ import pytest
 from suffice.adapters import (
     ImportedRun,
     ImportedTrajectory,
-    read_debate,
-    read_ircot,
-    read_reflexion,
     read_tabular,
-    read_tasr,
 )
-from suffice.adapters.debate import numeric_answer
 from suffice.errors import DataError, SchemaError
-from suffice.replay import replay
+from suffice.papers.semantic import read_debate, read_ircot, read_reflexion
+from suffice.papers.semantic.debate import numeric_answer
+from suffice.papers.tasr import read_tasr
+from suffice.replays import replay
 from suffice.rounds import Round
 from suffice.store import read_recording, write_recording
 

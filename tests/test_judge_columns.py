@@ -21,7 +21,7 @@ from suffice.judges import (
     token_f1,
     with_columns,
 )
-from suffice.replay import replay
+from suffice.replays import replay
 from suffice.store import Recording, ResponseCache, read_recording, write_recording
 from suffice.store.schema import build_table
 from tests.cli_tools import cli

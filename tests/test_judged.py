@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from suffice.diagnose.drafts import draft_families, usable_selectors
-from suffice.diagnose.judged import compare_judged, folds_of, select_variants
-from suffice.diagnose.judging import Halving, JudgeAll, JudgeDistinct, JudgeUntil, Unjudged, rank_rounds
+from suffice.diagnostics.drafts import draft_families, usable_selectors
+from suffice.diagnostics.judged import compare_judged, folds_of, select_variants
+from suffice.diagnostics.judging import Halving, JudgeAll, JudgeDistinct, JudgeUntil, Unjudged, rank_rounds
 from suffice.errors import DataError, UnknownSignalError
-from suffice.replay import policy_for
+from suffice.replays import policy_for
 from suffice.rounds import Rounds
 from suffice.rules import parse_selector
 from suffice.rules.selectors_of_drafts import DISTANCES

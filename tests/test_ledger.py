@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from suffice.errors import DataError
-from suffice.replay import LEDGERS, CostTable, replay
-from suffice.replay.charging import PUBLISHED
+from suffice.replays import LEDGERS, CostTable, replay
+from suffice.replays.charging import PUBLISHED
 from suffice.rules import parse_rule, parse_selector
 from suffice.session import Policy, stops
 from suffice.store import write_recording

@@ -23,7 +23,7 @@ from suffice import (
     record,
 )
 from suffice.errors import DataError
-from suffice.replay import replay
+from suffice.replays import replay
 from suffice.retrieval import InMemoryRetriever, PoolBM25, Question
 from suffice.session import stops
 from suffice.signals import Idf

@@ -184,7 +184,9 @@ def test_every_extra_that_is_asked_for_exists():
 def _may_load_torch(path: Path) -> bool:
     """Local models and training; there too inside functions only."""
     inside = path.relative_to(SOURCE).as_posix()
-    return inside.startswith(("train/", "llm/transformers_model", "llm/_transformers_", "llm/uncertainty"))
+    return inside.startswith(
+        ("train/", "papers/cbdr/", "llm/transformers_model", "llm/_transformers_", "llm/uncertainty")
+    )
 
 
 def test_torch_is_imported_in_functions_of_local_models_and_training_only():

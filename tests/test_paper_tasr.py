@@ -16,16 +16,16 @@ from sklearn.isotonic import IsotonicRegression
 import suffice
 from suffice.errors import DataError
 from suffice.metrics import normalize_answer
-from suffice.replay import replay
-from suffice.report.paper.cells import Cell, load_cell, read_cells
-from suffice.report.paper.frontier import cell_table, macro_table
-from suffice.report.paper.published import published_tasr
-from suffice.report.paper.rows import Draws
-from suffice.report.paper.search import search_summary
-from suffice.report.paper.signals import margin_figure
-from suffice.report.paper.tasr import PARTS, paper_tasr
+from suffice.papers.published import published_tasr
+from suffice.papers.tasr.cells import Cell, load_cell, read_cells
+from suffice.papers.tasr.frontier import cell_table, macro_table
+from suffice.papers.tasr.rows import Draws
+from suffice.papers.tasr.searched import search_summary
+from suffice.papers.tasr.signal_tables import margin_figure
+from suffice.papers.tasr.tables import PARTS, paper_tasr
+from suffice.replays import replay
 from suffice.retrieval import dataset_hash
-from suffice.search import search
+from suffice.searches import search
 from tests import paper
 from tests.cli_tools import cli
 from tests.reference import dominated
@@ -389,7 +389,7 @@ def test_published_figures_stand_below_ours_with_the_difference(made):
 
 def test_what_lies_inside_the_interval_is_not_marked():
     layout_cells = published_tasr()
-    from suffice.report.paper.rows import Layout
+    from suffice.papers.tasr.rows import Layout
     from suffice.tables import Column
 
     layout = Layout(

@@ -12,9 +12,9 @@ from hypothesis import given
 
 from suffice.cli.main import run
 from suffice.errors import DataError
-from suffice.replay import Price, list_price, list_prices, load_prices, policy_for, replay
-from suffice.replay.prices import price_table
-from suffice.replay.round_costs import round_costs
+from suffice.replays import Price, list_price, list_prices, load_prices, policy_for, replay
+from suffice.replays.costs_by_round import round_costs
+from suffice.replays.prices import price_table
 from suffice.store.recording import Recording, write_recording
 from suffice.store.schema import build_table
 from tests import strategies as drawn

@@ -15,14 +15,14 @@ from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.weightstats import DescrStatsW
 
 from suffice.errors import CensoredError, ConfigMismatchError, DataError, SufficeError
-from suffice.replay import id_hash
-from suffice.report.protocol import given, published, semantic_protocol, split, tune
-from suffice.report.protocol.comparisons import compare
-from suffice.report.protocol.convergence import converge, monotone, slopes
-from suffice.report.protocol.data import read_drafts
-from suffice.report.protocol.policies import CELLS, MEMBERS, replay_all
-from suffice.report.protocol.theory import PROVED, check_theory
-from suffice.report.protocol.tuning import thresholds
+from suffice.papers.semantic import given, published, semantic_protocol, split, tune
+from suffice.papers.semantic.comparisons import compare
+from suffice.papers.semantic.convergence import converge, monotone, slopes
+from suffice.papers.semantic.data import read_drafts
+from suffice.papers.semantic.policies import CELLS, MEMBERS, replay_all
+from suffice.papers.semantic.theory import PROVED, check_theory
+from suffice.papers.semantic.tuning import thresholds
+from suffice.replays import id_hash
 from suffice.rules.named import semantic_full
 from suffice.session import stops
 from tests.protocol_tools import EMBEDDER, NAN, drafts, plain_cell, row, table
@@ -692,7 +692,7 @@ def test_each_claim_can_fail(monkeypatch):
         found = stops(policy, raw)
         return dataclasses.replace(found, position=np.zeros_like(found.position), fired=np.ones_like(found.fired))
 
-    monkeypatch.setattr("suffice.report.protocol.theory.stops", early)
+    monkeypatch.setattr("suffice.papers.semantic.theory.stops", early)
     assert status(check_theory(read, done)) == [True, True, True, False, False]
 
 

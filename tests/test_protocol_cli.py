@@ -7,8 +7,8 @@ import re
 
 import pytest
 
-from suffice.report.protocol import given, semantic_protocol
-from suffice.report.protocol.page import protocol_report
+from suffice.papers.semantic import given, semantic_protocol
+from suffice.papers.semantic.page import protocol_report
 from suffice.store import write_recording
 from suffice.tables import render
 from tests.cli_tools import cli

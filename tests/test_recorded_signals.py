@@ -8,13 +8,13 @@ import re
 import numpy as np
 import pytest
 
-from suffice.certify import Claim, certify, listed
-from suffice.diagnose import compare_selectors, diagnose
+from suffice.certificates import Claim, certify, listed
+from suffice.diagnostics import compare_selectors, diagnose
 from suffice.errors import SufficeError, UnknownSignalError
 from suffice.gates import GateBench, column_gate, compare_gates
 from suffice.gates.compare import Scored
-from suffice.replay import calibrate, policy_for, replay, replay_stream
-from suffice.report import make_report
+from suffice.replays import calibrate, policy_for, replay, replay_stream
+from suffice.reports import make_report
 from suffice.rounds import COST_KINDS
 from suffice.rules import parse_rule, parse_selector
 from suffice.session import Policy

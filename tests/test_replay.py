@@ -12,12 +12,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from suffice.errors import CensoredError, ConfigMismatchError, DataError, NotFittedError, UnknownSignalError
-from suffice.replay import id_hash, policy_for, replay, replay_matrix
-from suffice.replay.baselines import Bench, oracle_best, oracle_earliest, random_stop, run_policy
-from suffice.replay.costs import CostTable
-from suffice.replay.evaluate import drop_failed
-from suffice.replay.outcomes import answers_by_stop, outcome, values_by_stop
-from suffice.replay.tables import outcomes_table
+from suffice.replays import id_hash, policy_for, replay, replay_matrix
+from suffice.replays.baselines import Bench, oracle_best, oracle_earliest, random_stop, run_policy
+from suffice.replays.costs import CostTable
+from suffice.replays.evaluate import drop_failed
+from suffice.replays.outcomes import answers_by_stop, outcome, values_by_stop
+from suffice.replays.tables import outcomes_table
 from suffice.rounds import Cost, Round, Rounds, Trajectory
 from suffice.rules import Never, fixed_k, parse_rule, parse_selector, signal
 from suffice.session import Policy, Session, stops

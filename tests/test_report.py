@@ -17,20 +17,20 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from suffice.calibration import calibration_report
-from suffice.certify import Claim, certify, listed
+from suffice.certificates import Claim, certify, listed
 from suffice.errors import ConfigMismatchError, DataError
-from suffice.replay import CostTable, Price, outcome, policy_for, replay
-from suffice.replay.baselines import Bench, run_policy
-from suffice.replay.tables import replay_notes, replay_tables
-from suffice.report import Settings, make_report, render_html
-from suffice.report.charts import pareto_chart, reliability_chart, stops_chart
-from suffice.report.headline import headline
-from suffice.report.html import LARGEST
-from suffice.report.packing import Pool, json_in_html
-from suffice.report.slider import make_slider, slidable
-from suffice.report.trajectories import Stopped, choose
+from suffice.replays import CostTable, Price, outcome, policy_for, replay
+from suffice.replays.baselines import Bench, run_policy
+from suffice.replays.tables import replay_notes, replay_tables
+from suffice.reports import Settings, make_report, render_html
+from suffice.reports.charts import pareto_chart, reliability_chart, stops_chart
+from suffice.reports.headline import headline
+from suffice.reports.html import LARGEST
+from suffice.reports.packing import Pool, json_in_html
+from suffice.reports.slider import make_slider, slidable
+from suffice.reports.trajectories import Stopped, choose
 from suffice.rules import thresholds
-from suffice.rules.thresholds import with_threshold
+from suffice.rules.rethreshold import with_threshold
 from suffice.store import read_recording, write_recording
 from suffice.tables import FORMATS
 from tests.cli_tools import cli
@@ -203,7 +203,7 @@ def test_the_headline_of_a_rule_that_nothing_beats_names_the_cheapest_equal_or_n
 
 def test_what_limits_a_figure_is_said_beside_it(files):
     kept = read_recording(files / "eval.parquet")
-    from suffice.replay import id_hash
+    from suffice.replays import id_hash
 
     seen = policy_for(kept, TASR, provenance={"tune_ids": [id_hash(q) for q in kept.question_ids[:7]]})
     result = replay(kept, [seen], metrics=("agreement",), n_resamples=50)
@@ -384,7 +384,7 @@ def test_a_report_is_the_same_bytes_each_time(files, page):
 
 def test_long_texts_leave_out_trajectories_and_all_keeps_them(tmp_path, monkeypatch):
     largest = 1_500_000
-    monkeypatch.setattr("suffice.report.html.LARGEST", largest)
+    monkeypatch.setattr("suffice.reports.html.LARGEST", largest)
     rng = np.random.default_rng(0)
     listed = rows(80)
     for row in listed:
@@ -408,7 +408,7 @@ def test_sliders_that_do_not_fit_are_counted_and_leave_nothing_behind(files, mon
     made = make_report({"judged": kept}, [policy_for(kept, JUDGED)], settings=Settings(n_resamples=20))
     whole = page_data(render_html(made))
     assert len(whole["cells"][0]["sliders"]) == 3
-    monkeypatch.setattr("suffice.report.html._RESERVED", LARGEST)
+    monkeypatch.setattr("suffice.reports.html._RESERVED", LARGEST)
     page = render_html(made)
     few = page_data(page)
     assert len(few["cells"][0]["sliders"]) == 1

@@ -12,14 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from suffice.adapters import read_tasr
 from suffice.errors import CensoredError, ConfigMismatchError, DataError, SchemaError, UnknownSignalError
-from suffice.replay import equivalent_thresholds, policy_for, reads_round_0, replay
-from suffice.replay.front import pareto_front
+from suffice.papers.tasr import read_tasr
+from suffice.replays import equivalent_thresholds, policy_for, reads_round_0, replay
+from suffice.replays.front import pareto_front
 from suffice.rounds import COST_KINDS
 from suffice.rules import parse_rule
-from suffice.rules.thresholds import thresholds
-from suffice.search import (
+from suffice.rules.rethreshold import thresholds
+from suffice.searches import (
     FORMS,
     LARGEST,
     PRESETS,
@@ -36,9 +36,9 @@ from suffice.search import (
     split,
     write_rules,
 )
-from suffice.search.bits import first_bit, in_a_row, pack
-from suffice.search.data import Questions, by_prompt, fit
-from suffice.search.families import Family
+from suffice.searches.bits import first_bit, in_a_row, pack
+from suffice.searches.data import Questions, by_prompt, fit
+from suffice.searches.families import Family
 from suffice.signals import SIGNALS
 from suffice.store import Recording, read_recording, write_recording
 from suffice.store.schema import build_table
@@ -498,7 +498,7 @@ def test_tables_of_joined_literals_may_be_split_without_changing_anything(monkey
     of = recording(30, seed=4)
     made = {}
     for most in (1, 5, 4096):
-        monkeypatch.setattr("suffice.search.bits._TABLE_ROWS", most)
+        monkeypatch.setattr("suffice.searches.bits._TABLE_ROWS", most)
         made[most] = [
             stops_of_all(e := explorer(space(form, NAMES, grid=2), of), all_numbers(e)).tolist() for form in FORMS
         ]
@@ -510,8 +510,8 @@ def test_tables_of_joined_literals_may_be_split_without_changing_anything(monkey
 
 @pytest.mark.parametrize("pending", [1, 50, 10**6])
 def test_rules_are_merged_if_and_only_if_they_stop_alike(monkeypatch, pending):
-    monkeypatch.setattr("suffice.search.explore._PENDING", pending)
-    monkeypatch.setattr("suffice.search.explore._CELLS", 300)
+    monkeypatch.setattr("suffice.searches.explore._PENDING", pending)
+    monkeypatch.setattr("suffice.searches.explore._CELLS", 300)
     of = recording(12, lengths=True, seed=5)
     made = explorer(space("dnf", NAMES, grid=2, patience=(1, 2), max_rounds=(3, 5)), of)
     found = made.distinct()
@@ -874,7 +874,7 @@ def test_a_file_that_is_no_space_is_refused(tmp_path):
 
 
 def test_the_parquet_file_has_one_row_for_each_set_of_stops(tmp_path, monkeypatch):
-    monkeypatch.setattr("suffice.search.result._ROWS", 7)
+    monkeypatch.setattr("suffice.searches.result._ROWS", 7)
     made = search(
         recording(40, prefix="e"), space("dnf", NAMES[:3], patience=(1, 2)), tune=recording(40), n_resamples=50
     )
@@ -884,7 +884,7 @@ def test_the_parquet_file_has_one_row_for_each_set_of_stops(tmp_path, monkeypatc
     assert len(rows) == len(made.distinct)
     assert sum(row["members"] for row in rows) == made.n_rules
     assert len({row["stops"] for row in rows}) == len(rows)
-    about = json.loads(table.schema.metadata[b"suffice.search"])
+    about = json.loads(table.schema.metadata[b"suffice.searches"])
     assert about["n_rules"] == made.n_rules
     for row in rows:
         assert str(parse_rule(row["rule"])) == row["rule"]

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from suffice.search import search
+from suffice.searches import search
 from suffice.session import Policy
 from suffice.store import read_recording, write_recording
 from tests.cli_tools import cli

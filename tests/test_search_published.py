@@ -16,11 +16,11 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from suffice.adapters import read_tasr
-from suffice.adapters.tasr import TASR_COLUMNS
-from suffice.replay import policy_for
+from suffice.papers.tasr import read_tasr
+from suffice.papers.tasr.importer import TASR_COLUMNS
+from suffice.replays import policy_for
 from suffice.rules import AllOf, AnyOf
-from suffice.search import PRESETS, search
+from suffice.searches import PRESETS, search
 from suffice.session import stops
 from suffice.store import read_recording, write_recording
 

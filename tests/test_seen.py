@@ -8,18 +8,18 @@ from dataclasses import replace
 import pytest
 
 from suffice import Policy, ScriptedModel
-from suffice.certify import Certificate, Claim, certify, listed
-from suffice.diagnose import diagnose
+from suffice.certificates import Certificate, Claim, certify, listed
+from suffice.diagnostics import diagnose
 from suffice.errors import ConfigMismatchError, DataError, SchemaError
 from suffice.gates import GateBench, column_gate, compare_gates
 from suffice.loop import RetrievalLoop, record
-from suffice.replay import calibrate, policy_for, replay, replay_stream, selected_on
-from suffice.report.gate import gate_part
+from suffice.replays import calibrate, policy_for, replay, replay_stream, selected_on
+from suffice.reports.gate import gate_part
 from suffice.retrieval import CrossEncoderScorer, InMemoryRetriever, Question, Reranked
 from suffice.retrieval.rerank import CARD
 from suffice.rounds import Passage
-from suffice.search import search
-from suffice.search.data import check_disjoint
+from suffice.searches import search
+from suffice.searches.data import check_disjoint
 from suffice.seen import Seen, id_hash
 from suffice.signals import Idf, state_from_dict
 from suffice.store import Recording, read_recording, write_recording

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from suffice.cli.main import run
-from suffice.diagnose.ranking import _Study, fit_ranker
-from suffice.diagnose.selection import compare_selectors
+from suffice.diagnostics.ranking import _Study, fit_ranker
+from suffice.diagnostics.selection import compare_selectors
 from suffice.errors import DataError, NotFittedError, UnknownSignalError
-from suffice.replay import calibrate, policy_for, replay
+from suffice.replays import calibrate, policy_for, replay
 from suffice.rules import parse_rule, parse_selector
 from suffice.rules.ranker import Ranked
 from suffice.session import Policy

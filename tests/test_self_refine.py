@@ -12,11 +12,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from suffice.adapters import read_self_refine
-from suffice.adapters.self_refine import sentiment_reached, sentiment_stated
 from suffice.embedding import MiniLM
 from suffice.errors import DataError
-from suffice.replay import policy_for, replay
+from suffice.papers.semantic import read_self_refine
+from suffice.papers.semantic.self_refine import sentiment_reached, sentiment_stated
+from suffice.replays import policy_for, replay
 from suffice.rounds import Round
 from suffice.session import Session, stops
 from suffice.store import BUNDLED_RECORDINGS, bundled_recording, read_recording

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from suffice import Policy, RetrievalLoop, Round, Rounds, ScriptedModel, Session, parse_rule, record
 from suffice.embedding import DraftEmbedder
 from suffice.errors import ConfigMismatchError, DataError, ModelError, RuleSyntaxError
-from suffice.replay import CostTable, operational_masks
-from suffice.replay.checks import check_policy
+from suffice.replays import CostTable, operational_masks
+from suffice.replays.checks import check_policy
 from suffice.retrieval import InMemoryRetriever, Question
 from suffice.rounds import Cost, Passage
 from suffice.rules.named import converged, critic_only, semantic_full

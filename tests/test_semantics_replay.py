@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from suffice.cli.show import number
 from suffice.errors import CensoredError
-from suffice.replay import replay
-from suffice.replay.tables import outcomes_table, verdict
-from suffice.report.headline import headline
+from suffice.replays import replay
+from suffice.replays.tables import outcomes_table, verdict
+from suffice.reports.headline import headline
 from suffice.rounds import COST_KINDS
 from suffice.rules import FirstOf, Never, fixed_k, parse_rule, parse_selector
 from suffice.session import Policy, stops

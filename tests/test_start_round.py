@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from suffice.certify import Claim, listed, measure
+from suffice.certificates import Claim, listed, measure
 from suffice.errors import DataError, UnknownSignalError
 from suffice.metrics import exact_match, f1
-from suffice.replay import calibrate, policy_for, replay
+from suffice.replays import calibrate, policy_for, replay
 from suffice.session import Policy, stops
 from suffice.store import Recording, write_recording
 from suffice.store.schema import build_table

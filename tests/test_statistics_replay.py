@@ -11,8 +11,8 @@ from statsmodels.stats.contingency_tables import mcnemar
 from statsmodels.stats.multitest import multipletests
 
 from suffice.errors import DataError
-from suffice.replay import replay
-from suffice.replay.tables import differences_table, margins_table, outcomes_table, replay_tables
+from suffice.replays import replay
+from suffice.replays.tables import differences_table, margins_table, outcomes_table, replay_tables
 from suffice.session import Policy
 from suffice.statistics import INTERVALS, bootstrap_weights, paired_bootstrap, permutation_tests
 from suffice.store.recording import Recording

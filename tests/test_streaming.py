@@ -15,8 +15,8 @@ from scipy.stats import norm
 
 from suffice.cli.main import run
 from suffice.errors import CensoredError, ConfigMismatchError, DataError, SchemaError, UnknownSignalError
-from suffice.replay import Price, policy_for, replay
-from suffice.replay.streaming import replay_stream
+from suffice.replays import Price, policy_for, replay
+from suffice.replays.streaming import replay_stream
 from suffice.rules import parse_selector
 from suffice.store.recording import Recording, read_recording, write_recording
 from tests import strategies as drawn

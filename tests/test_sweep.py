@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from suffice.errors import RuleSyntaxError
-from suffice.replay import equivalent_thresholds, even_thresholds
+from suffice.replays import equivalent_thresholds, even_thresholds
 from suffice.rounds import Rounds
 from suffice.rules import parse_rule, tasr
-from suffice.rules.thresholds import find_threshold, thresholds, with_threshold
+from suffice.rules.rethreshold import find_threshold, thresholds, with_threshold
 from suffice.session import Policy, stops
 
 RULES = (

@@ -10,11 +10,11 @@ import pytest
 from suffice.errors import DataError
 from suffice.llm import TransformersModel
 from suffice.llm.prompts import PREFILLED
+from suffice.papers.cbdr.known_world import CONTROLS, _fit, known_world, known_world_page
+from suffice.papers.cbdr.tiny import _Lessons, _tokenizer, train_tiny
+from suffice.papers.cbdr.world import EXPOSURES, KINDS, VAGUE, VAGUE_EXPOSURES, make_world, write_questions
 from suffice.retrieval import PoolBM25, load_questions
 from suffice.train.baselines import METHODS, known_scores, model_gates
-from suffice.train.known_world import CONTROLS, _fit, known_world, known_world_page
-from suffice.train.tiny import _Lessons, _tokenizer, train_tiny
-from suffice.train.world import EXPOSURES, KINDS, VAGUE, VAGUE_EXPOSURES, make_world, write_questions
 from tests.cli_tools import cli
 
 
@@ -205,9 +205,9 @@ def test_baselines_become_gates_of_the_comparison(tiny_model, local):
 
 
 def test_the_same_seed_trains_the_same_model(tmp_path, monkeypatch):
-    monkeypatch.setattr("suffice.train.world._SPLITS", (("tune", 68), ("eval", 68)))
-    monkeypatch.setattr("suffice.train.world.EXPOSURES", (0, 1))
-    monkeypatch.setattr("suffice.train.tiny.VAGUE_EXPOSURES", 0)
+    monkeypatch.setattr("suffice.papers.cbdr.world._SPLITS", (("tune", 68), ("eval", 68)))
+    monkeypatch.setattr("suffice.papers.cbdr.world.EXPOSURES", (0, 1))
+    monkeypatch.setattr("suffice.papers.cbdr.tiny.VAGUE_EXPOSURES", 0)
     steps = []
     for name in ("one", "two"):
         train_tiny(tmp_path / name, seed=3, tell=lambda done, total: steps.append((done, total)))
@@ -218,9 +218,9 @@ def test_the_same_seed_trains_the_same_model(tmp_path, monkeypatch):
 
 
 def test_the_command_trains_and_measures(tmp_path, monkeypatch):
-    monkeypatch.setattr("suffice.train.world.EXPOSURES", (0, 1))
-    monkeypatch.setattr("suffice.train.world._SPLITS", (("tune", 68), ("eval", 68)))
-    monkeypatch.setattr("suffice.train.tiny.VAGUE_EXPOSURES", 0)
+    monkeypatch.setattr("suffice.papers.cbdr.world.EXPOSURES", (0, 1))
+    monkeypatch.setattr("suffice.papers.cbdr.world._SPLITS", (("tune", 68), ("eval", 68)))
+    monkeypatch.setattr("suffice.papers.cbdr.tiny.VAGUE_EXPOSURES", 0)
     told = cli("tiny-model", str(tmp_path / "m"), "--seed", "1", "--json")
     assert told.code == 0
     found = json.loads(told.out)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from suffice.errors import ConfigMismatchError, DataError
 from suffice.probes import Probe, ProbeCard, measure_probe
-from suffice.replay import id_hash
+from suffice.replays import id_hash
 from suffice.seen import Seen
 from suffice.store import write_recording
 from suffice.store.states import StateWriter, StoredStates, read_states

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from suffice import Passage, load_questions
 from suffice.errors import DataError
 from suffice.metrics import normalize_answer
+from suffice.papers.cbdr.contexts import TYPES, ContextSet, build_contexts, sentences
+from suffice.papers.cbdr.transfer import read_contexts, transfer_check
 from suffice.retrieval import BUNDLED, Question
-from suffice.train.contexts import TYPES, ContextSet, build_contexts, sentences
-from suffice.train.transfer import read_contexts, transfer_check
 
 
 @pytest.fixture

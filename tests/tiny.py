@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from suffice.train.tiny import train_tiny
+from suffice.papers.cbdr.tiny import train_tiny
 
 __all__ = ["tiny_model"]
 

@@ -36,7 +36,7 @@ from suffice.signals import SIGNALS, AnswerPosition, Signal
 if TYPE_CHECKING:
     from suffice.llm import ChatModel, ScriptedModel, SpanReaderModel
     from suffice.loop import DraftingLoop, RetrievalLoop, record, record_async
-    from suffice.replay import calibrate
+    from suffice.replays import calibrate
     from suffice.retrieval import load_questions
     from suffice.store import read_recording
 
@@ -46,7 +46,7 @@ _LAZY = {
     "RetrievalLoop": "suffice.loop",
     "ScriptedModel": "suffice.llm",
     "SpanReaderModel": "suffice.llm",
-    "calibrate": "suffice.replay",
+    "calibrate": "suffice.replays",
     "load_questions": "suffice.retrieval",
     "read_recording": "suffice.store",
     "record": "suffice.loop",

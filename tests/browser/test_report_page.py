@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 from playwright.sync_api import expect
 
-from suffice.replay import policy_for
+from suffice.replays import policy_for
 from suffice.rules import thresholds
-from suffice.rules.thresholds import with_threshold
+from suffice.rules.rethreshold import with_threshold
 from suffice.session import Policy
 from suffice.store import read_recording
 from tests.browser.watching import Watched

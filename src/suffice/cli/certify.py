@@ -10,7 +10,7 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from suffice.certify import (
+from suffice.certificates import (
     ASSUMES,
     BREAKS,
     COST_NAMES,
@@ -27,7 +27,7 @@ from suffice.certify import (
 from suffice.cli import options
 from suffice.cli.show import console, errors, print_json, print_table
 from suffice.errors import DataError
-from suffice.replay.outcomes import default_metrics
+from suffice.replays.outcomes import default_metrics
 from suffice.session import Policy
 from suffice.store import Recording, read_recording
 from suffice.tables import Column, Table

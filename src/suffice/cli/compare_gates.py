@@ -28,7 +28,7 @@ from suffice.gates import (
     questions_of,
 )
 from suffice.llm import PROMPTS
-from suffice.replay.outcomes import choice_note
+from suffice.replays.outcomes import choice_note
 from suffice.store import Recording, read_recording
 from suffice.tables import render
 

@@ -14,8 +14,8 @@ import numpy as np
 import typer
 from rich.progress import track
 
-from suffice.certify import Claim
-from suffice.cli import demo_semantic, options
+from suffice.certificates import Claim
+from suffice.cli import options
 from suffice.cli.bundled import record_bundled
 from suffice.cli.certify import certify_path, show_certification
 from suffice.cli.offline import show_calibration, show_replay
@@ -24,8 +24,8 @@ from suffice.cli.show import console, errors, number, print_json, table
 from suffice.errors import DataError, SufficeError
 from suffice.llm import SpanReaderModel
 from suffice.loop import Outcome, RetrievalLoop
-from suffice.replay import calibrate, replay
-from suffice.report import Settings, make_report, render_html
+from suffice.replays import calibrate, replay
+from suffice.reports import Settings, make_report, render_html
 from suffice.retrieval import PoolBM25, Question, load_questions
 from suffice.session import Policy, stops
 from suffice.store import read_recording
@@ -34,7 +34,6 @@ from suffice.tables import figure
 __all__ = ["app", "demo"]
 
 app = typer.Typer()
-app.command("semantic")(demo_semantic.semantic)
 
 _RULES = ("tasr", "tasr_guarded", "answer_stable", "answer_stable_guarded", "margin")
 _SHOWN = 6

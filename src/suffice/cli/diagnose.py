@@ -9,7 +9,7 @@ import typer
 
 from suffice.cli import options
 from suffice.cli.show import console, errors, print_json, print_table
-from suffice.diagnose import Diagnosis, diagnose
+from suffice.diagnostics import Diagnosis, diagnose
 from suffice.session import Policy
 from suffice.store import read_recording
 

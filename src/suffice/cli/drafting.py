@@ -15,7 +15,7 @@ from suffice.cli.show import recording_progress
 from suffice.embedding import DraftEmbedder
 from suffice.judges import Panel
 from suffice.loop import DraftingLoop, record
-from suffice.replay import component_prices
+from suffice.replays import component_prices
 from suffice.retrieval import BUNDLED, read_corpus
 from suffice.rules import parse_rule, parse_selector
 from suffice.session import Policy

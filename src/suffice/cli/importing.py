@@ -2,37 +2,29 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from suffice import adapters
 from suffice._version import __version__
-from suffice.adapters.base import ImportedRun, with_embeddings
+from suffice.adapters import ImportedRun, importer, importer_names
+from suffice.adapters.base import with_embeddings
 from suffice.adapters.summary import ColumnCount, RoundMeans, column_counts, round_means
 from suffice.cli import options
 from suffice.cli.show import console, errors, number, print_json, table
 from suffice.embedding import Embedder
 from suffice.errors import DataError, UnsettledError
-from suffice.replay.result import jsonable
+from suffice.replays.result import jsonable
 from suffice.store import read_recording, write_recording
 
 __all__ = ["import_command"]
 
-_READERS: dict[str, Callable[..., ImportedRun]] = {
-    "tasr": adapters.read_tasr,
-    "tabular": adapters.read_tabular,
-    "ircot": adapters.read_ircot,
-    "debate": adapters.read_debate,
-    "reflexion": adapters.read_reflexion,
-    "self_refine": adapters.read_self_refine,
-}
-_TAKES = {"first_round": ("tabular", "tasr")}
-"""Which formats take a setting; the others are for tabular files."""
+_FORMATS = importer_names()
 
 Pairs = Annotated[
     list[str] | None, typer.Option("--column", help="For tabular files: OURS=THEIRS, for instance round=step.")
@@ -40,7 +32,7 @@ Pairs = Annotated[
 
 
 def import_command(
-    kind: Annotated[str, typer.Argument(help=f"One of: {', '.join(_READERS)} ('tabular' is CSV or JSONL).")],
+    kind: Annotated[str, typer.Argument(help=f"One of: {', '.join(_FORMATS)} ('tabular' is CSV or JSONL).")],
     path: Annotated[Path, typer.Argument(help="The file that somebody recorded.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="The recording, a parquet file.")],
     column: Pairs = None,
@@ -75,8 +67,8 @@ def import_command(
     as_json: options.AsJson = False,
 ) -> None:
     """Turn a run recorded elsewhere into a recording, and say what became of its values."""
-    if kind not in _READERS:
-        raise typer.BadParameter(f"{kind!r} is no known format; there are: {', '.join(_READERS)}", param_hint="KIND")
+    if kind not in _FORMATS:
+        raise typer.BadParameter(f"{kind!r} is no known format; there are: {', '.join(_FORMATS)}", param_hint="KIND")
     settings: dict[str, Any] = {
         "columns": _pairs(column, "--column", "OURS=THEIRS"),
         "metrics": _pairs(metric_column, "--metric-column", "NAME=COLUMN"),
@@ -86,10 +78,13 @@ def import_command(
         "ended_early": ended_early,
     }
     given = {name: value for name, value in settings.items() if value is not None}
-    wrong = [name for name in given if kind not in _TAKES.get(name, ("tabular",))]
+    takes = inspect.signature(importer(kind)).parameters
+    wrong = [name for name in given if name not in takes]
     if wrong:
-        raise typer.BadParameter(f"only tabular files take {wrong[0].replace('_', '-')} options", param_hint="KIND")
-    used = options.build_embedder(embedder) if embed or kind == "self_refine" else None
+        raise typer.BadParameter(
+            f"tabular files take {wrong[0].replace('_', '-')}, {kind} files do not", param_hint="KIND"
+        )
+    used = options.build_embedder(embedder) if embed or "embedder" in takes else None
     if embed and used is None:
         raise DataError("--embed embeds the answers, and --embedder none embeds nothing: leave one of them out")
     run = _read(kind, path, given, used)
@@ -108,11 +103,12 @@ def _pairs(given: Sequence[str] | None, option: str, form: str) -> dict[str, str
 
 def _read(kind: str, path: Path, given: dict[str, Any], embedder: Embedder | None) -> ImportedRun:
     """Read the file; on a terminal, ask about what can be read in several ways."""
-    if kind == "self_refine":
-        return adapters.read_self_refine(path, embedder)
+    read = importer(kind)
+    if "embedder" in inspect.signature(read).parameters:
+        return read(path, embedder)
     while True:
         try:
-            run = _READERS[kind](path, **given)
+            run = read(path, **given)
         except UnsettledError as error:
             if not (sys.stdin.isatty() and sys.stderr.isatty()):
                 raise

@@ -21,7 +21,6 @@ from suffice.cli import (
     certify,
     compare_gates,
     demo,
-    demo_gate,
     diagnose,
     drafting,
     importing,
@@ -30,20 +29,17 @@ from suffice.cli import (
     judge_pairs,
     money,
     offline,
-    paper,
     preferences,
-    protocol,
     recording,
     report,
     search,
     selectors,
     states,
     stream,
-    tiny_model,
     train_probe,
     train_reranker,
-    transfer_check,
 )
+from suffice.cli.plugins import add_commands
 from suffice.cli.show import errors
 from suffice.errors import RuleSyntaxError, SufficeError
 
@@ -94,7 +90,6 @@ def common(
 
 
 app.add_typer(demo.app, name="demo")
-demo.app.command("gate")(demo_gate.demo_gate)
 app.command("answer")(answer.answer)
 app.command("record")(recording.record_command)
 app.command("draft")(drafting.draft_command)
@@ -105,7 +100,6 @@ app.command("judge-gold")(judge_pairs.judge_gold_command)
 app.command("train-probe")(train_probe.train_probe_command)
 app.command("preferences")(preferences.preferences_command)
 app.command("train-reranker")(train_reranker.train_reranker_command)
-app.command("transfer-check")(transfer_check.transfer_check_command)
 app.command("calibrate")(offline.calibrate_command)
 app.command("replay")(offline.replay_command)
 app.command("certify")(certify.certify_command)
@@ -117,14 +111,12 @@ app.command("stream")(stream.stream_command)
 app.command("prices")(money.prices_command)
 app.command("costs")(money.costs_command)
 app.command("selectors")(selectors.selectors_command)
-app.add_typer(paper.app, name="paper")
-app.add_typer(protocol.app, name="protocol")
 app.command("search")(search.search_command)
 app.command("states")(states.states_command)
-app.command("tiny-model")(tiny_model.tiny_model_command)
 app.command("signals")(inspect.signals)
 app.command("doctor")(inspect.doctor)
 app.command("import")(importing.import_command)
+add_commands(app, {"demo": demo.app})
 
 
 def run(arguments: list[str] | None = None) -> None:

@@ -11,9 +11,9 @@ from suffice.cli import options
 from suffice.cli.offline import prices_for
 from suffice.cli.show import print_json, print_table
 from suffice.errors import DataError
-from suffice.replay import Price, list_price, list_prices
-from suffice.replay.prices import price_table
-from suffice.replay.round_costs import round_costs
+from suffice.replays import Price, list_price, list_prices
+from suffice.replays.costs_by_round import round_costs
+from suffice.replays.prices import price_table
 from suffice.store import read_recording
 
 __all__ = ["costs_command", "prices_command"]

@@ -12,7 +12,7 @@ import typer
 
 from suffice.cli import options
 from suffice.cli.show import console, number, print_json, print_table, table
-from suffice.replay import (
+from suffice.replays import (
     LEDGERS,
     CalibrationSummary,
     Price,
@@ -21,9 +21,9 @@ from suffice.replay import (
     component_prices,
     policy_for,
 )
-from suffice.replay import replay as evaluate
-from suffice.replay.result import COSTS
-from suffice.replay.tables import replay_notes, replay_tables
+from suffice.replays import replay as evaluate
+from suffice.replays.result import COSTS
+from suffice.replays.tables import replay_notes, replay_tables
 from suffice.rules import answer_stable, parse_selector, signal, tasr
 from suffice.session import Policy
 from suffice.statistics import DEFAULT_INTERVAL, INTERVALS

@@ -11,7 +11,7 @@ import typer
 from suffice.cli import gating, options
 from suffice.cli.show import console, money, number, print_json, recording_progress
 from suffice.loop import RecordSummary, RetrievalLoop, record
-from suffice.replay import Price, component_prices
+from suffice.replays import Price, component_prices
 from suffice.retrieval import BUNDLED
 from suffice.session import Policy
 from suffice.signals import GATE

@@ -16,9 +16,9 @@ from suffice.cli import options
 from suffice.cli.offline import TEXT_RULES, prices_for, with_guarded
 from suffice.cli.show import console, errors, print_json, print_text
 from suffice.errors import DataError
-from suffice.replay import calibrate, policy_for
-from suffice.replay.outcomes import default_metrics
-from suffice.report import Report, Settings, make_report, render_html
+from suffice.replays import calibrate, policy_for
+from suffice.replays.outcomes import default_metrics
+from suffice.reports import Report, Settings, make_report, render_html
 from suffice.retrieval import load_questions
 from suffice.rounds import Passage
 from suffice.rules import parse_rule

@@ -13,8 +13,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from suffice.cli import options
 from suffice.cli.show import console, errors, print_json, print_table
 from suffice.errors import DataError
-from suffice.search import PRESETS, SearchResult, read_space, search, search_tables, write_rules
-from suffice.search.explore import Progress as Report
+from suffice.searches import PRESETS, SearchResult, read_space, search, search_tables, write_rules
+from suffice.searches.explore import Progress as Report
 from suffice.store import read_recording
 
 __all__ = ["search_command"]

@@ -12,13 +12,13 @@ import typer
 from suffice.calibration import CALIBRATED
 from suffice.cli import options
 from suffice.cli.show import console, print_json, print_table
-from suffice.diagnose.drafts import draft_families, usable_selectors
-from suffice.diagnose.judged import JudgedComparison, compare_judged, select_variants
-from suffice.diagnose.ranking import FEATURES, RankerFit, fit_ranker
-from suffice.diagnose.selection import compare_selectors
+from suffice.diagnostics.drafts import draft_families, usable_selectors
+from suffice.diagnostics.judged import JudgedComparison, compare_judged, select_variants
+from suffice.diagnostics.ranking import FEATURES, RankerFit, fit_ranker
+from suffice.diagnostics.selection import compare_selectors
 from suffice.errors import DataError
-from suffice.replay import calibrate, policy_for
-from suffice.replay.outcomes import default_metrics
+from suffice.replays import calibrate, policy_for
+from suffice.replays.outcomes import default_metrics
 from suffice.rules import Selector, parse_rule, parse_selector
 from suffice.rules.ranker import Ranked, Term
 from suffice.session import Policy

@@ -17,8 +17,8 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from suffice.loop.record import Progress as Recorded
-from suffice.replay import Price
+from suffice.loop.recorder import Progress as Recorded
+from suffice.replays import Price
 from suffice.rounds import Cost, Decision, Round, total_cost
 from suffice.session import LOOP_COMPONENTS
 from suffice.tables import Table as Results

@@ -10,8 +10,8 @@ import typer
 from suffice.cli import options
 from suffice.cli.show import print_json, print_table
 from suffice.errors import DataError
-from suffice.replay.prices import list_price, load_prices
-from suffice.replay.streaming import replay_stream
+from suffice.replays.prices import list_price, load_prices
+from suffice.replays.streaming import replay_stream
 from suffice.session import Policy
 
 __all__ = ["stream_command"]

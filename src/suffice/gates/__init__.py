@@ -9,9 +9,9 @@ from suffice.gates.answered import (
     with_scores,
 )
 from suffice.gates.bench import GateBench, even_betas, gate_rule
+from suffice.gates.changes import Transition, Transitions, transitions
 from suffice.gates.compare import Compared, Comparison, Price, Scored, choose_beta, compare_gates
 from suffice.gates.features import FEATURES, question_features
-from suffice.gates.headroom import Headroom, headroom, headroom_table
 from suffice.gates.point import GatePoint
 from suffice.gates.question_only import Fitted, QuestionGate, adaptive_labels, fit_gate, folds_of
 from suffice.gates.standard import QUESTION_GATES, column_gate, held_out_gates, question_gates
@@ -23,7 +23,6 @@ from suffice.gates.tables import (
     rates_table,
     transitions_table,
 )
-from suffice.gates.transitions import Transition, Transitions, transitions
 
 __all__ = [
     "BUNDLED_ANSWERS",
@@ -35,7 +34,6 @@ __all__ = [
     "Fitted",
     "GateBench",
     "GatePoint",
-    "Headroom",
     "Price",
     "QuestionGate",
     "Scored",
@@ -52,8 +50,6 @@ __all__ = [
     "fit_gate",
     "folds_of",
     "gate_rule",
-    "headroom",
-    "headroom_table",
     "held_out_gates",
     "knowledge_table",
     "load_answered",

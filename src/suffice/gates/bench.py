@@ -18,9 +18,9 @@ import numpy.typing as npt
 from suffice.errors import CensoredError, DataError
 from suffice.gates.answered import require_round_0, with_scores, without_gate
 from suffice.gates.point import ALWAYS, NEVER, PERFECT, GatePoint
-from suffice.replay import CostTable, Price, check_policy, outcome, policy_for
-from suffice.replay.baselines import Bench, Run, closed_book, run_policy
-from suffice.replay.evaluate import drop_failed
+from suffice.replays import CostTable, Price, check_policy, outcome, policy_for
+from suffice.replays.baselines import Bench, Run, closed_book, run_policy
+from suffice.replays.evaluate import drop_failed
 from suffice.rounds import Floats, Mask, Rounds
 from suffice.rules import Rule
 from suffice.rules import signal as named

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from suffice.calibration.maps import CalibrationMap, Constant, fit_platt
 from suffice.errors import DataError
-from suffice.replay import id_hash
+from suffice.replays import id_hash
 from suffice.rounds import Floats, Mask
 
 __all__ = ["Fitted", "QuestionGate", "adaptive_labels", "fit_gate", "folds_of"]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+from suffice.gates.changes import Transitions
 from suffice.gates.compare import Comparison
 from suffice.gates.point import ALWAYS, NEVER, GatePoint
-from suffice.gates.transitions import Transitions
 from suffice.statistics import PairedResult
 from suffice.tables import Column, Table
 

@@ -3,7 +3,7 @@
 from suffice.loop.drafting import DraftingLoop
 from suffice.loop.evidence import Evidence
 from suffice.loop.live import LiveLoop, Outcome
-from suffice.loop.record import Progress, RecordSummary, record, record_async
+from suffice.loop.recorder import Progress, RecordSummary, record, record_async
 from suffice.loop.retrieval import RetrievalLoop
 from suffice.signals import Enricher, Measurement
 

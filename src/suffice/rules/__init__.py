@@ -5,8 +5,8 @@ from suffice.rules.base import AllOf, AnyOf, Rule
 from suffice.rules.named import NAMED_RULES, NamedRule, answer_stable, fixed_k, margin, round_aware, tasr
 from suffice.rules.parse import parse_rule, parse_selector, register_rule, register_selector
 from suffice.rules.ranker import Ranked, Term
+from suffice.rules.rethreshold import find_threshold, thresholds, with_threshold
 from suffice.rules.selectors import SELECTORS, Selector
-from suffice.rules.thresholds import find_threshold, thresholds, with_threshold
 
 __all__ = [
     "NAMED_RULES",

@@ -2,6 +2,6 @@
 
 from suffice.session.policy import CUMULATED, LOOP_COMPONENTS, Policy
 from suffice.session.session import Session
-from suffice.session.stops import Stops, stops
+from suffice.session.stopping import Stops, stops
 
 __all__ = ["CUMULATED", "LOOP_COMPONENTS", "Policy", "Session", "Stops", "stops"]

@@ -65,7 +65,7 @@ class Policy:
         abstain_patterns: What counts as a refusal to answer; None = the default list.
         depends: What else the fitted state belongs to (model, prompt, retriever), by name.
         provenance: Where it comes from: data hash, versions, fit figures.
-        certificate: What `suffice certify` showed of this policy (see `suffice.certify.Certificate`); None = nothing.
+        certificate: What `suffice certify` showed of this policy (see `suffice.certificates.Certificate`); None = nothing.
             It belongs to the policy with its `digest` and to no other; `certified` tells.
         name: What reports call it; by default the text of the rule.
     """

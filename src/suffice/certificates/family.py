@@ -1,0 +1,194 @@
+"""A declared family of policies: what is tested, and in which order, fixed before the certification set is looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+import numpy as np
+
+from suffice.certificates.losses import Claim, Measured, measure
+from suffice.errors import ConfigMismatchError, DataError
+from suffice.replays import Selected, even_thresholds, policy_for, reads_round_0, seen_from, selected_on
+from suffice.rounds import Floats
+from suffice.rules import Rule, find_threshold, parse_rule, with_threshold
+from suffice.seen import Seen
+from suffice.session import Policy
+from suffice.store.recording import Recording
+
+__all__ = ["Family", "arranged", "check_disjoint", "listed", "path_values", "threshold_path"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Family:
+    """Policies in the order in which they are tested.
+
+    Attributes:
+        policies: At least one.
+        kind: `path`, one threshold moved from conservative to cheap, or `list`.
+        text: What it is and where its order comes from, for the certificate.
+        seen: The tune questions by which it was arranged.
+    """
+
+    policies: tuple[Policy, ...]
+    kind: Literal["path", "list"]
+    text: str
+    seen: Seen = field(default_factory=Seen)
+
+    def __post_init__(self) -> None:
+        if not self.policies:
+            raise DataError("a family of no policies: name at least one rule, or a path of thresholds")
+
+
+def threshold_path(policy: Policy, signal: str, values: Iterable[float]) -> Family:
+    """Return the policy with each value in its threshold on a signal, from conservative to cheap.
+
+    Every rule stops the earlier, the easier one of its thresholds fires: the order is known without data.
+
+    >>> from suffice.rules import tasr
+    >>> path = threshold_path(Policy(rule=tasr()), "p_correct", [0.25, 0.75, 0.5])
+    >>> [member.label for member in path.policies][:2]
+    ['(answer_stable >= 1) & (p_correct > 0.75)', '(answer_stable >= 1) & (p_correct > 0.5)']
+
+    Args:
+        policy: What is varied; its calibrators stay.
+        signal: The signal whose only threshold in the rule moves.
+        values: The thresholds, finite, in any order.
+
+    Raises:
+        RuleSyntaxError: The rule has no threshold on the signal or several, or a value is not finite.
+        DataError: No values.
+    """
+    literal = find_threshold(policy.rule, signal)
+    downwards = literal.comparison in (">", ">=")
+    ordered = sorted(set(map(float, values)), reverse=downwards)
+    if not ordered:
+        raise DataError(f"no values for the threshold of {signal!r}: it is defined nowhere on the tune questions")
+    members = tuple(replace(policy, rule=with_threshold(policy.rule, literal, value), name="") for value in ordered)
+    text = (
+        f"{len(members)} thresholds of {signal!r} in {policy.rule!s}, from {ordered[0]:g} (conservative) to "
+        f"{ordered[-1]:g} (cheap)"
+    )
+    return Family(policies=members, kind="path", text=text)
+
+
+def path_values(policy: Policy, signal: str, tune: Recording, n: int = 40) -> Floats:
+    """Return evenly spaced thresholds, of four digits, over what a signal takes on tune questions (as TASR's repository does).
+
+    Args:
+        policy: Whose calibrators make the signal.
+        signal: One that its rule reads.
+        tune: Recorded tune questions.
+        n: How many.
+
+    Raises:
+        RuleSyntaxError: The rule has no single threshold on the signal.
+        UnknownSignalError: The signal was not recorded.
+    """
+    find_threshold(policy.rule, signal)
+    view = policy.view(tune.rounds(policy.raw_columns))
+    spaced = even_thresholds(np.where(view.seen, view[signal], np.nan), n)
+    return np.unique([float(f"{value:.4g}") for value in spaced.tolist()])
+
+
+def listed(
+    policies: Sequence[Policy | Rule | str], base: Policy | Recording, *, start_round: int | None = None
+) -> Family:
+    """Return an explicit list, tested in the order given unless `arranged` puts it into that of tune questions.
+
+    Args:
+        policies: Policies; or rules and their texts.
+        base: What completes a rule: the recording, by `policy_for`; or a policy whose calibrators, rounds and selector
+            it takes, starting at round 0 all the same if it reads a signal that is known there alone (`p_known`).
+        start_round: Where rules start; None = as `base` says.
+
+    Raises:
+        RuleSyntaxError: Text is no rule.
+        DataError: None, or one of them twice.
+    """
+    members = [item if isinstance(item, Policy) else _completed(item, base, start_round) for item in policies]
+    digests = [member.digest for member in members]
+    if len(set(digests)) < len(digests):
+        twice = next(m.label for place, m in enumerate(members) if digests[place] in digests[:place])
+        raise DataError(f"the family has {twice!r} twice: each policy is tested once")
+    text = f"{len(members)} listed policies, in the order of the list"
+    return Family(policies=tuple(members), kind="list", text=text)
+
+
+def _completed(item: Rule | str, base: Policy | Recording, start_round: int | None) -> Policy:
+    rule = parse_rule(item) if isinstance(item, str) else item
+    name = item if isinstance(item, str) and item != str(rule) else ""
+    if isinstance(base, Recording):
+        return policy_for(base, rule, name=name, **({} if start_round is None else {"start_round": start_round}))
+    start = 0 if reads_round_0(rule) else base.start_round
+    return replace(base, rule=rule, name=name, start_round=start if start_round is None else start_round)
+
+
+def arranged(family: Family, tune: Recording, claim: Claim, cheapest: str = "calls") -> Family:
+    """Return the family without members that tune questions show to be idle, a list in the order of its tune p-values.
+
+    Idle are members that save nothing (`cheapest`) against the baseline, and all but the first of those that do the same to every
+    tune question.  Testing the surest members first is what makes a fixed sequence powerful ("Learn then test",
+    split fixed sequence); it costs nothing, because the tune questions are not those of the certificate.
+
+    Args:
+        family: What was declared.
+        tune: Recorded tune questions, disjoint from the certification set.
+        claim: What shall be certified.
+        cheapest: What there is to save: `calls`, `tokens` or `retrievals`.
+
+    Raises:
+        DataError: No member saves any of it on the tune questions.
+    """
+    measured = measure(tune, family.policies, claim)
+    kept = _useful(measured, cheapest)
+    if not kept:
+        raise DataError(
+            f"no policy of the family saves {cheapest} against {measured.baseline!r} on the tune questions: move the "
+            "thresholds, or name cheaper rules"
+        )
+    text = family.text
+    if family.kind == "list":
+        p = claim.p_values(measured.losses, claim.delta)
+        kept.sort(key=lambda place: (p[place], -measured.calls[place].mean()))
+        text = f"{len(family.policies)} listed policies, in the order of their p-values on tune questions"
+    if len(kept) < len(family.policies):
+        text += f"; {len(kept)} of them differ on the tune questions and save {cheapest} there"
+    seen = family.seen | seen_from(tune)
+    return replace(family, policies=tuple(family.policies[k] for k in kept), text=text, seen=seen)
+
+
+def _useful(measured: Measured, cheapest: str) -> list[int]:
+    kept, known = [], set()
+    spent, baseline = measured.spent(cheapest)
+    for place, (values, costs) in enumerate(zip(measured.values, spent, strict=True)):
+        same = (values.tobytes(), costs.tobytes())
+        if same not in known and costs.mean() < baseline.mean():
+            known.add(same)
+            kept.append(place)
+    return kept
+
+
+def check_disjoint(family: Family, claim: Claim, recording: Recording) -> Selected:
+    """Return what is known of the questions that family, baseline and recorded models were fitted or chosen on.
+
+    Raises:
+        ConfigMismatchError: Any of them is to be certified on, or a policy holds fitted state and does not say on which
+            questions it was fitted.
+    """
+    involved = [*family.policies, *([claim.baseline] if isinstance(claim.baseline, Policy) else [])]
+    for policy in involved:
+        if (policy.calibrators or policy.state) and not policy.provenance.get("tune_ids"):
+            raise ConfigMismatchError(
+                f"the policy {policy.label!r} holds fitted state and does not name the questions it was fitted on "
+                "(provenance 'tune_ids'): whether they differ from the certification questions cannot be checked. Fit it "
+                "with `suffice calibrate`"
+            )
+    selected = selected_on(involved, recording, {"the order of the family": family.seen} if family.seen else None)
+    if selected.n:
+        raise ConfigMismatchError(
+            f"{selected.n} of the {len(recording.question_ids)} certification questions were used before, by id or text: "
+            f"{selected.parts}. A certificate needs questions that nothing was fitted or chosen on. Record another set"
+        )
+    return selected

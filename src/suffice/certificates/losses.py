@@ -1,0 +1,337 @@
+"""What each policy of a family loses against the baseline, question by question."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from suffice.certificates.pvalues import hoeffding_bentkus_p_value, net_p_value
+from suffice.errors import CensoredError, ConfigMismatchError, DataError
+from suffice.replays import CostTable, check_policy, dividing_names, id_hash, outcome
+from suffice.replays.baselines import (
+    Bench,
+    Run,
+    closed_book,
+    fixed_budget,
+    oracle_best,
+    oracle_earliest,
+    random_stop,
+    run_policy,
+)
+from suffice.replays.evaluate import drop_failed
+from suffice.replays.outcomes import agreement_note, choice_note, is_agreement
+from suffice.replays.references import baseline_policy, selectors_in_use
+from suffice.replays.rivals import Rival, find_rival
+from suffice.rounds import Floats
+from suffice.session import Policy, Stops
+from suffice.store.recording import Recording
+
+__all__ = ["BINARY_METRICS", "COST_NAMES", "Claim", "Measured", "measure", "one_row_per_question"]
+
+BINARY_METRICS = frozenset({"em", "contains", "agreement", "agreement_em"})
+"""Metrics that can only be 0 or 1, by definition; so is a threshold on any metric, ``f1 > 0.5``."""
+
+COST_NAMES = ("calls", "tokens", "retrievals")
+"""What a certified policy may save: fields of `Measured`."""
+
+Loss = Literal["net", "harm"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """What a certificate shall say: the expected loss against the baseline is at most epsilon, with confidence.
+
+    Attributes:
+        epsilon: The largest expected loss, in the unit of the metric, in (0, 1).
+        confidence: 1 - delta, in (0, 1): at most a share delta of all certification sets leads to a false certificate.
+        metric: A column in [0, 1], or `agreement` (see `suffice.replays.outcome`).
+        loss: `net` is metric(baseline) - metric(policy), in [-1, 1]; `harm` is max(0, net), in [0, 1], which no gain
+            on another question makes up for: its bound holds for `net` too.
+        baseline: `full` for the whole budget or the text of another rule, both with the selector of the policies; a
+            policy, `closed_book` or an oracle.
+        seed: Of the order in which the betting goes through the questions: fix it before you see a result.
+    """
+
+    epsilon: float
+    confidence: float = 0.95
+    metric: str = "f1"
+    loss: Loss = "net"
+    baseline: str | Policy = "full"
+    seed: int = 42
+
+    def __post_init__(self) -> None:
+        if not 0 < self.epsilon < 1:
+            raise DataError(
+                f"the largest loss must lie between 0 and 1, both excluded, not {self.epsilon!r}: no number of questions "
+                "shows a loss of exactly 0; 0.02 is two points of the metric"
+            )
+        if not 0 < self.confidence < 1:
+            raise DataError(
+                f"the confidence must lie between 0 and 1, both excluded, not {self.confidence!r} (delta is 1 minus it): "
+                "0.95 is usual"
+            )
+        if self.loss not in ("net", "harm"):
+            raise DataError(f"{self.loss!r} is no loss; there are: net, harm")
+
+    @property
+    def delta(self) -> float:
+        """The risk of a false certificate."""
+        return round(1 - self.confidence, 12)  # 1 - 0.95 is a little more than 0.05
+
+    @property
+    def kind(self) -> str:
+        """The loss in words."""
+        return f"{'net loss' if self.loss == 'net' else 'harm'} of {self.metric}"
+
+    @property
+    def binary(self) -> bool:
+        """Whether the harm can only be 0 or 1, by the definition of the metric."""
+        return self.metric in BINARY_METRICS or ">" in self.metric
+
+    def reference_p_values(self, losses: Floats) -> Floats:
+        """Return Hoeffding-Bentkus p-values of each row: what `harm` is tested by, and a comparison for `net`."""
+        mean, n = losses.mean(axis=-1), losses.shape[-1]
+        if self.loss == "net":  # shifted to [0, 1]
+            return hoeffding_bentkus_p_value((mean + 1) / 2, n, (self.epsilon + 1) / 2)
+        return hoeffding_bentkus_p_value(mean, n, self.epsilon, binary=self.binary)
+
+    @property
+    def method(self) -> str:
+        """The test behind the p-values."""
+        if self.loss == "net":
+            return "betting (Waudby-Smith and Ramdas 2024)"
+        return f"Hoeffding-Bentkus{', binary' if self.binary else ''} (Angelopoulos et al. 2021)"
+
+    def p_values(self, losses: Floats, level: float) -> Floats:
+        """Return the p-value of each row of losses, shape ``(n_policies, n_questions)``, in the order of betting."""
+        if self.loss == "net":
+            return net_p_value(losses, self.epsilon, level=level)
+        return self.reference_p_values(losses)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """A family on recorded questions, which stand in the order of betting.
+
+    Attributes:
+        losses: Of the claim's kind, shape ``(n_policies, n_questions)``.
+        values: The metric under each policy, same shape.
+        calls: Requests to language models of each policy, same shape.
+        tokens: All tokens of each policy, same shape; NaN where unknown.
+        retrievals: Calls of the retriever of each policy, same shape; NaN where unknown.
+        baseline_values: The metric under the baseline, shape ``(n_questions,)``.
+        baseline_calls: Its calls, shape ``(n_questions,)``.
+        baseline_tokens: Its tokens, shape ``(n_questions,)``.
+        baseline_retrievals: Its retrievals, shape ``(n_questions,)``.
+        baseline: Its name.
+        question_ids: Hashes of the questions' ids, in the same order.
+        n_failed: Questions left out because their recording failed.
+        notes: What a reader must know.
+        rivals: For each policy the cheapest fixed_k or random policy of at least its quality on these questions, and
+            whether one dominates it; empty if not asked for.
+    """
+
+    losses: Floats
+    values: Floats
+    calls: Floats
+    tokens: Floats
+    retrievals: Floats
+    baseline_values: Floats
+    baseline_calls: Floats
+    baseline_tokens: Floats
+    baseline_retrievals: Floats
+    baseline: str
+    question_ids: tuple[str, ...]
+    n_failed: int
+    notes: tuple[str, ...]
+    rivals: tuple[Rival, ...] = ()
+
+    def spent(self, cost: str) -> tuple[Floats, Floats]:
+        """Return one of `COST_NAMES`: each policy's, shape ``(n_policies, n_questions)``, and the baseline's.
+
+        Raises:
+            DataError: It was not recorded everywhere.
+        """
+        costs = {
+            "calls": (self.calls, self.baseline_calls),
+            "tokens": (self.tokens, self.baseline_tokens),
+            "retrievals": (self.retrievals, self.baseline_retrievals),
+        }
+        if any(np.isnan(values).any() for values in costs[cost]):
+            raise DataError(f"the {cost} of some policies were not recorded: choose by calls")
+        return costs[cost]
+
+
+def measure(
+    recording: Recording, policies: Sequence[Policy], claim: Claim, *, rivals_by: str | None = None
+) -> Measured:
+    """Return what policies lose against the baseline of a claim, one row for each question.
+
+    Args:
+        recording: Recorded rounds, full width.
+        policies: At least one.
+        claim: Metric, loss and baseline; its seed orders the questions.
+        rivals_by: One of `COST_NAMES`: compare each policy with fixed budgets and its random twin by this cost, too.
+
+    Raises:
+        DataError: The metric is missing or leaves [0, 1], or is unknown where a policy stops.
+        CensoredError: A policy or the baseline wanted rounds that a rule kept from being recorded.
+        ConfigMismatchError: A policy belongs to another model, prompt or retriever than the recording.
+        NotFittedError: A policy reads a calibrated signal and has no calibrator.
+    """
+    single, notes = one_row_per_question(recording)
+    kept, n_failed = drop_failed(single)
+    ours = claim.baseline
+    if isinstance(ours, str) and ours not in _SPECIAL:
+        ours = _rule_baseline(kept, ours, policies)
+    involved = [*policies, ours] if isinstance(ours, Policy) else list(policies)
+    for policy in involved:
+        policy.check()
+        notes = (*notes, *check_policy(policy, kept))
+    columns = sorted({column for policy in involved for column in policy.raw_columns})
+    values = {claim.metric: outcome(kept, claim.metric)}
+    bench = Bench(kept, values, CostTable(kept), kept.rounds(columns))
+    reference = _SPECIAL[ours](bench, claim.metric) if isinstance(ours, str) else run_policy(bench, ours)[0]
+    stopped = [run_policy(bench, policy) for policy in policies]
+    runs = [run for run, _ in stopped]
+    for run in (*runs, reference):
+        _check_run(run, claim, bench)
+    hashes = [id_hash(question_id) for question_id in kept.question_ids]
+    order = betting_order(hashes, claim.seed)
+    base = reference.values[claim.metric][order]
+    reached = np.stack([run.values[claim.metric] for run in runs])[:, order]
+    net = base - reached
+    return Measured(
+        losses=net if claim.loss == "net" else np.maximum(net, 0.0),
+        values=reached,
+        calls=np.stack([run.ledger.calls for run in runs])[:, order],
+        tokens=np.stack([run.ledger.total("tokens") for run in runs])[:, order],
+        retrievals=np.stack([run.ledger.total("retrievals") for run in runs])[:, order],
+        baseline_values=base,
+        baseline_calls=reference.ledger.calls[order],
+        baseline_tokens=reference.ledger.total("tokens")[order],
+        baseline_retrievals=reference.ledger.total("retrievals")[order],
+        baseline=reference.label,
+        question_ids=tuple(hashes[place] for place in order.tolist()),
+        n_failed=n_failed,
+        notes=(*dict.fromkeys(notes), *_run_notes((*runs, reference)), *_notes(kept, base, claim, n_failed)),
+        rivals=() if rivals_by is None else _rivals(bench, policies, stopped, claim.metric, rivals_by),
+    )
+
+
+def _rule_baseline(recording: Recording, rule: str, policies: Sequence[Policy]) -> Policy:
+    """Return a rule as a baseline: its answers are selected as the policies' are, or the loss would be the selectors'.
+
+    Raises:
+        DataError: The policies have several selectors.
+    """
+    used = selectors_in_use(policies)
+    if len(used) > 1:
+        raise DataError(
+            f"the baseline {rule!r} returns answers by the selector of the policies, and these have several: "
+            f"{', '.join(used)}. Certify them one selector at a time, or name a policy file as the baseline"
+        )
+    return baseline_policy(recording, rule, policies[0])
+
+
+def _rivals(
+    bench: Bench, policies: Sequence[Policy], stopped: Sequence[tuple[Run, Stops]], metric: str, cost: str
+) -> tuple[Rival, ...]:
+    """Return what fixed budgets with the policies' selectors, and each policy's random twin, do for less."""
+    likes = selectors_in_use(policies).values()
+    fixed = [fixed_budget(bench, k, like) for like in likes for k in range(1, bench.highest + 1)]
+    return tuple(
+        find_rival(run, [*fixed, random_stop(bench, policy, stops)], (metric,), cost)
+        for policy, (run, stops) in zip(policies, stopped, strict=True)
+    )
+
+
+def betting_order(hashes: Sequence[str], seed: int) -> np.typing.NDArray[np.int64]:
+    """Return the order in which the betting goes through questions: shuffled by the seed, whatever order they came in.
+
+    >>> first, second = betting_order(["a", "b", "c"], 1), betting_order(["c", "b", "a"], 1)
+    >>> ["abc"[place] for place in first] == ["cba"[place] for place in second]
+    True
+    """
+    canonical = np.argsort(np.asarray(hashes), kind="stable")
+    return np.asarray(np.random.default_rng(seed).permutation(canonical), dtype=np.int64)
+
+
+def one_row_per_question(recording: Recording) -> tuple[Recording, tuple[str, ...]]:
+    """Return the recording with the first row of each cluster and text only, and a note where that left rows out.
+
+    Rows that repeat a question, under whatever id, are not independent, and a certificate counts independent questions.
+    """
+    clusters = dividing_names(recording)
+    seen: set[str] = set()
+    keep = np.array([not (name in seen or seen.add(name)) for name in clusters])  # type: ignore[func-returns-value]
+    if keep.all():
+        return recording, ()
+    note = f"{len(keep)} rows repeat {int(keep.sum())} questions, by cluster or text: the first row of each question counts, the others do not"
+    return recording.select(keep), (note,)
+
+
+def _check_run(run: Run, claim: Claim, bench: Bench) -> None:
+    metric = claim.metric
+    if not run.exact:
+        raise CensoredError(
+            f"{run.label!r} goes on past what was recorded in {int(run.unrun.sum())} of {len(run.unrun)} "
+            "questions, because a rule ended their recording: what it would lose there is unknown, and leaving those "
+            "questions out would choose the easy ones. Record the certification questions at full width, without a rule"
+        )
+    unknown = np.isnan(run.values[metric])
+    if unknown.any():
+        q = int(np.argmax(unknown))
+        raise DataError(
+            f"{metric!r} was not measured where {run.label!r} stops in {int(unknown.sum())} of {len(unknown)} questions "
+            f"(question {bench.recording.question_ids[q]!r}): a certificate counts every question. Record answers and "
+            "the metric at every round, or use another metric ('agreement' needs no gold answers)"
+        )
+    if claim.binary and not np.isin(run.values[metric], (0.0, 1.0)).all():
+        raise DataError(
+            f"the column {metric!r} has values between 0 and 1, and under this name it may only be 0 or 1, for which harm "
+            "has a sharper test: give the column another name"
+        )
+
+
+def _run_notes(runs: Sequence[Run]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(f"{run.label}: {note}" for run in runs for note in run.notes))
+
+
+def _notes(recording: Recording, base: Floats, claim: Claim, n_failed: int) -> list[str]:
+    notes = []
+    if is_agreement(claim.metric):
+        notes.append(agreement_note(recording))
+    if n_failed:
+        notes.append(f"{n_failed} questions failed while recording and are left out: the certificate is silent on such")
+    if claim.metric in ("f1", "em") and (choice := choice_note(recording)):
+        notes.append(choice)
+    if not base.any():
+        notes.append(f"the baseline scores 0 {claim.metric} on every question: there is nothing to lose")
+    return notes
+
+
+def _earliest(bench: Bench, metric: str) -> Run:
+    del metric
+    if "em" not in bench.recording.table.column_names:
+        raise DataError("oracle_earliest needs the metric 'em', and the recording has no such column")
+    return oracle_earliest(bench, outcome(bench.recording, "em"))
+
+
+def _closed_book(bench: Bench, metric: str) -> Run:
+    del metric
+    if int(bench.recording.index[0]) != 0:
+        raise ConfigMismatchError(
+            "closed_book needs round 0, and this recording starts at round 1: record with round 0"
+        )
+    return closed_book(bench)
+
+
+_SPECIAL = {
+    "closed_book": _closed_book,
+    "oracle_best": lambda bench, metric: oracle_best(bench, bench.metrics[metric]),
+    "oracle_earliest": _earliest,
+}

@@ -1,0 +1,113 @@
+"""Learn-then-Test: which of several hypotheses can be rejected together, and how many questions more would need.
+
+Rejecting "the expected loss of policy j is at least epsilon" certifies policy j.  Both procedures keep the chance that
+even one certificate of the family is false at delta (Angelopoulos et al. 2021), so any certified policy may be chosen
+afterwards, by looking at whatever one likes.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from suffice.certificates.losses import Claim
+from suffice.errors import DataError
+from suffice.rounds import Floats, Mask
+
+__all__ = ["MOST_QUESTIONS", "PROCEDURES", "level_of", "questions_needed", "rejected"]
+
+Procedure = Literal["fixed-sequence", "bonferroni"]
+
+PROCEDURES: tuple[Procedure, ...] = ("fixed-sequence", "bonferroni")
+"""`fixed-sequence` tests one after the other, each at delta, and ends at the first that fails: the order must be fixed
+without the certification set.  `bonferroni` tests each of m at delta / m, in no order."""
+
+MOST_QUESTIONS = 200_000
+"""Where `questions_needed` gives up."""
+
+_DRAWS = 64
+_SUCCESS = 0.8
+_CELLS = 2**21  # losses resampled at once, a bound on memory
+
+
+def level_of(procedure: Procedure, m: int, delta: float) -> float:
+    """Return the level at which each of `m` hypotheses is tested.
+
+    Raises:
+        DataError: There is no such procedure.
+    """
+    if procedure not in PROCEDURES:
+        raise DataError(f"{procedure!r} is no procedure; there are: {', '.join(PROCEDURES)}")
+    return delta if procedure == "fixed-sequence" else delta / m
+
+
+def rejected(p_values: npt.ArrayLike, delta: float, procedure: Procedure) -> Mask:
+    """Return which hypotheses are rejected with family-wise error at most delta.
+
+    >>> rejected([0.01, 0.04, 0.2, 0.01], 0.05, "fixed-sequence").tolist()
+    [True, True, False, False]
+    >>> rejected([0.01, 0.04, 0.2, 0.01], 0.05, "bonferroni").tolist()
+    [True, False, False, True]
+
+    Args:
+        p_values: In test order, shape ``(..., m)``.
+        delta: Family-wise error, in (0, 1).
+        procedure: One of `PROCEDURES`.
+    """
+    p = np.asarray(p_values, dtype=np.float64)
+    low = p <= level_of(procedure, p.shape[-1], delta)
+    return np.logical_and.accumulate(low, axis=-1) if procedure == "fixed-sequence" else low
+
+
+def questions_needed(losses: Floats, claim: Claim, level: float, *, rng: int = 0) -> int | None:
+    """Return about how many questions would bring the p-value to `level` four times in five.
+
+    If losses stay distributed as observed: sets of other sizes are resampled from them; the size is found by doubling
+    and bisection.  A rough guide: the observed losses are a sample themselves.
+
+    >>> import numpy as np
+    >>> questions_needed(np.zeros(50), Claim(epsilon=0.02, loss="harm"), 0.05)  # 0.98 ** 149 < 0.05
+    149
+
+    Args:
+        losses: Of one policy, shape ``(n_questions,)``.
+        claim: What shall be certified.
+        level: What the p-value must reach.
+        rng: Seed of the resampling.
+
+    Returns:
+        The number, two digits of it meant seriously, larger than n; None if the mean loss is not below epsilon (no
+        number would do) or more than `MOST_QUESTIONS` are needed.
+    """
+    if losses.mean() >= claim.epsilon:
+        return None
+
+    def enough(n: int) -> bool:
+        draws = max(4, min(_DRAWS, _CELLS // n))
+        resampled = np.random.default_rng(rng).choice(losses, (draws, n))
+        return float(np.quantile(claim.p_values(resampled, level), _SUCCESS)) <= level
+
+    low = high = len(losses)
+    while not enough(high):
+        if high >= MOST_QUESTIONS:
+            return None
+        low, high = high, min(2 * high, MOST_QUESTIONS)
+    while high - low > max(1, low // 100):
+        middle = (low + high) // 2
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return _rounded_up(max(high, len(losses) + 1))
+
+
+def _rounded_up(n: int) -> int:
+    """Return the number with two digits and zeros, and one below 200 as it is.
+
+    >>> _rounded_up(149), _rounded_up(1234)
+    (149, 1300)
+    """
+    if n < 200:  # noqa: PLR2004 - three digits of which the first is a 1
+        return n
+    unit = int(10 ** (math.floor(math.log10(n)) - 1))
+    return math.ceil(n / unit) * unit

@@ -1,0 +1,75 @@
+"""Diagnostics of signals, calibrators, stops and selectors."""
+
+from suffice.diagnostics.calibration import CalibratorForm, Reliability, judge_calibrators
+from suffice.diagnostics.cells import CellRow, CellTable, compare_cells, cross_fitted, matching_threshold
+from suffice.diagnostics.correlations import Correlations, correlate
+from suffice.diagnostics.diagnosis import Diagnosis, Part, diagnose
+from suffice.diagnostics.drift import Drift, SignalDrift, kolmogorov_smirnov, measure_drift
+from suffice.diagnostics.floor import FloorEffect, compare_floor, without_floor
+from suffice.diagnostics.judged import JudgedComparison, JudgedRow, compare_judged
+from suffice.diagnostics.judging import Halving, JudgeAll, JudgeDistinct, JudgeUntil, Procedure, Unjudged
+from suffice.diagnostics.premature import Group, PrematureStops, look_at_stops
+from suffice.diagnostics.question_types import ByType, TypeRow, by_type
+from suffice.diagnostics.ranking import RankerFit, fit_ranker
+from suffice.diagnostics.rows import Coded, Rows, right_or_wrong, rows_of
+from suffice.diagnostics.selection import SelectorComparison, compare_selectors
+from suffice.diagnostics.separation import auroc, cohens_d, draw_d
+from suffice.diagnostics.signals import SignalSummary, SignalTable, entropy, summarise_signals
+from suffice.diagnostics.sweep import SweepPoint, ThresholdSweep, pareto_knee, sweep_threshold
+
+__all__ = [
+    "ByType",
+    "CalibratorForm",
+    "CellRow",
+    "CellTable",
+    "Coded",
+    "Correlations",
+    "Diagnosis",
+    "Drift",
+    "FloorEffect",
+    "Group",
+    "Halving",
+    "JudgeAll",
+    "JudgeDistinct",
+    "JudgeUntil",
+    "JudgedComparison",
+    "JudgedRow",
+    "Part",
+    "PrematureStops",
+    "Procedure",
+    "RankerFit",
+    "Reliability",
+    "Rows",
+    "SelectorComparison",
+    "SignalDrift",
+    "SignalSummary",
+    "SignalTable",
+    "SweepPoint",
+    "ThresholdSweep",
+    "TypeRow",
+    "Unjudged",
+    "auroc",
+    "by_type",
+    "cohens_d",
+    "compare_cells",
+    "compare_floor",
+    "compare_judged",
+    "compare_selectors",
+    "correlate",
+    "cross_fitted",
+    "diagnose",
+    "draw_d",
+    "entropy",
+    "fit_ranker",
+    "judge_calibrators",
+    "kolmogorov_smirnov",
+    "look_at_stops",
+    "matching_threshold",
+    "measure_drift",
+    "pareto_knee",
+    "right_or_wrong",
+    "rows_of",
+    "summarise_signals",
+    "sweep_threshold",
+    "without_floor",
+]

@@ -1,0 +1,104 @@
+"""Which signals say the same: Spearman's rank correlation of every pair."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from suffice.diagnostics.rows import Rows
+from suffice.replays.result import jsonable
+from suffice.rounds import Floats
+from suffice.tables import Column, Table
+
+__all__ = ["Correlations", "correlate"]
+
+SHOWN = 15
+_ROUNDING = 1e-12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Correlations:
+    """Spearman's rank correlations of all pairs of signals, each over the rounds in which both are defined.
+
+    Attributes:
+        names: The signals.
+        rho: In [-1, 1], row by row; NaN where a signal does not vary there, or fewer than two rounds have both.
+        n: Rounds in which both are defined.
+    """
+
+    names: tuple[str, ...]
+    rho: tuple[tuple[float, ...], ...]
+    n: tuple[tuple[int, ...], ...]
+
+    def of(self, first: str, second: str) -> float:
+        """Return the correlation of two signals."""
+        return self.rho[self.names.index(first)][self.names.index(second)]
+
+    def table(self) -> Table:
+        """Return the strongest pairs."""
+        pairs = [
+            (first, second, self.rho[i][j], self.n[i][j])
+            for i, first in enumerate(self.names)
+            for j, second in enumerate(self.names[:i])
+            if not math.isnan(self.rho[i][j])
+        ]
+        pairs.sort(key=lambda pair: -abs(pair[2]))
+        left = len(pairs) - SHOWN
+        return Table(
+            title="Signals that rank rounds alike (Spearman's rho)",
+            columns=(Column("signal"), Column("with", ""), Column("rho", "+.2f"), Column("rounds", ",.0f")),
+            rows=tuple(pairs[:SHOWN]),
+            notes=(f"{left} weaker pairs are not shown; the JSON has all",) if left > 0 else (),
+        )
+
+    def tables(self) -> list[Table]:
+        """Return the table of the strongest pairs, if there are any."""
+        table = self.table()
+        return [table] if table.rows else []
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-ready values; NaN becomes None."""
+        data = jsonable(asdict(self))
+        assert isinstance(data, dict)
+        return data
+
+
+def correlate(rows: Rows) -> Correlations:
+    """Return the rank correlations of all signals; ties share their average rank.
+
+    >>> import numpy as np
+    >>> columns = {"a": np.array([1.0, 2.0, 3.0, np.nan]), "b": np.array([3.0, 1.0, 0.0, 9.0])}
+    >>> some = np.arange(4)
+    >>> round(correlate(Rows(columns=columns, right=some, unit=some, n_units=4, rounds=some)).of("a", "b"), 6)
+    -1.0
+    """
+    names = list(rows.columns)
+    groups: dict[bytes, list[int]] = {}  # signals that are defined in the same rounds share their ranks
+    for position, name in enumerate(names):
+        groups.setdefault(rows.coded[name].defined.tobytes(), []).append(position)
+    members = list(groups.values())
+    rho = np.full((len(names), len(names)), np.nan)
+    n = np.zeros((len(names), len(names)), dtype=np.int64)
+    for a, first in enumerate(members):
+        for second in members[: a + 1]:
+            both = rows.coded[names[first[0]]].defined & rows.coded[names[second[0]]].defined
+            n[np.ix_(first, second)] = n[np.ix_(second, first)] = int(both.sum())
+            left = np.stack([_standardised(rows.coded[names[i]].ranks(both)) for i in first])
+            right = (
+                left if second is first else np.stack([_standardised(rows.coded[names[i]].ranks(both)) for i in second])
+            )
+            found = np.clip(left @ right.T, -1.0, 1.0)
+            rho[np.ix_(first, second)], rho[np.ix_(second, first)] = found, found.T
+    return Correlations(names=tuple(names), rho=tuple(map(tuple, rho.tolist())), n=tuple(map(tuple, n.tolist())))
+
+
+def _standardised(ranks: Floats) -> Floats:
+    """Return ranks with mean 0 and length 1; NaN where they do not vary."""
+    if not len(ranks):
+        return np.full(1, np.nan)
+    centred = ranks - ranks.mean()
+    length = math.sqrt(float(centred @ centred))
+    return centred / length if length > _ROUNDING * len(ranks) else np.full(len(ranks), np.nan)

@@ -1,0 +1,65 @@
+"""The usual ways to choose among drafts, as far as a recording has what they read."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from suffice.diagnostics.judging import Halving, JudgeAll, JudgeDistinct, JudgeUntil, Procedure, Unjudged
+from suffice.rules.parse import parse_selector
+from suffice.rules.selectors import Last
+from suffice.store.recording import Recording
+
+__all__ = ["DRAFT_SELECTORS", "EPS", "draft_families", "usable_selectors"]
+
+DRAFT_SELECTORS = (
+    "last",
+    "first",
+    "majority",
+    "centroid",
+    "min_semantic_distance",
+    "max_critic_praise",
+    "max_answer_length",
+    "min_answer_length",
+    "median_answer_length",
+    "max_lexical_support",
+)
+"""Selectors without a judge and without a threshold."""
+
+EPS = (0.01, 0.02, 0.03, 0.05, 0.08, 0.12, 0.2, 0.3)
+"""The distances below which drafts may count as near: fixed before they were compared on any marks."""
+
+
+def usable_selectors(recording: Recording) -> list[str]:
+    """Return those of `DRAFT_SELECTORS` whose signals the recording has."""
+    return [name for name in DRAFT_SELECTORS if _recorded(recording, parse_selector(name).signals)]
+
+
+def draft_families(recording: Recording, *, judged: bool = True) -> dict[str, tuple[Procedure, ...]]:
+    """Return ways to choose by name: without a judge, and with few calls of one; see `suffice.diagnostics.judging`.
+
+    Args:
+        recording: What was recorded decides which are there.
+        judged: Whether to list those that ask a judge.
+    """
+    names = usable_selectors(recording)
+    families: dict[str, tuple[Procedure, ...]] = {name: (Unjudged(parse_selector(name)),) for name in names}
+    apart = "centroid" in names
+    if apart:
+        runs = (f"longest_run(semantic_distance < {eps:g})" for eps in EPS)
+        families["longest_run"] = tuple(Unjudged(parse_selector(text)) for text in runs)
+    if not judged:
+        return families
+    middle = parse_selector("centroid" if apart else "majority")
+    families["judge_all"] = (JudgeAll(),)
+    families["judge_distinct"] = tuple(JudgeDistinct(eps) for eps in (0.0, *(EPS if apart else ())))
+    for order in (Last(), middle):
+        families[f"judge_until({order})"] = (JudgeUntil(order),)
+        families[f"halving({order})"] = (Halving(order),)
+    return families
+
+
+def _recorded(recording: Recording, names: frozenset[str]) -> bool:
+    """Return whether all columns are there, and the nearest of them has a value (drafts five rounds apart may not exist)."""
+    if not names <= set(recording.table.column_names):
+        return False
+    return not names or any(np.isfinite(recording.column(name)).any() for name in names)

@@ -1,0 +1,197 @@
+"""From tune to eval: whether signals still separate, and whether their values have moved."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from suffice.diagnostics.rows import Coded, Rows
+from suffice.diagnostics.separation import cohens_d, draw_d, ends
+from suffice.replays.result import jsonable
+from suffice.rounds import Floats
+from suffice.tables import Column, Table
+
+__all__ = ["Drift", "SignalDrift", "kolmogorov_smirnov", "measure_drift"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignalDrift:
+    """One signal on tune and on eval; NaN where a figure is undefined.
+
+    Attributes:
+        name: The signal.
+        d_tune: Cohen's d on the tune questions.
+        d_tune_low: Lower end of its interval.
+        d_tune_high: Upper end.
+        d_eval: Cohen's d on the eval questions.
+        d_eval_low: Lower end.
+        d_eval_high: Upper end.
+        delta: `d_eval` - `d_tune`.
+        delta_low: Lower end, both sets drawn independently.
+        delta_high: Upper end.
+        ks: Largest distance between the two distribution functions of the signal, in [0, 1].
+        ks_p: How often two sets of as many independent values as there are questions differ by that much.
+        undefined_tune: Share of tune rounds in which the signal is undefined.
+        undefined_eval: The same of eval.
+    """
+
+    name: str
+    d_tune: float
+    d_tune_low: float
+    d_tune_high: float
+    d_eval: float
+    d_eval_low: float
+    d_eval_high: float
+    delta: float
+    delta_low: float
+    delta_high: float
+    ks: float
+    ks_p: float
+    undefined_tune: float
+    undefined_eval: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drift:
+    """Every signal that both recordings have (TASR, Table 3).
+
+    Attributes:
+        signals: One for each.
+        metric: What counts as right.
+        n_tune: Questions of tune.
+        n_eval: Questions of eval.
+        level: Nominal coverage.
+    """
+
+    signals: tuple[SignalDrift, ...]
+    metric: str
+    n_tune: int
+    n_eval: int
+    level: float
+
+    def table(self) -> Table:
+        """Return Cohen's d on both sets, the difference, and how far the values have moved."""
+        return Table(
+            title=f"Drift from tune ({self.n_tune:,} questions) to eval ({self.n_eval:,}), right by {self.metric}",
+            columns=(
+                Column("signal"),
+                Column("tune d", "+.3f", interval=True),
+                Column("eval d", "+.3f", interval=True),
+                Column("Δ", "+.3f", interval=True),
+                Column("KS", ".3f"),
+                Column("p(KS)", ".3f"),
+                Column("undefined tune", ".0%"),
+                Column("undefined eval", ".0%"),
+            ),
+            rows=tuple(
+                (
+                    item.name,
+                    _triple(item.d_tune, item.d_tune_low, item.d_tune_high),
+                    _triple(item.d_eval, item.d_eval_low, item.d_eval_high),
+                    _triple(item.delta, item.delta_low, item.delta_high),
+                    item.ks,
+                    item.ks_p,
+                    item.undefined_tune,
+                    item.undefined_eval,
+                )
+                for item in self.signals
+                if item.undefined_tune < 1 or item.undefined_eval < 1
+            ),
+            notes=(
+                f"{100 * self.level:g} % bootstrap intervals over questions, the two sets drawn independently",
+                "a positive Δ means that the signal separates better on eval",
+                "p(KS) counts questions, not rounds, as independent values, and is not corrected for many signals",
+            ),
+        )
+
+    def tables(self) -> list[Table]:
+        """Return the one table."""
+        return [self.table()]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-ready values; NaN becomes None."""
+        data = jsonable(asdict(self))
+        assert isinstance(data, dict)
+        return data
+
+
+def _triple(value: float, low: float, high: float) -> Any:
+    return value if math.isnan(low) else (value, low, high)
+
+
+def kolmogorov_smirnov(first: Coded, second: Coded) -> float:
+    """Return the largest distance between the distribution functions of two columns; NaN where one has no value.
+
+    Source: Smirnov (1948).
+
+    >>> import numpy as np
+    >>> kolmogorov_smirnov(Coded.of(np.array([1.0, 2.0])), Coded.of(np.array([2.0, 3.0])))
+    0.5
+    """
+    if not len(first.values) or not len(second.values):
+        return math.nan
+    places = np.union1d(first.values, second.values)
+    return float(np.abs(_distribution(first, places) - _distribution(second, places)).max())
+
+
+def _distribution(column: Coded, places: Floats) -> Floats:
+    reached = np.concatenate([[0], np.cumsum(column.counts(column.defined))])
+    shares: Floats = reached[np.searchsorted(column.values, places, side="right")] / reached[-1]
+    return shares
+
+
+def measure_drift(
+    tune: Rows,
+    evaluation: Rows,
+    eval_draws: Floats,
+    *,
+    metric: str = "em",
+    level: float = 0.95,
+    rng: np.random.Generator | int,
+) -> Drift:
+    """Return how each signal that both sets have changes from tune to eval.
+
+    Args:
+        tune: Rounds of tune questions.
+        evaluation: Rounds of other questions.
+        eval_draws: From `draw_d` of all signals of `evaluation`.
+        metric: What counts as right, for titles.
+        level: Nominal coverage.
+        rng: Generator, or its seed, of the tune set's draws: not the one of `eval_draws`.
+    """
+    from scipy.special import kolmogorov
+
+    every = list(evaluation.columns)
+    names = [name for name in every if name in tune.columns]
+    d_eval, d_tune = cohens_d(evaluation, names), cohens_d(tune, names)
+    drawn_eval = eval_draws[:, [every.index(name) for name in names]]
+    drawn_tune = draw_d(tune, names, n_resamples=len(eval_draws), rng=rng)
+    tune_ends, eval_ends, delta_ends = (
+        ends(draws, level) for draws in (drawn_tune, drawn_eval, drawn_eval - drawn_tune)
+    )
+    effective = math.sqrt(tune.n_units * evaluation.n_units / (tune.n_units + evaluation.n_units))
+    found = []
+    for i, name in enumerate(names):
+        ks = kolmogorov_smirnov(tune.coded[name], evaluation.coded[name])
+        found.append(
+            SignalDrift(
+                name=name,
+                d_tune=float(d_tune[i]),
+                d_tune_low=float(tune_ends[0][i]),
+                d_tune_high=float(tune_ends[1][i]),
+                d_eval=float(d_eval[i]),
+                d_eval_low=float(eval_ends[0][i]),
+                d_eval_high=float(eval_ends[1][i]),
+                delta=float(d_eval[i] - d_tune[i]),
+                delta_low=float(delta_ends[0][i]),
+                delta_high=float(delta_ends[1][i]),
+                ks=ks,
+                ks_p=float(kolmogorov(effective * ks)),
+                undefined_tune=float(np.isnan(tune.columns[name]).mean()),
+                undefined_eval=float(np.isnan(evaluation.columns[name]).mean()),
+            )
+        )
+    return Drift(signals=tuple(found), metric=metric, n_tune=tune.n_units, n_eval=evaluation.n_units, level=level)

@@ -1,0 +1,283 @@
+"""Fit a ranker on tune questions: a selector that learns which round's answer to return."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from suffice.errors import DataError
+from suffice.replays.checks import check_policy
+from suffice.replays.evaluate import drop_failed
+from suffice.replays.outcomes import answers_by_stop, outcome, values_by_stop
+from suffice.replays.result import jsonable
+from suffice.replays.selected import seen_from
+from suffice.rounds import Floats, Mask, Rounds
+from suffice.rules.parse import parse_selector
+from suffice.rules.ranker import Ranked, Term
+from suffice.rules.selectors import Last, Selector, answered
+from suffice.seen import Seen
+from suffice.session import Policy
+from suffice.statistics.units import Units
+from suffice.store.recording import Recording
+from suffice.tables import Column, Table
+
+__all__ = ["FEATURES", "RankerFit", "fit_ranker"]
+
+FEATURES = ("p_correct", "sum_p_correct", "best_p_correct")
+"""What the ranker reads by default: chosen on tune questions, see docs/results/which-round.md."""
+
+PENALTIES = (0.001, 0.01, 0.1, 1.0)
+"""Inverse strengths of the penalty on the weights, the strongest penalty first."""
+
+_DIGITS = 6
+_FEWEST = 3
+"""Parts: one to judge on, one to calibrate, one to learn from."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankerFit:
+    """A fitted ranker; every figure is of the tune questions, held out by cross-fitting.
+
+    Attributes:
+        policy: The policy with the ranker as its selector, and the tune questions in its provenance.
+        metric: What a better answer has more of.
+        cross_fitted: Mean metric over questions and stops at every round, with the ranker of each penalty and with
+            simple selectors, each judged on questions that neither it nor its calibrators were fitted on.
+        penalty: The chosen inverse strength of the penalty; NaN where nothing could be learnt.
+        n: Questions.
+        n_failed: Questions left out because their recording failed.
+        n_pairs: Pairs of rounds of one question, at one stop, whose answers differ in the metric.
+        folds: Parts of the cross-fitting.
+        seed: Of the parts.
+        notes: What a reader must know.
+    """
+
+    policy: Policy
+    metric: str
+    cross_fitted: Mapping[str, float]
+    penalty: float
+    n: int
+    n_failed: int
+    n_pairs: int
+    folds: int
+    seed: int
+    notes: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-ready values; the policy as the text of its selector."""
+        data = {name: getattr(self, name) for name in self.__slots__ if name != "policy"}
+        clean = jsonable(data)
+        assert isinstance(clean, dict)
+        return {"selector": str(self.policy.selector), **clean}
+
+    def table(self) -> Table:
+        """Return what the choice was made by."""
+        rows = tuple(sorted(self.cross_fitted.items(), key=lambda item: -item[1]))
+        return Table(
+            title=f"Selectors on {self.n} tune questions, held out in {self.folds} parts, stops at every round",
+            columns=(Column("selector"), Column(self.metric.upper(), ".1f", scale=100)),
+            rows=rows,
+            notes=(f"chosen: {self.policy.selector}", *self.notes),
+        )
+
+
+def fit_ranker(
+    recording: Recording,
+    policy: Policy,
+    *,
+    metric: str = "f1",
+    features: Sequence[str] = FEATURES,
+    penalties: Sequence[float] = PENALTIES,
+    folds: int = 5,
+    seed: int = 42,
+) -> RankerFit:
+    """Fit a ranker on a recording of tune questions.
+
+    The unit of learning is a pair of rounds of one question whose answers differ in the metric: a logistic regression
+    on the difference of their features says which of the two is better, so what makes a question easy cancels out.
+    Features are computed at stops at every round, so that one ranker serves every stopping rule.  Calibrated signals
+    of the training questions come from calibrators that were fitted without them.
+
+    Args:
+        recording: Recorded rounds of tune questions.
+        policy: Its calibrators make `p_correct`; its rule is not read.
+        metric: A column in [0, 1], or `agreement`.
+        features: Names of terms, see `suffice.rules.ranker.Term`.
+        penalties: Inverse strengths of the L2 penalty on standardised weights; the best is chosen by cross-fitting.
+        folds: Parts of the questions (clusters) for cross-fitting, at least 3.
+        seed: Of the parts.
+
+    Raises:
+        DataError: Fewer questions than parts, no feature, or the metric is missing.
+        UnknownSignalError: A feature reads a signal that was not recorded.
+        NotFittedError: A feature reads a calibrated signal and the policy has no calibrator.
+    """
+    kept, n_failed = drop_failed(recording)
+    units = Units.of(len(kept.question_ids), kept.clusters)
+    if not _FEWEST <= folds <= len(units.sizes):
+        raise DataError(
+            f"{folds!r} parts of {len(units.sizes)} questions: give folds between 3 and the number of questions"
+        )
+    if not features or not penalties:
+        raise DataError("a ranker needs one feature and one penalty at least")
+    rng = np.random.default_rng(seed)
+    part = rng.permutation(np.arange(len(units.sizes)) % folds)
+    part = part if units.codes is None else part[units.codes]
+    drafted = Ranked(tuple(Term(name, 0.0) for name in features))
+    study = _Study(kept, replace(policy, selector=drafted), outcome(kept, metric), part, tuple(penalties))
+    cross_fitted, notes = study.cross_fitted(), []
+    best = max(penalties, key=lambda penalty: (cross_fitted[_label(penalty)], -penalty))
+    selector, n_pairs = study.fitted(np.ones(len(part), dtype=np.bool_), best)
+    if isinstance(selector, Last):
+        notes.append("nothing to learn: no two rounds of a question differ both in the metric and in a feature")
+    simple = max((name for name in cross_fitted if not name.startswith("ranked")), key=lambda name: cross_fitted[name])
+    if cross_fitted[simple] >= cross_fitted[_label(best)]:
+        notes.append(f"on held-out tune questions {simple!r} does as well as the ranker: prefer it")
+    seen = seen_from(kept) | (Seen.from_dict(policy.provenance) or Seen())
+    provenance = {**policy.provenance, **seen.to_dict(), "ranker": {"metric": metric, "seed": seed}}
+    return RankerFit(
+        policy=replace(policy, selector=selector, provenance=provenance),
+        metric=metric,
+        cross_fitted=cross_fitted,
+        penalty=float("nan") if isinstance(selector, Last) else float(best),
+        n=len(kept.question_ids),
+        n_failed=n_failed,
+        n_pairs=n_pairs,
+        folds=folds,
+        seed=seed,
+        notes=tuple(notes),
+    )
+
+
+def _label(penalty: float) -> str:
+    return f"ranked, C = {penalty:g}"
+
+
+class _Study:
+    """Everything that fitting on a part of the tune questions needs."""
+
+    def __init__(
+        self,
+        recording: Recording,
+        policy: Policy,
+        metric: Floats,
+        part: npt.NDArray[np.int64],
+        penalties: tuple[float, ...],
+    ) -> None:
+        check_policy(policy, recording)
+        self._raw = recording.rounds(policy.raw_columns)
+        self._policy, self._part, self._penalties = policy, part, penalties
+        self._targets = {c.output: outcome(recording, c.target) for c in policy.calibrators}
+        view = policy.view(self._raw)
+        offset = int(view.index[0] - recording.index[0])
+        self._metric = metric[:, offset : offset + len(view)]
+
+    def cross_fitted(self) -> dict[str, float]:
+        """Return the mean metric of each penalty and of simple selectors on held-out questions."""
+        simple = ["last", "majority"]
+        if "p_correct" in self._policy.signals:
+            simple += ["max_p_correct", "weighted_majority"]
+        totals: dict[str, list[Floats]] = {}
+        for k in np.unique(self._part).tolist():
+            train = self._part != k
+            view = self._view(train)
+            named: dict[str, Selector] = {name: parse_selector(name) for name in simple}
+            named |= {_label(penalty): self.fitted(train, penalty, view)[0] for penalty in self._penalties}
+            for name, selector in named.items():
+                held = _part(view, ~train)
+                table = values_by_stop(answers_by_stop(selector, held), held.seen, self._metric[~train])
+                totals.setdefault(name, []).append(np.where(held.seen, table, np.nan))
+        return {name: float(np.nanmean(np.concatenate(tables))) for name, tables in totals.items()}
+
+    def fitted(self, train: Mask, penalty: float, view: Rounds | None = None) -> tuple[Selector, int]:
+        """Return the ranker of the training questions and how many pairs it learnt from; `last` if it learnt nothing."""
+        rounds = _part(self._view(train) if view is None else view, train)
+        assert isinstance(self._policy.selector, Ranked)
+        terms = tuple(replace(term, fill=_fill(term, rounds)) for term in self._policy.selector.terms)
+        draft = Ranked(terms)
+        values, candidates = _by_stop(draft, rounds)
+        pairs = _pairs(candidates, self._metric[train])
+        weights = _weights(values, candidates, pairs, penalty)
+        if weights is None:
+            return Last(), len(pairs[-1])
+        return Ranked(tuple(replace(t, weight=w) for t, w in zip(terms, weights, strict=True))), len(pairs[-1])
+
+    def _view(self, train: Mask) -> Rounds:
+        """Return the rounds with each question's calibrated signals made without that question.
+
+        Training questions: by calibrators of the other parts of the training questions; others: by those of all of it.
+        """
+        view = self._policy.view(self._raw)
+        columns = dict(view.columns)
+        for calibrator in self._policy.calibrators:
+            if calibrator.output not in columns:
+                continue
+            column = np.full(self._raw.shape, np.nan)
+            for k in (-1, *np.unique(self._part[train]).tolist()):
+                rows = ~train if k < 0 else train & (self._part == k)
+                others = train & (self._part != k)
+                source = self._raw[calibrator.signal]
+                refitted = replace(calibrator, unseen_round="nearest").fit(
+                    source[others], self._targets[calibrator.output][others], index=self._raw.index
+                )
+                column[rows] = refitted.predict(source[rows], index=self._raw.index)
+            offset = int(view.index[0] - self._raw.index[0])
+            columns[calibrator.output] = column[:, offset : offset + len(view)]
+        return Rounds(columns, view.index, view.seen, view.answers)
+
+
+def _part(view: Rounds, rows: Mask) -> Rounds:
+    columns = {name: column[rows] for name, column in view.columns.items()}
+    return Rounds(columns, view.index, view.seen[rows], None if view.answers is None else view.answers[rows])
+
+
+def _fill(term: Term, rounds: Rounds) -> float:
+    """Return the median of the signal, which stands for a missing one; 0 where it is never defined."""
+    if term.signal is None:
+        return 0.0
+    known = rounds[term.signal][rounds.seen & ~np.isnan(rounds[term.signal])]
+    return float(f"{np.median(known):.{_DIGITS}g}") if known.size else 0.0
+
+
+def _by_stop(ranker: Ranked, rounds: Rounds) -> tuple[Floats, Mask]:
+    """Return features ``(n_terms, n_questions, n_stops, n_rounds)`` and the candidates of each stop, the rest."""
+    n = len(rounds)
+    columns = {name: rounds[name][:, None, :] for name in ranker.signals}
+    assert rounds.answers is not None
+    wide = Rounds(columns, rounds.index, rounds.seen[:, None, :], rounds.answers[:, None, :])
+    stops = rounds.seen[:, :, None] & (np.arange(n) <= np.arange(n)[:, None])  # no stop past the end
+    candidates: Mask = answered(wide) & stops
+    return np.stack([np.broadcast_to(f, candidates.shape) for f in ranker.features(wide, candidates)]), candidates
+
+
+def _pairs(candidates: Mask, metric: Floats) -> tuple[Any, Any, Floats]:
+    """Return index tuples of the better and of the worse round of each pair, and the differences of the metric."""
+    known = np.where(np.isnan(metric), 0.0, metric)[:, None, :]
+    both = candidates[..., :, None] & candidates[..., None, :] & ~np.isnan(metric)[:, None, :, None]
+    q, t, a, b = np.nonzero(both & (known[..., :, None] > known[..., None, :]) & ~np.isnan(metric)[:, None, None, :])
+    return (q, t, a), (q, t, b), metric[q, a] - metric[q, b]
+
+
+def _weights(values: Floats, candidates: Mask, pairs: tuple[Any, Any, Floats], penalty: float) -> list[float] | None:
+    """Return the weight of each feature, None if no feature tells the better round from the worse in any pair."""
+    better, worse, importance = pairs
+    spread = np.array([feature[candidates].std() if candidates.any() else 0.0 for feature in values])
+    usable = spread > 1e-12 * (1 + np.abs(values[:, candidates]).max(axis=1, initial=0.0))
+    difference = np.stack([feature[better] - feature[worse] for feature in values], axis=-1)[:, usable]
+    difference = difference / spread[usable]
+    if not difference.any():
+        return None
+    from sklearn.linear_model import LogisticRegression
+
+    rows = np.concatenate([difference, -difference])
+    labels = np.repeat([1, 0], len(difference))
+    fitted = LogisticRegression(C=penalty, fit_intercept=False, max_iter=1000).fit(
+        rows, labels, sample_weight=np.concatenate([importance, importance])
+    )
+    weights = np.zeros(len(values))
+    weights[usable] = fitted.coef_[0] / spread[usable]
+    return [float(f"{weight:.{_DIGITS}g}") for weight in weights]

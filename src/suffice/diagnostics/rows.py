@@ -1,0 +1,161 @@
+"""Recorded rounds as rows: what the diagnostics of signals count."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from suffice.errors import DataError
+from suffice.replays import AGREEMENT, outcome
+from suffice.rounds import Floats, Mask
+from suffice.session import Policy
+from suffice.signals import SIGNALS, clean_column
+from suffice.statistics import Units
+from suffice.store.recording import Recording
+
+__all__ = ["Coded", "Rows", "has_metric", "right_or_wrong", "rows_of", "unit_of"]
+
+Codes = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Coded:
+    """A column as its different values, and which of them each row has: what ranks and counts need, sorted once.
+
+    Attributes:
+        values: The different values, ascending, shape ``(n_values,)``.
+        codes: The position of each row's value, shape ``(n_rows,)``; -1 where undefined.
+    """
+
+    values: Floats
+    codes: Codes
+
+    @classmethod
+    def of(cls, column: Floats) -> Coded:
+        """Return a column, shape ``(n_rows,)`` with NaN where undefined, in this form."""
+        defined = ~np.isnan(column)
+        codes = np.full(len(column), -1, dtype=np.int64)
+        values, inverse = np.unique(column[defined], return_inverse=True)
+        codes[defined] = inverse
+        return cls(values, codes)
+
+    @property
+    def defined(self) -> Mask:
+        """Which rows have a value, shape ``(n_rows,)``."""
+        return self.codes >= 0
+
+    def counts(self, rows: Mask) -> Codes:
+        """Return how many of the rows have each value, shape ``(n_values,)``."""
+        return np.bincount(self.codes[rows & self.defined], minlength=len(self.values))
+
+    def ranks(self, rows: Mask) -> Floats:
+        """Return the average ranks of the rows, all of them defined, among themselves, shape ``(n,)``."""
+        codes = self.codes[rows]
+        counts = np.bincount(codes, minlength=len(self.values))
+        average: Floats = np.cumsum(counts) - (counts - 1) / 2
+        return average[codes]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rows:
+    """The recorded rounds of all questions as rows.
+
+    Attributes:
+        columns: Signals by name, shape ``(n_rows,)``, NaN where undefined.
+        right: 1 where the round's answer is right, 0 where it is wrong, NaN where that was not measured.
+        unit: The question (or cluster) of each row, 0..n_units - 1, shape ``(n_rows,)``.
+        n_units: How many there are.
+        rounds: The round of each row, shape ``(n_rows,)``.
+    """
+
+    columns: Mapping[str, Floats]
+    right: Floats
+    unit: Codes
+    n_units: int
+    rounds: Codes
+
+    @cached_property
+    def coded(self) -> dict[str, Coded]:
+        """The columns by their different values."""
+        return {name: Coded.of(column) for name, column in self.columns.items()}
+
+    def labelled(self, outcome_: int) -> Mask:
+        """Return which rows are right (1) or wrong (0)."""
+        return np.asarray(self.right == outcome_, dtype=np.bool_)
+
+
+def right_or_wrong(recording: Recording, metric: str) -> Floats:
+    """Return 1 where a round's answer is right, 0 where wrong, NaN where unknown, shape ``(n_questions, n_rounds)``.
+
+    Raises:
+        DataError: There is no such metric, or it takes other values than 0 and 1.
+    """
+    values = outcome(recording, metric)
+    between = ~(np.isnan(values) | (values == 0) | (values == 1))
+    if between.any():
+        raise DataError(
+            f"right or wrong needs a metric of 0 and 1; {metric!r} has {values[between][0]:g} among its values: "
+            f"use 'em', or a threshold as '{metric} > 0.5'"
+        )
+    return np.where(recording.seen, values, np.nan)
+
+
+def has_metric(recording: Recording, metric: str) -> bool:
+    """Return whether a recording has a metric, whatever its values."""
+    name = metric.replace(">=", ">").partition(">")[0].strip()
+    return name in AGREEMENT or name in recording.table.column_names
+
+
+def rows_of(recording: Recording, metric: str = "em", policy: Policy | None = None) -> Rows:
+    """Return a recording's rounds as rows, with the signals that a policy derives among the columns.
+
+    Args:
+        recording: Recorded rounds; nothing is right or wrong where it lacks the metric.
+        metric: What counts as right.
+        policy: Whose calibrators and z-scores to apply; at rounds that it does not read they are undefined.
+    """
+    seen = recording.seen
+    columns = {
+        name: clean_column(name, recording.column(name), index=recording.index)[seen]
+        for name in recording.names("signal")
+    }
+    if policy is not None:
+        columns |= {name: column[seen] for name, column in _derived(recording, policy).items()}
+    units = Units.of(len(recording.question_ids), recording.clusters)
+    question = np.arange(len(recording.question_ids)) if units.codes is None else units.codes
+    right = right_or_wrong(recording, metric) if has_metric(recording, metric) else np.full(seen.shape, np.nan)
+    return Rows(
+        columns=columns,
+        right=right[seen],
+        unit=np.broadcast_to(question[:, None], seen.shape)[seen],
+        n_units=len(units.sizes),
+        rounds=np.broadcast_to(recording.index, seen.shape)[seen],
+    )
+
+
+def _derived(recording: Recording, policy: Policy) -> dict[str, Floats]:
+    """Return the signals that the policy's fitted state makes, at every recorded round."""
+    names = [name for name in policy.signals if policy.raw_of(name) != name]
+    if not names:
+        return {}
+    view = policy.view(recording.rounds(policy.raw_columns))
+    offset = int(view.index[0] - recording.index[0])
+    derived = {}
+    for name in names:
+        wide = np.full(recording.shape, np.nan)
+        wide[:, offset : offset + len(view)] = view[name]
+        derived[name] = wide
+    return derived
+
+
+def unit_of(recording: Recording, name: str) -> str:
+    """Return the unit of a signal: as declared, else as recorded."""
+    if name in SIGNALS:
+        return SIGNALS[name].unit
+    position = recording.table.schema.get_field_index(name)
+    metadata = recording.table.schema.field(position).metadata if position >= 0 else None
+    return str((metadata or {}).get(b"unit", b"score").decode())

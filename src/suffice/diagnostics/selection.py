@@ -1,0 +1,310 @@
+"""Selectors under stopping rules, and the share of the oracle's gap that each closes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from suffice.errors import CensoredError, DataError
+from suffice.replays.baselines import Bench, run_policy
+from suffice.replays.checks import check_policy
+from suffice.replays.costs import CostTable
+from suffice.replays.evaluate import drop_failed
+from suffice.replays.outcomes import outcome
+from suffice.replays.result import jsonable
+from suffice.replays.selected import tuned_on
+from suffice.rounds import Floats
+from suffice.rules.parse import parse_selector
+from suffice.rules.selectors import Last, Selector
+from suffice.session import Policy
+from suffice.statistics.bootstrap import bootstrap_weights
+from suffice.statistics.units import Units
+from suffice.store.recording import Recording
+from suffice.tables import Column, Table
+
+__all__ = ["Reference", "SelectorComparison", "SelectorRow", "compare_selectors"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SelectorRow:
+    """One selector under one stopping rule; intervals are triples ``(value, low, high)``, NaN where undefined.
+
+    Attributes:
+        rule: The policy's label.
+        selector: Its text.
+        quality: Mean metric of the returned answers.
+        delta: Mean difference to `last` under the same rule.
+        gap_seen: Share of the gap between `last` and the best of the seen rounds that is closed.
+        gap_full: Share of the gap between `last` and the best of all recorded rounds.
+        oracle_seen: Mean metric of the best seen round.
+        oracle_full: Mean metric of the best recorded round.
+        calls: Mean operational calls, what the selector's signals need included.
+        n_differ: Questions whose metric differs from that of `last`.
+        n_selected: Questions that the policy was fitted or selected on.
+    """
+
+    rule: str
+    selector: str
+    quality: float
+    delta: tuple[float, float, float]
+    gap_seen: tuple[float, float, float]
+    gap_full: tuple[float, float, float]
+    oracle_seen: float
+    oracle_full: float
+    calls: float
+    n_differ: int
+    n_selected: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SelectorComparison:
+    """Selectors under stopping rules on one recording.
+
+    Attributes:
+        rows: Rules in the order given, selectors within.
+        metric: What quality means.
+        n: Questions.
+        n_failed: Questions left out because their recording failed.
+        level: Nominal coverage of the percentile intervals.
+        n_resamples: Draws, shared by all rows.
+        seed: Of the draws.
+        data_hash: Of the recording.
+        notes: What a reader must know.
+    """
+
+    rows: tuple[SelectorRow, ...]
+    metric: str
+    n: int
+    n_failed: int
+    level: float
+    n_resamples: int
+    seed: int
+    data_hash: str
+    notes: tuple[str, ...]
+
+    def row(self, rule: str, selector: str) -> SelectorRow:
+        """Return the row of a rule and a selector.
+
+        Raises:
+            DataError: There is none.
+        """
+        for row in self.rows:
+            if (row.rule, row.selector) == (rule, selector):
+                return row
+        have = ", ".join(f"{row.rule}/{row.selector}" for row in self.rows)
+        raise DataError(f"no row of {rule!r} and {selector!r}; there are: {have}")
+
+    def table(self) -> Table:
+        """Return one row for each rule and selector."""
+        name = self.metric.upper()
+        columns = (
+            Column("rule"),
+            Column("selector"),
+            Column(name, ".1f", scale=100),
+            Column(f"{name} vs last", "+.1f", scale=100, interval=True),
+            Column("gap closed, seen %", ".0f", scale=100, interval=True),
+            Column("gap closed, full %", ".0f", scale=100, interval=True),
+            Column("oracle seen", ".1f", scale=100),
+            Column("oracle full", ".1f", scale=100),
+            Column("calls", ".2f"),
+        )
+        rows = tuple(
+            (
+                row.rule + ("*" if row.n_selected else ""),
+                _short(row.selector),
+                row.quality,
+                row.delta,
+                row.gap_seen,
+                row.gap_full,
+                row.oracle_seen,
+                row.oracle_full,
+                row.calls,
+            )
+            for row in self.rows
+        )
+        title = (
+            f"Which round: {self.n} questions; {100 * self.level:g} % intervals, {self.n_resamples:,} paired bootstrap "
+            f"draws, seed {self.seed}"
+        )
+        return Table(title=title, columns=columns, rows=rows, notes=self.notes)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-ready values; NaN becomes None."""
+        data = {name: getattr(self, name) for name in self.__slots__ if name != "rows"}
+        clean = jsonable({**data, "rows": [asdict(row) for row in self.rows]})
+        assert isinstance(clean, dict)
+        return clean
+
+
+def _short(selector: str) -> str:
+    return "ranked" if selector.startswith("ranked(") else selector
+
+
+def compare_selectors(
+    recording: Recording,
+    policies: Sequence[Policy],
+    selectors: Sequence[Selector | str],
+    *,
+    metric: str = "f1",
+    n_resamples: int = 1000,
+    seed: int = 42,
+    level: float = 0.95,
+) -> SelectorComparison:
+    """Compare selectors under stopping rules, each with the share of the oracle's gap that it closes.
+
+    Args:
+        recording: Recorded rounds, of other questions than anything was fitted on.
+        policies: The stopping rules; their own selectors are not read.
+        selectors: What to compare; `last` is always the reference.
+        metric: A column in [0, 1], or `agreement`.
+        n_resamples: Bootstrap draws over questions (clusters), shared by all rows.
+        seed: Of the draws.
+        level: Nominal coverage of intervals.
+
+    Raises:
+        DataError: No policy or selector, or the metric was not measured where a policy returns an answer.
+        CensoredError: A policy goes on past what a rule left of some questions.
+        UnknownSignalError: A policy or a selector reads a signal that was not recorded.
+        NotFittedError: A policy lacks fitted state.
+    """
+    if not policies or not selectors:
+        raise DataError("nothing to compare: give one policy and one selector at least")
+    if not 0 < level < 1:
+        raise DataError(f"a level lies strictly between 0 and 1, as 0.95, not {level!r}")
+    kept, n_failed = drop_failed(recording)
+    chosen = {str(s): s for s in (parse_selector(s) if isinstance(s, str) else s for s in selectors)}
+    chosen.setdefault("last", Last())
+    made = [replace(policy, selector=selector) for policy in policies for selector in chosen.values()]
+    columns = sorted({column for policy in made for column in policy.raw_columns})
+    bench = Bench(kept, {metric: outcome(kept, metric)}, CostTable(kept), kept.rounds(columns))
+    units = Units.of(len(kept.question_ids), kept.clusters)
+    weights = bootstrap_weights(len(units.sizes), n_resamples, rng=seed)
+    rows, undefined, notes = [], False, list[str]()
+    for policy in policies:
+        compared = Reference(bench, policy, metric, (units, weights), level)
+        for selector in chosen.values():
+            rows.append(compared.row(selector))
+            undefined |= compared.undefined
+        notes += [note for note in compared.notes if note not in notes]
+    if bench.cut.any():
+        notes.append(
+            f"censored: a rule ended {int(bench.cut.sum())} of {len(bench.cut)} questions, so the best of all rounds is unknown"
+        )
+    if undefined:
+        notes.append("some resamples have no gap between last and oracle; intervals of shares leave them out")
+    if any(row.n_selected for row in rows):
+        notes.append("* selected here: fitted on some of these questions, so the figures flatter it")
+    return SelectorComparison(
+        rows=tuple(rows),
+        metric=metric,
+        n=len(kept.question_ids),
+        n_failed=n_failed,
+        level=level,
+        n_resamples=n_resamples,
+        seed=seed,
+        data_hash=recording.data_hash,
+        notes=tuple(notes),
+    )
+
+
+class Reference:
+    """One stopping rule: what `last` and the oracles return under it.
+
+    Attributes:
+        last: The metric of the latest seen answer, shape ``(n_questions,)``.
+        seen: Of the best seen one.
+        full: Of the best recorded one; NaN where a rule ended the recording.
+        undefined: Whether some resample had no gap between `last` and an oracle.
+        notes: What a reader must know of the policies.
+
+    Args:
+        bench: The recording.
+        policy: The rule; its selector is not read.
+        metric: What quality means.
+        draws: The units of resampling and their weights.
+        level: Nominal coverage of intervals.
+
+    Raises:
+        DataError: The metric was not measured where `last` returns an answer.
+        CensoredError: The rule goes on past what was recorded of some questions.
+    """
+
+    def __init__(self, bench: Bench, policy: Policy, metric: str, draws: tuple[Units, Floats], level: float) -> None:
+        self._bench, self._policy, self._metric = bench, policy, metric
+        self._units, self._weights = draws
+        self._level = level
+        self.undefined = False
+        latest = replace(policy, selector=Last())
+        self.notes = dict.fromkeys(check_policy(latest, bench.recording))
+        run, stopped = run_policy(bench, latest)
+        if not run.exact:
+            raise CensoredError(
+                f"{policy.label!r} goes on past what was recorded in {int(run.unrun.sum())} of {len(run.unrun)} "
+                "questions, because a rule ended their recording: which answer it would return there is unknown. Record "
+                "them at full width, or compare selectors under a rule that stops no later (--rule)"
+            )
+        self.last = self.checked(run.values[metric], "last")
+        values = np.nan_to_num(bench.in_view(bench.metrics[metric], stopped.view), nan=-np.inf)
+        # An oracle chooses among what could be returned: never worse than `last`, which may return nothing.
+        self.seen = np.maximum(np.where(stopped.charged(), values, -np.inf).max(axis=1), self.last)
+        full = np.maximum(np.where(stopped.view.seen, values, -np.inf).max(axis=1), self.last)
+        self.full = np.where(bench.cut, np.nan, full)
+
+    def checked(self, values: Floats, selector: str) -> Floats:
+        """Return the metric of what a selector returns, if it was measured everywhere.
+
+        Raises:
+            DataError: It was not.
+        """
+        if np.isnan(values).any():
+            raise DataError(
+                f"{self._metric!r} was not measured for an answer that {selector!r} returns under "
+                f"{self._policy.label!r} in {int(np.isnan(values).sum())} questions: record answers at every round, or "
+                "use another metric"
+            )
+        return values
+
+    def row(self, selector: Selector) -> SelectorRow:
+        """Return the figures of one selector."""
+        policy = replace(self._policy, selector=selector)
+        self.notes.update(dict.fromkeys(check_policy(policy, self._bench.recording)))
+        run, _ = run_policy(self._bench, policy)
+        values = self.checked(run.values[self._metric], str(selector))
+        gain = values - self.last
+        return SelectorRow(
+            rule=self._policy.label,
+            selector=str(selector),
+            quality=float(values.mean()),
+            delta=self.ratio(gain, np.ones(len(gain))),
+            gap_seen=self.ratio(gain, self.seen - self.last),
+            gap_full=self.ratio(gain, self.full - self.last),
+            oracle_seen=float(self.seen.mean()),
+            oracle_full=float(self.full.mean()),
+            calls=float(run.ledger.calls.mean()),
+            n_differ=int(np.count_nonzero(gain)),
+            n_selected=tuned_on(policy, self._bench.recording),
+        )
+
+    def ratio(self, above: Floats, below: Floats, per: Floats | None = None) -> tuple[float, float, float]:
+        """Return the ratio of two means with its percentile interval, all on the same draws; NaN without a gap.
+
+        Args:
+            above: Shape ``(n_questions,)``.
+            below: Same shape.
+            per: Same shape: the ratio is given for each unit of its mean; NaN where that is 0 or unknown.
+        """
+        mean = 1.0 if per is None else float(per.mean())
+        if not (below.sum() > 0 and mean > 0):
+            return (float("nan"),) * 3
+        top, bottom = (self._weights @ self._units.sums(part) for part in (above, below))
+        if per is not None:
+            bottom = bottom * (self._weights @ self._units.sums(per)) / (self._weights @ self._units.sizes)
+        defined = bottom > 0
+        self.undefined |= not bool(defined.all())
+        ratios = top[defined] / bottom[defined]
+        tail = (1 - self._level) / 2
+        low, high = np.quantile(ratios, (tail, 1 - tail)).tolist()
+        return float(above.sum() / below.sum() / mean), low, high

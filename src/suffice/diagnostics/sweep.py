@@ -1,0 +1,273 @@
+"""One threshold of a policy moved over its whole range: what each value returns and pays, and where the front bends."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from suffice.replays import even_thresholds
+from suffice.replays.baselines import Bench
+from suffice.replays.front import pareto_front
+from suffice.replays.result import jsonable
+from suffice.replays.sweep import region_of, regions
+from suffice.rounds import Floats
+from suffice.rules import Threshold
+from suffice.session import Policy
+from suffice.tables import Column, Table
+
+__all__ = ["SweepPoint", "ThresholdSweep", "pareto_knee", "sweep_threshold"]
+
+MOST_EXACT = 60
+"""Up to so many distinct outcomes of a sweep all of them are shown; above, evenly spaced thresholds."""
+_SLACK = 1e-12
+_DIGITS = 12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepPoint:
+    """What all thresholds between two changes do.
+
+    Attributes:
+        low: Where the interval of thresholds that do the same begins; -inf if nothing changes below.
+        high: Where it ends; inf if nothing changes above.
+        value: A threshold within: the policy's own if it lies there.
+        quality: Mean of the metric; NaN, as all figures here, where some question wants rounds that a rule kept from
+            being recorded.
+        calls: Mean calls.
+        tokens: Mean tokens; NaN where unknown.
+        early: Share of questions that stop before their last recorded round.
+        own: Whether the policy's own value lies here.
+        on_front: Whether no other value has at least this quality for at most these calls, one of them better.
+        knee: Whether this is the knee of the front.
+    """
+
+    low: float
+    high: float
+    value: float
+    quality: float
+    calls: float
+    tokens: float
+    early: float
+    own: bool
+    on_front: bool
+    knee: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThresholdSweep:
+    """All that one threshold of a policy can do on a recording.
+
+    Attributes:
+        policy: What is varied.
+        literal: The threshold that moves.
+        comparison: Its comparison: for ``>`` and ``<=`` an interval includes its lower end, else its upper.
+        metric: The quality.
+        n: Questions.
+        n_outcomes: Different outcomes that moving the threshold has.
+        points: In ascending order; all outcomes, or where there are too many those of evenly spaced thresholds.
+    """
+
+    policy: str
+    literal: str
+    comparison: str
+    metric: str
+    n: int
+    n_outcomes: int
+    points: tuple[SweepPoint, ...]
+
+    @property
+    def front(self) -> tuple[SweepPoint, ...]:
+        """The points on the Pareto front, cheapest first."""
+        return tuple(sorted((point for point in self.points if point.on_front), key=lambda point: point.calls))
+
+    @property
+    def knee(self) -> SweepPoint | None:
+        """The knee of the front; None with fewer than three points on it."""
+        return next((point for point in self.points if point.knee), None)
+
+    def table(self) -> Table:
+        """Return what each interval of thresholds does."""
+        closed = self.comparison in (">", "<=")
+        rows = tuple(
+            (
+                _text(p.low, p.high, closed=closed),
+                p.quality,
+                p.calls,
+                p.tokens,
+                p.early,
+                ", ".join(word for word, holds in (("own", p.own), ("front", p.on_front), ("knee", p.knee)) if holds),
+            )
+            for p in self.points
+        )
+        notes = ["every value is scored on these questions: one chosen here is selected here, so test it on others"]
+        if len(self.points) < self.n_outcomes:
+            notes.append(
+                f"{len(self.points)} of {self.n_outcomes:,} different outcomes are shown, at evenly spaced thresholds"
+            )
+        unknown = sum(math.isnan(p.quality) for p in self.points)
+        if unknown:
+            notes.append(
+                f"censored: {unknown} of {len(self.points)} outcomes need rounds that a rule kept from being recorded, so "
+                "they are unknown and on no front"
+            )
+        if self.knee is None:
+            notes.append("no knee: the front has fewer than three points")
+        return Table(
+            title=f"{self.policy}: the threshold of {self.literal} moved, {self.n:,} questions",
+            columns=(
+                Column("thresholds that do the same"),
+                Column(self.metric.upper(), ".1f", scale=100),
+                Column("calls", ".2f"),
+                Column("tokens", ",.0f"),
+                Column("stop early", ".0%"),
+                Column("mark"),
+            ),
+            rows=rows,
+            notes=tuple(notes),
+        )
+
+    def tables(self) -> list[Table]:
+        """Return the one table."""
+        return [self.table()]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-ready values; infinite ends become None."""
+        data = jsonable(asdict(self))
+        assert isinstance(data, dict)
+        return data
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Outcomes:
+    """Outcomes of each question in each region between two of its own values, shape ``(n_questions, n_rounds + 1)``."""
+
+    values: Floats
+    closed: bool
+    stops: npt.NDArray[np.int64]
+    quality: Floats
+    calls: Floats
+    tokens: Floats
+    early: Floats
+
+    def changes(self) -> Floats:
+        """Return the values at which some question stops or pays otherwise, ascending."""
+        each, others = self.values[:, :, None], self.values[:, None, :]
+        before, after = (others < each).sum(axis=-1), (others <= each).sum(axis=-1)  # equal values are passed at once
+        rows = np.arange(len(self.values))[:, None]
+        differs = np.zeros(self.values.shape, dtype=np.bool_)
+        for table in (self.stops, self.calls, np.nan_to_num(self.tokens, nan=-1.0)):
+            differs |= table[rows, before] != table[rows, after]
+        return np.unique(self.values[differs & np.isfinite(self.values)])
+
+
+def _outcomes(bench: Bench, policy: Policy, literal: Threshold, metric: str) -> _Outcomes:
+    found = regions(bench, policy, literal)
+    columns = []
+    for run, stopped in found.runs:
+        last = stopped.view.seen.sum(axis=1) - 1
+        tokens = run.ledger.total("tokens")
+        columns.append((stopped.position, run.values[metric], run.ledger.calls, tokens, stopped.position < last))
+    stops, quality, calls, tokens_, early = (np.stack(column, axis=1) for column in zip(*columns, strict=True))
+    return _Outcomes(
+        values=found.values,
+        closed=found.closed,
+        stops=stops,
+        quality=quality,
+        calls=calls,
+        tokens=tokens_,
+        early=early.astype(np.float64),
+    )
+
+
+def sweep_threshold(bench: Bench, policy: Policy, literal: Threshold, *, metric: str = "f1") -> ThresholdSweep:
+    """Return what each threshold in the place of `literal` returns and pays, exactly, with the Pareto front and its knee.
+
+    Args:
+        bench: The recording, with the columns of the policy.
+        policy: What is varied.
+        literal: One of the thresholds of its rule.
+        metric: The quality, one of the metrics of `bench`.
+    """
+    outcomes = _outcomes(bench, policy, literal, metric)
+    changes = outcomes.changes()
+    edges = np.concatenate([[-np.inf], changes, [np.inf]])
+    shown = np.arange(len(edges) - 1)
+    side: Literal["left", "right"] = "right" if outcomes.closed else "left"
+    if len(shown) > MOST_EXACT:
+        even = np.append(even_thresholds(outcomes.values), literal.value)
+        shown = np.unique(np.searchsorted(changes, even, side=side))
+    own = int(np.searchsorted(changes, literal.value, side=side))
+    rows = np.arange(len(outcomes.values))
+    found = []
+    for place in shown.tolist():
+        low, high = float(edges[place]), float(edges[place + 1])
+        value = literal.value if place == own else _within(low, high)
+        region = region_of(outcomes.values, value, closed=outcomes.closed)
+        tables = {name: getattr(outcomes, name) for name in ("quality", "calls", "tokens", "early")}
+        means = {name: float(table[rows, region].mean()) for name, table in tables.items()}
+        found.append(SweepPoint(low=low, high=high, value=value, **means, own=place == own, on_front=False, knee=False))
+    points = _marked(found)
+    return ThresholdSweep(
+        policy=policy.label,
+        literal=str(literal),
+        comparison=literal.comparison,
+        metric=metric,
+        n=len(rows),
+        n_outcomes=len(edges) - 1,
+        points=points,
+    )
+
+
+def _marked(points: list[SweepPoint]) -> tuple[SweepPoint, ...]:
+    quality, calls = np.array([p.quality for p in points]), np.array([p.calls for p in points])
+    front, knee = _front(quality, calls), pareto_knee(quality, calls)
+    marked = (replace(p, on_front=i in front, knee=i == knee) for i, p in enumerate(points))
+    return tuple(  # of an unknown outcome only a part was recorded, so its costs are unknown too
+        replace(p, calls=math.nan, tokens=math.nan, early=math.nan) if math.isnan(p.quality) else p for p in marked
+    )
+
+
+def _text(low: float, high: float, *, closed: bool) -> str:
+    """Return an interval as text; `closed` = its lower end belongs to it, else its upper."""
+    left = "[" if closed and math.isfinite(low) else "("
+    right = "]" if not closed and math.isfinite(high) else ")"
+    return f"{left}{low:.4g}, {high:.4g}{right}"
+
+
+def _within(low: float, high: float) -> float:
+    """Return a threshold strictly between two ends, so that it belongs to the interval whichever end does."""
+    if math.isinf(low):
+        return high - max(1.0, abs(high)) if math.isfinite(high) else 0.0
+    return low + max(1.0, abs(low)) if math.isinf(high) else low + (high - low) / 2
+
+
+def _front(quality: Floats, calls: Floats) -> list[int]:
+    """Return the points of the Pareto front, cheapest first; of equal points the first."""
+    rounded = np.round(quality, _DIGITS)  # sums in another order differ in the last bits
+    held = np.flatnonzero(pareto_front(rounded, calls))
+    _, first = np.unique(calls[held], return_index=True)
+    return [int(i) for i in held[first]]
+
+
+def pareto_knee(quality: Floats, calls: Floats) -> int | None:
+    """Return the point where the front bends most; None with fewer than three points on the front.
+
+    Both axes of the front are scaled to [0, 1], and the knee is the point farthest above the straight line between its
+    ends: beyond it a call buys less than it does on average.  Source: Satopää et al., "Finding a kneedle in a haystack"
+    (2011), without its smoothing.  A front that nowhere rises above that line has no knee.
+
+    >>> import numpy as np
+    >>> pareto_knee(np.array([0.3, 0.55, 0.6]), np.array([1.0, 2.0, 5.0]))
+    1
+    """
+    front = _front(quality, calls)
+    if len(front) < 3:  # noqa: PLR2004
+        return None
+    x, y = calls[front], quality[front]
+    above = (y - y[0]) / (y[-1] - y[0]) - (x - x[0]) / (x[-1] - x[0])
+    place = int(np.argmax(above))
+    return front[place] if above[place] > _SLACK else None

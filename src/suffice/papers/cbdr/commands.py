@@ -1,0 +1,133 @@
+"""`suffice paper cbdr`: the paper's pipeline on a model and a question set, beside the published figures."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from suffice.cli import options
+from suffice.cli.confidence import Device, Dtype, Instructions
+from suffice.cli.show import quiet_bars
+from suffice.errors import DataError
+from suffice.llm import PROMPTS, TransformersModel
+from suffice.papers.cbdr.plan import CbdrSettings
+from suffice.papers.cbdr.run import run_cbdr
+from suffice.papers.cbdr.tables import cbdr_tables
+from suffice.papers.printing import SHAPES, checked_form, print_paper, stage_bar
+from suffice.papers.tasr.tables import Paper
+from suffice.retrieval import load_questions
+from suffice.train.probe import HIDDEN, ProbeSettings
+from suffice.train.reranker_trainer import RerankerSettings
+
+__all__ = ["cbdr_command"]
+
+_PAPER = CbdrSettings()
+
+
+def _listed(numbers: tuple[float, ...]) -> str:
+    return ",".join(f"{number:g}" for number in numbers)
+
+
+def _numbers(text: str, option: str) -> tuple[float, ...]:
+    """Return comma-separated numbers."""
+    try:
+        return tuple(float(part) for part in text.split(","))
+    except ValueError:
+        raise DataError(f"{option} is {text!r}; allowed are numbers with commas between them") from None
+
+
+def _whole(text: str, option: str) -> tuple[int, ...]:
+    found = _numbers(text, option)
+    if any(number != int(number) for number in found):
+        raise DataError(f"{option} is {text!r}; allowed are whole numbers with commas between them")
+    return tuple(int(number) for number in found)
+
+
+def cbdr_command(
+    model: Annotated[str, typer.Option("--model", help="The target model: a folder or hub id.")],
+    data: Annotated[
+        list[str], typer.Option("--data", help="Questions with gold answers and paragraphs; may be given again.")
+    ],
+    folder: Annotated[Path, typer.Option("--work", help="Where states, probes, data and the reranker go.")],
+    reranker: Annotated[
+        str, typer.Option("--reranker", help="The cross-encoder to align: a folder or hub id.")
+    ] = "BAAI/bge-reranker-v2-m3",
+    other: Annotated[
+        list[str] | None, typer.Option("--other", help="Another cross-encoder to compare; may be given again.")
+    ] = None,
+    limit: Annotated[int | None, typer.Option("--limit", min=1, help="Only the first questions of each file.")] = None,
+    layers: Annotated[str, typer.Option("--layers", help="Of the probes: middle, last, or numbers.")] = "middle,last",
+    epochs: Annotated[str, typer.Option("--epochs", help="Of the probes; each is tried.")] = _listed(_PAPER.epochs),
+    hidden: Annotated[str, typer.Option("--hidden", help="Widths between the probe's layers.")] = _listed(HIDDEN),
+    dropout: Annotated[float, typer.Option("--dropout", help="Of the probe.")] = _PAPER.probe.dropout,
+    lr: Annotated[float, typer.Option("--lr", help="The probe's learning rate.")] = _PAPER.probe.lr,
+    train_size: Annotated[int, typer.Option("--train-size", min=2, help="Questions a probe is fitted on.")] = (
+        _PAPER.train_size
+    ),
+    label: Annotated[str, typer.Option("--label", help="When an answer is right: em, contains or f1>=T.")] = (
+        _PAPER.label
+    ),
+    candidates: Annotated[int, typer.Option("--candidates", min=2, help="Contexts a question.")] = _PAPER.candidates,
+    top: Annotated[str, typer.Option("--top", help="Passages an answer is given; each is tried.")] = _listed(
+        _PAPER.depths
+    ),
+    betas: Annotated[str, typer.Option("--betas", help="Thresholds of the gate.")] = _listed(_PAPER.betas),
+    reranker_lr: Annotated[float, typer.Option("--reranker-lr", help="Of the reranker.")] = (
+        _PAPER.reranker.learning_rate
+    ),
+    reranker_epochs: Annotated[float, typer.Option("--reranker-epochs", help="Of the reranker.")] = (
+        _PAPER.reranker.epochs
+    ),
+    batch: Annotated[int, typer.Option("--reranker-batch", min=1, help="Positives a step.")] = _PAPER.reranker.batch,
+    instructions: Instructions = "answer_first",
+    max_tokens: options.MaxTokens = 64,
+    batch_size: Annotated[int, typer.Option("--batch-size", min=1, help="Most prompts of one pass.")] = 16,
+    dtype: Dtype = "auto",
+    device: Device = None,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Of training and draws.")] = _PAPER.seed,
+    resamples: Annotated[int, typer.Option("--resamples", min=1, help="Bootstrap draws.")] = _PAPER.n_resamples,
+    form: Annotated[str, typer.Option("--format", help=f"One of: {', '.join(SHAPES)}.")] = "table",
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Write there instead of standard output.")] = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Run CBDR from labels to gate, and print its Tables 1-3 beside the published figures; resumable."""
+    form = checked_form("json" if as_json else form, out)
+    if instructions not in PROMPTS:
+        raise DataError(f"there are no instructions {instructions!r}; there are: {', '.join(PROMPTS)}")
+    settings = replace(
+        _PAPER,
+        epochs=_whole(epochs, "--epochs"),
+        probe=ProbeSettings(hidden=_whole(hidden, "--hidden"), dropout=dropout, lr=lr, patience=None),
+        train_size=train_size,
+        label=label,
+        candidates=candidates,
+        depths=_whole(top, "--top"),
+        betas=_numbers(betas, "--betas"),
+        reranker=RerankerSettings(learning_rate=reranker_lr, epochs=reranker_epochs, batch=batch),
+        seed=seed,
+        n_resamples=resamples,
+    )
+    questions = [question for spec in data for question in load_questions(spec, limit=limit)]
+    quiet_bars()
+    target = TransformersModel(
+        model,
+        layers=[layer.strip() for layer in layers.split(",")],
+        prompt=PROMPTS[instructions],
+        max_tokens=max_tokens,
+        batch_size=batch_size,
+        dtype=dtype,
+        device=device,
+    )
+    with stage_bar() as tell:
+        run = run_cbdr(questions, target, reranker, folder, others=other or (), settings=settings, on_progress=tell)
+    told = {
+        "model": target.id,
+        "reranker": reranker,
+        "data": ", ".join(Path(spec).name for spec in data),
+        "command": shlex.join(["suffice", "paper", "cbdr", "--model", model, "--reranker", reranker, "..."]),
+    }
+    print_paper(Paper(tables=tuple(cbdr_tables(run, **told)), not_made={}), form, out, "The tables of CBDR")

@@ -1,0 +1,398 @@
+"""CBDR from end to end: labels, states, probe, preference data, aligned reranker, gate, on one model and one question set.
+
+"Rethinking LLM Parametric Knowledge as Confidence for Effective and Efficient RAG": sections 3 and 4, appendices C, F
+and H.  Answers, states, preference data and the reranker are kept in one folder and not made twice; probes, which take
+seconds, and the check of both prompts are made anew.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from suffice.errors import ConfigMismatchError
+from suffice.gates import GateBench, GatePoint, Transitions, transitions
+from suffice.gates.answered import Answered, answered_recording
+from suffice.llm.states import QA
+from suffice.llm.transformers_model import TransformersModel
+from suffice.papers.cbdr.gates import gate_points, probe_signal
+from suffice.papers.cbdr.plan import CbdrSettings, Parts, divide
+from suffice.probes import LabelRule, Probe, is_right
+from suffice.probes.collect import Prompted, collect_states
+from suffice.probes.confidence import ProbeConfidence
+from suffice.retrieval import PoolBM25, Question, Reranked, Retriever, dataset_hash
+from suffice.retrieval.rerank import CrossEncoderScorer
+from suffice.rounds import Floats, Passage
+from suffice.statistics import bootstrap_weights, paired_bootstrap
+from suffice.store.journal import Journal, differences
+from suffice.store.states import StoredStates, read_states
+from suffice.train.examples import Split
+from suffice.train.preference_file import Preference, read_preferences
+from suffice.train.preferences import PreferenceSummary, build_preferences
+from suffice.train.probe_run import LabelledStates, ProbeRun, run_training
+from suffice.train.ranking import rank_metrics
+from suffice.train.reranker import CARD, preferences_hash, train_reranker
+from suffice.train.reranker_trainer import load_base, pair_scorer
+from suffice.train.shift import Shift, measure_shift
+
+__all__ = ["ALIGNED", "RETRIEVER", "CbdrRun", "run_cbdr"]
+
+ALIGNED = "aligned"
+"""What the tables call the reranker that was trained here."""
+
+RETRIEVER = "BM25 order"
+"""What they call the retriever's own order, which no reranker has touched."""
+
+_AT_ONCE = 64
+"""Questions between two writes to the journal of answers."""
+
+Tell = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class CbdrRun:
+    """What a run of the pipeline gives.
+
+    Attributes:
+        parts: Questions of each part.
+        known: Share of the questions whose closed-book answer is right.
+        probes: By layer and epochs, what was trained; the best on dev reads for the reranker and the gate.
+        best: Its layer and epochs.
+        shift: That probe under both prompts, on the test questions.
+        preferences: What the preference data of training and test hold.
+        ranking: P@K, R@K and MRR@K with interval of each reranker on the test preferences, in the order of `NAMES`.
+        reranker: The folder of the aligned one.
+        accuracy: By order of the passages (the retriever's own, then each reranker's) and depth, the share of right
+            answers with interval.
+        gates: By depth, the points of the gate with the aligned reranker: never, each beta of each probe, random gates
+            at the rates of the best probe, always, always in each other order, perfect.  A gate's difference to always
+            retrieving has a p-value adjusted over all probes, betas and depths, and what dominates it may be a gate
+            that knows nothing in another order.
+        changes: By depth, what each step between neighbouring betas changes.
+        settings: How it was run.
+        seconds: What each stage took in this run.
+    """
+
+    parts: Mapping[str, int]
+    known: float
+    probes: Mapping[tuple[int, int], ProbeRun]
+    best: tuple[int, int]
+    shift: Shift
+    preferences: Mapping[str, PreferenceSummary]
+    ranking: Mapping[str, tuple[tuple[float, float, float], ...]]
+    reranker: Path
+    accuracy: Mapping[tuple[str, int], tuple[float, float, float]]
+    gates: Mapping[int, tuple[GatePoint, ...]]
+    changes: Mapping[int, tuple[Transitions, ...]]
+    settings: CbdrSettings
+    seconds: Mapping[str, float]
+
+
+def run_cbdr(
+    questions: Sequence[Question],
+    model: TransformersModel,
+    reranker: str | Path,
+    out: str | Path,
+    *,
+    others: Sequence[str] = (),
+    settings: CbdrSettings | None = None,
+    on_progress: Tell | None = None,
+) -> CbdrRun:
+    """Run the paper's pipeline; interrupted, it goes on where it was when it is called again with the same arguments.
+
+    Args:
+        questions: With gold answers and candidate passages of their own.
+        model: The target model; its layers are those that probes are trained on.
+        reranker: Id or folder of the cross-encoder to align.
+        out: The folder of everything that is written.
+        others: Further cross-encoders, compared and not trained.
+        settings: How.
+        on_progress: Told a stage, how much of it is done, and of how much.
+
+    Raises:
+        ConfigMismatchError: The folder was begun with another configuration.
+        DataError: Too few questions, or none that the model knows, or none that it does not.
+        MissingExtraError: A part of the extra `torch` is not installed.
+        ModelError: A model failed; what was computed before is kept.
+    """
+    settings = settings or CbdrSettings()
+    return _Pipeline(
+        questions=questions,
+        model=model,
+        base=str(reranker),
+        others=tuple(others),
+        out=Path(out),
+        settings=settings,
+        label=LabelRule.parse(settings.label),
+        tell=on_progress or (lambda _stage, _done, _total: None),
+    ).run()
+
+
+@dataclass(kw_only=True)
+class _Pipeline:
+    """The stages, each of which reads what the ones before it wrote."""
+
+    questions: Sequence[Question]
+    model: TransformersModel
+    base: str
+    others: tuple[str, ...]
+    out: Path
+    settings: CbdrSettings
+    label: LabelRule
+    tell: Tell
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    def run(self) -> CbdrRun:
+        """Run all stages."""
+        parts = divide(self.questions, self.settings)
+        for name in (self.base, *self.others):  # what cannot be loaded is told before anything is paid for
+            self._encoder(name)
+        with self._stage("closed-book answers"):
+            direct = self._answers("closed book", self.questions, None)
+        labels = self._labels(direct)
+        with self._stage("hidden states"):
+            states = self._states()
+        with self._stage("probes"):
+            probes = self._probes(
+                LabelledStates(states=states, labels=labels, texts={q.question_id: q.question for q in self.questions}),
+                parts.probe,
+            )
+        best = max(probes, key=lambda at: max(c.dev_auroc for c in probes[at].candidates))
+        confidence = ProbeConfidence(probes[best].probe, self.model, allow=("rag",))
+        rng = np.random.default_rng(self.settings.seed)
+        with self._stage("both prompts"):
+            shift = measure_shift(
+                parts.test, confidence, self.model, rng=rng, candidates=self.settings.candidates, label=self.label
+            )
+        with self._stage("preference data"):
+            prefer, found = self._preferences(parts, confidence, shift)
+        with self._stage("reranker"):
+            aligned = self._train(prefer["train"])
+        folders = {**{_called(name): name for name in (self.base, *self.others)}, ALIGNED: str(aligned)}
+        with self._stage("ranking"):
+            ranking = {name: self._ranking(folder, prefer["test"]) for name, folder in folders.items()}
+        with self._stage("answers with passages"):
+            given = {RETRIEVER: self._given(RETRIEVER, PoolBM25(), parts.test)}
+            given |= {name: self._given(name, self._reranked(folder), parts.test) for name, folder in folders.items()}
+        with self._stage("gate"):
+            scores = self._scores(parts.test, probes)
+            orders = {name: self._benches(parts.test, direct, answers, scores) for name, answers in given.items()}
+            benches = orders.pop(ALIGNED)
+            betas = self.settings.betas
+            gates = gate_points(benches, orders, tuple(probes), best=best, betas=betas, seed=self.settings.seed)
+            changes = {depth: transitions(bench, probe_signal(*best), betas) for depth, bench in benches.items()}
+        return CbdrRun(
+            parts={
+                "probe, train": len(parts.probe.train),
+                "probe, dev": len(parts.probe.dev),
+                "preferences": len(parts.prefer),
+                "test": len(parts.test),
+            },
+            known=float(np.mean(list(labels.values()))),
+            probes=probes,
+            best=best,
+            shift=shift,
+            preferences=found,
+            ranking=ranking,
+            reranker=aligned,
+            accuracy={
+                (name, depth): self._accuracy(parts.test, answers)
+                for name, by_depth in given.items()
+                for depth, answers in by_depth.items()
+            },
+            gates=gates,
+            changes=changes,
+            settings=self.settings,
+            seconds=self.seconds,
+        )
+
+    @contextmanager
+    def _stage(self, name: str) -> Iterator[None]:
+        """Time a stage, and say that it began."""
+        self.tell(name, 0, 1)
+        began = time.perf_counter()
+        yield
+        self.seconds[name] = time.perf_counter() - began
+        self.tell(name, 1, 1)
+
+    def _answers(
+        self, name: str, questions: Sequence[Question], passages: Sequence[Sequence[Passage]] | None
+    ) -> dict[str, str | None]:
+        """Return the model's answers, by question; those that an earlier run wrote down are not generated again."""
+        config = {
+            "model": dict(self.model.fingerprint()),
+            "questions": dataset_hash(questions),
+            "passages": None if passages is None else [[p.passage_id for p in given] for given in passages],
+        }
+        place = {question.question_id: i for i, question in enumerate(questions)}
+        with closing(Journal(self.out / "answers" / f"{_file_name(name)}.journal", config)) as journal:
+            done = dict(journal.finished())
+            waiting = [question for question in questions if question.question_id not in done]
+            for start in range(0, len(waiting), _AT_ONCE):
+                part = waiting[start : start + _AT_ONCE]
+                given = None if passages is None else [passages[place[q.question_id]] for q in part]
+                for question, reply in zip(part, self.model.answers([q.question for q in part], given), strict=True):
+                    journal.finish(question.question_id, [{"answer": reply.answer}])
+                self.tell(name, len(questions) - len(waiting) + start + len(part), len(questions))
+            rows = dict(journal.finished())
+        return {question.question_id: rows[question.question_id][0]["answer"] for question in questions}
+
+    def _labels(self, answers: Mapping[str, str | None]) -> dict[str, float]:
+        marks = {q.question_id: is_right(answers[q.question_id], q.answers, self.label) for q in self.questions}
+        return {name: mark for name, mark in marks.items() if not np.isnan(mark)}
+
+    def _states(self) -> StoredStates:
+        prompted = [Prompted(id=q.question_id, question=q.question) for q in self.questions]
+        made = collect_states(
+            self.model, prompted, self.out / QA, on_progress=lambda done, total: self.tell("hidden states", done, total)
+        )
+        return read_states(made.path)
+
+    def _probes(self, data: LabelledStates, split: Split) -> dict[tuple[int, int], ProbeRun]:
+        """Train a probe for each layer and number of epochs."""
+        found: dict[tuple[int, int], ProbeRun] = {}
+        usable = sum(name in data.labels for name in split.train)
+        for layer in self.model.layers:
+            for epochs in self.settings.epochs:
+                self.tell(f"probe, layer {layer}, {epochs} epochs", len(found), 1)
+                run = run_training(
+                    data,
+                    split,
+                    layers=(layer,),
+                    seeds=(self.settings.seed,),
+                    settings=replace(self.settings.probe, epochs=epochs),
+                    train_size=min(self.settings.train_size, usable),
+                )
+                run.probe.save(self.out / "probes" / f"layer-{layer}-epochs-{epochs}")
+                found[layer, epochs] = run
+        return found
+
+    def _preferences(
+        self, parts: Parts, confidence: ProbeConfidence, shift: Shift
+    ) -> tuple[dict[str, list[Preference]], dict[str, PreferenceSummary]]:
+        summaries = {
+            name: build_preferences(
+                questions,
+                confidence,
+                self.out / "preferences" / f"{name}.jsonl",
+                candidates=self.settings.candidates,
+                k=self.settings.k,
+                shift=shift.to_dict(),
+                on_progress=lambda done, total: self.tell("preference data", done, total),
+            )
+            for name, questions in (("train", parts.prefer), ("test", parts.test))
+        }
+        return {name: read_preferences(summary.path) for name, summary in summaries.items()}, summaries
+
+    def _train(self, preferences: Sequence[Preference]) -> Path:
+        """Align the reranker, for all its epochs: nothing is selected, and no test question is looked at."""
+        out = self.out / "reranker"
+        if (out / CARD).is_file():
+            card = json.loads((out / CARD).read_text(encoding="utf-8"))
+            old = {"data": card["data"]["train"]["hash"], "settings": card["settings"]}
+            new = {"data": preferences_hash(preferences), "settings": asdict(self.settings.reranker)}
+            changed = differences(old, new)
+            if changed:
+                raise ConfigMismatchError(
+                    f"{out} was aligned otherwise ({'; '.join(changed)}): move it away, or give another folder"
+                )
+            return out
+        return train_reranker(
+            self.base,
+            preferences,
+            out,
+            settings=self.settings.reranker,
+            aligned_with={"model": self.model.id, "revision": self.model.revision},
+            seed=self.settings.seed,
+        ).path
+
+    def _ranking(self, folder: str, preferences: Sequence[Preference]) -> tuple[tuple[float, float, float], ...]:
+        settings = self.settings.reranker
+        return _means(rank_metrics(preferences, pair_scorer(self._encoder(folder), settings)), self.settings)
+
+    def _encoder(self, folder: str) -> Any:
+        seed = self.settings.seed
+        return load_base(folder, self.settings.reranker, revision=None, device=None, seed=seed, new_head=False)
+
+    def _reranked(self, folder: str) -> Retriever:
+        return Reranked(PoolBM25(), CrossEncoderScorer(folder), candidates=self.settings.candidates)
+
+    def _given(self, name: str, ranked: Retriever, questions: Sequence[Question]) -> dict[int, dict[str, str | None]]:
+        """Return the answers from the first passages of an order, by depth and question."""
+        deepest = max(self.settings.depths)
+        order = [ranked.rank(q.question, pool=q.passages, k=deepest) for q in questions]
+        return {
+            depth: self._answers(f"{name} top-{depth}", questions, [found[:depth] for found in order])
+            for depth in self.settings.depths
+        }
+
+    def _accuracy(self, questions: Sequence[Question], answers: Mapping[str, str | None]) -> tuple[float, float, float]:
+        marks = [is_right(answers[q.question_id], q.answers, self.label) for q in questions]
+        known = np.array([[mark for mark in marks if not np.isnan(mark)]])
+        return _means(known, self.settings)[0]
+
+    def _usable(self, questions: Sequence[Question]) -> list[Question]:
+        """Return the questions whose answers can be right or wrong."""
+        return [q for q in questions if not np.isnan(is_right("", q.answers, self.label))]
+
+    def _scores(self, questions: Sequence[Question], probes: Mapping[tuple[int, int], ProbeRun]) -> dict[str, Floats]:
+        """Return every probe's probability of each usable question, by the name of its signal."""
+        texts = [q.question for q in self._usable(questions)]
+        return {probe_signal(*at): self._known(run.probe, texts) for at, run in probes.items()}
+
+    def _benches(
+        self,
+        questions: Sequence[Question],
+        direct: Mapping[str, str | None],
+        given: Mapping[int, Mapping[str, str | None]],
+        scores: Mapping[str, Floats],
+    ) -> dict[int, GateBench]:
+        """Return the test questions answered both ways, by depth, with every probe's probability."""
+        usable = self._usable(questions)
+        benches = {}
+        for depth, answers in given.items():
+            answered = [
+                Answered(
+                    question_id=q.question_id,
+                    question=q.question,
+                    golds=q.answers,
+                    closed_book=direct[q.question_id],
+                    retrieved=answers[q.question_id],
+                    type=q.type,
+                )
+                for q in usable
+            ]
+            benches[depth] = GateBench(
+                answered_recording(answered, scores),
+                metrics=tuple(dict.fromkeys((self.label.measure, "contains", "em", "f1"))),
+                n_resamples=self.settings.n_resamples,
+                seed=self.settings.seed,
+            )
+        return benches
+
+    def _known(self, probe: Probe, questions: Sequence[str]) -> Floats:
+        return ProbeConfidence(probe, self.model).of(questions)
+
+
+def _called(reranker: str) -> str:
+    """Return what the tables call a reranker: its id, or the name of its folder."""
+    return Path(reranker).name if Path(reranker).is_dir() else reranker
+
+
+def _file_name(name: str) -> str:
+    """Return a name without what a file system may take amiss."""
+    return "".join(sign if sign.isalnum() or sign in "-." else "_" for sign in name)[-100:]
+
+
+def _means(values: Floats, settings: CbdrSettings) -> tuple[tuple[float, float, float], ...]:
+    """Return the mean of each row with its interval."""
+    weights = bootstrap_weights(values.shape[1], settings.n_resamples, rng=np.random.default_rng(settings.seed))
+    found = paired_bootstrap(values, weights)
+    return tuple(zip(found.delta.tolist(), found.low.tolist(), found.high.tolist(), strict=True))

@@ -1,0 +1,338 @@
+"""The tables of CBDR: what was measured beside what was published, and what speaks against that."""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from suffice._version import __version__
+from suffice.gates import GatePoint
+from suffice.gates.point import ALWAYS
+from suffice.gates.tables import transitions_table, verdict
+from suffice.papers.cbdr.plan import CbdrSettings
+from suffice.papers.cbdr.run import ALIGNED, RETRIEVER, CbdrRun
+from suffice.tables import Column, Table
+from suffice.train.ranking import NAMES
+
+__all__ = ["PublishedCbdr", "cbdr_tables", "published_cbdr"]
+
+_MEASURED, _PUBLISHED = "measured", "published"
+_PER_CENT = 0.01
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishedCbdr:
+    """The figures of the paper, shares in [0, 1].
+
+    Attributes:
+        title: Of the paper.
+        tables: By `table1`, `table2`, `table3` and `transitions`: the rows by name.
+        flags: What is inconsistent: a name, the tables it concerns, and why.
+    """
+
+    title: str
+    tables: Mapping[str, Mapping[str, tuple[float, ...]]]
+    flags: tuple[tuple[str, tuple[str, ...], str], ...]
+
+    def flagged(self, table: str) -> tuple[str, ...]:
+        """Return the names of the flags of a table."""
+        return tuple(name for name, places, _ in self.flags if table in places)
+
+
+@cache
+def published_cbdr() -> PublishedCbdr:
+    """Return the figures of CBDR.
+
+    >>> published_cbdr().tables["table3"]["CBDR beta=0.98"]
+    (0.929, 0.617, 0.678)
+    """
+    data = tomllib.loads(files("suffice.data").joinpath("published", "cbdr.toml").read_text("utf-8"))
+    scales = {"transitions": 1.0}
+    return PublishedCbdr(
+        title=data["paper"]["title"],
+        tables={
+            name: {
+                row: tuple(round(value * scales.get(name, _PER_CENT), 6) for value in values)
+                for row, values in part["rows"].items()
+            }
+            for name, part in data.items()
+            if isinstance(part, dict) and "rows" in part
+        },
+        flags=tuple((flag["id"], tuple(flag["places"]), flag["reason"]) for flag in data["flag"]),
+    )
+
+
+def cbdr_tables(
+    run: CbdrRun, *, model: str, reranker: str, data: str, command: str = "suffice.papers.cbdr.run.run_cbdr"
+) -> list[Table]:
+    """Return the tables of a run.
+
+    Args:
+        run: The run.
+        model: What the tables call the target model.
+        reranker: What they call the reranker before it was aligned.
+        data: What they call the question set.
+        command: What was run.
+    """
+    published = published_cbdr()
+    layer, epochs = run.best
+    depths = sorted(run.changes)
+    return [
+        _provenance(run, {"model": model, "reranker": reranker, "data": data, "command": command}),
+        _probes(run),
+        run.shift.table(),
+        _preferences(run),
+        _table1(run, published),
+        _table2(run, published, model, data),
+        _table3(run, published),
+        *(
+            transitions_table(f"Section 5.4: what each step changes, top-{d}, layer {layer}, {epochs} epochs", steps)
+            for d, steps in ((d, run.changes[d]) for d in depths)
+        ),
+        _published_changes(published),
+        _seconds(run),
+        _flags(published),
+    ]
+
+
+def _provenance(run: CbdrRun, told: Mapping[str, str]) -> Table:
+    layer, epochs = run.best
+    rows = (
+        ("paper", published_cbdr().title),
+        *told.items(),
+        ("known", f"the model answers {100 * run.known:.1f} % of the questions rightly by itself"),
+        ("questions of each part", ", ".join(f"{name} {n}" for name, n in run.parts.items())),
+        ("probe for the reranker", f"layer {layer}, {epochs} epochs: the best on dev"),
+        ("suffice", __version__),
+    )
+    notes = ("published figures are those of Llama3-8B-Instruct and Qwen2.5-7B-Instruct on NQ and HotpotQA",)
+    return Table(title="How these tables were made", columns=(Column("what"), Column("value")), rows=rows, notes=notes)
+
+
+def _probes(run: CbdrRun) -> Table:
+    columns = (
+        Column("layer", "d"),
+        Column("epochs", "d"),
+        Column("AUROC dev", ".3f"),
+        *(Column(name, ".3f", interval=True) for name in ("AUROC", "AUPRC", "Brier", "ECE", "accuracy")),
+    )
+    rows = []
+    for (layer, epochs), found in run.probes.items():
+        chosen = found.measured[0].measures
+        figures = ((f.value, f.low, f.high) for f in (chosen[key] for key in _MEASURES))
+        rows.append((layer, epochs, max(c.dev_auroc for c in found.candidates), *figures))
+    notes = ("on the test questions, by the answers of the prompt without passages",)
+    return Table(title="Probes (sections 3.1, C and H)", columns=columns, rows=tuple(rows), notes=notes)
+
+
+_MEASURES = ("auroc", "auprc", "brier", "ece", "accuracy")
+
+
+def _preferences(run: CbdrRun) -> Table:
+    rows = tuple(
+        (name, s.questions, s.kept, s.positives, s.negatives, ", ".join(f"{why}: {n}" for why, n in s.dropped.items()))
+        for name, s in run.preferences.items()
+    )
+    counts = ("questions", "kept", "positives", "negatives")
+    columns = (Column("preference data"), *(Column(name, ",d") for name in counts), Column("dropped"))
+    return Table(title="Preference data (section 3.2)", columns=columns, rows=rows)
+
+
+def _table1(run: CbdrRun, published: PublishedCbdr) -> Table:
+    rows: list[tuple[Any, ...]] = [(name, _MEASURED, *values) for name, values in run.ranking.items()]
+    for name, values in published.tables["table1"].items():
+        rows.append((name, _PUBLISHED, *values))
+    columns = (Column("reranker"), Column("figures"), *(Column(n, ".2f", scale=100, interval=True) for n in NAMES))
+    return Table(
+        title="Table 1: ranking what raises the probe's confidence first",
+        columns=columns,
+        rows=tuple(rows),
+        notes=_flag_note(published, "table1"),
+    )
+
+
+def _table2(run: CbdrRun, published: PublishedCbdr, model: str, data: str) -> Table:
+    depths = sorted({depth for _, depth in run.accuracy})
+    names = dict.fromkeys(name for name, _ in run.accuracy)
+    rows: list[tuple[Any, ...]] = [
+        (model, name, data, _MEASURED, *(run.accuracy[name, depth] for depth in depths), *_ranking_costs(run, name))
+        for name in names
+    ]
+    for name, values in published.tables["table2"].items():
+        theirs, reranker = name.split(", ", 1)
+        by_data = {
+            "HotpotQA": dict(zip((1, 3), values[:2], strict=True)),
+            "NQ": dict(zip((1, 3), values[2:], strict=True)),
+        }
+        rows += [
+            (theirs, reranker, of, _PUBLISHED, *(shown.get(depth, math.nan) for depth in depths), None, None)
+            for of, shown in by_data.items()
+        ]
+    columns = (
+        *map(Column, ("model", "reranker", "data", "figures")),
+        *(Column(f"top-{depth}", ".2f", scale=100, interval=True) for depth in depths),
+        *_RANKING_COSTS,
+    )
+    notes = (
+        *(_best_order(run, depth) for depth in depths),
+        f"{RETRIEVER}: the retriever's own first passages, no reranker",
+        _COSTS,
+        *_flag_note(published, "table2"),
+    )
+    return Table(title="Table 2: accuracy of the whole system", columns=columns, rows=tuple(rows), notes=notes)
+
+
+_RANKING_COSTS = (Column("online: passages scored", ",.2f"), Column("offline: passes for preferences", ",d"))
+_COSTS = (
+    "online costs are those of one question, beside the pass that answers it; offline ones are paid once: labels are "
+    "closed-book answers that were marked, passes those of the target model"
+)
+
+
+def _ranking_costs(run: CbdrRun, name: str, share: float = 1.0) -> tuple[float, int]:
+    """Return how many passages an order scores a question, and what its training took, where it was trained here."""
+    train = run.preferences["train"]
+    scored = 0.0 if name == RETRIEVER else share * run.settings.candidates
+    return scored, train.questions + train.candidates if name == ALIGNED else 0
+
+
+def _best_order(run: CbdrRun, depth: int) -> str:
+    """Return how the aligned reranker's order compares with the best of the others."""
+    others = [(values[0], name) for (name, d), values in run.accuracy.items() if d == depth and name != ALIGNED]
+    (best, name), aligned = max(others), run.accuracy[ALIGNED, depth][0]
+    differs = f"{100 * abs(aligned - best):.2f} points {'above' if aligned > best else 'below'}"
+    return f"top-{depth}: the aligned order is {differs if aligned != best else 'equal to'} the best other one, {name}"
+
+
+def _table3(run: CbdrRun, published: PublishedCbdr) -> Table:
+    depths = sorted(run.gates)
+    columns = (
+        Column("method"),
+        Column("figures"),
+        Column("retrieval rate", ".1f", scale=100),
+        *(Column(f"top-{depth}", ".2f", scale=100) for depth in depths),
+        *(Column(f"Δ vs always, top-{depth}", "+.2f", scale=100, interval=True) for depth in depths),
+        *(Column(f"p (Holm), top-{depth}", ".3f") for depth in depths),
+        *(Column(f"Δ vs random, top-{depth}", "+.2f", scale=100) for depth in depths),
+        *(Column(f"verdict, top-{depth}") for depth in depths),
+        Column("online: passes to decide", ",d"),
+        *_RANKING_COSTS,
+        Column("offline: labels", ",d"),
+    )
+    rows: list[tuple[Any, ...]] = []
+    for points in zip(*(run.gates[depth] for depth in depths), strict=True):
+        first = points[0]
+        rate = math.nan if first.kind == "perfect" else first.retrieval_rate  # a perfect gate's differs by depth
+        rows.append(
+            (
+                first.label,
+                _MEASURED,
+                rate,
+                *(point.metrics[_metric(point)] for point in points),
+                *(_delta(point) for point in points),
+                *(point.against_always[_metric(point)].p_holm for point in points),
+                *(point.against_random[_metric(point)].delta if point.kind == "gate" else None for point in points),
+                *(verdict(point) for point in points),
+                *_gate_costs(run, first),
+            )
+        )
+    blank = [None] * (len(columns) - 3 - len(depths))
+    for name, (rate, *values) in published.tables["table3"].items():
+        theirs = dict(zip((1, 3), values, strict=True))
+        rows.append((name, _PUBLISHED, rate, *(theirs.get(depth, math.nan) for depth in depths), *blank))
+    tried = sum(point.kind == "gate" for points in run.gates.values() for point in points)
+    return Table(
+        title="Table 3: answering directly where the probe is confident",
+        columns=columns,
+        rows=tuple(rows),
+        notes=(
+            *(_headline(run, depth) for depth in depths),
+            f"gates, random gates and always retrieving have the {ALIGNED} reranker's order where no other is named",
+            f"p: paired permutation test against always retrieving, adjusted by Holm over the {tried} gates tried",
+            "random: as many questions, drawn blindly (exact expectation)",
+            _thresholds(run),
+            _COSTS,
+            *_flag_note(published, "table3"),
+        ),
+    )
+
+
+def _metric(point: GatePoint) -> str:
+    return next(iter(point.metrics))
+
+
+def _headline(run: CbdrRun, depth: int) -> str:
+    """Return the best gate in one sentence, beside always retrieving in the best order."""
+    points = run.gates[depth]
+    gates = [point for point in points if point.kind == "gate"]
+    best = max(gates, key=lambda point: (point.metrics[_metric(point)], -point.retrieval_rate))
+    metric = _metric(best)
+    always = max((p for p in points if p.kind in ("always", "other")), key=lambda point: point.metrics[metric])
+    p = best.against_always[metric].p_holm
+    return (
+        f"top-{depth}, the best of {len(gates)} gates here, so its figures flatter: {best.headline(metric)}; p {p:.3f} by "
+        f"Holm. {always.label} has {metric} {100 * always.metrics[metric]:.1f}"
+    )
+
+
+def _gate_costs(run: CbdrRun, point: GatePoint) -> tuple[Any, ...]:
+    """Return what a row costs: passes to decide, passages scored, passes for preferences, labels."""
+    if point.kind == "perfect":
+        return (None,) * 4
+    if point.kind == "never":
+        return (0, 0.0, 0, 0)
+    order = point.label.removeprefix(f"{ALWAYS}, ") if point.kind == "other" else ALIGNED
+    labels = run.parts["probe, train"] + run.parts["probe, dev"] if order == ALIGNED else 0  # its probe was fitted
+    return (int(point.kind == "gate"), *_ranking_costs(run, order, point.retrieval_rate), labels)
+
+
+def _thresholds(run: CbdrRun) -> str:
+    given, theirs = run.settings.betas, CbdrSettings().betas
+    if given == theirs:
+        return "the thresholds are the paper's: none was chosen on these questions"
+    listed, paper = (", ".join(f"{beta:g}" for beta in betas) for betas in (given, theirs))
+    return f"the thresholds were given ({listed}) and are not the paper's ({paper}): every one is shown, none was chosen here"
+
+
+def _delta(point: GatePoint) -> tuple[float, float, float] | None:
+    if point.kind == "always":
+        return None
+    found = point.against_always[_metric(point)]
+    return found.delta, found.low, found.high
+
+
+def _published_changes(published: PublishedCbdr) -> Table:
+    rows = tuple((name, *values) for name, values in published.tables["transitions"].items())
+    columns = (Column("beta"), Column("wrong -> right", ".0f"), Column("right -> wrong", ".0f"))
+    return Table(
+        title="Section 5.4, published: NQ, top-3",
+        columns=columns,
+        rows=rows,
+        notes=_flag_note(published, "transitions"),
+    )
+
+
+def _seconds(run: CbdrRun) -> Table:
+    columns = (Column("stage"), Column("seconds", ",.1f"))
+    return Table(
+        title="Time of each stage",
+        columns=columns,
+        rows=tuple(run.seconds.items()),
+        notes=("of this run: what an earlier one had done is not in it",),
+    )
+
+
+def _flag_note(published: PublishedCbdr, table: str) -> tuple[str, ...]:
+    flags = published.flagged(table)
+    return (f"published figures are flagged, see below: {', '.join(flags)}",) if flags else ()
+
+
+def _flags(published: PublishedCbdr) -> Table:
+    rows = tuple((name, ", ".join(places), why) for name, places, why in published.flags)
+    columns = (Column("flag"), Column("where"), Column("why"))
+    return Table(title="What does not fit together in the paper", columns=columns, rows=rows)

@@ -1,0 +1,321 @@
+"""A tiny Llama that is trained on a small invented world: what it knows is known.
+
+It learns the world's facts closed book, each as often as the world says; to talk vaguely about pairs that have no
+fact; and to read: the passages of these lessons state values that are drawn anew each time, so that reading teaches
+no fact.  It can be trained in half a minute on two cores, and is loaded like any model of transformers.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from suffice.errors import MissingExtraError
+from suffice.llm.prompts import PREFILLED
+from suffice.papers.cbdr.world import (
+    EXPOSURES,
+    TITLES,
+    VAGUE,
+    VAGUE_EXPOSURES,
+    Fact,
+    World,
+    make_world,
+    write_questions,
+)
+from suffice.rounds import Passage
+
+__all__ = ["train_tiny"]
+
+_TEMPLATE = (
+    "{% for message in messages %}{% if message['role'] == 'user' %}"
+    "{% set parts = message['content'].partition('\n\n') %}{{ parts[2] + parts[1] + parts[0] }}"
+    "{% elif message['role'] == 'assistant' %}{{ '\n' + message['content'] }}{% endif %}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '\nAnswer:' }}{% endif %}"
+)
+"""Drops instructions, and moves the question behind the passages: two layers then suffice to read."""
+
+_END, _PAD = "<end>", "<pad>"
+_BATCH, _N_READING, _N_MEMORY = 64, 40, 8
+_N_PASSAGES = (1, 2, 1, 3)
+_MAX_PASSAGES = max(_N_PASSAGES)
+_RATE, _WARM = 3e-3, 0.1
+_END_WEIGHT = 0.1
+_LOOK_BACK, _LOOK = (2, 4, 6), 5.0
+
+Lesson = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
+"""Prompts and the tokens of their answers, shapes ``(n, length)`` and ``(n,)``."""
+
+Tokens = npt.NDArray[np.int64]
+
+
+def train_tiny(
+    folder: str | Path, seed: int = 0, *, threads: int = 1, tell: Callable[[int, int], None] | None = None
+) -> World:
+    """Train a tiny Llama on the world of a seed and save it with its questions.
+
+    Writes, beside what `save_pretrained` writes: ``tune.jsonl`` and ``eval.jsonl`` (questions with passages; no entity
+    in both), and ``world.json`` (every fact with its exposures).
+
+    Args:
+        folder: Where to; made if it is missing.
+        seed: Of the world and the training; the same seed and threads give the same weights on the same machine.
+        threads: Processor threads.
+        tell: Called with the steps done and their total.
+
+    Returns:
+        The world.
+
+    Raises:
+        MissingExtraError: torch or transformers is not installed.
+    """
+    try:
+        import torch
+        import transformers  # noqa: F401 - the same message for both
+    except ImportError as error:
+        raise MissingExtraError("training a tiny model", "torch") from error
+    world = make_world(seed)
+    path = Path(folder)
+    path.mkdir(parents=True, exist_ok=True)
+    tokenizer = _tokenizer(world)
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            network = _network(tokenizer)
+            _train(network, _Lessons(world, tokenizer), tell or _silent)
+    finally:
+        torch.set_num_threads(before)
+    network.eval()
+    network.save_pretrained(path)
+    tokenizer.save_pretrained(path)
+    _write_world(path, world)
+    return world
+
+
+def _silent(done: int, total: int) -> None:
+    del done, total
+
+
+def _tokenizer(world: World) -> Any:
+    """Return a byte-level BPE tokenizer that knows every word of the world as one token, and any other text as bytes."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+    from transformers import PreTrainedTokenizerFast
+
+    names = [name for group in world.values.values() for name in group]
+    words = [f" {word}" for word in (*world.entities, *world.relations, *names, *VAGUE, *TITLES)]
+    spoken = PREFILLED.user(
+        world.facts[0].question, [world.facts[0].passage(str(i), TITLES[0]) for i in range(_MAX_PASSAGES)]
+    )
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=20_000,
+        special_tokens=[_PAD, _END],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator([*words, spoken, PREFILLED.prefill], trainer)
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, eos_token=_END, pad_token=_PAD, chat_template=_TEMPLATE, model_max_length=1024
+    )
+
+
+def _network(tokenizer: Any) -> Any:
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    network = LlamaForCausalLM(
+        LlamaConfig(
+            vocab_size=len(tokenizer),
+            hidden_size=128,
+            intermediate_size=256,
+            num_hidden_layers=2,
+            num_attention_heads=4,
+            num_key_value_heads=4,
+            max_position_embeddings=1024,
+            rope_theta=100.0,
+            attention_bias=True,
+            tie_word_embeddings=True,
+            pad_token_id=tokenizer.pad_token_id,
+            bos_token_id=None,
+            eos_token_id=tokenizer.eos_token_id,
+        )
+    )
+    _look_back(network)
+    return network
+
+
+def _look_back(network: Any) -> None:
+    """Let heads of the first layer begin by looking a fixed number of tokens back: to learn that takes most of the time.
+
+    From a value, 2 and 4 tokens back, stand the entity and the relation of its sentence; from the last token of the
+    prompt, 4 and 6 back, those of the question.  The biases of query and key are rotated against each other by that
+    distance, so that rotary embedding makes their product largest there.
+    """
+    import torch
+
+    attention = network.model.layers[0].self_attn
+    frequencies, width = network.model.rotary_emb.inv_freq, attention.head_dim
+    with torch.no_grad():
+        for head, back in enumerate(_LOOK_BACK):
+            rows = slice(head * width, (head + 1) * width)
+            ones = torch.ones(width // 2)
+            attention.k_proj.bias[rows] = _LOOK * torch.cat([ones, 0 * ones])
+            attention.q_proj.bias[rows] = _LOOK * torch.cat(
+                [torch.cos(back * frequencies), -torch.sin(back * frequencies)]
+            )
+
+
+class _Lessons:
+    """The world as tokens, and what is learned of it in each step."""
+
+    def __init__(self, world: World, tokenizer: Any) -> None:
+        self._rng = np.random.default_rng((world.seed, 2))
+        self._world = world
+        self.end = int(tokenizer.eos_token_id)
+
+        def token(word: str) -> int:
+            found = tokenizer(f" {word}", add_special_tokens=False)["input_ids"]
+            assert len(found) == 1, (word, found)
+            return int(found[0])
+
+        self._entities = np.array([token(word) for word in world.entities])
+        self._relations = np.array([token(word) for word in world.relations])
+        by_kind = {kind: [token(word) for word in names] for kind, names in world.values.items()}
+        self._values = np.array([by_kind[kind] for kind in world.kinds])
+        self._vague = np.array([token(word) for word in VAGUE])
+        self._titles = np.array([token(word) for word in TITLES])
+        self._templates = [self._template(tokenizer, k) for k in range(_MAX_PASSAGES + 1)]
+        self._told = self._all_told(token)
+        self.n_steps = len(self._told) // _BATCH
+
+    def _template(self, tokenizer: Any, k: int) -> tuple[npt.NDArray[np.int64], list[npt.NDArray[np.int64]]]:
+        """Return a prompt with k passages as tokens, and where its entities, relations and values stand.
+
+        Three placeholders are real words; each stands where its kind of word can.
+        """
+        fact = self._world.facts[0]
+        passages: list[Passage] = [fact.passage(str(i), TITLES[0]) for i in range(k)]
+        messages = [{"role": "user", "content": PREFILLED.user(fact.question, passages)}]
+        text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+        ids = np.array(tokenizer(text, add_special_tokens=False)["input_ids"])
+        words = [tokenizer(f" {word}")["input_ids"][0] for word in (fact.entity, fact.relation, fact.value, TITLES[0])]
+        return ids, [np.flatnonzero(ids == word) for word in words]
+
+    def _all_told(self, token: Callable[[str], int]) -> npt.NDArray[np.int64]:
+        """Return every closed-book lesson, shape ``(n, 3)``: entity, relation, token of the answer (-1: vague)."""
+        world = self._world
+        entity = {name: i for i, name in enumerate(world.entities)}
+        relation = {name: i for i, name in enumerate(world.relations)}
+        rows = [(entity[f.entity], relation[f.relation], token(f.value)) for f in world.facts]
+        told = np.repeat(np.array(rows), [fact.exposures for fact in world.facts], axis=0)
+        vague = np.column_stack([world.vague, np.full(len(world.vague), -1)])
+        lessons: npt.NDArray[np.int64] = np.concatenate([told, np.repeat(vague, VAGUE_EXPOSURES, axis=0)])
+        return self._rng.permutation(lessons)
+
+    def __iter__(self) -> Iterator[tuple[Lesson, ...]]:
+        """Yield the lessons of each step: closed book; in every second one also with passages, helpful or not."""
+        for step in range(self.n_steps):
+            rows = self._told[step * _BATCH : (step + 1) * _BATCH]
+            answers = np.where(rows[:, 2] < 0, self._rng.choice(self._vague, len(rows)), rows[:, 2])
+            if step % 2:
+                yield ((self._prompts(rows[:, 0], rows[:, 1], []), answers),)
+                continue
+            k = _N_PASSAGES[step // 2 % len(_N_PASSAGES)]
+            alone, distracted = np.split(rows, [len(rows) - _N_MEMORY])
+            read, found = self._reading(k)
+            recalled = self._prompts(distracted[:, 0], distracted[:, 1], self._unrelated(distracted, k))
+            yield (
+                (self._prompts(alone[:, 0], alone[:, 1], []), answers[: len(alone)]),
+                (np.concatenate([read, recalled]), np.concatenate([found, answers[len(alone) :]])),
+            )
+
+    def _reading(self, k: int) -> Lesson:
+        """Return prompts one of whose k passages tells a value drawn for this lesson."""
+        e, r = (
+            self._rng.integers(len(self._entities), size=_N_READING),
+            self._rng.integers(len(self._relations), size=_N_READING),
+        )
+        v = self._values[r, self._rng.integers(self._values.shape[1], size=_N_READING)]
+        passages = self._unrelated(np.column_stack([e, r]), k)
+        gold = self._rng.integers(k, size=_N_READING)
+        shown = [
+            tuple(np.where(gold == j, mine, other) for mine, other in zip((e, r, v), passages[j], strict=True))
+            for j in range(k)
+        ]
+        return self._prompts(e, r, shown), v
+
+    def _unrelated(self, rows: npt.NDArray[np.int64], k: int) -> list[tuple[Tokens, ...]]:
+        """Return k passages for each prompt that do not answer it: the same entity, or the same relation, or neither."""
+        n = len(rows)
+        made: list[tuple[Tokens, ...]] = []
+        for _ in range(k):
+            e = self._rng.integers(len(self._entities), size=n)
+            r = self._rng.integers(len(self._relations), size=n)
+            which = self._rng.integers(3, size=n)
+            e, r = np.where(which == 0, rows[:, 0], e), np.where(which == 1, rows[:, 1], r)
+            same = (e == rows[:, 0]) & (r == rows[:, 1])
+            r = np.where(same, (r + 1) % len(self._relations), r)
+            made.append((e, r, self._values[r, self._rng.integers(self._values.shape[1], size=n)]))
+        return made
+
+    def _prompts(
+        self, e: npt.NDArray[np.int64], r: npt.NDArray[np.int64], passages: list[tuple[Tokens, ...]]
+    ) -> npt.NDArray[np.int64]:
+        """Return prompts as tokens, shape ``(n, length)``."""
+        k = len(passages)
+        ids, (entities, relations, values, titles) = self._templates[k]
+        made = np.tile(ids, (len(e), 1))
+        made[:, entities[k]], made[:, relations[k]] = self._entities[e], self._relations[r]
+        for j, (pe, pr, pv) in enumerate(passages):
+            made[:, entities[j]], made[:, relations[j]] = self._entities[pe], self._relations[pr]
+            made[:, values[j]], made[:, titles[j]] = pv, self._rng.choice(self._titles, len(e))
+        return made
+
+
+def _train(network: Any, lessons: _Lessons, tell: Callable[[int, int], None]) -> None:
+    """Train with AdamW on the answers alone: the prompts teach nothing."""
+    import torch
+
+    optimizer = torch.optim.AdamW(network.parameters(), lr=_RATE, betas=(0.9, 0.98), weight_decay=0.01)
+    total = lessons.n_steps
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, _RATE, total_steps=total, pct_start=_WARM)
+
+    def loss(prompts: npt.NDArray[np.int64], answers: npt.NDArray[np.int64]) -> Any:
+        inputs = torch.from_numpy(np.column_stack([prompts, answers]))
+        states = network.model(inputs).last_hidden_state[:, -2:]
+        wanted = torch.from_numpy(np.column_stack([answers, np.full(len(answers), lessons.end)]))
+        spoken, ended = network.lm_head(states).unbind(1)
+        loss_of = torch.nn.functional.cross_entropy
+        return loss_of(spoken, wanted[:, 0]) + _END_WEIGHT * loss_of(ended, wanted[:, 1])
+
+    network.train()
+    for step, parts in enumerate(lessons, start=1):
+        optimizer.zero_grad()
+        sum(loss(*part) for part in parts).backward()
+        torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
+        optimizer.step()
+        schedule.step()
+        tell(step, total)
+
+
+def _write_world(folder: Path, world: World) -> None:
+    """Write questions and facts beside the model."""
+    for split in ("tune", "eval"):
+        write_questions(folder / f"{split}.jsonl", world.questions(split))
+    facts: list[Fact] = list(world.facts)
+    said = {
+        "seed": world.seed,
+        "exposures": list(EXPOSURES),
+        "vague_exposures": VAGUE_EXPOSURES,
+        "prompt_id": PREFILLED.prompt_id,
+        "facts": [asdict(fact) for fact in facts],
+    }
+    (folder / "world.json").write_text(json.dumps(said, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")

@@ -1,0 +1,114 @@
+"""`suffice tiny-model`: train a tiny Llama whose knowledge is known, and measure what its hidden states tell of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from suffice.cli import options
+from suffice.cli.show import console, errors, print_json, print_table, quiet_bars
+from suffice.errors import DataError
+from suffice.papers.cbdr.known_world import known_world, known_world_page, known_world_tables
+from suffice.papers.cbdr.tiny import train_tiny
+from suffice.papers.cbdr.tiny_reranker import write_tiny_reranker
+from suffice.papers.cbdr.world import EXPOSURES
+
+__all__ = ["tiny_model_command"]
+
+
+def tiny_model_command(
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="The folder of the model; made if it is missing.")],
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Of the world and of the training.")] = 0,
+    threads: Annotated[int, typer.Option("--threads", min=1, help="Processor threads.")] = 1,
+    measure: Annotated[
+        int,
+        typer.Option("--measure", min=0, help="Train this many seeds, from --seed on, and measure what each knows."),
+    ] = 0,
+    markdown: Annotated[
+        Path | None, typer.Option("--markdown", help="With --measure: also write the tables there, as Markdown.")
+    ] = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Train a tiny model on an invented world, some facts of which it is never told; about a minute a model.
+
+    Writes the model, its tokenizer, tune.jsonl and eval.jsonl (questions with passages), and world.json (each fact and
+    how often it was told), and reranker, a small cross-encoder with random weights to align. With --measure each model
+    lies in OUT/seed-N, without a reranker.
+    """
+    quiet_bars()
+    if out.exists() and not out.is_dir():
+        raise DataError(f"{str(out)!r} is a file; give the folder that the model is to be written to")
+    if measure:
+        _measure(out, range(seed, seed + measure), threads, markdown, as_json=as_json)
+        return
+    if markdown is not None:
+        raise typer.BadParameter("goes with --measure", param_hint="--markdown")
+    began = time.perf_counter()
+    with _progress() as told:
+        world = train_tiny(out, seed, threads=threads, tell=told(f"seed {seed}"))
+    seconds = time.perf_counter() - began
+    reranker = write_tiny_reranker(out / "reranker", out, seed=seed)
+    n = {split: sum(fact.split == split for fact in world.facts) for split in ("tune", "eval")}
+    if as_json:
+        levels = sorted(set(EXPOSURES))
+        print_json(
+            {
+                "folder": str(out),
+                "seed": seed,
+                "seconds": seconds,
+                "questions": n,
+                "exposures": levels,
+                "reranker": str(reranker),
+            }
+        )
+        return
+    console.print(
+        f"model written to {out} in {seconds:.0f} s: {len(world.entities)} entities, {n['tune']} questions in "
+        f"tune.jsonl, {n['eval']} in eval.jsonl; an untrained cross-encoder to align lies in {reranker.name}/",
+        markup=False,
+        soft_wrap=True,
+    )
+
+
+def _measure(out: Path, seeds: range, threads: int, markdown: Path | None, *, as_json: bool) -> None:
+    """Train the seeds that are not there yet, measure all, and show or write the tables."""
+    if markdown is not None and not markdown.parent.is_dir():
+        raise DataError(f"there is no folder {str(markdown.parent)!r} to write {markdown.name!r} to")
+    folders = [out / f"seed-{seed}" for seed in seeds]
+    found = []
+    with _progress() as told:
+        for seed, folder in zip(seeds, folders, strict=True):
+            tell = told(f"seed {seed}")
+            if not (folder / "world.json").exists():
+                train_tiny(folder, seed, threads=threads, tell=tell)
+            found.append(known_world(folder))
+    if markdown is not None:
+        markdown.write_text(known_world_page(found), encoding="utf-8")
+    if as_json:
+        print_json([item.to_dict() for item in found])
+        return
+    for table in known_world_tables(found):
+        print_table(table)
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[str], Callable[[int, int], None]]]:
+    """Yield what makes a bar on standard error for each model."""
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=errors, transient=True, disable=not errors.is_terminal) as progress:
+
+        def bar(name: str) -> Callable[[int, int], None]:
+            task = progress.add_task(name, total=None)
+
+            def tell(done: int, total: int) -> None:
+                progress.update(task, completed=done, total=total)
+
+            return tell
+
+        yield bar

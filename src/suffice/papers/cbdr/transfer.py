@@ -1,0 +1,237 @@
+"""Do two models prefer the same contexts?  A check before a reranker is paid for (after CBDR, appendix G).
+
+The mean change of confidence for each type of context and each model.  A reranker aligned with a model learns that
+model's pattern; where another model's is different, it will hardly help there.  The paper takes the largest softmax of
+the generated answer as confidence; here it is the probe's, the one that preference data is made of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from suffice.errors import DataError
+from suffice.papers.cbdr.contexts import TYPES, ContextSet
+from suffice.rounds import Floats
+from suffice.statistics import (
+    PairedResult,
+    SignFlip,
+    bootstrap_weights,
+    holm,
+    paired_results,
+    permutation_tests,
+)
+from suffice.tables import Column, Table
+from suffice.train.confidence import Confidence
+
+__all__ = ["Change", "Contrast", "TransferReport", "read_contexts", "transfer_check"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """What one type of context does to one model's confidence.
+
+    Attributes:
+        model: The model.
+        type: `A`, `B` or `C`.
+        before: Mean confidence without context.
+        paired: Mean change, with its interval.
+        raised: Share of questions whose confidence rises.
+    """
+
+    model: str
+    type: str
+    before: float
+    paired: PairedResult
+    raised: float
+
+    @property
+    def verdict(self) -> str:
+        """`prefers`, `rejects`, or `neither`: whether the interval leaves zero out, and on which side."""
+        return "prefers" if self.paired.low > 0 else "rejects" if self.paired.high < 0 else "neither"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contrast:
+    """Two changes compared on the same questions.
+
+    Attributes:
+        what: `MODEL: A - B`, or `A: MODEL - MODEL`.
+        paired: Mean difference, with its interval.
+        p: Paired permutation test, adjusted by Holm over all contrasts of the report.
+        test: What gave p, see `SignFlip`.
+    """
+
+    what: str
+    paired: PairedResult
+    p: float
+    test: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransferReport:
+    """Changes of confidence by model and type, and their contrasts.
+
+    Attributes:
+        changes: Every model and type.
+        contrasts: Types within a model, models within a type.
+        n: Questions.
+        undefined: Questions left out because a confidence was undefined.
+    """
+
+    changes: tuple[Change, ...]
+    contrasts: tuple[Contrast, ...]
+    n: int
+    undefined: int
+
+    @property
+    def disagreements(self) -> list[str]:
+        """The types about which the models' verdicts differ."""
+        verdicts: dict[str, set[str]] = {}
+        for change in self.changes:
+            verdicts.setdefault(change.type, set()).add(change.verdict)
+        return [name for name, found in verdicts.items() if len(found) > 1]
+
+    def tables(self) -> list[Table]:
+        """Return changes and contrasts as tables."""
+        changes = tuple((c.model, c.type, c.before, _interval(c.paired), c.raised, c.verdict) for c in self.changes)
+        contrasts = tuple((c.what, _interval(c.paired), c.p, c.test) for c in self.contrasts)
+        notes = [f"{self.n} questions, the same for every model and type; 95% bootstrap intervals"]
+        if self.undefined:
+            notes.append(f"{self.undefined} questions left out: a confidence was undefined")
+        if len({change.model for change in self.changes}) > 1:
+            differ = ", ".join(self.disagreements)
+            notes.append(
+                f"the models differ about {differ}: a reranker aligned with one will hardly serve the other"
+                if differ
+                else "no verdict differs, which is no proof that a reranker transfers: try it on the other model's answers"
+            )
+        return [
+            Table(
+                title="change of confidence by type of context (A on topic, B with the answer, C irrelevant)",
+                columns=(
+                    Column("model"),
+                    Column("type"),
+                    Column("without", ".3f"),
+                    Column("change", "+.3f", interval=True),
+                    Column("raised %", ".1f", scale=100),
+                    Column("verdict"),
+                ),
+                rows=changes,
+                notes=tuple(notes),
+            ),
+            Table(
+                title="contrasts on the same questions",
+                columns=(
+                    Column("contrast"),
+                    Column("difference", "+.3f", interval=True),
+                    Column("p (Holm)", ".4f"),
+                    Column("test"),
+                ),
+                rows=contrasts,
+            ),
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-ready values."""
+        return {
+            "questions": self.n,
+            "undefined": self.undefined,
+            "disagreements": self.disagreements,
+            "changes": [
+                {
+                    "model": c.model,
+                    "type": c.type,
+                    "before": c.before,
+                    "change": c.paired.to_dict(),
+                    "raised": c.raised,
+                    "verdict": c.verdict,
+                }
+                for c in self.changes
+            ],
+            "contrasts": [
+                {"what": c.what, "difference": c.paired.to_dict(), "p_holm": c.p, "test": c.test}
+                for c in self.contrasts
+            ],
+        }
+
+
+def read_contexts(sets: Sequence[ContextSet], confidence: Confidence) -> Floats:
+    """Read every question alone and with each of its contexts.
+
+    Args:
+        sets: From `build_contexts`.
+        confidence: A model's.
+
+    Returns:
+        Confidence without context, then with each type, shape ``(1 + len(TYPES), n_sets)``; NaN where undefined.
+
+    Raises:
+        DataError: There are no sets.
+        ModelError: The model failed.
+    """
+    if not sets:
+        raise DataError("there are no sets of contexts to read")
+    texts = [item.question for item in sets]
+    given = [confidence.of(texts, [[item.contexts[i]] for item in sets]) for i in range(len(TYPES))]
+    return np.stack([confidence.of(texts), *given])
+
+
+def transfer_check(read: Mapping[str, Floats], *, rng: np.random.Generator, n_resamples: int = 1000) -> TransferReport:
+    """Compare what contexts do to the confidence of models; each can be read and dropped before the next is loaded.
+
+    Args:
+        read: From `read_contexts`, by the model's name; all on the same sets.
+        rng: Draws resamples and signs.
+        n_resamples: Draws of the bootstrap.
+
+    Raises:
+        DataError: No models, other sets for one of them, or no question with defined confidences everywhere.
+    """
+    if not read or len({values.shape for values in read.values()}) != 1:
+        raise DataError(
+            f"{len(read)} models on sets of shapes {[values.shape for values in read.values()]}: one or more"
+        )
+    defined = np.logical_and.reduce([np.isfinite(values).all(axis=0) for values in read.values()])
+    if not defined.any():
+        raise DataError("no question has a defined confidence with every context: the states are undefined")
+    before = {name: float(values[0, defined].mean()) for name, values in read.items()}
+    change = {name: values[1:, defined] - values[0, defined] for name, values in read.items()}
+    weights = bootstrap_weights(int(defined.sum()), n_resamples, rng=rng)
+    changes = []
+    for name, rows in change.items():
+        found = paired_results(rows, weights)
+        for kind, row, paired in zip(TYPES, rows, found, strict=True):
+            changes.append(
+                Change(model=name, type=kind, before=before[name], paired=paired, raised=float((row > 0).mean()))
+            )
+    named = _contrasts(change)
+    deltas = np.stack(list(named.values()))
+    tests: list[SignFlip] = permutation_tests(deltas, rng=rng)
+    adjusted = holm([test.p for test in tests]).tolist()
+    contrasts = tuple(
+        Contrast(what=what, paired=paired, p=p, test=test.test)
+        for what, paired, p, test in zip(named, paired_results(deltas, weights), adjusted, tests, strict=True)
+    )
+    return TransferReport(
+        changes=tuple(changes), contrasts=contrasts, n=int(defined.sum()), undefined=int((~defined).sum())
+    )
+
+
+def _contrasts(change: Mapping[str, Floats]) -> dict[str, Floats]:
+    found = {}
+    for name, rows in change.items():
+        for i, j in combinations(range(len(TYPES)), 2):
+            found[f"{name}: {TYPES[i]} - {TYPES[j]}"] = rows[i] - rows[j]
+    for one, other in combinations(change, 2):
+        for i, kind in enumerate(TYPES):
+            found[f"{kind}: {one} - {other}"] = change[one][i] - change[other][i]
+    return found
+
+
+def _interval(paired: PairedResult) -> tuple[float, float, float]:
+    return paired.delta, paired.low, paired.high

@@ -1,0 +1,72 @@
+"""`suffice transfer-check`: whether models prefer the same contexts, before a reranker is aligned with one of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import typer
+
+from suffice.cli import options
+from suffice.cli.confidence import AllowPrompt, Device, Dtype, Instructions, open_confidence
+from suffice.cli.show import print_json, print_table
+from suffice.errors import DataError
+from suffice.papers.cbdr.contexts import build_contexts
+from suffice.papers.cbdr.transfer import read_contexts, transfer_check
+from suffice.retrieval import BUNDLED, load_questions
+from suffice.rounds import Floats
+from suffice.tables import Column, Table
+
+__all__ = ["transfer_check_command"]
+
+
+def transfer_check_command(
+    dataset: Annotated[
+        str,
+        typer.Argument(
+            help=f"Questions with answers and paragraphs marked is_supporting: {', '.join(BUNDLED)}, or a file."
+        ),
+    ],
+    model: Annotated[
+        list[str], typer.Option("--model", help="A folder or hub id of a causal language model; several to compare.")
+    ],
+    probe: Annotated[list[Path], typer.Option("--probe", help="The probe of each model, in the same order.")],
+    allow_prompt: AllowPrompt = None,
+    most: Annotated[
+        int, typer.Option("--sets", min=2, help="Questions with three contexts each (the paper: 100).")
+    ] = 100,
+    characters: Annotated[
+        int, typer.Option("--characters", min=1, help="Length of a context, whole sentences (the paper: 200).")
+    ] = 200,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Draws irrelevant passages, resamples and signs.")] = 0,
+    instructions: Instructions = "answer_first",
+    dtype: Dtype = "auto",
+    device: Device = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Change of confidence by contexts on topic (A), with the answer (B) and irrelevant (C), for each model."""
+    if len(model) != len(probe):
+        raise DataError(
+            f"{len(model)} models and {len(probe)} probes: give one --probe for each --model, in their order"
+        )
+    if len(set(model)) != len(model):
+        raise DataError(f"a model occurs twice among {model!r}: name each once")
+    rng = np.random.default_rng(seed)
+    sets, left_out = build_contexts(load_questions(dataset), rng=rng, characters=characters, most=most)
+    read: dict[str, Floats] = {}
+    for name, folder in zip(model, probe, strict=True):
+        confidence, _ = open_confidence(
+            name, folder, allow=allow_prompt or (), instructions=instructions, dtype=dtype, device=device
+        )
+        read[name] = read_contexts(sets, confidence)
+        del confidence  # two large models at once would not fit
+    report = transfer_check(read, rng=rng)
+    if as_json:
+        print_json({"left_out": left_out, **report.to_dict()})
+        return
+    for table in report.tables():
+        print_table(table)
+    if left_out:
+        rows = tuple(sorted(left_out.items()))
+        print_table(Table(title="questions without a set", columns=(Column("reason"), Column("n", "d")), rows=rows))

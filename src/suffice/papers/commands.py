@@ -1,0 +1,94 @@
+"""`suffice paper`: the tables of a paper from recordings, beside the published ones."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from suffice.cli import options
+from suffice.cli.bundled import record_bundled
+from suffice.cli.show import errors
+from suffice.papers.cbdr.commands import cbdr_command
+from suffice.papers.printing import SHAPES, checked_form, print_paper, stage_bar
+from suffice.papers.semantic.tables import TITLE, paper_semantic
+from suffice.papers.tasr.cells import Cell, read_cells
+from suffice.papers.tasr.tables import paper_tasr
+
+__all__ = ["app", "semantic_command", "tasr_command"]
+
+app = typer.Typer(no_args_is_help=True, help="The tables of a paper from recordings, beside the published figures.")
+
+_OWN = {"hotpotqa": "HotpotQA distractor", "2wiki": "2WikiMultiHopQA distractor"}
+_DEFAULTS = {"--cells": None, "--format": "table", "--resamples": 1000, "--seed": 42, "--level": 0.95}
+
+
+@app.callback()
+def papers() -> None:
+    """Name the paper: `suffice paper tasr`, `suffice paper semantic`, `suffice paper cbdr`."""
+
+
+app.command("cbdr")(cbdr_command)
+
+
+@app.command("tasr")
+def tasr_command(
+    cells: Annotated[
+        Path | None,
+        typer.Option("--cells", help="A list of cells (TOML); default: the bundled questions with the span reader."),
+    ] = None,
+    form: Annotated[str, typer.Option("--format", help=f"One of: {', '.join(SHAPES)}.")] = "table",
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Write there instead of standard output.")] = None,
+    folder: Annotated[
+        Path, typer.Option("--recordings", help="Without --cells: where the recordings are, or go.")
+    ] = Path("suffice-demo"),
+    resamples: Annotated[int, typer.Option("--resamples", min=1, help="Bootstrap draws.")] = 1000,
+    seed: Annotated[int, typer.Option("--seed", help="Of the draws.")] = 42,
+    level: Annotated[float, typer.Option("--level", min=0.5, max=0.9999, help="Coverage of intervals.")] = 0.95,
+    as_json: options.AsJson = False,
+) -> None:
+    """Make Tables 1-6 and the data of figures 2-5 of TASR, beside the published figures."""
+    form = checked_form("json" if as_json else form, out)
+    listed = own_cells(folder, quiet=as_json) if cells is None else read_cells(cells)
+    given = {"--cells": cells, "--format": form, "--resamples": resamples, "--seed": seed, "--level": level}
+    changed = {name: value for name, value in given.items() if value != _DEFAULTS.get(name)}
+    words = ["suffice", "paper", "tasr", *(str(word) for pair in changed.items() for word in pair)]
+    with stage_bar() as tell:
+        paper = paper_tasr(
+            listed, n_resamples=resamples, seed=seed, level=level, command=shlex.join(words), on_progress=tell
+        )
+    print_paper(paper, form, out, "The tables of TASR")
+    for name, why in paper.not_made.items():
+        errors.print(f"not made: {name}: {why}", markup=False, soft_wrap=True)
+
+
+@app.command("semantic")
+def semantic_command(
+    form: Annotated[str, typer.Option("--format", help=f"One of: {', '.join(SHAPES)}.")] = "table",
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Write there instead of standard output.")] = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Recompute the per-policy figures of Semantic Early-Stopping from what it published; nothing is run."""
+    form = checked_form("json" if as_json else form, out)
+    print_paper(paper_semantic(), form, out, TITLE)
+
+
+def own_cells(folder: Path, *, quiet: bool = True) -> list[Cell]:
+    """Return the bundled questions with the span reader as two cells, recording them first where that is not done."""
+    for dataset in _OWN:
+        for split in ("tune", "eval"):
+            record_bundled(dataset, split, folder, quiet=quiet)
+    return [
+        Cell(
+            name=f"{dataset}_span",
+            model="span-reader",
+            retriever="BM25 over the question's paragraphs",
+            corpus=corpus,
+            setting="distractor",
+            tune=folder / f"{dataset}_tune.parquet",
+            eval=folder / f"{dataset}_eval.parquet",
+        )
+        for dataset, corpus in _OWN.items()
+    ]

@@ -1,0 +1,94 @@
+"""A policy against its own stops dealt out at random: what its signals know of where to stop."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from suffice.papers.semantic.data import Drafts
+from suffice.replays.outcomes import answers_by_stop, values_by_stop
+from suffice.rounds import Floats
+from suffice.session import Policy, stops
+from suffice.statistics import Units, bootstrap_weights
+
+__all__ = ["Chance", "against_chance"]
+
+_ROUNDING = 1e-12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chance:
+    """The quality of a policy less the expectation of its own stops under a random permutation of the questions.
+
+    Attributes:
+        delta: The difference of means.
+        low: Lower end of its percentile bootstrap interval; each resample deals out its own stops.
+        high: Upper end.
+        p: Two-sided p-value of the permutation test: how often dealt-out stops are as far from their expectation; NaN
+            where rows repeat a question, for then they cannot be dealt out one by one.
+        n_resamples: Bootstrap draws, and permutations.
+    """
+
+    delta: float
+    low: float
+    high: float
+    p: float
+    n_resamples: int
+
+
+def against_chance(
+    drafts: Drafts,
+    policies: Mapping[str, Policy],
+    *,
+    n_resamples: int = 1000,
+    seed: int = 42,
+    level: float = 0.95,
+) -> dict[str, Chance]:
+    """Compare each policy with its own stops dealt out at random.
+
+    The paired t test is no test of this: the expectation shares the policy's stops, so that the pairs differ by a small
+    share of the same questions' differences between rounds, whatever the signal knows.
+
+    Args:
+        drafts: The questions.
+        policies: By label.
+        n_resamples: Bootstrap draws, and permutations.
+        seed: Of both.
+        level: Nominal coverage of intervals.
+    """
+    units = Units.of(drafts.n, drafts.bench.recording.clusters)
+    weights = bootstrap_weights(units.n_units, n_resamples, rng=seed)
+    found = {}
+    for label, policy in policies.items():
+        stopped = stops(policy, drafts.bench.raw)
+        view = stopped.view
+        metric = drafts.bench.in_view(drafts.bench.metrics[drafts.metric], view)
+        by_stop = values_by_stop(answers_by_stop(policy.selector, view), view.seen, metric)
+        dealt = np.zeros(by_stop.shape)
+        dealt[np.arange(drafts.n), stopped.position] = 1.0
+        rows = np.concatenate([(by_stop * dealt).sum(axis=1)[None], by_stop.T, dealt.T])
+        drawn = (units.sums(rows) @ weights.T) / (units.sizes @ weights.T)
+        resampled = _gain(drawn)
+        low, high = np.quantile(resampled, [(1 - level) / 2, (1 + level) / 2])
+        delta = float(_gain(rows.mean(axis=1)))
+        p = _permutations(by_stop, stopped.position, n_resamples, seed) if units.codes is None else np.nan
+        found[label] = Chance(delta=delta, low=float(low), high=float(high), p=p, n_resamples=n_resamples)
+    return found
+
+
+def _gain(means: Floats) -> Floats:
+    """Return quality less its expectation, from means of quality, of the value of each stop, and of each stop's share."""
+    n_rounds = (len(means) - 1) // 2
+    gain: Floats = means[0] - (means[1 : n_rounds + 1] * means[n_rounds + 1 :]).sum(axis=0)
+    return np.where(np.abs(gain) <= _ROUNDING, 0.0, gain)
+
+
+def _permutations(by_stop: Floats, position: np.typing.NDArray[np.int64], n_resamples: int, seed: int) -> float:
+    rng, rows = np.random.default_rng(seed), np.arange(len(by_stop))
+    dealt = np.array([by_stop[rows, rng.permutation(position)].mean() for _ in range(n_resamples)])
+    shares = np.bincount(position, minlength=by_stop.shape[1]) / len(by_stop)
+    expected = float(by_stop.mean(axis=0) @ shares)
+    away = abs(float(by_stop[rows, position].mean()) - expected) - _ROUNDING
+    return float((1 + (np.abs(dealt - expected) >= away).sum()) / (1 + n_resamples))

@@ -1,0 +1,163 @@
+"""The figures of the protocol: mean distance by round, quality against rounds, tokens saved."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from suffice.papers.semantic.comparisons import Compared
+from suffice.papers.semantic.convergence import Convergence
+from suffice.papers.semantic.policies import Replayed
+from suffice.papers.semantic.protocol_tables import saved, shown
+from suffice.reports.charts import axis_of, chart_of, legend_entry, merge_points, scale_of, spread_labels
+
+__all__ = ["distance_chart", "frontier_chart", "saved_chart"]
+
+_LOOKS: Mapping[str, tuple[str, str, str]] = {
+    "fixed": ("fixed number of rounds", "var(--muted)", "circle"),
+    "rule": ("policy", "var(--accent)", "circle"),
+    "random": ("stops at random", "var(--accent-soft)", "circle"),
+    "oracle": ("oracle (not reachable)", "var(--good)", "diamond"),
+}
+
+
+def distance_chart(found: Convergence, eps: float) -> dict[str, Any]:
+    """Return the mean distance of each draft to the one before, by round, with intervals, median and threshold."""
+    data = [
+        {"round": r.round_index, "mean": r.mean, "low": r.low, "high": r.high, "median": r.median, "n": r.n}
+        for r in found.rounds
+    ]
+    x = {"field": "round", "type": "ordinal", "axis": {"title": "draft", "labelAngle": 0}}
+    y = {"type": "quantitative", "axis": {"title": "distance to the draft before", "tickCount": 6}}
+    tooltip = [
+        {"field": "round", "title": "draft"},
+        *({"field": name, "format": ".4f"} for name in ("mean", "low", "high", "median")),
+        {"field": "n", "title": "questions"},
+    ]
+    layers: list[dict[str, Any]] = [
+        {
+            "mark": {"type": "rule", "color": "var(--muted)", "strokeDash": [4, 4]},
+            "data": {"values": [{"eps": eps}]},
+            "encoding": {"y": {"field": "eps", **y}},
+        },
+        {
+            "mark": {"type": "rule", "color": "var(--accent)", "opacity": 0.55},
+            "encoding": {"x": x, "y": {"field": "low", **y}, "y2": {"field": "high"}},
+        },
+        {
+            "mark": {
+                "type": "line",
+                "color": "var(--accent)",
+                "strokeWidth": 2,
+                "point": {"color": "var(--accent)", "size": 60},
+            },
+            "encoding": {"x": x, "y": {"field": "mean", **y}, "tooltip": tooltip},
+        },
+        {
+            "mark": {"type": "point", "color": "var(--text)", "shape": "square", "size": 40},
+            "encoding": {"x": x, "y": {"field": "median", **y}, "tooltip": tooltip},
+        },
+    ]
+    legend = [
+        legend_entry("mean, with interval", "var(--accent)", "line"),
+        legend_entry("median", "var(--text)", "square"),
+        legend_entry(f"threshold {eps:g}", "var(--muted)", "line"),
+    ]
+    return chart_of(data, layers, 280, "Mean distance between consecutive drafts by round", legend)
+
+
+def frontier_chart(replayed: Replayed, compared: Compared, metric: str) -> dict[str, Any]:
+    """Return quality against mean rounds of every policy; the line joins the fixed numbers of rounds."""
+    base = float(replayed.runs[compared.baseline].values[metric].mean())
+    data = []
+    for label in shown(replayed):
+        run, found = replayed.runs[label], compared.differences.get(label, {}).get(metric)
+        point: dict[str, Any] = {
+            "label": label,
+            "short": "" if run.kind == "random" else label.replace("fixed_k(", "k = ").removesuffix(")"),
+            "kind": run.kind,
+            "name": _LOOKS[run.kind][0],
+            "cost": float(replayed.rounds[label].mean()),
+            "quality": 100 * float(run.values[metric].mean()),
+        }
+        if found is not None and run.kind != "oracle":
+            point |= {"low": 100 * (base + found.low), "high": 100 * (base + found.high)}
+        data.append(point)
+    data = spread_labels(merge_points(data))
+    x, y = axis_of("cost", "rounds per question"), axis_of("quality", f"{metric}, points")
+    names, colours, shapes = zip(*_LOOKS.values(), strict=True)
+    colour = {"field": "name", "type": "nominal", "legend": None, **scale_of(names, colours)}
+    tooltip = [
+        {"field": "label", "title": "policy"},
+        {"field": "quality", "title": metric, "format": ".2f"},
+        {"field": "cost", "title": "rounds", "format": ".2f"},
+    ]
+    layers: list[dict[str, Any]] = [
+        {
+            "transform": [{"filter": "datum.kind === 'fixed'"}],
+            "mark": {"type": "line", "color": "var(--muted)", "strokeWidth": 1.5},
+            "encoding": {"x": x, "y": y, "order": {"field": "cost", "type": "quantitative"}},
+        },
+        {
+            "transform": [{"filter": "isValid(datum.low)"}],
+            "mark": {"type": "rule", "opacity": 0.4},
+            "encoding": {"x": x, "y": {**axis_of("low", None)}, "y2": {"field": "high"}, "color": colour},
+        },
+        {
+            "mark": {"type": "point", "filled": True, "opacity": 1, "size": 80},
+            "encoding": {
+                "x": x,
+                "y": y,
+                "color": colour,
+                "shape": {"field": "name", "type": "nominal", "legend": None, **scale_of(names, shapes)},
+                "tooltip": tooltip,
+            },
+        },
+        *(
+            {
+                "transform": [{"filter": f"datum.short !== '' && datum.offset === {offset}"}],
+                "mark": {"type": "text", "dy": offset, "fontSize": 12, "color": "var(--text)", "limit": 260},
+                "encoding": {"x": x, "y": y, "text": {"field": "short"}},
+            }
+            for offset in sorted({point["offset"] for point in data})
+        ),
+    ]
+    kinds = {point["kind"] for point in data}
+    legend = [legend_entry(name, c, mark) for kind, (name, c, mark) in _LOOKS.items() if kind in kinds]
+    return chart_of(data, layers, 380, f"{metric} against rounds, {len(data)} policies", legend)
+
+
+def saved_chart(replayed: Replayed, compared: Compared) -> dict[str, Any] | None:
+    """Return the share of the full width's tokens that each policy saves, with intervals; None where unknown."""
+    data = []
+    for label in shown(replayed):
+        run, share = replayed.runs[label], saved(replayed, compared, label)
+        if share is not None and run.kind in ("fixed", "rule"):
+            value, low, high = share
+            data.append({"policy": label, "name": _LOOKS[run.kind][0], "saved": value, "low": low, "high": high})
+    if not data:
+        return None
+    axis = {"format": ".0%", "title": f"{replayed.tokens_name} saved, of those of {compared.baseline}"}
+    x = {"field": "saved", "type": "quantitative", "axis": axis}
+    y = {"field": "policy", "type": "nominal", "sort": None, "title": None, "axis": {"labelLimit": 220}}
+    names, colours, _ = zip(*(_LOOKS[kind] for kind in ("fixed", "rule")), strict=True)
+    colour = {"field": "name", "type": "nominal", "legend": None, **scale_of(names, colours)}
+    tooltip = [{"field": "policy"}, *({"field": name, "format": ".1%"} for name in ("saved", "low", "high"))]
+    layers: list[dict[str, Any]] = [
+        {
+            "mark": {"type": "bar", "height": {"band": 0.7}},
+            "encoding": {"x": x, "y": y, "color": colour, "tooltip": tooltip},
+        },
+        {
+            "mark": {"type": "rule", "color": "var(--text)"},
+            "encoding": {"x": {"field": "low", "type": "quantitative"}, "x2": {"field": "high"}, "y": y},
+        },
+    ]
+    legend = [legend_entry(name, c, "square") for name, c in zip(names, colours, strict=True)]
+    return chart_of(
+        data,
+        layers,
+        30 * len(data) + 8,
+        f"{replayed.tokens_name.capitalize()} saved against {compared.baseline}",
+        legend,
+    )

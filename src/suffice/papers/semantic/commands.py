@@ -1,0 +1,205 @@
+"""`suffice protocol`: the evaluation protocols of papers on recordings, every policy on the same rounds."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from suffice.cli import options
+from suffice.cli.report import write_page
+from suffice.cli.show import console, errors, print_json, print_table
+from suffice.papers.semantic import MARGINS, SemanticProtocol, Tuned, given, published, semantic_protocol, split, tune
+from suffice.papers.semantic.data import metric_of
+from suffice.papers.semantic.page import protocol_page
+from suffice.replays import LEDGERS
+from suffice.store import Recording, read_recording
+from suffice.store.bundled import BUNDLED_RECORDINGS, bundled_recording
+from suffice.tables import FORMATS, render
+
+__all__ = ["app", "semantic_command", "show_protocol"]
+
+app = typer.Typer(
+    no_args_is_help=True, help="A paper's evaluation protocol on recordings: every policy on the same rounds."
+)
+
+_PRESETS = ("bge",)
+_PAGES = ("html", "htm")
+_SHARE, _TOLERANCE, _RESAMPLES, _SEED, _LEVEL = 0.25, 0.02, 1000, 42, 0.95
+
+
+@app.callback()
+def protocols() -> None:
+    """Name the protocol: `suffice protocol semantic`."""
+
+
+@app.command("semantic")
+def semantic_command(
+    path: Annotated[
+        Path,
+        typer.Argument(
+            metavar="RECORDING",
+            help=f"Recorded drafts with distances, at full width; or bundled: {', '.join(BUNDLED_RECORDINGS)}.",
+        ),
+    ],
+    dev: Annotated[
+        Path | None,
+        typer.Option("--dev", help="A recording of other questions, on which eps and patience are selected."),
+    ] = None,
+    dev_share: Annotated[
+        float, typer.Option("--dev-share", help="Without --dev: the share of questions set aside for it, by id hash.")
+    ] = _SHARE,
+    eps: Annotated[
+        float | None, typer.Option("--eps", help="A threshold of the distance that was fixed beforehand; no dev then.")
+    ] = None,
+    patience: Annotated[
+        int | None, typer.Option("--patience", min=1, help="With --eps: for how many rounds in a row; default 2.")
+    ] = None,
+    preset: Annotated[
+        str | None, typer.Option("--preset", help="'bge': the published 0.06 and 2, for bge-small-en-v1.5 only.")
+    ] = None,
+    metric: Annotated[
+        str | None,
+        typer.Option("--metric", help="The quality: a column in [0, 1], or agreement; default: information_score."),
+    ] = None,
+    tolerance: Annotated[
+        float, typer.Option("--tolerance", help="The loss of mean quality on dev that a selected eps may have.")
+    ] = _TOLERANCE,
+    margin: Annotated[
+        list[float] | None, typer.Option("--margin", help="For non-inferiority and equivalence; may be repeated.")
+    ] = None,
+    resamples: Annotated[int, typer.Option("--resamples", min=1, help="Bootstrap draws.")] = _RESAMPLES,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Of the draws.")] = _SEED,
+    level: Annotated[float, typer.Option("--level", min=0.5, max=0.9999, help="Coverage of intervals.")] = _LEVEL,
+    ledger: Annotated[
+        str,
+        typer.Option(
+            "--ledger",
+            help="'live': judges are charged where the rule reads them; 'published': as Semantic Early-Stopping counted.",
+        ),
+    ] = "live",
+    policy: Annotated[
+        Path | None, typer.Option("--policy", help="Write the judge-free policy there, a JSON file, to deploy it.")
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help=f"Write a page (.html), or tables (.{', .'.join(FORMATS)}), there."),
+    ] = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Compare every policy of Semantic Early-Stopping on identical drafts: fixed_k first, then the cascade and its parts."""
+    if ledger not in LEDGERS:
+        raise typer.BadParameter(f"{ledger!r}; allowed: {', '.join(LEDGERS)}", param_hint="--ledger")
+    if preset is not None and preset not in _PRESETS:
+        raise typer.BadParameter(f"{preset!r}; allowed: {', '.join(_PRESETS)}", param_hint="--preset")
+    if sum(option is not None for option in (dev, eps, preset)) > 1:
+        raise typer.BadParameter(
+            "choose one: --dev selects, --eps fixes, --preset takes the published", param_hint="--eps"
+        )
+    if patience is not None and eps is None:
+        raise typer.BadParameter("it goes with --eps; otherwise it is selected", param_hint="--patience")
+    _check_target(out)
+    with errors.status("replaying") if errors.is_terminal else nullcontext():
+        recording = _read(path)
+        test, tuned = _tuned(
+            recording, dev, dev_share, eps=eps, patience=patience, preset=preset, metric=metric, tolerance=tolerance
+        )
+        found = semantic_protocol(
+            test,
+            tuned,
+            metric=metric,
+            margins=tuple(margin or MARGINS),
+            n_resamples=resamples,
+            seed=seed,
+            level=level,
+            ledger=ledger,
+            command=_command(
+                path,
+                {
+                    "--dev": None if dev is None else dev.name,
+                    "--dev-share": None if dev_share == _SHARE or tuned.how != "selected on dev" or dev else dev_share,
+                    "--eps": eps,
+                    "--patience": patience,
+                    "--preset": preset,
+                    "--metric": metric,
+                    "--tolerance": None if tolerance == _TOLERANCE else tolerance,
+                    "--margin": margin,
+                    "--resamples": None if resamples == _RESAMPLES else resamples,
+                    "--seed": None if seed == _SEED else seed,
+                    "--level": None if level == _LEVEL else level,
+                    "--ledger": None if ledger == "live" else ledger,
+                },
+            ),
+        )
+        if policy is not None:
+            found.replayed.policies["judge_free"].save(policy)
+        if out is not None:
+            write_page(out, _text(found, out, path.stem))
+    if as_json:
+        written = {"out": out, "policy": policy}
+        print_json({**{name: None if file is None else str(file) for name, file in written.items()}, **found.to_dict()})
+    else:
+        show_protocol(found)
+        for file in filter(None, (policy, out)):
+            console.print(f"written to {file}", markup=False, soft_wrap=True)
+
+
+def show_protocol(found: SemanticProtocol) -> None:
+    """Print a sentence for each main policy, then all tables."""
+    for sentence in found.headlines():
+        console.print(sentence, markup=False, soft_wrap=True)
+    console.print(found.tuned.sentence(), markup=False, soft_wrap=True)
+    console.print()
+    for table in found.tables():
+        print_table(table)
+
+
+def _read(path: Path) -> Recording:
+    """Return the recording of a path, or the bundled one of that name."""
+    return (
+        bundled_recording(str(path)) if str(path) in BUNDLED_RECORDINGS and not path.exists() else read_recording(path)
+    )
+
+
+def _tuned(
+    recording: Recording, dev: Path | None, share: float, *, metric: str | None, tolerance: float, **fixed: Any
+) -> tuple[Recording, Tuned]:
+    """Return the test questions, and the rule of convergence: fixed, published, or selected on questions apart from them."""
+    if fixed["eps"] is not None:
+        patience = fixed["patience"]
+        return recording, given(fixed["eps"]) if patience is None else given(fixed["eps"], patience)
+    if fixed["preset"] is not None:
+        return recording, published(recording)
+    test, other = split(recording, share) if dev is None else (recording, _read(dev))
+    return test, tune(other, metric_of(recording, metric), tolerance=tolerance)
+
+
+def _text(found: SemanticProtocol, out: Path, name: str) -> str:
+    form = out.suffix.removeprefix(".")
+    if form in _PAGES:
+        return protocol_page(found, name)
+    heading = f"# Semantic early stopping: {name}\n\n" if form == "md" else ""
+    told = (
+        "".join(f"{sentence}\n\n" for sentence in (*found.headlines(), found.tuned.sentence())) if form == "md" else ""
+    )
+    return heading + told + render(found.tables(), form)
+
+
+def _check_target(out: Path | None) -> None:
+    if out is not None and out.suffix.removeprefix(".") not in (*_PAGES, *FORMATS):
+        raise typer.BadParameter(
+            f"{out.name!r}; allowed endings: .{', .'.join((*_PAGES, *FORMATS))}", param_hint="--out"
+        )
+
+
+def _command(path: Path, given_options: Mapping[str, Any]) -> str:
+    """Return the command that was run, with the names of files but not their folders."""
+    words = ["suffice", "protocol", "semantic", path.name]
+    for name, value in given_options.items():
+        values = value if isinstance(value, list) else [value]
+        words += [word for one in values if one is not None for word in (name, str(one))]
+    return shlex.join(words)

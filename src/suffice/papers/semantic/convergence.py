@@ -1,0 +1,244 @@
+"""Whether drafts converge: one number for each trajectory, and tests over trajectories.
+
+The conjecture of Semantic Early-Stopping is that the distance between consecutive drafts does not increase on average.
+It is measured here, not assumed: no contraction and no limit is claimed.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from suffice.papers.semantic.data import Drafts
+from suffice.rounds import Floats, Mask
+from suffice.statistics import (
+    Units,
+    bootstrap_weights,
+    cohens_d_z,
+    paired_results,
+    paired_t_test,
+    wilcoxon_test,
+)
+
+__all__ = ["AtRound", "Convergence", "Pooled", "converge", "monotone", "slopes"]
+
+_NAN = float("nan")
+_LEAST = 2
+"""Distances that a slope needs."""
+
+_ROUNDING = 1e-9
+"""An increase below this is rounding of the embeddings, not a step back."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AtRound:
+    """The distances between one draft and the one before, over questions.
+
+    Attributes:
+        round_index: The round of the later draft.
+        n: Questions with a defined distance there.
+        mean: Mean distance.
+        low: Lower end of its interval.
+        high: Upper end.
+        median: Median distance.
+        below: Share of distances below the threshold of convergence.
+    """
+
+    round_index: int
+    n: int
+    mean: float
+    low: float
+    high: float
+    median: float
+    below: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pooled:
+    """The published test, which pools the steps of all trajectories although those of one depend on each other.
+
+    Attributes:
+        n_steps: Steps from one distance to the next.
+        mean_step: Their mean.
+        statistic: Wilcoxon's statistic of the steps, as scipy gives it.
+        p_decreasing: Its one-sided p-value; NaN without a step that differs from zero.
+    """
+
+    n_steps: int
+    mean_step: float
+    statistic: float
+    p_decreasing: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Convergence:
+    """What the distances of consecutive drafts do as rounds go on.
+
+    Attributes:
+        n: Trajectories.
+        n_usable: Those with at least two defined distances, on which everything below rests.
+        n_clusters: Their units.
+        monotone: Share of them whose distance never increases; NaN without any.
+        falling: Share of them with a negative slope.
+        slope: Mean over trajectories of the least-squares slope of distance on round, per round.
+        low: Lower end of its bootstrap interval over trajectories.
+        high: Upper end.
+        d_z: Mean slope over its standard deviation.
+        p_t: Two-sided p-value of the t test of a mean slope of zero, over trajectories.
+        p_wilcoxon: Two-sided p-value of Wilcoxon's signed-rank test of the slopes, over trajectories.
+        mean: Mean of all defined distances.
+        median: Their median.
+        below: Share of them below the threshold.
+        pooled: The published test.
+        rounds: By round.
+        warning: What limits the interval; empty if nothing does.
+    """
+
+    n: int
+    n_usable: int
+    n_clusters: int
+    monotone: float
+    falling: float
+    slope: float
+    low: float
+    high: float
+    d_z: float
+    p_t: float
+    p_wilcoxon: float
+    mean: float
+    median: float
+    below: float
+    pooled: Pooled
+    rounds: tuple[AtRound, ...]
+    warning: str = ""
+
+    @property
+    def verdict(self) -> str:
+        """What the interval of the slope says about the conjecture, in words."""
+        if math.isnan(self.slope):
+            return "not testable: no trajectory has two distances"
+        if self.high < 0:
+            return "distances fall on average"
+        return "distances rise on average" if self.low > 0 else "no trend is shown"
+
+
+def slopes(distance: Floats, index: npt.NDArray[np.int64]) -> Floats:
+    """Return the least-squares slope of distance on round for each trajectory; NaN with fewer than two distances.
+
+    >>> slopes(np.array([[np.nan, 0.3, 0.2, 0.1], [np.nan, 0.3, np.nan, np.nan]]), np.arange(1, 5)).round(6).tolist()
+    [-0.1, nan]
+
+    Args:
+        distance: Shape ``(n_questions, n_rounds)``; NaN = undefined, left out.
+        index: The rounds.
+    """
+    known = ~np.isnan(distance)
+    count = known.sum(axis=1)
+    usable = count >= _LEAST
+    centre = np.divide((known * index).sum(axis=1), count, out=np.zeros(len(count)), where=usable)
+    away = np.where(known, index - centre[:, None], 0.0)
+    spread = (away**2).sum(axis=1)
+    rise = (away * np.where(known, distance, 0.0)).sum(axis=1)
+    found: Floats = np.divide(rise, spread, out=np.full(len(count), _NAN), where=usable)
+    return found
+
+
+def monotone(distance: Floats) -> Mask:
+    """Return which trajectories' defined distances never increase, shape ``(n_questions,)``."""
+    falls = np.ones(len(distance), dtype=np.bool_)
+    before = np.full(len(distance), np.inf)
+    for column in distance.T:
+        known = ~np.isnan(column)
+        falls &= ~(known & (column > before + _ROUNDING))
+        before = np.where(known, column, before)
+    return falls
+
+
+def converge(
+    drafts: Drafts, eps: float, *, n_resamples: int = 1000, seed: int = 42, level: float = 0.95
+) -> Convergence:
+    """Measure the conjecture on recorded drafts.
+
+    Args:
+        drafts: The questions.
+        eps: The threshold of convergence, for the shares below it.
+        n_resamples: Bootstrap draws.
+        seed: Of the draws.
+        level: Nominal coverage of intervals.
+    """
+    distance, clusters = drafts.distance, drafts.bench.recording.clusters
+    slope = slopes(distance, drafts.index)
+    usable = ~np.isnan(slope)
+    defined = distance[~np.isnan(distance)]
+    every = {
+        "n": drafts.n,
+        "n_usable": int(usable.sum()),
+        "mean": float(defined.mean()) if defined.size else _NAN,
+        "median": float(np.median(defined)) if defined.size else _NAN,
+        "below": float((defined < eps).mean()) if defined.size else _NAN,
+        "pooled": _pooled(distance),
+        "rounds": _by_round(drafts, eps, n_resamples, seed, level),
+    }
+    if not usable.any():
+        nothing = dict.fromkeys(("monotone", "falling", "slope", "low", "high", "d_z", "p_t", "p_wilcoxon"), _NAN)
+        return Convergence(**every, **nothing, n_clusters=0)  # type: ignore[arg-type]
+    row, units = slope[usable], clusters[usable]
+    n_units = Units.of(len(row), units).n_units
+    [interval] = paired_results(row, bootstrap_weights(n_units, n_resamples, rng=seed), clusters=units, level=level)
+    return Convergence(
+        **every,  # type: ignore[arg-type]
+        n_clusters=n_units,
+        monotone=float(monotone(distance[usable]).mean()),
+        falling=float((row < 0).mean()),
+        slope=interval.delta,
+        low=interval.low,
+        high=interval.high,
+        d_z=cohens_d_z(row, clusters=units),
+        p_t=float(paired_t_test(row, clusters=units)[0]),
+        p_wilcoxon=wilcoxon_test(row, clusters=units),
+        warning=interval.warning,
+    )
+
+
+def _pooled(distance: Floats) -> Pooled:
+    """Return the published test: Wilcoxon's, one-sided, on the steps of all trajectories together."""
+    from scipy.stats import wilcoxon
+
+    steps = np.diff(distance, axis=1)
+    steps = steps[~np.isnan(steps)]
+    if not steps.any():
+        return Pooled(n_steps=len(steps), mean_step=0.0 if len(steps) else _NAN, statistic=_NAN, p_decreasing=_NAN)
+    found = wilcoxon(steps, alternative="less")
+    return Pooled(
+        n_steps=len(steps),
+        mean_step=float(steps.mean()),
+        statistic=float(found.statistic),
+        p_decreasing=float(found.pvalue),
+    )
+
+
+def _by_round(drafts: Drafts, eps: float, n_resamples: int, seed: int, level: float) -> tuple[AtRound, ...]:
+    found = []
+    for position, r in enumerate(drafts.index.tolist()):
+        column = drafts.distance[:, position]
+        known = ~np.isnan(column)
+        if not known.any():
+            continue
+        values, units = column[known], drafts.bench.recording.clusters[known]
+        weights = bootstrap_weights(Units.of(len(values), units).n_units, n_resamples, rng=seed)
+        [interval] = paired_results(values, weights, clusters=units, level=level)
+        found.append(
+            AtRound(
+                round_index=r,
+                n=len(values),
+                mean=interval.delta,
+                low=interval.low,
+                high=interval.high,
+                median=float(np.median(values)),
+                below=float((values < eps).mean()),
+            )
+        )
+    return tuple(found)

@@ -1,0 +1,200 @@
+"""What the protocol takes from a recording: questions with a measured quality at every round, and a split by id hash."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from suffice.errors import ConfigMismatchError, DataError
+from suffice.replays import CostTable, dividing_names, id_hash, outcome, seen_in
+from suffice.replays.baselines import Bench
+from suffice.replays.charging import charging_of
+from suffice.replays.checks import require_whole
+from suffice.replays.evaluate import drop_failed
+from suffice.replays.outcomes import answers_by_stop, values_by_stop
+from suffice.rounds import Floats
+from suffice.seen import Seen
+from suffice.session import Policy
+from suffice.store.recording import Recording
+
+__all__ = ["Drafts", "check_apart", "embedder_of", "metric_of", "read_drafts", "split"]
+
+DISTANCE, SCORE = "semantic_distance", "information_score"
+_SIGNALS = (DISTANCE, "critic_approved", "information_gain")
+_HASH_SPAN = 2**64
+_MANY = 0.05  # of the questions left out: a reader is warned of more, for what is left is a selection
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drafts:
+    """A recording as the protocol reads it: round 1 to `highest`, quality known wherever a policy may stop.
+
+    Attributes:
+        bench: The kept questions.
+        metric: What quality means.
+        distance: `semantic_distance`, shape ``(n_questions, n_rounds)``; NaN at the first draft and where undefined.
+        last: The last round of each question, shape ``(n_questions,)``.
+        notes: What was left out, and why.
+    """
+
+    bench: Bench
+    metric: str
+    distance: Floats
+    last: npt.NDArray[np.int64]
+    notes: tuple[str, ...]
+
+    @property
+    def highest(self) -> int:
+        """The highest round: the full width."""
+        return self.bench.highest
+
+    @property
+    def index(self) -> npt.NDArray[np.int64]:
+        """The rounds of the columns of `distance`."""
+        return self.bench.recording.index
+
+    @property
+    def n(self) -> int:
+        """Questions."""
+        return len(self.bench.recording.question_ids)
+
+
+def embedder_of(recording: Recording) -> Mapping[str, Any] | None:
+    """Return what a recording says about the embedder of its drafts; None if it does not say."""
+    found = (recording.metadata.get("depends") or {}).get("embedder")
+    return found if isinstance(found, Mapping) else None
+
+
+def metric_of(recording: Recording, metric: str | None) -> str:
+    """Return the metric that quality means: the one given, else `information_score`.
+
+    Raises:
+        DataError: None is given, and the recording was not judged.
+    """
+    if metric is not None:
+        return metric
+    if SCORE in recording.table.column_names:
+        return SCORE
+    known = ", ".join(recording.names("metric")) or "none"
+    raise DataError(
+        f"the recording has no {SCORE!r}: run `suffice judge`, or name another quality with --metric; it has: {known}, "
+        "and 'agreement' needs no gold answers"
+    )
+
+
+def read_drafts(recording: Recording, metric: str, *, ledger: str = "live") -> Drafts:
+    """Return the questions on which every policy can be compared.
+
+    Left out of every policy alike: questions that failed, and those where a stop would return a draft whose quality
+    was not measured.
+
+    Args:
+        recording: Recorded rounds.
+        metric: A column in [0, 1], or `agreement`, see `suffice.replays.outcome`.
+        ledger: See `suffice.replays.replay`.
+
+    Raises:
+        DataError: The drafts were not embedded, all have one round, the metric is missing or out of range, or no
+            question has it at every round.
+        CensoredError: A rule ended questions before the recording's highest round.
+    """
+    if DISTANCE not in recording.table.column_names or np.isnan(recording.column(DISTANCE)).all():
+        single = int(recording.index[-1]) < 2  # noqa: PLR2004
+        raise DataError(
+            "no question has a second draft, so nothing can be told about stopping: record with --max-rounds 2 or more"
+            if single
+            else f"the recording has no {DISTANCE!r}: the drafts were not embedded. Record them with "
+            "`suffice record-drafts --embedder minilm`, or import the distances as a column of this name"
+        )
+    if "answer" not in recording.table.column_names:
+        raise DataError(
+            "the recording has no column 'answer', so that nobody knows which rounds have a draft: where the texts may "
+            "not be kept, record a hash of each"
+        )
+    kept, n_failed = drop_failed(recording)
+    require_whole(kept, "every budget and policy here is compared on the same drafts")
+    notes = [f"questions that failed while recording, left out of every policy alike: {n_failed}"] * bool(n_failed)
+    usable = _measured(kept, metric)
+    if not usable.any():
+        raise DataError(
+            f"no question has {metric!r} at every round at which a policy may stop: judge the drafts (`suffice judge`), "
+            "or name another quality with --metric"
+        )
+    if not usable.all():
+        left_out = int((~usable).sum())
+        many = left_out > _MANY * len(usable)
+        notes.append(
+            f"{'WARNING: ' if many else ''}{left_out} of {len(usable)} questions are left out of every policy alike: "
+            f"{metric} was not measured at every round at which one may stop"
+            + (". What is left is a selection: measure them (`suffice judge --retry-unreadable`)" if many else "")
+        )
+        kept = kept.select(usable)
+    names = [*_SIGNALS, *(name for name in kept.names("cost") if name.split(".")[1] in ("writer", "critic"))]
+    bench = Bench(kept, {metric: outcome(kept, metric)}, CostTable(kept), kept.rounds(names), charging_of(ledger))
+    last = kept.index[kept.seen.shape[1] - 1 - np.argmax(kept.seen[:, ::-1], axis=1)]
+    short = int((last < 2).sum())  # noqa: PLR2004
+    if short == len(last):
+        raise DataError("every question that is left has one draft: nothing can be told about stopping")
+    if short:
+        notes.append(f"questions with one draft: {short}; every policy returns it")
+    distance = kept.column(DISTANCE)
+    later = kept.seen & (kept.index >= 2)  # noqa: PLR2004
+    undefined = int((np.isnan(distance) & later).sum())
+    if undefined:
+        notes.append(
+            f"the distance is undefined in {undefined} of {int(later.sum())} revisions, where nothing converges"
+        )
+    return Drafts(bench=bench, metric=metric, distance=distance, last=last, notes=tuple(notes))
+
+
+def _measured(kept: Recording, metric: str) -> npt.NDArray[np.bool_]:
+    """Return which questions have at least one draft, and quality wherever a stop returns one."""
+    values = outcome(kept, metric)
+    policy = Policy(max_rounds=max(1, int(kept.index[-1])))
+    view = policy.view(kept.rounds(()))
+    offset = int(view.index[0] - kept.index[0])
+    by_stop = values_by_stop(answers_by_stop(policy.selector, view), view.seen, values[:, offset:])
+    return np.asarray(view.seen.any(axis=1) & ~np.isnan(by_stop).any(axis=1), dtype=np.bool_)
+
+
+def split(recording: Recording, share: float) -> tuple[Recording, Recording]:
+    """Return the test and the dev questions of a recording, told apart by the hash of their ids alone.
+
+    Rows that repeat a question stay together: the hash is that of the cluster.
+
+    Args:
+        recording: Recorded rounds.
+        share: The expected share of dev questions, in (0, 1).
+
+    Raises:
+        DataError: A share outside (0, 1), or a part without questions.
+    """
+    if not 0 < share < 1:
+        raise DataError(f"a share of dev questions lies strictly between 0 and 1, as 0.25, not {share!r}")
+    places = np.array([int(id_hash(str(name)), 16) / _HASH_SPAN for name in dividing_names(recording)])
+    dev = places < share
+    if dev.all() or not dev.any():
+        raise DataError(
+            f"of {len(dev)} questions {int(dev.sum())} fall to dev by their id hash: record more, change --dev-share "
+            f"({share!r}), or record dev questions apart and give --dev"
+        )
+    return recording.select(~dev), recording.select(dev)
+
+
+def check_apart(test: Recording, dev: Seen) -> None:
+    """Refuse a test recording that holds questions of dev, by the hash of id or text, of the row or of its cluster.
+
+    Raises:
+        ConfigMismatchError: It does.
+    """
+    shared = seen_in(test, dev)
+    if shared.any():
+        first = str(test.clusters[int(np.argmax(shared))])
+        raise ConfigMismatchError(
+            f"{int(shared.sum())} questions are in dev and test, {first!r} for one: what is selected on a question must "
+            "not be reported on it. Record other dev questions, or leave out --dev to split by id hash"
+        )

@@ -1,0 +1,190 @@
+"""The policies of the protocol on identical drafts: the cascade with each member on or off, and every baseline."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+import numpy as np
+
+from suffice.papers.semantic.data import Drafts
+from suffice.papers.semantic.tuning import Tuned
+from suffice.replays import policy_for
+from suffice.replays.baselines import Run, fixed_budget, oracle_best, random_stop, run_policy
+from suffice.rounds import Floats
+from suffice.rules import FirstOf, Rule
+from suffice.rules.named import semantic_full
+from suffice.session import Policy
+
+__all__ = ["CELLS", "MAIN", "MEMBERS", "Replayed", "policies_of", "replay_all"]
+
+MEMBERS: Mapping[str, str] = MappingProxyType(
+    {"critic": "critic_approved", "convergence": "semantic_distance", "gain": "information_gain"}
+)
+"""The members of the cascade in its order, with the signal that each reads."""
+
+CELLS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "cascade": ("critic", "convergence", "gain"),
+        "no_critic": ("convergence", "gain"),
+        "no_convergence": ("critic", "gain"),
+        "no_gain": ("critic", "convergence"),
+        "critic_only": ("critic",),
+        "judge_free": ("convergence",),
+        "gain_only": ("gain",),
+    }
+)
+"""The seven ablations: every non-empty set of members; `max_rounds` is never switched off."""
+
+MAIN = ("judge_free", "cascade", "critic_only")
+"""The policies of Table 1; the others stand in the ablations alone."""
+
+_NEVER = {"critic": "the critic never approves", "convergence": "no drafts converge", "gain": "the score always rises"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replayed:
+    """Every policy on the same drafts.
+
+    Attributes:
+        runs: By label: `fixed_k(1)` to the full width, the available cells, random stopping, the oracle.
+        policies: The policies of the cells, by label.
+        silent: Members that are there and fire nowhere on these drafts, with why.
+        missing: Members whose signal was not recorded.
+        rounds: Rounds of each question by label, shape ``(n_questions,)``; an expectation for random stopping.
+        gold: Members whose signal reads the gold answer: a policy with one is an oracle.
+        tokens: What tokens are counted: `tokens`, or `output_tokens` where only those are known everywhere, which
+            leaves out what prompts cost.
+    """
+
+    runs: Mapping[str, Run]
+    policies: Mapping[str, Policy]
+    silent: Mapping[str, str]
+    missing: tuple[str, ...]
+    gold: tuple[str, ...]
+    rounds: Mapping[str, Floats]
+    tokens: str
+
+    @property
+    def tokens_name(self) -> str:
+        """What tables call the counted tokens."""
+        return self.tokens.replace("_", " ")
+
+    def oracle(self, label: str) -> str:
+        """Return what stands behind the name of a policy that decides with the gold answer; empty for any other."""
+        return " (oracle: reads gold)" if set(CELLS.get(label, ())) & set(self.gold) else ""
+
+    def spent(self, label: str) -> Floats:
+        """Return the counted operational tokens of each question, shape ``(n_questions,)``; NaN where unknown."""
+        return self.runs[label].ledger.total(self.tokens)
+
+    def equal_by_construction(self, label: str) -> list[str]:
+        """Return the other policies that cannot stop elsewhere: they differ in members alone that fire nowhere.
+
+        Their costs may differ: a critic or a judge that never stops the loop is asked all the same.
+        """
+        live = self._live(label)
+        found = [other for other in self.policies if other != label and self._live(other) == live]
+        full = [name for name, run in self.runs.items() if run.kind == "fixed"][-1]
+        return found if live else [*found, full]
+
+    def same_stops(self, label: str) -> list[str]:
+        """Return the other cells that stop at the same rounds here, although they could have stopped elsewhere."""
+        built = self.equal_by_construction(label)
+        others = [other for other in self.policies if other != label and other not in built]
+        return [other for other in others if np.array_equal(self.rounds[other], self.rounds[label])]
+
+    def _live(self, label: str) -> frozenset[str]:
+        return frozenset(CELLS[label]) - frozenset(self.silent)
+
+
+def rule_of(members: Sequence[str], tuned: Tuned) -> Rule:
+    """Return the cascade of some of the members, in its order."""
+    cascade = semantic_full(tuned.eps, tuned.patience)
+    assert isinstance(cascade, FirstOf)
+    rules = dict(zip(MEMBERS, cascade.rules, strict=True))
+    kept = tuple(rules[name] for name in MEMBERS if name in members)
+    return kept[0] if len(kept) == 1 else FirstOf(kept)
+
+
+def policies_of(drafts: Drafts, tuned: Tuned) -> tuple[dict[str, Policy], tuple[str, ...]]:
+    """Return the cells whose members were all recorded, by label, and the members that were not."""
+    raw = drafts.bench.raw
+    missing = tuple(
+        name for name, column in MEMBERS.items() if column not in raw.columns or np.isnan(raw.columns[column]).all()
+    )
+    provenance = {**tuned.seen.to_dict(), "selected": tuned.how} if tuned.seen else {}
+    made = {
+        label: policy_for(drafts.bench.recording, rule_of(members, tuned), name=label, provenance=provenance)
+        for label, members in CELLS.items()
+        if not set(members) & set(missing)
+    }
+    return made, missing
+
+
+def replay_all(drafts: Drafts, tuned: Tuned) -> Replayed:
+    """Replay every policy, every ablation and every baseline on the same drafts; exact, and without a call.
+
+    Beside the cells stand every fixed_k, each main policy's own stops dealt out at random, a round drawn uniformly
+    (both as exact expectations: the published random policy is three draws of the latter) and the best-round oracle.
+    """
+    bench = drafts.bench
+    policies, missing = policies_of(drafts, tuned)
+    runs = {f"fixed_k({k})": fixed_budget(bench, k) for k in range(1, drafts.highest + 1)}
+    twins = {}
+    silent = {}
+    for label, policy in policies.items():
+        runs[label], stopped = run_policy(bench, policy)
+        if label in MAIN:
+            twin = random_stop(bench, policy, stopped)
+            twins[twin.label] = twin
+        if len(CELLS[label]) == 1 and not (policy.rule.fires(stopped.view) & stopped.view.seen).any():
+            silent[CELLS[label][0]] = _NEVER[CELLS[label][0]]
+    runs |= twins
+    runs["random_round"] = _uniform(runs, drafts)
+    runs["oracle_best"] = oracle_best(bench, bench.metrics[drafts.metric], name=drafts.metric)
+    rounds = dict(zip(runs, _rounds(runs.values()), strict=True))
+    known = {kind: _known(runs, kind) for kind in ("tokens", "output_tokens")}
+    tokens = "output_tokens" if known["output_tokens"] and not known["tokens"] else "tokens"
+    told = bench.recording.metadata.get("oracles") or ()
+    return Replayed(
+        runs=runs,
+        policies=policies,
+        silent=silent,
+        missing=missing,
+        gold=tuple(name for name, signal in MEMBERS.items() if signal in told),
+        rounds=rounds,
+        tokens=tokens,
+    )
+
+
+def _known(runs: Mapping[str, Run], kind: str) -> bool:
+    return not any(np.isnan(run.ledger.total(kind)).any() for run in runs.values())
+
+
+def _uniform(runs: Mapping[str, Run], drafts: Drafts) -> Run:
+    """Return the expectation of a round drawn uniformly for each question."""
+    fixed = [run for run in runs.values() if run.kind == "fixed"]
+    weight = 1 / len(fixed)
+    uniform = {drafts.metric: np.mean([run.values[drafts.metric] for run in fixed], axis=0)}
+    ledger = fixed[0].ledger.scaled(weight)
+    for run in fixed[1:]:
+        ledger = ledger.plus(run.ledger.scaled(weight))
+    return replace(
+        fixed[-1],
+        label="random_round",
+        kind="random",
+        worst=uniform,
+        best=uniform,
+        ledger=ledger,
+        stop_rounds=dict.fromkeys(range(1, len(fixed) + 1), weight),
+        reasons={},
+        policy=None,
+        rounds=_rounds(fixed).mean(axis=0),
+    )
+
+
+def _rounds(runs: Iterable[Run]) -> Floats:
+    """Return how many rounds each question takes, in the expectation where stops are random, ``(n_runs, n_questions)``."""
+    return np.array([run.rounds for run in runs], dtype=np.float64)

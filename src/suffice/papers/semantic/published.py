@@ -1,0 +1,233 @@
+"""The published figures of Semantic Early-Stopping, and what follows from them: spreads, tests, verdicts."""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from itertools import pairwise
+from typing import Any
+
+from suffice.errors import DataError
+from suffice.papers.published import Flag
+
+__all__ = ["BASELINE", "MARGINS", "Difference", "PublishedRun", "PublishedSemantic", "Split", "published_semantic"]
+
+BASELINE = "fixed_k6"
+"""What every published difference is taken against."""
+
+MARGINS = (0.01, 0.02, 0.05)
+"""Losses of the information score that the paper's protocol names; its files hold verdicts at 0.02 only."""
+
+_LEVEL = 0.95
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """A paired difference to `BASELINE` as published, with the spread that follows from it.
+
+    The standard error is ``mean / (d_z * sqrt(n))``: exact, since d_z is the mean over the standard deviation of the
+    pairs.  Where all pairs are equal it is zero; the published d_z of 0.0 then stands for an undefined one.
+
+    Attributes:
+        mean: Mean difference.
+        low: Lower end of the published interval (95 %, bootstrap).
+        high: Upper end.
+        d_z: Cohen's d_z; 0 also where it is undefined.
+        t_p: Two-sided p-value of the paired t-test; NaN where not given.
+        wilcoxon_p: Of Wilcoxon's signed-rank test; NaN where not given.
+        n: Questions.
+    """
+
+    mean: float
+    low: float
+    high: float
+    d_z: float
+    t_p: float
+    wilcoxon_p: float
+    n: int
+
+    @property
+    def error(self) -> float:
+        """The standard error of the mean."""
+        if self.d_z == 0:
+            return 0.0 if self.low == self.high == self.mean else math.nan
+        return self.mean / self.d_z / math.sqrt(self.n)
+
+    def recomputed_p(self) -> float:
+        """Return the two-sided p-value of the paired t-test; NaN where the pairs do not vary."""
+        from scipy.special import stdtr
+
+        error = self.error
+        return math.nan if not error > 0 else 2 * float(stdtr(self.n - 1, -abs(self.mean) / error))
+
+    def bounds(self) -> tuple[float, float]:
+        """Return the one-sided 95 % bounds of the paired t method; both together are an interval of 90 %."""
+        from scipy.special import stdtrit
+
+        reach = float(stdtrit(self.n - 1, _LEVEL)) * self.error
+        return self.mean - reach, self.mean + reach
+
+    def p_loss(self, margin: float) -> float:
+        """Return the p-value of "it loses `margin` or more": what non-inferiority rejects; 0 or 1 without a spread."""
+        return self._p(-(self.mean + margin))
+
+    def p_gain(self, margin: float) -> float:
+        """Return the p-value of "it gains `margin` or more": the second side of TOST."""
+        return self._p(self.mean - margin)
+
+    def _p(self, distance: float) -> float:
+        from scipy.special import stdtr
+
+        if self.error == 0:
+            return 0.0 if distance < 0 else 1.0
+        return float(stdtr(self.n - 1, distance / self.error))
+
+    def non_inferior(self, margin: float) -> bool:
+        """Whether a loss of `margin` is excluded, one side at 5 %."""
+        return self.p_loss(margin) < 1 - _LEVEL
+
+    def equivalent(self, margin: float) -> bool:
+        """Whether a loss and a gain of `margin` are excluded, each side at 5 % (TOST)."""
+        return max(self.p_loss(margin), self.p_gain(margin)) < 1 - _LEVEL
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishedRun:
+    """One policy on one split.
+
+    Attributes:
+        name: As the paper calls it.
+        rounds: Mean rounds.
+        tokens: Mean operational tokens, as the paper counts them.
+        score: Mean information score of the returned draft, in [0, 1].
+        differences: To `BASELINE`, by `rounds`, `tokens` and `score`; empty for the baseline itself.
+        p_lower: Published p-value of its test of non-inferiority at 0.02; NaN where not given.
+        verdict: What the paper prints under TOST; None for the baseline.
+    """
+
+    name: str
+    rounds: float
+    tokens: float
+    score: float
+    differences: Mapping[str, Difference]
+    p_lower: float
+    verdict: bool | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Split:
+    """The published figures of one split.
+
+    Attributes:
+        name: `test` or `dev`.
+        questions: How many.
+        commit: Of the author's repository at the run.
+        runs: Policies by name, the ablation's cells included (`abl_...`).
+        conjecture: What was published about the distances: monotone share, slope with interval, step, statistic, p.
+    """
+
+    name: str
+    questions: int
+    commit: str
+    runs: Mapping[str, PublishedRun]
+    conjecture: Mapping[str, Any]
+
+    def saved(self, name: str) -> float:
+        """Return the share of the baseline's tokens that a policy saves; negative where it costs more."""
+        return 1 - self.runs[name].tokens / self.runs[BASELINE].tokens
+
+    def different(self) -> list[PublishedRun]:
+        """Return the policies but the baseline, each of several that are one and the same run once."""
+        found: dict[tuple[float, float, float], PublishedRun] = {}
+        for run in self.runs.values():
+            found.setdefault((run.rounds, run.tokens, run.score), run)
+        return [run for run in found.values() if run.name != BASELINE]
+
+    def copies(self, name: str) -> list[str]:
+        """Return the other policies with the same rounds, tokens and score: the same stops, question by question."""
+        run = self.runs[name]
+        same = (run.rounds, run.tokens, run.score)
+        return [o.name for o in self.runs.values() if o.name != name and (o.rounds, o.tokens, o.score) == same]
+
+    def dominating(self, name: str) -> list[str]:
+        """Return the fixed and random policies with at least the score for at most the tokens, and better in one."""
+        run = self.runs[name]
+        rivals = [r for r in self.runs.values() if r.name.startswith(("fixed_k", "random_s")) and r.name != name]
+        return [
+            r.name
+            for r in rivals
+            if r.score >= run.score and r.tokens <= run.tokens and (r.score, r.tokens) != (run.score, run.tokens)
+        ]
+
+    def loop_tokens(self, rounds: float) -> float:
+        """Return what writer and critic spend in some rounds: a straight line between the fixed budgets of 1, 3 and 6.
+
+        Raises:
+            DataError: Fewer than one round or more than six.
+        """
+        known = [(run.rounds, run.tokens) for run in map(self.runs.__getitem__, ("fixed_k1", "fixed_k3", "fixed_k6"))]
+        for (left, low), (right, high) in pairwise(known):
+            if left <= rounds <= right:
+                return low + (high - low) * (rounds - left) / (right - left)
+        raise DataError(f"rounds are 1 to 6, not {rounds!r}")
+
+    def judge_tokens(self, name: str) -> float:
+        """Return what a judged round costs if the policy pays the judge in each of its rounds (an estimate)."""
+        run = self.runs[name]
+        return (run.tokens - self.loop_tokens(run.rounds)) / run.rounds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishedSemantic:
+    """The figures of the paper.
+
+    Attributes:
+        paper: Title, number, repository, judge and settings.
+        text: What abstract and text print.
+        splits: By name, `test` first.
+        flags: What is inconsistent.
+    """
+
+    paper: Mapping[str, Any]
+    text: Mapping[str, Any]
+    splits: Mapping[str, Split]
+    flags: tuple[Flag, ...]
+
+    def flagged(self, split: str, name: str) -> tuple[Flag, ...]:
+        """Return what speaks against a row."""
+        return tuple(flag for flag in self.flags if f"{split}.{name}" in flag.places)
+
+
+@cache
+def published_semantic() -> PublishedSemantic:
+    """Return the figures of Semantic Early-Stopping (arXiv 2606.27009).
+
+    >>> test = published_semantic().splits["test"]
+    >>> round(test.saved("entropy_only"), 2), test.dominating("entropy_only")
+    (0.38, ['fixed_k3', 'fixed_k1', 'random_s0', 'random_s1'])
+    """
+    data = tomllib.loads(files("suffice.data").joinpath("published", "semantic.toml").read_text("utf-8"))
+    flags = tuple(Flag(id=flag["id"], places=tuple(flag["places"]), reason=flag["reason"]) for flag in data["flag"])
+    splits = {name: _split(name, part) for name, part in data["splits"].items()}
+    return PublishedSemantic(paper=data["paper"], text=data["text"], splits=splits, flags=flags)
+
+
+def _split(name: str, part: Mapping[str, Any]) -> Split:
+    n = part["questions"]
+    runs = {
+        policy: PublishedRun(
+            name=policy,
+            rounds=row["rounds"],
+            tokens=row["tokens"],
+            score=row["score"],
+            differences={key.removeprefix("d_"): Difference(**row[key], n=n) for key in row if key.startswith("d_")},
+            p_lower=row.get("p_lower", math.nan),
+            verdict=row.get("non_inferior"),
+        )
+        for policy, row in part["policies"].items()
+    }
+    return Split(name=name, questions=n, commit=part["commit"], runs=runs, conjecture=part["conjecture"])

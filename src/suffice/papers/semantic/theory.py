@@ -1,0 +1,155 @@
+"""Table 3: the claims of the theory, checked on this recording, beside what `make prove` proves of every recording."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from suffice.papers.semantic.data import DISTANCE, SCORE, Drafts
+from suffice.papers.semantic.policies import Replayed
+from suffice.rounds import Round
+from suffice.session import Policy, Session, Stops, stops
+from suffice.tables import Column, Table
+
+__all__ = ["PROVED", "Checked", "check_theory", "theory_table"]
+
+_SAMPLE = 200
+"""Questions that are run through live sessions."""
+
+PROVED = {
+    "termination": "a replay ends by max_rounds, at the round where its rule fires first",
+    "score": "the information score lies in [0, 1] or is undefined; weights off the simplex are refused",
+    "distance": "a distance lies in [0, 2] or is undefined",
+    "undefined": "what is undefined never stops",
+    "reason": "each question ends for one reason, the same live and replayed",
+}
+"""The claims of `make prove` that stand behind the checks."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checked:
+    """One claim on this recording.
+
+    Attributes:
+        claim: In words.
+        seen: What was looked at, and what was found.
+        holds: Whether it held throughout.
+        proved: The claim of `make prove` that says it of every recording.
+    """
+
+    claim: str
+    seen: str
+    holds: bool
+    proved: str
+
+
+def check_theory(drafts: Drafts, replayed: Replayed) -> tuple[Checked, ...]:
+    """Check what a recording can show: termination, ranges, no stop on what is undefined, one reason live and replayed."""
+    stopped = {label: stops(policy, drafts.bench.raw) for label, policy in replayed.policies.items()}
+    return (
+        _termination(drafts, replayed),
+        _score(drafts),
+        _distance(drafts),
+        _undefined(drafts, replayed, stopped),
+        _reasons(drafts, replayed, stopped),
+    )
+
+
+def _termination(drafts: Drafts, replayed: Replayed) -> Checked:
+    most = max(float(replayed.rounds[label].max()) for label in replayed.policies)
+    held = all((replayed.rounds[label] <= drafts.last).all() for label in replayed.policies)
+    return Checked(
+        claim="termination within max_rounds, whichever members are on",
+        seen=f"{len(replayed.policies)} sets of members x {drafts.n} questions: the latest stop is round {most:.0f} of {drafts.highest}",
+        holds=bool(held),
+        proved=PROVED["termination"],
+    )
+
+
+def _score(drafts: Drafts) -> Checked:
+    recording = drafts.bench.recording
+    name = SCORE if SCORE in recording.table.column_names else drafts.metric
+    values = drafts.bench.metrics[name] if name in drafts.bench.metrics else recording.column(name)
+    known = values[~np.isnan(values)]
+    low, high = (float(known.min()), float(known.max())) if known.size else (math.nan, math.nan)
+    return Checked(
+        claim=f"{name} in [0, 1]",
+        seen=f"{known.size} drafts: {low:.3f} to {high:.3f}",
+        holds=bool(known.size and low >= 0 and high <= 1),
+        proved=PROVED["score"] if name == SCORE else "",
+    )
+
+
+def _distance(drafts: Drafts) -> Checked:
+    recording = drafts.bench.recording
+    known = drafts.distance[~np.isnan(drafts.distance)]
+    later = int((recording.seen & (recording.index >= 2)).sum())  # noqa: PLR2004
+    return Checked(
+        claim="distance total and bounded: in [0, 2], or undefined",
+        seen=f"{later} revisions: {known.size} distances of {known.min():.3f} to {known.max():.3f}, {later - known.size} undefined",
+        holds=bool(known.min() >= 0 and known.max() <= 2),  # noqa: PLR2004
+        proved=PROVED["distance"],
+    )
+
+
+def _undefined(drafts: Drafts, replayed: Replayed, stopped: dict[str, Stops]) -> Checked:
+    """See that convergence fired at no round whose distance is undefined."""
+    wrong = 0
+    if "judge_free" in replayed.policies:
+        found = stopped["judge_free"]
+        column = found.view[DISTANCE]
+        rows = np.flatnonzero(found.fired)
+        wrong = int(np.isnan(column[rows, found.position[rows]]).sum())
+    return Checked(
+        claim="an undefined distance never stops",
+        seen=f"{int(np.isnan(drafts.distance).sum())} undefined values, first drafts included: {wrong} stops on one",
+        holds=wrong == 0,
+        proved=PROVED["undefined"],
+    )
+
+
+def _reasons(drafts: Drafts, replayed: Replayed, stopped: dict[str, Stops]) -> Checked:
+    recording = drafts.bench.recording
+    # Trajectories that a session would have ended so: at the full width, or where the evidence ran out.
+    chosen = np.flatnonzero((recording.ends == "exhausted") | (drafts.last == drafts.highest))
+    places = np.linspace(0, len(chosen) - 1, min(_SAMPLE, len(chosen))).astype(np.int64)
+    chosen = chosen[np.unique(places)]
+    differ = 0
+    for label, policy in replayed.policies.items():
+        reasons = stopped[label].reasons(recording.ends, policy.max_rounds)
+        for q in chosen.tolist():
+            r, reason = _live(drafts, policy, q)
+            differ += (r, reason) != (int(stopped[label].rounds[q]), reasons[q])
+    total = len(chosen) * len(replayed.policies)
+    return Checked(
+        claim="the round and the reason of a stop, replayed, are those of a live session",
+        seen=f"{total} sessions over {len(chosen)} questions: {differ} differ",
+        holds=differ == 0,
+        proved=PROVED["reason"],
+    )
+
+
+def _live(drafts: Drafts, policy: Policy, q: int) -> tuple[int | None, str | None]:
+    """Return round and reason of a live session that is told the recorded drafts of a question one by one."""
+    recording, raw = drafts.bench.recording, drafts.bench.raw
+    session = Session(policy)
+    for position in np.flatnonzero(recording.seen[q] & (recording.index >= policy.start_round)).tolist():
+        signals = {name: float(raw.columns[name][q, position]) for name in policy.raw_signals}
+        answer = None if raw.answers is None else raw.answers[q, position]
+        decision = session.observe(Round(index=int(recording.index[position]), answer=answer, signals=signals))
+        if decision.stop:
+            return decision.stop_round, decision.reason
+    decision = session.end("exhausted")
+    return decision.stop_round, decision.reason
+
+
+def theory_table(checked: tuple[Checked, ...]) -> Table:
+    """Return the claims, one row each."""
+    return Table(
+        title="Table 3. Claims of the theory, on this recording",
+        columns=(Column("claim"), Column("checked here"), Column("status"), Column("what `make prove` says of it")),
+        rows=tuple((c.claim, c.seen, "holds" if c.holds else "FAILS", c.proved or "-") for c in checked),
+        notes=("A check on recorded rounds is no proof; the proofs of the same code are run by `make prove`.",),
+    )

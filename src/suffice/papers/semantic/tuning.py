@@ -1,0 +1,226 @@
+"""The threshold and the patience of convergence: selected on dev questions, published, or given; never on test."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from suffice.errors import ConfigMismatchError, DataError
+from suffice.papers.semantic.data import Drafts, embedder_of, read_drafts
+from suffice.replays import seen_from
+from suffice.replays.front import pareto_front
+from suffice.rules.named import BGE_EPS, BGE_PATIENCE, converged
+from suffice.seen import Seen
+from suffice.session import Policy, stops
+from suffice.store.recording import Recording
+from suffice.tables import Column, Table
+
+__all__ = ["PATIENCES", "Point", "Tuned", "given", "published", "tune"]
+
+PATIENCES = (1, 2, 3)
+"""The patiences of the grid."""
+
+_LEVELS = 40
+_BGE = "bge-small-en-v1.5"
+_SLACK = 1e-12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """One threshold and patience on dev.
+
+    Attributes:
+        eps: Threshold of the distance, in [0, 2].
+        patience: Rounds in a row.
+        rounds: Mean rounds.
+        quality: Mean quality, in [0, 1].
+    """
+
+    eps: float
+    patience: int
+    rounds: float
+    quality: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tuned:
+    """When drafts count as converged, and where that comes from.
+
+    Attributes:
+        eps: Threshold of the distance.
+        patience: Rounds in a row.
+        how: `selected on dev`, `published for bge-small-en-v1.5` or `given`.
+        criterion: What was selected by; empty if nothing was.
+        grid: What was tried, in words; empty if nothing was.
+        metric: The quality that was looked at; empty if none was.
+        curve: Every point of the grid.
+        full: Mean quality of the full width on dev; NaN without dev.
+        n: Dev questions.
+        data_hash: Of the dev recording; empty without one.
+        seen: The dev questions.
+        embedder: What the dev recording says of its embedder; None if nothing.
+        notes: What was left out of dev, and why.
+    """
+
+    eps: float
+    patience: int
+    how: str
+    criterion: str = ""
+    grid: str = ""
+    metric: str = ""
+    curve: tuple[Point, ...] = ()
+    full: float = float("nan")
+    n: int = 0
+    data_hash: str = ""
+    seen: Seen = field(default_factory=Seen)
+    embedder: Mapping[str, Any] | None = None
+    notes: tuple[str, ...] = ()
+
+    def sentence(self) -> str:
+        """Return the choice in one sentence."""
+        told = f"eps = {self.eps:g} and patience {self.patience}: {self.how}"
+        if not self.curve:
+            return f"{told}."
+        return f"{told}, {self.n} questions (data {self.data_hash}), {self.criterion}; {self.grid}."
+
+    def table(self) -> Table | None:
+        """Return the points of dev that no other dominates, and the selected one; None without dev."""
+        if not self.curve:
+            return None
+        front = pareto_front(np.array([p.quality for p in self.curve]), np.array([p.rounds for p in self.curve]))
+        chosen = [(p.eps, p.patience) == (self.eps, self.patience) for p in self.curve]
+        shown = sorted(
+            (p.rounds, p.eps, p.patience, p.quality, mine)
+            for p, best, mine in zip(self.curve, front.tolist(), chosen, strict=True)
+            if best or mine
+        )
+        return Table(
+            title=f"Dev: rounds against {self.metric} for convergence alone, {self.n} questions",
+            columns=(
+                Column("eps", ".4g"),
+                Column("patience", "d"),
+                Column("rounds", ".2f"),
+                Column(self.metric, ".2f", scale=100),
+                Column("against the full width", "+.2f", scale=100),
+                Column("", ""),
+            ),
+            rows=tuple(
+                (eps, k, rounds, quality, quality - self.full, "selected on dev" if mine else "")
+                for rounds, eps, k, quality, mine in shown
+            ),
+            notes=(
+                f"{self.criterion}; {self.grid}. Points that another dominates on dev are left out; --json holds all.",
+                "These are dev figures: the selected one flatters itself here, and is reported on other questions.",
+                *self.notes,
+            ),
+        )
+
+
+def given(eps: float, patience: int = BGE_PATIENCE) -> Tuned:
+    """Return a threshold and a patience that were fixed beforehand.
+
+    Raises:
+        DataError: Out of range.
+    """
+    _check(eps, patience)
+    return Tuned(eps=float(eps), patience=int(patience), how="given")
+
+
+def published(recording: Recording) -> Tuned:
+    """Return the published threshold and patience, 0.06 and 2, for drafts embedded with bge-small-en-v1.5.
+
+    Raises:
+        ConfigMismatchError: The recording names another embedder, or none.
+    """
+    embedder = embedder_of(recording)
+    if embedder is None or _BGE not in str(embedder.get("id")):
+        named = "no embedder" if embedder is None else f"the embedder {embedder.get('id')!r}"
+        raise ConfigMismatchError(
+            f"the published threshold {BGE_EPS} belongs to {_BGE}, and the recording names {named}: distances have "
+            "another scale there. Select on dev questions (--dev, --dev-share), or fix --eps beforehand"
+        )
+    return Tuned(eps=BGE_EPS, patience=BGE_PATIENCE, how=f"published for {_BGE}", embedder=embedder)
+
+
+def tune(dev: Recording, metric: str, *, tolerance: float = 0.02, patiences: Sequence[int] = PATIENCES) -> Tuned:
+    """Select threshold and patience of convergence on dev questions.
+
+    The grid: quantiles of the dev distances, times the patiences that the recorded rounds allow.  The criterion: the
+    fewest mean rounds among the points whose mean quality is at most `tolerance` below that of the full width; if none
+    is, the best quality; ties go to the better quality, then to the smaller threshold, then to the shorter patience.
+
+    Args:
+        dev: Dev questions.
+        metric: What quality means, as on test.
+        tolerance: The loss of mean quality that is accepted, in [0, 1].
+        patiences: What is tried.
+
+    Raises:
+        DataError: See `read_drafts`; or a tolerance outside [0, 1], or no patience >= 1 that the rounds allow.
+    """
+    if not 0 <= tolerance <= 1:
+        raise DataError(f"a tolerance is a loss of mean quality in [0, 1], as 0.02, not {tolerance!r}")
+    drafts = read_drafts(dev, metric)
+    allowed = sorted({k for k in patiences if 1 <= k < drafts.highest})
+    if not allowed:
+        raise DataError(
+            f"no patience of {list(patiences)!r} fits {drafts.highest} rounds; allowed: 1 to {drafts.highest - 1}"
+        )
+    grid = thresholds(drafts.distance)
+    curve = tuple(_point(drafts, eps, k) for k in allowed for eps in grid)
+    full = _point(drafts, 0.0, 1).quality  # no distance is below zero: the full width
+    best = select(curve, full, tolerance)
+    kept = drafts.bench.recording
+    return Tuned(
+        eps=best.eps,
+        patience=best.patience,
+        how="selected on dev",
+        criterion=f"fewest rounds among the points that lose at most {tolerance:g} of {metric} on dev, else the best",
+        grid=f"{len(grid)} quantiles of the dev distances ({grid[0]:g} to {grid[-1]:g}) x patience {', '.join(map(str, allowed))}",
+        metric=metric,
+        curve=curve,
+        full=full,
+        n=len(kept.question_ids),
+        data_hash=dev.data_hash,
+        seen=seen_from(dev),
+        embedder=embedder_of(dev),
+        notes=tuple(f"dev: {note}" for note in drafts.notes),
+    )
+
+
+def thresholds(distance: np.typing.NDArray[np.float64]) -> list[float]:
+    """Return the thresholds that are tried: quantiles of the defined distances, rounded up to three digits, above 0."""
+    defined = distance[~np.isnan(distance)]
+    levels = (np.arange(_LEVELS) + 0.5) / _LEVELS
+    found = sorted({_rounded_up(float(value)) for value in np.quantile(defined, levels) if value > 0})
+    return found or [0.001]  # where all drafts repeat, any threshold above zero is as good
+
+
+def _rounded_up(value: float) -> float:
+    step = 10.0 ** (np.floor(np.log10(value)) - 2)
+    return float(f"{(np.floor(value / step) + 1) * step:.3g}")
+
+
+def select(curve: Sequence[Point], full: float, tolerance: float) -> Point:
+    """Return the point of a curve that the criterion of `tune` names."""
+    near = [point for point in curve if point.quality >= full - tolerance - _SLACK]
+    if near:
+        return min(near, key=lambda p: (p.rounds, -p.quality, p.eps, p.patience))
+    return min(curve, key=lambda p: (-p.quality, p.rounds, p.eps, p.patience))
+
+
+def _point(drafts: Drafts, eps: float, patience: int) -> Point:
+    policy = Policy(rule=converged(eps, patience), max_rounds=drafts.highest)
+    stopped = stops(policy, drafts.bench.raw)
+    values = drafts.bench.values(stopped.view, stopped.position, stopped.answer_position)[drafts.metric]
+    return Point(eps=eps, patience=patience, rounds=float(stopped.rounds.mean()), quality=float(values.mean()))
+
+
+def _check(eps: float, patience: int) -> None:
+    if not 0 < eps <= 2:  # noqa: PLR2004
+        raise DataError(f"a threshold of the distance lies in (0, 2], not {eps!r}")
+    if isinstance(patience, bool) or patience != int(patience) or patience < 1:
+        raise DataError(f"a patience is a number of rounds >= 1, not {patience!r}")

@@ -1,0 +1,102 @@
+"""Table 3 of TASR: how well each signal tells right from wrong on the tune questions, and on others."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from suffice.calibration import CALIBRATED
+from suffice.diagnostics.drift import Drift, measure_drift
+from suffice.diagnostics.rows import rows_of
+from suffice.diagnostics.separation import draw_d
+from suffice.errors import DataError
+from suffice.papers.published import Figure, Published
+from suffice.papers.tasr.cells import CellRuns, defined, with_evidence
+from suffice.papers.tasr.rows import Draws, Layout
+from suffice.replays import calibrate
+from suffice.session import Policy
+from suffice.tables import Column, Table
+
+__all__ = ["drift_table"]
+
+_ADDED = ("p_correct", "answer_margin")
+"""Signals that the rule reads and the paper's table leaves out."""
+
+
+def drift_table(cells: Sequence[CellRuns], published: Published, draws: Draws) -> Table:
+    """Return Table 3: Cohen's d of each signal on tune and on eval, in the distractor cells.
+
+    Raises:
+        DataError: No cell has right and wrong rounds in both recordings.
+    """
+    layout = Layout(
+        key="table3",
+        title="Table 3. Cohen's d of right against wrong rounds, tune and eval",
+        heads=("cell", "signal"),
+        columns={
+            "tune": Column("tune d", ".3f", interval=True),
+            "eval": Column("eval d", ".3f", interval=True),
+            "drift": Column("Δ", "+.3f", interval=True),
+        },
+        published=published,
+    )
+    names = (*published.tables["table3"]["rows"], *_ADDED)
+    lines: list[tuple[Any, ...]] = []
+    in_sample = (
+        "a round is right where its exact match is 1; calibrated signals are fitted on tune, where their d is in sample"
+    )
+    round_1 = (
+        "answer_stable and overlap are undefined in round 1 here; the authors' columns are 0 there, and count in the "
+        "published d"
+    )
+    notes = [f"{draws.note}; tune and eval are drawn independently", in_sample, round_1]
+    for item in cells:
+        if item.cell.setting != "distractor" or item.cell.prompt != "answer_first":
+            continue
+        found, why = _drift(item, draws)
+        rows = {signal.name: signal for signal in found.signals} if found else {}
+        known = [name for name in names if name in rows and not math.isnan(rows[name].d_eval + rows[name].d_tune)]
+        if not known:
+            notes.append(
+                f"left out, {item.cell.name}: {why or 'no signal has right and wrong rounds in both recordings'}"
+            )
+            continue
+        beside = item.cell.published == published.tables["table3"]["cell"]
+        for name in known:
+            of = rows[name]
+            here: dict[str, Figure] = {
+                "tune": (of.d_tune, of.d_tune_low, of.d_tune_high),
+                "eval": (of.d_eval, of.d_eval_low, of.d_eval_high),
+                "drift": (of.delta, of.delta_low, of.delta_high),
+            }
+            lines += layout.lines((item.cell.name, name), here, name if beside else None)
+        absent = [name for name in names if name not in known]
+        if absent:
+            notes.append(f"{item.cell.name}: undefined or not recorded: {', '.join(absent)}")
+    if not lines:
+        raise DataError("; ".join(notes[3:]) or "needs a cell with setting 'distractor' and the prompt 'answer_first'")
+    return layout.table(lines, notes)
+
+
+def _drift(item: CellRuns, draws: Draws) -> tuple[Drift | None, str]:
+    recordings = {"tune": with_evidence(item.tune), "eval": with_evidence(item.eval)}
+    lacking = [name for name, recording in recordings.items() if not defined(recording, "em")]
+    if lacking:
+        return None, f"no em was recorded ({', '.join(lacking)})"
+    policy = _calibrated(item)
+    tune, evaluation = (rows_of(recording, "em", policy) for recording in recordings.values())
+    first, second = (np.random.default_rng(seed) for seed in np.random.SeedSequence(draws.seed).spawn(2))
+    drawn = draw_d(evaluation, list(evaluation.columns), n_resamples=draws.n_resamples, rng=first)
+    return measure_drift(tune, evaluation, drawn, level=draws.level, rng=second), ""
+
+
+def _calibrated(item: CellRuns) -> Policy | None:
+    """Return a policy that reads each calibrated signal whose raw signal is in both recordings, fitted on tune."""
+    names = [name for name, raw in CALIBRATED.items() if defined(item.tune, raw) and defined(item.eval, raw)]
+    if not names:
+        return None
+    rule = " | ".join(f"({name} > 0.5)" for name in names)
+    return calibrate(item.tune, rule=rule, max_rounds=int(item.eval.index[-1]))[0]

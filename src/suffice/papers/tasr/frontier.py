@@ -1,0 +1,259 @@
+"""Tables 1, 2, 4 and 5 and figures 3 and 4 of TASR: F1 against calls, over cells and in each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from suffice.errors import DataError
+from suffice.papers.published import Figure, Published
+from suffice.papers.tasr.cells import BUDGET, SETTINGS, CellRuns
+from suffice.papers.tasr.rows import Draws, Layout, value_of
+from suffice.rounds import Floats
+from suffice.tables import Column, Table
+
+__all__ = ["cell_table", "figure3", "figure4", "macro_table", "tasr_figures", "with_runs"]
+
+_BASE, _RULE, _CHANCE = "fixed_k(3)", "tasr", "random(tasr)"
+_F1 = Column("F1", ".2f", scale=100, interval=True)
+_CALLS = Column("calls", ".2f", interval=True)
+_DELTA = Column("ΔF1 vs k=3", "+.2f", scale=100, interval=True)
+_OVER_CHANCE = Column("ΔF1 vs random stop", "+.2f", scale=100, interval=True)
+_SLACK = 1e-12
+
+
+def with_runs(cells: Sequence[CellRuns], setting: str = "") -> tuple[list[CellRuns], list[str]]:
+    """Return the cells of a setting ("" = all) that TASR could be replayed on, and notes on the others.
+
+    Raises:
+        DataError: There is none; the message says why.
+    """
+    wanted = [c for c in cells if c.cell.prompt == "answer_first" and setting in ("", c.cell.setting)]
+    if not wanted:
+        what = f"a cell with setting {setting!r} and" if setting else "a cell with"
+        raise DataError(f"needs {what} the prompt 'answer_first'; the list has none")
+    notes = [f"left out, {c.cell.name}: {c.problem}" for c in wanted if not c.runs]
+    used = [c for c in wanted if c.runs]
+    if not used:
+        raise DataError("; ".join(notes))
+    for item in used:
+        notes += [f"{item.cell.name}: {note}" for note in item.notes]
+    sizes = {len(item.eval.question_ids) for item in used}
+    if len(sizes) > 1:
+        notes.append(
+            f"the cells have {min(sizes)} to {max(sizes)} questions; a macro is the mean over cells, each weighing the same"
+        )
+    return used, notes
+
+
+def tasr_figures(cell: CellRuns) -> dict[str, Floats]:
+    """Return what the tables say of TASR in a cell, by question: F1 of it and of fixed budgets, calls, differences."""
+    f1 = cell.f1
+    return {
+        "k1": f1["fixed_k(1)"],
+        "k3": f1[_BASE],
+        **({"k5": f1["fixed_k(5)"]} if "fixed_k(5)" in f1 else {}),
+        "f1": f1[_RULE],
+        "calls": cell.calls[_RULE],
+        "delta": f1[_RULE] - f1[_BASE],
+        "chance": f1[_RULE] - f1[_CHANCE],
+    }
+
+
+def _labels(used: Sequence[CellRuns]) -> list[str]:
+    """Return the runs that every cell has, in the order of the first."""
+    return [label for label in used[0].runs if all(label in item.runs for item in used)]
+
+
+def _lacking(used: Sequence[CellRuns]) -> list[str]:
+    short = [item.cell.name for item in used if item.eval.index[-1] < BUDGET]
+    return [f"fixed_k({BUDGET}) is missing, for fewer rounds were recorded in: {', '.join(short)}"] if short else []
+
+
+def _frontier(used: Sequence[CellRuns], draws: Draws) -> tuple[dict[str, dict[str, Figure]], list[str]]:
+    """Return F1, calls and difference of every run, as means over cells, by label."""
+    labels = _labels(used)
+
+    def quantities(cell: CellRuns) -> dict[str, Floats]:
+        made = {}
+        for label in labels:
+            made[f"f1 {label}"] = cell.f1[label]
+            made[f"calls {label}"] = cell.calls[label]
+            made[f"delta {label}"] = cell.f1[label] - cell.f1[_BASE]
+        return made
+
+    found, why = draws.cells(used, quantities)
+    rows = {label: {key: found[f"{key} {label}"] for key in ("f1", "calls", "delta")} for label in labels}
+    return rows, [f"no intervals: {why}"] if why else []
+
+
+def _dominated(rows: Mapping[str, Mapping[str, Figure]], label: str) -> str:
+    """Return the cheapest fixed or random policy that is no worse and no dearer than a row, and better in one."""
+    f1, calls = (value_of(rows[label][key]) for key in ("f1", "calls"))
+    rivals = [
+        (value_of(row["calls"]), name)
+        for name, row in rows.items()
+        if name != label
+        and name.startswith(("fixed_k", "random", "closed_book"))
+        and value_of(row["f1"]) >= f1 - _SLACK
+        and value_of(row["calls"]) <= calls + _SLACK
+        and (value_of(row["f1"]) > f1 + _SLACK or value_of(row["calls"]) < calls - _SLACK)
+    ]
+    return f"dominated by {min(rivals)[1]}" if rivals else ""
+
+
+def _complete(used: Sequence[CellRuns], published: Published, setting: str) -> tuple[bool, list[str]]:
+    """Return whether the cells are those that the paper averages over, and the note that says what is not compared."""
+    ours = {item.cell.published for item in used if item.cell.published}
+    theirs = published.cells_of(setting)
+    if ours == theirs and len(used) == len(theirs):
+        return True, []
+    note = (
+        f"the paper's macro is over its {len(theirs)} {SETTINGS[setting]} cells, this one over {len(used)}, of which the "
+        f"paper has {len(ours)}: not compared"
+    )
+    return False, [note]
+
+
+def macro_table(cells: Sequence[CellRuns], published: Published, draws: Draws) -> Table:
+    """Return Table 1: every baseline and TASR, as means over the distractor cells.
+
+    Raises:
+        DataError: No cell allows it.
+    """
+    used, notes = with_runs(cells, "distractor")
+    rows, missing = _frontier(used, draws)
+    same, why = _complete(used, published, "distractor")
+    layout = Layout(
+        key="table1",
+        title=f"Table 1. Macro results over {len(used)} distractor cells",
+        heads=("method",),
+        columns={"f1": _F1, "calls": _CALLS, "delta": _DELTA},
+        published=published,
+    )
+    lines = [
+        line
+        for label, row in rows.items()
+        for line in layout.lines(
+            (label,), row, label if same else None, remark=_dominated(rows, label) if label == _RULE else ""
+        )
+    ]
+    extra = ["not in the paper: fixed_k(2), fixed_k(4), random(tasr), oracle_earliest (its oracle is oracle_best)"]
+    return layout.table(lines, [draws.note, *notes, *_lacking(used), *missing, *why, *extra])
+
+
+_CELL_TABLES = {"distractor": ("table2", "Table 2"), "open": ("table4", "Table 4"), "dense": ("table5", "Table 5")}
+
+
+def cell_table(cells: Sequence[CellRuns], published: Published, draws: Draws, setting: str) -> Table:
+    """Return Table 2, 4 or 5: TASR in each cell of a setting, and the macro.
+
+    Raises:
+        DataError: No cell allows it.
+    """
+    used, notes = with_runs(cells, setting)
+    key, name = _CELL_TABLES[setting]
+    columns = {"f1": _F1, "calls": _CALLS, "delta": _DELTA, "chance": _OVER_CHANCE}
+    if setting != "distractor":
+        fixed = {k: Column(f"k={k[1]} F1", ".2f", scale=100, interval=True) for k in ("k3", "k5")}
+        columns = {**fixed, **columns}
+    layout = Layout(
+        key=key,
+        title=f"{name}. TASR in each {SETTINGS[setting]} cell",
+        heads=("cell",),
+        columns=columns,
+        published=published,
+    )
+    lines: list[tuple[Any, ...]] = []
+    found = [draws.cells([item], tasr_figures)[0] for item in used]
+    for item, here in zip(used, found, strict=True):
+        assert item.result is not None
+        dominated = item.result.row(_RULE).dominated_by
+        remark = "" if dominated is None else f"dominated by {dominated}"
+        lines += layout.lines((item.cell.name,), here, item.cell.published or None, remark=remark)
+    same, why = _complete(used, published, setting)
+    rows, missing = _frontier(used, draws)
+    macro, _ = draws.cells(used, tasr_figures)
+    lines += layout.lines(("macro",), macro, "macro" if same else None, remark=_dominated(rows, _RULE))
+    verdict = _verdict([here["delta"] for here in found])
+    return layout.table(lines, [draws.note, *notes, *_lacking(used), *missing, *why, verdict])
+
+
+def _verdict(deltas: Sequence[Figure]) -> str:
+    """Return how many cells win, lose and tie against fixed_k(3), by their intervals."""
+    known = [delta for delta in deltas if isinstance(delta, tuple)]
+    wins, losses = sum(low > 0 for _, low, _ in known), sum(high < 0 for _, _, high in known)
+    ties = len(known) - wins - losses
+    return f"against fixed_k(3): {wins} wins, {ties} ties, {losses} losses by intervals that exclude zero"
+
+
+def figure3(cells: Sequence[CellRuns], published: Published, draws: Draws) -> Table:
+    """Return the points of figure 3: the macro frontier of each setting.
+
+    Raises:
+        DataError: No cell allows it.
+    """
+    layout = Layout(
+        key="figure3",
+        title="Figure 3. F1 against calls, macro by setting",
+        heads=("setting", "policy"),
+        columns={"f1": _F1, "calls": _CALLS},
+        published=published,
+    )
+    lines: list[tuple[Any, ...]] = []
+    notes: list[str] = [draws.note]
+    for setting, label in SETTINGS.items():
+        if not any(c.cell.setting == setting and c.runs for c in cells):
+            continue
+        used, told = with_runs(cells, setting)
+        rows, missing = _frontier(used, draws)
+        same, why = _complete(used, published, setting)
+        for name, row in rows.items():
+            if not name.startswith("oracle"):
+                lines += layout.lines((label, name), row, f"{setting} {name}" if same else None)
+        notes += [*told, *missing, *why]
+    if not lines:
+        with_runs(cells)  # says why
+    return layout.table(lines, notes)
+
+
+def figure4(cells: Sequence[CellRuns], published: Published, draws: Draws) -> Table:
+    """Return the points of figure 4: the fixed budgets and TASR in each cell.
+
+    Raises:
+        DataError: No cell allows it.
+    """
+    used, notes = with_runs(cells)
+    fixed = {f"k{k}": Column(f"k={k} F1", ".2f", scale=100, interval=True) for k in range(1, BUDGET + 1)}
+    layout = Layout(
+        key="figure4",
+        title="Figure 4. F1 of fixed budgets and of TASR, by model and cell",
+        heads=("model", "cell"),
+        columns={**fixed, "f1": Column("TASR F1", ".2f", scale=100, interval=True), "calls": _CALLS},
+        published=_with_points(published),
+    )
+    lines: list[tuple[Any, ...]] = []
+    for item in sorted(used, key=lambda item: item.cell.model):
+        here, _ = draws.cells([item], _budgets)
+        lines += layout.lines((item.cell.model, item.cell.name), here, item.cell.published or None)
+    return layout.table(lines, [draws.note, *notes, *_lacking(used)])
+
+
+def _budgets(cell: CellRuns) -> dict[str, Floats]:
+    fixed = {f"k{k}": cell.f1[f"fixed_k({k})"] for k in range(1, BUDGET + 1) if f"fixed_k({k})" in cell.runs}
+    return {**fixed, "f1": cell.f1[_RULE], "calls": cell.calls[_RULE]}
+
+
+def _with_points(published: Published) -> Published:
+    """Return the paper with the points of figure 4 from its tables; Table 2 gives k=3 as TASR minus its gain."""
+    rows: dict[str, Mapping[str, Any]] = {}
+    for key in ("table2", "table4"):
+        for name, row in published.tables[key]["rows"].items():
+            delta = row["delta"][0] if isinstance(row["delta"], list) else row["delta"]
+            rows[name] = {
+                "k3": round(row["f1"] - delta, 2),
+                **{k: row[k] for k in ("k3", "k5", "f1", "calls") if k in row},
+            }
+    figure = {**published.tables["figure4"], "rows": rows}
+    return replace(published, tables={**published.tables, "figure4": figure})

@@ -1,0 +1,200 @@
+"""What the tables of a paper share: means over cells with intervals, and lines with the published figure below ours."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from suffice.errors import DataError
+from suffice.papers.published import Figure, Published
+from suffice.papers.tasr.cells import CellRuns
+from suffice.rounds import Floats, Mask
+from suffice.statistics import CellDeltas, Units, bootstrap_weights, macro_bootstrap
+from suffice.tables import Column, Table
+
+__all__ = ["NOT_PUBLISHED", "Draws", "Layout", "value_of"]
+
+NOT_PUBLISHED = "published: -"
+_SLACK = 1e-12
+_NOT_COMPARED = frozenset({"rows", "rules", "ratio"})
+"""Counts, and quotients of figures that are compared themselves."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draws:
+    """How intervals are made: one draw for each question set, shared by everything that uses those questions.
+
+    Attributes:
+        n_resamples: Draws.
+        seed: Their seed.
+        level: Nominal coverage.
+    """
+
+    n_resamples: int = 1000
+    seed: int = 42
+    level: float = 0.95
+
+    def means(self, parts: Sequence[tuple[str, Mapping[str, Floats], Sequence[Any]]]) -> tuple[dict[str, Figure], str]:
+        """Return the mean over cells of several quantities, and why there are no intervals if there are none.
+
+        Args:
+            parts: For each cell its name, its quantities by key, each of shape ``(n_rows,)``, and the question of
+                each row.  A quantity that one of the cells lacks is left out; one that was not
+                measured for every question is NaN.
+        """
+        keys = [key for key in parts[0][1] if all(key in values for _, values, _ in parts)]
+        known = [key for key in keys if all(np.isfinite(values[key]).all() for _, values, _ in parts)]
+        unknown: dict[str, Figure] = dict.fromkeys(keys, math.nan)
+        if not known:
+            return unknown, "no figure was measured for every question"
+        cells = [
+            CellDeltas(name=name, deltas=np.stack([values[key] for key in known]), questions=list(questions))
+            for name, values, questions in parts
+        ]
+        try:
+            found = macro_bootstrap(cells, n_resamples=self.n_resamples, rng=self.seed, level=self.level)
+        except DataError as error:  # cells that share some of their questions, and not all
+            plain = np.mean([cell.deltas.mean(axis=-1) for cell in cells], axis=0)
+            return {**unknown, **dict(zip(known, plain.tolist(), strict=True))}, str(error)
+        triples = zip(found.delta.tolist(), found.low.tolist(), found.high.tolist(), strict=True)
+        return {**unknown, **dict(zip(known, triples, strict=True))}, ""
+
+    def cells(
+        self, cells: Sequence[CellRuns], quantities: Callable[[CellRuns], Mapping[str, Floats]]
+    ) -> tuple[dict[str, Figure], str]:
+        """Return the mean over cells of quantities of their eval questions; see `means`."""
+        return self.means([(c.cell.name, quantities(c), c.eval.clusters.tolist()) for c in cells])
+
+    def separation(self, values: Floats, right: Mask, questions: Sequence[Any]) -> dict[str, Figure]:
+        """Return the mean of right and of wrong rounds and their difference, with intervals over questions."""
+        units = Units.of(len(values), questions)
+        weights = bootstrap_weights(len(units.sizes), self.n_resamples, rng=self.seed)
+        tail = 50 * (1 - self.level)
+        here, resampled = {}, {}
+        for name, chosen in (("right", right), ("wrong", ~right)):
+            here[name] = float(values[chosen].mean())
+            counts = weights @ units.sums(chosen.astype(np.float64))
+            sums = weights @ units.sums(np.where(chosen, values, 0.0))
+            resampled[name] = np.divide(sums, counts, out=np.full(len(sums), here[name]), where=counts > 0)
+        here["separation"] = here["right"] - here["wrong"]
+        resampled["separation"] = resampled["right"] - resampled["wrong"]
+        ends = {name: np.percentile(draws, [tail, 100 - tail]).tolist() for name, draws in resampled.items()}
+        return {name: (value, *ends[name]) for name, value in here.items()}
+
+    @property
+    def note(self) -> str:
+        """What the intervals are."""
+        return (
+            f"[low, high] = {100 * self.level:g} % intervals: percentile bootstrap over questions, "
+            f"{self.n_resamples:,} draws, seed {self.seed}, shared by cells with the same questions"
+        )
+
+
+def value_of(figure: Figure) -> float:
+    """Return a figure without its interval."""
+    return figure[0] if isinstance(figure, tuple) else figure
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """A table of the paper: its columns, and the published figures that belong below ours.
+
+    Attributes:
+        key: Of the published table, as `table2`.
+        title: Of the table.
+        heads: Columns of text before the figures.
+        columns: The figures by key, in order.
+        published: The paper.
+    """
+
+    key: str
+    title: str
+    heads: tuple[str, ...]
+    columns: Mapping[str, Column]
+    published: Published
+
+    def table(self, rows: Iterable[tuple[Any, ...]], notes: Iterable[str]) -> Table:
+        """Return the table; flags of the whole published table and of its rows follow the notes."""
+        listed = tuple(rows)
+        shown = {
+            flag.id: flag.reason for flag in self.published.flags if any(f"[{flag.id}]" in row[-1] for row in listed)
+        }
+        compared = any(row[len(self.heads)] == "published" for row in listed)
+        whole = {flag.id: flag.reason for flag in self.published.flagged(self.key)} if compared else {}
+        return Table(
+            title=self.title,
+            columns=(
+                *(Column(name) for name in self.heads),
+                Column("figures"),
+                *self.columns.values(),
+                Column("remarks"),
+            ),
+            rows=listed,
+            notes=(*dict.fromkeys(notes), *(f"published [{name}]: {why}" for name, why in {**whole, **shown}.items())),
+        )
+
+    def lines(
+        self,
+        heads: tuple[Any, ...],
+        here: Mapping[str, Figure],
+        row: str | None = None,
+        *,
+        remark: str = "",
+        earlier: Sequence[str] = (),
+    ) -> list[tuple[Any, ...]]:
+        """Return the line of our figures, and below it the published ones and the differences where there are some.
+
+        Args:
+            heads: Text before the figures.
+            here: Our figures by key; a key that is missing is undefined.
+            row: The published row; None, or a row that is not there = there is no counterpart.
+            remark: Of our line.
+            earlier: Further published rows that are shown and not compared.
+        """
+        published = self.published.row(self.key, row)
+        ours = (*heads, "here", *(_shown(here.get(key)) for key in self.columns))
+        if not published:
+            return [(*ours, f"{remark}; {NOT_PUBLISHED}" if remark else NOT_PUBLISHED)]
+        compared = {key: published.get(key) for key in self.columns if key not in _NOT_COMPARED}
+        differences = [_difference(here.get(key), compared.get(key)) for key in self.columns]
+        outside = [
+            self.columns[key].name for key, told in compared.items() if _outside(here.get(key), told, self.columns[key])
+        ]
+        mark = f"published outside our interval: {'; '.join(outside)}" if outside else ""
+        return [
+            (*ours, remark),
+            self._published(heads, row, "published"),
+            *(self._published(heads, name, f"published ({name})") for name in earlier),
+            (*heads, "difference", *differences, mark),
+        ]
+
+    def _published(self, heads: tuple[Any, ...], row: str | None, label: str) -> tuple[Any, ...]:
+        figures = self.published.row(self.key, row)
+        flags = " ".join(f"[{flag.id}]" for flag in self.published.flagged(self.key, row))
+        return (*heads, label, *(figures.get(key) for key in self.columns), flags)
+
+
+def _shown(figure: Figure | None) -> Figure | None:
+    """Return a figure without an interval that is undefined, or that of a constant as the calls of a fixed budget."""
+    return figure if _bounded(figure) or not isinstance(figure, tuple) else figure[0]
+
+
+def _bounded(figure: Figure | None) -> bool:
+    return isinstance(figure, tuple) and figure[2] - figure[1] > _SLACK
+
+
+def _difference(ours: Figure | None, theirs: Figure | None) -> float | None:
+    return None if ours is None or theirs is None else value_of(ours) - value_of(theirs)
+
+
+def _outside(ours: Figure | None, theirs: Figure | None, column: Column) -> bool:
+    """Whether the published value lies outside our interval, by more than its rounding; False without an interval."""
+    if theirs is None or not isinstance(ours, tuple) or math.isnan(ours[1] + ours[2]):
+        return False
+    digits = int(column.spec.rstrip("f").rpartition(".")[2])
+    rounding = 0.5 * 10**-digits / column.scale + _SLACK
+    return not ours[1] - rounding <= value_of(theirs) <= ours[2] + rounding

@@ -1,0 +1,110 @@
+"""Section 5.3 of TASR: what an exhaustive search finds beside the rule, and whether anything dominates it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from suffice.errors import ConfigMismatchError, DataError, UnknownSignalError
+from suffice.papers.published import Figure, Published
+from suffice.papers.tasr.cells import CellRuns
+from suffice.papers.tasr.frontier import with_runs
+from suffice.papers.tasr.rows import Draws, Layout
+from suffice.searches import SearchResult, search
+from suffice.tables import Column, Table
+
+__all__ = ["search_summary", "search_table"]
+
+_TWO_PROMPTS = "tasr-381"
+_SPACES = (_TWO_PROMPTS, "tasr-dnf-876")
+_FALLBACK = "available"
+_SLACK = 1e-12
+
+
+def search_table(cells: Sequence[CellRuns], published: Published, draws: Draws) -> Table:
+    """Return the search of section 5.3 in each cell: thresholds and choice by tune, figures of eval.
+
+    The published spaces are searched where their signals were recorded, the same form on the signals that there are
+    where none of them can be.
+
+    Raises:
+        DataError: No cell allows it.
+    """
+    used, notes = with_runs(cells)
+    layout = Layout(
+        key="section5.3",
+        title="Section 5.3. Exhaustive search: thresholds and choice by tune questions, figures of eval questions",
+        heads=("cell", "space", "chosen on tune"),
+        columns={
+            "rules": Column("rules", ",.0f"),
+            "distinct": Column("different", ",.0f"),
+            "winners": Column("above k=3", ",.0f"),
+            "dominating": Column("dominate TASR", ",.0f"),
+            "chosen": Column("chosen, ΔF1 vs k=3", "+.2f", scale=100, interval=True),
+            "calls": Column("calls", ".2f"),
+            "naive": Column("best on eval, ΔF1", "+.2f", scale=100, interval=True),
+            "p": Column("its p, corrected", ".3f"),
+        },
+        published=published,
+    )
+    lines: list[tuple[Any, ...]] = []
+    for item in used:
+        found = _searched(item, draws, notes)
+        for space, result in found:
+            rule, here = search_summary(result)
+            beside = space if item.cell.published == published.tables["section5.3"]["cell"] else None
+            lines += layout.lines((item.cell.name, space, rule), here, beside)
+    if not lines:
+        raise DataError("; ".join(notes))
+    counted = (
+        "above k=3: rules whose interval of ΔF1 lies above zero, uncorrected; dominate TASR: rules with at most its calls "
+        "and at least its F1 on eval, better in one, by the point estimates alone"
+    )
+    selected = (
+        "the best on eval was selected there, within 3 calls: its lead is optimistic, its p corrected over those rules"
+    )
+    return layout.table(lines, [draws.note, counted, selected, *notes])
+
+
+def _searched(item: CellRuns, draws: Draws, notes: list[str]) -> list[tuple[str, SearchResult]]:
+    """Return the result of each space that the recordings allow, and note why the others are not searched."""
+    found: list[tuple[str, SearchResult]] = []
+    for space in (*_SPACES, _FALLBACK):
+        if space == _FALLBACK and any(name == _SPACES[-1] for name, _ in found):
+            continue
+        tune, evaluation = item.prompts if space == _TWO_PROMPTS else (item.tune, item.eval)
+        try:
+            result = search(
+                evaluation, space, tune=tune, n_resamples=draws.n_resamples, seed=draws.seed, level=draws.level
+            )
+        except (UnknownSignalError, ConfigMismatchError, DataError) as error:
+            notes.append(f"{item.cell.name}, {space}: {error}")
+            continue
+        found.append((space, result))
+    return found
+
+
+def search_summary(result: SearchResult) -> tuple[str, dict[str, Figure]]:
+    """Return the rule that tune questions chose ("" if none meets the budget), and the figures of a search by key."""
+    columns, members = result.columns, result.distinct.members
+    here: dict[str, Figure] = {"rules": float(result.n_rules), "distinct": float(len(result.distinct))}
+    if "low" in columns:
+        here["winners"] = float(members[columns["low"] > 0].sum())
+    tasr = next((named for named in result.named if named.name == "tasr"), None)
+    if tasr is not None:
+        better, cheaper = columns["quality"] - tasr.quality, tasr.calls - columns["calls"]
+        ahead = (np.minimum(better, cheaper) >= -_SLACK) & (np.maximum(better, cheaper) > _SLACK)
+        here["dominating"] = float(members[ahead].sum())
+    rule = ""
+    if result.chosen is not None:
+        rule = str(result.chosen.policy.rule)
+        delta = result.chosen.row.deltas["f1"]
+        here |= {"chosen": (delta.delta, delta.low, delta.high), "calls": result.chosen.row.calls.mean}
+    if result.optimism is not None:
+        naive = result.optimism.estimate("naive")
+        here["p"] = result.optimism.p_corrected
+        if naive is not None:
+            here["naive"] = (naive.delta.delta, naive.delta.low, naive.delta.high)
+    return rule, here

@@ -1,0 +1,235 @@
+"""Tables 3 and 6 and figures 2 and 5 of TASR: what the signals are worth."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from suffice.errors import DataError
+from suffice.papers.published import Figure, Published
+from suffice.papers.tasr.cells import SETTINGS, CellRuns, with_evidence
+from suffice.papers.tasr.frontier import tasr_figures, with_runs
+from suffice.papers.tasr.rows import Draws, Layout
+from suffice.rounds import Floats
+from suffice.store import Recording
+from suffice.tables import Column, Table
+
+__all__ = ["confidence_figure", "margin_figure", "models_table", "reliability_figure"]
+
+_MARGIN = "answer_margin"
+_BUCKETS = 5
+_MARKS = (1, 2, 3, 4, 5)
+
+
+def _column(recording: Recording, name: str) -> Floats:
+    """Return a numeric column, NaN everywhere where it was not recorded."""
+    return recording.column(name) if name in recording.table.column_names else np.full(recording.shape, np.nan)
+
+
+def _rows(recording: Recording, **columns: Floats) -> tuple[dict[str, Floats], list[Any]]:
+    """Return the rounds at which all columns are defined, and the question of each."""
+    known = np.logical_and.reduce([np.isfinite(column) for column in columns.values()])
+    questions = np.broadcast_to(recording.clusters[:, None], recording.shape)[known]
+    return {name: column[known] for name, column in columns.items()}, questions.tolist()
+
+
+def models_table(cells: Sequence[CellRuns], published: Published, draws: Draws) -> Table:
+    """Return Table 6: raw and calibrated margins beside what TASR gains, by model and setting.
+
+    Raises:
+        DataError: No cell allows it.
+    """
+    used, notes = with_runs(cells)
+    layout = Layout(
+        key="table6",
+        title="Table 6. Margins, raw and calibrated, and what TASR gains, by model",
+        heads=("model", "setting"),
+        columns={
+            "k1": Column("k=1 F1", ".2f", scale=100, interval=True),
+            "margin": Column("raw margin, nats", ".2f", interval=True),
+            "p_correct": Column("calibrated margin", ".2f", interval=True),
+            "delta": Column("ΔF1 vs k=3", "+.2f", scale=100, interval=True),
+        },
+        published=published,
+    )
+    lines: list[tuple[Any, ...]] = []
+    for model, setting in dict.fromkeys((item.cell.model, item.cell.setting) for item in used):
+        group = [item for item in used if (item.cell.model, item.cell.setting) == (model, setting)]
+        figures, _ = draws.cells(group, tasr_figures)
+        margins = _margins(group, draws)
+        if not margins:
+            notes.append(f"{model}, {SETTINGS[setting]}: no raw margins were recorded")
+        row, why = _published_model(group, published, setting)
+        notes += why
+        lines += layout.lines((model, SETTINGS[setting]), {**figures, **margins}, row)
+    notes.append("margins are means over all recorded rounds of the eval questions, then over cells")
+    return layout.table(lines, [draws.note, *notes])
+
+
+def _margins(group: Sequence[CellRuns], draws: Draws) -> dict[str, Figure]:
+    parts = []
+    for item in group:
+        assert item.policy is not None
+        recording = with_evidence(item.eval)
+        view = item.policy.view(recording.rounds(item.policy.raw_columns))
+        rows, questions = _rows(recording, margin=_column(recording, _MARGIN), p_correct=view["p_correct"])
+        if not questions:
+            return {}
+        parts.append((item.cell.name, rows, questions))
+    return draws.means(parts)[0]
+
+
+def _published_model(group: Sequence[CellRuns], published: Published, setting: str) -> tuple[str | None, list[str]]:
+    """Return the published row of a model: only where the cells are all of its cells of that setting."""
+    ours = {item.cell.published for item in group} - {""}
+    if not ours:
+        return None, []
+    model = published.cells[min(ours)]["model"]
+    theirs = {name for name in published.cells_of(setting) if published.cells[name]["model"] == model}
+    if ours == theirs and len(group) == len(theirs):
+        return f"{model} {setting}", []
+    return None, [f"{model}: the paper's means are over {', '.join(sorted(theirs))}, these over others: not compared"]
+
+
+def _by_tune(cells: Sequence[CellRuns]) -> list[CellRuns]:
+    """Return the first cell of each tune recording: a transferred calibration brings none of its own."""
+    return list({item.cell.tune: item for item in reversed(cells)}.values())[::-1]
+
+
+def margin_figure(cells: Sequence[CellRuns], published: Published, draws: Draws) -> Table:
+    """Return figure 2, left: the margins of right and of wrong rounds on the tune questions.
+
+    Raises:
+        DataError: No cell allows it.
+    """
+    layout = Layout(
+        key="figure2",
+        title="Figure 2, left. Margin of right and wrong rounds, tune questions",
+        heads=("cell",),
+        columns={
+            "rows": Column("rounds", ",.0f"),
+            "right": Column("right, nats", ".2f", interval=True),
+            "wrong": Column("wrong, nats", ".2f", interval=True),
+            "separation": Column("separation, nats", ".2f", interval=True),
+            "confidence": Column("separation of stated confidence", ".2f", interval=True),
+            "ratio": Column("ratio", ".0f"),
+        },
+        published=published,
+    )
+    lines: list[tuple[Any, ...]] = []
+    notes = [draws.note, "a round is right where its exact match is 1; v3 takes the tune questions, and so do we"]
+    for item in _by_tune(cells):
+        here, why = _separations(with_evidence(item.tune), draws)
+        if why:
+            notes.append(f"left out, {item.cell.name}: {why}")
+            continue
+        beside = item.cell.published == published.tables["figure2"]["cell"] and item.cell.prompt == "answer_first"
+        row = "v3" if beside else None
+        lines += layout.lines((item.cell.name,), here, row, earlier=("24 cells",))
+    if not lines:
+        raise DataError("; ".join(notes[2:]))
+    return layout.table(lines, notes)
+
+
+def _separations(recording: Recording, draws: Draws) -> tuple[dict[str, Figure], str]:
+    em = _column(recording, "em")
+    rows, questions = _rows(recording, margin=_column(recording, _MARGIN), em=em)
+    right = rows["em"] >= 1
+    if not right.any() or right.all():
+        what = "only right or only wrong rounds" if len(right) else "no round has both answer_margin and em"
+        return {}, what
+    here: dict[str, Figure] = {"rows": float(len(right))}
+    here |= draws.separation(rows["margin"], right, questions)
+    stated, asked = _rows(recording, value=_column(recording, "verbal_confidence"), em=em)
+    sure = stated["em"] >= 1
+    if sure.any() and not sure.all():
+        here["confidence"] = draws.separation(stated["value"], sure, asked)["separation"]
+        apart, said = (abs(here[key][0]) for key in ("separation", "confidence"))  # type: ignore[index]
+        here["ratio"] = apart / said if said else float("nan")
+    return here, ""
+
+
+def reliability_figure(cells: Sequence[CellRuns], published: Published, draws: Draws) -> Table:
+    """Return figure 2, right: the share of right rounds in five buckets of margins with equally many rounds.
+
+    Raises:
+        DataError: No cell allows it.
+    """
+    rows: list[tuple[Any, ...]] = []
+    missing = []
+    for item in _by_tune(cells):
+        tune = with_evidence(item.tune)
+        found, questions = _rows(tune, margin=_column(tune, _MARGIN), em=_column(tune, "em"))
+        if len(questions) < _BUCKETS:
+            missing.append(f"left out, {item.cell.name}: too few rounds have both answer_margin and em")
+            continue
+        order = np.argsort(found["margin"], kind="stable")
+        for number, bucket in enumerate(np.array_split(order, _BUCKETS), start=1):
+            asked = [questions[place] for place in bucket.tolist()]
+            share, _ = draws.means([(item.cell.name, {"em": found["em"][bucket]}, asked)])
+            low, high = found["margin"][bucket[0]], found["margin"][bucket[-1]]
+            rows.append((item.cell.name, number, len(bucket), float(low), float(high), share["em"]))
+    if not rows:
+        raise DataError("; ".join(missing))
+    columns = (
+        Column("cell"),
+        Column("bucket", ".0f"),
+        Column("rounds", ",.0f"),
+        Column("lowest margin, nats", ".2f"),
+        Column("highest margin, nats", ".2f"),
+        Column("P(EM = 1)", ".3f", interval=True),
+    )
+    title = "Figure 2, right. Share of right rounds by margin, five buckets of equal size, tune questions"
+    told = f"published: - (plotted only; {published.title})"
+    return Table(title=title, columns=columns, rows=tuple(rows), notes=(draws.note, told, *missing))
+
+
+def confidence_figure(cells: Sequence[CellRuns], published: Published, draws: Draws) -> Table:
+    """Return figure 5: how often each confidence of 1 to 5 is stated, by prompt.
+
+    Raises:
+        DataError: No cell has stated confidences.
+    """
+    layout = Layout(
+        key="figure5",
+        title="Figure 5. Stated confidence by prompt, eval questions",
+        heads=("prompt", "cells"),
+        columns={
+            "rows": Column("rounds", ",.0f"),
+            **{f"share_{mark}": Column(f"% {mark}", ".1f", scale=100, interval=True) for mark in _MARKS},
+            "entropy": Column("entropy, nats", ".3f"),
+        },
+        published=published,
+    )
+    lines: list[tuple[Any, ...]] = []
+    together = (
+        "rounds of all cells of a prompt together (the paper does not say of which cells its shares are); a uniform "
+        "choice has 20.0 % and 1.609 nats"
+    )
+    notes = [draws.note, together]
+    for prompt, beside in dict.fromkeys((item.cell.prompt, bool(item.cell.published)) for item in cells):
+        group = [c for c in cells if (c.cell.prompt, bool(c.cell.published)) == (prompt, beside)]
+        recordings = [with_evidence(item.eval) for item in group]
+        told = [_rows(recording, said=_column(recording, "verbal_confidence")) for recording in recordings]
+        silent = [item.cell.name for item, (_, questions) in zip(group, told, strict=True) if not questions]
+        if silent:
+            notes.append(f"left out, {', '.join(silent)}: no stated confidence was recorded")
+        said = np.concatenate([rows["said"] for rows, _ in told])
+        if not len(said):
+            continue
+        questions = [question for _, asked in told for question in asked]
+        shares, _ = draws.means([(prompt, {f"share_{m}": (np.rint(said) == m) * 1.0 for m in _MARKS}, questions)])
+        here: Mapping[str, Figure] = {"rows": float(len(said)), **shares, "entropy": _entropy(np.rint(said))}
+        lines += layout.lines((prompt, len(group) - len(silent)), here, prompt if beside else None)
+    if not lines:
+        raise DataError("; ".join(notes[2:]))
+    return layout.table(lines, notes)
+
+
+def _entropy(values: Floats) -> float:
+    """Return the entropy of a discrete sample, nats."""
+    _, counts = np.unique(values, return_counts=True)
+    shares = counts / counts.sum()
+    return float(-(shares * np.log(shares)).sum() + 0.0)

@@ -1,0 +1,184 @@
+"""The tables and figures of TASR from recordings, beside the published ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from suffice._version import __version__
+from suffice.errors import DataError, UnknownSignalError
+from suffice.papers.published import Published, published_tasr
+from suffice.papers.tasr.cells import Cell, CellRuns, load_cell
+from suffice.papers.tasr.drift import drift_table
+from suffice.papers.tasr.frontier import cell_table, figure3, figure4, macro_table
+from suffice.papers.tasr.rows import Draws
+from suffice.papers.tasr.searched import search_table
+from suffice.papers.tasr.signal_tables import confidence_figure, margin_figure, models_table, reliability_figure
+from suffice.tables import Column, Table
+
+__all__ = ["PARTS", "Paper", "paper_tasr"]
+
+Part = Callable[[Sequence[CellRuns], Published, Draws], Table]
+
+PARTS: Mapping[str, Part] = {
+    "Table 1": macro_table,
+    "Table 2": lambda cells, published, draws: cell_table(cells, published, draws, "distractor"),
+    "Section 5.3": search_table,
+    "Table 3": drift_table,
+    "Table 4": lambda cells, published, draws: cell_table(cells, published, draws, "open"),
+    "Table 5": lambda cells, published, draws: cell_table(cells, published, draws, "dense"),
+    "Table 6": models_table,
+    "Figure 2, left": margin_figure,
+    "Figure 2, right": reliability_figure,
+    "Figure 3": figure3,
+    "Figure 4": figure4,
+    "Figure 5": confidence_figure,
+}
+"""What makes each table and figure, in the order of the paper; figure 1 is a drawing."""
+
+
+_READER = "span-reader"
+_SMALL = (
+    "span-reader is the embedded extractive reader (22 M parameters): it points at a span and cannot reason over two "
+    "passages, so its figures, and any macro over them, say nothing about the rule on a large language model"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Paper:
+    """The tables of a paper, made again.
+
+    Attributes:
+        tables: How they were made, the cells, then what `PARTS` made, what could not be made and why, and what is
+            inconsistent in the published figures.
+        not_made: Why a part could not be made, by its name.
+    """
+
+    tables: tuple[Table, ...]
+    not_made: Mapping[str, str]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-ready values; NaN becomes None."""
+        return {"tables": [table.to_dict() for table in self.tables], "not_made": dict(self.not_made)}
+
+
+def paper_tasr(
+    cells: Sequence[Cell],
+    *,
+    n_resamples: int = 1000,
+    seed: int = 42,
+    level: float = 0.95,
+    command: str = "",
+    on_progress: Callable[[str, int, int], None] | None = None,
+) -> Paper:
+    """Make Tables 1 to 6 and the data of figures 2 to 5 of TASR from recordings, beside the published figures.
+
+    A part that the recordings do not allow is left out, with the reason; the others are made.
+
+    Args:
+        cells: At least one, from `read_cells` or made by hand.
+        n_resamples: Bootstrap draws.
+        seed: Of the draws; questions are drawn in the order of their ids, whatever a recording's, and for one cell the
+            intervals are those of `suffice.replays.replay` with this seed on a recording in that order.
+        level: Nominal coverage of intervals.
+        command: What was run, for the provenance.
+        on_progress: Is told what is being made, how much is done, and of how much.
+
+    Raises:
+        DataError: No cells, a recording that does not read, or a question in both recordings of a cell.
+    """
+    if not cells:
+        raise DataError("no cells: give at least one")
+    tell = on_progress or (lambda _name, _done, _total: None)
+    total = len(cells) + len(PARTS)
+    draws = Draws(n_resamples=n_resamples, seed=seed, level=level)
+    loaded = []
+    for number, cell in enumerate(cells):
+        tell(cell.name, number, total)
+        loaded.append(load_cell(cell, n_resamples=n_resamples, seed=seed, level=level))
+    published = published_tasr()
+    made: list[Table] = []
+    not_made: dict[str, str] = {}
+    for number, (name, part) in enumerate(PARTS.items(), start=len(cells)):
+        tell(name, number, total)
+        try:
+            made.append(part(loaded, published, draws))
+        except (DataError, UnknownSignalError) as error:
+            not_made[name] = str(error)
+    tell("done", total, total)
+    tables = (
+        _provenance(published, draws, command),
+        _cells_table(loaded, published),
+        *made,
+        *([_not_made_table(not_made)] if not_made else []),
+        _flags_table(published),
+    )
+    return Paper(tables=tables, not_made=not_made)
+
+
+def _provenance(published: Published, draws: Draws, command: str) -> Table:
+    rows = [
+        ("paper", f"{published.title} (arXiv {published.arxiv})"),
+        ("command", command or "suffice.papers.tasr.tables.paper_tasr"),
+        ("suffice", __version__),
+        ("draws", f"{draws.n_resamples:,}, seed {draws.seed}, {100 * draws.level:g} % intervals"),
+    ]
+    return Table(title="How these tables were made", columns=(Column("what"), Column("value")), rows=tuple(rows))
+
+
+def _cells_table(cells: Sequence[CellRuns], published: Published) -> Table:
+    rows = []
+    for item in cells:
+        cell, theirs = item.cell, published.cells.get(item.cell.published)
+        beside = f"{cell.published}: {theirs['model']}, {theirs['retriever']}, {theirs['corpus']}" if theirs else None
+        rows.append(
+            (
+                *(cell.name, cell.model, cell.retriever, cell.corpus, cell.setting, cell.prompt),
+                *(len(item.tune.question_ids), len(item.eval.question_ids), int(item.eval.index[-1])),
+                *(item.tune.data_hash, item.eval.data_hash, beside),
+            )
+        )
+    names = ("cell", "model", "retriever", "corpus", "setting", "prompt")
+    counts = ("tune questions", "eval questions", "rounds")
+    notes = []
+    if any(item.cell.published for item in cells):
+        notes.append("published figures are those of the paper's models: whether a cell repeats one is the list's word")
+    if any(not item.cell.published for item in cells):
+        notes.append(
+            "a cell without a published counterpart stands alone: its figures are compared with none of the paper's"
+        )
+    notes += [f"{item.cell.name}: {told}" for item in cells if (told := _identity(item))]
+    if any(item.cell.model == _READER for item in cells):
+        notes.append(_SMALL)
+    return Table(
+        title="Cells",
+        columns=(
+            *map(Column, names),
+            *(Column(name, ",.0f") for name in counts),
+            *map(Column, ("tune data", "eval data", "published cell")),
+        ),
+        rows=tuple(rows),
+        notes=tuple(notes),
+    )
+
+
+def _identity(item: CellRuns) -> str:
+    """Return which model and questions a recording says it is of; "" if it does not say."""
+    metadata = (item.tune.metadata, item.eval.metadata)
+    sets = [told["dataset"]["hash"] for told in metadata if "hash" in (told.get("dataset") or {})]
+    depends = item.eval.metadata.get("depends") or {}
+    parts = [f"{key} {value}" for key, value in sorted(depends.items()) if isinstance(value, str)]
+    return ", ".join(
+        [*parts, *([f"questions {' (tune) and '.join(sets)} (eval)"] if len(sets) == len(metadata) else [])]
+    )
+
+
+def _not_made_table(not_made: Mapping[str, str]) -> Table:
+    return Table(title="Not made", columns=(Column("what"), Column("why")), rows=tuple(not_made.items()))
+
+
+def _flags_table(published: Published) -> Table:
+    rows = tuple((flag.id, ", ".join(flag.places), flag.reason) for flag in published.flags)
+    columns = (Column("flag"), Column("where"), Column("why"))
+    return Table(title="Published figures that do not fit together", columns=columns, rows=rows)

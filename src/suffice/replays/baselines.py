@@ -1,0 +1,395 @@
+"""What policies are compared with: fixed budgets, chance, the closed book, and oracles."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from suffice.replays.charging import LIVE, Charging
+from suffice.replays.costs import CostTable, Ledger
+from suffice.replays.outcomes import answers_by_stop, values_by_stop
+from suffice.replays.recorded import run_notes
+from suffice.rounds import Floats, Mask, Rounds
+from suffice.rules import Selector, fixed_k
+from suffice.session import Policy, Stops, stops
+from suffice.store.recording import Recording
+
+__all__ = [
+    "RECORDED",
+    "Bench",
+    "Run",
+    "closed_book",
+    "fixed_budget",
+    "oracle_best",
+    "oracle_earliest",
+    "random_stop",
+    "recorded_run",
+    "run_policy",
+]
+
+RECORDED = "recorded"
+"""The label of `recorded_run`: what differences are taken against by default where a rule ended some recordings."""
+
+Positions = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """One policy, baseline or oracle on a recording; arrays have shape ``(n_questions,)``.
+
+    Attributes:
+        label: What reports call it.
+        kind: `rule`, `fixed`, `random`, `recorded`, `closed_book` or `oracle`.
+        worst: The metrics of the returned answers by name, in [0, 1], with 0 for what an answer would have scored that
+            was never given (see `unrun`); NaN where not measured.
+        best: The same with 1 for it.
+        unrun: Where the outcome depends on rounds that never ran, because a rule ended the recording.
+        ledger: Operational costs; a lower bound where `unrun`.
+        calls: Support and weights of the distribution of calls over questions, for quantiles.
+        stop_rounds: Share of all questions that stop at each round; those of `unrun` are in none.
+        reasons: Questions by reason of their stop; empty where there is none to give.
+        selector: The selector of its answers, as baselines are named by it; "" where it has no part in them.
+        policy: What decided; None for oracles.
+        oracle_seen: Mean metrics with the best of the rounds that were seen, by name.
+        rounds: The round of each stop, the last recorded one where `unrun`, -1 where there was none; the expected one
+            for `random`.
+        notes: What a reader must know.
+    """
+
+    label: str
+    kind: str
+    worst: Mapping[str, Floats]
+    best: Mapping[str, Floats]
+    unrun: Mask
+    ledger: Ledger
+    calls: tuple[Floats, Floats]
+    stop_rounds: Mapping[int, float]
+    reasons: Mapping[str, int]
+    selector: str = ""
+    policy: Policy | None = None
+    oracle_seen: Mapping[str, float] | None = None
+    rounds: Positions | Floats | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def values(self) -> Mapping[str, Floats]:
+        """The metrics of the returned answers by name, in [0, 1]; NaN where not measured, and where `unrun`."""
+        if self.exact:
+            return self.worst
+        return {name: np.where(self.unrun, np.nan, values) for name, values in self.worst.items()}
+
+    @property
+    def exact(self) -> bool:
+        """Whether every round that it needs was recorded."""
+        return not self.unrun.any()
+
+
+class Bench:
+    """A recording with everything that all runs share.
+
+    Args:
+        recording: Recorded rounds without failed questions.
+        metrics: Metrics at every round, by name, shape ``(n_questions, n_rounds)``.
+        table: The recorded costs.
+        raw: The columns that the policies read.
+        charging: Which calls a policy pays for.
+    """
+
+    def __init__(
+        self,
+        recording: Recording,
+        metrics: Mapping[str, Floats],
+        table: CostTable,
+        raw: Rounds,
+        charging: Charging = LIVE,
+    ) -> None:
+        self.recording = recording
+        self.metrics = metrics
+        self.table = table
+        self.raw = raw
+        self.charging = charging
+        self.components: Mapping[str, str] = recording.metadata.get("signal_components") or {}
+
+    @property
+    def highest(self) -> int:
+        """The highest recorded round."""
+        return int(self.recording.index[-1])
+
+    @cached_property
+    def cut(self) -> Mask:
+        """Which questions a rule ended before the recording's highest round, shape ``(n_questions,)``."""
+        return np.asarray((self.recording.ends == "rule") & ~self.recording.seen[:, -1], dtype=np.bool_)
+
+    def in_view(self, metric: Floats, view: Rounds) -> Floats:
+        """Return the part of a metric that belongs to the rounds of a view."""
+        offset = int(view.index[0] - self.recording.index[0])
+        return metric[:, offset : offset + len(view)]
+
+    def values(self, view: Rounds, stop: Positions, answer: Positions) -> dict[str, Floats]:
+        """Return the metrics of the answers returned by stops at `stop`; see `values_by_stop`."""
+        position = np.where(answer >= 0, answer, stop)
+        rows = np.arange(len(position))
+        return {
+            name: np.where(position >= 0, self.in_view(metric, view)[rows, np.maximum(position, 0)], 0.0)
+            for name, metric in self.metrics.items()
+        }
+
+
+def run_policy(bench: Bench, policy: Policy, *, label: str = "", kind: str = "rule") -> tuple[Run, Stops]:
+    """Replay one policy: stops, answers, metrics and what it would have paid."""
+    stopped = stops(policy, bench.raw)
+    ends, highest = bench.recording.ends, policy.max_rounds
+    unrun, reasons = stopped.unrun(ends, highest), stopped.reasons(ends, highest)
+    return _run(bench, policy, stopped, unrun, Counter(reasons), label=label, kind=kind), stopped
+
+
+def _run(
+    bench: Bench, policy: Policy, stopped: Stops, unrun: Mask, reasons: Mapping[str, int], *, label: str, kind: str
+) -> Run:
+    ledger = bench.table.charge(bench.charging.policy_masks(bench.table, policy, stopped, bench.components))
+    values = bench.values(stopped.view, stopped.position, stopped.answer_position)
+    return Run(
+        label=label or policy.label,
+        kind=kind,
+        worst=_with(values, unrun, 0.0),
+        best=_with(values, unrun, 1.0),
+        unrun=unrun,
+        ledger=ledger,
+        calls=(ledger.calls, np.ones(len(unrun))),
+        stop_rounds=_shares(stopped.rounds, unrun),
+        reasons=reasons,
+        selector=str(policy.selector),
+        policy=policy,
+        oracle_seen=_oracle_seen(bench, stopped, unrun),
+        rounds=stopped.rounds,
+        notes=run_notes(policy, int(((stopped.position < 0) & ~unrun).sum())),
+    )
+
+
+def _with(values: Mapping[str, Floats], unrun: Mask, value: float) -> Mapping[str, Floats]:
+    return {name: np.where(unrun, value, known) for name, known in values.items()} if unrun.any() else values
+
+
+def _shares(rounds: Positions, unrun: Mask) -> dict[int, float]:
+    values, counts = np.unique(rounds[~unrun], return_counts=True)
+    return {int(r): float(count) / len(rounds) for r, count in zip(values, counts, strict=True)}
+
+
+def _oracle_seen(bench: Bench, stopped: Stops, unrun: Mask) -> dict[str, float]:
+    """Return the mean of each metric with the best round among those seen: what a perfect selector would reach."""
+    charged = stopped.charged()
+    means = {}
+    for name, metric in bench.metrics.items():
+        seen = np.where(charged, bench.in_view(metric, stopped.view), -np.inf)
+        best = np.where(charged.any(axis=1), seen.max(axis=1, initial=-np.inf), 0.0)
+        means[name] = float(np.where(unrun, np.nan, best).mean())
+    return means
+
+
+def fixed_budget(bench: Bench, k: int, like: Policy | None = None) -> Run:
+    """Replay `fixed_k(k)`; on a trajectory that ended by itself before round k its last round counts.
+
+    Args:
+        bench: The recording.
+        k: The budget.
+        like: Whose selector and fitted state to return answers by; its name ends the label.  None = the last answer.
+    """
+    like = like or Policy()
+    policy = replace(like, rule=fixed_k(k), max_rounds=max(k, 1), name=f"fixed_k({k}){like.name}")
+    return run_policy(bench, policy, kind="fixed")[0]
+
+
+def recorded_run(bench: Bench, like: Policy | None = None) -> Run:
+    """Return what was recorded: each question up to its last round, wherever the recording's own rule ended it.
+
+    It starts at round 0 only where the rule ended questions there, as a gate does; otherwise round 0 is the closed book
+    beside a loop from round 1 on.
+
+    Args:
+        bench: The recording.
+        like: As for `fixed_budget`.
+    """
+    like = like or Policy()
+    at_0 = bool((bench.cut & (bench.recording.seen.sum(axis=1) == 1)).any()) and int(bench.recording.index[0]) == 0
+    policy = replace(
+        like, start_round=0 if at_0 else 1, max_rounds=max(bench.highest, 1), name=f"{RECORDED}{like.name}"
+    )
+    ended = Counter(str(end) for end in bench.recording.ends.tolist())
+    run = _run(bench, policy, stops(policy, bench.raw), np.zeros_like(bench.cut), ended, label="", kind=RECORDED)
+    return replace(run, notes=("the recording's own stops; what its rule itself cost is not counted",))
+
+
+def closed_book(bench: Bench) -> Run:
+    """Return the answers of round 0, the model alone."""
+    view = Policy(start_round=0, max_rounds=bench.highest).view(bench.raw)
+    return _run_at(bench, view, np.zeros(len(view.seen), dtype=np.int64), "closed_book", "closed_book")
+
+
+def random_stop(bench: Bench, policy: Policy, stopped: Stops) -> Run:
+    """Return the exact expectation of `policy` with its stop rounds dealt out to the questions at random.
+
+    They are dealt among questions that have as many rounds: a question with two cannot stop at round five, and the
+    expected stop rounds are exactly the rule's.  Under a uniformly random permutation each question gets each stop
+    round with the frequency that it has among those questions, so the expectation is a mean over that distribution: the
+    same stops, no information.  A question that a rule cut has no number of rounds yet: it takes part as if it had all,
+    and is `unrun` as far as it is dealt rounds that never ran.
+    """
+    view, ends = stopped.view, bench.recording.ends
+    unrun = stopped.unrun(ends, policy.max_rounds)
+    length, cut = view.seen.sum(axis=-1), stopped.cut(ends, policy.max_rounds)
+    strata = _strata(np.where(cut, len(view), length))
+    at = np.maximum(stopped.position, 0)[:, None] == np.arange(len(view))
+    paid, dealt = strata.means(at), strata.means(at & ~unrun[:, None])
+    ran = (np.arange(len(view)) < length[:, None]) | ~cut[:, None]
+    known = np.where(ran, dealt, 0.0)
+    missing = strata.means(unrun[:, None])[:, 0] + np.where(ran, 0.0, dealt).sum(axis=1)
+    answers = answers_by_stop(policy.selector, view)
+    worst = {
+        name: np.where(known > 0, known * values_by_stop(answers, view.seen, bench.in_view(metric, view)), 0.0).sum(1)
+        for name, metric in bench.metrics.items()
+    }
+    shares: dict[str, Floats] = {}
+    support, weights = [], []
+    last = length - 1
+    # Who never saw a round is charged nothing, wherever the others stop.
+    for k in np.flatnonzero(paid.any(axis=0)).tolist():
+        masks = _blind_masks(bench, policy.selector, view, np.minimum(k, last), answers[:, k])
+        for component, mask in masks.items():
+            shares[component] = shares.get(component, 0.0) + paid[:, k, None] * mask
+        support.append(bench.table.calls(masks))
+        weights.append(paid[:, k])
+    return Run(
+        label=f"random({policy.label})",
+        kind="random",
+        worst=worst,
+        best={name: values + missing for name, values in worst.items()} if missing.any() else worst,
+        unrun=missing > 0,
+        ledger=bench.table.charge(shares),
+        calls=(np.concatenate(support), np.concatenate(weights)),
+        stop_rounds=_dealt_shares(view, known) if missing.any() else _shares(stopped.rounds, unrun),
+        reasons={},
+        selector=str(policy.selector),
+        rounds=strata.means(stopped.rounds[:, None])[:, 0],
+        notes=_twin_notes(strata, cut=bool(cut.any())),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Strata:
+    """Questions that may exchange their stops: the stratum of each, and how many there are in each stratum."""
+
+    code: npt.NDArray[np.int64]
+    size: npt.NDArray[np.int64]
+
+    def means(self, values: Mask | Positions) -> Floats:
+        """Return for each question the mean over its stratum, shape of `values`, ``(n_questions, n)``."""
+        totals = np.zeros((len(self.size), values.shape[1]))
+        np.add.at(totals, self.code, values)
+        means: Floats = (totals / self.size[:, None])[self.code]
+        return means
+
+
+def _strata(length: Positions) -> _Strata:
+    """Group questions by their number of rounds."""
+    _, code, size = np.unique(length, return_inverse=True, return_counts=True)
+    return _Strata(code, size)
+
+
+def _dealt_shares(view: Rounds, known: Floats) -> dict[int, float]:
+    return {int(r): float(known[:, k].mean()) for k, r in enumerate(view.index) if known[:, k].any()}
+
+
+def _twin_notes(strata: _Strata, *, cut: bool) -> tuple[str, ...]:
+    notes = ["exact expectation over random permutations of the rule's own stop rounds"]
+    if len(strata.size) > 1:
+        notes[0] += ", among questions with as many recorded rounds"
+    if cut:
+        notes[0] += (
+            "; questions that a rule cut take part at full width, and what they are dealt beyond that is unknown"
+        )
+    alone = int((strata.size == 1).sum())
+    if alone:
+        notes.append(f"in {alone} questions it stops as the rule does: no other question has as many recorded rounds")
+    return tuple(notes)
+
+
+def _blind_masks(
+    bench: Bench, selector: Selector, view: Rounds, stop: Positions, answer: Positions
+) -> Mapping[str, Mask]:
+    """Return what stopping at `stop` pays without reading a signal, except what the selector reads, by component."""
+    blind = Stops(view=view, position=stop, answer_position=answer, fired=stop >= 0)
+    policy = Policy(selector=selector, start_round=int(view.index[0]))
+    return bench.charging.policy_masks(bench.table, policy, blind, bench.components)
+
+
+def oracle_earliest(bench: Bench, em: Floats, start_round: int = 1) -> Run:
+    """Return the oracle that stops at the first round with EM = 1, and at the start round where there is none.
+
+    Args:
+        bench: The recording.
+        em: EM at every recorded round, shape ``(n_questions, n_rounds)``.
+        start_round: The first round that counts.
+    """
+    view = Policy(start_round=start_round, max_rounds=bench.highest).view(bench.raw)
+    right = (bench.in_view(em, view) >= 1) & view.seen
+    position = np.where(view.seen.any(axis=1), np.argmax(right, axis=1), -1)
+    unrun = ~right.any(axis=1) & bench.cut
+    return _run_at(bench, view, position, "oracle_earliest", "oracle", unrun=unrun, aim="em")
+
+
+def oracle_best(bench: Bench, metric: Floats, start_round: int = 1, *, name: str = "") -> Run:
+    """Return the oracle that returns the round with the largest metric, the earliest among ties.
+
+    Args:
+        bench: The recording.
+        metric: The metric that it maximises, at every recorded round, shape ``(n_questions, n_rounds)``.
+        start_round: The first round that counts.
+        name: Of the metric, by which a convention of charging finds its judge; empty where there is none.
+    """
+    view = Policy(start_round=start_round, max_rounds=bench.highest).view(bench.raw)
+    known = np.where(view.seen & ~np.isnan(bench.in_view(metric, view)), bench.in_view(metric, view), -np.inf)
+    position = np.where(view.seen.any(axis=1), np.argmax(known, axis=1), -1)
+    unrun = (known.max(axis=1) < 1) & bench.cut
+    return _run_at(bench, view, position, "oracle_best", "oracle", unrun=unrun, aim=name, metric=name)
+
+
+def _run_at(
+    bench: Bench,
+    view: Rounds,
+    position: Positions,
+    label: str,
+    kind: str,
+    *,
+    unrun: Mask | None = None,
+    aim: str = "",
+    metric: str = "",
+) -> Run:
+    """Return the run that stops at `position`, by the best of `metric` if it is named, and returns that answer.
+
+    Where `unrun`, rounds that never ran could have given more of `aim`, never less, and anything of other metrics.
+    """
+    masks = bench.charging.oracle_masks(bench.table, view, position, metric, bench.components)
+    ledger = bench.table.charge(masks)
+    rounds = np.where(position >= 0, view.index[np.maximum(position, 0)], -1)
+    values = bench.values(view, position, position)
+    unrun = np.zeros(len(position), dtype=np.bool_) if unrun is None else unrun
+    worst = _with(values, unrun, 0.0)
+    if aim in values:
+        worst = {**worst, aim: np.where(unrun, np.nan_to_num(values[aim]), values[aim])}
+    return Run(
+        label=label,
+        kind=kind,
+        worst=worst,
+        best=_with(values, unrun, 1.0),
+        unrun=unrun,
+        ledger=ledger,
+        calls=(ledger.calls, np.ones(len(position))),
+        stop_rounds=_shares(rounds, unrun),
+        reasons={},
+        rounds=rounds,
+    )

@@ -1,0 +1,238 @@
+"""Conventions of charging: which recorded calls of judges, rerankers and embedders a policy pays for.
+
+The loop and its evidence are charged alike under every convention (`loop_masks`): each visited round.  They differ in
+the components that are called on demand, because a rule or a selector reads their signals, and in the critic's reply to
+the last draft.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from suffice.calibration import CALIBRATED
+from suffice.errors import DataError
+from suffice.replays.costs import GATE, GENERATOR, CostTable, loop_masks, widen
+from suffice.rounds import Mask, Rounds
+from suffice.session import CUMULATED, Policy, Stops
+from suffice.signals import CRITIC, SIGNALS
+
+__all__ = [
+    "LEDGERS",
+    "LIVE",
+    "PUBLISHED",
+    "Charging",
+    "answered_closed_book",
+    "charging_of",
+    "operational_masks",
+    "reads_closed_book",
+]
+
+_EMBEDDER = "embedder"
+
+Positions = npt.NDArray[np.int64]
+Told = Mapping[str, str]
+"""Whose call produces a signal, for signals that are not in `SIGNALS`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Charging:
+    """A convention of charging.
+
+    Attributes:
+        name: What `--ledger` calls it.
+        note: What a reader of its figures must know; empty for the one that all figures have unless they say so.
+        of_policy: Which rounds' calls on demand a policy pays for, by component, each of the view's shape; what it does
+            not name is paid in every visited round if it belongs to the loop, and else nowhere.
+        of_oracle: The same for an oracle that stops at some positions, by the metric that it maximises.
+    """
+
+    name: str
+    note: str
+    of_policy: Callable[[CostTable, Policy, Stops, Told], dict[str, Mask]]
+    of_oracle: Callable[[CostTable, str, Mask, Told], dict[str, Mask]]
+
+    def policy_masks(self, table: CostTable, policy: Policy, stopped: Stops, told: Told) -> dict[str, Mask]:
+        """Return which rounds a policy pays for, by component, each of shape ``(n_questions, n_rounds)``.
+
+        The loop and its evidence in every visited round; what is called on demand by this convention; at a gated
+        round 0 the answer only where it is used.
+
+        Args:
+            table: The recorded costs.
+            policy: What decides.
+            stopped: Where it stops.
+            told: Whose call produces a signal, for signals that are not in `SIGNALS`.
+        """
+        view, visited = stopped.view, stopped.charged()
+        masks = loop_masks(table, view, stopped.position)
+        needs = self.of_policy(table, policy, stopped, told)
+        for component in table.components:
+            if component in needs or component not in masks:
+                masks[component] = widen(table, view, needs.get(component, np.zeros_like(visited)))
+        if table.gated and GENERATOR in table.components and view.index[0] == 0:
+            answered = answered_closed_book(policy, stopped, told)
+            masks[GENERATOR] = masks[GENERATOR].copy()
+            masks[GENERATOR][:, int(-table.index[0])] |= answered & visited[:, 0]
+        return masks
+
+    def oracle_masks(
+        self, table: CostTable, view: Rounds, position: Positions, metric: str, told: Told
+    ) -> dict[str, Mask]:
+        """Return which rounds an oracle pays for that stops at `position`, by component, of the recording's shape.
+
+        Args:
+            table: The recorded costs.
+            view: The rounds that it may stop at.
+            position: Where it stops.
+            metric: What it maximises; "" where no judge is behind it.
+            told: As for `policy_masks`.
+        """
+        masks = loop_masks(table, view, position)
+        visited = view.seen & (np.arange(len(view)) <= position[:, None])
+        needs = self.of_oracle(table, metric, visited, told)
+        return masks | {name: widen(table, view, mask) for name, mask in needs.items()}
+
+
+def operational_masks(
+    table: CostTable, policy: Policy, stopped: Stops, components: Told | None = None
+) -> dict[str, Mask]:
+    """Return which rounds a policy would pay for live, by component, each of shape ``(n_questions, n_rounds)``.
+
+    See `Charging.policy_masks`, with a judge, reranker or embedder charged where the lazily evaluated rule, or the
+    selector, reads one of its signals (SEMANTICS, Costs).
+
+    Args:
+        table: The recorded costs.
+        policy: What decides.
+        stopped: Where it stops.
+        components: Whose call produces a signal, for signals that are not in `SIGNALS`.
+    """
+    return LIVE.policy_masks(table, policy, stopped, components or {})
+
+
+def _component(name: str, policy: Policy | None, told: Told) -> tuple[str, str]:
+    """Return the signal that is measured for `name`, and the component that measures it.
+
+    Of the sums of what rounds cost that is the critic: a round's cost is known once it has replied.
+    """
+    sources = {} if policy is None else {calibrator.output: calibrator.signal for calibrator in policy.calibrators}
+    raw = sources.get(name, CALIBRATED.get(name, name))
+    known = SIGNALS.get(raw)
+    if raw in CUMULATED:
+        return raw, CRITIC
+    return raw, told.get(raw) or (known.component if known else f"judge:{raw}")
+
+
+def _where_read(table: CostTable, policy: Policy, stopped: Stops, told: Told) -> dict[str, Mask]:
+    """Return which rounds' calls on demand are read by the lazily evaluated rule, by the selector, or by a next draft."""
+    view, visited = stopped.view, stopped.charged()
+    reads = [(name, mask & visited) for name, mask in policy.rule.reads(view, view.seen).items()]
+    reads += [(name, visited) for name in policy.selector.signals]
+    needs: dict[str, Mask] = {}
+    if CRITIC in table.components:
+        left = ~stopped.fired & (stopped.rounds < policy.max_rounds)  # the loop went on, and found its end
+        needs[CRITIC] = _followed(visited) | visited & left[:, None]
+    for name, mask in reads:
+        raw, component = _component(name, policy, told)
+        if component not in table.components or (component in table.loop and component != CRITIC):
+            continue
+        known = SIGNALS.get(raw)
+        first, back = (known.first_round, known.lookback) if known else (0, 0)
+        read = mask & (view.index >= first)
+        for step in range(min(back, len(view) - 1) + 1):
+            earlier = np.zeros_like(read)
+            earlier[:, : len(view) - step] = read[:, step:]
+            needs[component] = needs[component] | earlier if component in needs else earlier
+    return needs
+
+
+def _followed(visited: Mask) -> Mask:
+    """Return which visited rounds are followed by another one, whose draft reads the critic's reply."""
+    followed = np.zeros_like(visited)
+    followed[:, :-1] = visited[:, 1:]
+    return followed & visited
+
+
+def answered_closed_book(policy: Policy, stopped: Stops, told: Told) -> Mask:
+    """Return at which questions a gated round 0 is answered live, shape ``(n_questions,)``.
+
+    Where its answer is returned, or would have been had it been one; where the rule comes to a signal of the answer;
+    everywhere if the policy looks back on all answers (the loop does the same, in `suffice.loop.gating`).
+    """
+    view = stopped.view
+    answered: Mask = (stopped.answer_rounds <= 0) | policy.reads_every_answer
+    for name, mask in policy.rule.reads(view, view.seen).items():
+        if reads_closed_book(name, policy, told):
+            answered = answered | mask[:, 0]
+    return answered
+
+
+def reads_closed_book(name: str, policy: Policy, told: Told) -> bool:
+    """Return whether a gated round 0 is answered where a rule comes to this signal there."""
+    raw, component = _component(name, policy, told)
+    return component not in ("", GATE) and (raw not in SIGNALS or SIGNALS[raw].may_exist(0))
+
+
+def _critic_alone(table: CostTable, metric: str, visited: Mask, told: Told) -> dict[str, Mask]:
+    """An oracle knows; it asks nobody but the critic, for the next draft."""
+    del metric, told
+    return {CRITIC: _followed(visited)} if CRITIC in table.components else {}
+
+
+def _every_visited_round(table: CostTable, policy: Policy, stopped: Stops, told: Told) -> dict[str, Mask]:
+    """Return every visited round for each component that measures one of the policy's signals, but for the embedder."""
+    visited = stopped.charged()
+    names = {_component(name, policy, told)[1] for name in (*policy.rule.signals, *policy.selector.signals)}
+    return {name: visited for name in table.components if name in names - {_EMBEDDER}}
+
+
+def _up_to_the_choice(table: CostTable, metric: str, visited: Mask, told: Told) -> dict[str, Mask]:
+    """Return every round up to the chosen one for the judge of the metric."""
+    component = _component(metric, None, told)[1]
+    return {component: visited} if component in table.components else {}
+
+
+LIVE = Charging(name="live", note="", of_policy=_where_read, of_oracle=_critic_alone)
+"""What the policy, run live, would have paid: calls on demand are lazy, oracles ask nobody (SEMANTICS, Costs).
+
+The critic's reply is read by the next draft, and so paid in every visited round but the last; there it is paid where
+the rule or the selector reads it.
+"""
+
+PUBLISHED = Charging(
+    name="published",
+    note=(
+        "charged as Semantic Early-Stopping published it: a critic, and a judge whose signal a rule reads anywhere, is "
+        "paid in every visited round, an oracle pays the judge of its metric up to the round that it chooses, and "
+        "embeddings are free"
+    ),
+    of_policy=_every_visited_round,
+    of_oracle=_up_to_the_choice,
+)
+"""How Semantic Early-Stopping counted: not what a run would have paid.
+
+Its public harness adds up writer, critic and, for a rule that reads a mark, judge over all rounds up to the stop.  Its
+published means agree: where the gain alone runs three rounds more than the whole cascade, tokens rise by about what
+three more judged rounds cost; a lazy judge would besides save the rounds at which the drafts converged.
+"""
+
+LEDGERS: Mapping[str, Charging] = {charging.name: charging for charging in (LIVE, PUBLISHED)}
+"""The conventions by name."""
+
+
+def charging_of(name: str) -> Charging:
+    """Return the convention of a name.
+
+    >>> charging_of("live") is LIVE
+    True
+
+    Raises:
+        DataError: There is none.
+    """
+    if name not in LEDGERS:
+        raise DataError(f"there is no ledger {name!r}; allowed: {', '.join(LEDGERS)}")
+    return LEDGERS[name]

@@ -1,0 +1,155 @@
+"""Whether a policy and a recording belong together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from suffice.calibration import CALIBRATED
+from suffice.errors import CensoredError, ConfigMismatchError, NotFittedError
+from suffice.replays.recorded import check_recorded
+from suffice.rules import Rule, parse_rule
+from suffice.session import Policy
+from suffice.signals import SIGNALS, AnswerPosition, Idf, state_from_dict
+from suffice.store.recording import Recording
+
+__all__ = ["check_policy", "policy_for", "reads_round_0", "require_whole"]
+
+
+def require_whole(recording: Recording, why: str) -> None:
+    """Raise a `CensoredError` if a rule ended questions before the recording's highest round.
+
+    Args:
+        recording: Recorded rounds.
+        why: Why every round is needed, a clause after "and".
+    """
+    cut = (recording.ends == "rule") & ~recording.seen[:, -1]
+    if cut.any():
+        raise CensoredError(
+            f"a rule ended {int(cut.sum())} of {len(cut)} recorded questions early, and {why}: what the rounds that never "
+            "ran would have given is unknown. Record at full width, without a rule; `suffice replay` gives bounds for "
+            "single policies"
+        )
+
+
+def policy_for(recording: Recording, rule: str | Rule, **changes: Any) -> Policy:
+    """Return a policy for a recording: its rounds, its answer position and what it depends on.
+
+    It starts at round 1; at round 0 if the rule reads a signal that is known there and at no other round (`p_known`).
+
+    Args:
+        recording: Recorded rounds.
+        rule: A rule or its text, `full` for the whole budget.
+        changes: Other fields of the policy, `start_round`, `selector`, `calibrators` for instance.
+
+    Raises:
+        RuleSyntaxError: The text is no rule.
+    """
+    if isinstance(rule, str):
+        changes.setdefault("name", rule)
+        rule = parse_rule("never()" if rule == "full" else rule)
+    defaults: dict[str, Any] = {
+        "max_rounds": max(1, int(recording.index[-1])),
+        "depends": dict(recording.metadata.get("depends") or {}),
+    }
+    if recording.metadata.get("fitted"):
+        defaults["provenance"] = {"fitted": recording.metadata["fitted"]}
+    position = _recorded_position(recording)
+    if isinstance(position, Mapping):
+        defaults["answer_position"] = AnswerPosition.from_dict(position)
+    if int(recording.index[0]) == 0 and reads_round_0(rule):
+        defaults["start_round"] = 0
+    return Policy(rule=rule, **{**defaults, **changes})
+
+
+def reads_round_0(rule: Rule) -> bool:
+    """Return whether a rule reads a signal that is known at round 0 and at no other round (`p_known`).
+
+    >>> reads_round_0(parse_rule("p_known > 0.5")), reads_round_0(parse_rule("tasr"))
+    (True, False)
+    """
+    return any(name in SIGNALS and SIGNALS[name].last_round == 0 for name in rule.signals)
+
+
+def check_policy(policy: Policy, recording: Recording, *, part: bool = False) -> tuple[str, ...]:
+    """Refuse a policy that does not belong to a recording, or cannot decide there; return what a reader must know.
+
+    Args:
+        policy: The policy.
+        recording: Recorded rounds.
+        part: Whether these are some of the recorded questions, see `check_recorded`.
+
+    Raises:
+        ConfigMismatchError: It starts or ends outside the recorded rounds, or depends on another model, retriever,
+            answer position or fitted state than the recording's.
+        NotFittedError: It reads a calibrated signal without a calibrator, and the recording has no such column.
+        UnknownSignalError: It reads a signal that was not recorded, or is undefined in every recorded round.
+    """
+    _check_rounds(policy, recording)
+    recorded = recording.metadata.get("depends") or {}
+    for key in sorted(set(policy.depends) & set(recorded)):
+        if policy.depends[key] != recorded[key]:
+            raise ConfigMismatchError(
+                f"the policy {policy.label!r} was made for {key} {policy.depends[key]!r}, the recording has "
+                f"{recorded[key]!r}: its fitted state does not carry over. Run `suffice calibrate` on a recording of "
+                "tune questions made the same way"
+            )
+    position = _recorded_position(recording)
+    if isinstance(position, Mapping) and policy.answer_position.to_dict() != dict(position):
+        raise ConfigMismatchError(
+            f"the policy {policy.label!r} reads answers at {policy.answer_position.to_dict()!r}, the recording was made "
+            f"at {dict(position)!r}: give the policy the recording's answer position, or record again"
+        )
+    return (*_check_fitted(policy, recording), *check_recorded(policy, recording, part=part))
+
+
+def _recorded_position(recording: Recording) -> Any:
+    config = recording.metadata.get("config")
+    return config.get("answer_position") if isinstance(config, Mapping) else None
+
+
+def _check_rounds(policy: Policy, recording: Recording) -> None:
+    lowest, highest = int(recording.index[0]), int(recording.index[-1])
+    if policy.start_round < lowest:
+        raise ConfigMismatchError(
+            f"the policy {policy.label!r} starts at round {policy.start_round}, the recording at round {lowest}: "
+            "record with round 0, or use start_round=1"
+        )
+    if policy.start_round > highest:
+        raise ConfigMismatchError(
+            f"the policy {policy.label!r} starts at round {policy.start_round}, and the recording ends at round "
+            f"{highest}: record rounds with evidence"
+        )
+    # Where the evidence ran out everywhere, a higher budget would have changed nothing.
+    if policy.max_rounds > highest and (recording.ends == "max_rounds").any():
+        raise ConfigMismatchError(
+            f"the policy {policy.label!r} runs to round {policy.max_rounds}, the recording only to round {highest}: "
+            f"use max_rounds={highest}, or record more rounds"
+        )
+
+
+def _check_fitted(policy: Policy, recording: Recording) -> tuple[str, ...]:
+    fitted = {calibrator.output for calibrator in policy.calibrators}
+    columns = set(recording.table.column_names)
+    notes = []
+    for name in policy.signals:
+        if name in CALIBRATED and name not in fitted:
+            if name not in columns:
+                raise NotFittedError(
+                    f"the policy {policy.label!r} reads {name!r} and has no calibrator, and the recording has no such "
+                    "column: run `suffice calibrate` on a recording of tune questions, or use a rule without it"
+                )
+            notes.append(f"{name} is read from the recording: without a calibrator the policy cannot run live")
+    states = recording.metadata.get("state") or {}
+    for name, state in policy.state.items():
+        if (
+            name in policy.signals
+            and isinstance(state, Idf)
+            and name in states
+            and state != state_from_dict(states[name])
+        ):
+            raise ConfigMismatchError(
+                f"the policy {policy.label!r} computes {name!r} with other fitted state than the recording was made "
+                "with: record with the policy's state, or calibrate on this recorder's tune questions"
+            )
+    return tuple(notes)

@@ -1,0 +1,263 @@
+"""The ledger: what a policy would have paid live (operational), and what measuring it cost besides (evaluation)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from suffice.replays.prices import Price
+from suffice.rounds import COST_KINDS, Floats, Mask, Rounds
+from suffice.session import LOOP_COMPONENTS
+from suffice.signals import SIGNALS
+from suffice.store.recording import Recording
+from suffice.store.schema import cost_column
+
+__all__ = ["GATE", "GENERATOR", "CostTable", "Ledger", "loop_masks", "shared_prefix", "widen"]
+
+TOKEN_KINDS = ("uncached_tokens", "cached_tokens", "output_tokens")
+GATE, GENERATOR, RETRIEVAL = "gate", "generator", "retrieval"
+_NOT_LANGUAGE_MODELS = frozenset({RETRIEVAL, "reranker", "embedder"})
+"""Components that are not language models: their requests are no `calls`, and they need not report tokens."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ledger:
+    """What each question cost, by component and kind.
+
+    Attributes:
+        costs: By component, then kind: shape ``(n_questions,)``, unit of the kind; NaN where unknown.
+        calls: Requests to language models (loop, judges, gate), shape ``(n_questions,)``, count.
+        money: Shape ``(n_questions,)``, USD; NaN where a price or a token count is unknown.
+    """
+
+    costs: Mapping[str, Mapping[str, Floats]]
+    calls: Floats
+    money: Floats
+
+    def total(self, kind: str) -> Floats:
+        """Return one kind over all components, shape ``(n_questions,)``; `tokens` adds the three kinds of tokens.
+
+        `retrievals` are the calls of the retriever: NaN where those were not recorded.
+        """
+        if kind == "retrievals":
+            unknown: Floats = np.full(self.calls.shape, np.nan)
+            return self.costs[RETRIEVAL]["calls"] if RETRIEVAL in self.costs else unknown
+        kinds = TOKEN_KINDS if kind == "tokens" else (kind,)
+        total: Floats = np.zeros(self.calls.shape)
+        for component in self.costs.values():
+            for name in kinds:
+                total = total + component[name]
+        return total
+
+    def scaled(self, weight: float) -> Ledger:
+        """Return every figure times `weight`, for expectations."""
+        costs = {c: {kind: weight * values for kind, values in kinds.items()} for c, kinds in self.costs.items()}
+        return Ledger(costs=costs, calls=weight * self.calls, money=weight * self.money)
+
+    def plus(self, other: Ledger) -> Ledger:
+        """Return the sum of two ledgers of the same components."""
+        costs = {
+            c: {kind: values + other.costs[c][kind] for kind, values in kinds.items()}
+            for c, kinds in self.costs.items()
+        }
+        return Ledger(costs=costs, calls=self.calls + other.calls, money=self.money + other.money)
+
+
+def _is_on_demand(component: str, told: set[str]) -> bool:
+    """Return whether a component is called only where a rule reads its signal; all others belong to the loop."""
+    if component in (*LOOP_COMPONENTS, RETRIEVAL, GATE):
+        return False
+    asked = told | {signal.component for signal in SIGNALS.values()} | {"reranker", "embedder"}
+    return component.startswith("judge:") or component in asked
+
+
+def _has_gate(recording: Recording) -> bool:
+    """Return whether there is a gate's signal: the only trace of a gate in an import that has no costs."""
+    told = {name: signal.component for name, signal in SIGNALS.items()}
+    told |= recording.metadata.get("signal_components") or {}
+    return any(told.get(name) == GATE for name in recording.names("signal"))
+
+
+class CostTable:
+    """The recorded costs of all rounds, prepared once for every policy.
+
+    Args:
+        recording: Recorded rounds.
+        prices: One price for all language models, or prices by component; None = money is NaN.
+
+    Attributes:
+        components: Components in the recording, sorted.
+        loop: Those whose calls every visited round makes; the others are called where a rule reads their signals.
+        columns: By component and kind, shape ``(n_questions, n_rounds)``: 0 past the end, NaN where unknown.
+        gated: Whether a gate decides at round 0, by its recorded cost or by its signal alone: the closed-book answer is
+            then paid for only where the policy uses it.
+        modelled: Whether cached tokens are modelled from shared prompt tokens instead of measured.
+        notes: What is missing or modelled, in words.
+    """
+
+    def __init__(self, recording: Recording, prices: Price | Mapping[str, Price] | None = None) -> None:
+        self.seen = recording.seen
+        self.index = recording.index
+        self._prices = prices
+        gaps: dict[tuple[str, str], list[str]] = {}
+        names = [name.split(".", 1)[1].rsplit(".", 1) for name in recording.names("cost")]
+        given = {component for component, _ in names}
+        self.components = tuple(sorted(given if given & set(LOOP_COMPONENTS) else given | {GENERATOR}))
+        recorded = {(component, kind) for component, kind in names}
+        told = set((recording.metadata.get("signal_components") or {}).values())
+        self.loop = tuple(component for component in self.components if not _is_on_demand(component, told))
+        self.gated = GATE in given or _has_gate(recording)
+        self._free = self._not_called(recording, recorded)
+        self.columns = {
+            component: {kind: self._load(recording, component, kind, recorded, gaps) for kind in COST_KINDS}
+            for component in self.components
+        }
+        notes = [f"{component}: {', '.join(kinds)} {what}" for (component, what), kinds in gaps.items()]
+        if self.gated and GATE not in given:
+            notes.append("the gate's own cost was not recorded, and counts as nothing")
+        self.call_columns = self._call_columns(notes)
+        self.modelled = recording.metadata.get("cache_state") == "unknown" and GENERATOR in self.components
+        if self.modelled:
+            self._model_cache()
+            notes.append(
+                "cached and uncached tokens are modelled: rounds were recorded in parallel, so each round is taken to "
+                "share the prompt tokens of the one before"
+            )
+        listed = prices.values() if isinstance(prices, Mapping) else (prices,)
+        notes += sorted({f"list price as of {p.as_of}; override with --prices" for p in listed if p and p.as_of})
+        self.notes = tuple(notes)
+        self.recorded = self.charge(dict.fromkeys(self.components, self.seen))
+
+    def _not_called(self, recording: Recording, recorded: set[tuple[str, str]]) -> dict[str, Mask]:
+        """Return by component the rounds in which it was not called: another's calls are known there, its own not.
+
+        As in a live session: a host that reports any cost of the loop has said that the rest of the round was free.
+        """
+        known: dict[str, Mask] = {}
+        for component in self.components:
+            columns = [recording.column(cost_column(component, kind)) for c, kind in sorted(recorded) if c == component]
+            known[component] = np.logical_or.reduce(
+                [~np.isnan(column) for column in columns] or [np.zeros(self.seen.shape, dtype=np.bool_)]
+            )
+        told = np.logical_or.reduce([known[component] for component in LOOP_COMPONENTS if component in known])
+        return {component: told & ~mask for component, mask in known.items()}
+
+    def _load(
+        self,
+        recording: Recording,
+        component: str,
+        kind: str,
+        recorded: set[tuple[str, str]],
+        gaps: dict[tuple[str, str], list[str]],
+    ) -> Floats:
+        if (component, kind) in recorded:
+            column = np.where(self.seen & ~self._free[component], recording.column(cost_column(component, kind)), 0.0)
+            unknown = np.isnan(column)
+            if component in _NOT_LANGUAGE_MODELS and kind in TOKEN_KINDS:
+                return np.where(unknown, 0.0, column)
+            if unknown.any():
+                gaps.setdefault(
+                    (component, f"unknown in {int(unknown.sum())} of {int(self.seen.sum())} rounds"), []
+                ).append(kind)
+            return column
+        if component in _NOT_LANGUAGE_MODELS and kind in TOKEN_KINDS:
+            return np.zeros(self.seen.shape)
+        if component not in LOOP_COMPONENTS or kind != "calls":  # missing calls of the loop are counted, below
+            gaps.setdefault((component, "not recorded"), []).append(kind)
+        return np.where(self.seen & ~self._free[component], np.nan, 0.0)
+
+    def _call_columns(self, notes: list[str]) -> dict[str, Floats]:
+        """Return the calls of each language model; where the loop's are unknown a round counts as one call."""
+        columns = {c: kinds["calls"] for c, kinds in self.columns.items() if c not in _NOT_LANGUAGE_MODELS}
+        loop = [component for component in LOOP_COMPONENTS if component in columns]
+        unknown = np.logical_and.reduce([np.isnan(columns[component]) for component in loop])
+        if unknown.any():
+            notes.append(f"calls are counted as one a round in {int(unknown.sum())} rounds whose calls are unknown")
+            for component in loop:
+                columns[component] = np.where(unknown, 1.0 if component == loop[0] else 0.0, columns[component])
+        return columns
+
+    def _model_cache(self) -> None:
+        columns = self.columns[GENERATOR]
+        prompt = columns["uncached_tokens"] + columns["cached_tokens"]
+        columns["uncached_tokens"], columns["cached_tokens"] = shared_prefix(prompt, self.index)
+
+    def charge(self, masks: Mapping[str, Mask] | Mapping[str, Floats]) -> Ledger:
+        """Return what the rounds in `masks` (by component, shape ``(n_questions, n_rounds)``) cost.
+
+        A mask may hold shares instead of truth values: the expectation over masks is that of their mean.
+        """
+        nobody: Floats = np.zeros(self.seen.shape)
+        shares = {id(mask): np.asarray(mask, dtype=np.float64) for mask in masks.values()}
+        costs: dict[str, dict[str, Floats]] = {}
+        money = np.zeros(len(self.seen))
+        for component, columns in self.columns.items():
+            share = shares[id(masks[component])] if component in masks else nobody
+            costs[component] = {kind: _over(share, column) for kind, column in columns.items()}
+            money = money + self.money_of(component, costs[component])
+        return Ledger(costs=costs, calls=self.calls(masks), money=money)
+
+    def calls(self, masks: Mapping[str, Mask] | Mapping[str, Floats]) -> Floats:
+        """Return the requests to language models in the rounds in `masks`, shape ``(n_questions,)``."""
+        calls = np.zeros(len(self.seen))
+        for component, column in self.call_columns.items():
+            if component in masks:
+                calls = calls + _over(np.asarray(masks[component], dtype=np.float64), column)
+        return calls
+
+    def money_of(self, component: str, costs: Mapping[str, Floats]) -> Floats:
+        """Return what these tokens of a component cost, USD, of their shape; NaN where a price or a count is unknown."""
+        uncached, cached, output = (costs[kind] for kind in TOKEN_KINDS)
+        price = self._prices if isinstance(self._prices, Price) else (self._prices or {}).get(component)
+        if price is not None:
+            return price.of(uncached, cached, output)
+        free = uncached + cached + output == 0
+        return np.where(free & (self._prices is not None), 0.0, np.nan)
+
+
+def _over(share: Floats, column: Floats) -> Floats:
+    """Return the sums of a column over the rounds with their shares, shape ``(n_questions,)``; NaN = one is unknown."""
+    # Several times as fast as summing np.where; an unknown value outside of the mask must not count, hence the rest.
+    total: Floats = np.einsum("qr,qr->q", share, column)
+    unknown = np.isnan(total)
+    if unknown.any():
+        taken = share[unknown]
+        total[unknown] = np.where(taken > 0, taken * column[unknown], 0.0).sum(axis=1)
+    return total
+
+
+def shared_prefix(prompt: Floats, index: npt.NDArray[np.int64]) -> tuple[Floats, Floats]:
+    """Return uncached and cached tokens if each round found the whole prompt of the round before in a cache.
+
+    Args:
+        prompt: Input tokens, shape ``(n_questions, n_rounds)``.
+        index: The rounds.
+    """
+    shared = np.zeros_like(prompt)
+    shared[:, 1:] = np.minimum(prompt[:, 1:], prompt[:, :-1])
+    shared[:, index <= 1] = 0.0  # a closed-book prompt is another prompt; a first round finds nothing cached
+    return prompt - shared, shared
+
+
+def loop_masks(table: CostTable, view: Rounds, position: npt.NDArray[np.int64]) -> dict[str, Mask]:
+    """Return which rounds a policy pays for that reads no signal and stops at `position`: the loop and its evidence."""
+    visited = view.seen & (np.arange(len(view)) <= position[:, None])
+    masks = dict.fromkeys(table.loop, visited)
+    if table.gated and GENERATOR in masks and view.index[0] == 0:
+        answers = visited.copy()
+        answers[:, 0] &= position == 0  # cost_to_answer falls due only if the gate lets the closed-book answer out
+        masks[GENERATOR] = answers
+    return {component: widen(table, view, mask) for component, mask in masks.items()}
+
+
+def widen(table: CostTable, view: Rounds, mask: Mask) -> Mask:
+    """Return a mask over the view's rounds as one over all recorded rounds, shape ``(n_questions, n_rounds)``."""
+    if mask.shape == table.seen.shape:
+        return mask
+    wide = np.zeros(table.seen.shape, dtype=np.bool_)
+    offset = int(view.index[0] - table.index[0])
+    wide[:, offset : offset + len(view)] = mask
+    return wide

@@ -1,0 +1,168 @@
+"""What each round costs: as recorded, without a prefix cache, and if every shared prefix had been cached."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from suffice.replays.costs import GENERATOR, TOKEN_KINDS, CostTable, shared_prefix
+from suffice.replays.evaluate import drop_failed
+from suffice.replays.prices import Price
+from suffice.replays.result import jsonable
+from suffice.rounds import Floats
+from suffice.store.recording import Recording
+from suffice.tables import Column, Table
+
+__all__ = ["RoundCost", "RoundCosts", "round_costs"]
+
+AS_RECORDED, NO_REUSE, FULL_REUSE = "as recorded", "no prefix reuse", "full prefix reuse"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundCost:
+    """The mean cost of one round, over the questions that reached it; NaN where unknown.
+
+    Attributes:
+        round_index: The round.
+        billing: `as recorded`, `no prefix reuse` or `full prefix reuse`.
+        modelled: Whether the token counts are computed instead of measured.
+        n: Questions that reached the round.
+        calls: Requests to language models.
+        uncached_tokens: Input tokens that are processed.
+        cached_tokens: Input tokens read from a prefix cache.
+        output_tokens: Generated tokens.
+        seconds: Wall-clock time; NaN where modelled, for speed without or with a cache was not measured.
+        money: USD; NaN without prices.
+    """
+
+    round_index: int
+    billing: str
+    modelled: bool
+    n: int
+    calls: float
+    uncached_tokens: float
+    cached_tokens: float
+    output_tokens: float
+    seconds: float
+    money: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundCosts:
+    """What the loop pays in each round.
+
+    Attributes:
+        rows: By round, and three billings of it.
+        n: Questions.
+        notes: What a reader must know.
+    """
+
+    rows: tuple[RoundCost, ...]
+    n: int
+    notes: tuple[str, ...]
+
+    def table(self) -> Table:
+        """Return one row for each round and billing."""
+        columns = (
+            Column("round"),
+            Column("billing"),
+            Column("questions", "d"),
+            Column("calls", ".2f"),
+            Column("uncached", ",.1f"),
+            Column("cached", ",.1f"),
+            Column("output", ",.1f"),
+            Column("seconds", ".3f"),
+            Column("USD per 1,000", ".4f", scale=1000),
+        )
+        rows = tuple(
+            (
+                str(row.round_index),
+                row.billing + (" (modelled)" if row.modelled else ""),
+                row.n,
+                row.calls,
+                row.uncached_tokens,
+                row.cached_tokens,
+                row.output_tokens,
+                row.seconds,
+                row.money,
+            )
+            for row in self.rows
+        )
+        title = f"Mean cost of each round of the loop, {self.n} questions"
+        return Table(title=title, columns=columns, rows=rows, notes=self.notes)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-ready values; NaN becomes None."""
+        data = jsonable({"rows": [asdict(row) for row in self.rows], "n": self.n, "notes": self.notes})
+        assert isinstance(data, dict)
+        return data
+
+
+def round_costs(recording: Recording, prices: Price | Mapping[str, Price] | None = None) -> RoundCosts:
+    """Return what each round of the loop costs, with and without prefix reuse.
+
+    Judges, rerankers and embedders are left out: they are paid where a rule reads their signals.  `no prefix reuse`
+    bills the recorded cached tokens as uncached.  `full prefix reuse` takes each generator prompt to share the whole
+    prompt of the round before (SEMANTICS, Costs), which holds for prompts that only grow.
+
+    Args:
+        recording: Recorded rounds.
+        prices: As for `replay`; None = money is NaN.
+
+    Raises:
+        DataError: All questions failed.
+    """
+    kept, n_failed = drop_failed(recording)
+    table = CostTable(kept, prices)
+    rows: list[RoundCost] = []
+    for billing in (AS_RECORDED, NO_REUSE, FULL_REUSE):
+        rows += _billed(table, billing)
+    order = (AS_RECORDED, NO_REUSE, FULL_REUSE)
+    rows.sort(key=lambda row: (row.round_index, order.index(row.billing)))
+    extra = sorted(set(table.components) - set(table.loop))
+    notes = list(table.notes)
+    if extra:
+        notes.append(f"not included, for they are paid only where a rule reads them: {', '.join(extra)}")
+    if n_failed:
+        notes.append(f"{n_failed} questions failed while recording and are left out")
+    return RoundCosts(rows=tuple(rows), n=len(kept.question_ids), notes=tuple(notes))
+
+
+def _billed(table: CostTable, billing: str) -> list[RoundCost]:
+    """Return the rounds under one billing."""
+    kinds: dict[str, Floats] = {kind: np.zeros(table.seen.shape) for kind in (*TOKEN_KINDS, "seconds", "calls")}
+    money: Floats = np.zeros(table.seen.shape)
+    for component in table.loop:
+        columns = dict(table.columns[component])
+        columns["uncached_tokens"], columns["cached_tokens"] = _inputs(table, component, billing)
+        for kind in (*TOKEN_KINDS, "seconds"):
+            kinds[kind] = kinds[kind] + columns[kind]
+        if component in table.call_columns:
+            kinds["calls"] = kinds["calls"] + table.call_columns[component]
+        money = money + table.money_of(component, {kind: columns[kind] for kind in TOKEN_KINDS})
+    rows = []
+    for position, r in enumerate(table.index.tolist()):
+        seen = table.seen[:, position]
+        mean = {kind: float(values[seen, position].mean()) if seen.any() else np.nan for kind, values in kinds.items()}
+        if billing != AS_RECORDED:
+            mean["seconds"] = np.nan
+        spent = float(money[seen, position].mean()) if seen.any() else np.nan
+        modelled = billing != AS_RECORDED or table.modelled
+        rows.append(
+            RoundCost(round_index=r, billing=billing, modelled=modelled, n=int(seen.sum()), money=spent, **mean)
+        )
+    return rows
+
+
+def _inputs(table: CostTable, component: str, billing: str) -> tuple[Floats, Floats]:
+    """Return uncached and cached input tokens of a component under a billing, shape ``(n_questions, n_rounds)``."""
+    columns = table.columns[component]
+    uncached, cached = columns["uncached_tokens"], columns["cached_tokens"]
+    if billing == AS_RECORDED:
+        return uncached, cached
+    if billing == NO_REUSE:
+        return uncached + cached, np.zeros_like(cached)
+    return shared_prefix(uncached + cached, table.index) if component == GENERATOR else (uncached, cached)

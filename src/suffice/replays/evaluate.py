@@ -1,0 +1,314 @@
+"""Replay: what any set of policies would have done on recorded rounds, beside every baseline, with intervals."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from suffice.errors import DataError
+from suffice.replays.baselines import (
+    RECORDED,
+    Bench,
+    Run,
+    random_stop,
+    run_policy,
+)
+from suffice.replays.charging import LIVE, Charging, charging_of
+from suffice.replays.checks import check_policy, policy_for
+from suffice.replays.comparisons import Comparison, difference_bounds
+from suffice.replays.costs import TOKEN_KINDS, CostTable, Ledger
+from suffice.replays.outcomes import agreement_note, choice_note, default_metrics, is_agreement, outcome
+from suffice.replays.prices import Price
+from suffice.replays.references import (
+    baseline_runs,
+    refuse_unmeasured,
+    selector_name,
+    selectors_in_use,
+    with_references,
+)
+from suffice.replays.result import ReplayResult, Row, Spread
+from suffice.replays.rivals import Rival, check_cost, find_rival
+from suffice.replays.selected import dividing_names, selected_on, tuned_on
+from suffice.rounds import COST_KINDS, Floats, Mask, Rounds
+from suffice.rules import Rule
+from suffice.session import Policy
+from suffice.statistics import DEFAULT_INTERVAL, MarginTest, PairedResult, Units, bootstrap_weights
+from suffice.store.recording import Recording
+
+__all__ = ["drop_failed", "replay", "replay_matrix"]
+
+_SLACK = 1e-12  # expectations are sums in another order
+
+
+def drop_failed(recording: Recording) -> tuple[Recording, int]:
+    """Return the recording without the questions that failed while it was made, and how many those were.
+
+    Raises:
+        DataError: All failed.
+    """
+    failed = np.asarray(recording.ends == "failed", dtype=np.bool_)
+    if failed.all():
+        raise DataError(f"all {len(failed)} recorded questions failed: run `suffice record` again to complete them")
+    return (recording.select(~failed), int(failed.sum())) if failed.any() else (recording, 0)
+
+
+def replay(
+    recording: Recording,
+    policies: Sequence[Policy | Rule | str],
+    *,
+    metrics: Sequence[str] | None = None,
+    baseline: str | Policy | None = None,
+    n_resamples: int = 1000,
+    seed: int = 42,
+    level: float = 0.95,
+    prices: Price | Mapping[str, Price] | None = None,
+    margins: Sequence[float] = (0.02,),
+    interval: str = DEFAULT_INTERVAL,
+    cost: str = "calls",
+    ledger: str = LIVE.name,
+) -> ReplayResult:
+    """Evaluate policies on recorded rounds, without a call.
+
+    Exact for the recorded run where every question was recorded to its end: stopping takes a prefix.  Where a rule ended
+    the recording of a question and a policy goes on, what it would have answered is unknown: its row has bounds instead
+    of means.  Beside the policies stand the whole fixed_k frontier, each policy's random twin, the closed book where
+    round 0 was recorded, what was recorded itself where a rule ended some of it, and two oracles.
+
+    Args:
+        recording: Recorded rounds.
+        policies: What to evaluate; a rule or its text stands for a policy with the recording's own settings.
+        metrics: Columns in [0, 1], or `agreement`, see `outcome`; the first is what quality means.  None = `f1` and
+            `em`, for multiple choice `em` alone; empty for costs and stops alone.
+        baseline: What differences are taken against: the label of a row (`fixed_k(3)`, `closed_book`,
+            `oracle_best`, `recorded`), `full`, a rule or a policy.  None is `fixed_k(3)`, and `recorded` for a recording
+            that a rule ended in some questions.
+        n_resamples: Bootstrap draws.
+        seed: Of the draws.
+        level: Nominal coverage of intervals.
+        prices: For all language models, or by component; None = money is NaN.
+        margins: Margins of the first metric for non-inferiority and equivalence.
+        interval: Method of the intervals, see `paired_bootstrap`.
+        cost: What "cheapest" and "dominated" compare: one of `suffice.replays.result.COSTS`.
+        ledger: Which calls a policy is charged for: `live`, what it would have paid, or `published`, as Semantic
+            Early-Stopping counted; see `suffice.replays.charging`.
+
+    Raises:
+        DataError: A metric is missing, there is nothing to compare, or an unknown method of intervals, cost or ledger.
+        CensoredError: A policy stops where no answer was recorded, or the baseline goes on past what was recorded.
+        ConfigMismatchError: A policy was made for something else.
+        UnknownSignalError: A policy reads a signal that was not recorded.
+        NotFittedError: A policy lacks fitted state.
+        RuleSyntaxError: Text is no rule.
+    """
+    kept, n_failed = drop_failed(recording)
+    metrics = _companions(kept, default_metrics(kept) if metrics is None else metrics)
+    made = [item if isinstance(item, Policy) else policy_for(kept, item, name=str(item)) for item in policies]
+    made = [_relabelled(policy, made[:position]) for position, policy in enumerate(made)]
+    notes = {policy.label: check_policy(policy, kept) for policy in made}
+    bench = _bench(kept, made, metrics, baseline, prices, charging=charging_of(ledger))
+    selectors = selectors_in_use(made)
+    runs = _policy_runs(bench, made, notes, metrics) + baseline_runs(bench, made, selectors, metrics)
+    runs, references = with_references(bench, runs, selectors, baseline, metrics)
+    check_cost(runs, cost)
+    units = Units.of(len(kept.question_ids), kept.clusters)
+    clusters = None if units.codes is None else kept.clusters  # told once that all differ, no test looks again
+    weights = bootstrap_weights(units.n_units, n_resamples, rng=seed)
+    compared = Comparison(
+        references=references, clusters=clusters, weights=weights, level=level, interval=interval, seed=seed
+    )
+    deltas = compared.deltas(runs, len(made))
+    rows = [
+        _row(
+            bench,
+            run,
+            other,
+            deltas=found,
+            tests=compared.margins(run, other, metrics, margins),
+            rival=find_rival(run, runs, metrics, cost),
+            n_failed=n_failed,
+        )
+        for run, other, found in zip(runs, references, deltas, strict=True)
+    ]
+    return ReplayResult(
+        rows=tuple(rows),
+        metrics=metrics,
+        baseline=references[0].label,
+        n=len(kept.question_ids),
+        n_clusters=weights.shape[1],
+        n_failed=n_failed,
+        level=level,
+        n_resamples=n_resamples,
+        seed=seed,
+        interval=interval,
+        cost=cost,
+        ledger=ledger,
+        data_hash=recording.data_hash,
+        notes=(*_notes(bench, metrics, n_failed), *selected_on(made, kept).notes),
+    )
+
+
+def replay_matrix(view: Rounds, rules: Sequence[Rule], by_stop: Mapping[str, Floats]) -> dict[str, Floats]:
+    """Return outcomes of many rules that share a view, each of shape ``(n_rules, n_questions)``.
+
+    The fast path under a search: one decision per rule and question, then one look-up per outcome.
+
+    Args:
+        view: What the rules read, shape ``(n_questions, n_rounds)``.
+        rules: The rules.
+        by_stop: Outcomes of a stop at each position (`values_by_stop`, cumulated calls), shape of `view`.
+    """
+    n, width = view.shape
+    fires: npt.NDArray[np.bool_] = np.empty((len(rules), n, width), dtype=np.bool_)
+    for position, rule in enumerate(rules):
+        fires[position] = rule.fires(view)
+    ended: Mask = np.arange(width) >= view.seen.sum(axis=-1)[:, None] - 1  # the last seen round stops, as all later
+    np.logical_or(fires & view.seen, ended, out=fires)
+    flat = np.argmax(fires, axis=-1)
+    flat += np.arange(n) * width
+    return {name: np.ascontiguousarray(table).ravel()[flat] for name, table in by_stop.items()}
+
+
+def _companions(recording: Recording, metrics: Sequence[str]) -> tuple[str, ...]:
+    """Return the metrics; containment favours long answers and is never reported without EM and F1 (SEMANTICS)."""
+    if len(set(metrics)) != len(metrics):
+        raise DataError(f"a metric is named twice: {list(metrics)!r}")
+    beside = ("em", "f1") if "contains" in metrics else ()
+    return (*metrics, *(name for name in beside if name not in metrics and name in recording.table.column_names))
+
+
+def _relabelled(policy: Policy, before: Sequence[Policy]) -> Policy:
+    same = sum(other.label == policy.label for other in before)
+    return policy if same == 0 else replace(policy, name=f"{policy.label} #{same + 1}")
+
+
+def _bench(
+    kept: Recording,
+    policies: Sequence[Policy],
+    metrics: Sequence[str],
+    baseline: str | Policy | None,
+    prices: Price | Mapping[str, Price] | None,
+    *,
+    charging: Charging,
+) -> Bench:
+    columns = {column for policy in policies for column in policy.raw_columns}
+    if isinstance(baseline, Policy):
+        columns |= set(baseline.raw_columns)
+    elif baseline is not None and not _is_row(baseline, policies):
+        columns |= set(policy_for(kept, baseline).raw_columns)
+    values = {name: outcome(kept, name) for name in metrics}
+    return Bench(kept, values, CostTable(kept, prices), kept.rounds(sorted(columns)), charging)
+
+
+def _is_row(baseline: str, policies: Sequence[Policy]) -> bool:
+    """Return whether a baseline is the label of a row, so that it reads nothing that the other rows do not."""
+    named = {"closed_book", "oracle_best", "oracle_earliest", *(policy.label for policy in policies)}
+    return baseline in named or baseline.startswith(("random(", RECORDED, "fixed_k("))
+
+
+def _policy_runs(
+    bench: Bench, policies: Sequence[Policy], notes: Mapping[str, tuple[str, ...]], metrics: Sequence[str]
+) -> list[Run]:
+    runs, twins = [], []
+    for policy in policies:
+        run, stopped = run_policy(bench, policy)
+        refuse_unmeasured(bench, run, metrics)
+        name = selector_name(policy, policies)
+        runs.append(replace(run, selector=name, notes=run.notes + notes[policy.label]))
+        twins.append(replace(random_stop(bench, policy, stopped), selector=name))
+    return runs + twins
+
+
+def _row(
+    bench: Bench,
+    run: Run,
+    reference: Run,
+    *,
+    deltas: Mapping[str, PairedResult],
+    tests: tuple[MarginTest, ...],
+    rival: Rival,
+    n_failed: int,
+) -> Row:
+    n_selected = tuned_on(run.policy, bench.recording) if run.policy is not None else 0
+    notes = list(run.notes)
+    unmeasured = [name for name, values in run.worst.items() if np.isnan(values).any()]
+    if unmeasured:
+        notes.append(f"no answer was recorded where this stops: {', '.join(unmeasured)} unknown")
+    operational = _means(run.ledger)
+    recorded = _means(bench.table.recorded)
+    worst, best = ({name: float(values.mean()) for name, values in of.items()} for of in (run.worst, run.best))
+    bounds = {} if run.exact else {name: (worst[name], best[name]) for name in worst if not math.isnan(worst[name])}
+    return Row(
+        label=run.label,
+        kind=run.kind,
+        rule="" if run.policy is None else str(run.policy.rule),
+        selector=run.selector,
+        baseline=reference.label,
+        metrics={name: float(values.mean()) for name, values in run.values.items()},
+        bounds=bounds,
+        deltas=deltas,
+        delta_bounds=difference_bounds(run, reference),
+        margins=tests,
+        calls=_spread(run.ledger.calls, *run.calls),
+        costs=operational,
+        components={
+            component: {kind: float(values.mean()) for kind, values in kinds.items()}
+            for component, kinds in run.ledger.costs.items()
+        },
+        evaluation={kind: recorded[kind] - operational[kind] for kind in recorded},
+        stop_rounds=run.stop_rounds,
+        reasons=dict(run.reasons),
+        n=len(bench.recording.question_ids),
+        n_failed=n_failed,
+        n_censored=int(run.unrun.sum()),
+        oracle_seen=run.oracle_seen or {},
+        cheapest_match=rival.match,
+        dominated_by=rival.dominating,
+        undecided=rival.undecided,
+        selected_here=n_selected > 0,
+        n_selected=n_selected,
+        notes=tuple(notes),
+    )
+
+
+def _means(ledger: Ledger) -> dict[str, float]:
+    totals = {kind: float(ledger.total(kind).mean()) for kind in COST_KINDS if kind != "calls"}
+    return {
+        "calls": float(ledger.calls.mean()),
+        **totals,
+        "tokens": sum(totals[kind] for kind in TOKEN_KINDS),
+        "retrievals": float(ledger.total("retrievals").mean()),
+        "money": float(ledger.money.mean()),
+    }
+
+
+def _spread(mean_of: Floats, values: Floats, weights: Floats) -> Spread:
+    order = np.argsort(values, kind="stable")
+    reached = np.cumsum(weights[order]) / weights.sum()
+    p50, p95 = (float(values[order[int(np.searchsorted(reached, share - _SLACK))]]) for share in (0.5, 0.95))
+    return Spread(mean=float(mean_of.mean()), p50=p50, p95=p95)
+
+
+def _notes(bench: Bench, metrics: Sequence[str], n_failed: int) -> tuple[str, ...]:
+    notes = [*bench.table.notes, *filter(None, [bench.charging.note])]
+    if any(is_agreement(name) for name in metrics):
+        notes.append(agreement_note(bench.recording))
+    if {"f1", "em"} & set(metrics) and (choice := choice_note(bench.recording)):
+        notes.append(choice)
+    if n_failed:
+        notes.append(f"{n_failed} questions failed while recording and are left out of every row alike")
+    units, texts = (len(set(names)) for names in (bench.recording.clusters.tolist(), dividing_names(bench.recording)))
+    if texts < units:
+        notes.append(
+            f"{units} questions have {texts} texts: intervals take all of them for independent, and are too narrow if "
+            "those of one text are one question; give these one value in a column 'cluster'"
+        )
+    if bench.cut.any():
+        notes.append(
+            f"censored: a rule ended {int(bench.cut.sum())} of {len(bench.cut)} recorded questions early; what a policy "
+            "would have answered in rounds that never ran is unknown"
+        )
+    return tuple(notes)

@@ -1,0 +1,274 @@
+"""Fit what a policy needs on a recording of tune questions, and say how well it fits."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+
+from suffice._version import __version__
+from suffice.calibration import CALIBRATED, CalibrationReport, Calibrator, calibration_report
+from suffice.calibration.calibrator import Method
+from suffice.errors import DataError
+from suffice.replays.baselines import Bench, run_policy
+from suffice.replays.checks import policy_for
+from suffice.replays.costs import CostTable
+from suffice.replays.evaluate import drop_failed
+from suffice.replays.outcomes import agreement_note, choice_note, default_metrics, is_agreement, outcome
+from suffice.replays.recorded import check_recorded
+from suffice.replays.result import jsonable
+from suffice.replays.selected import seen_from, selected_on
+from suffice.rounds import Floats
+from suffice.rules import Rule, parse_rule
+from suffice.session import Policy
+from suffice.signals import SIGNALS, FittedState, ZScore, state_from_dict
+from suffice.store.recording import Recording
+
+__all__ = ["CalibrationSummary", "CalibratorFit", "FitComparison", "calibrate"]
+
+P_CORRECT = "p_correct"
+_FORMS: tuple[tuple[Method, bool], ...] = (
+    ("isotonic", True), ("isotonic", False), ("platt", True), ("platt", False)
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CalibratorFit:
+    """How well one calibrator fits the questions that it was fitted on.
+
+    Attributes:
+        output: The calibrated signal.
+        signal: The raw signal.
+        rounds_fitted: Rows with a defined signal, by round; under -1 all rounds together.
+        report: Brier score, expected calibration error and reliability bins, on the tune questions themselves.
+    """
+
+    output: str
+    signal: str
+    rounds_fitted: dict[int, int]
+    report: CalibrationReport
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FitComparison:
+    """One form of calibrators, judged by what the rule does with it (TASR section 6.3).
+
+    Attributes:
+        method: `isotonic` or `platt`.
+        per_round: One map for each round, or one for all.
+        brier: By calibrated signal; lower is better.
+        quality: Mean of the quality metric under the rule, on the tune questions; NaN without that metric.
+        calls: Mean calls under the rule.
+        chosen: Whether the policy uses this form.
+    """
+
+    method: str
+    per_round: bool
+    brier: dict[str, float]
+    quality: float
+    calls: float
+    chosen: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CalibrationSummary:
+    """What was fitted, and how well; every figure is of the tune questions ("selected here").
+
+    Attributes:
+        target: The outcome that was fitted to.
+        quality_metric: The metric of `FitComparison.quality`.
+        n: Questions.
+        n_failed: Questions left out because their recording failed.
+        fits: One for each calibrator.
+        comparisons: Isotonic and Platt, per round and global, side by side; empty for a rule without calibrators.
+        state: Names of the signals whose fitted state the policy holds.
+        notes: What a reader must know.
+    """
+
+    target: str
+    quality_metric: str
+    n: int
+    n_failed: int
+    fits: tuple[CalibratorFit, ...]
+    comparisons: tuple[FitComparison, ...]
+    state: tuple[str, ...]
+    notes: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-ready values; NaN becomes None."""
+        data = jsonable(asdict(self))
+        assert isinstance(data, dict)
+        return data
+
+
+def calibrate(
+    recording: Recording,
+    *,
+    rule: str | Rule = "tasr",
+    method: Method = "isotonic",
+    per_round: bool = True,
+    target: str = "em",
+    signals: Sequence[str] | None = None,
+    source: str | None = None,
+    unseen_round: Literal["error", "nearest"] = "error",
+    **changes: Any,
+) -> tuple[Policy, CalibrationSummary]:
+    """Return a policy with all the fitted state that its rule needs, and how well it fits.
+
+    The policy carries the id hashes of the tune questions, so that a later replay on any of them says "selected here".
+
+    Args:
+        recording: Recorded rounds of tune questions.
+        rule: The rule or its text.
+        method: `isotonic` or `platt`.
+        per_round: One map for each round (TASR's choice), or one for all.
+        target: `em`, a threshold such as ``f1 > 0.5``, `agreement` (no gold answers), or a column in [0, 1].
+        signals: Calibrated signals to fit besides those that rule and selector read; None = no others.
+        source: The numeric column that `p_correct` is fitted to, high for sure; None = `answer_margin`.
+        unseen_round: What the policy does at a round that was not fitted: `error`, or the `nearest` fitted one.
+        changes: Other fields of the policy: `selector`, `start_round`, `max_rounds`, `name`, ...
+
+    Raises:
+        DataError: No row has both signal and target, a name in `signals` is no calibrated signal, or the rule
+            does not read the `p_correct` that `source` is for.
+        UnknownSignalError: The recording lacks a raw signal.
+    """
+    kept, n_failed = drop_failed(recording)
+    name = rule if isinstance(rule, str) else ""
+    draft = policy_for(kept, parse_rule(rule) if isinstance(rule, str) else rule, **{"name": name, **changes})
+    wanted = _wanted(draft, signals)
+    sources = {**CALIBRATED, **({} if source is None else {P_CORRECT: source})}
+    if source is not None and P_CORRECT not in wanted:
+        raise DataError(
+            f"the column {source!r} is what {P_CORRECT!r} would be fitted to, and the rule {draft.label!r} does not read "
+            f"{P_CORRECT!r}: use a rule that does, as `{P_CORRECT} > 0.5`"
+        )
+    outcomes = outcome(kept, target)
+    notes = [agreement_note(kept)] if is_agreement(target) else []
+    state = _state(kept, draft, notes)
+    draft = replace(draft, state={**state, **draft.state})
+    notes += selected_on(draft, kept).notes
+    notes += filter(None, [choice_note(kept)])
+
+    def fitted(form: Method, rounds: bool) -> tuple[Calibrator, ...]:
+        options = {"method": form, "per_round": rounds, "target": target, "unseen_round": unseen_round}
+        return tuple(_fit(kept, output, sources[output], outcomes, **options) for output in wanted)
+
+    chosen = fitted(method, per_round)
+    policy = replace(draft, calibrators=chosen)
+    notes += check_recorded(policy, kept)
+    fits = tuple(_fit_report(kept, calibrator, outcomes) for calibrator in chosen)
+    metric = _quality_metric(kept, target)
+    comparisons = []
+    for form, rounds in _FORMS if wanted else ():
+        calibrators = fitted(form, rounds)
+        quality, calls = _downstream(kept, replace(draft, calibrators=calibrators), metric)
+        brier = {c.output: _fit_report(kept, c, outcomes).report.brier for c in calibrators}
+        comparisons.append(
+            FitComparison(
+                method=form,
+                per_round=rounds,
+                brier=brier,
+                quality=quality,
+                calls=calls,
+                chosen=(form, rounds) == (method, per_round),
+            )
+        )
+    summary = CalibrationSummary(
+        target=target,
+        quality_metric=metric,
+        n=len(kept.question_ids),
+        n_failed=n_failed,
+        fits=fits,
+        comparisons=tuple(comparisons),
+        state=tuple(sorted(policy.state)),
+        notes=tuple(notes),
+    )
+    return replace(policy, provenance=_provenance(recording, kept, summary, draft)), summary
+
+
+def _wanted(policy: Policy, extra: Sequence[str] | None) -> list[str]:
+    unknown = sorted(set(extra or ()) - set(CALIBRATED))
+    if unknown:
+        raise DataError(f"{unknown!r} are no calibrated signals; there are: {', '.join(CALIBRATED)}")
+    return sorted({name for name in policy.signals if name in CALIBRATED} | set(extra or ()))
+
+
+def _state(recording: Recording, policy: Policy, notes: list[str]) -> dict[str, FittedState]:
+    """Return the fitted state of the signals that the policy reads: z-scores fitted here, the rest the recorder's."""
+    state: dict[str, FittedState] = {}
+    stored = recording.metadata.get("state") or {}
+    for name in policy.signals:
+        known = SIGNALS.get(name)
+        if known is None or not known.fitted or name in CALIBRATED or name in policy.state:
+            continue
+        if name == "top_score_z":
+            scores = recording.column("top_score")
+            observed = np.isfinite(scores)
+            first = np.take_along_axis(scores, np.argmax(observed, axis=1)[:, None], axis=1)[:, 0]
+            state[name] = ZScore.fit(first)  # one value a question; its rounds repeat it
+        elif name in stored:
+            state[name] = state_from_dict(stored[name])
+        else:
+            notes.append(f"{name} needs fitted state that the recording does not hold: the policy cannot run live")
+    return state
+
+
+def _fit(
+    recording: Recording,
+    output: str,
+    source: str,
+    outcomes: Floats,
+    **options: Any,
+) -> Calibrator:
+    calibrator = Calibrator(output=output, signal=source, **options)
+    return calibrator.fit(recording.column(source), outcomes, index=recording.index)
+
+
+def _fit_report(recording: Recording, calibrator: Calibrator, outcomes: Floats) -> CalibratorFit:
+    values = recording.column(calibrator.signal)
+    usable = np.where(np.isnan(outcomes), np.nan, values)  # a round without a target was not fitted
+    return CalibratorFit(
+        output=calibrator.output,
+        signal=calibrator.signal,
+        rounds_fitted=dict(calibrator.rounds_fitted or {}),
+        report=calibration_report(calibrator.predict(usable, index=recording.index), outcomes),
+    )
+
+
+def _quality_metric(recording: Recording, target: str) -> str:
+    """Return F1 (EM for multiple choice) where it was measured, else what the calibrators were fitted to."""
+    first = default_metrics(recording)[0]
+    if first in recording.names("metric") and not is_agreement(target) and np.isfinite(recording.column(first)).any():
+        return first
+    return "agreement_f1" if target in ("agreement", "agreement_f1") else target
+
+
+def _downstream(recording: Recording, policy: Policy, metric: str) -> tuple[float, float]:
+    """Return the mean quality and calls of the rule on the tune questions."""
+    values = {metric: outcome(recording, metric)}
+    bench = Bench(recording, values, CostTable(recording), recording.rounds(policy.raw_columns))
+    run, _ = run_policy(bench, policy)
+    return float(run.values[metric].mean()), float(run.ledger.calls.mean())
+
+
+def _provenance(recording: Recording, kept: Recording, summary: CalibrationSummary, draft: Policy) -> dict[str, Any]:
+    import scipy
+    import sklearn
+
+    return {
+        **draft.provenance,
+        "data_hash": recording.data_hash,
+        **seen_from(kept).to_dict(),
+        "versions": {
+            "suffice": __version__,
+            "python": platform.python_version(),
+            "numpy": np.__version__,
+            "scipy": scipy.__version__,
+            "scikit-learn": sklearn.__version__,
+        },
+        "fit": summary.to_dict(),
+    }

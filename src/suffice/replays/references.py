@@ -1,0 +1,201 @@
+"""The baselines of a replay: with which selector they return answers, and which of them each policy is compared with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from suffice.errors import CensoredError, DataError
+from suffice.replays.baselines import (
+    RECORDED,
+    Bench,
+    Run,
+    closed_book,
+    fixed_budget,
+    oracle_best,
+    oracle_earliest,
+    recorded_run,
+    run_policy,
+)
+from suffice.replays.checks import check_policy, policy_for
+from suffice.replays.outcomes import outcome
+from suffice.rules import Rule
+from suffice.session import Policy
+from suffice.store.recording import Recording
+
+__all__ = [
+    "answering_like",
+    "baseline_policy",
+    "baseline_runs",
+    "refuse_unmeasured",
+    "selector_name",
+    "selectors_in_use",
+    "with_references",
+]
+
+_DEFAULT = "fixed_k(3)"
+
+
+def answering_like(policy: Policy) -> Policy:
+    """Return a policy that returns answers as another does: its selector, and the fitted state that this reads.
+
+    Its name is what the label of a baseline with that selector ends with: empty for `last`.
+    """
+    names = policy.selector.signals
+    text = str(policy.selector)
+    return Policy(
+        selector=policy.selector,
+        calibrators=tuple(calibrator for calibrator in policy.calibrators if calibrator.output in names),
+        state={name: state for name, state in policy.state.items() if name in names},
+        name="" if text == "last" else f", {text}",
+    )
+
+
+def selectors_in_use(policies: Sequence[Policy]) -> dict[str, Policy]:
+    """Return by the name of each selector that policies use what answers like them; `last` where there are none.
+
+    Selectors of one text that read other fitted state are told apart by a number.
+    """
+    found: dict[str, Policy] = {}
+    for policy in policies or [Policy()]:
+        like = answering_like(policy)
+        text = str(policy.selector)
+        same = [other for name, other in found.items() if name.partition(" #")[0] == text]
+        if any(replace(other, name=like.name) == like for other in same):
+            continue
+        number = f" #{len(same) + 1}" if same else ""
+        found[text + number] = replace(like, name=like.name + number)
+    return found
+
+
+def selector_name(policy: Policy, policies: Sequence[Policy]) -> str:
+    """Return the name of a policy's selector among those of all policies; see `selectors_in_use`."""
+    like = answering_like(policy)
+    return next(n for n, other in selectors_in_use(policies).items() if replace(other, name=like.name) == like)
+
+
+def baseline_policy(recording: Recording, rule: str | Rule, like: Policy) -> Policy:
+    """Return a rule as a baseline of a policy, with answers by that policy's selector.
+
+    Otherwise the difference would be that of the selectors, too.
+    """
+    like = answering_like(like)
+    fitted = {"selector": like.selector, "calibrators": like.calibrators, "state": like.state}
+    return policy_for(recording, rule, name=f"{rule}{like.name}", **fitted)
+
+
+def baseline_runs(
+    bench: Bench, policies: Sequence[Policy], selectors: Mapping[str, Policy], metrics: Sequence[str]
+) -> list[Run]:
+    """Return every baseline that the recording allows, in the order of the table."""
+    runs = []
+    first = int(bench.recording.index[0])
+    if first == 0:
+        runs.append(closed_book(bench))
+    for name, like in selectors.items():
+        made = [recorded_run(bench, like)] if bench.cut.any() else []
+        made += [fixed_budget(bench, k, like) for k in range(1, bench.highest + 1)]
+        runs += [replace(run, selector=name) for run in made]
+    start = min((policy.start_round for policy in policies), default=1)
+    if bench.highest < start:
+        return runs
+    if "em" in bench.recording.table.column_names:
+        em = outcome(bench.recording, "em")
+        if not np.isnan(em).all():
+            runs.append(oracle_earliest(bench, em, start))
+    if metrics and not np.isnan(bench.metrics[metrics[0]]).all():
+        runs.append(oracle_best(bench, bench.metrics[metrics[0]], start, name=metrics[0]))
+    return runs
+
+
+def with_references(
+    bench: Bench,
+    runs: list[Run],
+    selectors: Mapping[str, Policy],
+    baseline: str | Policy | None,
+    metrics: Sequence[str],
+) -> tuple[list[Run], list[Run]]:
+    """Return the runs with the baseline among them, and which run each is compared with.
+
+    A rule as a baseline (`fixed_k(3)`, `full`) returns answers by the selector of what it is compared with, see
+    `baseline_policy`.  A policy, or the label of one, is the same for all.
+
+    Raises:
+        CensoredError: The baseline goes on past what was recorded.
+    """
+    if baseline is None:
+        baseline = RECORDED if bench.cut.any() else _DEFAULT
+    if isinstance(baseline, Policy):
+        found = dict.fromkeys(selectors, _reference(bench, runs, baseline, str(baseline.selector), baseline))
+    else:
+        found = {name: _reference(bench, runs, baseline, name, like) for name, like in selectors.items()}
+    for run in found.values():
+        refuse_unmeasured(bench, run, metrics)
+        _refuse_unknown(bench, run)
+    listed = [*runs]
+    for run in found.values():
+        if all(run is not other for other in listed):
+            listed.append(run)
+    first = next(iter(found.values()))
+    return listed, [found.get(run.selector, first) for run in listed]
+
+
+def _reference(bench: Bench, runs: Sequence[Run], baseline: str | Policy, name: str, like: Policy) -> Run:
+    if isinstance(baseline, Policy):
+        same = [run for run in runs if run.label == baseline.label and run.policy == baseline]
+        policy = baseline
+    else:
+        whole = baseline == "full" or (baseline == RECORDED and not bench.cut.any())
+        label = f"fixed_k({bench.highest})" if whole else baseline
+        same = [run for run in runs if run.label == label + like.name and run.selector in (name, "")]
+        same = same or [run for run in runs if run.label == label]
+        if same:
+            return same[0]
+        policy = replace(baseline_policy(bench.recording, baseline, like), name=label + like.name)
+    if same:
+        return same[0]
+    check_policy(policy, bench.recording)
+    taken = any(run.label == policy.label for run in runs)
+    run, _ = run_policy(bench, policy, label=f"{policy.label} (baseline)" if taken else "", kind=_kind(policy))
+    return replace(run, selector=name)
+
+
+def _kind(policy: Policy) -> str:
+    return "fixed" if not policy.rule.signals or policy.rule.signals == {"round"} else "rule"
+
+
+def refuse_unmeasured(bench: Bench, run: Run, metrics: Sequence[str]) -> None:
+    """Raise where a run returns an answer whose metric was not measured."""
+    for name in metrics:
+        unknown = np.isnan(run.worst[name])
+        if not unknown.any():
+            continue
+        q = int(np.argmax(unknown))
+        stop = "" if run.rounds is None else f" at round {int(run.rounds[q])}"
+        what = (
+            f"{run.label!r} stops at rounds whose {name!r} was not measured in {int(unknown.sum())} of {len(unknown)} "
+            f"questions (question {bench.recording.question_ids[q]!r}{stop})"
+        )
+        measured = ~np.isnan(bench.metrics[name])
+        last = np.arange(bench.recording.shape[1]) == bench.recording.seen.sum(axis=1, keepdims=True) - 1
+        if measured.any() and not (measured & ~last).any():
+            raise CensoredError(
+                f"{what}: answers exist only at the last round of this recording, so an earlier stop has no answer to "
+                "score. Replay stops and costs alone with metrics=(), or record answers at every round"
+            )
+        raise DataError(
+            f"{what}. Drop those questions (Recording.select), or use another metric: 'agreement' needs no gold answers"
+        )
+
+
+def _refuse_unknown(bench: Bench, run: Run) -> None:
+    if not run.exact:
+        other = "closed_book" if int(bench.recording.index[0]) == 0 else "fixed_k(1)"
+        raise CensoredError(
+            f"the baseline {run.label!r} goes on past what was recorded in {int(run.unrun.sum())} of {len(run.unrun)} "
+            f"questions, because a rule ended their recording: what it would have answered there is unknown, and so is "
+            f"every difference to it. Compare with 'recorded', where that rule stopped, or with {other!r}, or record "
+            "those questions at full width, without a rule"
+        )

@@ -1,0 +1,102 @@
+"""Whether a fixed budget or random stopping does as well for less, also where some rounds never ran."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from suffice.errors import DataError
+from suffice.replays.baselines import Run
+from suffice.replays.result import COSTS
+
+__all__ = ["Rival", "check_cost", "find_rival"]
+
+_SLACK = 1e-12  # expectations are sums in another order
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rival:
+    """The cheapest fixed_k or random run of at least the same quality; for its fields see `suffice.replays.Row`."""
+
+    match: str | None = None
+    dominating: str | None = None
+    undecided: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Point:
+    """What a run gives and costs, from the worst case to the best: the same where all rounds ran and were measured."""
+
+    label: str
+    worst: float
+    best: float
+    least: float
+    most: float
+
+    @classmethod
+    def of(cls, run: Run, metric: str, cost: str) -> _Point:
+        spent = _spent(run, cost)
+        worst, best = (float(np.nan_to_num(v[metric], nan=u).mean()) for v, u in ((run.worst, 0.0), (run.best, 1.0)))
+        return cls(run.label, worst, best, spent, spent if run.exact else math.inf)
+
+    def dominates(self, other: _Point, *, surely: bool) -> bool:
+        """Return whether it costs no more, gives no less, and is better in one: in every case, or in some case."""
+        quality, its_quality = (self.worst, other.best) if surely else (self.best, other.worst)
+        spent, its_cost = (self.most, other.least) if surely else (self.least, other.most)
+        slack = _SLACK * max(1.0, abs(other.least))
+        no_worse = quality >= its_quality - _SLACK and spent <= its_cost + slack
+        return no_worse and (spent < its_cost - slack or quality > its_quality + _SLACK)
+
+
+def find_rival(run: Run, runs: Sequence[Run], metrics: Sequence[str], cost: str) -> Rival:
+    """Return the cheapest fixed_k or random run with at least the quality of a run, and whether one dominates it.
+
+    Args:
+        run: The run.
+        runs: All runs.
+        metrics: The first is the quality; without one there is nothing to say.
+        cost: One of `suffice.replays.result.COSTS`.
+    """
+    if not metrics:
+        return Rival()
+    mine = _Point.of(run, metrics[0], cost)
+    rivals = [_Point.of(other, metrics[0], cost) for other in runs if other.kind in ("fixed", "random")]
+    rivals = [rival for rival in rivals if rival.label != run.label]
+    sure = [rival for rival in rivals if rival.worst >= mine.best - _SLACK and math.isfinite(rival.most)]
+    match = _cheapest(sure)
+    dominating = _cheapest([rival for rival in sure if rival.dominates(mine, surely=True)])
+    undecided = []
+    open_rivals = [rival for rival in rivals if rival not in sure and rival.best >= mine.worst - _SLACK]
+    if any(match is None or rival.least < match.least for rival in open_rivals):
+        undecided.append("cheapest_match")
+    if dominating is None and any(rival.dominates(mine, surely=False) for rival in rivals):
+        undecided.append("dominated_by")
+    return Rival(
+        match=None if match is None else match.label,
+        dominating=None if dominating is None else dominating.label,
+        undecided=tuple(undecided),
+    )
+
+
+def _cheapest(points: Sequence[_Point]) -> _Point | None:
+    return min(points, key=lambda point: (point.least, -point.worst), default=None)
+
+
+def check_cost(runs: Sequence[Run], cost: str) -> None:
+    """Raise a `DataError` unless every policy and budget has that cost."""
+    if cost not in COSTS:
+        raise DataError(f"there is no cost {cost!r}; allowed: {', '.join(COSTS)}")
+    unknown = [run.label for run in runs if run.kind in ("rule", "fixed", "random") and math.isnan(_spent(run, cost))]
+    if unknown:
+        needs = "prices, and token counts in every round" if cost == "money" else "them recorded in every round"
+        raise DataError(f"the {cost} of {unknown[0]!r} are unknown: judging by {cost} needs {needs}; or judge by calls")
+
+
+def _spent(run: Run, cost: str) -> float:
+    ledger = run.ledger
+    if cost in ("calls", "money"):
+        return float((ledger.calls if cost == "calls" else ledger.money).mean())
+    return float(ledger.total(cost).mean())

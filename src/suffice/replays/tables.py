@@ -1,0 +1,227 @@
+"""The tables of a replay: outcomes with intervals, costs and stops, and tests of margins."""
+
+from __future__ import annotations
+
+import math
+
+from suffice.replays.result import ReplayResult, Row, at_least
+from suffice.tables import Column, Table
+
+__all__ = [
+    "costs_table",
+    "difference_of",
+    "differences_table",
+    "margins_table",
+    "outcomes_table",
+    "replay_notes",
+    "replay_tables",
+    "stops_table",
+    "verdict",
+]
+
+_CENSORED = (
+    "† censored: a rule ended the recording of some questions before this policy would have stopped. What it would have "
+    "answered there is unknown: quality runs from all wrong to all right there, costs are the least that is possible"
+)
+_SELECTED = "* selected here: fitted or chosen on some of these questions, so the figures flatter it"
+_TESTS = {
+    "mcnemar": "McNemar, exact",
+    "sign_flip": "sign flips, exact",
+    "monte_carlo": "sign flips, {n:,} at random",
+}
+_INTERVALS = {
+    "expanded": "expanded percentile",
+    "percentile": "percentile",
+    "bca": "BCa",
+    "t": "bootstrap-t",
+}
+_KINDS = {
+    "tokens": Column("tokens", ",.0f"),
+    "uncached_tokens": Column("uncached", ",.0f"),
+    "cached_tokens": Column("cached", ",.0f"),
+    "output_tokens": Column("output", ",.0f"),
+    "seconds": Column("seconds", ",.3f"),
+    "money": Column("USD", ",.6f"),
+}
+
+
+def replay_tables(result: ReplayResult) -> list[Table]:
+    """Return the result of a replay as tables: outcomes, tests, costs, stops, and margins; none that has no rows."""
+    tables = [outcomes_table(result), costs_table(result), stops_table(result)]
+    if result.metrics:
+        tables = [tables[0], differences_table(result), *tables[1:], margins_table(result)]
+    return [table for table in tables if table.rows]
+
+
+def outcomes_table(result: ReplayResult) -> Table:
+    """Return metrics, paired differences to the baseline, calls, and whether a baseline dominates."""
+    quality = result.metrics
+    shown = [name for name in (*quality[:1], "calls") if any(difference_of(row, name) for row in result.rows)]
+    how = f"{_INTERVALS[result.interval]}, {result.n_resamples:,} paired bootstrap draws, seed {result.seed}"
+    marks = [_CENSORED] if any(row.censored for row in result.rows) else []
+    marks += [_SELECTED] if any(row.selected_here for row in result.rows) else []
+    rows = "questions" if result.n_clusters == result.n else f"rows of {result.n_clusters} questions"
+    return Table(
+        title=f"{result.n} {rows}; {100 * result.level:g} % intervals ({how})",
+        columns=(
+            Column("policy"),
+            *(Column(name.upper(), ",.1f", scale=100) for name in quality),
+            *(_delta_column(name, result.against) for name in shown),
+            Column("calls", ",.2f"),
+            Column("P50", ",.0f"),
+            Column("P95", ",.0f"),
+            Column("verdict"),
+        ),
+        rows=tuple(
+            (
+                row.marked,
+                *(row.bounds.get(name, row.metrics[name]) for name in quality),
+                *(difference_of(row, name) for name in shown),
+                *(at_least(row, value) for value in (row.calls.mean, row.calls.p50, row.calls.p95)),
+                verdict(row),
+            )
+            for row in result.rows
+        ),
+        notes=tuple(marks),
+    )
+
+
+def differences_table(result: ReplayResult) -> Table:
+    """Return the test of each policy's difference in each metric, corrected for how many policies there are."""
+    family = [row for row in result.rows if any(not math.isnan(delta.p_holm) for delta in row.deltas.values())]
+    lines = [(row, name, row.deltas[name]) for name in result.metrics for row in family if name in row.deltas]
+    return Table(
+        title=f"Tests of no difference to {result.against}; Holm's correction, policies: {len(family)}",
+        columns=(
+            Column("policy"),
+            Column("metric"),
+            Column("difference", "+,.1f", scale=100, interval=True),
+            Column("questions that differ", ",.0f"),
+            Column("p", ".3f"),
+            Column("p (Holm)", ".3f"),
+            Column("test"),
+        ),
+        rows=tuple(
+            (
+                row.marked,
+                name,
+                difference_of(row, name),
+                delta.n_nonzero,
+                delta.p,
+                delta.p_holm,
+                _TESTS[delta.test].format(n=result.n_resamples),
+            )
+            for row, name, delta in lines
+        ),
+        notes=tuple(dict.fromkeys(f"{row.marked}, {name}: {d.warning}" for row, name, d in lines if d.warning)),
+    )
+
+
+def costs_table(result: ReplayResult) -> Table:
+    """Return the mean operational cost per question, by kind."""
+    return Table(
+        title="Mean operational cost per question" + ("" if result.ledger == "live" else f", ledger: {result.ledger}"),
+        columns=(Column("policy"), *_KINDS.values()),
+        rows=tuple((row.marked, *(at_least(row, row.costs[kind]) for kind in _KINDS)) for row in result.rows),
+    )
+
+
+def stops_table(result: ReplayResult) -> Table:
+    """Return the share of questions that stop at each round."""
+    rounds = sorted({r for row in result.rows for r in row.stop_rounds})
+    beyond = [Column("beyond the recording", ".0%")] if any(row.censored for row in result.rows) else []
+    return Table(
+        title="Share of questions by stop round",
+        columns=(Column("policy"), *(Column(_round_name(r), ".0%") for r in rounds), *beyond),
+        rows=tuple(
+            (
+                row.marked,
+                *(row.stop_rounds.get(r, 0.0) for r in rounds),
+                *(max(0.0, 1.0 - sum(row.stop_rounds.values())) for _ in beyond),
+            )
+            for row in result.rows
+        ),
+    )
+
+
+def margins_table(result: ReplayResult) -> Table:
+    """Return the tests of non-inferiority and equivalence of every policy, at each margin."""
+    metric = result.metrics[0]
+    return Table(
+        title=f"{metric.upper()} against {result.against}: is the loss within a margin?",
+        columns=(
+            Column("policy"),
+            Column("claim"),
+            Column("margin", ".1f", scale=100),
+            Column("difference", "+.1f", scale=100),
+            Column("lower bound, t", "+.1f", scale=100),
+            Column("lower bound, bootstrap", "+.1f", scale=100),
+            Column("confidence", ".1%"),
+            Column("shown"),
+            Column("shown above", ".1f", scale=100),
+        ),
+        rows=tuple(
+            (
+                row.marked,
+                "non-inferior" if test.kind == "non_inferiority" else "equivalent",
+                test.margin,
+                test.delta,
+                test.low,
+                test.low_bootstrap,
+                test.level,
+                "yes" if test.passed and test.passed_bootstrap else "no",
+                test.smallest_margin,
+            )
+            for row in result.rows
+            if row.kind == "rule"
+            for test in row.margins
+        )
+        + tuple(
+            (row.marked, "any", None, row.delta_bounds[metric], None, None, None, "unknown", None)
+            for row in result.rows
+            if row.kind == "rule" and metric in row.delta_bounds
+        ),
+        notes=tuple(
+            dict.fromkeys(
+                f"{row.marked}: {test.warning}"
+                for row in result.rows
+                if row.kind == "rule"
+                for test in row.margins
+                if test.warning
+            )
+        ),
+    )
+
+
+def replay_notes(result: ReplayResult) -> tuple[str, ...]:
+    """Return what a reader of the result must know, the notes of its rows included, each once."""
+    rows = (
+        f"{'random(...)' if row.kind == 'random' else row.label}: {note}" for row in result.rows for note in row.notes
+    )
+    return tuple(dict.fromkeys((*result.notes, *rows)))
+
+
+def verdict(row: Row) -> str:
+    """Return whether a baseline does as well for less, in words."""
+    if row.dominated_by is not None:
+        return f"dominated by {row.dominated_by}"
+    if row.kind == "rule" and "dominated_by" in row.undecided:
+        return "unknown†"
+    if row.kind == "oracle":
+        return "not reachable"
+    return "" if row.kind != "rule" else "not dominated"
+
+
+def _delta_column(name: str, baseline: str) -> Column:
+    spec, scale = ("+,.2f", 1.0) if name == "calls" else ("+,.1f", 100.0)
+    return Column(f"Δ{name} vs {baseline}", spec, scale=scale, interval=True)
+
+
+def difference_of(row: Row, name: str) -> tuple[float, ...] | None:
+    """Return a difference to the baseline with its interval, its bounds where it is unknown, None without either."""
+    delta = row.deltas.get(name)
+    return row.delta_bounds.get(name) if delta is None else (delta.delta, delta.low, delta.high)
+
+
+def _round_name(r: int) -> str:
+    return f"stop@{r}" if r >= 0 else "no round"

@@ -1,6 +1,0 @@
-"""Reports: everything a replay shows, as one HTML page, text or JSON."""
-
-from suffice.report.data import Cell, Report, Settings, make_report
-from suffice.report.html import render_html
-
-__all__ = ["Cell", "Report", "Settings", "make_report", "render_html"]

@@ -1,0 +1,6 @@
+"""Reports: everything a replay shows, as one HTML page, text or JSON."""
+
+from suffice.reports.data import Cell, Report, Settings, make_report
+from suffice.reports.html import render_html
+
+__all__ = ["Cell", "Report", "Settings", "make_report", "render_html"]

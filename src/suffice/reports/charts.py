@@ -1,0 +1,397 @@
+"""The charts of a report, as Vega-Lite specifications; colours are the page's CSS variables, so themes need no redraw."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from suffice.calibration import CalibrationReport
+from suffice.replays import ReplayResult, Row
+from suffice.tables import figure
+
+__all__ = [
+    "COSTS",
+    "axis_of",
+    "chart_of",
+    "legend_entry",
+    "merge_points",
+    "pareto_chart",
+    "pareto_costs",
+    "path_chart",
+    "reliability_chart",
+    "scale_of",
+    "spread_labels",
+    "stops_chart",
+]
+
+COSTS: Mapping[str, str] = {
+    "calls": "model calls per question",
+    "tokens": "tokens per question",
+    "seconds": "seconds per question",
+    "money": "US dollars per question",
+}
+"""What the horizontal axis of the Pareto chart may show, with its title."""
+
+_SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
+_KINDS = ("rule", "random", "fixed", "recorded", "closed_book", "oracle")
+_NAMES = ("policy", "same stops at random", "fixed budget", "as recorded", "model alone", "oracle (not reachable)")
+_COLOURS = ("var(--accent)", "var(--accent-soft)", "var(--muted)", "var(--text)", "var(--text)", "var(--good)")
+_SHAPES = ("circle", "circle", "circle", "triangle-up", "square", "diamond")
+_BELOW, _ABOVE = 16, (-14, -30, -46)
+"""Where labels stand, pixels from their point."""
+
+_BUDGET = re.compile(r"fixed_k\((?P<k>\d+)\)(?P<selector>.*)")
+
+_LONGEST = 28
+"""Letters of a label in a chart."""
+
+_LEAST = 10
+"""Answers that a bin needs before the line of a reliability diagram goes through it."""
+
+_ROUND_MIX = (18, 100)
+"""Share of the accent colour, percent, of the first and the last stop round."""
+
+
+def pareto_costs(result: ReplayResult) -> list[str]:
+    """Return the costs that are known for every row."""
+    return [kind for kind in COSTS if all(math.isfinite(_cost(row, kind)) for row in result.rows)]
+
+
+def pareto_chart(result: ReplayResult, cost: str) -> dict[str, Any]:
+    """Return quality (the first metric, in points) against one cost, for every policy, baseline and oracle.
+
+    Intervals are those of the paired difference to the baseline, drawn around the baseline's own point.
+    """
+    points = (_point(result, row, cost) for row in result.rows)
+    rows = spread_labels(merge_points([point for point in points if point is not None]))
+    x = axis_of("cost", COSTS[cost])
+    y = axis_of("quality", f"{result.metrics[0].upper()}, points")
+    colour = {"field": "name", "type": "nominal", "legend": None, **scale_of(_NAMES, _COLOURS)}
+    shape = {"field": "name", "type": "nominal", "legend": None, **scale_of(_NAMES, _SHAPES)}
+    hollow = {"condition": {"test": "datum.kind === 'random'", "value": "var(--surface)"}, **_fill()}
+    tooltip = [
+        {"field": "label", "title": "policy"},
+        {"field": "quality", "title": result.metrics[0].upper(), "format": ".1f"},
+        {"field": "cost", "title": cost, "format": ",.3~f" if cost != "money" else ".6f"},
+        {"field": "interval", "title": f"difference to {result.against}"},
+    ]
+    layers: list[dict[str, Any]] = [
+        {
+            "transform": [{"filter": "datum.kind === 'fixed'"}],
+            "mark": {"type": "line", "color": "var(--muted)", "strokeWidth": 1.5},
+            "encoding": {
+                "x": x,
+                "y": y,
+                "order": {"field": "cost", "type": "quantitative"},
+                "detail": {"field": "selector"},
+            },
+        },
+        *_intervals(rows, x, y, colour),
+        {
+            "mark": {"type": "point", "filled": False, "opacity": 1, "strokeWidth": 2},
+            "encoding": {
+                "x": x,
+                "y": y,
+                "stroke": colour,
+                "fill": hollow,
+                "shape": shape,
+                "size": {"condition": {"test": "datum.kind === 'rule'", "value": 130}, "value": 70},
+                "tooltip": tooltip,
+            },
+        },
+        *(
+            {
+                "transform": [{"filter": f"datum.short !== '' && datum.offset === {offset}"}],
+                "mark": {"type": "text", "dy": offset, "fontSize": 12, "color": "var(--text)", "limit": 260},
+                "encoding": {"x": x, "y": y, "text": {"field": "short"}},
+            }
+            for offset in sorted({point["offset"] for point in rows})
+        ),
+    ]
+    shown = {point["kind"] for point in rows}
+    marks = zip(_KINDS, _NAMES, _COLOURS, _SHAPES, strict=True)
+    legend = [legend_entry(name, c, mark, hollow=kind == "random") for kind, name, c, mark in marks if kind in shown]
+    return chart_of(rows, layers, 380, f"{result.metrics[0].upper()} against {COSTS[cost]}, {len(rows)} points", legend)
+
+
+def stops_chart(result: ReplayResult, rules: Sequence[Row]) -> dict[str, Any]:
+    """Return the share of questions that stop at each round, one bar for each policy."""
+    rounds = sorted({r for row in rules for r in row.stop_rounds})
+    first, last = _ROUND_MIX
+    mixes = [first + (last - first) * place / max(1, len(rounds) - 1) for place in range(len(rounds))]
+    colours = [f"color-mix(in srgb, var(--accent) {mix:.0f}%, var(--surface))" for mix in mixes]
+    names = [*map(_round, rounds)]
+    shares = [[row.stop_rounds.get(r, 0.0) for r in rounds] for row in rules]
+    if any(row.censored for row in rules):
+        names, colours = [*names, "beyond the recording"], [*colours, "var(--muted)"]
+        shares = [[*known, row.n_censored / row.n] for known, row in zip(shares, rules, strict=True)]
+    data = [
+        {"policy": row.label, "round": name, "position": place, "share": share}
+        for row, parts in zip(rules, shares, strict=True)
+        for place, (name, share) in enumerate(zip(names, parts, strict=True))
+    ]
+    bar = {
+        "x": {
+            "field": "share",
+            "type": "quantitative",
+            "stack": "zero",
+            "axis": {"format": ".0%", "title": f"share of {result.n:,} questions", "grid": False},
+        },
+        "y": {"field": "policy", "type": "nominal", "sort": None, "title": None, "axis": {"labelLimit": 220}},
+        "order": {"field": "position", "type": "quantitative"},
+    }
+    layers = [
+        {
+            "mark": {"type": "bar", "stroke": "var(--surface)", "strokeWidth": 1, "height": {"band": 0.72}},
+            "encoding": {
+                **bar,
+                "color": {
+                    "field": "round",
+                    "type": "ordinal",
+                    "legend": None,
+                    **scale_of(names, colours),
+                },
+                "tooltip": [
+                    {"field": "policy"},
+                    {"field": "round", "title": "stops at"},
+                    {"field": "share", "format": ".1%"},
+                ],
+            },
+        }
+    ]
+    legend = [legend_entry(name, c, "square") for name, c in zip(names, colours, strict=True)]
+    return chart_of(data, layers, 34 * len(rules) + 8, "Share of questions by stop round", legend)
+
+
+def reliability_chart(reports: Mapping[str, CalibrationReport], output: str) -> dict[str, Any]:
+    """Return observed against predicted shares of correct answers by bin, one line for each entry of `reports`."""
+    data = [
+        {"group": group, "predicted": b.predicted, "observed": b.observed, "n": b.n}
+        for group, report in reports.items()
+        for b in report.bins
+        if b.n
+    ]
+    names = list(reports)
+    first, last = _ROUND_MIX
+    mixes = [first + 20 + (last - first - 20) * place / max(1, len(names) - 2) for place in range(len(names) - 1)]
+    colours = ["var(--text)", *(f"color-mix(in srgb, var(--accent) {mix:.0f}%, var(--surface))" for mix in mixes)]
+    colour = {"field": "group", "type": "nominal", "legend": None, **scale_of(names, colours)}
+    unit = {"scale": {"domain": [0, 1]}, "type": "quantitative"}
+    x = {"field": "predicted", **unit, "axis": {"title": f"mean {output}", "grid": False}}
+    y = {"field": "observed", **unit, "axis": {"title": "share correct (EM)"}}
+    layers: list[dict[str, Any]] = [
+        {
+            "data": {"values": [{"predicted": 0, "observed": 0}, {"predicted": 1, "observed": 1}]},
+            "mark": {"type": "line", "color": "var(--muted)", "strokeDash": [4, 4], "strokeWidth": 1},
+            "encoding": {"x": x, "y": y},
+        },
+        {
+            "transform": [{"filter": f"datum.group === 'all rounds' && datum.n >= {_LEAST}"}],
+            "mark": {"type": "line", "strokeWidth": 2},
+            "encoding": {"x": x, "y": y, "color": colour},
+        },
+        {
+            "mark": {"type": "point", "filled": True, "opacity": 0.9},
+            "encoding": {
+                "x": x,
+                "y": y,
+                "color": colour,
+                "size": {"field": "n", "type": "quantitative", "scale": {"range": [15, 220]}, "legend": None},
+                "tooltip": [
+                    {"field": "group", "title": "rounds"},
+                    {"field": "predicted", "format": ".3f"},
+                    {"field": "observed", "format": ".3f"},
+                    {"field": "n", "title": "answers"},
+                ],
+            },
+        },
+    ]
+    legend = [legend_entry(name, c, "circle") for name, c in zip(names, colours, strict=True)]
+    return chart_of(data, layers, 320, f"Reliability of {output}", legend)
+
+
+def path_chart(
+    path: Sequence[Mapping[str, float]], result: ReplayResult, row: Row, start: Mapping[str, float]
+) -> dict[str, Any]:
+    """Return where a moving threshold of a row's policy leads, quality against calls, beside the fixed budgets.
+
+    Those are of the policy's own selector; `here` is the point.
+    """
+    metric = result.metrics[0]
+    data = [{"threshold": point["threshold"], "quality": 100 * point[metric], "cost": point["calls"]} for point in path]
+    fixed = [
+        _point(result, other, "calls")
+        for other in result.rows
+        if other.kind == "fixed" and other.selector == row.selector
+    ]
+    here = {"quality": 100 * start[metric], "cost": start["calls"]}
+    x, y = axis_of("cost", COSTS["calls"]), axis_of("quality", f"{metric.upper()}, points")
+    layers: list[dict[str, Any]] = [
+        {
+            "data": {"values": fixed},
+            "mark": {"type": "line", "color": "var(--muted)", "point": {"color": "var(--muted)", "size": 50}},
+            "encoding": {"x": x, "y": y, "tooltip": [{"field": "label", "title": "policy"}, *_pair(metric)]},
+        },
+        {
+            "data": {"values": fixed},
+            "mark": {"type": "text", "dy": 14, "fontSize": 11, "color": "var(--muted)"},
+            "encoding": {"x": x, "y": y, "text": {"field": "short"}},
+        },
+        {
+            "mark": {"type": "line", "color": "var(--accent)", "strokeWidth": 1.5, "opacity": 0.6},
+            "encoding": {"x": x, "y": y, "order": {"field": "threshold", "type": "quantitative"}},
+        },
+        {
+            "mark": {"type": "point", "filled": True, "color": "var(--accent)", "size": 22, "opacity": 0.8},
+            "encoding": {"x": x, "y": y, "tooltip": [{"field": "threshold", "format": ".4~f"}, *_pair(metric)]},
+        },
+        {
+            "data": {"name": "here"},
+            "mark": {"type": "point", "filled": True, "color": "var(--accent)", "size": 220, "opacity": 1},
+            "encoding": {"x": x, "y": y},
+        },
+    ]
+    legend = [
+        legend_entry("this policy as the threshold moves", "var(--accent)", "line"),
+        legend_entry("the threshold above", "var(--accent)", "circle"),
+        legend_entry("fixed budgets", "var(--muted)", "circle"),
+    ]
+    told = f"{metric.upper()} against calls as the threshold moves"
+    return {**chart_of(data, layers, 300, told, legend), "datasets": {"here": [here]}}
+
+
+def _intervals(
+    rows: Sequence[Mapping[str, Any]], x: dict[str, Any], y: dict[str, Any], colour: dict[str, Any]
+) -> list[dict[str, Any]]:
+    """Return the layers of intervals, upright and across, where there are any; those of oracles would only cover."""
+    upright = {"x": x, "y": axis_of("low", None), "y2": {"field": "high"}, "color": colour}
+    across = {"x": axis_of("cost_low", None), "x2": {"field": "cost_high"}, "y": y, "color": colour}
+    return [
+        {
+            "transform": [{"filter": f"isValid(datum.{field}) && datum.kind !== 'oracle'"}],
+            "mark": {"type": "rule", "opacity": 0.55},
+            "encoding": encoding,
+        }
+        for field, encoding in (("low", upright), ("cost_low", across))
+        if any(field in point and point["kind"] != "oracle" for point in rows)
+    ]
+
+
+def _pair(metric: str) -> list[dict[str, Any]]:
+    return [
+        {"field": "quality", "title": metric.upper(), "format": ".1f"},
+        {"field": "cost", "title": "calls", "format": ".2f"},
+    ]
+
+
+def chart_of(
+    data: Sequence[Mapping[str, Any] | None],
+    layers: list[dict[str, Any]],
+    height: int,
+    told: str,
+    legend: list[dict[str, Any]],
+) -> dict[str, Any]:
+    """Return a specification; its legend is for the page, where it wraps and follows the theme."""
+    return {
+        "$schema": _SCHEMA,
+        "description": told,
+        "usermeta": {"legend": legend},
+        "width": "container",
+        "height": height,
+        "data": {"values": list(data)},
+        "layer": layers,
+    }
+
+
+def legend_entry(name: str, colour: str, shape: str, *, hollow: bool = False) -> dict[str, Any]:
+    """Return an entry of a chart's legend."""
+    return {"name": name, "colour": colour, "shape": shape, "hollow": hollow}
+
+
+def axis_of(field: str, title: str | None) -> dict[str, Any]:
+    """Return the encoding of a quantitative axis; without a title that of an interval's end."""
+    axis = {"axis": {"title": title, "tickCount": 6, "grid": field == "quality"}} if title is not None else {}
+    return {"field": field, "type": "quantitative", "scale": {"zero": False, "padding": 16, "nice": False}, **axis}
+
+
+def scale_of(domain: Sequence[str], values: Sequence[str]) -> dict[str, Any]:
+    """Return which value each name gets."""
+    return {"scale": {"domain": list(domain), "range": list(values)}}
+
+
+def _fill() -> dict[str, Any]:
+    return {"field": "name", "type": "nominal", "legend": None, **scale_of(_NAMES, _COLOURS)}
+
+
+def _cost(row: Row, kind: str) -> float:
+    return row.calls.mean if kind == "calls" else row.costs.get(kind, math.nan)
+
+
+def _point(result: ReplayResult, row: Row, cost: str) -> dict[str, Any] | None:
+    """Return a row as a point; None where its quality is unknown."""
+    metric = result.metrics[0]
+    quality = row.metrics.get(metric, math.nan)
+    if not math.isfinite(quality):
+        return None
+    short = "" if row.kind == "random" else row.label
+    budget = _BUDGET.fullmatch(row.label)
+    if row.kind == "fixed" and budget:
+        short = f"k = {budget['k']}{budget['selector']}"
+    if len(short) > _LONGEST:
+        short = f"{short[: _LONGEST - 1]}…"
+    point: dict[str, Any] = {
+        "label": row.label,
+        "short": short,
+        "kind": row.kind,
+        "selector": row.selector,
+        "name": _NAMES[_KINDS.index(row.kind)],
+        "quality": 100 * quality,
+        "cost": _cost(row, cost),
+        "interval": "",
+    }
+    delta, base = row.deltas.get(metric), result.row(row.baseline)
+    if delta is not None and row.label != row.baseline:
+        middle = base.metrics[metric]
+        point |= {"low": 100 * (middle + delta.low), "high": 100 * (middle + delta.high)}
+        point["interval"] = figure((delta.delta, delta.low, delta.high), "+.1f", 100)
+    spread = row.deltas.get(cost)
+    if spread is not None and row.label != row.baseline and spread.low < spread.high:
+        point |= {"cost_low": _cost(base, cost) + spread.low, "cost_high": _cost(base, cost) + spread.high}
+    return point
+
+
+def merge_points(points: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the points, those of one kind that fall together as one that names all."""
+    found: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for point in points:
+        place = (point["kind"], round(point["quality"], 9), round(point["cost"], 9))
+        if place in found:
+            found[place]["label"] += f", {point['label']}"
+        else:
+            found[place] = point
+    return list(found.values())
+
+
+def spread_labels(points: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Give each label its distance from the point, pixels: budgets below, others above, higher where they would meet."""
+    width = max(1e-9, max(p["cost"] for p in points) - min(p["cost"] for p in points))
+    height = max(1e-9, max(p["quality"] for p in points) - min(p["quality"] for p in points))
+    taken: list[dict[str, Any]] = []
+    for point in sorted(points, key=lambda p: p["cost"]):
+        point["offset"] = _BELOW if point["kind"] == "fixed" else _ABOVE[0]
+        if not point["short"] or point["kind"] == "fixed":
+            continue
+        near = {
+            other["offset"]
+            for other in taken
+            if abs(other["cost"] - point["cost"]) < width / 4 and abs(other["quality"] - point["quality"]) < height / 8
+        }
+        point["offset"] = next((offset for offset in _ABOVE if offset not in near), _ABOVE[-1])
+        taken.append(point)
+    return points
+
+
+def _round(r: int) -> str:
+    return f"round {r}" if r >= 0 else "no round"

@@ -1,0 +1,99 @@
+"""What a report takes from the diagnostics: tables under headings, and what could not be computed and why."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from suffice.diagnostics import diagnose
+from suffice.diagnostics.selection import compare_selectors
+from suffice.errors import SufficeError
+from suffice.replays.outcomes import is_agreement
+from suffice.rules import Selector, parse_selector
+from suffice.session import Policy
+from suffice.store.recording import Recording
+from suffice.tables import Table
+
+__all__ = ["diagnostics", "which_round"]
+
+_TITLES = {
+    "signals": "Signals: what separates right from wrong answers",
+    "correlations": "Signals: correlations",
+    "drift": "Signals: drift from tune to these questions",
+    "calibration": "Calibrators side by side",
+    "sweep": "Threshold sweep",
+    "types": "By type of question",
+    "premature": "Premature stops",
+    "floor": "What the margin floor rescued",
+    "cells": "The recordings side by side",
+}
+_SELECTORS = ("last", "first", "majority")
+
+
+def diagnostics(
+    recording: Recording,
+    policy: Policy,
+    tune: Recording | None,
+    metrics: Sequence[str],
+    *,
+    name: str,
+    others: Mapping[str, Recording],
+    baseline: str | Policy | None,
+    n_resamples: int,
+    seed: int,
+    level: float,
+) -> tuple[dict[str, list[Table]], list[str]]:
+    """Return the tables of `diagnose` by heading, and notes.
+
+    Args:
+        recording: Recorded rounds.
+        policy: Whose stops to look into.
+        tune: What calibrators were fitted on; None if unknown.
+        metrics: The report's metrics; exact match says what is right where it was recorded, else the first of these.
+        name: What the recording is called.
+        others: Other recordings by name, to stand beside it.
+        baseline: What differences of quality are taken against.
+        n_resamples: Bootstrap draws.
+        seed: Of the draws.
+        level: Nominal coverage of intervals.
+    """
+    metric = "em" if "em" in recording.table.column_names else metrics[0]
+    if metric != "em" and not is_agreement(metric) and ">" not in metric:
+        metric = f"{metric} > 0.5"
+    try:
+        found = diagnose(
+            recording,
+            policy=policy,
+            tune=tune,
+            cells=others or None,
+            name=name,
+            metric=metric,
+            quality=metrics[0],
+            baseline=baseline,
+            n_resamples=n_resamples,
+            seed=seed,
+            level=level,
+        )
+    except SufficeError as error:
+        return {}, [f"no diagnostics: {error}"]
+    tables = {_TITLES.get(name, name.capitalize()): part.tables() for name, part in found.parts.items()}
+    return {title: listed for title, listed in tables.items() if listed}, list(found.notes)
+
+
+def which_round(
+    recording: Recording, policies: Sequence[Policy], metric: str, *, n_resamples: int, seed: int, level: float
+) -> tuple[dict[str, list[Table]], list[str]]:
+    """Return the table of selectors under the policies' rules: which seen round's answer to return."""
+    if "answer" not in recording.table.column_names:
+        return {}, []
+    selectors: list[Selector] = [parse_selector(name) for name in _SELECTORS]
+    if all(any(c.output == "p_correct" for c in policy.calibrators) for policy in policies):
+        selectors += [parse_selector(name) for name in ("max_p_correct", "weighted_majority")]
+    own = {str(policy.selector): policy.selector for policy in policies}
+    selectors += [selector for text, selector in own.items() if text not in set(map(str, selectors))]
+    try:
+        found = compare_selectors(
+            recording, policies, selectors, metric=metric, n_resamples=n_resamples, seed=seed, level=level
+        )
+    except SufficeError as error:
+        return {}, [f"no comparison of selectors: {error}"]
+    return {"Which round's answer to return": [found.table()]}, []

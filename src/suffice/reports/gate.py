@@ -1,0 +1,173 @@
+"""The part of a report about a gate: accuracy and retrieval rate over its threshold, and who changes sides (CBDR, Figure 8)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from suffice.errors import SufficeError
+from suffice.gates import GateBench, GatePoint, Transitions, even_betas, gate_rule, transitions
+from suffice.gates.tables import examples_table, points_table, transitions_table
+from suffice.replays import selected_on
+from suffice.reports.charts import chart_of, legend_entry
+from suffice.reports.part import Part
+from suffice.signals import KNOWN
+from suffice.store.recording import Recording
+
+__all__ = ["gate_part"]
+
+_SWEEP = (
+    "the share of questions that are retrieved for, as the threshold moves. Grey band: from never to always retrieving. A "
+    "gate that knows nothing follows the random gate."
+)
+_STEPS = (
+    "What each step to the next threshold changes: up, answers that retrieval makes right; down, those it makes wrong."
+)
+_RATE = "var(--muted)"
+_QUALITY = "var(--accent)"
+
+
+def gate_part(
+    recording: Recording, metrics: Sequence[str], *, n_resamples: int, seed: int, level: float, margin: float
+) -> tuple[Part, ...]:
+    """Return the part about `p_known`; none where round 0, the rounds after it or the signal were not recorded.
+
+    Args:
+        recording: Recorded rounds.
+        metrics: The first is what quality means.
+        n_resamples: Bootstrap draws.
+        seed: Of the draws.
+        level: Nominal coverage of intervals.
+        margin: For non-inferiority to always retrieving.
+    """
+    if int(recording.index[0]) != 0 or len(recording.index) == 1 or KNOWN not in recording.table.column_names:
+        return ()
+    betas = even_betas(recording.column(KNOWN)[:, 0])
+    if not betas:
+        return ()
+    try:
+        bench = GateBench(recording, metrics=metrics, n_resamples=n_resamples, seed=seed, level=level, margin=margin)
+    except SufficeError as error:
+        return (Part(title="The gate", sentences=(f"The gate cannot be judged here: {error}",)),)
+    points = [bench.point(gate_rule(KNOWN, beta), beta, label=f"{KNOWN} > {beta:.4f}") for beta in betas]
+    never, always, perfect = (bench.reference(kind) for kind in ("never", "always", "perfect"))
+    steps = transitions(bench, KNOWN, betas)
+    first = bench.metrics[0]
+    return (
+        Part(
+            title="The gate",
+            sentences=(
+                f"{always.headline(first)}.",
+                f"{never.headline(first)}.",
+                f"{perfect.headline(first)}: the most that a gate could reach here.",
+                "A threshold that is picked from this sweep is selected here, so its figures flatter it.",
+                *(f"Note: {note}." for note in selected_on(bench.gated(gate_rule(KNOWN, betas[0])), recording).notes),
+            ),
+            charts={
+                "gate": (
+                    _sweep_chart(points, never, always, first),
+                    f"{first.upper()} and {_SWEEP}",
+                ),
+                "gate-transitions": (
+                    _steps_chart(steps),
+                    _STEPS,
+                ),
+            },
+            tables=(
+                points_table("The gate, threshold by threshold", [never, *points, always, perfect], bench.metrics),
+            ),
+            folded={
+                "Questions that change sides between neighbouring thresholds": (
+                    transitions_table("Counts", steps),
+                    examples_table("Some of the questions", steps, most=2),
+                )
+            },
+        ),
+    )
+
+
+def _sweep_chart(points: Sequence[GatePoint], never: GatePoint, always: GatePoint, metric: str) -> dict[str, Any]:
+    """Return quality, its blind expectation and the retrieval rate against the threshold, all in percent."""
+    ends = sorted((100 * never.metrics[metric], 100 * always.metrics[metric]))
+    data = [
+        {
+            "beta": point.beta,
+            "quality": 100 * point.metrics[metric],
+            "blind": 100 * (point.metrics[metric] - point.against_random[metric].delta),
+            "rate": 100 * point.retrieval_rate,
+        }
+        for point in points
+    ]
+    x: dict[str, Any] = {
+        "field": "beta",
+        "type": "quantitative",
+        "scale": {"zero": False},
+        "axis": {"title": "threshold beta", "grid": False},
+    }
+    y: dict[str, Any] = {
+        "type": "quantitative",
+        "scale": {"domain": [0, 100]},
+        "axis": {"title": "percent", "tickCount": 6},
+    }
+    tooltip = [
+        {"field": "beta", "format": ".4f"},
+        {"field": "quality", "title": metric.upper(), "format": ".1f"},
+        {"field": "blind", "title": "random gate", "format": ".1f"},
+        {"field": "rate", "title": "retrieves, %", "format": ".1f"},
+    ]
+    lines: tuple[tuple[str, str, list[int]], ...] = (
+        ("rate", _RATE, [6, 3]),
+        ("blind", "var(--accent-soft)", [2, 2]),
+        ("quality", _QUALITY, [1, 0]),
+    )
+    layers: list[dict[str, Any]] = [
+        {
+            "data": {"values": [{"low": ends[0], "high": ends[1]}]},
+            "mark": {"type": "rect", "color": _RATE, "opacity": 0.12},
+            "encoding": {"y": {"field": "low", **y}, "y2": {"field": "high"}},
+        },
+        *(
+            {
+                "mark": {"type": "line", "color": colour, "strokeDash": dash, "point": {"color": colour, "size": 40}},
+                "encoding": {"x": x, "y": y | {"field": field}, "tooltip": tooltip},
+            }
+            for field, colour, dash in lines
+        ),
+    ]
+    legend = [
+        legend_entry(metric.upper(), _QUALITY, "line"),
+        legend_entry("random gate of the same retrieval rate", "var(--accent-soft)", "line"),
+        legend_entry("questions retrieved for", _RATE, "line"),
+    ]
+    return chart_of(data, layers, 320, f"{metric.upper()} and retrieval rate over the threshold", legend)
+
+
+def _steps_chart(steps: Sequence[Transitions]) -> dict[str, Any]:
+    """Return gains and losses of each step, bars up and down."""
+    data = [
+        {"step": f"{step.low:.3f} to {step.high:.3f}", "place": place, "kind": kind, "questions": sign * len(listed)}
+        for place, step in enumerate(steps)
+        for kind, sign, listed in (("wrong to right", 1, step.gained), ("right to wrong", -1, step.lost))
+    ]
+    names, colours = ("wrong to right", "right to wrong"), ("var(--good)", "var(--text)")
+    bar: dict[str, Any] = {
+        "mark": {"type": "bar"},
+        "encoding": {
+            "x": {
+                "field": "step",
+                "type": "ordinal",
+                "sort": {"field": "place"},
+                "axis": {"title": None, "labelAngle": -40},
+            },
+            "y": {"field": "questions", "type": "quantitative", "axis": {"title": "questions", "tickMinStep": 1}},
+            "color": {
+                "field": "kind",
+                "type": "nominal",
+                "legend": None,
+                "scale": {"domain": list(names), "range": list(colours)},
+            },
+            "tooltip": [{"field": "step"}, {"field": "kind"}, {"field": "questions"}],
+        },
+    }
+    legend = [legend_entry(name, colour, "square") for name, colour in zip(names, colours, strict=True)]
+    return chart_of(data, [bar], 220, f"Changes over {len(steps)} steps of the threshold", legend)

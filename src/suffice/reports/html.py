@@ -1,0 +1,239 @@
+"""A report as one HTML page that needs no network: scripts, styles, charts and data are all inside."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import math
+from collections.abc import Iterable, Sequence
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from suffice._version import __version__
+from suffice.replays import Row
+from suffice.replays.result import at_least
+from suffice.replays.tables import (
+    costs_table,
+    difference_of,
+    differences_table,
+    margins_table,
+    outcomes_table,
+    replay_notes,
+    stops_table,
+    verdict,
+)
+from suffice.reports.charts import pareto_chart, pareto_costs, path_chart, reliability_chart, stops_chart
+from suffice.reports.data import Cell, Report
+from suffice.reports.packing import Pool, json_in_html, pack_bytes
+from suffice.reports.slider import make_slider, slidable
+from suffice.reports.trajectories import FEW, Passages, choose, to_dicts
+from suffice.tables import Column, Table
+
+__all__ = ["LARGEST", "render_html"]
+
+LARGEST = 5_000_000
+"""Bytes that a page may have unless everything is asked for."""
+
+_RESERVED = 500_000
+"""Bytes of a page that sliders leave to tables, charts and trajectories."""
+
+_LEAST = 50_000
+"""Bytes for trajectories where all else has used up the room."""
+
+_VENDOR = ("vega.min.js", "vega-lite.min.js", "vega-embed.min.js")
+
+
+def render_html(report: Report, *, everything: bool = False, passages: Passages | None = None) -> str:
+    """Return the page.
+
+    Args:
+        report: What it shows.
+        everything: Hold every trajectory and every slider, however large the page becomes.  Otherwise up to 300
+            trajectories, fewer where they are long, and the sliders of the first policies, within `LARGEST` bytes.
+        passages: Title and text of the evidence by question and passage id; recordings hold the ids alone.
+    """
+    pool = Pool()
+    room = LARGEST // len(report.cells)
+    cells = []
+    spent = sum(len(_part(name)) for name in (*_names(), *_VENDOR)) // len(report.cells)
+    for cell in report.cells:
+        before = pool.size
+        sliders, left_out = _sliders(cell, pool, None if everything else room - spent)
+        shown = {**_cell(cell, sliders), "no_slider": left_out}
+        left = room - spent - (pool.size - before) - len(json_in_html(shown["data"])) - 2 * len(str(shown["sections"]))
+        shown["data"]["browser"] = _browser(
+            cell, report.settings.seed, None if everything else max(left, _LEAST), passages
+        )
+        cells.append(shown)
+    data = json_in_html({"arrays": pool.arrays, "cells": [shown.pop("data") for shown in cells]})
+    scripts = [*map(_vendored, _VENDOR), _part("report.js")]
+    page: str = (
+        _environment()
+        .get_template("report.html")
+        .render(
+            cells=cells,
+            several=report.cells_table() if len(report.cells) > 1 else None,
+            provenance=report.provenance(),
+            version=__version__,
+            scripts=scripts,
+            hashes=[_digest(script) for script in scripts],
+            style=_part("report.css"),
+            data=data,
+        )
+    )
+    return page
+
+
+def _cell(cell: Cell, sliders: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return what the template shows of a cell, and under `data` what the script needs."""
+    result, rules = cell.result, cell.rules
+    charts: dict[str, Any] = {f"pareto-{cost}": pareto_chart(result, cost) for cost in pareto_costs(result)}
+    charts["stops"] = stops_chart(result, rules)
+    charts |= {name: spec for part in cell.parts for name, (spec, _) in part.charts.items()}
+    charts |= {f"reliability-{name}": reliability_chart(found, name) for name, found in cell.reliability.items()}
+    sections = {
+        "outcomes": [outcomes_table(result)],
+        "costs": [costs_table(result), stops_table(result)],
+        "tests": [differences_table(result), *([margins_table(result)] if any(row.margins for row in rules) else [])],
+        "reliability": cell.reliability_tables(),
+        "extra": dict(cell.extra),
+        "provenance": [cell.provenance()],
+    }
+    return {
+        "name": cell.name,
+        "headlines": cell.headlines,
+        "tiles": _tiles(cell, rules[0]),
+        "costs": pareto_costs(result),
+        "reliability": list(cell.reliability),
+        "censored": any(row.censored for row in result.rows),
+        "sliders": sliders,
+        "parts": cell.parts,
+        "sections": sections,
+        "notes": replay_notes(result),
+        "missing": cell.notes,
+        "result": result,
+        "data": {"name": cell.name, "charts": charts, "sliders": sliders, "metric": result.metrics[0]},
+    }
+
+
+_TILES = {
+    "calls": Column("calls", ",.2f"),
+    "tokens": Column("tokens", ",.0f"),
+    "seconds": Column("seconds", ",.3f"),
+    "money": Column("USD", ",.6f"),
+}
+
+
+def _tiles(cell: Cell, row: Row) -> list[dict[str, Any]]:
+    """Return the figures at the top of a cell: of its first policy."""
+    result = cell.result
+    metric = result.metrics[0]
+    whole_rows = (other for other in result.rows if other.label.startswith(f"fixed_k({cell.bench.highest})"))
+    full = next((other for other in whole_rows if other.kind == "fixed" and other.selector == row.selector), None)
+    delta = difference_of(row, metric)
+    note = "the baseline"
+    if delta is not None and row.label != row.baseline:
+        note = f"{Column('', '+.1f', scale=100, interval=True).text(delta)} vs {row.baseline}"
+    quality = row.bounds.get(metric, row.metrics[metric])
+    tiles = [_tile(metric, Column(metric.upper(), ",.1f", scale=100), quality, note)]
+    for key, column in _TILES.items():
+        value = row.calls.mean if key == "calls" else row.costs.get(key, math.nan)
+        whole = math.nan if full is None else full.calls.mean if key == "calls" else full.costs.get(key, math.nan)
+        known = whole > 0 and full is not None and not (full.censored or row.censored)
+        note = f"{Column('', '+.0%').text(value / whole - 1)} vs the full budget" if known else ""
+        if not math.isnan(value):
+            tiles.append(_tile(key, column, at_least(row, value), note))
+    return [*tiles, {"key": "", "name": "verdict", "value": None, "text": verdict(row), "note": f"n = {row.n:,}"}]
+
+
+def _tile(key: str, column: Column, value: float | tuple[float, float], note: str) -> dict[str, Any]:
+    figure = None if isinstance(value, tuple) else value
+    return {"key": key, "name": column.name, "value": figure, "text": column.text(value), "note": note}
+
+
+def _sliders(cell: Cell, pool: Pool, room: int | None) -> tuple[list[dict[str, Any]], int]:
+    """Return the sliders of the policies' thresholds that fit into the room, the first always, and how many do not."""
+    found: list[dict[str, Any]] = []
+    if cell.bench.cut.any():  # at most thresholds some question goes on past the recording
+        return found, 0
+    began, left_out = pool.size, 0
+    for policy, row in zip(cell.policies, cell.rules, strict=True):
+        for literal in slidable(policy):
+            kept = len(pool.arrays)
+            slider = make_slider(cell.bench, policy, literal)
+            start = slider.at(literal.value)
+            told = slider.to_dict(pool)
+            if found and room is not None and pool.size - began > room - _RESERVED:
+                pool.forget(kept)
+                left_out += 1
+                continue
+            chart = path_chart(slider.path(), cell.result, row, start)
+            found.append({**told, "start": _finite(start), "chart": chart})
+    return found, left_out
+
+
+def _finite(values: dict[str, float]) -> dict[str, float | None]:
+    return {name: value if math.isfinite(value) else None for name, value in values.items()}
+
+
+def _browser(cell: Cell, seed: int, room: int | None, passages: Passages | None) -> dict[str, Any]:
+    """Return the trajectories, packed; fewer of them until they fit."""
+    n = len(cell.bench.recording.question_ids)
+    limit = n if room is None else min(FEW, n)
+    while True:
+        chosen = choose(cell.stopped, n, limit, seed=seed)
+        held = to_dicts(cell.bench, cell.stopped, chosen.chosen, passages)
+        packed = pack_bytes(json.dumps(held, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode())
+        if room is None or len(packed) <= room or limit <= 1:
+            return {
+                "packed": packed,
+                "policies": [policy.label for policy in cell.policies],
+                "told": chosen.sentence(seed),
+                "left_out": chosen.left_out,
+            }
+        limit = max(1, min(limit - 1, int(limit * 0.9 * room / len(packed))))
+
+
+def _names() -> Sequence[str]:
+    return ("report.html", "report.css", "report.js")
+
+
+@cache
+def _part(name: str) -> str:
+    """Return a file of this package: a template, or a vendored script."""
+    folder = "vendor" if name in _VENDOR else "templates"
+    return files("suffice.reports").joinpath(folder, name).read_text("utf-8")
+
+
+def _vendored(name: str) -> str:
+    """Return a vendored script without its pointer to a source map, which is not there."""
+    script = _part(name)
+    assert "</script" not in script
+    return "\n".join(line for line in script.splitlines() if not line.startswith("//# sourceMappingURL="))
+
+
+def _digest(script: str) -> str:
+    return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii")
+
+
+def _environment() -> Any:
+    from jinja2 import Environment, FunctionLoader, StrictUndefined
+
+    environment = Environment(
+        autoescape=True, loader=FunctionLoader(_part), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters["cells"] = _table_cells
+    return environment
+
+
+def _table_cells(table: Table) -> Iterable[list[dict[str, Any]]]:
+    """Return the cells of a table: the text that is shown and the raw values behind it."""
+    for row, texts in zip(table.rows, table.texts(), strict=True):
+        cells = []
+        for column, value, text in zip(table.columns, row, texts, strict=True):
+            raw = value if isinstance(value, tuple) else (value,)
+            known = [v for v in raw if isinstance(v, int | float) and math.isfinite(v)]
+            cells.append({"text": text, "numeric": column.numeric, "raw": " ".join(map(repr, known))})
+        yield cells

@@ -1,0 +1,174 @@
+"""One threshold of a policy as a slider: for each question the exact steps from threshold to stop and outcome."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from suffice.replays.baselines import Bench, Run, run_policy
+from suffice.replays.sweep import Held, region_of, regions
+from suffice.reports.packing import Pool
+from suffice.rounds import Floats
+from suffice.rules import Rule, Threshold, thresholds
+from suffice.rules.rethreshold import substitute
+from suffice.session import Policy
+
+__all__ = ["Slider", "make_slider", "slidable"]
+
+_MARK = "THRESHOLD_"
+_STEPS = 200
+Positions = npt.NDArray[np.int8]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slider:
+    """What each threshold in the place of one literal does to every question, without loss; see `replay.sweep.Regions`.
+
+    Attributes:
+        policy: What is varied.
+        literal: The threshold that moves.
+        values: The signal of each question's rounds, ascending, NaN last, shape ``(n_questions, n_rounds)``.
+        rounds: The rounds that stop positions stand for, shape ``(n_rounds,)``.
+        stops: The position of the stop in each region, -1 where there is no round, shape
+            ``(n_questions, n_rounds + 1)``.
+        outcomes: Metrics, `calls`, `tokens`, `seconds` and `money` (USD) of each question in each region, shape of
+            `stops`; `money` only with prices.
+        by_stop: The same for a stop at each position without reading a signal, shape ``(n_questions, n_rounds)``.
+    """
+
+    policy: Policy
+    literal: Threshold
+    values: Floats
+    rounds: npt.NDArray[np.int64]
+    stops: Positions
+    outcomes: Mapping[str, Floats]
+    by_stop: Mapping[str, Floats]
+
+    @property
+    def closed(self) -> bool:
+        """Whether a value equal to the threshold counts as below it: for ``>`` and ``<=``."""
+        return self.literal.comparison in (">", "<=")
+
+    def region(self, threshold: float) -> npt.NDArray[np.int64]:
+        """Return the region of each question, shape ``(n_questions,)``."""
+        return region_of(self.values, threshold, closed=self.closed)
+
+    def at(self, threshold: float) -> dict[str, float]:
+        """Return the mean of every outcome at a threshold: what `replay` says of the rule with it."""
+        rows, region = np.arange(len(self.stops)), self.region(threshold)
+        return {name: float(values[rows, region].mean()) for name, values in self.outcomes.items()}
+
+    def scale(self) -> tuple[float, float, float]:
+        """Return the lowest and the highest position of the slider and its step, round numbers.
+
+        The ends lie a step outside of the signal's finite values, where nothing and everything fires.
+        """
+        known = self.values[np.isfinite(self.values)]
+        low, high = (float(known.min()), float(known.max())) if known.size else (0.0, 1.0)
+        low, high = min(low, self.literal.value), max(high, self.literal.value)
+        width = (high - low) or max(abs(high), 1.0)
+        exponent = np.floor(np.log10(width / _STEPS))
+        step = next(s * 10.0**exponent for s in (1, 2, 5, 10) if width / (s * 10.0**exponent) <= _STEPS)
+        return _tidy(np.floor(low / step) * step - step), _tidy(np.ceil(high / step) * step + step), _tidy(step)
+
+    def path(self, n: int = 81) -> list[dict[str, float]]:
+        """Return thresholds over the whole scale with their outcomes, those that change nothing left out."""
+        low, high, _ = self.scale()
+        known = np.unique(self.values[np.isfinite(self.values)])
+        places = np.linspace(low, high, n) if len(known) >= n else np.array([low, *known.tolist(), high])
+        points: list[dict[str, float]] = []
+        for threshold in map(_tidy, places):
+            outcome = self.at(threshold)
+            if not points or any(points[-1][name] != value for name, value in outcome.items()):
+                points.append({"threshold": threshold, **outcome})
+        return points
+
+    def to_dict(self, pool: Pool) -> dict[str, Any]:
+        """Return what the page needs; arrays go into the pool.
+
+        An outcome that follows from the stop alone is stored once for all literals of a policy, else by region.
+        """
+        low, high, step = self.scale()
+        text = str(
+            substitute(self.policy.rule, self.literal, Held(self.literal.name, np.zeros(1, dtype=np.bool_), _MARK))
+        )
+        outcomes = {}
+        for name, values in self.outcomes.items():
+            table = self.by_stop[name]
+            gathered = np.take_along_axis(table, np.maximum(self.stops, 0).astype(np.int64), axis=1)
+            shared = np.array_equal(gathered, values, equal_nan=True) and bool((self.stops >= 0).all())
+            outcomes[name] = {"array": pool.add(table if shared else values), "by": "stop" if shared else "region"}
+        return {
+            "policy": self.policy.label,
+            "literal": str(self.literal),
+            "signal": self.literal.name,
+            "comparison": self.literal.comparison,
+            "value": self.literal.value,
+            "rule": text.split(f"({_MARK})") if f"({_MARK})" in text else text.split(_MARK),
+            "parenthesised": f"({_MARK})" in text,
+            "closed": self.closed,
+            "low": low,
+            "high": high,
+            "step": step,
+            "rounds": self.rounds.tolist(),
+            "values": pool.add(self.values),
+            "stops": pool.add(self.stops),
+            "outcomes": outcomes,
+        }
+
+
+def _tidy(value: float) -> float:
+    """Return a number without the dust of its arithmetic, as people type it."""
+    return float(f"{value:.9g}")
+
+
+def slidable(policy: Policy) -> list[Threshold]:
+    """Return the thresholds of a policy's rule, those on continuous signals first."""
+    return sorted(thresholds(policy.rule), key=lambda literal: literal.value in (0, 1) or literal.name == "round")
+
+
+def make_slider(bench: Bench, policy: Policy, literal: Threshold) -> Slider:
+    """Return the slider of one literal.
+
+    Args:
+        bench: The recording.
+        policy: What is varied.
+        literal: One of the thresholds of its rule.
+    """
+    found = regions(bench, policy, literal)
+    runs = [run for run, _ in found.runs]
+    view = policy.view(bench.raw)
+    fixed = []
+    for k in range(len(view)):
+        mask = np.broadcast_to(np.arange(len(view)) >= k, view.shape)
+        fixed.append(_run(bench, policy, Held("round", mask)))
+    places = {int(r): position for position, r in enumerate(view.index)} | {-1: -1}
+    where = np.vectorize(places.__getitem__, otypes=[np.int8])
+    return Slider(
+        policy=policy,
+        literal=literal,
+        values=found.values,
+        rounds=view.index,
+        stops=np.stack([where(run.rounds) for run in runs], axis=1),
+        outcomes=_stacked(runs),
+        by_stop=_stacked(fixed),
+    )
+
+
+def _run(bench: Bench, policy: Policy, rule: Rule) -> Run:
+    run, _ = run_policy(bench, replace(policy, rule=rule))
+    return run
+
+
+def _stacked(runs: list[Run]) -> dict[str, Floats]:
+    """Return the outcomes of several runs side by side, shape ``(n_questions, n_runs)``."""
+    columns = {name: [run.values[name] for run in runs] for name in runs[0].values}
+    columns["calls"] = [run.ledger.calls for run in runs]
+    columns |= {kind: [run.ledger.total(kind) for run in runs] for kind in ("tokens", "seconds")}
+    columns["money"] = [run.ledger.money for run in runs]
+    stacked = {name: np.stack(values, axis=1) for name, values in columns.items()}
+    return {name: values for name, values in stacked.items() if not np.isnan(values).all()}

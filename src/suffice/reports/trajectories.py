@@ -1,0 +1,230 @@
+"""Which recorded questions a report holds for reading, and what each of them says."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from suffice.metrics import answer_key
+from suffice.replays.baselines import Bench
+from suffice.rounds import COST_KINDS, Floats, Passage, Rounds
+from suffice.session import Policy, Stops, stops
+from suffice.store.recording import Recording
+
+__all__ = ["FEW", "Passages", "Stopped", "Trajectories", "choose", "to_dicts"]
+
+FEW = 300
+"""Questions that a report holds unless all are asked for."""
+
+Passages = Mapping[str, Mapping[str, Passage]]
+"""The evidence by question id, then passage id."""
+
+_DIGITS = 6
+_TEXTS = ("text", "feedback")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stopped:
+    """What one policy did, beside the full budget; arrays have shape ``(n_questions,)``.
+
+    Attributes:
+        policy: The policy.
+        stops: Its stops.
+        reasons: Why each question stopped.
+        full: Position of the answer of the full budget, -1 where there is none, or where a rule cut the recording.
+        differs: Whether the full budget returns another answer (compared as normalised text); not where it never ran.
+    """
+
+    policy: Policy
+    stops: Stops
+    reasons: Sequence[str]
+    full: npt.NDArray[np.int64]
+    differs: npt.NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, bench: Bench, policy: Policy) -> Stopped:
+        """Replay a policy."""
+        stopped = stops(policy, bench.raw)
+        view = stopped.view
+        last = view.seen.sum(axis=-1) - 1
+        full = np.where(bench.cut, -1, policy.selector.select(view, last))
+        differs = np.zeros(len(last), dtype=np.bool_)
+        if view.answers is not None:
+            for q in np.flatnonzero((full != stopped.answer_position) & ~bench.cut).tolist():
+                pair = [_key(view.answers[q, p]) if p >= 0 else "" for p in (full[q], stopped.answer_position[q])]
+                differs[q] = pair[0] != pair[1]
+        return cls(
+            policy=policy,
+            stops=stopped,
+            reasons=stopped.reasons(bench.recording.ends, policy.max_rounds),
+            full=full,
+            differs=differs,
+        )
+
+    def told(self, q: int) -> dict[str, Any]:
+        """Return what the policy did with question `q`; positions count the recording's rounds from the first."""
+        stopped, view = self.stops, self.stops.view
+        position = int(stopped.position[q])
+        fired = None
+        if stopped.fired[q]:
+            seen = slice(0, position + 1)
+            one = Rounds({n: c[q, seen] for n, c in view.columns.items()}, view.index[seen], view.seen[q, seen])
+            fired = self.policy.rule.held(one)
+        signals = {name: [_short(v) for v in column[q].tolist()] for name, column in view.columns.items()}
+        return {
+            "stop": int(stopped.rounds[q]),
+            "answer": int(stopped.answer_rounds[q]),
+            "full": int(view.index[self.full[q]]) if self.full[q] >= 0 else -1,
+            "reason": self.reasons[q],
+            "fired": fired,
+            "differs": bool(self.differs[q]),
+            "first": int(view.index[0]),
+            "signals": signals,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trajectories:
+    """Chosen questions.
+
+    Attributes:
+        chosen: Their positions in the recording, ascending.
+        disagreements: How many of them have another answer than with the full budget, under any policy.
+        n_disagreements: How many there are in the recording.
+        n: Questions in the recording.
+    """
+
+    chosen: npt.NDArray[np.int64]
+    disagreements: int
+    n_disagreements: int
+    n: int
+
+    @property
+    def left_out(self) -> int:
+        """Questions that are not held."""
+        return self.n - len(self.chosen)
+
+    def sentence(self, seed: int) -> str:
+        """Return what is held and what was left out, in words."""
+        if not self.left_out:
+            return f"All {self.n:,} questions are here."
+        rest = len(self.chosen) - self.disagreements
+        part = f"a random sample of {rest:,} others (seed {seed})"
+        if self.disagreements < self.n_disagreements:
+            part = f"a random part of those with another answer than the full budget's (seed {seed})"
+        elif self.disagreements:
+            part = f"all {self.disagreements:,} with another answer than the full budget's, and {part}"
+        return f"{len(self.chosen):,} of {self.n:,} questions are here: {part}. {self.left_out:,} are left out."
+
+
+def choose(policies: Sequence[Stopped], n: int, limit: int, *, seed: int) -> Trajectories:
+    """Choose questions: those where a policy disagrees with the full budget first, then a seeded sample.
+
+    Args:
+        policies: What the policies did; disagreements of the first come before those of the others.
+        n: Questions in the recording.
+        limit: How many at most.
+        seed: Of the sample.
+    """
+    order = np.full(n, len(policies))
+    for place, stopped in reversed(list(enumerate(policies))):
+        order[stopped.differs] = place
+    shuffled = np.random.default_rng(seed).permutation(n)
+    chosen = np.sort(shuffled[np.argsort(order[shuffled], kind="stable")][:limit])
+    disagree = order < len(policies)
+    return Trajectories(
+        chosen=chosen, disagreements=int(disagree[chosen].sum()), n_disagreements=int(disagree.sum()), n=n
+    )
+
+
+def to_dicts(
+    bench: Bench, policies: Sequence[Stopped], chosen: npt.NDArray[np.int64], passages: Passages | None = None
+) -> list[dict[str, Any]]:
+    """Return the chosen questions with all their rounds, JSON-ready.
+
+    Args:
+        bench: The recording.
+        policies: What the policies did.
+        chosen: Positions of the questions, ascending.
+        passages: What the evidence says; without it only its ids are shown.
+    """
+    recording = bench.recording
+    held = np.zeros(recording.shape[0], dtype=np.bool_)
+    held[chosen] = True
+    part = recording.select(held)
+    columns = {kind: {n: part.column(n) for n in part.names(kind)} for kind in ("signal", "metric", "cost")}
+    metrics = columns["metric"] | {name: values[chosen] for name, values in bench.metrics.items()}
+    texts = {n: part.objects(n) for n in ("answer", *_TEXTS, "passage_ids") if n in part.table.column_names}
+    nothing = [None] * len(part.question_ids)
+    questions, golds = part.per_question("question", nothing), part.per_question("golds", nothing)
+    labels = _labels(part)
+    found = []
+    for place, q in enumerate(chosen.tolist()):
+        rounds = [
+            {
+                "round": int(part.index[r]),
+                **{name: values[place, r] for name, values in texts.items() if values[place, r] is not None},
+                "metrics": _known(metrics, place, r),
+                "signals": _known(columns["signal"], place, r),
+                "cost": _spent(columns["cost"], place, r),
+            }
+            for r in np.flatnonzero(part.seen[place]).tolist()
+        ]
+        found.append(
+            {
+                "id": part.question_ids[place],
+                "question": questions[place],
+                "golds": list(golds[place] or ()),
+                "labels": {name: values[place] for name, values in labels.items() if values[place] is not None},
+                "end": part.ends[place],
+                "cut": bool(bench.cut[q]),
+                "rounds": rounds,
+                "passages": _evidence(rounds, (passages or {}).get(part.question_ids[place], {})),
+                "policies": [stopped.told(q) for stopped in policies],
+            }
+        )
+    return found
+
+
+def _evidence(rounds: Sequence[Mapping[str, Any]], known: Mapping[str, Passage]) -> dict[str, tuple[str, str]]:
+    """Return title and text of the passages that some round has seen."""
+    seen = dict.fromkeys(name for one in rounds for name in one.get("passage_ids") or ())
+    return {name: (known[name].title, known[name].text) for name in seen if name in known}
+
+
+def _labels(part: Recording) -> dict[str, npt.NDArray[np.object_]]:
+    """Return the labels that are text and tell questions apart."""
+    found = {}
+    for name in part.names("label"):
+        values = part.objects(name)[:, 0]
+        if len(set(map(str, values.tolist()))) > 1 and all(isinstance(v, str | None) for v in values.tolist()):
+            found[name] = values
+    return found
+
+
+def _key(answer: Any) -> str:
+    return answer_key(answer) if isinstance(answer, str) else ""
+
+
+def _known(columns: dict[str, Floats], q: int, r: int) -> dict[str, float | None]:
+    return {name: _short(float(values[q, r])) for name, values in columns.items() if not math.isnan(values[q, r])}
+
+
+def _spent(columns: dict[str, Floats], q: int, r: int) -> dict[str, float | None]:
+    """Return the costs of one round by kind, over components."""
+    total: dict[str, float] = {}
+    for name, values in columns.items():
+        kind = name.rsplit(".", 1)[-1]
+        if kind in COST_KINDS and not math.isnan(values[q, r]) and (kind != "calls" or "retrieval" not in name):
+            total[kind] = total.get(kind, 0.0) + float(values[q, r])
+    return {kind: _short(value) for kind, value in total.items()}
+
+
+def _short(value: float) -> float | None:
+    """Return a number with the digits that people read; None where it is not finite."""
+    return float(f"{value:.{_DIGITS}g}") if math.isfinite(value) else None

@@ -1,0 +1,216 @@
+"""Where rules stop, by bits: "fires at round r" is bit r of a byte (wider beyond eight rounds) per question."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from functools import reduce
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from suffice.errors import DataError
+from suffice.rounds import Mask, Rounds
+from suffice.searches.families import Codes, Family
+from suffice.searches.space import Literal
+
+__all__ = ["Bits", "LiteralBits", "evaluator", "first_bit", "in_a_row", "pack", "reader"]
+
+Bits = npt.NDArray[Any]
+"""Packed rounds, unsigned integers of 8 to 64 bits, shape ``(n_rules, n_questions)``."""
+
+_WIDTHS = ((8, np.uint8), (16, np.uint16), (32, np.uint32), (64, np.uint64))
+_FIRST = np.array([8, *((byte & -byte).bit_length() - 1 for byte in range(1, 256))], dtype=np.uint8)
+_TABLE_ROWS = 4096
+"""Most rows of a table of joined literals: with 300 questions it stays in the processor's cache."""
+
+
+def pack(fires: Mask) -> Bits:
+    """Return rounds as bits, the first round lowest: shape ``(..., n_rounds)`` to ``(...)``.
+
+    >>> pack(np.array([[False, True, True], [False, False, False]])).tolist()
+    [6, 0]
+
+    Raises:
+        DataError: More than 64 rounds.
+    """
+    width = fires.shape[-1]
+    dtype = next((dtype for most, dtype in _WIDTHS if width <= most), None)
+    if dtype is None:
+        raise DataError(f"a search packs at most 64 rounds, and these are {width}: search with a smaller max_rounds")
+    packed: Bits = np.zeros(fires.shape[:-1], dtype=dtype)
+    for r in range(width):
+        packed[fires[..., r]] |= dtype(1 << r)
+    return packed
+
+
+def first_bit(bits: Bits, none: int) -> npt.NDArray[np.int64]:
+    """Return the position of the lowest set bit, `none` where there is none.
+
+    >>> first_bit(np.array([6, 1, 0], dtype=np.uint8), 5).tolist()
+    [1, 0, 5]
+    """
+    if bits.dtype == np.uint8:
+        table = np.where(np.arange(256) == 0, none, _FIRST).astype(np.int64)
+        return table.take(bits)
+    lowest = bits & (~bits + bits.dtype.type(1))
+    position = np.frexp(lowest.astype(np.float64))[1].astype(np.int64) - 1  # a power of two is exact
+    return np.where(bits == 0, none, position)
+
+
+def in_a_row(bits: Bits, n: int) -> Bits:
+    """Return where the last `n` rounds all fired (`Patience`).
+
+    >>> in_a_row(np.array([0b10110], dtype=np.uint8), 2).tolist() == [0b00100]
+    True
+    """
+    fires = bits.copy()
+    for back in range(1, n):
+        fires &= bits << bits.dtype.type(back) if back < 8 * bits.itemsize else bits.dtype.type(0)
+    return fires
+
+
+class LiteralBits:
+    """The literals of a block on recorded rounds.
+
+    Args:
+        literals: With their thresholds.
+        view: What they read, shape ``(n_questions, n_rounds)``.
+
+    Attributes:
+        rows: For each literal, shape ``(1 + n_thresholds, n_questions)``: row 0 never fires.
+    """
+
+    def __init__(self, literals: tuple[Literal, ...], view: Rounds) -> None:
+        self.n_questions = view.shape[0]
+        self.never: Bits = pack(np.zeros((1, *view.shape), dtype=np.bool_))
+        self.rows: list[Bits] = []
+        for literal in literals:
+            fired = [pack(literal.threshold(d).fires(view) & view.seen) for d in range(len(literal.thresholds))]
+            self.rows.append(np.concatenate([self.never, *(row[None] for row in fired)]))
+
+    def tables(self, neutral: Bits, join: Callable[[Bits, Bits], Bits]) -> list[tuple[slice, list[int], Bits]]:
+        """Return all combinations of neighbouring literals, as many together as a table holds.
+
+        Args:
+            neutral: What an absent literal is, shape ``(1, n_questions)``.
+            join: How literals are joined.
+
+        Returns:
+            The literals of each table, their place values (the first counts single rows), and the table.
+        """
+        found: list[tuple[slice, list[int], Bits]] = []
+        start = 0
+        while start < len(self.rows):
+            table, stop, places = neutral, start, list[int]()
+            while stop < len(self.rows) and (stop == start or len(table) * len(self.rows[stop]) <= _TABLE_ROWS):
+                options = np.concatenate([neutral, self.rows[stop][1:]])
+                places.append(len(table))
+                table = join(options[:, None], table[None]).reshape(-1, self.n_questions)
+                stop += 1
+            found.append((slice(start, stop), places, table))
+            start = stop
+        return found
+
+
+def evaluator(family: Family, view: Rounds) -> Callable[[Codes], Bits]:
+    """Return what turns rules of a family into bits, shape ``(n_rules, n_questions)``.
+
+    Args:
+        family: The family.
+        view: What its literals read, shape ``(n_questions, n_rounds)``.
+    """
+    literals = LiteralBits(family.block.literals, view)
+    if family.block.form == "k_of_n":
+        return lambda codes: _votes(literals, codes)
+    if family.block.form == "or":
+        either = literals.tables(literals.never, np.bitwise_or)
+        return lambda codes: _joined(either, codes.digits, np.bitwise_or)
+    both = literals.tables(~literals.never, np.bitwise_and)
+    if family.block.form == "and":
+        return lambda codes: _joined(both, codes.digits, np.bitwise_and)
+    return lambda codes: _normal_form(both, codes)
+
+
+def reader(family: Family, view: Rounds, signals: Collection[str]) -> Callable[[Codes], Mask]:
+    """Return what tells where a lazy evaluation of rules comes to one of some signals in the first round.
+
+    As `Rule.reads`: literals are evaluated in order, and one is skipped where those before it settled the outcome.
+
+    Args:
+        family: The family.
+        view: What its literals read, shape ``(n_questions, n_rounds)``.
+        signals: The signals.
+
+    Returns:
+        A function from rules to truth values of shape ``(n_rules, n_questions)``.
+    """
+    first = [(rows & rows.dtype.type(1)).astype(np.bool_) for rows in LiteralBits(family.block.literals, view).rows]
+    wanted = [literal.signal in signals for literal in family.block.literals]
+
+    def read(codes: Codes) -> Mask:
+        fired = [rows.take(codes.digits[:, i], axis=0) for i, rows in enumerate(first)]
+        present = codes.digits > 0
+        if codes.labels is None:
+            k = {"or": np.ones(len(present)), "and": present.sum(axis=1)}.get(family.block.form, codes.votes)
+            assert k is not None
+            return _in_order(fired, present, k, wanted)[0]
+        found, settled = np.zeros((2, len(present), len(view.seen)), dtype=np.bool_)
+        for label in range(1, int(codes.labels.max(initial=1)) + 1):
+            term = codes.labels == label
+            comes, holds = _in_order(fired, term, term.sum(axis=1), wanted)
+            found |= comes & ~settled
+            settled |= holds & term.any(axis=1)[:, None]
+        return found
+
+    return read
+
+
+def _in_order(
+    fired: list[Mask], member: Mask, k: npt.NDArray[Any], wanted: list[bool]
+) -> tuple[Mask, npt.NDArray[np.bool_]]:
+    """Return where an evaluation that needs `k` members, in order, comes to one that is wanted, and where it fires."""
+    votes = np.zeros((len(member), fired[0].shape[1]), dtype=np.int64)
+    left, least = member.sum(axis=1)[:, None], k.astype(np.int64)[:, None]
+    found: Mask = np.zeros(votes.shape, dtype=np.bool_)
+    for i, wants in enumerate(wanted):
+        here = member[:, i, None]
+        if wants:
+            found |= here & (votes < least) & (votes + left >= least)
+        votes += fired[i] & here
+        left = left - here
+    return found, votes >= least
+
+
+def _joined(
+    tables: list[tuple[slice, list[int], Bits]],
+    digits: npt.NDArray[np.int64],
+    join: Callable[[Bits, Bits], Bits],
+) -> Bits:
+    looked_up = (table.take(digits[:, part] @ np.array(places), axis=0) for part, places, table in tables)
+    return reduce(join, looked_up)
+
+
+def _normal_form(tables: list[tuple[slice, list[int], Bits]], codes: Codes) -> Bits:
+    assert codes.labels is not None
+    fires: Bits | None = None
+    for label in range(1, int(codes.labels.max(initial=1)) + 1):
+        member = codes.labels == label
+        term = _joined(tables, np.where(member, codes.digits, 0), np.bitwise_and)
+        term[~member.any(axis=1)] = 0  # a conjunction of nothing would always hold
+        fires = term if fires is None else fires | term
+    assert fires is not None
+    return fires
+
+
+def _votes(literals: LiteralBits, codes: Codes) -> Bits:
+    assert codes.votes is not None
+    most = int(codes.votes.max(initial=1))
+    shape = (len(codes.digits), literals.n_questions)
+    at_least = [np.zeros(shape, dtype=literals.never.dtype) for _ in range(most)]
+    for i, rows in enumerate(literals.rows):
+        fired = rows.take(codes.digits[:, i], axis=0)
+        for k in range(most - 1, 0, -1):
+            at_least[k] |= at_least[k - 1] & fired
+        at_least[0] |= fired
+    return np.stack(at_least)[codes.votes.astype(np.int64) - 1, np.arange(shape[0])]

@@ -1,0 +1,388 @@
+"""What a search reads of a recording: signals, outcomes of a stop at each round, and the baseline."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from operator import or_
+
+import numpy as np
+import numpy.typing as npt
+
+from suffice.calibration import CALIBRATED
+from suffice.errors import CensoredError, ConfigMismatchError, DataError, UnknownSignalError
+from suffice.replays import (
+    CostTable,
+    calibrate,
+    check_policy,
+    outcome,
+    policy_for,
+    reads_round_0,
+    seen_from,
+    seen_in,
+    selected_on,
+)
+from suffice.replays.charging import answered_closed_book
+from suffice.replays.costs import TOKEN_KINDS, loop_masks
+from suffice.replays.evaluate import drop_failed
+from suffice.replays.outcomes import answers_by_stop, values_by_stop
+from suffice.rounds import Floats, Mask, Rounds
+from suffice.rules import Never, Rule, Threshold, fixed_k, parse_rule
+from suffice.rules.selectors import Last
+from suffice.session import Policy, stops
+from suffice.signals import CRITIC, SIGNALS
+from suffice.store.recording import Recording
+
+__all__ = ["OUTCOMES", "Questions", "Side", "by_prompt", "check_disjoint", "find_prompt", "fit", "fitted_columns"]
+
+OUTCOMES = ("quality", "calls", "tokens")
+"""What a stop gives and costs, in the order of every array that holds all three."""
+
+_FITTED = {**CALIBRATED, "top_score_z": "top_score"}
+_UNREAD = frozenset({"calls", "tokens", "seconds"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Side:
+    """The rounds of one prompt; one row for each question.
+
+    Attributes:
+        recording: Where they come from, in its own order.
+        policy: The fitted state with which rules read them.
+        view: The signals, shape ``(n_questions, n_rounds)``.
+        tables: By name in `OUTCOMES`: what a stop at each round gives, same shape; a stop past the end is one at the
+            last round.  Tokens are NaN where they are unknown.  From round 0 on the same once more, for rules that
+            have the closed-book answer generated without stopping on it: shape ``(n_questions, 2 * n_rounds)``.
+        last: Position of the last round, shape ``(n_questions,)``; -1 without rounds.
+        baseline: By name in `OUTCOMES`: the same for the baseline, shape ``(n_questions,)``.
+        paid: From round 0 on: which stops pay for the closed-book answer whatever a rule reads, shape of `view`.
+        gated: The same questions from round 0 on, for rules that read a gate; None where no rule does.
+    """
+
+    recording: Recording
+    policy: Policy
+    view: Rounds
+    tables: Mapping[str, Floats]
+    last: npt.NDArray[np.int64]
+    baseline: Mapping[str, Floats]
+    paid: Mask | None = None
+    gated: Side | None = None
+
+    def of(self, *, gated: bool) -> Side:
+        """Return what rules read that start at round 1, or those with a gate, which start at round 0."""
+        if not gated:
+            return self
+        assert self.gated is not None
+        return self.gated
+
+    @property
+    def told(self) -> Mapping[str, str]:
+        """Whose call produces a signal, for signals that are not in `SIGNALS`."""
+        return self.recording.metadata.get("signal_components") or {}
+
+    def select(self, rows: npt.NDArray[np.int64]) -> Side:
+        """Return the side of some of its questions, in another order."""
+        view = self.view
+        columns = {name: column[rows] for name, column in view.columns.items()}
+        answers = None if view.answers is None else view.answers[rows]
+        kept = np.zeros(len(self.last), dtype=np.bool_)
+        kept[rows] = True
+        return replace(
+            self,
+            recording=self.recording.select(kept),
+            view=Rounds(columns, view.index, view.seen[rows], answers),
+            tables={name: table[rows] for name, table in self.tables.items()},
+            last=self.last[rows],
+            baseline={name: values[rows] for name, values in self.baseline.items()},
+            paid=None if self.paid is None else self.paid[rows],
+            gated=None if self.gated is None else self.gated.select(rows),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Questions:
+    """The questions of a search, the same rows in every side.
+
+    Attributes:
+        sides: By prompt; under "" the only one of a recording that names none.
+        clusters: The unit of each row, shape ``(n_questions,)``.
+        notes: What a reader must know.
+    """
+
+    sides: Mapping[str, Side]
+    clusters: npt.NDArray[np.object_]
+    notes: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.clusters)
+
+    @classmethod
+    def of(
+        cls, recordings: Mapping[str, Recording], policies: Mapping[str, Policy], *, metric: str, baseline: str
+    ) -> Questions:
+        """Prepare recorded questions for a search.
+
+        Args:
+            recordings: By prompt.
+            policies: By prompt: fitted state, and a rule that reads every signal of the search.
+            metric: What quality means: a column in [0, 1] or `agreement`.
+            baseline: A rule's text, `fixed_k(3)` or `full`; each prompt has its own.
+
+        Raises:
+            DataError: The metric is missing or was not measured, or prompts share no questions.
+        """
+        sides, clusters, notes = {}, {}, list[str]()
+        for prompt, recording in recordings.items():
+            kept, failed = drop_failed(recording)
+            if failed:
+                notes.append(f"{failed} questions failed while recording and are left out")
+            policy = replace(policies[prompt], max_rounds=max(1, int(kept.index[-1])))
+            readers = _readers(policy, kept)
+            told = {start: check_policy(reading, kept) for start, reading in readers.items()}
+            notes += [*told[1], *(f"{note} (from round 0 on)" for note in told.get(0, ()) if note not in told[1])]
+            # Of the recording's own models: what tune questions fit and choose is what a search is about.
+            notes += selected_on(replace(policy, calibrators=(), state={}, provenance={}), kept).notes
+            sides[prompt] = _side(kept, readers, metric, _baseline_policy(kept, policy, baseline))
+            clusters[prompt] = kept.clusters
+        if len(sides) == 1:
+            return cls(sides=sides, clusters=next(iter(clusters.values())), notes=tuple(notes))
+        shared, rows, left_out = _paired(clusters)
+        if left_out:
+            notes.append(f"{left_out} questions are left out: they were not recorded with every prompt")
+        paired = {prompt: side.select(rows[prompt]) for prompt, side in sides.items()}
+        return cls(sides=paired, clusters=shared, notes=tuple(dict.fromkeys(notes)))
+
+
+def by_prompt(recording: Recording) -> dict[str, Recording]:
+    """Return the recording of each prompt: the name before the ``@`` of the column `prompt_id`, "" without one."""
+    if "prompt_id" not in recording.table.column_names:
+        return {"": recording}
+    prompts = recording.per_question("prompt_id", [])
+    names = np.array([str(prompt or "").split("@")[0] for prompt in prompts.tolist()], dtype=object)
+    listed = dict.fromkeys(names.tolist())
+    if len(listed) == 1:
+        return {str(next(iter(listed))): recording}
+    return {str(name) or "unnamed": recording.select(np.asarray(names == name, dtype=np.bool_)) for name in listed}
+
+
+def find_prompt(wanted: str, prompts: Iterable[str], named: Iterable[str]) -> str:
+    """Return the prompt whose rounds a block reads.
+
+    >>> find_prompt("", ["answer_first", "confidence_first"], ["", "confidence_first"])
+    'answer_first'
+
+    Args:
+        wanted: The prompt of the block, "" for the one that no block names.
+        prompts: Those of the recording.
+        named: Those of all blocks.
+
+    Raises:
+        ConfigMismatchError: The recording has no such prompt, or several that might be meant.
+    """
+    there = list(prompts)
+    fitting = [p for p in there if p == wanted] if wanted else [p for p in there if p not in set(named) - {""}]
+    if not wanted and len(there) == 1:
+        fitting = there
+    if len(fitting) == 1:
+        return fitting[0]
+    have = ", ".join(map(repr, there))
+    if wanted:
+        raise ConfigMismatchError(
+            f"the space has rules for the prompt {wanted!r}, and the recording has no such rounds (column prompt_id: "
+            f"{have}): record the same questions with that prompt too, both in one file, or search another space"
+        )
+    raise ConfigMismatchError(
+        f"the recording holds several prompts ({have}) and a block of the space names none: set its 'prompt'"
+    )
+
+
+def fitted_columns(recording: Recording) -> dict[str, str]:
+    """Return the signals with a value somewhere, and those that can be fitted, with the column that each is read from.
+
+    A recorded column wins over one that could be fitted.
+    """
+    there = {
+        name: name
+        for name in recording.table.column_names
+        if (name in SIGNALS or name in recording.names("signal")) and np.isfinite(recording.column(name)).any()
+    }
+    made = {name: source for name, source in _FITTED.items() if source in there}
+    return {"round": "round", **dict.fromkeys(_UNREAD, "cost"), **made, **there}
+
+
+def fit(tune: Recording, signals: Sequence[str], *, target: str) -> Policy:
+    """Return a policy with the fitted state of those signals that are no columns of their own, fitted on tune.
+
+    Raises:
+        UnknownSignalError: A signal is neither recorded, with a value somewhere, nor can be fitted; naming all.
+    """
+    there = fitted_columns(tune)
+    missing = [name for name in signals if name not in there]
+    if missing:
+        empty = [name for name in missing if name in tune.table.column_names]
+        why = f" ({', '.join(empty)}: there, but without a single value)" if empty else ""
+        raise UnknownSignalError(
+            f"the search needs the columns {', '.join(missing)}, and the recording lacks them{why}. Record or import "
+            "them, or search the space 'available', which takes the signals that there are"
+        )
+    made = [name for name in signals if there[name] != name and name in _FITTED]
+    policy, _ = calibrate(tune, rule=_reading(made), target=target, unseen_round="nearest")
+    return replace(policy, rule=_reading(signals))
+
+
+def check_disjoint(tune: Recording, recording: Recording) -> None:
+    """Refuse tune questions that are also searched, by id, cluster and text.
+
+    Raises:
+        ConfigMismatchError: There are such questions.
+    """
+    shared = int(seen_in(recording, seen_from(tune)).sum())
+    if shared:
+        raise ConfigMismatchError(
+            f"{shared} of {len(recording.question_ids)} questions are among the tune questions: what is selected on a "
+            "question proves nothing on it. Give a tune recording of other questions, or none, and the recording is "
+            "split"
+        )
+
+
+def _readers(policy: Policy, recording: Recording) -> dict[int, Policy]:
+    """Return by start round a policy that reads what rules read which start there: from round 0 on if one is a gate."""
+    gates = {name for name in policy.rule.signals if reads_round_0(Threshold(name, ">", 0.0))}
+    if not gates:
+        return {1: replace(policy, start_round=1)}
+    if int(recording.index[0]) > 0:
+        raise UnknownSignalError(
+            f"the space reads {min(gates)!r}, which is known at round 0 alone, and the recording starts at round "
+            f"{int(recording.index[0])}: record with round 0 (`suffice record --round-zero --gate PROBE`), or search a "
+            "space without it"
+        )
+    plain = replace(policy, start_round=1, rule=_reading(sorted(policy.rule.signals - gates)))
+    return {1: plain, 0: replace(policy, start_round=0)}
+
+
+def _reading(signals: Sequence[str]) -> Rule:
+    return reduce(or_, (Threshold(name, ">", 0.0) for name in signals)) if signals else Never()
+
+
+def _side(recording: Recording, readers: Mapping[int, Policy], metric: str, baseline: Policy) -> Side:
+    columns = {column for policy in (*readers.values(), baseline) for column in policy.raw_columns}
+    raw = recording.rounds(sorted(columns))
+    stopped = stops(baseline, raw)
+    views = {baseline.start_round: stopped.view, **{start: policy.view(raw) for start, policy in readers.items()}}
+    made = {start: _tables(recording, view, metric) for start, view in views.items()}
+    tables, paid = made[baseline.start_round]
+    place = np.maximum(stopped.position, 0)
+    if paid is not None:
+        told = recording.metadata.get("signal_components") or {}
+        place = place + len(stopped.view) * answered_closed_book(baseline, stopped, told)
+    rows = np.arange(len(place))
+    against = {name: table[rows, place] for name, table in tables.items()}
+    sides = {
+        start: Side(
+            recording=recording,
+            policy=policy,
+            view=views[start],
+            tables=made[start][0],
+            last=views[start].seen.sum(axis=-1) - 1,
+            baseline=against,
+            paid=made[start][1],
+        )
+        for start, policy in readers.items()
+    }
+    return replace(sides[1], gated=sides.get(0))
+
+
+def _baseline_policy(recording: Recording, policy: Policy, baseline: str) -> Policy:
+    highest = int(recording.index[-1])
+    rule = fixed_k(highest) if baseline == "full" else parse_rule(baseline)
+    fitted = set(rule.signals) & set(CALIBRATED) - {c.output for c in policy.calibrators}
+    lacking = [name for name in fitted if name not in recording.table.column_names]
+    if lacking:
+        raise DataError(
+            f"the baseline {baseline!r} reads {lacking[0]!r}, which no rule of the search reads: use another"
+        )
+    listed = replace(policy_for(recording, rule), calibrators=policy.calibrators, state=policy.state)
+    check_policy(listed, recording)
+    return listed
+
+
+def _tables(recording: Recording, view: Rounds, metric: str) -> tuple[dict[str, Floats], Mask | None]:
+    """Return `Side.tables` and `Side.paid`."""
+    offset = int(view.index[0] - recording.index[0])
+    part = slice(offset, offset + len(view))
+    measured = outcome(recording, metric)[:, part]
+    answers = answers_by_stop(Last(), view)
+    quality = values_by_stop(answers, view.seen, measured)
+    _refuse_unmeasured(recording, quality, view, metric)
+    costs = CostTable(recording)
+    masks = loop_masks(costs, view, np.full(len(view.seen), len(view)))
+    tables = {"quality": quality, "calls": np.zeros(recording.shape), "tokens": np.zeros(recording.shape)}
+    closed = dict.fromkeys(("quality", "calls", "tokens"), np.zeros((len(view.seen), 1)))
+    for component, mask in masks.items():
+        for name, column in _columns(costs, component):
+            tables[name] = tables[name] + _due(component, np.where(mask, column, 0.0))
+            closed[name] = closed[name] + np.where(view.seen & ~mask[:, part], column[:, part], 0.0)[:, :1]
+    for name in ("calls", "tokens"):
+        tables[name] = np.cumsum(tables[name][:, part], axis=1)
+    if view.index[0] > 0:
+        return tables, None
+    paid: Mask = (answers <= 0) | (closed["calls"] + closed["tokens"] == 0)
+    return {
+        name: np.concatenate([table + np.where(paid, closed[name], 0.0), table + closed[name]], axis=1)
+        for name, table in tables.items()
+    }, paid
+
+
+def _columns(costs: CostTable, component: str) -> Iterator[tuple[str, Floats]]:
+    """Yield what adds to calls and to tokens, shape ``(n_questions, n_rounds)`` of the recording."""
+    if component in costs.call_columns:
+        yield "calls", costs.call_columns[component]
+    for kind in TOKEN_KINDS:
+        yield "tokens", costs.columns[component][kind]
+
+
+def _due(component: str, column: Floats) -> Floats:
+    """Return a cost by the round that makes it due: a critic's reply is read by the next draft, so a stop saves it."""
+    return np.pad(column, ((0, 0), (1, 0)))[:, :-1] if component == CRITIC else column
+
+
+def _refuse_unmeasured(recording: Recording, quality: Floats, view: Rounds, metric: str) -> None:
+    unknown = np.isnan(quality) & view.seen
+    if not unknown.any():
+        return
+    q, r = (int(place[0]) for place in np.nonzero(unknown))
+    what = (
+        f"{metric!r} was not measured in {int(unknown.sum())} of {int(view.seen.sum())} rounds (question "
+        f"{recording.question_ids[q]!r}, round {int(view.index[r])}), and a search stops everywhere"
+    )
+    if not (~np.isnan(quality[:, :-1]) & view.seen[:, 1:]).any():
+        raise CensoredError(f"{what}: answers exist only at the last round. Record answers at every round")
+    raise DataError(
+        f"{what}. Drop those questions (Recording.select), or use another metric: 'agreement' needs no golds"
+    )
+
+
+def _paired(
+    clusters: Mapping[str, npt.NDArray[np.object_]],
+) -> tuple[npt.NDArray[np.object_], dict[str, npt.NDArray[np.int64]], int]:
+    """Return the questions that every prompt has, their rows in each, and how many are left out."""
+    places = {}
+    for prompt, names in clusters.items():
+        places[prompt] = {name: row for row, name in enumerate(names.tolist())}
+        if len(places[prompt]) != len(names):
+            raise DataError(
+                f"a search over several prompts pairs their questions by the column 'cluster', and with {prompt!r} some "
+                "question was recorded more than once: keep one run of each question and prompt"
+            )
+    first, *others = places.values()
+    shared = [name for name in first if all(name in other for other in others)]
+    if not shared:
+        raise DataError(
+            f"the prompts {', '.join(map(repr, places))} share no questions: give the runs of one question the same 'cluster'"
+        )
+    everything = set().union(*places.values())
+    rows = {prompt: np.array([place[name] for name in shared]) for prompt, place in places.items()}
+    out = np.empty(len(shared), dtype=object)
+    out[:] = shared
+    return out, rows, len(everything) - len(shared)

@@ -1,0 +1,133 @@
+"""How far a threshold can move before any question stops elsewhere: exactly, for many rules at once.
+
+Every rule of a search fires more often as one of its literals does.  So round t fires exactly where the threshold v of
+a literal lies below a critical value c: infinite where the rule fires without the literal, minus infinite where it
+does not even with it, and the literal's signal in between.  Patience turns c into its least value over the window.
+A question then stops at the first round with c > v: nothing changes while v stays at or above every c before the stop,
+and below c at it.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from suffice.rounds import Floats
+from suffice.searches.bits import Bits, evaluator
+from suffice.searches.explore import Explorer
+from suffice.searches.families import Codes, Family
+from suffice.searches.space import Block
+
+__all__ = ["Intervals", "equivalent_intervals"]
+
+Intervals = dict[str, tuple[float, float]]
+"""By literal (``p_correct >``): the thresholds that stop every question alike; infinite where there is no end."""
+
+_MOST = sys.float_info.max
+
+
+def equivalent_intervals(explorer: Explorer, numbers: npt.NDArray[np.int64]) -> list[Intervals]:
+    """Return the interval of each threshold of the rules of sorted `numbers`.
+
+    As `suffice.replays.equivalent_thresholds`, which finds one interval by bisection.  For ``>`` and ``<=`` the lower
+    end belongs to the interval and the upper does not, for ``>=`` and ``<`` the other way round.
+    """
+    found: list[Intervals] = [{} for _ in numbers]
+    forced = [Family(_with_extremes(family.block)) for family in explorer.families]
+    evaluators = {}
+    for part, block, variant, within in explorer.where(numbers):
+        side, family = explorer.side(block), explorer.families[block]
+        if block not in evaluators:
+            evaluators[block] = evaluator(forced[block], side.view)
+        patience, end = explorer.variant(block, variant)
+        step = max(1, explorer.step // max(1, 4 * len(side.view)))
+        for begin in range(0, len(within), step):
+            codes = family.decode(within[begin : begin + step])
+            stops = explorer.stops_of(block, variant, codes)
+            for i, literal in enumerate(family.block.literals):
+                rows = np.flatnonzero(codes.digits[:, i])
+                if not len(rows):
+                    continue
+                sign = 1.0 if literal.comparison.startswith(">") else -1.0
+                some = _at(codes, rows, i, 0)
+                width = len(literal.thresholds)
+                ends = _interval(
+                    evaluators[block](_at(some, None, i, width + 1)),
+                    evaluators[block](_at(some, None, i, width + 2)),
+                    sign * side.view[literal.signal],
+                    stops[rows],
+                    patience=patience,
+                    last=np.minimum(side.last, end),
+                )
+                for row, low, high in zip(rows.tolist(), *(values.tolist() for values in ends), strict=True):
+                    key = f"{literal.signal} {literal.comparison}"
+                    found[part.start + begin + row][key] = (low, high) if sign > 0 else (-high, -low)
+    return found
+
+
+def _with_extremes(block: Block) -> Block:
+    """Return the block with two more thresholds for each literal: one that every defined value passes, one that none does."""
+    easy = [-_MOST if literal.comparison.startswith(">") else _MOST for literal in block.literals]
+    literals = (
+        replace(literal, thresholds=(*literal.thresholds, value, -value))
+        for literal, value in zip(block.literals, easy, strict=True)
+    )
+    return replace(block, literals=tuple(literals))
+
+
+def _at(codes: Codes, rows: npt.NDArray[np.int64] | None, literal: int, digit: int) -> Codes:
+    """Return some of the rules, with another digit (unless 0) for one literal."""
+    if rows is not None:
+        codes = Codes(
+            digits=codes.digits[rows],
+            labels=None if codes.labels is None else codes.labels[rows],
+            votes=None if codes.votes is None else codes.votes[rows],
+        )
+    if not digit:
+        return codes
+    digits = codes.digits.copy()
+    digits[:, literal] = digit
+    return replace(codes, digits=digits)
+
+
+def _interval(
+    with_it: Bits,
+    without: Bits,
+    column: Floats,
+    stops: npt.NDArray[np.int64],
+    *,
+    patience: int,
+    last: npt.NDArray[np.int64],
+) -> tuple[Floats, Floats]:
+    """Return the least and the greatest threshold of each rule, each of shape ``(n_rules,)``.
+
+    Args:
+        with_it: Where the rules fire if the literal does wherever its signal is defined.
+        without: Where they fire if it never does.
+        column: The signal, turned so that larger values fire, shape ``(n_questions, n_rounds)``.
+        stops: Where the rules stop, shape ``(n_rules, n_questions)``.
+        patience: In how many rounds in a row they must fire.
+        last: The position at which every question stops at the latest.
+    """
+    width = column.shape[1]
+    bit = [with_it.dtype.type(r) for r in range(width)]
+    one = with_it.dtype.type(1)
+    critical = np.empty((width, *with_it.shape))
+    for r in range(width):
+        inside = np.where((with_it >> bit[r]) & one, column[:, r], -np.inf)
+        critical[r] = np.where((without >> bit[r]) & one, np.inf, inside)
+    windowed = critical.copy()
+    for back in range(1, patience):
+        windowed[back:] = np.minimum(windowed[back:], critical[: width - back])
+        windowed[:back] = -np.inf
+    reached = np.minimum(stops, last)
+    low, high = np.full(len(stops), -np.inf), np.full(len(stops), np.inf)
+    for r in range(width):
+        before = np.where(r < reached, windowed[r], -np.inf)
+        there = np.where((r == reached) & (reached < last), windowed[r], np.inf)
+        np.maximum(low, before.max(axis=1), out=low)
+        np.minimum(high, there.min(axis=1), out=high)
+    return low, high

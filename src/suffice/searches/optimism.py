@@ -1,0 +1,175 @@
+"""How much of the best rule's lead is luck: the naive best beside estimates that did not select on what they report."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from suffice.rounds import Floats
+from suffice.searches.data import Questions
+from suffice.searches.explore import Explorer
+from suffice.statistics import PairedResult, Units, max_statistic, paired_results
+
+__all__ = ["Estimate", "Optimism", "best_within", "cross_fitted", "lead_p_values"]
+
+_LARGEST_FAMILY = 2**25
+"""Rules times questions up to which the lead is tested against the whole family, a bound on memory (256 MiB)."""
+
+_SLACK = 1e-12  # means of the same stops in another order of questions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """What selecting the best rule within the budget is worth, by one way of telling.
+
+    Attributes:
+        how: `naive` (selected and reported on the same questions), `nested` (selected on tune), or `cross-fitted`
+            (each question counts with the rule that the other folds select).
+        rules: What was selected, most frequent first.
+        quality: Mean of the metric, in [0, 1].
+        calls: Mean calls.
+        delta: The difference to the baseline, with its interval.  The interval takes the selection as given.
+    """
+
+    how: str
+    rules: tuple[str, ...]
+    quality: float
+    calls: float
+    delta: PairedResult
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Optimism:
+    """The optimism of a search.
+
+    Attributes:
+        estimates: Naive, nested and cross-fitted, as far as they could be had.
+        n_rules: Rules that were tried.
+        n_distinct: Different sets of stops among them.
+        n_within: Those within the budget, among which the best was selected.
+        p_raw: One-sided bootstrap p-value of the naive best's lead, as if it had been the only rule.
+        p_corrected: The same against the largest of all lead statistics of the rules within the budget.  NaN where
+            these are too many to test together.
+    """
+
+    estimates: tuple[Estimate, ...]
+    n_rules: int
+    n_distinct: int
+    n_within: int
+    p_raw: float
+    p_corrected: float
+
+    def estimate(self, how: str) -> Estimate | None:
+        """Return one of the estimates, None if it could not be had."""
+        return next((item for item in self.estimates if item.how == how), None)
+
+
+def best_within(quality: Floats, calls: Floats, budget: float) -> int | None:
+    """Return the position of the best quality within the budget; among equals the fewest calls, then the first.
+
+    >>> best_within(np.array([0.5, 0.7, 0.9]), np.array([1.0, 3.0, 3.1]), 3.0)
+    1
+    """
+    allowed = np.flatnonzero(calls <= budget + _SLACK)
+    if not len(allowed):
+        return None
+    top = allowed[quality[allowed] >= quality[allowed].max() - _SLACK]
+    return int(top[np.argmin(calls[top])])
+
+
+def cross_fitted(
+    explorer: Explorer,
+    numbers: npt.NDArray[np.int64],
+    *,
+    budget: float,
+    folds: int,
+    seed: int,
+    weights: Floats,
+    level: float,
+) -> Estimate | None:
+    """Return the estimate that selects each question's rule on the other folds; None where that cannot be done.
+
+    Thresholds stay those of tune; folds are drawn over clusters, so that the runs of one question stay together.
+
+    Args:
+        explorer: The space on the questions.
+        numbers: Sorted numbers of the distinct rules.
+        budget: Most mean calls, on the questions that select.
+        folds: How many, at most one for each unit.
+        seed: Of the folds.
+        weights: From `bootstrap_weights`.
+        level: Coverage of the interval.
+    """
+    fold = _folds(explorer.questions, folds, seed)
+    n_folds = int(fold.max()) + 1
+    if n_folds < 2:  # noqa: PLR2004
+        return None
+    member = (fold[:, None] == np.arange(n_folds)).astype(np.float64)
+    totals = {name: np.empty((len(numbers), n_folds)) for name in ("quality", "calls")}
+    for part, values in explorer.values(numbers):
+        for name, total in totals.items():
+            total[part] = values[name] @ member
+    size = member.sum(axis=0)
+    chosen = []
+    for k in range(n_folds):
+        others = {name: (total.sum(axis=1) - total[:, k]) / (size.sum() - size[k]) for name, total in totals.items()}
+        chosen.append(best_within(others["quality"], others["calls"], budget))
+    if any(position is None for position in chosen):
+        return None
+    picked = numbers[[position for position in chosen if position is not None]]
+    return _mixed(explorer, picked, fold, weights, level)
+
+
+def _mixed(
+    explorer: Explorer, picked: npt.NDArray[np.int64], fold: npt.NDArray[np.int64], weights: Floats, level: float
+) -> Estimate:
+    """Return the estimate in which each question counts with the rule picked for its fold."""
+    order, place = np.unique(picked, return_inverse=True)
+    mine = place[fold]  # which of the different rules each question counts with
+    quality, calls, delta = np.empty((3, len(explorer.questions)))
+    for (part, got), (_, difference) in zip(explorer.values(order), explorer.deltas(order), strict=True):
+        here = np.flatnonzero((mine >= part.start) & (mine < part.stop))
+        rows = mine[here] - part.start
+        quality[here], calls[here] = got["quality"][rows, here], got["calls"][rows, here]
+        delta[here] = difference["quality"][rows, here]
+    texts = list(map(str, explorer.rules(order)))
+    by_use = np.argsort(-np.bincount(place), kind="stable")
+    return Estimate(
+        how="cross-fitted",
+        rules=tuple(texts[i] for i in by_use.tolist()),
+        quality=float(quality.mean()),
+        calls=float(calls.mean()),
+        delta=paired_results(delta, weights, clusters=explorer.questions.clusters, level=level)[0],
+    )
+
+
+def _folds(questions: Questions, folds: int, seed: int) -> npt.NDArray[np.int64]:
+    """Return the fold of each question."""
+    units = Units.of(len(questions), questions.clusters)
+    n_units = len(units.sizes)
+    of_unit = np.random.default_rng(seed).permutation(np.arange(n_units) % max(1, min(folds, n_units)))
+    return of_unit if units.codes is None else of_unit[units.codes]
+
+
+def lead_p_values(
+    explorer: Explorer, numbers: npt.NDArray[np.int64], best: int, weights: Floats
+) -> tuple[float, float]:
+    """Return the one-sided p-value of the best rule's lead over the baseline, raw and corrected for the family.
+
+    Args:
+        explorer: The space on the questions.
+        numbers: Sorted numbers of the distinct rules within the budget.
+        best: The position of the best among them.
+        weights: From `bootstrap_weights`.
+    """
+    clusters = explorer.questions.clusters
+    alone = next(explorer.deltas(numbers[best : best + 1]))[1]["quality"]
+    raw = float(max_statistic(alone, weights, clusters=clusters).p[0])
+    if len(numbers) * len(explorer.questions) > _LARGEST_FAMILY:
+        return raw, float("nan")
+    family = np.empty((len(numbers), len(explorer.questions)))
+    for part, deltas in explorer.deltas(numbers):
+        family[part] = deltas["quality"]
+    return raw, float(max_statistic(family, weights, clusters=clusters).p[best])

@@ -1,0 +1,88 @@
+"""The published spaces, and the same form on whatever a recording has."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+
+from suffice.errors import DataError
+from suffice.searches.space import Block, Literal, Space
+from suffice.signals import SIGNALS
+
+__all__ = ["CONFIDENCE_FIRST", "PRESETS", "available", "preset"]
+
+CONFIDENCE_FIRST = "confidence_first"
+"""The prompt of the second block of `tasr-381`: the confidence is asked for before the answer."""
+
+_WITHOUT_MARGIN = (
+    "answer_stable",
+    "calibrated_confidence",
+    "overlap",
+    "top_score_z_pool",
+    "score_gap",
+    "answer_in_evidence",
+    "rerank_score",
+    "judge_entailment",
+)
+_WITH_MARGIN = ("p_correct", "answer_stable", "calibrated_confidence", "overlap", "top_score_z_pool", "score_gap")
+_AVAILABLE = tuple(dict.fromkeys((*_WITH_MARGIN[:4], "top_score_z", "score_gap", *_WITHOUT_MARGIN)))
+_LOWEST = {"overlap": 0.0}
+"""Where the published grids start: the authors' column is 0 in round 1, in which the signal is undefined here."""
+
+
+def _literals(names: Iterable[str], low: Mapping[str, float] = _LOWEST) -> tuple[Literal, ...]:
+    """Return one literal for each signal: a yes or no must hold, of all others the threshold is found on tune."""
+    return tuple(
+        Literal(signal=name, comparison=">=", thresholds=(1.0,))
+        if SIGNALS[name].unit == "bool"
+        else Literal(signal=name, low=low.get(name))
+        for name in names
+    )
+
+
+PRESETS: Mapping[str, Space] = {
+    "tasr-381": Space(
+        name="tasr-381",
+        blocks=(
+            Block(form="or", literals=_literals(_WITHOUT_MARGIN)),
+            # The paper says "six of these signals" without naming them: the six that cost no other model's call.
+            Block(form="or", literals=_literals(_WITHOUT_MARGIN[:6]), prompt=CONFIDENCE_FIRST),
+            Block(form="or", literals=_literals(_WITH_MARGIN)),
+        ),
+    ),
+    "tasr-dnf-876": Space(name="tasr-dnf-876", blocks=(Block(form="dnf", literals=_literals(_WITH_MARGIN)),)),
+}
+"""TASR section 5.3 (381 OR subsets of three signal sets) and the sweep of its repository (876 normal forms)."""
+
+
+def available(columns: Collection[str]) -> Space:
+    """Return the form of `tasr-dnf-876` on those of TASR's signals that there are, the global z-score among them.
+
+    >>> available(["answer_stable", "overlap", "answer_margin"]).count
+    4
+
+    Args:
+        columns: The signals that a recording has, or that can be fitted on it.
+
+    Raises:
+        DataError: None of them is there.
+    """
+    names = [name for name in _AVAILABLE if name in columns]
+    if not names:
+        raise DataError(
+            f"the recording has none of the signals that are searched ({', '.join(_AVAILABLE)}): record or import "
+            "them, or describe a space of its own signals in a TOML file"
+        )
+    return Space(name="available", blocks=(Block(form="dnf", literals=_literals(names, low={})),))
+
+
+def preset(name: str) -> Space:
+    """Return a published space by its name.
+
+    Raises:
+        DataError: There is none of that name.
+    """
+    if name not in PRESETS:
+        raise DataError(
+            f"there is no space {name!r}; there are: {', '.join(PRESETS)}, available, or a TOML file that describes one"
+        )
+    return PRESETS[name]

@@ -1,0 +1,342 @@
+"""What a search found: one row for all rules that stop alike, as columns, tables and parquet."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from suffice.replays import Row
+from suffice.replays.result import jsonable
+from suffice.rounds import Floats
+from suffice.searches.equivalent import Intervals, equivalent_intervals
+from suffice.searches.explore import Distinct, Explorer, Progress
+from suffice.searches.optimism import Optimism
+from suffice.searches.thresholds import Locked
+from suffice.session import Policy
+from suffice.statistics import PairedResult
+from suffice.tables import Column, Table
+
+__all__ = ["Chosen", "Named", "SearchResult", "search_tables", "write_rules"]
+
+_ROWS = 20_000
+"""Rules whose texts are made and written at once."""
+
+_SHOWN = 12
+"""Most rules of the front that a table shows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Named:
+    """A published rule that is always shown and not counted.
+
+    Attributes:
+        name: Its name.
+        prompt: The prompt whose rounds it read.
+        quality: Mean of the metric.
+        calls: Mean calls.
+        delta: The difference to the baseline; None without draws.
+        members: How many rules of the space stop as it does.
+    """
+
+    name: str
+    prompt: str
+    quality: float
+    calls: float
+    delta: PairedResult | None
+    members: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chosen:
+    """The rule that tune questions select within the budget.
+
+    Attributes:
+        policy: It, with the fitted state that it needs and where it comes from.
+        prompt: The prompt whose rounds it reads.
+        quality: Mean of the metric on tune, "selected there".
+        calls: Mean calls on tune.
+        row: Its replay on the searched questions, which had no part in selecting it.
+        headline: One sentence about that.
+    """
+
+    policy: Policy
+    prompt: str
+    quality: float
+    calls: float
+    row: Row
+    headline: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchResult:
+    """A search; arrays have one entry for each distinct set of stops.
+
+    Attributes:
+        explorer: The space, with its thresholds, on the searched questions.
+        distinct: The rules that stand for all that stop alike.
+        columns: By name: `quality`, `calls`, `tokens`; with draws also `delta`, `low`, `high` and the same
+            with the prefix `calls_`: differences to the baseline.
+        front: Whether no rule needs at most the calls and has at least the quality, and is better in one.
+        metric: What quality means.
+        budget: Most mean calls of what is selected.
+        baseline: What differences are taken against.
+        locked: The thresholds that were found on tune.
+        named: Published rules outside the count.
+        best: The position of the naive best within the budget, "selected here"; None if there is none.
+        chosen: What tune selects; None where no rule meets the budget there.
+        optimism: How much of the best's lead is luck; None without draws, or where no rule meets the budget.
+        n_tune: Tune questions.
+        level: Coverage of intervals.
+        n_resamples: Draws.
+        seed: Of draws, folds and the split.
+        notes: What a reader must know.
+    """
+
+    explorer: Explorer
+    distinct: Distinct
+    columns: Mapping[str, Floats]
+    front: npt.NDArray[np.bool_]
+    metric: str
+    budget: float
+    baseline: str
+    locked: tuple[Locked, ...]
+    named: tuple[Named, ...]
+    best: int | None
+    chosen: Chosen | None
+    optimism: Optimism | None
+    n_tune: int
+    level: float
+    n_resamples: int
+    seed: int
+    notes: tuple[str, ...]
+
+    @property
+    def n(self) -> int:
+        """Searched questions."""
+        return len(self.explorer.questions)
+
+    @property
+    def n_rules(self) -> int:
+        """Rules that were tried."""
+        return self.explorer.space.count
+
+    def rows(self, positions: Sequence[int] | npt.NDArray[np.int64]) -> list[dict[str, Any]]:
+        """Return rows as plain values, with the text of the rule and the intervals of its thresholds.
+
+        Args:
+            positions: Which rows, in any order.
+        """
+        wanted = np.asarray(positions, dtype=np.int64)
+        order = np.argsort(wanted, kind="stable")
+        picked = wanted[order]
+        numbers = self.distinct.number[picked]
+        rules = self.explorer.rules(numbers)
+        prompts, highest = self.explorer.settings(numbers)
+        intervals = equivalent_intervals(self.explorer, numbers)
+        made: list[dict[str, Any]] = [{} for _ in picked]
+        for row, (place, position) in enumerate(zip(order.tolist(), picked.tolist(), strict=True)):
+            made[place] = {
+                "rule": str(rules[row]),
+                "prompt": prompts[row],
+                "max_rounds": highest[row],
+                "members": int(self.distinct.members[position]),
+                **{name: float(values[position]) for name, values in self.columns.items()},
+                "front": bool(self.front[position]),
+                "stops": f"{int(self.distinct.hash[position]):016x}",
+                "thresholds": _open(intervals[row]),
+            }
+        return made
+
+    @property
+    def shown(self) -> list[int]:
+        """The positions of the front, by calls; of a long one an even selection with both ends and the best."""
+        front = np.flatnonzero(self.front)
+        front = front[np.argsort(self.columns["calls"][front], kind="stable")]
+        if len(front) > _SHOWN:
+            kept = set(front[np.linspace(0, len(front) - 1, _SHOWN).astype(int)].tolist())
+            front = np.array([p for p in front.tolist() if p in kept or p == self.best])
+        return [int(position) for position in front]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-ready values; NaN becomes None.  Of the rules, those of the front."""
+        chosen = self.chosen
+        data = jsonable(
+            {
+                "space": self.explorer.space.name,
+                "n_rules": self.n_rules,
+                "n_distinct": len(self.distinct),
+                "metric": self.metric,
+                "budget": self.budget,
+                "baseline": self.baseline,
+                "n": self.n,
+                "n_tune": self.n_tune,
+                "level": self.level,
+                "n_resamples": self.n_resamples,
+                "seed": self.seed,
+                "locked": [asdict(item) for item in self.locked],
+                "selected_on_tune": None
+                if chosen is None
+                else {
+                    "rule": str(chosen.policy.rule),
+                    "max_rounds": chosen.policy.max_rounds,
+                    "prompt": chosen.prompt,
+                    "tune": {"quality": chosen.quality, "calls": chosen.calls},
+                    "eval": chosen.row.to_dict(),
+                    "headline": chosen.headline,
+                },
+                "selected_here": None if self.best is None else self.rows([self.best])[0],
+                "named": [asdict(item) for item in self.named],
+                "front": self.rows(self.shown),
+                "n_front": int(self.front.sum()),
+                "optimism": None if self.optimism is None else asdict(self.optimism),
+                "notes": list(self.notes),
+            }
+        )
+        assert isinstance(data, dict)
+        return data
+
+
+def search_tables(result: SearchResult) -> list[Table]:
+    """Return what a search found as tables: locked thresholds, the front, and the optimism."""
+    made = [_locked_table(result)] if result.locked else []
+    made.append(_front_table(result))
+    if result.optimism is not None:
+        made.append(_optimism_table(result, result.optimism))
+    return made
+
+
+def write_rules(result: SearchResult, path: str | Path, progress: Progress | None = None) -> None:
+    """Write one row for each distinct set of stops as parquet, whole or not at all."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    target = Path(path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    about = {name: value for name, value in result.to_dict().items() if name != "front"}
+    try:
+        writer = None
+        done = 0
+        for rows in _batches(result):
+            table = pa.Table.from_pylist([{**row, "thresholds": json.dumps(row["thresholds"])} for row in rows])
+            if writer is None:
+                schema = table.schema.with_metadata({b"suffice.searches": json.dumps(about)})
+                writer = pq.ParquetWriter(temporary, schema, compression="zstd")
+            writer.write_table(table.cast(schema))
+            done += len(rows)
+            if progress is not None:
+                progress(done, len(result.distinct))
+        assert writer is not None
+        writer.close()
+        temporary.replace(target)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _batches(result: SearchResult) -> Iterator[list[dict[str, Any]]]:
+    for start in range(0, len(result.distinct), _ROWS):
+        yield result.rows(np.arange(start, min(start + _ROWS, len(result.distinct))))
+
+
+def _open(intervals: Intervals) -> dict[str, list[float | None]]:
+    return {name: [end if math.isfinite(end) else None for end in interval] for name, interval in intervals.items()}
+
+
+def _with_intervals(row: Mapping[str, Any]) -> str:
+    """Return a rule's text with the interval of equivalent values in the place of each threshold that is no yes or no."""
+    text = str(row["rule"])
+    for literal, (low, high) in row["thresholds"].items():
+        ends = ["" if end is None else f"{end:.4g}" for end in (low, high)]
+        text = re.sub(rf"(?<!\w){re.escape(literal)} (?!1\)|1$)[^\s)]+", f"{literal} {'..'.join(ends)}", text)
+    return text
+
+
+def _locked_table(result: SearchResult) -> Table:
+    columns = (
+        Column("literal"),
+        Column("prompt"),
+        Column(result.metric.upper(), ".1f", scale=100),
+        Column("calls", ".2f"),
+    )
+    outside = [item.literal.signal for item in result.locked if not item.within_budget]
+    notes = [f"no threshold of {name} meets the budget: the one of fewest calls is taken" for name in outside]
+    rows = tuple((str(i.literal.threshold(0)), i.prompt or "-", i.quality, i.calls) for i in result.locked)
+    title = f"Thresholds locked on {result.n_tune} tune questions, each by itself, within {result.budget:g} calls"
+    return Table(title=title, columns=columns, rows=rows, notes=tuple(notes))
+
+
+def _front_table(result: SearchResult) -> Table:
+    metric = result.metric.upper()
+    columns = [
+        Column(""),
+        Column("rule (a..b: any threshold between stops alike)"),
+        Column("alike", ",.0f"),
+        Column("rounds", ".0f"),
+        Column(metric, ".1f", scale=100),
+        Column("calls", ".2f"),
+    ]
+    if result.n_resamples:
+        columns.append(Column(f"{metric} vs {result.baseline}", "+.1f", scale=100, interval=True))
+    shown = result.shown
+    positions = shown if result.best is None or result.best in shown else [*shown, result.best]
+    rows: list[tuple[Any, ...]] = []
+    for position, row in zip(positions, result.rows(positions), strict=True):
+        mark = "selected here" if position == result.best else "front"
+        prompt = f"  [{row['prompt']}]" if len(result.explorer.questions.sides) > 1 else ""
+        text = f"{_with_intervals(row)}{prompt}"
+        cells = (mark, text, row["members"], row["max_rounds"], row["quality"], row["calls"])
+        delta = ((row["delta"], row["low"], row["high"]),) if result.n_resamples else ()
+        rows.append((*cells, *delta))
+    for named in result.named:
+        delta = () if named.delta is None else ((named.delta.delta, named.delta.low, named.delta.high),)
+        cells = ("named", named.name, named.members, None, named.quality, named.calls)
+        rows.append((*cells, *delta))
+    title = (
+        f"{result.n_rules:,} rules of {result.explorer.space.name}, {len(result.distinct):,} different on {result.n} "
+        f"questions; {len(shown)} of the {int(result.front.sum())} that no other dominates"
+    )
+    return Table(title=title, columns=tuple(columns), rows=tuple(rows), notes=result.notes)
+
+
+def _optimism_table(result: SearchResult, optimism: Optimism) -> Table:
+    metric = result.metric.upper()
+    words = {
+        "naive": "naive, selected here",
+        "nested": f"nested, selected on {result.n_tune} tune",
+        "cross-fitted": "cross-fitted",
+    }
+    columns = (
+        Column("estimate"),
+        Column("rule"),
+        Column(metric, ".1f", scale=100),
+        Column("calls", ".2f"),
+        Column(f"{metric} vs {result.baseline}", "+.1f", scale=100, interval=True),
+    )
+    rows = []
+    for item in optimism.estimates:
+        delta = (item.delta.delta, item.delta.low, item.delta.high)
+        text = item.rules[0] if len(item.rules) == 1 else f"{len(item.rules)} rules, most often {item.rules[0]}"
+        rows.append((words[item.how], text, item.quality, item.calls, delta))
+    corrected = "too many rules to correct" if math.isnan(optimism.p_corrected) else f"{optimism.p_corrected:.3f}"
+    tried = (
+        f"{optimism.n_rules:,} rules were tried, {optimism.n_distinct:,} of them different, {optimism.n_within:,} of "
+        f"these within the budget; the naive best's lead has p = {optimism.p_raw:.3f} by itself (one-sided), and "
+        f"{corrected} as the largest of {optimism.n_within:,}"
+    )
+    notes = (
+        tried,
+        "all three are of the searched questions; cross-fitted: each fold counts with the rule that the others select",
+        "intervals take the selection as given",
+    )
+    return Table(
+        title="Optimism: what the best rule within the budget is worth", columns=columns, rows=tuple(rows), notes=notes
+    )

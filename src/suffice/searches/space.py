@@ -1,0 +1,189 @@
+"""Spaces: which rules a search tries, as a value whose size is known by formula before anything is built."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from math import comb, isfinite
+from typing import Literal as Choice
+from typing import get_args
+
+from suffice.errors import DataError
+from suffice.replays import reads_round_0
+from suffice.rules import Threshold
+
+__all__ = ["FORMS", "LARGEST", "Block", "Form", "Literal", "Space", "bell"]
+
+Form = Choice["or", "and", "dnf", "k_of_n"]
+FORMS: tuple[str, ...] = get_args(Form)
+
+LARGEST = 20_000_000
+"""Most rules of one search: a minute's work, and half a gigabyte of bookkeeping when no two stop alike."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Literal:
+    """A comparison of one signal, with the thresholds that a search tries.
+
+    Attributes:
+        signal: The signal.
+        comparison: `>`, `>=`, `<` or `<=`.
+        thresholds: The values, in the signal's unit; empty = found on tune questions.
+        grid: Where `thresholds` is empty: how many evenly spaced values between the signal's extremes on tune the
+            search tries; 0 = one value, the best by itself, locked before the search.
+        low: Where `thresholds` is empty: where those values start if the signal's smallest on tune lies above; None =
+            they start at the smallest.
+    """
+
+    signal: str
+    comparison: str = ">"
+    thresholds: tuple[float, ...] = ()
+    grid: int = 0
+    low: float | None = None
+
+    def __post_init__(self) -> None:
+        Threshold(self.signal, self.comparison, 0.0)  # refuses what is no name or no comparison
+        for value in self.thresholds:
+            Threshold(self.signal, self.comparison, value)
+        if len(set(self.thresholds)) != len(self.thresholds):
+            raise DataError(f"the literal on {self.signal!r} names a threshold twice: {list(self.thresholds)!r}")
+        if self.grid < 0 or (self.grid and self.thresholds):
+            raise DataError(
+                f"the literal on {self.signal!r} takes thresholds, or a grid of at least 1 value, not "
+                f"{list(self.thresholds)!r} and {self.grid!r}"
+            )
+        if self.low is not None and (self.thresholds or not isfinite(self.low)):
+            raise DataError(
+                f"the literal on {self.signal!r} takes thresholds, or a finite number at which they start, not "
+                f"{list(self.thresholds)!r} and {self.low!r}"
+            )
+
+    @property
+    def width(self) -> int:
+        """How many thresholds are tried."""
+        return len(self.thresholds) or self.grid or 1
+
+    @property
+    def is_gate(self) -> bool:
+        """Whether rules with it start at round 0, where alone its signal is known."""
+        return reads_round_0(Threshold(self.signal, self.comparison, 0.0))
+
+    def threshold(self, position: int) -> Threshold:
+        """Return the literal with one of its thresholds."""
+        return Threshold(self.signal, self.comparison, self.thresholds[position])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """All rules of one form over some literals, each of them at most once in a rule.
+
+    Attributes:
+        form: `or`: every non-empty subset, joined by `|`.  `and`: joined by `&`.  `dnf`: every disjunctive normal form
+            in which no literal repeats, that is every set partition of every non-empty subset, its blocks joined by `&`
+            and then by `|`.  `k_of_n`: at least k of every non-empty subset, for every k up to its size.
+        literals: The literals.
+        prompt: The prompt whose rounds these rules read: the name before the `@` of the column `prompt_id`; "" for
+            the recording's only prompt, or the one that no other block names.
+    """
+
+    form: Form
+    literals: tuple[Literal, ...]
+    prompt: str = ""
+
+    def __post_init__(self) -> None:
+        if self.form not in FORMS:
+            raise DataError(f"unknown form {self.form!r}; allowed: {', '.join(FORMS)}")
+        names = [(literal.signal, literal.comparison) for literal in self.literals]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise DataError(f"{' '.join(twice)} stands twice in one block: give one literal all of its thresholds")
+
+    @property
+    def count(self) -> int:
+        """How many rules there are, by formula.
+
+        With e_m the sum over all subsets of m literals of the product of their numbers of thresholds: the sum over m of
+        e_m for `or` and `and`, of Bell(m) * e_m for `dnf`, of m * e_m for `k_of_n`.
+
+        >>> six = tuple(Literal(signal=name, thresholds=(0.5,)) for name in "abcdef")
+        >>> [Block(form=form, literals=six).count for form in FORMS]
+        [63, 63, 876, 192]
+        """
+        subsets = list(enumerate(_symmetric(literal.width for literal in self.literals)))[1:]
+        if self.form == "dnf":
+            return sum(bell(m) * e for m, e in subsets)
+        return sum(m * e if self.form == "k_of_n" else e for m, e in subsets)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Space:
+    """What a search tries.
+
+    Attributes:
+        name: What reports call it.
+        blocks: The families of rules; a rule that stands in two of them counts twice.
+        patience: In how many rounds in a row a rule must have fired; each value is tried with every rule.
+        max_rounds: Highest rounds; each value is tried with every rule.  Empty = as far as was recorded.
+    """
+
+    name: str
+    blocks: tuple[Block, ...]
+    patience: tuple[int, ...] = (1,)
+    max_rounds: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        for what, values, least in (("patience", self.patience, 1), ("max_rounds", self.max_rounds, 0)):
+            if len(values) < least or any(value < 1 for value in values) or len(set(values)) != len(values):
+                raise DataError(f"{what} takes different whole numbers >= 1, not {list(values)!r}")
+
+    @property
+    def variants(self) -> int:
+        """How many combinations of patience and highest round each rule of a block is tried with."""
+        return len(self.patience) * max(1, len(self.max_rounds))
+
+    @property
+    def count(self) -> int:
+        """How many rules there are, by formula."""
+        return self.variants * sum(block.count for block in self.blocks)
+
+    def check(self) -> None:
+        """Refuse a space without rules, or with more than `LARGEST`.
+
+        Raises:
+            DataError: Naming the count, and a way out.
+        """
+        if self.count == 0:
+            raise DataError(f"the space {self.name!r} has 0 rules: give a block at least one literal")
+        if self.count > LARGEST:
+            widest = max((literal for block in self.blocks for literal in block.literals), key=lambda item: item.width)
+            raise DataError(
+                f"the space {self.name!r} has {self.count:,} rules; at most {LARGEST:,} are searched. Lock the thresholds "
+                f"of some literals or make their grids coarser ({widest.signal} has {widest.width}), drop literals, or "
+                "use the form 'or'"
+            )
+
+    def with_literals(self, literals: Iterable[Iterable[Literal]]) -> Space:
+        """Return the space with other literals in its blocks."""
+        blocks = (replace(block, literals=tuple(new)) for block, new in zip(self.blocks, literals, strict=True))
+        return replace(self, blocks=tuple(blocks))
+
+
+def bell(n: int) -> int:
+    """Return the number of set partitions of `n` things.
+
+    >>> [bell(n) for n in range(7)]
+    [1, 1, 2, 5, 15, 52, 203]
+    """
+    numbers = [1]
+    for m in range(n):
+        numbers.append(sum(comb(m, i) * numbers[i] for i in range(m + 1)))
+    return numbers[n]
+
+
+def _symmetric(widths: Iterable[int]) -> list[int]:
+    """Return the elementary symmetric polynomials e_0, e_1, ... of the widths."""
+    found = [1]
+    for width in widths:
+        shifted = [0, *(width * e for e in found)]
+        found = [a + b for a, b in zip([*found, 0], shifted, strict=True)]
+    return found

@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from suffice.errors import DataError
-from suffice.papers.semantic.published import BASELINE, MARGINS, Difference, published_semantic
+from suffice.papers.semantic.figures import BASELINE, MARGINS, Difference, published_semantic
 from suffice.papers.semantic.tables import TITLE, paper_semantic
 from suffice.statistics import bootstrap_weights, equivalence, holm, non_inferiority
 from tests.cli_tools import cli

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from suffice._version import __version__
-from suffice.papers.semantic.published import (
+from suffice.papers.semantic.figures import (
     BASELINE,
     MARGINS,
     PublishedRun,

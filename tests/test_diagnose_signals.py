@@ -14,9 +14,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
 
 from suffice.diagnostics import (
-    Coded,
     Rows,
-    auroc,
     cohens_d,
     correlate,
     diagnose,
@@ -28,6 +26,7 @@ from suffice.diagnostics import (
 )
 from suffice.diagnostics.separation import ends
 from suffice.errors import DataError
+from suffice.statistics import Coded, area_under_roc
 from suffice.store.recording import Recording
 from suffice.store.schema import build_table
 
@@ -66,8 +65,8 @@ def recording(columns: dict[str, np.ndarray], *, end: str = "max_rounds", **fixe
 
 
 def area(data: Rows, name: str, level: float = 0.95) -> tuple[float, float, float]:
-    coded = data.coded[name]
-    return auroc(coded, data.labelled(1), data.labelled(0), data.unit, data.n_units, level=level)
+    result = area_under_roc(data.coded[name], data.right, unit=data.unit, level=level)
+    return result.value, result.low, result.high
 
 
 @pytest.mark.parametrize("name", ["smooth", "ties", "gaps", "noise"])
@@ -116,10 +115,9 @@ def test_the_areas_interval_covers_where_rounds_of_a_question_depend_and_indepen
         right = np.repeat(rng.random(n) < 0.4, width).astype(float)
         values = np.repeat(rng.normal(size=n), width) + right
         unit = np.repeat(np.arange(n), width)
-        coded, one, zero = Coded.of(values), right == 1, right == 0
-        for kind, units, k in (("questions", unit, n), ("rows", np.arange(n * width), n * width)):
-            _, low, high = auroc(coded, one, zero, units, k)
-            hits[kind] += low <= truth <= high
+        for kind, units in (("questions", unit), ("rows", None)):
+            interval = area_under_roc(values, right, unit=units)
+            hits[kind] += interval.low <= truth <= interval.high
     assert 0.92 <= hits["questions"] / 600 <= 0.98
     assert hits["rows"] / 600 < 0.75
 

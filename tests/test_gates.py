@@ -32,13 +32,13 @@ from suffice.gates import (
     comparison_table,
     even_betas,
     fit_gate,
-    folds_of,
     gate_rule,
     held_out_gates,
     knowledge_table,
     load_answered,
     points_table,
     question_features,
+    question_folds,
     question_gates,
     rates_table,
     transitions,
@@ -749,8 +749,8 @@ def test_a_gain_of_one_question_in_a_thousand_decides_the_threshold():
 
 def test_folds_follow_the_ids():
     ids = [f"q{i}" for i in range(500)]
-    folds = folds_of(ids)
-    assert folds.tolist() == folds_of(ids[::-1]).tolist()[::-1]
+    folds = question_folds(ids)
+    assert folds.tolist() == question_folds(ids[::-1]).tolist()[::-1]
     assert min(np.bincount(folds, minlength=5)) > 60
 
 

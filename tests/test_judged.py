@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from suffice.diagnostics.drafts import draft_families, usable_selectors
-from suffice.diagnostics.judged import compare_judged, folds_of, select_variants
+from suffice.diagnostics.judged import compare_judged, select_variants, whole_folds
 from suffice.diagnostics.judging import Halving, JudgeAll, JudgeDistinct, JudgeUntil, Unjudged, rank_rounds
 from suffice.errors import DataError, UnknownSignalError
 from suffice.replays import policy_for
@@ -216,7 +216,7 @@ def test_an_outlier_is_avoided_without_a_judge():
 
 def test_a_fold_s_threshold_is_selected_on_the_other_folds():
     made = recording(40)
-    folds = folds_of(made, 2)
+    folds = whole_folds(made, 2)
     eps = (0.0, 0.01, 0.1, 0.5)
     family = {"x": [JudgeDistinct(e) for e in eps]}
     whole = compare_judged(made, policy_for(made, "full"), family, metric="mark", n_folds=2)
@@ -233,7 +233,7 @@ def test_a_fold_s_threshold_is_selected_on_the_other_folds():
 
 def test_what_suits_a_fold_alone_is_not_selected_for_it():
     made = recording(40)
-    folds = folds_of(made, 2)
+    folds = whole_folds(made, 2)
     listed = rows(40)
     for row in listed:  # the first draft is right in one fold, the last one in the other
         right = 1 if folds[int(row["question_id"][1:])] == 0 else 4

@@ -11,9 +11,9 @@ from suffice.diagnostics.judging import Halving, JudgeAll, JudgeDistinct, JudgeU
 from suffice.diagnostics.premature import Group, PrematureStops, look_at_stops
 from suffice.diagnostics.question_types import ByType, TypeRow, by_type
 from suffice.diagnostics.ranking import RankerFit, fit_ranker
-from suffice.diagnostics.rows import Coded, Rows, right_or_wrong, rows_of
+from suffice.diagnostics.rows import Rows, right_or_wrong, rows_of
 from suffice.diagnostics.selection import SelectorComparison, compare_selectors
-from suffice.diagnostics.separation import auroc, cohens_d, draw_d
+from suffice.diagnostics.separation import cohens_d, draw_d
 from suffice.diagnostics.signals import SignalSummary, SignalTable, entropy, summarise_signals
 from suffice.diagnostics.sweep import SweepPoint, ThresholdSweep, pareto_knee, sweep_threshold
 
@@ -22,7 +22,6 @@ __all__ = [
     "CalibratorForm",
     "CellRow",
     "CellTable",
-    "Coded",
     "Correlations",
     "Diagnosis",
     "Drift",
@@ -48,7 +47,6 @@ __all__ = [
     "ThresholdSweep",
     "TypeRow",
     "Unjudged",
-    "auroc",
     "by_type",
     "cohens_d",
     "compare_cells",

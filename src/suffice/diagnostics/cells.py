@@ -11,7 +11,7 @@ import numpy as np
 
 from suffice.calibration import CALIBRATED, Calibrator
 from suffice.diagnostics.rows import has_metric, right_or_wrong
-from suffice.replays import id_hash, outcome, policy_for
+from suffice.replays import outcome, policy_for
 from suffice.replays.baselines import Bench, run_policy
 from suffice.replays.costs import CostTable
 from suffice.replays.evaluate import drop_failed
@@ -19,6 +19,7 @@ from suffice.replays.result import jsonable
 from suffice.rounds import Floats, Mask, Rounds
 from suffice.rules import Rule, Threshold, tasr, thresholds
 from suffice.rules.rethreshold import find_threshold, substitute
+from suffice.statistics import hash_folds
 from suffice.store.recording import Recording
 from suffice.tables import Column, Table
 
@@ -148,7 +149,7 @@ def cross_fitted(recording: Recording, output: str = CALIBRATED_NAME, *, target:
     """
     source = CALIBRATED[output]
     raw, goal = recording.column(source), right_or_wrong(recording, target)
-    folds = np.array([int(id_hash(str(cluster)), 16) % FOLDS for cluster in recording.clusters])
+    folds = hash_folds(recording.clusters.tolist(), FOLDS)
     usable = np.isfinite(raw) & np.isfinite(goal)
     result = np.full(recording.shape, np.nan)
     for fold in np.unique(folds).tolist():

@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from suffice.diagnostics.rows import Coded, Rows
+from suffice.diagnostics.rows import Rows
 from suffice.diagnostics.separation import cohens_d, draw_d, ends
 from suffice.replays.result import jsonable
 from suffice.rounds import Floats
+from suffice.statistics import Coded
 from suffice.tables import Column, Table
 
 __all__ = ["Drift", "SignalDrift", "kolmogorov_smirnov", "measure_drift"]

@@ -23,15 +23,15 @@ from suffice.replays.outcomes import outcome
 from suffice.replays.result import jsonable
 from suffice.rounds import Floats, Mask, Rounds
 from suffice.rules.selectors import Selector, last_of
-from suffice.seen import id_hash
 from suffice.session import Policy, Stops, stops
 from suffice.statistics.bootstrap import bootstrap_weights
+from suffice.statistics.folds import hash_folds
 from suffice.statistics.units import Units
 from suffice.store.recording import Recording
 from suffice.store.schema import cost_column
 from suffice.tables import Column, Table, figure
 
-__all__ = ["KEPT", "JudgedComparison", "JudgedRow", "compare_judged", "folds_of", "select_variants"]
+__all__ = ["KEPT", "JudgedComparison", "JudgedRow", "compare_judged", "select_variants", "whole_folds"]
 
 KEPT = 0.9
 """A threshold may close this share of what the best of its family closes, if it asks less."""
@@ -203,7 +203,7 @@ def compare_judged(
     weights = (n_resamples, seed, level)
     made, kept, n_failed = _made(recording, policy, families, (metric, judge), weights)
     several = any(len(variants) > 1 for variants in families.values())
-    folds = folds_of(kept, n_folds) if several else np.zeros(len(kept.question_ids), dtype=np.int64)
+    folds = whole_folds(kept, n_folds) if several else np.zeros(len(kept.question_ids), dtype=np.int64)
     rows = tuple(made.row(name, tuple(variants), folds) for name, variants in families.items())
     notes = [made.note] if made.note else []
     if judge == metric:
@@ -275,15 +275,13 @@ def _made(
     return _Made(bench, stops(reading, bench.raw), reference, metric, judge), kept, n_failed
 
 
-def folds_of(recording: Recording, n_folds: int) -> npt.NDArray[np.int64]:
+def whole_folds(recording: Recording, n_folds: int) -> npt.NDArray[np.int64]:
     """Return the fold of each question by the hash of its cluster's id, shape ``(n_questions,)``, 0..n_folds - 1.
 
     Raises:
         DataError: Fewer than two folds, or a fold without questions.
     """
-    if n_folds < 2:  # noqa: PLR2004 - one to select on, one to report on
-        raise DataError(f"cross-fitting needs two folds at least, not {n_folds!r}")
-    folds = np.array([int(id_hash(str(name)), 16) % n_folds for name in recording.clusters], dtype=np.int64)
+    folds = hash_folds(recording.clusters.tolist(), n_folds)
     empty = sorted(set(range(n_folds)) - set(folds.tolist()))
     if empty:
         raise DataError(

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
 from suffice.errors import DataError
 from suffice.replays import AGREEMENT, outcome
@@ -15,49 +14,10 @@ from suffice.rounds import Floats, Mask
 from suffice.session import Policy
 from suffice.signals import SIGNALS, clean_column
 from suffice.statistics import Units
+from suffice.statistics.auroc import Coded, Codes
 from suffice.store.recording import Recording
 
-__all__ = ["Coded", "Rows", "has_metric", "right_or_wrong", "rows_of", "unit_of"]
-
-Codes = npt.NDArray[np.int64]
-
-
-@dataclass(frozen=True, slots=True)
-class Coded:
-    """A column as its different values, and which of them each row has: what ranks and counts need, sorted once.
-
-    Attributes:
-        values: The different values, ascending, shape ``(n_values,)``.
-        codes: The position of each row's value, shape ``(n_rows,)``; -1 where undefined.
-    """
-
-    values: Floats
-    codes: Codes
-
-    @classmethod
-    def of(cls, column: Floats) -> Coded:
-        """Return a column, shape ``(n_rows,)`` with NaN where undefined, in this form."""
-        defined = ~np.isnan(column)
-        codes = np.full(len(column), -1, dtype=np.int64)
-        values, inverse = np.unique(column[defined], return_inverse=True)
-        codes[defined] = inverse
-        return cls(values, codes)
-
-    @property
-    def defined(self) -> Mask:
-        """Which rows have a value, shape ``(n_rows,)``."""
-        return self.codes >= 0
-
-    def counts(self, rows: Mask) -> Codes:
-        """Return how many of the rows have each value, shape ``(n_values,)``."""
-        return np.bincount(self.codes[rows & self.defined], minlength=len(self.values))
-
-    def ranks(self, rows: Mask) -> Floats:
-        """Return the average ranks of the rows, all of them defined, among themselves, shape ``(n,)``."""
-        codes = self.codes[rows]
-        counts = np.bincount(codes, minlength=len(self.values))
-        average: Floats = np.cumsum(counts) - (counts - 1) / 2
-        return average[codes]
+__all__ = ["Rows", "has_metric", "right_or_wrong", "rows_of", "unit_of"]
 
 
 @dataclass(frozen=True, kw_only=True)

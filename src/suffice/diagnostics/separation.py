@@ -1,76 +1,21 @@
-"""How far a signal lies apart for right and wrong answers: Cohen's d and AUROC, the question being the unit."""
+"""How far a signal lies apart for right and wrong answers: Cohen's d, the question being the unit."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from statistics import NormalDist
 
 import numpy as np
 
-from suffice.diagnostics.rows import Coded, Codes, Rows
-from suffice.rounds import Floats, Mask
+from suffice.diagnostics.rows import Rows
+from suffice.rounds import Floats
 from suffice.statistics import bootstrap_weights
 
-__all__ = ["auroc", "cohens_d", "draw_d", "ends"]
+__all__ = ["cohens_d", "draw_d", "ends"]
 
-_NAN = math.nan
 _LARGEST_DRAW = 2**23
 _ROUNDING = 1e-12
 MOST_UNDEFINED = 0.05
 """The share of draws in which a statistic may be undefined before its interval is."""
-
-
-def auroc(
-    signal: Coded, right: Mask, wrong: Mask, unit: Codes, n_units: int, *, level: float = 0.95
-) -> tuple[float, float, float]:
-    """Return the area under the ROC curve of a signal, with an interval that takes the question as the unit.
-
-    The area is the probability that a right round has the larger signal than a wrong one, ties counting half.  Rounds
-    of one question depend on each other, so its variance is the clustered one of Obuchowski (Biometrics 53, 1997),
-    which is DeLong's where each question has one round; the interval is taken on the logit scale and stays in (0, 1).
-
-    Args:
-        signal: The signal of each row.
-        right: Which rows are right, shape ``(n_rows,)``.
-        wrong: Which rows are wrong.
-        unit: The question of each row, 0..n_units - 1.
-        n_units: How many questions there are.
-        level: Nominal coverage.
-
-    Returns:
-        ``(area, low, high)``; NaN without a right and a wrong row.  The ends are NaN where the area is 0 or 1, the
-        signal is constant, or fewer than two questions have right or wrong rows: its spread is then unknown.
-    """
-    right, wrong = right & signal.defined, wrong & signal.defined
-    above, below = signal.counts(right), signal.counts(wrong)
-    n_right, n_wrong = int(above.sum()), int(below.sum())
-    if not n_right or not n_wrong:
-        return _NAN, _NAN, _NAN
-    beaten = (np.cumsum(below) - below / 2) / n_wrong  # by a right row of each value: share of wrong rows
-    beating = 1 - (np.cumsum(above) - above / 2) / n_right  # a wrong row of each value: share of right rows
-    area = float((above * beaten).sum()) / n_right  # no BLAS here: its threads cost more than such short sums
-    won = np.bincount(unit[right], beaten[signal.codes[right]] - area, n_units)
-    lost = np.bincount(unit[wrong], beating[signal.codes[wrong]] - area, n_units)
-    clusters = [np.bincount(unit[rows], minlength=n_units) > 0 for rows in (right, wrong)]
-    k_right, k_wrong, k = (int(mask.sum()) for mask in (*clusters, clusters[0] | clusters[1]))
-    if k_right < 2 or k_wrong < 2 or not _ROUNDING < area < 1 - _ROUNDING:  # noqa: PLR2004
-        return area, _NAN, _NAN
-    variance = (
-        k_right / (k_right - 1) * float((won**2).sum()) / n_right**2
-        + k_wrong / (k_wrong - 1) * float((lost**2).sum()) / n_wrong**2
-        + 2 * k / (k - 1) * float((won * lost).sum()) / (n_right * n_wrong)
-    )
-    if variance <= 0:
-        return area, _NAN, _NAN
-    spread = math.sqrt(variance) / (area * (1 - area))
-    reach = NormalDist().inv_cdf((1 + level) / 2) * spread
-    logit = math.log(area / (1 - area))
-    return area, _expit(logit - reach), _expit(logit + reach)
-
-
-def _expit(x: float) -> float:
-    return 1 / (1 + math.exp(-x)) if x > -700 else 0.0  # noqa: PLR2004
 
 
 def _moments(rows: Rows, names: Sequence[str]) -> Floats:

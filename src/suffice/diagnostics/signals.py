@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from suffice.diagnostics.rows import Coded, Rows, unit_of
-from suffice.diagnostics.separation import auroc, cohens_d, ends
+from suffice.diagnostics.rows import Rows, unit_of
+from suffice.diagnostics.separation import cohens_d, ends
 from suffice.replays.result import jsonable
 from suffice.rounds import Floats, Mask
+from suffice.statistics import Coded, area_under_roc
 from suffice.store.recording import Recording
 from suffice.tables import Column, Table
 
@@ -282,7 +283,7 @@ def _summary(
     n, n_defined = int(where.sum()), int(counts.sum())
     right, wrong = (rows.labelled(label) & coded.defined & where for label in (1, 0))
     mean_right, mean_wrong = (float(column[mask].mean()) if mask.any() else _NAN for mask in (right, wrong))
-    area, low, high = auroc(coded, right, wrong, rows.unit, rows.n_units, level=level)
+    area = area_under_roc(coded, np.where(where, rows.right, np.nan), unit=rows.unit, level=level)
     top = int(np.argmax(counts)) if n_defined else -1
     return SignalSummary(
         name=name,
@@ -298,9 +299,9 @@ def _summary(
         d=float(d[0]),
         d_low=float(d[1]),
         d_high=float(d[2]),
-        auroc=area,
-        auroc_low=low,
-        auroc_high=high,
+        auroc=area.value,
+        auroc_low=area.low,
+        auroc_high=area.high,
         entropy=entropy(coded, where),
         n_values=int((counts > 0).sum()),
         mode=float(coded.values[top]) if n_defined else _NAN,

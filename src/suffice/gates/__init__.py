@@ -13,7 +13,7 @@ from suffice.gates.changes import Transition, Transitions, transitions
 from suffice.gates.compare import Compared, Comparison, Price, Scored, choose_beta, compare_gates
 from suffice.gates.features import FEATURES, question_features
 from suffice.gates.point import GatePoint
-from suffice.gates.question_only import Fitted, QuestionGate, adaptive_labels, fit_gate, folds_of
+from suffice.gates.question_only import Fitted, QuestionGate, adaptive_labels, fit_gate, question_folds
 from suffice.gates.standard import QUESTION_GATES, column_gate, held_out_gates, question_gates
 from suffice.gates.tables import (
     comparison_table,
@@ -48,13 +48,13 @@ __all__ = [
     "even_betas",
     "examples_table",
     "fit_gate",
-    "folds_of",
     "gate_rule",
     "held_out_gates",
     "knowledge_table",
     "load_answered",
     "points_table",
     "question_features",
+    "question_folds",
     "question_gates",
     "questions_of",
     "rates_table",

@@ -19,10 +19,10 @@ import numpy.typing as npt
 
 from suffice.calibration.maps import CalibrationMap, Constant, fit_platt
 from suffice.errors import DataError
-from suffice.replays import id_hash
 from suffice.rounds import Floats, Mask
+from suffice.statistics import hash_folds
 
-__all__ = ["Fitted", "QuestionGate", "adaptive_labels", "fit_gate", "folds_of"]
+__all__ = ["Fitted", "QuestionGate", "adaptive_labels", "fit_gate", "question_folds"]
 
 Labels = npt.NDArray[np.int64]
 Reader = Callable[[Sequence[str]], npt.NDArray[np.floating]]
@@ -106,9 +106,9 @@ def adaptive_labels(direct: npt.ArrayLike, retrieved: npt.ArrayLike) -> Labels:
     return np.asarray(np.where(np.asarray(direct, dtype=np.bool_), 0, found), dtype=np.int64)
 
 
-def folds_of(question_ids: Sequence[str], n: int = _FOLDS) -> Labels:
+def question_folds(question_ids: Sequence[str], n: int = _FOLDS) -> Labels:
     """Return the fold of each question, 0..n - 1: a hash of its id, so that no order or seed moves it."""
-    return np.array([int(id_hash(question_id)[-8:], 16) % n for question_id in question_ids], dtype=np.int64)
+    return hash_folds(question_ids, n, width=8)
 
 
 def fit_gate(
@@ -123,7 +123,7 @@ def fit_gate(
         read: Turns questions into numbers.
         questions: Tune questions.
         labels: The class of each, from 0 on.
-        folds: The fold of each, from `folds_of`.
+        folds: The fold of each, from `question_folds`.
         wanted: The class that answers directly.
 
     Raises:

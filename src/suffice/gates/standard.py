@@ -14,7 +14,7 @@ from suffice.gates.answered import questions_of
 from suffice.gates.bench import GateBench
 from suffice.gates.compare import Price, Scored, hold_out
 from suffice.gates.features import question_features
-from suffice.gates.question_only import Fitted, Labels, Reader, adaptive_labels, fit_gate, folds_of
+from suffice.gates.question_only import Fitted, Labels, Reader, adaptive_labels, fit_gate, question_folds
 from suffice.rounds import Floats, Mask
 from suffice.signals import SIGNALS
 
@@ -95,7 +95,7 @@ def question_gates(
     """
     asked, texts = questions_of(tune.recording), questions_of(evaluation.recording)
     readings = _readings(embed, [*asked, *texts])
-    folds = folds_of(tune.recording.question_ids)
+    folds = question_folds(tune.recording.question_ids)
     direct, retrieved = tune.right(retrieved=False), tune.right(retrieved=True)
     gates = []
     for kind in kinds:
@@ -135,7 +135,7 @@ def held_out_gates(
     """
     asked = questions_of(bench.recording)
     readings = _readings(embed, asked)
-    folds = folds_of(bench.recording.question_ids)
+    folds = question_folds(bench.recording.question_ids)
     direct, retrieved = bench.right(retrieved=False), bench.right(retrieved=True)
     first = bench.metrics[0]
     return [
@@ -216,7 +216,7 @@ def column_gate(name: str, evaluation: GateBench, tune: GateBench | None, *, rat
         )
     first = evaluation.metrics[0]
     never, always = evaluation.never.values[first], evaluation.always.values[first]
-    folds = folds_of(evaluation.recording.question_ids)
+    folds = question_folds(evaluation.recording.question_ids)
     above, _ = hold_out(
         folds, lambda rows: (scores[rows], lambda rest: scores[rest]), never, always, low=low, rate=rate
     )

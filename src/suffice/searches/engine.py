@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice.errors import ConfigMismatchError, DataError
-from suffice.replays import dividing_names, id_hash, reads_round_0, replay, seen_from
+from suffice.replays import dividing_names, reads_round_0, replay, seen_from
 from suffice.replays.checks import require_whole
 from suffice.replays.front import pareto_front
 from suffice.replays.outcomes import choice_note, default_metrics, is_agreement
@@ -26,7 +26,7 @@ from suffice.searches.result import Chosen, Named, SearchResult
 from suffice.searches.space import Literal, Space
 from suffice.searches.thresholds import lock
 from suffice.session import Policy
-from suffice.statistics import PairedResult, Units, bootstrap_weights, paired_bootstrap, paired_results
+from suffice.statistics import PairedResult, Units, bootstrap_weights, hash_places, paired_bootstrap, paired_results
 from suffice.store.recording import Recording
 
 __all__ = ["differences", "search", "split"]
@@ -158,8 +158,7 @@ def split(recording: Recording, share: float, seed: int) -> tuple[Recording, Rec
     """
     if not 0 < share < 1:
         raise DataError(f"the tune share lies strictly between 0 and 1, as 0.5, not {share!r}")
-    drawn = np.array([int(id_hash(f"{seed}:{name}"), 16) / 2**64 for name in dividing_names(recording)])
-    tune: npt.NDArray[np.bool_] = drawn < share
+    tune: npt.NDArray[np.bool_] = hash_places(dividing_names(recording), salt=f"{seed}:") < share
     if tune.all() or not tune.any():
         raise DataError(
             f"a recording of {len(set(recording.clusters.tolist()))} questions cannot be split into tune and eval: give "

@@ -8,9 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice.rounds import Floats
-from suffice.searches.data import Questions
 from suffice.searches.explore import Explorer
-from suffice.statistics import PairedResult, Units, max_statistic, paired_results
+from suffice.statistics import PairedResult, drawn_folds, max_statistic, paired_results
 
 __all__ = ["Estimate", "Optimism", "best_within", "cross_fitted", "lead_p_values"]
 
@@ -102,7 +101,7 @@ def cross_fitted(
         weights: From `bootstrap_weights`.
         level: Coverage of the interval.
     """
-    fold = _folds(explorer.questions, folds, seed)
+    fold = drawn_folds(len(explorer.questions), folds, clusters=explorer.questions.clusters, seed=seed)
     n_folds = int(fold.max()) + 1
     if n_folds < 2:  # noqa: PLR2004
         return None
@@ -143,14 +142,6 @@ def _mixed(
         calls=float(calls.mean()),
         delta=paired_results(delta, weights, clusters=explorer.questions.clusters, level=level)[0],
     )
-
-
-def _folds(questions: Questions, folds: int, seed: int) -> npt.NDArray[np.int64]:
-    """Return the fold of each question."""
-    units = Units.of(len(questions), questions.clusters)
-    n_units = len(units.sizes)
-    of_unit = np.random.default_rng(seed).permutation(np.arange(n_units) % max(1, min(folds, n_units)))
-    return of_unit if units.codes is None else of_unit[units.codes]
 
 
 def lead_p_values(

@@ -1,9 +1,10 @@
 """Statistics of paired differences: the question is the unit, and every rule shares the same draws."""
 
-from suffice.statistics.auroc import Area, area_under_roc
+from suffice.statistics.auroc import Area, Coded, area_under_roc
 from suffice.statistics.bootstrap import bootstrap_weights
 from suffice.statistics.cells import CellDeltas, macro_bootstrap
 from suffice.statistics.corrections import MaxStatistic, benjamini_hochberg, holm, max_statistic
+from suffice.statistics.folds import drawn_folds, hash_folds, hash_places
 from suffice.statistics.hypotheses import (
     McNemar,
     SignFlip,
@@ -26,6 +27,7 @@ __all__ = [
     "Area",
     "CellDeltas",
     "Clusters",
+    "Coded",
     "Intervals",
     "MarginTest",
     "MaxStatistic",
@@ -37,7 +39,10 @@ __all__ = [
     "benjamini_hochberg",
     "bootstrap_weights",
     "cohens_d_z",
+    "drawn_folds",
     "equivalence",
+    "hash_folds",
+    "hash_places",
     "holm",
     "macro_bootstrap",
     "max_statistic",

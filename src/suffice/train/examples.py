@@ -11,12 +11,12 @@ import numpy.typing as npt
 from suffice.errors import DataError
 from suffice.rounds import Floats, Mask
 from suffice.seen import id_hash, one_name_per_text
+from suffice.statistics import hash_places
 from suffice.store.states import StoredStates
 
 __all__ = ["Examples", "Split", "split_by_hash"]
 
 States = npt.NDArray[np.float32]
-_WHOLE = 16**16
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -179,7 +179,6 @@ def split_by_hash(
         raise DataError(f"the shares of dev and test must be above 0 and below 1 together, not {dev!r} and {test!r}")
     sets: dict[str, set[str]] = {"train": set(), "dev": set(), "test": set()}
     names = one_name_per_text(ids, [(texts or {}).get(q) for q in ids])
-    for q, name in zip(ids, names, strict=True):
-        place = int(id_hash(salt + name), 16) / _WHOLE
+    for q, place in zip(ids, hash_places(names, salt=salt).tolist(), strict=True):
         sets["test" if place < test else "dev" if place < test + dev else "train"].add(q)
     return Split(**{name: frozenset(members) for name, members in sets.items()})

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice.errors import ConfigMismatchError, DataError
-from suffice.replays import CostTable, dividing_names, id_hash, outcome, seen_in
+from suffice.replays import CostTable, dividing_names, outcome, seen_in
 from suffice.replays.baselines import Bench
 from suffice.replays.charging import charging_of
 from suffice.replays.checks import require_whole
@@ -19,13 +19,13 @@ from suffice.replays.outcomes import answers_by_stop, values_by_stop
 from suffice.rounds import Floats
 from suffice.seen import Seen
 from suffice.session import Policy
+from suffice.statistics import hash_places
 from suffice.store.recording import Recording
 
 __all__ = ["Drafts", "check_apart", "embedder_of", "metric_of", "read_drafts", "split"]
 
 DISTANCE, SCORE = "semantic_distance", "information_score"
 _SIGNALS = (DISTANCE, "critic_approved", "information_gain")
-_HASH_SPAN = 2**64
 _MANY = 0.05  # of the questions left out: a reader is warned of more, for what is left is a selection
 
 
@@ -175,8 +175,7 @@ def split(recording: Recording, share: float) -> tuple[Recording, Recording]:
     """
     if not 0 < share < 1:
         raise DataError(f"a share of dev questions lies strictly between 0 and 1, as 0.25, not {share!r}")
-    places = np.array([int(id_hash(str(name)), 16) / _HASH_SPAN for name in dividing_names(recording)])
-    dev = places < share
+    dev = hash_places(dividing_names(recording)) < share
     if dev.all() or not dev.any():
         raise DataError(
             f"of {len(dev)} questions {int(dev.sum())} fall to dev by their id hash: record more, change --dev-share "

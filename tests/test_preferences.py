@@ -260,7 +260,7 @@ def test_missing_unreadable_and_short_files_are_refused(tmp_path):
     with pytest.raises(DataError, match="cannot be read"):
         read_preferences(path)
     path.write_bytes(b"\xff\xfe")
-    with pytest.raises(DataError, match="not UTF-8"):
+    with pytest.raises(DataError, match="is not UTF-8"):
         read_preferences(path)
     path.write_text(json.dumps(GOOD))
     with pytest.raises(DataError, match="1 questions; at least 2"):

@@ -532,7 +532,7 @@ def test_a_place_that_cannot_be_written_is_said(files, tmp_path):
     (tmp_path / "file").write_text("")
     done = cli("report", files / "eval.parquet", "-o", tmp_path / "file" / "r.html", "--rule", "answer_stable")
     assert done.code == 1
-    assert "cannot be written" in done.error
+    assert "cannot be read or written" in done.error
 
 
 def test_nothing_to_report_is_refused():

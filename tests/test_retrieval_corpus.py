@@ -182,14 +182,14 @@ def test_json_lines_are_passages_as_they_are(tmp_path):
     ("line", "message"),
     [
         (b"{", "not JSON"),
-        (b"[]", "is no passage"),
-        (b'{"title": "t"}', "is no passage"),
-        (b'{"text": 3}', "is no passage"),
+        (b"[]", "expected an object"),
+        (b'{"title": "t"}', "expected an object"),
+        (b'{"text": 3}', "expected an object"),
         (b'{"text": "t", "id": [1]}', "expected strings"),
         (b'{"text": "t", "id": true}', "expected strings"),
         (b'{"text": "t", "title": 1}', "expected strings"),
         (b'{"text": "t", "id": "a"}', "was used before, on line 1"),
-        (b'{"text": "\xe9"}', "not UTF-8"),
+        (b'{"text": "\xe9"}', "is not UTF-8"),
     ],
 )
 def test_a_bad_line_is_named(tmp_path, line, message):

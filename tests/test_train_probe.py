@@ -411,7 +411,7 @@ def test_what_the_command_cannot_do_is_said(files, tmp_path, more, code, told):
         ("{}\n", "line 1"),
         ("[1]\n", "line 1"),
         ('{"question_id": "q1", "label": 0.5}\n', "line 1"),
-        ("nonsense", "cannot be read"),
+        ("nonsense", "line 1: not JSON"),
     ],
 )
 def test_labels_that_do_not_read_are_refused(files, tmp_path, text, told):

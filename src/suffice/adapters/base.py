@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import gzip
 import math
-import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 from suffice.embedding.base import Embedder, identity
 from suffice.errors import DataError
-from suffice.json_text import load_json
 from suffice.loop.rows import cost_names, fill_costs
 from suffice.metrics import METRICS
 from suffice.rounds import COST_KINDS, Cost, End, Round
@@ -24,7 +20,6 @@ __all__ = [
     "ImportedTrajectory",
     "check_unit",
     "end_of",
-    "json_lines",
     "one_call",
     "score",
     "unknown_metrics",
@@ -190,33 +185,6 @@ def unknown_metrics() -> dict[str, float]:
 def one_call() -> Cost:
     """Return the cost of one call of which the files tell neither tokens nor seconds."""
     return Cost(calls=1, uncached_tokens=_NAN, cached_tokens=_NAN, output_tokens=_NAN, seconds=_NAN)
-
-
-def json_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the objects of a JSON lines file, gzipped or not, each with its place for messages; blank lines are passed over.
-
-    Raises:
-        DataError: A line is no JSON object in UTF-8, or the file does not unpack.
-    """
-    with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as lines:
-        for number, raw in enumerate(_unpacked(lines, path), start=1):
-            where = f"{path}, line {number}"
-            if not raw.strip():
-                continue
-            try:
-                record = load_json(raw.decode("utf-8-sig"))
-            except ValueError as error:
-                raise DataError(f"{where}: not JSON in UTF-8 ({error}).") from error
-            if not isinstance(record, dict):
-                raise DataError(f"{where}: found {type(record).__name__}; expected an object.")
-            yield where, record
-
-
-def _unpacked(lines: Iterable[bytes], path: Path) -> Iterator[bytes]:
-    try:
-        yield from lines
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise DataError(f"{path} does not unpack as gzip: {error}.") from error
 
 
 def check_unit(value: float, name: str, where: str) -> float:

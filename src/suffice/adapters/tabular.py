@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any, get_args
 
 from suffice.adapters._csv import csv_rows
-from suffice.adapters.base import ImportedRun, ImportedTrajectory, check_unit, end_of, json_lines, score
+from suffice.adapters.base import ImportedRun, ImportedTrajectory, check_unit, end_of, score
 from suffice.errors import DataError, SchemaError, UnsettledError
+from suffice.files import json_lines
 from suffice.metrics import METRICS
 from suffice.retrieval import GOLD_FIELDS
 from suffice.rounds import COST_KINDS, Cost, End, Round

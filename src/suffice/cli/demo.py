@@ -19,9 +19,10 @@ from suffice.cli import options
 from suffice.cli.bundled import record_bundled
 from suffice.cli.certify import certify_path, show_certification
 from suffice.cli.offline import show_calibration, show_replay
-from suffice.cli.report import evidence, write_page
+from suffice.cli.report import evidence
 from suffice.cli.show import console, errors, number, print_json, table
 from suffice.errors import DataError, SufficeError
+from suffice.files import write_file
 from suffice.llm import SpanReaderModel
 from suffice.loop import Outcome, RetrievalLoop
 from suffice.replays import calibrate, replay
@@ -185,7 +186,7 @@ def _write_report(recordings: dict[str, Path], policies: Sequence[Policy], path:
     tune, evaluation = (read_recording(recordings[split]) for split in ("tune", "eval"))
     settings = Settings(command=f"suffice demo --out {out.name}")
     report = make_report({recordings["eval"].stem: evaluation}, policies, tune=tune, settings=settings)
-    write_page(path, render_html(report, passages=evidence(recordings["eval"].stem)))
+    write_file(path, render_html(report, passages=evidence(recordings["eval"].stem)))
     return path
 
 

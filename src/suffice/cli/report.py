@@ -15,7 +15,7 @@ from suffice.calibration import CALIBRATED
 from suffice.cli import options
 from suffice.cli.offline import TEXT_RULES, prices_for, with_guarded
 from suffice.cli.show import console, errors, print_json, print_text
-from suffice.errors import DataError
+from suffice.files import write_file
 from suffice.replays import calibrate, policy_for
 from suffice.replays.outcomes import default_metrics
 from suffice.reports import Report, Settings, make_report, render_html
@@ -26,7 +26,7 @@ from suffice.session import Policy
 from suffice.store import Recording, read_recording
 from suffice.tables import FORMATS, render
 
-__all__ = ["evidence", "report_command", "write_page"]
+__all__ = ["evidence", "report_command"]
 
 _PAGE = Path("report.html")
 
@@ -93,7 +93,7 @@ def report_command(
         text = _page(report, everything, questions) if form == "html" else _text(report, form)
     target = _PAGE if out is None and form == "html" else out
     if target is not None:
-        write_page(target, text)
+        write_file(target, text)
     if as_json or (form == "json" and target is None):
         print_json({"report": None if target is None else str(target), **report.to_dict()})
     elif target is None:
@@ -159,21 +159,6 @@ def _text(report: Report, form: str) -> str:
         return json.dumps(report.to_dict(), ensure_ascii=False, allow_nan=False, indent=2) + "\n"
     tables = [table for _, listed in report.tables() for table in listed]
     return render([*tables, report.provenance()], form)
-
-
-def write_page(path: Path, text: str) -> None:
-    """Write a text file, whole or not at all.
-
-    Raises:
-        DataError: It cannot be written there.
-    """
-    temporary = path.with_name(f".{path.name}.tmp")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_text(text, encoding="utf-8")
-        temporary.replace(path)
-    except OSError as error:
-        raise DataError(f"the report cannot be written to {str(path)!r}: {error.strerror or error}") from None
 
 
 def _command(

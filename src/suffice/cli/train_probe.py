@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +12,7 @@ import typer
 from suffice.cli import options
 from suffice.cli.show import console, errors, print_json, print_table
 from suffice.errors import DataError
+from suffice.files import json_lines
 from suffice.probes import closed_book_labels
 from suffice.store import read_recording
 from suffice.store.states import read_states
@@ -133,15 +133,7 @@ def _labels(path: Path, rule: str, least: float, at: int) -> tuple[dict[str, flo
         return found.known, {"questions": len(found.shares), "known": sum(found.known.values()), **about}
     if at:
         raise DataError(f"{str(path)!r} holds labels of one prompt: for --rag-states give a recording as --labels")
-    labels: dict[str, float] = {}
-    try:
-        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
-            if line.strip():
-                labels.update([_label(path, number, json.loads(line))])
-    except (OSError, ValueError) as error:
-        if isinstance(error, DataError):
-            raise
-        raise DataError(f"the labels {str(path)!r} cannot be read: {error}") from None
+    labels = dict(_label(row, where) for where, row in json_lines(path, _LABEL))
     return labels, {"questions": len(labels), "known": sum(labels.values()), "rule": path.name}
 
 
@@ -154,11 +146,12 @@ def _texts(path: Path) -> dict[str, str]:
     return {q: text for q, text in texts if text}
 
 
-def _label(path: Path, number: int, row: Any) -> tuple[str, float]:
-    if not isinstance(row, dict) or not isinstance(row.get("question_id"), str) or row.get("label") not in (0, 1):
-        raise DataError(
-            f'{str(path)!r}, line {number}: expected {{"question_id": "...", "label": 0 or 1}}, got {row!r:.80}'
-        )
+_LABEL = '{"question_id": "...", "label": 0 or 1}'
+
+
+def _label(row: dict[str, Any], where: str) -> tuple[str, float]:
+    if not isinstance(row.get("question_id"), str) or row.get("label") not in (0, 1):
+        raise DataError(f"{where}: expected {_LABEL}, got {row!r:.80}")
     return row["question_id"], float(row["label"])
 
 

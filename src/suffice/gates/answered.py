@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
-import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
@@ -15,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from suffice.errors import DataError, SchemaError
-from suffice.json_text import load_json
+from suffice.files import json_lines
 from suffice.metrics import METRICS
 from suffice.rounds import Floats
 from suffice.store.recording import Recording
@@ -74,27 +72,20 @@ def load_answered(source: str | Path) -> list[Answered]:
     path = Path(source)
     if str(source) in BUNDLED_ANSWERS:
         path = Path(str(files("suffice") / "data" / "answers" / f"{source}.jsonl.gz"))
-    try:
-        packed = path.read_bytes()
-        lines = (gzip.decompress(packed) if path.suffix == ".gz" else packed).decode("utf-8").splitlines()
-    except FileNotFoundError:
-        raise DataError(f"there are no answers at {str(source)!r}; bundled are: {', '.join(BUNDLED_ANSWERS)}") from None
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
-        raise SchemaError(f"{str(source)!r} does not read as JSON lines: {error}") from None
-    found = [_answered(line, number, str(source)) for number, line in enumerate(lines, 1) if line.strip()]
-    _check(found)
-    return found
+    if not path.is_file():
+        raise DataError(f"there are no answers at {str(source)!r}; bundled are: {', '.join(BUNDLED_ANSWERS)}")
+    questions = [_answered(row, where) for where, row in json_lines(path, "a question answered twice")]
+    _check(questions)
+    return questions
 
 
-def _answered(line: str, number: int, source: str) -> Answered:
-    where = f"line {number} of {source!r} is no question answered twice"
+def _answered(row: dict[str, Any], where: str) -> Answered:
     try:
-        row = load_json(line)
         golds = row["answers"]
         told = [row["id"], row["question"], *golds]
         both = [row["no_retrieval"], row["one_retrieval"]]
-    except (KeyError, TypeError, ValueError) as error:
-        raise SchemaError(f"{where}: {error!r}") from None
+    except (KeyError, TypeError) as error:
+        raise SchemaError(f"{where}: not a question answered twice ({error!r})") from None
     if isinstance(golds, str) or not all(isinstance(text, str) for text in told):
         raise SchemaError(f"{where}: id and question must be text, answers a list of texts")
     if not all(answer is None or isinstance(answer, str) for answer in both):

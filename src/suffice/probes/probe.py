@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -16,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice.errors import DataError, SchemaError
+from suffice.files import write_file
 from suffice.probes.card import Calibration, ProbeCard
 from suffice.rounds import Floats
 
@@ -159,8 +159,8 @@ class Probe:
         target = Path(folder)
         target.mkdir(parents=True, exist_ok=True)
         text = json.dumps(self.card.to_dict(self.weights_sha256), indent=2, allow_nan=False, ensure_ascii=False) + "\n"
-        _write(target / WEIGHTS, self._stored)
-        _write(target / CARD, text.encode())
+        write_file(target / WEIGHTS, self._stored)
+        write_file(target / CARD, text)
 
     @classmethod
     def load(cls, folder: str | Path) -> Probe:
@@ -214,12 +214,6 @@ def _standard(name: str, values: npt.ArrayLike | None, width: int) -> Weights | 
     if array.shape != (width,) or not np.isfinite(array).all():
         raise DataError(f"a probe's {name} must be {width} finite numbers, not {array.shape}")
     return array
-
-
-def _write(path: Path, content: bytes) -> None:
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    temporary.write_bytes(content)
-    temporary.replace(path)
 
 
 def _refuse_constant(text: str) -> float:

@@ -18,10 +18,11 @@ import os
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from suffice.errors import DataError, SchemaError
-from suffice.json_text import load_json, well_formed
+from suffice.files import json_lines
+from suffice.json_text import well_formed
 from suffice.retrieval.corpus_bm25 import CorpusBM25
 from suffice.retrieval.passages import PASSAGE_WORDS, split_text
 from suffice.rounds import Passage
@@ -47,7 +48,7 @@ def read_corpus(path: str | Path, *, errors: Decoding = "skip") -> Iterator[Pass
             as all but `"replace"` do with JSON lines; `"replace"` puts U+FFFD in place of the bytes.
 
     Raises:
-        DataError: Nothing to read, bytes that are not UTF-8, or a line that is no passage; the message names the file.
+        DataError: Nothing to read, bytes that are not UTF-8, or a line that is not a passage; the message names the file.
     """
     path = Path(path)
     _log_skipped(path)
@@ -204,32 +205,21 @@ def _read_folder(folder: Path, errors: Decoding) -> Iterator[Passage]:
 
 def _read_lines(path: Path, errors: Decoding) -> Iterator[Passage]:
     seen: dict[str, int] = {}
-    with path.open("rb") as lines:
-        for number, raw in enumerate(lines, start=1):
-            where = f"{path}, line {number}"
-            try:
-                row = load_json(raw.decode("utf-8-sig", errors=errors) or "null") if raw.strip() else None
-            except UnicodeDecodeError as error:
-                raise DataError(
-                    f"{where}: not UTF-8; save the file as UTF-8 (in Python, errors='replace' reads it)."
-                ) from error
-            except ValueError as error:
-                raise DataError(f"{where}: not JSON ({error}); expected an object with title and text.") from error
-            if row is None:
-                continue
-            passage = _passage(row, number, where)
-            if passage.passage_id in seen:
-                raise DataError(
-                    f"{where}: id {passage.passage_id!r} was used before, on line {seen[passage.passage_id]}; each "
-                    "passage needs its own."
-                )
-            seen[passage.passage_id] = number
-            yield passage
+    for where, row in json_lines(path, "an object with title and text", errors=errors):
+        number = int(where.rpartition(" ")[2])
+        passage = _passage(row, number, where)
+        if passage.passage_id in seen:
+            raise DataError(
+                f"{where}: id {passage.passage_id!r} was used before, on line {seen[passage.passage_id]}; each "
+                "passage needs its own."
+            )
+        seen[passage.passage_id] = number
+        yield passage
 
 
-def _passage(row: object, number: int, where: str) -> Passage:
-    if not isinstance(row, dict) or not isinstance(row.get("text"), str):
-        raise DataError(f"{where}: {row!r:.80} is no passage; expected an object with a string 'text'.")
+def _passage(row: dict[str, Any], number: int, where: str) -> Passage:
+    if not isinstance(row.get("text"), str):
+        raise DataError(f"{where}: found {row!r:.80}; expected an object with a string 'text'.")
     given = row.get("id", number)
     title = row.get("title")
     if isinstance(given, bool) or not isinstance(given, str | int) or not isinstance(title, str | None):

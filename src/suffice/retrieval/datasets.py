@@ -14,11 +14,9 @@ ground_truth, meta}``.  Lists and lines may hold each form; an item shows its fo
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import json
 import logging
-import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -26,7 +24,8 @@ from pathlib import Path
 from typing import Any
 
 from suffice.errors import DataError, SchemaError
-from suffice.json_text import load_json, well_formed
+from suffice.files import decoded, json_lines, unpacked
+from suffice.json_text import well_formed
 from suffice.metrics import normalize_answer
 from suffice.rounds import Passage
 
@@ -66,7 +65,6 @@ GOLD_FIELDS = (
 
 _IDS = ("id", "_id", "question_id", "qid")
 _FIELDS = frozenset({*_IDS, "question", "type", "level", "split", "paragraphs"})
-_BOM = b"\xef\xbb\xbf"
 
 _log = logging.getLogger(__name__)
 
@@ -203,7 +201,7 @@ def _read(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
             f"{', '.join(BUNDLED)}."
         )
     if name.endswith(".jsonl"):
-        return _read_lines(path)
+        return json_lines(path, "one question as one JSON object")
     if name.endswith(".json"):
         return _read_list(path)
     raise SchemaError(
@@ -212,43 +210,9 @@ def _read(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     )
 
 
-def _raw_lines(path: Path) -> Iterator[bytes]:
-    opener = gzip.open if path.suffix == ".gz" else open
-    try:
-        with opener(path, "rb") as lines:
-            yield from lines
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise DataError(f"{path}: not a complete gzip file ({error}); fetch it again.") from error
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error}).") from error
-
-
-def _decode(raw: bytes, where: str) -> str:
-    try:
-        return raw.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise DataError(
-            f"{where}: byte {raw[error.start : error.start + 1]!r} at position {error.start} is not UTF-8; save the "
-            "file as UTF-8."
-        ) from error
-
-
-def _read_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    for number, raw in enumerate(_raw_lines(path), start=1):
-        where = f"{path}, line {number}"
-        text = _decode(raw.removeprefix(_BOM) if number == 1 else raw, where).strip()
-        if not text:
-            continue
-        try:
-            record = load_json(text)
-        except ValueError as error:
-            raise DataError(f"{where}: not JSON ({error}); expected one question as one JSON object.") from error
-        yield where, _object(record, where)
-
-
 def _read_list(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     # One object at a time: the official training file is half a gigabyte on a single line.
-    text = _decode(b"".join(_raw_lines(path)).removeprefix(_BOM), str(path))
+    text = decoded(b"".join(unpacked(path)), str(path))
     decoder = json.JSONDecoder()
     position = _skip(text, 0)
     if text[position : position + 1] != "[":

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
@@ -22,6 +21,7 @@ from suffice.errors import (
     RuleSyntaxError,
     SchemaError,
 )
+from suffice.files import write_file
 from suffice.rounds import Floats, Rounds
 from suffice.rules import Never, Rule, Selector, parse_rule, parse_selector
 from suffice.rules.selectors import Last
@@ -339,17 +339,10 @@ class Policy:
             DataError: The text of the rule or of the selector would not load as what it is, or the answer position is
                 a Python callable, which has no text.
         """
-        from pathlib import Path
-
         _check_text(self.rule, parse_rule, "register_rule")
         _check_text(self.selector, parse_selector, "register_selector")
-
         text = json.dumps(self.to_dict(), indent=2, allow_nan=False, ensure_ascii=False) + "\n"
-        target = Path(path)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-        temporary.write_text(text, encoding="utf-8")
-        temporary.replace(target)
+        write_file(path, text)
 
     @classmethod
     def load(cls, path: str | Path) -> Policy:

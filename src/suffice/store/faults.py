@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from suffice.errors import DataError, SchemaError
+from suffice.files import disk_fault
 
-__all__ = ["disk_fault", "seal_of", "sqlite_faults"]
+__all__ = ["seal_of", "sqlite_faults"]
 
 _LOCKED = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
 _DISK = frozenset(
@@ -26,14 +27,6 @@ _DISK = frozenset(
     }
 )
 _PRIMARY = 0xFF
-
-
-def disk_fault(path: str | Path, error: Exception) -> DataError:
-    """Return the error for a file that the system does not let us read or write."""
-    return DataError(
-        f"{str(path)!r} cannot be read or written: {error}. Check the free space and the permissions of its folder, then "
-        "run the same command again: what was stored before is kept"
-    )
 
 
 def seal_of(*parts: Any) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,10 +17,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from suffice.errors import DataError, SchemaError, UnknownSignalError, did_you_mean
+from suffice.files import replacing
 from suffice.rounds import Floats, Mask, Rounds
 from suffice.signals import clean_column
 from suffice.store.digest import ColumnDigest, TableDigest, damaged, stored_digests
-from suffice.store.faults import disk_fault
 from suffice.store.schema import FORMAT, META_KEY, VERSION, build_table, column_kind
 
 __all__ = [
@@ -270,34 +269,22 @@ def write_tables(
         DataError: The disk is full, or the place cannot be written.
     """
     header = json.dumps({**(metadata or {}), "format": FORMAT, "version": VERSION}, sort_keys=True).encode()
-    try:
-        _write(Path(path), schema.with_metadata({META_KEY: header}), header, tables)
-    except OSError as error:
-        raise disk_fault(path, error) from error
+    schema = schema.with_metadata({META_KEY: header})
+    digest = TableDigest(schema, header)
+    with (
+        replacing(path) as temporary,
+        pq.ParquetWriter(temporary, schema, compression="zstd", write_page_checksum=True) as writer,
+    ):
+        for table in tables:
+            writer.write_table(table)
+            digest.update(table)
+        writer.add_key_value_metadata(digest.to_metadata())
 
 
 def remove_leftovers(path: Path) -> None:
     """Remove what killed processes left of writing this file; call it only while no other process writes it."""
     for left in path.parent.glob(f".{escape(path.name)}.*.tmp"):
         left.unlink(missing_ok=True)
-
-
-def _write(target: Path, schema: pa.Schema, header: bytes, tables: Iterable[pa.Table]) -> None:
-    """Write tables of one schema, whole or not at all, with checksums of the pages and of what they say."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-    digest = TableDigest(schema, header)
-    try:
-        with pq.ParquetWriter(temporary, schema, compression="zstd", write_page_checksum=True) as writer:
-            for table in tables:
-                writer.write_table(table)
-                digest.update(table)
-            writer.add_key_value_metadata(digest.to_metadata())
-        with temporary.open("rb") as written:
-            os.fsync(written.fileno())
-        temporary.replace(target)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def open_recording(path: str | Path) -> OpenRecording:

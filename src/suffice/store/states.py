@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice.errors import ConfigMismatchError, DataError, SchemaError
-from suffice.store.faults import disk_fault
+from suffice.files import write_file
 from suffice.store.journal import differences
 
 __all__ = ["STATES_FORMAT", "StateWriter", "StoredStates", "read_states"]
@@ -105,7 +104,7 @@ class StateWriter:
         else:
             whole = {"format": STATES_FORMAT, "version": VERSION, "header": self.header}
             whole["sha256"] = _sha256(json.dumps(whole, sort_keys=True))
-            _write(self.path / _HEADER, json.dumps(whole, sort_keys=True, indent=2).encode())
+            write_file(self.path / _HEADER, json.dumps(whole, sort_keys=True, indent=2).encode())
             self._done: dict[str, str] = {}
             self._shards = 0
 
@@ -150,7 +149,7 @@ class StateWriter:
         target = self.path / _SHARD.format(self._shards)
         if target.exists():
             raise DataError(f"another process writes to {str(self.path)!r}: wait for it, or name another folder")
-        _write(target, save({"states": values}, metadata=metadata))
+        write_file(target, save({"states": values}, metadata=metadata))
         self._shards += 1
         self._done |= dict(zip(names, marks, strict=True))
         self.clipped += clipped
@@ -198,27 +197,6 @@ def _halved(states: npt.NDArray[np.floating[Any]]) -> tuple[npt.NDArray[np.float
     known = np.where(np.isfinite(given), given, np.float32(np.nan))
     beyond = int((np.abs(known) > _LARGEST).sum())
     return np.clip(known, -_LARGEST, _LARGEST).astype(np.float16), beyond
-
-
-def _write(target: Path, content: bytes) -> None:
-    """Write a file whole or not at all, its folder with it.
-
-    Raises:
-        DataError: The disk is full, or the place cannot be written.
-    """
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            with temporary.open("wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(target)
-        finally:
-            temporary.unlink(missing_ok=True)
-    except OSError as error:
-        raise disk_fault(target, error) from error
 
 
 def _shards(folder: Path) -> list[Path]:

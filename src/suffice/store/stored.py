@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from suffice.errors import SchemaError
-from suffice.store.faults import disk_fault
+from suffice.files import disk_fault
 from suffice.store.recording import OpenRecording, Recording, checked_tables
 
 __all__ = ["StoredRows"]

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from suffice.errors import DataError
+from suffice.files import json_lines
 
 __all__ = ["PROMPT", "Preference", "card_path", "preference_lines", "read_preferences"]
 
@@ -78,26 +79,13 @@ def read_preferences(path: str | Path, *, at_least: int = 1) -> list[Preference]
             few questions.
     """
     path = Path(path)
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path}: not UTF-8 (byte {error.start}); save the file as UTF-8.") from error
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error}); `suffice preferences` writes such files.") from error
-    lines = text.split("\n")  # splitlines would also cut at the separators that JSON strings may hold
-    found = [_preference(line, f"{path}, line {n}") for n, line in enumerate(lines, start=1) if line.strip()]
+    found = [_preference(record, where) for where, record in json_lines(path, "an object with query, pos and neg")]
     if len(found) < at_least:
         raise DataError(f"{path}: {len(found)} questions; at least {at_least} are needed here: score more questions.")
     return found
 
 
-def _preference(line: str, where: str) -> Preference:
-    try:
-        record = json.loads(line)
-    except json.JSONDecodeError as error:
-        raise DataError(f"{where}: not JSON ({error}); expected one object with query, pos and neg.") from error
-    if not isinstance(record, Mapping):
-        raise DataError(f"{where}: found {type(record).__name__}; expected an object with query, pos and neg.")
+def _preference(record: Mapping[str, Any], where: str) -> Preference:
     query, prompt = record.get("query"), record.get("prompt", PROMPT)
     if not isinstance(query, str) or not query.strip():
         raise DataError(f"{where}: query is {query!r:.80}; expected a non-empty string.")

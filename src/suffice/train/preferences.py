@@ -21,6 +21,7 @@ from typing import Any
 
 from suffice._version import __version__
 from suffice.errors import ConfigMismatchError, DataError
+from suffice.files import write_file
 from suffice.retrieval import PoolBM25, Question, Retriever, dataset_hash
 from suffice.retrieval.tokens import passage_text
 from suffice.rounds import Passage
@@ -335,11 +336,8 @@ def _write(
         "records": records,
     }
     # The card first: a kill between the two leaves no preference file, and the same call writes both again.
-    path.parent.mkdir(parents=True, exist_ok=True)
-    card_path(path).write_text(json.dumps(card, ensure_ascii=False, allow_nan=False, indent=1) + "\n", encoding="utf-8")
-    half = path.with_name(f"{path.name}.tmp")
-    half.write_text(text, encoding="utf-8")
-    half.replace(path)
+    write_file(card_path(path), json.dumps(card, ensure_ascii=False, allow_nan=False, indent=1) + "\n")
+    write_file(path, text)
     return summary
 
 

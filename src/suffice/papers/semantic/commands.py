@@ -11,8 +11,8 @@ from typing import Annotated, Any
 import typer
 
 from suffice.cli import options
-from suffice.cli.report import write_page
 from suffice.cli.show import console, errors, print_json, print_table
+from suffice.files import write_file
 from suffice.papers.semantic import MARGINS, SemanticProtocol, Tuned, given, published, semantic_protocol, split, tune
 from suffice.papers.semantic.data import metric_of
 from suffice.papers.semantic.page import protocol_page
@@ -138,7 +138,7 @@ def semantic_command(
         if policy is not None:
             found.replayed.policies["judge_free"].save(policy)
         if out is not None:
-            write_page(out, _text(found, out, path.stem))
+            write_file(out, _text(found, out, path.stem))
     if as_json:
         written = {"out": out, "policy": policy}
         print_json({**{name: None if file is None else str(file) for name, file in written.items()}, **found.to_dict()})

@@ -13,17 +13,16 @@ answer is a single token; containment says nothing about numbers ("12" contains 
 
 from __future__ import annotations
 
-import gzip
 import json
 import math
 import re
-import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from suffice.adapters.base import ImportedRun, ImportedTrajectory, one_call
 from suffice.errors import DataError, SchemaError
+from suffice.files import decoded, unpacked
 from suffice.retrieval import text_id
 from suffice.rounds import Round
 
@@ -143,12 +142,9 @@ def _load(path: Path) -> dict[str, Any]:
     if not path.is_file():
         raise DataError(f"no file {str(path)!r}; give the .json or .json.gz of a debate.")
     try:
-        raw = path.read_bytes()
-        loaded = json.loads(gzip.decompress(raw) if path.suffix == ".gz" else raw)
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise SchemaError(f"{path}: not a complete gzip file ({error}).") from error
-    except ValueError as error:
-        raise SchemaError(f"{path}: not JSON in UTF-8 ({error}).") from error
+        loaded = json.loads(decoded(b"".join(unpacked(path)), str(path)))
+    except json.JSONDecodeError as error:
+        raise SchemaError(f"{path}: not JSON ({error}).") from error
     if not isinstance(loaded, dict):
         raise SchemaError(f"{path}: found {type(loaded).__name__}; expected an object of question -> [agents, gold].")
     return loaded

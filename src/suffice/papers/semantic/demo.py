@@ -11,11 +11,11 @@ import numpy as np
 import typer
 
 from suffice.cli import options
-from suffice.cli.report import write_page
 from suffice.cli.show import console, print_json, print_table
 from suffice.diagnostics.drafts import draft_families
 from suffice.diagnostics.judged import JudgedComparison, compare_judged, select_variants
 from suffice.diagnostics.judging import Unjudged
+from suffice.files import write_file
 from suffice.papers.semantic import SemanticProtocol, semantic_protocol, split, tune
 from suffice.papers.semantic.page import protocol_report
 from suffice.replays import policy_for, replay
@@ -52,7 +52,7 @@ def semantic(
         choice = _which_draft(test, dev)
         judged, lines = choice.judged, _verdicts(found, choice)
         page = out / f"{name}.html"
-        write_page(page, _page(found, judged, lines, name))
+        write_file(page, _page(found, judged, lines, name))
         told[name] = {
             "verdicts": lines,
             "protocol": found.to_dict(),

@@ -20,12 +20,12 @@ from typing import Any, Literal
 from suffice.adapters.base import (
     ImportedRun,
     ImportedTrajectory,
-    json_lines,
     one_call,
     score,
     unknown_metrics,
 )
 from suffice.errors import DataError
+from suffice.files import json_lines
 from suffice.retrieval import text_id
 from suffice.rounds import Round
 

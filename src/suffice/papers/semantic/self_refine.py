@@ -25,9 +25,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from suffice.adapters.base import ImportedRun, ImportedTrajectory, json_lines
+from suffice.adapters.base import ImportedRun, ImportedTrajectory
 from suffice.embedding import Embedder, identity
 from suffice.errors import DataError
+from suffice.files import json_lines
 from suffice.rounds import Cost, Passage, Round
 from suffice.signals import EMBEDDER
 

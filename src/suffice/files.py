@@ -1,0 +1,129 @@
+"""Files: written whole or not at all, and JSON lines read with their place for messages."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from suffice.errors import DataError
+from suffice.json_text import load_json
+
+__all__ = ["decoded", "disk_fault", "json_lines", "replacing", "unpacked", "write_file"]
+
+_BOM = b"\xef\xbb\xbf"
+
+
+def disk_fault(path: str | Path, error: Exception) -> DataError:
+    """Return the error for a file that the system does not let us read or write."""
+    return DataError(
+        f"{str(path)!r} cannot be read or written: {error}. Check the free space and the permissions of its folder, then "
+        "run the same command again: what was stored before is kept"
+    )
+
+
+@contextmanager
+def replacing(path: str | Path) -> Iterator[Path]:
+    """Yield a temporary path beside `path`; what is written there replaces the file in one step when all went well.
+
+    The bytes reach the disk before the name does, so neither a crash nor a power cut leaves half a file.
+
+    Raises:
+        DataError: The disk is full, or the place cannot be written.
+    """
+    target = Path(path)
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            yield temporary
+            with temporary.open("rb+") as written:
+                os.fsync(written.fileno())
+            temporary.replace(target)
+            _sync_folder(target.parent)
+        finally:
+            temporary.unlink(missing_ok=True)
+    except OSError as error:
+        raise disk_fault(target, error) from error
+
+
+def _sync_folder(folder: Path) -> None:
+    with suppress(OSError):  # Windows cannot open a folder
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def write_file(path: str | Path, content: str | bytes) -> None:
+    """Write a file whole or not at all, in UTF-8, its folder with it.
+
+    Raises:
+        DataError: The disk is full, or the place cannot be written.
+    """
+    with replacing(path) as temporary:
+        temporary.write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+def unpacked(path: Path) -> Iterator[bytes]:
+    """Yield the lines of a file, gunzipped if its name ends in ``.gz``.
+
+    Raises:
+        DataError: The file cannot be read, or does not unpack.
+    """
+    import gzip
+    import zlib
+
+    try:
+        with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as lines:
+            yield from lines
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise DataError(f"{path}: not a complete gzip file ({error}); fetch it again.") from error
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error}).") from error
+
+
+def decoded(raw: bytes, where: str, *, errors: str = "strict") -> str:
+    """Return text in UTF-8, with or without a byte order mark.
+
+    Raises:
+        DataError: It is not UTF-8.
+    """
+    raw = raw.removeprefix(_BOM)
+    try:
+        return raw.decode(errors=errors)
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"{where}: byte {raw[error.start : error.start + 1]!r} at position {error.start} is not UTF-8; save the "
+            "file as UTF-8."
+        ) from error
+
+
+def json_lines(
+    path: str | Path, expected: str = "an object", *, errors: str = "strict"
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the objects of a JSON lines file, gzipped or not, each with its place for messages; blank lines are skipped.
+
+    Args:
+        path: The file.
+        expected: What each line should be, for messages.
+        errors: What to do with bytes that are not UTF-8, in the words of `bytes.decode`.
+
+    Raises:
+        DataError: The file cannot be read, or a line is not a JSON object in UTF-8; the message names file and line.
+    """
+    for number, raw in enumerate(unpacked(Path(path)), start=1):
+        where = f"{path}, line {number}"
+        text = decoded(raw, where, errors=errors)
+        if not text.strip():
+            continue
+        try:
+            record = load_json(text)
+        except ValueError as error:
+            raise DataError(f"{where}: not JSON ({error}); expected {expected}.") from error
+        if not isinstance(record, dict):
+            raise DataError(f"{where}: found {type(record).__name__}; expected {expected}.")
+        yield where, record

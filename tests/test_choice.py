@@ -7,9 +7,13 @@ import pytest
 
 from suffice.certificates import Claim, listed, measure
 from suffice.diagnostics import diagnose
+from suffice.diagnostics.judged import compare_judged
+from suffice.diagnostics.judging import Unjudged
+from suffice.diagnostics.selection import compare_selectors
 from suffice.metrics import contains, exact_match, f1
-from suffice.replays import calibrate, replay
+from suffice.replays import calibrate, policy_for, replay
 from suffice.replays.outcomes import choice_note, default_metrics
+from suffice.rules import parse_rule, parse_selector
 from suffice.searches import search
 from suffice.store import Recording, write_recording
 from suffice.store.schema import build_table
@@ -70,6 +74,22 @@ def test_f1_that_is_asked_for_is_printed_with_a_word_about_it():
     assert result.row("fixed_k(1)").metrics["f1"] < np.mean(kept.column("em")[:, 0]) - 0.1
     assert choice_note(kept) in result.notes
     assert choice_note(kept) in measure(kept, listed(["fixed_k(1)"], kept).policies, Claim(epsilon=0.5)).notes
+
+
+def test_a_threshold_on_a_metric_and_selectors_get_the_same_word():
+    kept = recording()
+    said, rule = choice_note(kept), parse_rule("answer_stable")
+    assert said in replay(kept, [rule], metrics=("f1 > 0.5",), n_resamples=2).notes
+    assert said in diagnose(kept, policy=rule, metric="f1 > 0.5", n_resamples=2).notes
+    claim = Claim(metric="f1>0.5", epsilon=0.5)
+    assert said in measure(kept, listed(["fixed_k(1)"], kept).policies, claim).notes
+    policy = policy_for(kept, rule)
+    assert said in compare_selectors(kept, [policy], ["last"], metric="f1", n_resamples=2).notes
+    assert (
+        said
+        in compare_judged(kept, policy, {"last": [Unjudged(parse_selector("last"))]}, metric="f1", n_resamples=2).notes
+    )
+    assert said not in compare_selectors(kept, [policy], ["last"], metric="contains", n_resamples=2).notes
 
 
 def test_words_are_scored_by_f1_as_ever():

@@ -235,3 +235,35 @@ def test_one_reply_without_log_probabilities_does_not_end_a_question():
     outcome = loop_of("answer_margin > 1", ["a", "a"]).run("Q?", [PASSAGE, Passage(passage_id="2", title="2", text="")])
     assert (outcome.answer, outcome.error, outcome.decision.reason) == ("a", None, "max_rounds")
     assert math.isnan(outcome.decision.signals["answer_margin"])
+
+
+def test_a_value_out_of_range_is_an_error_at_every_round():
+    session = session_of("answer_f1_previous > 2")
+    session.observe(Round(index=1, answer="a", signals={"answer_f1_previous": 0.5}))
+    session.observe(Round(index=2, answer="b", signals={"answer_f1_previous": NAN}))
+    with pytest.raises(UnknownSignalError, match=r"round 3 brings no value in \[0, 1\], but 50"):
+        session.observe(Round(index=3, answer="c", signals={"answer_f1_previous": 50}))
+    with pytest.raises(UnknownSignalError, match=r"round 4 brings no value in \[0, 1\], but -1"):
+        session.observe(Round(index=4, answer="d", signals={"answer_f1_previous": -1.0}))
+    session = session_of("answer_f1_previous > 2", missing="ignore")
+    assert [session.observe(Round(index=1, answer="a", signals={"answer_f1_previous": 50.0})).stop] == [False]
+
+
+@pytest.mark.parametrize(
+    ("call", "what"),
+    [
+        (
+            lambda session: session.observe(Round(index=1, answer="a", costs={"writer": 3})),
+            "'writer' are a Cost.*not 3",
+        ),
+        (lambda session: session.observe(Round(index=1, answer=3)), "an answer is a text.*not 3"),
+        (lambda session: session.observe(draft=3), "a draft is a text, not 3"),
+        (lambda session: session.observe("a text"), "observes a Round, not 'a text'.*draft="),
+        (lambda session: session.reads("a text"), "observes a Round, not 'a text'"),
+    ],
+)
+def test_a_value_of_another_type_is_an_error_that_says_what_is_expected(call, what):
+    session = session_of("fixed_k(3)")
+    with pytest.raises(DataError, match=what):
+        call(session)
+    assert (session.rounds, session.next_round) == ([], 1)

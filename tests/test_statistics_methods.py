@@ -16,11 +16,14 @@ from statsmodels.stats.contingency_tables import mcnemar
 from suffice.errors import DataError
 from suffice.statistics import (
     INTERVALS,
+    ONE_UNIT,
     bootstrap_weights,
     cohens_d_z,
     max_statistic,
     mcnemar_test,
+    non_inferiority,
     paired_bootstrap,
+    paired_results,
     paired_t,
     paired_t_test,
     permutation_tests,
@@ -162,16 +165,16 @@ def test_differences_without_variance_have_an_interval_without_width(method, val
     assert (found.low[0], found.high[0]) == pytest.approx((value, value), abs=1e-15)
 
 
-def test_from_one_unit_the_t_methods_bound_nothing_and_the_others_have_no_width():
-    weights = bootstrap_weights(1, 10, rng=0)
-    for method, ends in {
-        "expanded": (0.5, 0.5),
-        "percentile": (0.5, 0.5),
-        "bca": (0.5, 0.5),
-        "t": (-math.inf, math.inf),
-    }.items():
-        found = paired_bootstrap(np.array([0.5]), weights, method=method)
-        assert (found.low[0], found.high[0]) == ends
+@pytest.mark.parametrize("clusters", [None, ["same"] * 3])
+def test_from_one_unit_the_t_methods_bound_nothing_and_the_others_are_undefined(clusters):
+    weights, row = bootstrap_weights(1, 10, rng=0), np.array([0.5] * (3 if clusters else 1))
+    ends = {name: paired_bootstrap(row, weights, method=name, clusters=clusters) for name in INTERVALS}
+    assert (ends["t"].low[0], ends["t"].high[0]) == (-math.inf, math.inf)
+    assert all(math.isnan(ends[name].low[0]) and math.isnan(ends[name].high[0]) for name in set(INTERVALS) - {"t"})
+    [result] = paired_results(row, weights, clusters=clusters)
+    assert result.warning == ONE_UNIT
+    test = non_inferiority(row, 0.02, weights=weights, clusters=clusters)
+    assert (test.passed, test.passed_bootstrap) == (False, False)
     found = paired_t(np.array([0.5]))
     assert (found.low[0], found.high[0]) == (-math.inf, math.inf)
 
@@ -192,7 +195,7 @@ def test_bootstrap_t_says_when_it_cannot_bound_sparse_differences():
 
 @settings(max_examples=60, deadline=None)
 @given(
-    arrays(np.float64, st.integers(1, 20), elements=st.floats(-1, 1)),
+    arrays(np.float64, st.integers(2, 20), elements=st.floats(-1, 1)),
     st.sampled_from(sorted(INTERVALS)),
     st.floats(0.5, 0.999),
 )

@@ -40,8 +40,9 @@ class Column:
         name: Its heading.
         spec: How numbers are printed, a format specification as ``.2f`` or ``+.1f``; empty for text.
         scale: What numbers are multiplied with before printing: 100 for shares shown in points.
-        interval: Whether a value is a triple ``(value, low, high)``, printed as ``value [low, high]``.  In any column a
-            pair ``(low, high)`` is the range of a value that is unknown, printed as ``low .. high``.
+        interval: Whether a value is a triple ``(value, low, high)``, printed as ``value [low, high]``, and as
+            ``value [n/a]`` where both ends are undefined.  In any column a pair ``(low, high)`` is the range of a value that is
+            unknown, printed as ``low .. high``.
     """
 
     name: str
@@ -58,6 +59,8 @@ class Column:
         ('-', '-')
         >>> Column("F1", ".1f", scale=100).text((0.42, 0.587)), Column("calls", ".2f").text((3.1, math.inf))
         ('42.0 .. 58.7', '≥ 3.10')
+        >>> Column("dF1", "+.1f", scale=100, interval=True).text((0.017, math.nan, math.nan))
+        '+1.7 [n/a]'
         """
         if value is None or (isinstance(value, float) and math.isnan(value)):
             return "-"
@@ -65,7 +68,7 @@ class Column:
             *middle, low, high = (self._number(part) for part in value)
             if not middle:
                 return f"≥ {low}" if math.isinf(value[1]) else f"{low} .. {high}"
-            return f"{middle[0]} [{low}, {high}]"
+            return f"{middle[0]} [n/a]" if low == high == "-" else f"{middle[0]} [{low}, {high}]"
         return self._number(value)
 
     def _number(self, value: Any) -> str:

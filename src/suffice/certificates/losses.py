@@ -22,7 +22,7 @@ from suffice.replays.baselines import (
     run_policy,
 )
 from suffice.replays.evaluate import drop_failed
-from suffice.replays.outcomes import agreement_note, choice_note, is_agreement
+from suffice.replays.outcomes import agreement_note, choice_notes, is_agreement
 from suffice.replays.references import baseline_policy, selectors_in_use
 from suffice.replays.rivals import Rival, find_rival
 from suffice.rounds import Floats
@@ -307,8 +307,7 @@ def _notes(recording: Recording, base: Floats, claim: Claim, n_failed: int) -> l
         notes.append(agreement_note(recording))
     if n_failed:
         notes.append(f"{n_failed} questions failed while recording and are left out: the certificate is silent on such")
-    if claim.metric in ("f1", "em") and (choice := choice_note(recording)):
-        notes.append(choice)
+    notes += choice_notes(recording, [claim.metric])
     if not base.any():
         notes.append(f"the baseline scores 0 {claim.metric} on every question: there is nothing to lose")
     return notes

@@ -29,6 +29,7 @@ from suffice.replays.references import answering_like, baseline_policy
 from suffice.rules import Rule, parse_rule, thresholds
 from suffice.session import Policy, Stops
 from suffice.signals import KNOWN
+from suffice.statistics import ONE_UNIT
 from suffice.store.recording import Recording
 from suffice.tables import Table
 
@@ -205,6 +206,7 @@ def _input_notes(
     ]
     notes += selected_on(read, kept).notes
     notes += filter(None, [choice_note(kept)])
+    notes += [ONE_UNIT] if len(set(kept.clusters.tolist())) == 1 else []
     if policy is None:
         return (*notes, "no policy: no threshold sweep, no types of questions, no premature stops")
     return (*notes, *check_policy(policy, kept))

@@ -19,7 +19,7 @@ from suffice.replays.baselines import Bench
 from suffice.replays.checks import check_policy
 from suffice.replays.costs import CostTable
 from suffice.replays.evaluate import drop_failed
-from suffice.replays.outcomes import outcome
+from suffice.replays.outcomes import choice_notes, outcome
 from suffice.replays.result import jsonable
 from suffice.rounds import Floats, Mask, Rounds
 from suffice.rules.selectors import Selector, last_of
@@ -205,7 +205,7 @@ def compare_judged(
     several = any(len(variants) > 1 for variants in families.values())
     folds = whole_folds(kept, n_folds) if several else np.zeros(len(kept.question_ids), dtype=np.int64)
     rows = tuple(made.row(name, tuple(variants), folds) for name, variants in families.items())
-    notes = [made.note] if made.note else []
+    notes = [*([made.note] if made.note else []), *choice_notes(kept, [metric])]
     if judge == metric:
         notes.append(f"the judge's marks are {metric} itself: judging every draft closes the gap by construction")
     if several:

@@ -13,15 +13,14 @@ from suffice.replays.baselines import Bench, run_policy
 from suffice.replays.checks import check_policy
 from suffice.replays.costs import CostTable
 from suffice.replays.evaluate import drop_failed
-from suffice.replays.outcomes import outcome
+from suffice.replays.outcomes import choice_notes, outcome
 from suffice.replays.result import jsonable
 from suffice.replays.selected import tuned_on
 from suffice.rounds import Floats
 from suffice.rules.parse import parse_selector
 from suffice.rules.selectors import Last, Selector
 from suffice.session import Policy
-from suffice.statistics.bootstrap import bootstrap_weights
-from suffice.statistics.units import Units
+from suffice.statistics import ONE_UNIT, Units, bootstrap_weights
 from suffice.store.recording import Recording
 from suffice.tables import Column, Table
 
@@ -189,11 +188,14 @@ def compare_selectors(
             rows.append(compared.row(selector))
             undefined |= compared.undefined
         notes += [note for note in compared.notes if note not in notes]
+    notes += choice_notes(kept, [metric])
     if bench.cut.any():
         notes.append(
             f"censored: a rule ended {int(bench.cut.sum())} of {len(bench.cut)} questions, so the best of all rounds is unknown"
         )
-    if undefined:
+    if weights.shape[1] == 1:
+        notes.append(ONE_UNIT)
+    elif undefined:
         notes.append("some resamples have no gap between last and oracle; intervals of shares leave them out")
     if any(row.n_selected for row in rows):
         notes.append("* selected here: fitted on some of these questions, so the figures flatter it")
@@ -306,5 +308,5 @@ class Reference:
         self.undefined |= not bool(defined.all())
         ratios = top[defined] / bottom[defined]
         tail = (1 - self._level) / 2
-        low, high = np.quantile(ratios, (tail, 1 - tail)).tolist()
+        low, high = np.quantile(ratios, (tail, 1 - tail)).tolist() if len(ratios) else (float("nan"),) * 2
         return float(above.sum() / below.sum() / mean), low, high

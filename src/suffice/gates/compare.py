@@ -18,7 +18,7 @@ from suffice.replays.selected import seen_from, seen_in, selected_on
 from suffice.rounds import Floats, Mask
 from suffice.seen import Seen
 from suffice.signals import GATE, KNOWN
-from suffice.statistics import Area, area_under_roc, holm
+from suffice.statistics import ONE_UNIT, Area, area_under_roc, holm
 
 __all__ = ["Compared", "Comparison", "Price", "Scored", "choose_beta", "compare_gates", "hold_out"]
 
@@ -263,6 +263,7 @@ def _notes(bench: GateBench, gates: Sequence[Scored], tune: GateBench | None) ->
     """Return what the recorded gate, where it is compared, has seen of the questions."""
     rules = [gate_rule(KNOWN, 0.5)] if any(gate.component == GATE for gate in gates) else []
     notes = [*selected_on(map(bench.gated, rules), bench.recording).notes]
+    notes += [ONE_UNIT] if bench.weights.shape[1] == 1 else []
     if tune is not None:
         notes += [f"tune: {note}" for note in selected_on(map(tune.gated, rules), tune.recording).notes]
     return tuple(notes)

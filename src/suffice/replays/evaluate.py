@@ -21,7 +21,7 @@ from suffice.replays.charging import LIVE, Charging, charging_of
 from suffice.replays.checks import check_policy, policy_for
 from suffice.replays.comparisons import Comparison, difference_bounds
 from suffice.replays.costs import TOKEN_KINDS, CostTable, Ledger
-from suffice.replays.outcomes import agreement_note, choice_note, default_metrics, is_agreement, outcome
+from suffice.replays.outcomes import agreement_note, choice_notes, default_metrics, is_agreement, outcome
 from suffice.replays.prices import Price
 from suffice.replays.references import (
     baseline_runs,
@@ -36,7 +36,7 @@ from suffice.replays.selected import dividing_names, selected_on, tuned_on
 from suffice.rounds import COST_KINDS, Floats, Mask, Rounds
 from suffice.rules import Rule
 from suffice.session import Policy
-from suffice.statistics import DEFAULT_INTERVAL, MarginTest, PairedResult, Units, bootstrap_weights
+from suffice.statistics import DEFAULT_INTERVAL, ONE_UNIT, MarginTest, PairedResult, Units, bootstrap_weights
 from suffice.store.recording import Recording
 
 __all__ = ["drop_failed", "replay", "replay_matrix"]
@@ -296,10 +296,11 @@ def _notes(bench: Bench, metrics: Sequence[str], n_failed: int) -> tuple[str, ..
     notes = [*bench.table.notes, *filter(None, [bench.charging.note])]
     if any(is_agreement(name) for name in metrics):
         notes.append(agreement_note(bench.recording))
-    if {"f1", "em"} & set(metrics) and (choice := choice_note(bench.recording)):
-        notes.append(choice)
+    notes += choice_notes(bench.recording, metrics)
     if n_failed:
         notes.append(f"{n_failed} questions failed while recording and are left out of every row alike")
+    if len(set(bench.recording.clusters.tolist())) == 1:
+        notes.append(ONE_UNIT)
     units, texts = (len(set(names)) for names in (bench.recording.clusters.tolist(), dividing_names(bench.recording)))
     if texts < units:
         notes.append(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +19,7 @@ __all__ = [
     "agreement_note",
     "answers_by_stop",
     "choice_note",
+    "choice_notes",
     "default_metrics",
     "is_agreement",
     "outcome",
@@ -77,6 +79,12 @@ def choice_note(recording: Recording) -> str | None:
         f"f1 is below 1 in {int((exact & partly).sum())} of {int(exact.sum())} rounds whose answer equals a gold answer (the "
         "gold answer 'a' normalises to no word at all): judge multiple choice by em"
     )
+
+
+def choice_notes(recording: Recording, metrics: Iterable[str]) -> list[str]:
+    """Return the note on multiple choice if EM or F1, or a threshold on one of them, is among the metrics."""
+    scored = any(name.split(">", maxsplit=1)[0].strip() in ("em", "f1") for name in metrics)
+    return list(filter(None, [choice_note(recording) if scored else None]))
 
 
 def outcome(recording: Recording, name: str) -> Floats:

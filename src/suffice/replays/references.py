@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from suffice.errors import CensoredError, DataError
+from suffice.errors import CensoredError, DataError, RuleSyntaxError
 from suffice.replays.baselines import (
     RECORDED,
     Bench,
@@ -21,7 +21,7 @@ from suffice.replays.baselines import (
 )
 from suffice.replays.checks import check_policy, policy_for
 from suffice.replays.outcomes import outcome
-from suffice.rules import Rule
+from suffice.rules import Rule, parse_rule
 from suffice.session import Policy
 from suffice.store.recording import Recording
 
@@ -151,6 +151,7 @@ def _reference(bench: Bench, runs: Sequence[Run], baseline: str | Policy, name: 
         label = f"fixed_k({bench.highest})" if whole else baseline
         same = [run for run in runs if run.label == label + like.name and run.selector in (name, "")]
         same = same or [run for run in runs if run.label == label]
+        same = same or [run for run in runs if run.kind == "random" and _spelt(run.label) == _spelt(label)]
         if same:
             return same[0]
         policy = replace(baseline_policy(bench.recording, baseline, like), name=label + like.name)
@@ -160,6 +161,14 @@ def _reference(bench: Bench, runs: Sequence[Run], baseline: str | Policy, name: 
     taken = any(run.label == policy.label for run in runs)
     run, _ = run_policy(bench, policy, label=f"{policy.label} (baseline)" if taken else "", kind=_kind(policy))
     return replace(run, selector=name)
+
+
+def _spelt(label: str) -> str:
+    """Return the label of a random twin with its rule as rules are printed, so that `random(x>1)` is `random(x > 1)`."""
+    try:
+        return f"random({parse_rule(label.removeprefix('random(').removesuffix(')'))})"
+    except RuleSyntaxError:
+        return label
 
 
 def _kind(policy: Policy) -> str:

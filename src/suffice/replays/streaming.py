@@ -18,7 +18,7 @@ from suffice.replays.baselines import Bench, Run, run_policy
 from suffice.replays.blocks import Source
 from suffice.replays.checks import check_policy, policy_for
 from suffice.replays.costs import CostTable
-from suffice.replays.outcomes import agreement_note, choice_note, default_metrics, is_agreement, outcome
+from suffice.replays.outcomes import agreement_note, choice_notes, default_metrics, is_agreement, outcome
 from suffice.replays.prices import Price
 from suffice.replays.recorded import Definedness
 from suffice.replays.references import baseline_policy
@@ -250,8 +250,7 @@ def replay_stream(
     columns = source.columns({*read, "question"} if any(map(_is_fitted, policies)) else read, metrics)
     selected: list[Selected] = []
     deltas, n_rows, n_failed = _Moments(), 0, 0
-    choice = choice_note(first) if {"em", "f1"} & set(metrics) else None
-    notes: dict[str, None] = {} if choice is None else {_without_counts(choice): None}
+    notes = dict.fromkeys(map(_without_counts, choice_notes(first, metrics)))
     hashes: list[npt.NDArray[np.int64]] = []
     for block in source.blocks(columns, block_rows):
         n_rows += block.table.num_rows

@@ -352,7 +352,7 @@ def _point(result: ReplayResult, row: Row, cost: str) -> dict[str, Any] | None:
         "interval": "",
     }
     delta, base = row.deltas.get(metric), result.row(row.baseline)
-    if delta is not None and row.label != row.baseline:
+    if delta is not None and not math.isnan(delta.low) and row.label != row.baseline:
         middle = base.metrics[metric]
         point |= {"low": 100 * (middle + delta.low), "high": 100 * (middle + delta.high)}
         point["interval"] = figure((delta.delta, delta.low, delta.high), "+.1f", 100)

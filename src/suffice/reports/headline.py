@@ -73,11 +73,12 @@ def _difference(result: ReplayResult, row: Row, metric: str) -> list[str]:
     if delta is None:
         low, high = row.delta_bounds[metric]
         return [f"{reached}, a difference of {figure(low, '+.1f', 100)} to {figure(high, '+.1f', 100)} points"]
+    change = f"{reached}, a difference of {figure(delta.delta, '+.1f', 100)} points"
+    if math.isnan(delta.low):
+        return [f"{change} (no interval)"]
     sided = "so no difference is shown" if delta.low <= 0 <= delta.high else "which excludes zero"
     bounds = f"{figure(delta.low, '+.1f', 100)} to {figure(delta.high, '+.1f', 100)}"
-    return [
-        f"{reached}, a difference of {figure(delta.delta, '+.1f', 100)} points ({100 * result.level:g} % interval {bounds}, {sided})"
-    ]
+    return [f"{change} ({100 * result.level:g} % interval {bounds}, {sided})"]
 
 
 def _verdict(result: ReplayResult, row: Row, name: str) -> str:

@@ -75,6 +75,8 @@ class Session:
         self._hosts = [n for n in policy.raw_signals if n not in SIGNALS or policy.unfitted(n)]
         asked = policy.signals if capabilities is None else self._hosts
         self._unproven = set() if missing == "ignore" else set(asked) - {"round"}
+        ranged = {name: policy.raw_of(name) for name in policy.signals}
+        self._ranged = {} if missing == "ignore" else {n: raw for n, raw in ranged.items() if raw in SIGNALS}
         self.rounds: list[Round] = []
         self._decision: Decision | None = None
         width = policy.max_rounds - policy.start_round + 1
@@ -138,8 +140,8 @@ class Session:
             embedding: The draft's embedding, shape ``(width,)``; None if it was not embedded.
 
         Raises:
-            DataError: Another index is expected, the loop has already stopped, or there is not exactly one of a round
-                and a draft.
+            DataError: Another index is expected, the loop has already stopped, there is not exactly one of a round and
+                a draft, or a value of another type.
             UnknownSignalError: The round does not bring what the policy reads, see `Session`; it counts all the same.
             NotFittedError: The same of a calibrated signal for which the policy has no calibrator.
         """
@@ -151,11 +153,12 @@ class Session:
                 'a round without a draft is draft=""'
             )
         if observed is None:
-            text = draft or ""
+            if not isinstance(draft, str):
+                raise DataError(f"a draft is a text, not {draft!r}")
             observed = Round(
                 index=self.next_round,
-                answer=text if text.strip() else None,
-                text=text,
+                answer=draft if draft.strip() else None,
+                text=draft,
                 signals=signals,
                 costs=costs,
                 feedback=feedback,
@@ -163,7 +166,7 @@ class Session:
             )
         view = self._written(observed)
         self.rounds.append(observed)
-        if self._unproven:
+        if self._unproven or self._ranged:
             self._prove(view)
         signals = _latest(view)
         if self.policy.rule.fires(view)[-1]:
@@ -226,6 +229,13 @@ class Session:
         return self._stop(reason, view, _latest(view) if self.rounds else {})
 
     def _accept(self, observed: Round) -> None:
+        if not isinstance(observed, Round):
+            raise DataError(f"a session observes a Round, not {observed!r}: give Round(...), or a text as draft=...")
+        if not isinstance(observed.answer, str | None):
+            raise DataError(f"an answer is a text, or None where there is none, not {observed.answer!r}")
+        wrong = next((c for c in observed.costs.items() if not isinstance(c[1], Cost)), None)
+        if wrong is not None:
+            raise DataError(f"the costs of {wrong[0]!r} are a Cost, such as Cost(calls=1), not {wrong[1]!r}")
         if self._decision is not None:
             raise DataError(
                 f"round {observed.index} came after the stop at round {self._decision.stop_round}: open a new Session"
@@ -257,11 +267,15 @@ class Session:
         return [*read, *sorted(self.policy.selector.signals)]
 
     def _prove(self, view: Rounds) -> None:
-        """See that the last round brought what the policy reads there for the first time."""
+        """See that the last round brought what the policy reads there for the first time, and values in range."""
         observed = self.rounds[-1]
         if not (observed.answer or "").strip():  # a reply that failed proves nothing
             return
-        missing = {}
+        position, missing = len(self.rounds) - 1, dict[str, str]()
+        for name, raw in self._ranged.items() if observed.signals else ():
+            if raw in observed.signals and math.isnan(self._columns[raw][position]):
+                outside = lacking(raw, observed, _NAN)
+                missing |= {} if outside is None else {name: outside}
         for name in sorted(self._unproven):
             raw = self.policy.raw_of(name)
             known = SIGNALS.get(raw)
@@ -271,7 +285,7 @@ class Session:
                 continue
             self._unproven.discard(name)
             columns = [raw] if raw in self._columns else cost_columns(raw)
-            lack = lacking(raw, observed, sum(float(self._columns[c][len(self.rounds) - 1]) for c in columns))
+            lack = lacking(raw, observed, sum(float(self._columns[c][position]) for c in columns))
             if lack is not None:
                 missing[name] = lack
         if missing:

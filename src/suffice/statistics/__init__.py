@@ -17,13 +17,14 @@ from suffice.statistics.hypotheses import (
 )
 from suffice.statistics.intervals import DEFAULT_INTERVAL, INTERVALS, Intervals, paired_bootstrap, paired_t
 from suffice.statistics.margins import MarginTest, equivalence, non_inferiority
-from suffice.statistics.paired import FEW_NONZERO, PairedResult, paired_results
+from suffice.statistics.paired import FEW_NONZERO, ONE_UNIT, PairedResult, paired_results
 from suffice.statistics.units import Clusters, Units
 
 __all__ = [
     "DEFAULT_INTERVAL",
     "FEW_NONZERO",
     "INTERVALS",
+    "ONE_UNIT",
     "Area",
     "CellDeltas",
     "Clusters",

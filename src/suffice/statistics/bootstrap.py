@@ -29,7 +29,8 @@ def bootstrap_weights(n_units: int, n_resamples: int = 1000, *, rng: np.random.G
     """Return how often each unit is drawn, shape ``(n_resamples, n_units)``; each row sums to `n_units`.
 
     Draw it once for a question set and share it: two rules are then compared on the same resamples.  The draws are
-    those of `scipy.stats.bootstrap(..., paired=True)` with the same generator.
+    those of `scipy.stats.bootstrap(..., paired=True)` with the same generator.  One unit alone can only be drawn again:
+    its weights are NaN, so that no interval pretends to have no width.
 
     >>> bootstrap_weights(3, 2, rng=0).tolist()
     [[0.0, 2.0, 1.0], [3.0, 0.0, 0.0]]
@@ -44,6 +45,8 @@ def bootstrap_weights(n_units: int, n_resamples: int = 1000, *, rng: np.random.G
     """
     if n_units < 1 or n_resamples < 1:
         raise DataError(f"a bootstrap needs units and resamples, not {n_units!r} and {n_resamples!r}; allowed: >= 1")
+    if n_units == 1:
+        return np.full((n_resamples, 1), np.nan)
     drawn = np.random.default_rng(rng).integers(0, n_units, size=(n_resamples, n_units))
     drawn += n_units * np.arange(n_resamples)[:, None]
     counts = np.bincount(drawn.ravel(), minlength=n_resamples * n_units)

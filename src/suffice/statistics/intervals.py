@@ -208,8 +208,7 @@ def paired_bootstrap(
         clusters: The unit of each row; None if each row is its own.
         level: Nominal coverage, in (0, 1).
         method: `expanded` (percentile, widened for small samples), `percentile`, `bca`, or `t` (studentised).
-            Without variance all give ``[delta, delta]``; from one unit alone `t` is unbounded and the others have no
-            width.
+            Without variance all give ``[delta, delta]``; from one unit alone `t` is unbounded and the others are NaN.
 
     Raises:
         DataError: Shapes that do not fit, NaN or infinite differences, a level outside (0, 1), an unknown method.

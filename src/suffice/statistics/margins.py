@@ -155,7 +155,7 @@ def _margin_test(
         smallest_margin=max(0.0, -low, -low_b, *((high, high_b) if both else ())),
         n=len(row),
         n_clusters=units.n_units,
-        warning=few_warning(nonzero) if nonzero < FEW_NONZERO else "",
+        warning=few_warning(nonzero, units.n_units) if nonzero < FEW_NONZERO else "",
     )
 
 

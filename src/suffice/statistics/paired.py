@@ -14,10 +14,14 @@ from suffice.statistics.hypotheses import sign_flip_test
 from suffice.statistics.intervals import DEFAULT_INTERVAL, paired_bootstrap
 from suffice.statistics.units import Clusters, Units
 
-__all__ = ["FEW_NONZERO", "PairedResult", "few_warning", "json_ready", "paired_results"]
+__all__ = ["FEW_NONZERO", "ONE_UNIT", "PairedResult", "few_warning", "json_ready", "paired_results"]
 
 FEW_NONZERO = 10
 """With fewer non-zero pairs than this, every interval under-covers and an exact test is given (SEMANTICS)."""
+
+
+ONE_UNIT = "one question (or one cluster of them) shows no spread, so its intervals are not defined (n/a)"
+"""What a reader of figures over one unit must know."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,14 +100,16 @@ def paired_results(
                 n_resamples=intervals.n_resamples,
                 interval=method,
                 p_exact=sign_flip_test(sums) if few else float("nan"),
-                warning=few_warning(nonzero) if few else "",
+                warning=few_warning(nonzero, units.n_units) if few else "",
             )
         )
     return results
 
 
-def few_warning(nonzero: int) -> str:
-    """Return what a reader must know when only `nonzero` pairs differ."""
+def few_warning(nonzero: int, n_units: int) -> str:
+    """Return what a reader must know when only `nonzero` of `n_units` pairs differ."""
+    if n_units == 1:
+        return ONE_UNIT
     differ = "pair differs" if nonzero == 1 else "pairs differ"
     return (
         f"only {nonzero} {differ} (fewer than {FEW_NONZERO}): intervals and t tests of sparse differences promise more "

@@ -1,0 +1,71 @@
+"""One question, or one cluster of them, shows no spread: no figure may look as if it had an interval."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from suffice.diagnostics import diagnose
+from suffice.diagnostics.selection import compare_selectors
+from suffice.gates import GateBench, column_gate, compare_gates, comparison_table
+from suffice.papers.semantic.protocol import semantic_protocol
+from suffice.papers.semantic.tuning import given
+from suffice.replays import policy_for, replay
+from suffice.replays.tables import replay_notes, replay_tables
+from suffice.reports import make_report, render_html
+from suffice.statistics import ONE_UNIT
+from suffice.store import Recording
+from suffice.store.schema import build_table
+from suffice.tables import render
+from tests.protocol_tools import drafts
+
+RULE = "answer_stable >= 1"
+
+
+def recording(n: int = 1, name: str = "", cluster: str = "the same") -> Recording:
+    rows = [
+        {
+            "question_id": f"{name}{q}",
+            "cluster": cluster or f"{name}{q}",
+            "round": r,
+            "end": "max_rounds",
+            "answer": answer,
+            "em": float(answer == "gold"),
+            "f1": float(answer == "gold"),
+            "answer_stable": None if r < 2 else float(r == 3),
+            "own_score": 0.1 if r == 0 else None,
+            "cost.generator.calls": 1.0,
+        }
+        for q in range(n)
+        for r, answer in enumerate(["no", "no", "gold", "gold"])
+    ]
+    return Recording(build_table(rows, kinds={"own_score": "signal"}))
+
+
+@pytest.mark.parametrize("n", [1, 3])
+def test_replay_and_its_page_give_no_interval_and_say_why(n):
+    kept = recording(n)
+    result = replay(kept, [RULE], n_resamples=20)
+    difference = result.row("fixed_k(1)").deltas["f1"]
+    assert (difference.delta, difference.warning) == (-1.0, ONE_UNIT)
+    assert math.isnan(difference.low)
+    assert math.isnan(difference.high)
+    assert ONE_UNIT in replay_notes(result)
+    assert "-100.0 [n/a]" in render(replay_tables(result), "md")
+    page = render_html(make_report({"one": kept}, [policy_for(kept, RULE)]))
+    assert ONE_UNIT in page
+    assert "(no interval" in page
+
+
+def test_diagnose_gates_selectors_and_the_protocol_say_so_too():
+    kept = recording()
+    assert ONE_UNIT in diagnose(kept, policy=RULE, n_resamples=20).notes
+    compared = compare_selectors(kept, [policy_for(kept, RULE)], ["first"], metric="f1", n_resamples=20)
+    assert ONE_UNIT in compared.notes
+    assert all(math.isnan(low) for row in compared.rows for _, low, _ in (row.delta, row.gap_seen, row.gap_full))
+    bench, tune = (GateBench(part, metrics=("em",), n_resamples=20) for part in (kept, recording(9, "tune", "")))
+    gates = compare_gates(bench, [column_gate("own_score", bench, tune)], tune=tune)
+    assert ONE_UNIT in gates.notes
+    assert "[n/a]" in render([comparison_table(gates)], "md")
+    assert ONE_UNIT in semantic_protocol(drafts(1), given(0.06), n_resamples=20).notes

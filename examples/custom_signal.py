@@ -6,8 +6,7 @@ rules may read it, recordings store it, and the same function serves live and re
 
 from collections.abc import Sequence
 
-from suffice import Passage, Policy, Round, Session, Signal, parse_rule
-from suffice.signals import register
+from suffice import Passage, Policy, Round, Session, Signal, parse_rule, register_signal
 
 
 def shared_words(rounds: Sequence[Round]) -> float:
@@ -20,7 +19,7 @@ def shared_words(rounds: Sequence[Round]) -> float:
 
 
 def main() -> None:
-    register(
+    register_signal(
         Signal(
             name="shared_words",
             compute=shared_words,

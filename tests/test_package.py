@@ -84,6 +84,23 @@ def test_the_lazy_names_are_those_that_type_checkers_see():
     assert seen == suffice._LAZY
 
 
+def test_dir_lists_the_public_names_only():
+    assert dir(suffice) == sorted(suffice.__all__)
+
+
+@pytest.mark.parametrize(
+    "verb", ["calibrate", "certify", "diagnose", "import_recording", "record", "replay", "report", "search"]
+)
+def test_the_verbs_have_real_parameters_and_an_example(verb):
+    function = getattr(suffice, verb)
+    assert inspect.isfunction(function)
+    for parameter in inspect.signature(function).parameters.values():
+        assert parameter.kind not in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL), parameter
+        assert parameter.annotation is not parameter.empty, parameter
+        assert f"    {parameter.name}: " in inspect.getdoc(function), parameter
+    assert ">>> " in function.__doc__
+
+
 def test_an_unknown_name_is_an_attribute_error():
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         _ = suffice.nonsense
@@ -144,7 +161,7 @@ def test_deciding_needs_numpy_only():
 
 def test_a_policy_can_be_checked_where_no_model_is_known():
     """A deployment's start: fitted state is looked at, what the host gives is not."""
-    suffice.Policy(rule=suffice.answer_stable()).check()
+    suffice.Policy(rule="answer_stable").check()
     with pytest.raises(NotFittedError, match="needs a calibrator"):
         suffice.Policy(rule=suffice.tasr()).check()
 
@@ -265,7 +282,7 @@ def test_init_files_only_export():
         for node in ast.parse(path.read_text()).body:
             assert not isinstance(node, ast.ClassDef | ast.For | ast.While), path
             if isinstance(node, ast.FunctionDef):
-                assert node.name == "__getattr__", path
+                assert node.name in ("__getattr__", "__dir__"), path
 
 
 def test_no_file_holds_a_path_of_some_machine():

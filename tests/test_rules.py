@@ -14,16 +14,14 @@ from suffice import (
     Patience,
     Rounds,
     Rule,
-    answer_stable,
     fixed_k,
     parse_rule,
     parse_selector,
-    round_aware,
     signal,
     tasr,
 )
 from suffice.errors import DataError, RuleSyntaxError, UnknownSignalError
-from suffice.rules import NAMED_RULES, AllOf, AnyOf, Threshold, WeightedSum
+from suffice.rules import NAMED_RULES, AllOf, AnyOf, Threshold, WeightedSum, answer_stable, round_aware
 
 NAMES = ("a", "b", "c", "p_correct")
 numbers = st.sampled_from([-1.5, -1.0, 0.0, 0.25, 0.5, 1.0, 2.0, 1e-9, 1e20, 1 / 3])

@@ -17,7 +17,6 @@ from suffice import (
     Policy,
     Round,
     Session,
-    answer_stable,
     fixed_k,
     parse_rule,
     parse_selector,
@@ -25,6 +24,7 @@ from suffice import (
     tasr,
 )
 from suffice.errors import DataError, UnknownSignalError
+from suffice.rules import answer_stable
 
 NAN = float("nan")
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from suffice.errors import DataError, UnknownSignalError
 from suffice.rounds import Passage, Round, Token
-from suffice.signals import SIGNALS, Idf, Signal, ZScore, base, clean_column, compute_signals, register
+from suffice.signals import SIGNALS, Idf, Signal, ZScore, base, clean_column, compute_signals, register_signal
 
 STATE = {"overlap": Idf.fit(["a b", "b c"]), "top_score_z": ZScore(1.0, 2.0)}
 
@@ -173,10 +173,10 @@ def test_a_registered_signal_is_computed_like_any_other(monkeypatch):
         unit="bool",
         doc="Shouts.",
     )
-    assert register(mine) is mine
+    assert register_signal(mine) is mine
     assert compute_signals([Round(index=1, answer="PARIS")], ["shouting"], state={}) == {"shouting": 1.0}
     with pytest.raises(DataError, match="already"):
-        register(mine)
+        register_signal(mine)
 
 
 def test_a_signal_s_name_can_be_spelled_in_a_rule():

@@ -19,38 +19,52 @@ from suffice.rules import (
     Patience,
     Rule,
     Selector,
-    answer_stable,
     fixed_k,
-    margin,
     parse_rule,
     parse_selector,
     register_rule,
     register_selector,
-    round_aware,
     signal,
     tasr,
 )
 from suffice.session import Policy, Session
-from suffice.signals import SIGNALS, AnswerPosition, Signal
+from suffice.signals import SIGNALS, AnswerPosition, Signal, register_signal
 
 if TYPE_CHECKING:
+    from suffice.adapters import import_recording
+    from suffice.certificates import Claim, Family, certify
+    from suffice.diagnostics import diagnose
     from suffice.llm import ChatModel, ScriptedModel, SpanReaderModel
     from suffice.loop import DraftingLoop, RetrievalLoop, record, record_async
-    from suffice.replays import calibrate
-    from suffice.retrieval import load_questions
-    from suffice.store import read_recording
+    from suffice.replays import calibrate, replay
+    from suffice.reports import report
+    from suffice.retrieval import PoolBM25, Question, load_questions
+    from suffice.searches import search
+    from suffice.store import Recording, read_recording, write_recording
 
 _LAZY = {
     "ChatModel": "suffice.llm",
+    "Claim": "suffice.certificates",
     "DraftingLoop": "suffice.loop",
+    "Family": "suffice.certificates",
+    "PoolBM25": "suffice.retrieval",
+    "Question": "suffice.retrieval",
+    "Recording": "suffice.store",
     "RetrievalLoop": "suffice.loop",
     "ScriptedModel": "suffice.llm",
     "SpanReaderModel": "suffice.llm",
     "calibrate": "suffice.replays",
+    "certify": "suffice.certificates",
+    "diagnose": "suffice.diagnostics",
+    "import_recording": "suffice.adapters",
     "load_questions": "suffice.retrieval",
     "read_recording": "suffice.store",
     "record": "suffice.loop",
     "record_async": "suffice.loop",
+    "replay": "suffice.replays",
+    "report": "suffice.reports",
+    "search": "suffice.searches",
+    "write_recording": "suffice.store",
 }
 
 __all__ = [
@@ -60,15 +74,20 @@ __all__ = [
     "AnswerPosition",
     "Calibrator",
     "ChatModel",
+    "Claim",
     "Cost",
     "Decision",
     "DraftingLoop",
+    "Family",
     "FirstOf",
     "KOf",
     "Never",
     "Passage",
     "Patience",
     "Policy",
+    "PoolBM25",
+    "Question",
+    "Recording",
     "Reply",
     "RetrievalLoop",
     "Round",
@@ -82,11 +101,12 @@ __all__ = [
     "SufficeError",
     "Token",
     "__version__",
-    "answer_stable",
     "calibrate",
+    "certify",
+    "diagnose",
     "fixed_k",
+    "import_recording",
     "load_questions",
-    "margin",
     "parse_rule",
     "parse_selector",
     "read_recording",
@@ -94,9 +114,13 @@ __all__ = [
     "record_async",
     "register_rule",
     "register_selector",
-    "round_aware",
+    "register_signal",
+    "replay",
+    "report",
+    "search",
     "signal",
     "tasr",
+    "write_recording",
 ]
 
 
@@ -104,3 +128,7 @@ def __getattr__(name: str) -> Any:
     if name in _LAZY:
         return getattr(import_module(_LAZY[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from suffice.adapters.base import ImportedRun, ImportedTrajectory
 from suffice.adapters.importers import importer, importer_names
+from suffice.adapters.importing import ImportSummary, import_recording
 from suffice.adapters.tabular import read_tabular
 
 __all__ = [
+    "ImportSummary",
     "ImportedRun",
     "ImportedTrajectory",
+    "import_recording",
     "importer",
     "importer_names",
     "read_tabular",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import platform
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import or_
@@ -13,12 +14,13 @@ import numpy as np
 
 from suffice._version import __version__
 from suffice.certificates.certificate import Certificate, figures_text
-from suffice.certificates.family import Family, arranged, check_disjoint
+from suffice.certificates.family import Family, arranged, check_disjoint, listed
 from suffice.certificates.losses import COST_NAMES, Claim, Measured, measure
 from suffice.certificates.ltt import MOST_QUESTIONS, Procedure, level_of, questions_needed, rejected
 from suffice.errors import DataError
 from suffice.replays import seen_by, seen_from
 from suffice.rounds import Floats, Mask
+from suffice.rules import Rule
 from suffice.session import Policy
 from suffice.store.recording import Recording
 from suffice.tables import Column, Table, figure
@@ -216,7 +218,7 @@ class Certification:
 
 def certify(
     recording: Recording,
-    family: Family,
+    family: Family | Sequence[Policy | Rule | str],
     claim: Claim,
     *,
     procedure: Procedure = "fixed-sequence",
@@ -229,9 +231,16 @@ def certify(
     on the certification set itself; ties go to the one tested first.  The figures of the chosen one are then
     "selected here": the bound holds, the savings flatter a little.
 
+    >>> from suffice import Claim, certify
+    >>> from suffice.store import bundled_recording
+    >>> recording = bundled_recording("self_refine_gpt4")
+    >>> result = certify(recording, ["fixed_k(3)", "fixed_k(2)"], Claim(epsilon=0.03, metric="target_sentiment"))
+    >>> print(result.policy.rule)
+    round >= 2
+
     Args:
         recording: Certification questions, recorded at full width and used for nothing before.
-        family: What is tested, in which order.
+        family: What is tested, in which order; a list of policies, or of rules with the recording's own settings, will do.
         claim: Loss, metric, baseline, epsilon and confidence.
         procedure: `fixed-sequence` or `bonferroni`.
         tune: Tune questions that arrange the family, see `arranged`; None = as declared.
@@ -244,6 +253,8 @@ def certify(
     """
     if cheapest not in COST_NAMES:
         raise DataError(f"{cheapest!r} is nothing to be cheap in; allowed: {', '.join(COST_NAMES)}")
+    if not isinstance(family, Family):
+        family = listed(family, recording)
     if tune is not None:
         family = arranged(family, tune, claim, cheapest)
     selected = check_disjoint(family, claim, recording)

@@ -5,22 +5,15 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from suffice._version import __version__
-from suffice.adapters import ImportedRun, importer, importer_names
-from suffice.adapters.base import with_embeddings
-from suffice.adapters.summary import ColumnCount, RoundMeans, column_counts, round_means
+from suffice.adapters import ImportSummary, import_recording, importer, importer_names
 from suffice.cli import options
 from suffice.cli.show import console, errors, number, print_json, table
-from suffice.embedding import Embedder
 from suffice.errors import DataError, UnsettledError
-from suffice.replays.result import jsonable
-from suffice.store import read_recording, write_recording
 
 __all__ = ["import_command"]
 
@@ -87,11 +80,12 @@ def import_command(
     used = options.build_embedder(embedder) if embed or "embedder" in takes else None
     if embed and used is None:
         raise DataError("--embed embeds the answers, and --embedder none embeds nothing: leave one of them out")
-    run = _read(kind, path, given, used)
-    rows = run.rows()
-    metadata = {"source": run.source, "notes": run.notes, "depends": dict(run.depends), "suffice": __version__}
-    write_recording(out, rows, metadata, run.kinds())
-    _show(out, run, column_counts(run, rows), round_means(rows), as_json=as_json)
+    interactive = sys.stdin.isatty() and sys.stderr.isatty()
+    summary = import_recording(path, kind=kind, out=out, embedder=used, settle=_asked if interactive else None, **given)
+    if as_json:
+        print_json(summary.to_dict())
+    else:
+        _show(summary)
 
 
 def _pairs(given: Sequence[str] | None, option: str, form: str) -> dict[str, str] | None:
@@ -99,22 +93,6 @@ def _pairs(given: Sequence[str] | None, option: str, form: str) -> dict[str, str
     if any(not ours or not theirs for ours, _, theirs in pairs):
         raise typer.BadParameter(f"it is given as {form}", param_hint=option)
     return {ours: theirs for ours, _, theirs in pairs} or None
-
-
-def _read(kind: str, path: Path, given: dict[str, Any], embedder: Embedder | None) -> ImportedRun:
-    """Read the file; on a terminal, ask about what can be read in several ways."""
-    read = importer(kind)
-    if "embedder" in inspect.signature(read).parameters:
-        return read(path, embedder)
-    while True:
-        try:
-            run = read(path, **given)
-        except UnsettledError as error:
-            if not (sys.stdin.isatty() and sys.stderr.isatty()):
-                raise
-            given[error.parameter] = _asked(error)
-        else:
-            return run if embedder is None else with_embeddings(run, embedder)
 
 
 def _asked(error: UnsettledError) -> Any:
@@ -128,52 +106,31 @@ def _asked(error: UnsettledError) -> Any:
     return choices[chosen - 1][1][0]
 
 
-def _show(
-    out: Path, run: ImportedRun, columns: Sequence[ColumnCount], rounds: Sequence[RoundMeans], *, as_json: bool
-) -> None:
-    recording = read_recording(out)
-    n, width = recording.shape
-    censored = sum(end == "rule" for end in recording.ends.tolist())
-    clusters = len(set(recording.clusters.tolist()))
-    if as_json:
-        print_json(
-            jsonable(
-                {
-                    "path": str(out),
-                    "trajectories": n,
-                    "clusters": clusters,
-                    "rounds": width,
-                    "censored": censored,
-                    "columns": [asdict(item) for item in columns],
-                    "by_round": [asdict(item) for item in rounds],
-                    "notes": run.notes,
-                }
-            )
-        )
-        return
+def _show(summary: ImportSummary) -> None:
     console.print(
-        f"{out}: {n} trajectories of {clusters} questions, up to {width} rounds, {censored} censored",
+        f"{summary.path}: {summary.trajectories} trajectories of {summary.clusters} questions, up to {summary.rounds} rounds, "
+        f"{summary.censored} censored",
         markup=False,
         soft_wrap=True,
     )
     lost = [
         f"{item.name}: {item.nulled} of {item.nulled + item.defined} values are undefined in the recording: infinite, or in "
         "rounds in which the signal does not exist"
-        for item in columns
+        for item in summary.columns
         if item.nulled
     ]
-    for note in [*run.notes, *lost]:
+    for note in [*summary.notes, *lost]:
         console.print(f"note: {note}", markup=False, soft_wrap=True)
     console.print()
     cells = [
         [item.name, "computed" if item.computed else "", str(item.defined), str(item.nulled), str(item.clipped)]
-        for item in columns
+        for item in summary.columns
     ]
     console.print(table("Columns", ["column", "", "defined", "nulled", "clipped"], cells, left=2))
     console.print()
     means = [
         [str(item.round), str(item.n), str(item.scored), number(100 * item.em, 1), number(100 * item.f1, 1)]
-        for item in rounds
+        for item in summary.by_round
     ]
     console.print(
         table("Rounds: means over the trajectories that have them", ["round", "n", "scored", "EM", "F1"], means)

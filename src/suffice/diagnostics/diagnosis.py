@@ -103,7 +103,13 @@ def diagnose(
 ) -> Diagnosis:
     """Diagnose a recording: its signals, and with a policy or a tune recording its calibrators and stops.
 
-    Each part stands where its inputs do; where one is missing a note says which.
+    Each part is there if its inputs are; where one is missing a note says which.
+
+    >>> from suffice import diagnose
+    >>> from suffice.store import bundled_recording
+    >>> result = diagnose(bundled_recording("self_refine_dv3"), metric="target_sentiment", n_resamples=20)
+    >>> print(", ".join(result.parts))
+    signals, correlations
 
     Args:
         recording: Recorded rounds.

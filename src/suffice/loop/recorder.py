@@ -16,6 +16,7 @@ from typing import Any
 from suffice._version import __version__
 from suffice.errors import AuthenticationFailedError, ConfigMismatchError, DataError, ModelError, SufficeError
 from suffice.loop.assembly import Assembly
+from suffice.loop.blocking import run_blocking
 from suffice.loop.live import LiveLoop
 from suffice.loop.measuring import components_of
 from suffice.loop.rows import cost_names
@@ -95,12 +96,7 @@ class RecordSummary:
         return total_cost(self.costs)
 
 
-def record(questions: Sequence[Question], loop: LiveLoop, path: str | Path, **options: Any) -> RecordSummary:
-    """Record in the foreground; see `record_async` for arguments and errors."""
-    return asyncio.run(record_async(questions, loop, path, **options))
-
-
-async def record_async(
+def record(
     questions: Sequence[Question],
     loop: LiveLoop,
     path: str | Path,
@@ -113,7 +109,16 @@ async def record_async(
     """Run every round of every question and write the recording; the rule of the policy is not asked.
 
     Interrupted at any instant, it goes on where it was when it is called again with the same arguments: a reply that
-    reached the journal is never asked for again, only calls that were in flight are repeated.  What a model, retriever or signal raises fails its question only.
+    reached the journal is never asked for again, only calls that were in flight are repeated.  What a model, retriever or
+    signal raises fails its question only.  It may be called from a notebook, too, where an event loop already runs.
+
+    >>> import tempfile
+    >>> from suffice import PoolBM25, RetrievalLoop, SpanReaderModel, load_questions, record
+    >>> questions = load_questions("hotpotqa_tune", limit=2)
+    >>> loop = RetrievalLoop(model=SpanReaderModel(), retriever=PoolBM25())
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     record(questions, loop, f"{folder}/tune.parquet").rounds
+    10
 
     Args:
         questions: What to record; ids must be unique.
@@ -132,6 +137,29 @@ async def record_async(
         AuthenticationFailedError: The endpoint refused the credentials.
         ModelError: No question was answered, or nothing could be read out of the first replies; what came is kept.
     """
+    recorder = _Recorder(
+        questions,
+        loop,
+        Path(path),
+        concurrency=concurrency,
+        parallel_rounds=parallel_rounds,
+        allow_unread=allow_unread,
+        on_progress=on_progress,
+    )
+    return run_blocking(recorder.run())
+
+
+async def record_async(
+    questions: Sequence[Question],
+    loop: LiveLoop,
+    path: str | Path,
+    *,
+    concurrency: int = 8,
+    parallel_rounds: bool = False,
+    allow_unread: bool = False,
+    on_progress: Callable[[Progress], None] | None = None,
+) -> RecordSummary:
+    """Record as `record` does, awaited; the arguments and errors are the same."""
     recorder = _Recorder(
         questions,
         loop,

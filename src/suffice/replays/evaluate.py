@@ -78,6 +78,12 @@ def replay(
     of means.  Beside the policies stand the whole fixed_k frontier, each policy's random twin, the closed book where
     round 0 was recorded, what was recorded itself where a rule ended some of it, and two oracles.
 
+    >>> from suffice import replay
+    >>> from suffice.store import bundled_recording
+    >>> result = replay(bundled_recording("self_refine_dv3"), ["semantic(0.03)"], metrics=["target_sentiment"])
+    >>> print(result.headline("semantic(0.03)"))
+    semantic(0.03): target_sentiment 97.1 (-0.7 [-2.6, +1.1] vs fixed_k(3)); 7.37 calls; dominated by fixed_k(2)
+
     Args:
         recording: Recorded rounds.
         policies: What to evaluate; a rule or its text stands for a policy with the recording's own settings.

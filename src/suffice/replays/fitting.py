@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
@@ -22,9 +22,9 @@ from suffice.replays.recorded import check_recorded
 from suffice.replays.result import jsonable
 from suffice.replays.selected import seen_from, selected_on
 from suffice.rounds import Floats
-from suffice.rules import Rule, parse_rule
+from suffice.rules import Rule, Selector
 from suffice.session import Policy
-from suffice.signals import SIGNALS, FittedState, ZScore, state_from_dict
+from suffice.signals import SIGNALS, AnswerPosition, FittedState, ZScore, state_from_dict
 from suffice.store.recording import Recording
 
 __all__ = ["CalibrationSummary", "CalibratorFit", "FitComparison", "calibrate"]
@@ -114,11 +114,24 @@ def calibrate(
     signals: Sequence[str] | None = None,
     source: str | None = None,
     unseen_round: Literal["error", "nearest"] = "error",
-    **changes: Any,
+    selector: str | Selector | None = None,
+    start_round: Literal[0, 1] | None = None,
+    max_rounds: int | None = None,
+    answer_position: AnswerPosition | None = None,
+    abstain_patterns: tuple[str, ...] | None = None,
+    name: str | None = None,
+    provenance: Mapping[str, Any] | None = None,
 ) -> tuple[Policy, CalibrationSummary]:
     """Return a policy with all the fitted state that its rule needs, and how well it fits.
 
     The policy carries the id hashes of the tune questions, so that a later replay on any of them says "selected here".
+
+    >>> from suffice import calibrate
+    >>> from suffice.store import bundled_recording
+    >>> tune = bundled_recording("self_refine_dv3")
+    >>> policy, fit = calibrate(tune, rule="p_correct > 0.9", source="lexical_support", target="target_sentiment")
+    >>> policy.calibrators[0].signal, fit.n
+    ('lexical_support', 273)
 
     Args:
         recording: Recorded rounds of tune questions.
@@ -129,7 +142,13 @@ def calibrate(
         signals: Calibrated signals to fit besides those that rule and selector read; None = no others.
         source: The numeric column that `p_correct` is fitted to, high for sure; None = `answer_margin`.
         unseen_round: What the policy does at a round that was not fitted: `error`, or the `nearest` fitted one.
-        changes: Other fields of the policy: `selector`, `start_round`, `max_rounds`, `name`, ...
+        selector: Chooses the answer; None = that of the last round.
+        start_round: The policy's first round; None = 1, or 0 if the rule reads what is known there alone.
+        max_rounds: The policy's highest round; None = the recording's.
+        answer_position: Where the answer stands in the text; None = where the recording has it.
+        abstain_patterns: What counts as a refusal to answer; None = the default list.
+        name: What reports call the policy; None = the text of the rule as it was given.
+        provenance: What the policy's provenance says besides this fit.
 
     Raises:
         DataError: No row has both signal and target, a name in `signals` is no calibrated signal, or the rule
@@ -137,8 +156,16 @@ def calibrate(
         UnknownSignalError: The recording lacks a raw signal.
     """
     kept, n_failed = drop_failed(recording)
-    name = rule if isinstance(rule, str) else ""
-    draft = policy_for(kept, parse_rule(rule) if isinstance(rule, str) else rule, **{"name": name, **changes})
+    fields = {
+        "selector": selector,
+        "start_round": start_round,
+        "max_rounds": max_rounds,
+        "answer_position": answer_position,
+        "abstain_patterns": abstain_patterns,
+        "name": name,
+        "provenance": provenance,
+    }
+    draft = policy_for(kept, rule, **{field: value for field, value in fields.items() if value is not None})
     wanted = _wanted(draft, signals)
     sources = {**CALIBRATED, **({} if source is None else {P_CORRECT: source})}
     if source is not None and P_CORRECT not in wanted:

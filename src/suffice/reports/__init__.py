@@ -2,5 +2,6 @@
 
 from suffice.reports.data import Cell, Report, Settings, make_report
 from suffice.reports.html import render_html
+from suffice.reports.page import report
 
-__all__ = ["Cell", "Report", "Settings", "make_report", "render_html"]
+__all__ = ["Cell", "Report", "Settings", "make_report", "render_html", "report"]

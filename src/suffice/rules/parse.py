@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 import keyword
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any, TypeVar, overload
 
 from suffice.errors import DataError, RuleSyntaxError, did_you_mean
 from suffice.rules.algebra import FirstOf, KOf, Linear, Never, Patience, signal
@@ -27,41 +28,69 @@ _RULES: dict[str, Callable[..., Rule]] = {}
 _SELECTORS: dict[str, Callable[..., Selector]] = {}
 
 
-def register_rule(name: str, build: Callable[..., Rule]) -> None:
-    """Let the text of rules, and so policy files and the command line, name a rule of one's own.
+_OwnRule = TypeVar("_OwnRule", bound=Callable[..., Rule])
+_OwnSelector = TypeVar("_OwnSelector", bound=Callable[..., Selector])
+
+
+@overload
+def register_rule(name: str) -> Callable[[_OwnRule], _OwnRule]: ...
+
+
+@overload
+def register_rule(name: str, build: _OwnRule) -> _OwnRule: ...
+
+
+def register_rule(name: str, build: Any = None) -> Any:
+    """Let the text of rules, and so policy files and the command line, name a rule of one's own; also a decorator.
 
     ``name(argument, ...)`` calls `build`, and ``name`` alone calls it without arguments.  A signal's name in the text
     is given as a `str`, a number as an `int` or a `float`, and a rule in parentheses as a `Rule`.  The text of a rule
     class must be such a call: ``parse_rule(str(rule)) == rule``.
 
-    >>> register_rule("sure", lambda least=0.9: signal("p_correct") > least)
+    >>> @register_rule("sure")
+    ... def sure(least=0.9):
+    ...     return signal("p_correct") > least
     >>> print(parse_rule("(sure(0.8)) | (answer_stable >= 1)"))
     (p_correct > 0.8) | (answer_stable >= 1)
 
     Args:
         name: An ASCII identifier that no other rule has.
-        build: A rule class, or any function that returns a rule.
+        build: A rule class, or any function that returns a rule; it is returned.  None = return a decorator.
 
     Raises:
         DataError: The name is taken, or is not an identifier.
     """
+    if build is None:
+        return partial(register_rule, name)
     _check_free(name, {*_FUNCTIONS, *NAMED_RULES, *_RULES}, "rule")
     _RULES[name] = build
+    return build
 
 
-def register_selector(name: str, build: Callable[..., Selector]) -> None:
+@overload
+def register_selector(name: str) -> Callable[[_OwnSelector], _OwnSelector]: ...
+
+
+@overload
+def register_selector(name: str, build: _OwnSelector) -> _OwnSelector: ...
+
+
+def register_selector(name: str, build: Any = None) -> Any:
     """Let the text of selectors name a selector of one's own, as `register_rule` does for rules.
 
     Args:
         name: An ASCII identifier that no other selector has.
-        build: A selector class, or any function that returns a selector.
+        build: A selector class, or any function that returns a selector; it is returned.  None = return a decorator.
 
     Raises:
         DataError: The name is taken, or is not an identifier.
     """
+    if build is None:
+        return partial(register_selector, name)
     prefixed = {name} if name.startswith(tuple(f"{kind}_" for kind in _OF_A_SIGNAL)) else set()
     _check_free(name, {*SELECTORS, "centroid", "ranked", "longest_run", *prefixed, *_SELECTORS}, "selector")
     _SELECTORS[name] = build
+    return build
 
 
 def _check_free(name: str, taken: set[str], kind: str) -> None:

@@ -67,6 +67,17 @@ def search(
     the chosen one, from the others.  Answers are those of the stop round (selector `last`), and calls and tokens those
     of the loop itself: what a judge or reranker costs depends on a rule's order, and `replay` charges it.
 
+    >>> from suffice import search
+    >>> from suffice.searches import Block, Literal, Space
+    >>> from suffice.store import bundled_recording
+    >>> distances = Literal(signal="semantic_distance", comparison="<", thresholds=(0.02, 0.05, 0.1))
+    >>> space = Space(name="distances", blocks=(Block(form="or", literals=(distances,)),), patience=(1, 2))
+    >>> quality = "target_sentiment"
+    >>> recording = bundled_recording("self_refine_dv3")
+    >>> result = search(recording, space, metric=quality, target=quality, budget=8.0, n_resamples=20)
+    >>> result.n_rules, str(result.chosen.policy.rule)
+    (6, 'semantic_distance < 0.02')
+
     Args:
         recording: The questions that are searched; also the tune questions where `tune` is None.
         space: A space, the name of a preset, or `available`.

@@ -25,6 +25,7 @@ from suffice.files import write_file
 from suffice.rounds import Floats, Rounds
 from suffice.rules import Never, Rule, Selector, parse_rule, parse_selector
 from suffice.rules.selectors import Last
+from suffice.session.spelled import Spelled
 from suffice.signals import LOGPROB_NEEDS, REMEDIES, SIGNALS, AnswerPosition, abstained_by, clean_column
 from suffice.signals.state import FittedState, ZScore, state_from_dict
 
@@ -54,9 +55,12 @@ CUMULATED = {
 class Policy:
     """When to stop and which answer to return, with everything that the decision depends on.
 
+    >>> Policy(rule="tasr", selector="max_p_correct").signals
+    ('answer_stable', 'p_correct')
+
     Attributes:
-        rule: Stops the loop at the first round at which it fires.
-        selector: Chooses among the seen rounds' answers.
+        rule: Stops the loop at the first round at which it fires; its text may be given instead.
+        selector: Chooses among the seen rounds' answers; its text may be given instead.
         start_round: The first round of the loop, 0 or 1; a recording is sliced from it.
         max_rounds: The highest round R: the loop never goes past it.
         calibrators: Fitted maps, one for each calibrated signal that is used.
@@ -70,8 +74,8 @@ class Policy:
         name: What reports call it; by default the text of the rule.
     """
 
-    rule: Rule = field(default_factory=Never)
-    selector: Selector = field(default_factory=Last)
+    rule: Spelled[Rule] = Spelled[Rule](Rule, parse_rule, Never())  # noqa: RUF009
+    selector: Spelled[Selector] = Spelled[Selector](Selector, parse_selector, Last())  # noqa: RUF009
     start_round: int = 1
     max_rounds: int = 5
     calibrators: tuple[Calibrator, ...] = ()
@@ -357,7 +361,10 @@ class Policy:
         try:
             data = json.loads(Path(path).read_text(encoding="utf-8"), parse_constant=_refuse_constant)
         except OSError as error:
-            raise DataError(f"the policy {str(path)!r} cannot be read: {error.strerror or error}") from None
+            raise DataError(
+                f"the policy file {str(path)!r} cannot be read: {error.strerror or error}. The text of a rule is not a "
+                "file: write Policy(rule=...)"
+            ) from None
         except (ValueError, RecursionError) as error:
             raise SchemaError(f"the policy {str(path)!r} is not JSON: {error}") from None
         return cls.from_dict(data)

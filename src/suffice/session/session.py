@@ -6,14 +6,16 @@ import math
 import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, get_args, overload
 
 import numpy as np
 import numpy.typing as npt
 
-from suffice.errors import DataError, NotFittedError, UnknownSignalError, did_you_mean
+from suffice.errors import DataError, NotFittedError, RuleSyntaxError, UnknownSignalError, did_you_mean
 from suffice.rounds import COST_KINDS, Cost, Decision, Reason, Round, Rounds
+from suffice.rules import Rule
 from suffice.session.policy import CUMULATED, LOOP_COMPONENTS, Policy, cost_columns
 from suffice.signals import FREE, SIGNALS, compute_signals, lacking
 
@@ -31,8 +33,8 @@ _UNKNOWN = Cost(**dict.fromkeys(COST_KINDS, _NAN))
 class Session:
     """Decides one question, round by round, with the code that replays a recording.
 
-    >>> from suffice import Policy, Round, fixed_k
-    >>> session = Session(Policy(rule=fixed_k(2)))
+    >>> from suffice import Round
+    >>> session = Session("fixed_k(2)")
     >>> session.observe(Round(index=1, answer="Titus")).stop
     False
     >>> session.observe(Round(index=2, answer="The Tempest")).answer
@@ -44,21 +46,22 @@ class Session:
     on.  Later a signal that was there once may be undefined without a word, as one reply may lack what others have.
 
     Args:
-        policy: What decides.
+        policy: What decides: a policy, a policy file (a path, or text that ends in ``.json``), or a rule or its text.
         missing: What to do if a round does not bring what the policy reads: raise an `error`, `warn`, or `ignore` it.
         depends: What runs (`model`, `prompt_id`, ...), compared with what the policy was fitted with; None = unknown.
         capabilities: What the model and the measurements give, in the words of `Signal.needs`, checked at once by
             `Policy.check`; rounds are then asked for a host's own signals only.  None = unknown.
 
     Raises:
-        DataError: An unknown value of `missing`.
+        DataError: An unknown value of `missing`, or the policy file cannot be read.
+        RuleSyntaxError: The text is neither a rule nor the name of a policy file.
         ConfigMismatchError: The policy was fitted with something else than `depends`.
         ModelError: `capabilities` do not hold what the policy needs.
     """
 
     def __init__(
         self,
-        policy: Policy,
+        policy: Policy | Rule | str | Path,
         *,
         missing: Missing = "error",
         depends: Mapping[str, Any] | None = None,
@@ -66,6 +69,7 @@ class Session:
     ) -> None:
         if missing not in get_args(Missing):
             raise DataError(f"missing is {missing!r}; allowed: {', '.join(get_args(Missing))}")
+        policy = _policy(policy)
         policy.check_depends(depends or {})
         if capabilities is not None:
             policy.check(capabilities)
@@ -351,6 +355,19 @@ class Session:
             signals=signals,
         )
         return self._decision
+
+
+def _policy(value: Policy | Rule | str | Path) -> Policy:
+    if isinstance(value, Policy):
+        return value
+    if isinstance(value, Rule):
+        return Policy(rule=value)
+    if not isinstance(value, str) or value.endswith(".json"):
+        return Policy.load(value)
+    try:
+        return Policy(rule=value)
+    except RuleSyntaxError as error:
+        raise RuleSyntaxError(f"{error}. A policy file whose name does not end in .json: Policy.load(path)") from None
 
 
 def _latest(view: Rounds) -> dict[str, float]:

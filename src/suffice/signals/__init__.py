@@ -1,7 +1,7 @@
 """Pure functions of the rounds: what each round tells before anyone knows the gold answer."""
 
 from suffice.signals.answers import ABSTAIN_PATTERNS, abstained_by
-from suffice.signals.base import SIGNALS, Signal, clean_column, compute_signals, register
+from suffice.signals.base import SIGNALS, Signal, clean_column, compute_signals, register_signal
 from suffice.signals.evidence import top_score  # importing a module registers its signals
 from suffice.signals.known import GATE, KNOWN
 from suffice.signals.margins import LOGPROB_NEEDS, MAX_MARGIN, token_margin
@@ -44,7 +44,7 @@ __all__ = [
     "lexical_support",
     "overlap_tokens",
     "parse_confidence",
-    "register",
+    "register_signal",
     "same_answer",
     "semantic_entropy",
     "sequence_logprob",

@@ -9,7 +9,7 @@ from functools import lru_cache
 from suffice.errors import DataError
 from suffice.metrics import answer_key, f1, normalize_answer
 from suffice.rounds import Round
-from suffice.signals.base import Signal, register
+from suffice.signals.base import Signal, register_signal
 
 __all__ = [
     "ABSTAIN_PATTERNS",
@@ -267,7 +267,7 @@ _INFINITY = float("inf")
 _TASR_STABILITY = "TASR, section 3.2"
 _TASR_TEXT = "TASR, section 5.4"
 
-register(
+register_signal(
     Signal(
         name="answer_stable",
         compute=answer_stable,
@@ -279,7 +279,7 @@ register(
         doc="The answer is the previous round's, both normalised.",
     )
 )
-register(
+register_signal(
     Signal(
         name="answer_f1_previous",
         compute=answer_f1_previous,
@@ -291,7 +291,7 @@ register(
         doc="Token F1 of the answer with the previous round's.",
     )
 )
-register(
+register_signal(
     Signal(
         name="answer_similarity_previous",
         compute=answer_similarity_previous,
@@ -303,7 +303,7 @@ register(
         doc="Similarity of the answer's characters with the previous round's (difflib).",
     )
 )
-register(
+register_signal(
     Signal(
         name="abstained",
         compute=abstained,
@@ -312,7 +312,7 @@ register(
         doc="The answer is a refusal to answer, by the policy's pattern list.",
     )
 )
-register(
+register_signal(
     Signal(
         name="answer_in_evidence",
         compute=answer_in_evidence,
@@ -324,7 +324,7 @@ register(
         doc="A revealed passage holds the answer; undefined for yes and no.",
     )
 )
-register(
+register_signal(
     Signal(
         name="answer_length",
         compute=answer_length,

@@ -15,7 +15,7 @@ from suffice.errors import DataError, NotFittedError, UnknownSignalError, did_yo
 from suffice.rounds import Floats, Round
 from suffice.signals.state import FittedState, number
 
-__all__ = ["SIGNALS", "Signal", "clean_column", "compute_signals", "register"]
+__all__ = ["SIGNALS", "Signal", "clean_column", "compute_signals", "register_signal"]
 
 _NAN = float("nan")
 _LARGEST = sys.float_info.max
@@ -91,7 +91,7 @@ SIGNALS: Mapping[str, Signal] = MappingProxyType(_REGISTRY)
 """Every signal, by name: built in and registered."""
 
 
-def register(signal: Signal) -> Signal:
+def register_signal(signal: Signal) -> Signal:
     """Add a signal to `SIGNALS` and return it.
 
     Raises:

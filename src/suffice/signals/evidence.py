@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from suffice.rounds import Round
-from suffice.signals.base import Signal, register
+from suffice.signals.base import Signal, register_signal
 from suffice.signals.state import top_score
 from suffice.signals.text import parse_confidence
 
@@ -78,7 +78,7 @@ _RETRIEVAL = "retrieval"
 _SEARCHED = "TASR, section 5.3"
 _NEGATIVE = "TASR, section 5.4"
 
-register(
+register_signal(
     Signal(
         name="overlap",
         compute=None,
@@ -92,7 +92,7 @@ register(
         doc="IDF-weighted token Jaccard of the new passage with the earlier ones together.",
     )
 )
-register(
+register_signal(
     Signal(
         name="top_score",
         compute=top_score,
@@ -105,7 +105,7 @@ register(
         doc="The retriever's score of rank 1.",
     )
 )
-register(
+register_signal(
     Signal(
         name="score_gap",
         compute=score_gap,
@@ -118,7 +118,7 @@ register(
         doc="The retriever's score of rank 1 minus that of rank 2.",
     )
 )
-register(
+register_signal(
     Signal(
         name="top_score_z_pool",
         compute=top_score_z_pool,
@@ -131,7 +131,7 @@ register(
         doc="top_score within the question's pool, in standard deviations.",
     )
 )
-register(
+register_signal(
     Signal(
         name="top_score_z",
         compute=None,
@@ -145,7 +145,7 @@ register(
         doc="top_score against the tune questions, by mean and standard deviation.",
     )
 )
-register(
+register_signal(
     Signal(
         name="top_score_z_robust",
         compute=top_score_z_robust,
@@ -158,7 +158,7 @@ register(
         doc="top_score within the question's pool, in interquartile ranges from its median.",
     )
 )
-register(
+register_signal(
     Signal(
         name="rerank_score",
         compute=None,
@@ -171,7 +171,7 @@ register(
         doc="A cross-encoder's score of the new passage.",
     )
 )
-register(
+register_signal(
     Signal(
         name="judge_entailment",
         compute=None,
@@ -184,7 +184,7 @@ register(
         doc="A judge model's mark of how well the evidence entails the answer, 1..5.",
     )
 )
-register(
+register_signal(
     Signal(
         name="verbal_confidence",
         compute=verbal_confidence,
@@ -195,7 +195,7 @@ register(
         doc="The confidence that the model states in its reply, 1..5.",
     )
 )
-register(
+register_signal(
     Signal(
         name="calibrated_confidence",
         compute=None,
@@ -207,7 +207,7 @@ register(
         doc="P(correct) by the policy's calibrator of verbal_confidence.",
     )
 )
-register(
+register_signal(
     Signal(
         name="answer_probability",
         compute=None,
@@ -217,7 +217,7 @@ register(
         doc="The model's own probability of its answer, summed over the spans that spell it.",
     )
 )
-register(
+register_signal(
     Signal(
         name="p_correct",
         compute=None,
@@ -229,7 +229,7 @@ register(
         doc="P(correct) by the policy's calibrator of answer_margin.",
     )
 )
-register(
+register_signal(
     Signal(
         name="round",
         compute=None,
@@ -239,7 +239,7 @@ register(
         doc="The index of the round; known to every policy.",
     )
 )
-register(
+register_signal(
     Signal(
         name="calls",
         compute=None,
@@ -250,7 +250,7 @@ register(
         doc="The loop's own generation calls since its first round.",
     )
 )
-register(
+register_signal(
     Signal(
         name="tokens",
         compute=None,
@@ -261,7 +261,7 @@ register(
         doc="Input and output tokens of the loop's own generation calls since its first round.",
     )
 )
-register(
+register_signal(
     Signal(
         name="seconds",
         compute=None,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from suffice.signals.base import Signal, register
+from suffice.signals.base import Signal, register_signal
 
 __all__ = ["GATE", "KNOWN"]
 
@@ -12,7 +12,7 @@ GATE = "gate"
 KNOWN = "p_known"
 """The signal of a gate."""
 
-register(
+register_signal(
     Signal(
         name=KNOWN,
         compute=None,

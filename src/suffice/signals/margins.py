@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from suffice.rounds import Round, Token
-from suffice.signals.base import Signal, register
+from suffice.signals.base import Signal, register_signal
 
 __all__ = ["LOGPROB_NEEDS", "MAX_MARGIN", "answer_logprob_mean", "answer_margin", "margin_aggregate", "token_margin"]
 
@@ -119,7 +119,7 @@ def answer_logprob_mean(rounds: Sequence[Round]) -> float:
 
 _RANGE = (0.0, MAX_MARGIN)
 
-register(
+register_signal(
     Signal(
         name="answer_margin",
         compute=answer_margin,
@@ -137,7 +137,7 @@ for _name, _aggregate, _words in (
     ("mean", _mean, "Mean"),
     ("median", _quantile(0.5), "Median"),
 ):
-    register(
+    register_signal(
         Signal(
             name=f"answer_margin_{_name}",
             compute=margin_aggregate(_aggregate),
@@ -148,7 +148,7 @@ for _name, _aggregate, _words in (
             doc=f"{_words} margin over the tokens of the answer.",
         )
     )
-register(
+register_signal(
     Signal(
         name="answer_logprob_mean",
         compute=answer_logprob_mean,

@@ -17,7 +17,7 @@ from suffice.metrics import EQUAL_WEIGHTS
 from suffice.metrics import information_score as score_of
 from suffice.rounds import Round
 from suffice.rules.selectors_of_drafts import DISTANCES
-from suffice.signals.base import Signal, register
+from suffice.signals.base import Signal, register_signal
 from suffice.signals.state import number
 
 __all__ = [
@@ -163,7 +163,7 @@ def draft_tokens(rounds: Sequence[Round]) -> float:
 
 _SOURCE = "Semantic Early-Stopping"
 
-register(
+register_signal(
     Signal(
         name="semantic_distance",
         compute=draft_distance,
@@ -178,7 +178,7 @@ register(
     )
 )
 for _back, _name in enumerate(DISTANCES[1:], 2):
-    register(
+    register_signal(
         Signal(
             name=_name,
             compute=partial(_distance_back, _back),
@@ -191,7 +191,7 @@ for _back, _name in enumerate(DISTANCES[1:], 2):
             doc=f"Cosine distance between the embeddings of this draft and that {_back} rounds earlier.",
         )
     )
-register(
+register_signal(
     Signal(
         name="critic_approved",
         compute=critic_approved,
@@ -204,7 +204,7 @@ register(
         doc="The critic's reply begins with APPROVED.",
     )
 )
-SCORE = register(
+SCORE = register_signal(
     Signal(
         name="information_score",
         compute=information_score,
@@ -217,7 +217,7 @@ SCORE = register(
         doc="A judge's weighted mean mark of the draft: faithfulness, answer relevancy, context precision and recall.",
     )
 )
-register(
+register_signal(
     Signal(
         name="information_gain",
         compute=information_gain,
@@ -231,7 +231,7 @@ register(
         doc="How much information_score rose since the previous draft.",
     )
 )
-register(
+register_signal(
     Signal(
         name="draft_tokens",
         compute=draft_tokens,

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from suffice.errors import DataError
 from suffice.metrics import normalize_answer
 from suffice.rounds import Round, Token
-from suffice.signals.base import Signal, register
+from suffice.signals.base import Signal, register_signal
 
 __all__ = ["clusters", "gram_uncertainty", "same_answer", "semantic_entropy", "sequence_logprob", "token_entropy"]
 
@@ -185,7 +185,7 @@ for _name, _aggregate, _words in (
     ("mean", lambda found: math.fsum(found) / len(found), "Mean"),
     ("max", max, "Highest"),
 ):
-    register(
+    register_signal(
         Signal(
             name=f"answer_entropy_{_name}",
             compute=_entropy_of(_aggregate),
@@ -196,7 +196,7 @@ for _name, _aggregate, _words in (
             doc=f"{_words} entropy over the tokens of the answer; tokens that are not listed count as one.",
         )
     )
-register(
+register_signal(
     Signal(
         name="answer_logprob_sum",
         compute=lambda rounds: sequence_logprob(rounds[-1].answer_tokens),

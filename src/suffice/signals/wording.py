@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 
 from suffice.rounds import Passage, Round
-from suffice.signals.base import Signal, register
+from suffice.signals.base import Signal, register_signal
 
 __all__ = ["CRITICISM", "FUNCTION_WORDS", "PRAISE", "critic_praise", "lexical_support"]
 
@@ -88,7 +88,7 @@ def lexical_support(rounds: Sequence[Round]) -> float:
     return len(said & shown) / len(said)
 
 
-register(
+register_signal(
     Signal(
         name="critic_praise",
         compute=critic_praise,
@@ -99,7 +99,7 @@ register(
         doc="Words of praise among those of praise and criticism in the critic's reply.",
     )
 )
-register(
+register_signal(
     Signal(
         name="lexical_support",
         compute=lexical_support,

@@ -1,0 +1,147 @@
+"""Importing: rounds that somebody else recorded become a recording, with an account of what became of their values."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from suffice._version import __version__
+from suffice.adapters.base import ImportedRun, with_embeddings
+from suffice.adapters.importers import importer
+from suffice.adapters.summary import ColumnCount, RoundMeans, column_counts, round_means
+from suffice.embedding import Embedder
+from suffice.errors import DataError, UnsettledError
+from suffice.replays.result import jsonable
+from suffice.store import read_recording, write_recording
+
+__all__ = ["ImportSummary", "import_recording"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportSummary:
+    """What an import wrote.
+
+    Attributes:
+        path: The recording.
+        trajectories: How many it has.
+        clusters: How many questions they belong to.
+        rounds: The most rounds of one trajectory.
+        censored: Trajectories that a rule ended while they were recorded.
+        columns: What became of the values, by column.
+        by_round: Means over the trajectories that have a round, by round.
+        notes: What a reader of results must know: what was cut, left out, mended, or is unknown.
+    """
+
+    path: Path
+    trajectories: int
+    clusters: int
+    rounds: int
+    censored: int
+    columns: tuple[ColumnCount, ...]
+    by_round: tuple[RoundMeans, ...]
+    notes: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-ready values; NaN becomes None."""
+        data = jsonable(asdict(self) | {"path": str(self.path)})
+        assert isinstance(data, dict)
+        return data
+
+
+def import_recording(
+    path: str | Path,
+    *,
+    kind: str,
+    out: str | Path,
+    columns: Mapping[str, str] | None = None,
+    metrics: Mapping[str, str] | None = None,
+    labels: Mapping[str, str] | None = None,
+    golds: bool | None = None,
+    first_round: Literal[0, 1] | None = None,
+    ended_early: Literal["rule", "exhausted"] | None = None,
+    embedder: Embedder | None = None,
+    settle: Callable[[UnsettledError], Any] | None = None,
+) -> ImportSummary:
+    r"""Turn a run recorded elsewhere into a recording.
+
+    >>> import tempfile
+    >>> from suffice import import_recording, read_recording
+    >>> lines = "question_id,round,answer,golds\nq1,1,Rome,Oslo\nq1,2,Oslo,Oslo\n"
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     run = Path(folder, "run.csv")
+    ...     _ = run.write_text(lines)
+    ...     summary = import_recording(run, kind="tabular", out=run.with_suffix(".parquet"), golds=True)
+    ...     read_recording(summary.path).column("em")
+    array([[0., 1.]])
+
+    Args:
+        path: The file that somebody recorded.
+        kind: Its format: `tabular` (CSV or JSONL), or one of `suffice.adapters.importer_names`.
+        out: The recording, a parquet file.
+        columns: For tabular files: our name of a column to theirs.
+        metrics: For tabular files: metrics in [0, 1] of your own, by name, to their columns.
+        labels: For tabular files: texts of your own, by name, to their columns; policies depend on a `model`.
+        golds: For tabular files: whether gold answers that equal the last answers are right; None = not said.
+        first_round: What the file's lowest round is: 0 (the model alone) or 1; None = as the file counts.
+        ended_early: For tabular files: why some have fewer rounds; `rule` means censored.  None = not said.
+        embedder: Embeds the answers, for `semantic_distance`.
+        settle: Chooses where the file can be read in several ways: is given the error, returns the value of its
+            `parameter`.  None = raise the error.
+
+    Raises:
+        DataError: There is no such format, it does not take one of the arguments, or a value cannot be used.
+        UnsettledError: The file can be read in several ways; the message names the argument that says which.
+    """
+    settings = {
+        "columns": columns,
+        "metrics": metrics,
+        "labels": labels,
+        "golds": golds,
+        "first_round": first_round,
+        "ended_early": ended_early,
+    }
+    given = {name: value for name, value in settings.items() if value is not None}
+    run = _read(Path(path), kind, given, embedder, settle)
+    rows = run.rows()
+    metadata = {"source": run.source, "notes": run.notes, "depends": dict(run.depends), "suffice": __version__}
+    write_recording(out, rows, metadata, run.kinds())
+    recording = read_recording(out)
+    n, width = recording.shape
+    return ImportSummary(
+        path=Path(out),
+        trajectories=n,
+        clusters=len(set(recording.clusters.tolist())),
+        rounds=width,
+        censored=sum(end == "rule" for end in recording.ends.tolist()),
+        columns=tuple(column_counts(run, rows)),
+        by_round=tuple(round_means(rows)),
+        notes=tuple(run.notes),
+    )
+
+
+def _read(
+    path: Path,
+    kind: str,
+    given: dict[str, Any],
+    embedder: Embedder | None,
+    settle: Callable[[UnsettledError], Any] | None,
+) -> ImportedRun:
+    read = importer(kind)
+    takes = inspect.signature(read).parameters
+    wrong = [name for name in given if name not in takes]
+    if wrong:
+        raise DataError(f"files of the format {kind!r} do not take {wrong[0]!r}; leave it out")
+    if "embedder" in takes:
+        return read(path, embedder, **given)
+    while True:
+        try:
+            run = read(path, **given)
+        except UnsettledError as error:
+            if settle is None:
+                raise
+            given[error.parameter] = settle(error)
+        else:
+            return run if embedder is None else with_embeddings(run, embedder)

@@ -1,0 +1,46 @@
+"""Running a coroutine to its end from ordinary code, also in a notebook, where an event loop already runs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any, TypeVar
+
+__all__ = ["run_blocking"]
+
+_T = TypeVar("_T")
+
+
+def run_blocking(coroutine: Coroutine[Any, Any, _T]) -> _T:
+    """Return the result of a coroutine; where an event loop already runs, it runs in a thread of its own.
+
+    >>> async def answer():
+    ...     return "Oslo"
+    >>> async def notebook():
+    ...     return run_blocking(answer())
+    >>> run_blocking(answer()), asyncio.run(notebook())
+    ('Oslo', 'Oslo')
+    """
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(coroutine)
+    running: Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]]] = Future()
+
+    async def announced() -> _T:
+        task = asyncio.current_task()
+        assert task is not None
+        running.set_result((asyncio.get_running_loop(), task))
+        return await coroutine
+
+    with ThreadPoolExecutor(1) as pool:
+        result = pool.submit(asyncio.run, announced())
+        try:
+            return result.result()
+        except BaseException:  # an interrupt of the notebook reaches this thread only: stop the other one
+            loop, task = running.result()
+            with suppress(RuntimeError):  # it has ended
+                loop.call_soon_threadsafe(task.cancel)
+            raise

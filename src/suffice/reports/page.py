@@ -1,0 +1,73 @@
+"""A report in one call: policies replayed on recordings, and the page that shows them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from suffice.files import write_file
+from suffice.replays import Price, policy_for
+from suffice.replays.outcomes import default_metrics
+from suffice.reports.data import Report, Settings, make_report
+from suffice.reports.html import render_html
+from suffice.reports.trajectories import Passages
+from suffice.rules import Rule
+from suffice.session import Policy
+from suffice.store.recording import Recording
+
+__all__ = ["report"]
+
+
+def report(
+    recordings: Recording | Mapping[str, Recording],
+    policies: Sequence[Policy | Rule | str],
+    out: str | Path | None = None,
+    *,
+    tune: Recording | None = None,
+    settings: Settings | None = None,
+    prices: Mapping[str, Price] | None = None,
+    passages: Passages | None = None,
+    everything: bool = False,
+) -> Report:
+    """Replay policies on recordings and collect all that there is to see, as one HTML page if `out` names a file.
+
+    >>> import tempfile
+    >>> from suffice import report
+    >>> from suffice.store import bundled_recording
+    >>> quick = Settings(metrics=("target_sentiment",), n_resamples=20)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     page = Path(folder, "report.html")
+    ...     result = report(bundled_recording("self_refine_dv3"), ["fixed_k(2)"], page, settings=quick)
+    ...     page.read_text("utf-8")[:15], result.cells[0].result.rows[0].label
+    ('<!doctype html>', 'fixed_k(2)')
+
+    Args:
+        recordings: One recording, or several by name.
+        policies: What to evaluate; a rule or its text stands for a policy with the first recording's own settings.
+        out: The page, a file that opens without a network; None = none is written.
+        tune: What the policies were fitted on, for diagnostics such as drift; None if unknown.
+        settings: Metrics, baseline, draws and the like; None = the default ones.
+        prices: Of language models by component; None = money is NaN.
+        passages: Title and text of the evidence by question and passage id; recordings hold the ids alone.
+        everything: Hold every trajectory in the page, however large it becomes.
+
+    Raises:
+        DataError: No recording, no policy, two policies of one label, or the page cannot be written.
+        ConfigMismatchError: A policy belongs to none of the recordings.
+        RuleSyntaxError: Text is not a rule.
+    """
+    named = {"recording": recordings} if isinstance(recordings, Recording) else recordings
+    first = next(iter(named.values()), None)
+    if settings is None and named:
+        settings = Settings(metrics=min((default_metrics(item) for item in named.values()), key=len))
+    fitting = [item if isinstance(item, Policy) or first is None else policy_for(first, item) for item in policies]
+    result = make_report(
+        named,
+        [item for item in fitting if isinstance(item, Policy)],
+        tune=tune,
+        settings=settings,
+        prices=None if prices is None else dict.fromkeys(named, prices),
+    )
+    if out is not None:
+        write_file(out, render_html(result, everything=everything, passages=passages))
+    return result

@@ -1,0 +1,43 @@
+"""A field of a frozen dataclass that takes a value or its text, and holds the value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar, cast
+
+from suffice.errors import DataError
+
+__all__ = ["Spelled"]
+
+_T = TypeVar("_T")
+
+
+class Spelled(Generic[_T]):
+    """A descriptor: what is assigned may be text, what is read is the value that the text spells.
+
+    Args:
+        kind: The class of the values; it may be abstract.
+        parse: Returns the value of a text.
+        default: The value of the field if none is given.
+
+    Raises:
+        DataError: On assignment, something that is neither such a value nor text.
+    """
+
+    def __init__(self, kind: type[Any], parse: Callable[[str], _T], default: _T) -> None:
+        self._kind = kind
+        self._parse = parse
+        self._default = default
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, instance: object | None, owner: type) -> _T:
+        return self._default if instance is None else cast("_T", vars(instance)[self._name])
+
+    def __set__(self, instance: object, value: _T | str) -> None:
+        spelled = self._parse(value) if isinstance(value, str) else value
+        if not isinstance(spelled, self._kind):
+            hint = " Call it: a function is not what it returns." if callable(spelled) else ""
+            raise DataError(f"{self._name} must be a {self._kind.__name__} or its text, not {value!r}.{hint}")
+        vars(instance)[self._name] = spelled

@@ -85,7 +85,7 @@ def test_a_planted_recording_certifies_the_cheapest_policy_that_passes(certified
     assert certificate.question_ids == tuple(sorted(map(id_hash, fresh.question_ids)))
     assert certified.policy.certified
     assert "selected here" in certified.headline.lower()
-    assert "selected here" in " ".join(certified.table.notes)
+    assert "selected here" in " ".join(certified.table().notes)
 
 
 def test_figures_are_those_of_replay(certified, fresh):
@@ -545,7 +545,7 @@ def test_the_baseline_that_dominates_the_certified_policy_is_named_in_headline_t
     assert rival is not None
     assert found.dominated_by == rival
     assert f"dominated by {rival}, which gives at least as much for no more calls" in found.headline
-    assert found.table.texts()[0][-1] == rival
+    assert found.table().texts()[0][-1] == rival
     assert found.to_dict()["dominated_by"] == found.to_dict()["sequence"][0]["dominated_by"] == rival
 
 

@@ -553,7 +553,7 @@ def test_what_certify_and_replay_save_may_be_retrievals():
     assert found.policy is not None
     assert str(found.policy.rule) == "(p_known > 0.5) & (round < 1)"
     assert "0.50 retrievals against 1.00 (-50.0 %)" in found.headline
-    assert "retrievals" in render([found.table], "md")
+    assert "retrievals" in render([found.table()], "md")
     result = replay(fresh, [policy], metrics=("contains",), baseline="fixed_k(1)", n_resamples=20, cost="retrievals")
     assert result.rows[0].costs["retrievals"] == pytest.approx(0.5)
     assert "0.50 retrievals" in result.headline(result.rows[0].label)

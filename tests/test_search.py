@@ -31,7 +31,6 @@ from suffice.searches import (
     equivalent_intervals,
     read_space,
     search,
-    search_tables,
     space_from_dict,
     split,
     write_rules,
@@ -602,7 +601,7 @@ def test_where_no_threshold_meets_the_budget_the_cheapest_is_taken_and_said():
         of, space("or", ()).with_literals([[Literal(signal="overlap")]]), tune=tune, budget=0.5, n_resamples=10
     )
     assert not result.locked[0].within_budget
-    text = render(search_tables(result), "md")
+    text = render(result.tables(), "md")
     assert "no threshold of overlap meets the budget" in text
     assert result.chosen is None
     assert result.best is None
@@ -735,7 +734,7 @@ def test_one_question_is_searched_and_cannot_be_split():
     made = search(of, space("or"), tune=recording(20), n_resamples=20, budget=5)
     assert made.n == 1
     assert made.optimism.estimate("cross-fitted") is None
-    assert "1 questions" in render(search_tables(made), "md")
+    assert "1 questions" in render(made.tables(), "md")
 
 
 def test_columns_without_a_value_are_refused_and_left_out_of_what_is_available():

@@ -14,7 +14,7 @@ from suffice.adapters.importers import importer
 from suffice.adapters.summary import ColumnCount, RoundMeans, column_counts, round_means
 from suffice.embedding import Embedder
 from suffice.errors import DataError, UnsettledError
-from suffice.replays.result import jsonable
+from suffice.results import jsonable
 from suffice.store import read_recording, write_recording
 
 __all__ = ["ImportSummary", "import_recording"]

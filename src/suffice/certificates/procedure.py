@@ -19,6 +19,7 @@ from suffice.certificates.losses import COST_NAMES, Claim, Measured, measure
 from suffice.certificates.ltt import MOST_QUESTIONS, Procedure, level_of, questions_needed, rejected
 from suffice.errors import DataError
 from suffice.replays import seen_by, seen_from
+from suffice.results import Result
 from suffice.rounds import Floats, Mask
 from suffice.rules import Rule
 from suffice.session import Policy
@@ -49,7 +50,7 @@ class Need:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Certification:
+class Certification(Result):
     """What a certification run found.
 
     Attributes:
@@ -132,9 +133,8 @@ class Certification:
             return f"more than {MOST_QUESTIONS:,} questions needed {about}: its estimated loss is close to epsilon"
         return f"about {need.questions:,} questions needed {about}"
 
-    @property
     def table(self) -> Table:
-        """Every policy of the family in test order."""
+        """Return every policy of the family in test order."""
         measured, claim = self.measured, self.claim
         chosen = self.certificate.position if self.certificate is not None else -1
         columns = (

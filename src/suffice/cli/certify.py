@@ -168,7 +168,7 @@ def _lines(path: Path) -> Sequence[Policy | str]:
 
 def show_certification(found: Certification) -> None:
     """Print the family, the outcome, and what the next policy lacks."""
-    print_table(found.table)
+    print_table(found.table())
     console.print(found.headline, markup=False, soft_wrap=True)
     if found.policy is not None and found.missing:
         console.print(f"cheaper: {found.missing}", markup=False, soft_wrap=True)

@@ -10,7 +10,7 @@ from suffice.cli import options
 from suffice.cli.show import console, number, print_json, table
 from suffice.errors import DataError, LogprobsUnavailableError, ModelError, NotFittedError
 from suffice.llm import ChatModel, EndpointReport, probe
-from suffice.replays.result import jsonable
+from suffice.results import jsonable
 from suffice.rules import NAMED_RULES, parse_rule
 from suffice.rules.named import spelled
 from suffice.session import Policy

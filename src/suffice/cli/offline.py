@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from suffice.cli import options
-from suffice.cli.show import console, number, print_json, print_table, table
+from suffice.cli.show import console, print_json, print_table
 from suffice.replays import (
     LEDGERS,
     CalibrationSummary,
@@ -96,24 +96,8 @@ def calibrate_command(
 
 def show_calibration(summary: CalibrationSummary) -> None:
     """Print the fit, and what each way of fitting does to the rule."""
-    rows = []
-    for item in summary.comparisons:
-        brier = ", ".join(f"{name} {number(value, 3)}" for name, value in item.brier.items())
-        form = f"{'per-round' if item.per_round else 'global'} {item.method}{' (chosen)' if item.chosen else ''}"
-        rows.append([form, brier, number(100 * item.quality, 1), number(item.calls)])
-    title = (
-        f"Calibrators on {summary.n} tune questions, target {summary.target} (in sample: judge them on other questions)"
-    )
-    columns = ["calibrator", "Brier", f"rule's {summary.quality_metric.upper()}", "rule's calls"]
-    console.print(table(title, columns, rows, left=2))
-    for fit in summary.fits:
-        bins = [
-            [f"{b.low:.1f}-{b.high:.1f}", str(b.n), number(b.predicted, 3), number(b.observed, 3)]
-            for b in fit.report.bins
-            if b.n
-        ]
-        title = f"Reliability of {fit.output}: Brier {number(fit.report.brier, 3)}, ECE {number(fit.report.ece, 3)}"
-        console.print(table(title, ["bin", "rows", "predicted", "observed"], bins))
+    for item in summary.tables():
+        print_table(item)
     for note in summary.notes:
         console.print(f"note: {note}", markup=False, soft_wrap=True)
 

@@ -13,7 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from suffice.cli import options
 from suffice.cli.show import console, errors, print_json, print_table
 from suffice.errors import DataError
-from suffice.searches import PRESETS, SearchResult, read_space, search, search_tables, write_rules
+from suffice.searches import PRESETS, SearchResult, read_space, search, write_rules
 from suffice.searches.explore import Progress as Report
 from suffice.store import read_recording
 
@@ -115,7 +115,7 @@ def _progress(*, quiet: bool) -> Iterator[Callable[[str], Report | None]]:
 
 
 def _show(result: SearchResult, out: Path | None, policy: Path | None) -> None:
-    for table in search_tables(result):
+    for table in result.tables():
         print_table(table)
     if result.chosen is not None:
         console.print(f"selected on tune: {result.chosen.headline}", markup=False, soft_wrap=True)

@@ -3,7 +3,7 @@
 from suffice.diagnostics.calibration import CalibratorForm, Reliability, judge_calibrators
 from suffice.diagnostics.cells import CellRow, CellTable, compare_cells, cross_fitted, matching_threshold
 from suffice.diagnostics.correlations import Correlations, correlate
-from suffice.diagnostics.diagnosis import Diagnosis, Part, diagnose
+from suffice.diagnostics.diagnosis import Diagnosis, diagnose
 from suffice.diagnostics.drift import Drift, SignalDrift, kolmogorov_smirnov, measure_drift
 from suffice.diagnostics.floor import FloorEffect, compare_floor, without_floor
 from suffice.diagnostics.judged import JudgedComparison, JudgedRow, compare_judged
@@ -33,7 +33,6 @@ __all__ = [
     "JudgeUntil",
     "JudgedComparison",
     "JudgedRow",
-    "Part",
     "PrematureStops",
     "Procedure",
     "RankerFit",

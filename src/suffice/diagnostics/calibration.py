@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -13,7 +12,7 @@ from suffice.calibration import CALIBRATED, CalibrationReport, Calibrator, calib
 from suffice.calibration.calibrator import Method
 from suffice.diagnostics.rows import right_or_wrong
 from suffice.replays.baselines import Bench, run_policy
-from suffice.replays.result import jsonable
+from suffice.results import Result
 from suffice.rounds import Floats
 from suffice.session import Policy
 from suffice.store.recording import Recording
@@ -53,7 +52,7 @@ class CalibratorForm:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reliability:
+class Reliability(Result):
     """Every calibrated signal in every form.
 
     Attributes:
@@ -127,12 +126,6 @@ class Reliability:
         """Return the forms, then the reliability of each signal."""
         outputs = dict.fromkeys(form.output for form in self.forms)
         return [self.table(), *(self.reliability_table(output) for output in outputs)]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return JSON-ready values; NaN becomes None."""
-        data = jsonable(asdict(self))
-        assert isinstance(data, dict)
-        return data
 
 
 def judge_calibrators(

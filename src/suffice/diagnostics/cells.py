@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -15,7 +14,7 @@ from suffice.replays import outcome, policy_for
 from suffice.replays.baselines import Bench, run_policy
 from suffice.replays.costs import CostTable
 from suffice.replays.evaluate import drop_failed
-from suffice.replays.result import jsonable
+from suffice.results import Result
 from suffice.rounds import Floats, Mask, Rounds
 from suffice.rules import Rule, Threshold, tasr, thresholds
 from suffice.rules.rethreshold import find_threshold, substitute
@@ -64,7 +63,7 @@ class CellRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CellTable:
+class CellTable(Result):
     """Cells under one raw and one calibrated threshold.
 
     Attributes:
@@ -124,16 +123,6 @@ class CellTable:
                 f"cross-fitted: each question's map comes from the other {FOLDS - 1} of {FOLDS} folds of its own cell",
             ),
         )
-
-    def tables(self) -> list[Table]:
-        """Return the one table."""
-        return [self.table()]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return JSON-ready values; NaN becomes None."""
-        data = jsonable(asdict(self))
-        assert isinstance(data, dict)
-        return data
 
 
 def cross_fitted(recording: Recording, output: str = CALIBRATED_NAME, *, target: str = "em") -> Floats:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
 from suffice.diagnostics.rows import Rows
-from suffice.replays.result import jsonable
+from suffice.results import Result
 from suffice.rounds import Floats
 from suffice.tables import Column, Table
 
@@ -20,7 +19,7 @@ _ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Correlations:
+class Correlations(Result):
     """Spearman's rank correlations of all pairs of signals, each over the rounds in which both are defined.
 
     Attributes:
@@ -58,12 +57,6 @@ class Correlations:
         """Return the table of the strongest pairs, if there are any."""
         table = self.table()
         return [table] if table.rows else []
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return JSON-ready values; NaN becomes None."""
-        data = jsonable(asdict(self))
-        assert isinstance(data, dict)
-        return data
 
 
 def correlate(rows: Rows) -> Correlations:

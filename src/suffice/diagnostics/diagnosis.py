@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from suffice.replays.costs import CostTable
 from suffice.replays.evaluate import drop_failed
 from suffice.replays.outcomes import choice_note, default_metrics
 from suffice.replays.references import answering_like, baseline_policy
+from suffice.results import Result
 from suffice.rules import Rule, parse_rule, thresholds
 from suffice.session import Policy, Stops
 from suffice.signals import KNOWN
@@ -33,23 +34,11 @@ from suffice.statistics import ONE_UNIT
 from suffice.store.recording import Recording
 from suffice.tables import Table
 
-__all__ = ["Diagnosis", "Part", "diagnose"]
-
-
-class Part(Protocol):
-    """One diagnostic: numbers that print as tables."""
-
-    def tables(self) -> list[Table]:
-        """Return the tables of this part."""
-        ...
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return JSON-ready values; NaN becomes None."""
-        ...
+__all__ = ["Diagnosis", "diagnose"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Diagnosis:
+class Diagnosis(Result):
     """The diagnostics of one recording.
 
     Attributes:
@@ -63,7 +52,7 @@ class Diagnosis:
         notes: What is missing and why, and what a reader must know.
     """
 
-    parts: Mapping[str, Part]
+    parts: Mapping[str, Result]
     metric: str
     n: int
     n_rounds: int
@@ -76,14 +65,9 @@ class Diagnosis:
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-ready values; NaN becomes None."""
-        return {
-            "metric": self.metric,
-            "n": self.n,
-            "n_rounds": self.n_rounds,
-            "data_hash": self.data_hash,
-            "notes": list(self.notes),
-            **{name: part.to_dict() for name, part in self.parts.items()},
-        }
+        values = Result.to_dict(self)
+        parts = values.pop("parts")
+        return {**values, **parts}
 
 
 def diagnose(
@@ -220,11 +204,11 @@ def _input_notes(
 
 def _signal_parts(
     kept: Recording, tune: Recording | None, policy: Policy | None, settings: _Settings
-) -> dict[str, Part]:
+) -> dict[str, Result]:
     metric, level = settings.metric, settings.level
     rows = rows_of(kept, metric, policy)
     draws = draw_d(rows, list(rows.columns), n_resamples=settings.n_resamples, rng=settings.seed)
-    parts: dict[str, Part] = {
+    parts: dict[str, Result] = {
         "signals": summarise_signals(kept, rows, draws, metric=metric, level=level, seed=settings.seed),
         "correlations": correlate(rows),
     }
@@ -236,7 +220,7 @@ def _signal_parts(
 
 def _calibration_part(
     bench: Bench, tune: Recording | None, policy: Policy | None, settings: _Settings, notes: list[str]
-) -> dict[str, Part]:
+) -> dict[str, Result]:
     fitted_on = tune if tune is not None and has_metric(tune, settings.metric) else None
     found = judge_calibrators(bench, policy=policy, tune=fitted_on, target=settings.metric, quality=settings.quality)
     if found is None:
@@ -265,9 +249,9 @@ def _bench(kept: Recording, policy: Policy | None, quality: str) -> Bench:
     return Bench(kept, metrics, CostTable(kept), kept.rounds(sorted(columns)))
 
 
-def _policy_parts(bench: Bench, policy: Policy, settings: _Settings, notes: list[str]) -> dict[str, Part]:
+def _policy_parts(bench: Bench, policy: Policy, settings: _Settings, notes: list[str]) -> dict[str, Result]:
     """Return the parts that look at a policy's stops; say in `notes` what is missing."""
-    parts: dict[str, Part] = {}
+    parts: dict[str, Result] = {}
     run, stopped = run_policy(bench, policy)
     quality = settings.quality
     n = len(bench.recording.question_ids)
@@ -288,7 +272,7 @@ def _policy_parts(bench: Bench, policy: Policy, settings: _Settings, notes: list
     return parts
 
 
-def _types(bench: Bench, run: Run, settings: _Settings, notes: list[str]) -> dict[str, Part]:
+def _types(bench: Bench, run: Run, settings: _Settings, notes: list[str]) -> dict[str, Result]:
     kept, column, quality = bench.recording, settings.type_column, settings.quality
     if column not in kept.table.column_names:
         notes.append(f"no column {column!r}: types of questions are unknown")
@@ -322,12 +306,12 @@ def _reference(bench: Bench, policy: Policy, settings: _Settings) -> Run:
     return run_policy(_bench(kept, other, settings.quality), other)[0]
 
 
-def _stop_parts(bench: Bench, policy: Policy, stopped: Stops, settings: _Settings) -> dict[str, Part]:
+def _stop_parts(bench: Bench, policy: Policy, stopped: Stops, settings: _Settings) -> dict[str, Result]:
     kept, view = bench.recording, stopped.view
     ids = np.array(kept.question_ids, dtype=object)
     right = bench.in_view(right_or_wrong(kept, settings.metric), view)
     stable = bench.raw.columns.get("answer_stable")
-    parts: dict[str, Part] = {
+    parts: dict[str, Result] = {
         "premature": look_at_stops(
             stopped,
             right,

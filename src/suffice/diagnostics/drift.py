@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from suffice.diagnostics.rows import Rows
 from suffice.diagnostics.separation import cohens_d, draw_d, ends
-from suffice.replays.result import jsonable
+from suffice.results import Result
 from suffice.rounds import Floats
 from suffice.statistics import Coded
 from suffice.tables import Column, Table
@@ -56,7 +56,7 @@ class SignalDrift:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Drift:
+class Drift(Result):
     """Every signal that both recordings have (TASR, Table 3).
 
     Attributes:
@@ -107,16 +107,6 @@ class Drift:
                 "p(KS) counts questions, not rounds, as independent values, and is not corrected for many signals",
             ),
         )
-
-    def tables(self) -> list[Table]:
-        """Return the one table."""
-        return [self.table()]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return JSON-ready values; NaN becomes None."""
-        data = jsonable(asdict(self))
-        assert isinstance(data, dict)
-        return data
 
 
 def _triple(value: float, low: float, high: float) -> Any:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from suffice.diagnostics.premature import Group, returned
-from suffice.replays.result import jsonable
+from suffice.results import Result
 from suffice.rounds import Floats, Rounds
 from suffice.rules import AllOf, Rule, Threshold
 from suffice.session import Policy, stops
@@ -20,7 +19,7 @@ __all__ = ["FloorEffect", "compare_floor", "without_floor"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FloorEffect:
+class FloorEffect(Result):
     """Questions by what a floor on a signal changed; shares are of all questions.
 
     A floor only ever delays a stop, so each question stops where it would without the floor, or later.
@@ -83,16 +82,6 @@ class FloorEffect:
             rows=tuple((name, group.n, group.share, group.examples()) for name, group in fates.items()),
             notes=tuple(notes),
         )
-
-    def tables(self) -> list[Table]:
-        """Return the one table."""
-        return [self.table()]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return JSON-ready values; NaN becomes None."""
-        data = jsonable(asdict(self))
-        assert isinstance(data, dict)
-        return data
 
 
 def without_floor(rule: Rule, signal: str = "p_correct") -> tuple[Rule, Threshold] | None:

@@ -6,8 +6,7 @@ Thresholds are cross-fitted: the questions of a fold are chosen among by thresho
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +19,7 @@ from suffice.replays.checks import check_policy
 from suffice.replays.costs import CostTable
 from suffice.replays.evaluate import drop_failed
 from suffice.replays.outcomes import choice_notes, outcome
-from suffice.replays.result import jsonable
+from suffice.results import Result
 from suffice.rounds import Floats, Mask, Rounds
 from suffice.rules.selectors import Selector, last_of
 from suffice.session import Policy, Stops, stops
@@ -68,7 +67,7 @@ class JudgedRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JudgedComparison:
+class JudgedComparison(Result):
     """Ways to choose on one recording, under one stopping rule.
 
     Attributes:
@@ -135,13 +134,6 @@ class JudgedComparison:
             f"{100 * self.level:g} % intervals, {self.n_resamples:,} paired bootstrap draws, seed {self.seed}"
         )
         return Table(title=title, columns=columns, rows=rows, notes=self.notes)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return JSON-ready values; NaN becomes None."""
-        data = {name: getattr(self, name) for name in self.__slots__ if name != "rows"}
-        clean = jsonable({**data, "rows": [asdict(row) for row in self.rows]})
-        assert isinstance(clean, dict)
-        return clean
 
 
 def _told(interval: Interval) -> Interval | None:

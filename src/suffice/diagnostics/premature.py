@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from suffice.replays.result import jsonable
+from suffice.results import Result
 from suffice.rounds import Floats, Mask
 from suffice.session import Stops
 from suffice.tables import Column, Table, figure
@@ -48,7 +48,7 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PrematureStops:
+class PrematureStops(Result):
     """What became of the questions that a policy stopped before their last recorded round.
 
     Shares are of the early stops.  "Later" looks at the answers of the recorded rounds after the stop, "at the end" at
@@ -122,15 +122,9 @@ class PrematureStops:
             )
         return tuple(notes)
 
-    def tables(self) -> list[Table]:
-        """Return the one table."""
-        return [self.table()]
-
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-ready values; NaN becomes None."""
-        data = jsonable(asdict(self))
-        assert isinstance(data, dict)
-        return {**data, "notes": list(self.notes())}
+        return {**Result.to_dict(self), "notes": list(self.notes())}
 
 
 def returned(stopped: Stops, right: Floats) -> Floats:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from suffice.replays.baselines import Run
-from suffice.replays.result import jsonable
+from suffice.results import Result
 from suffice.statistics import PairedResult, Units, bootstrap_weights, paired_results
 from suffice.tables import Column, Table
 
@@ -43,7 +43,7 @@ class TypeRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ByType:
+class ByType(Result):
     """A policy against a baseline on each type of question.
 
     Attributes:
@@ -91,16 +91,6 @@ class ByType:
             ),
             notes=("intervals of each type alone, not corrected for the number of types", *notes),
         )
-
-    def tables(self) -> list[Table]:
-        """Return the one table."""
-        return [self.table()]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return JSON-ready values; NaN becomes None."""
-        data = jsonable(asdict(self))
-        assert isinstance(data, dict)
-        return data
 
 
 def by_type(

@@ -13,8 +13,8 @@ from suffice.errors import DataError
 from suffice.replays.checks import check_policy
 from suffice.replays.evaluate import drop_failed
 from suffice.replays.outcomes import answers_by_stop, outcome, values_by_stop
-from suffice.replays.result import jsonable
 from suffice.replays.selected import seen_from
+from suffice.results import Result
 from suffice.rounds import Floats, Mask, Rounds
 from suffice.rules.parse import parse_selector
 from suffice.rules.ranker import Ranked, Term
@@ -39,7 +39,7 @@ _FEWEST = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RankerFit:
+class RankerFit(Result):
     """A fitted ranker; every figure is of the tune questions, held out by cross-fitting.
 
     Attributes:
@@ -69,10 +69,8 @@ class RankerFit:
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-ready values; the policy as the text of its selector."""
-        data = {name: getattr(self, name) for name in self.__slots__ if name != "policy"}
-        clean = jsonable(data)
-        assert isinstance(clean, dict)
-        return {"selector": str(self.policy.selector), **clean}
+        values = {name: value for name, value in Result.to_dict(self).items() if name != "policy"}
+        return {"selector": str(self.policy.selector), **values}
 
     def table(self) -> Table:
         """Return what the choice was made by."""

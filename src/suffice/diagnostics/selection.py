@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -14,8 +13,8 @@ from suffice.replays.checks import check_policy
 from suffice.replays.costs import CostTable
 from suffice.replays.evaluate import drop_failed
 from suffice.replays.outcomes import choice_notes, outcome
-from suffice.replays.result import jsonable
 from suffice.replays.selected import tuned_on
+from suffice.results import Result
 from suffice.rounds import Floats
 from suffice.rules.parse import parse_selector
 from suffice.rules.selectors import Last, Selector
@@ -59,7 +58,7 @@ class SelectorRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SelectorComparison:
+class SelectorComparison(Result):
     """Selectors under stopping rules on one recording.
 
     Attributes:
@@ -129,13 +128,6 @@ class SelectorComparison:
             f"draws, seed {self.seed}"
         )
         return Table(title=title, columns=columns, rows=rows, notes=self.notes)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return JSON-ready values; NaN becomes None."""
-        data = {name: getattr(self, name) for name in self.__slots__ if name != "rows"}
-        clean = jsonable({**data, "rows": [asdict(row) for row in self.rows]})
-        assert isinstance(clean, dict)
-        return clean
 
 
 def _short(selector: str) -> str:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from suffice.diagnostics.rows import Rows, unit_of
 from suffice.diagnostics.separation import cohens_d, ends
-from suffice.replays.result import jsonable
+from suffice.results import Result
 from suffice.rounds import Floats, Mask
 from suffice.statistics import Coded, area_under_roc
 from suffice.store.recording import Recording
@@ -74,7 +74,7 @@ class SignalSummary:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SignalTable:
+class SignalTable(Result):
     """All signals, over all rounds and by round.
 
     Attributes:
@@ -188,9 +188,7 @@ class SignalTable:
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-ready values; NaN becomes None."""
-        data = jsonable(asdict(self))
-        assert isinstance(data, dict)
-        return {**data, "notes": list(self.notes())}
+        return {**Result.to_dict(self), "notes": list(self.notes())}
 
 
 def _interval(value: float, low: float, high: float) -> Any:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -12,8 +12,8 @@ import numpy.typing as npt
 from suffice.replays import even_thresholds
 from suffice.replays.baselines import Bench
 from suffice.replays.front import pareto_front
-from suffice.replays.result import jsonable
 from suffice.replays.sweep import region_of, regions
+from suffice.results import Result
 from suffice.rounds import Floats
 from suffice.rules import Threshold
 from suffice.session import Policy
@@ -58,7 +58,7 @@ class SweepPoint:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ThresholdSweep:
+class ThresholdSweep(Result):
     """All that one threshold of a policy can do on a recording.
 
     Attributes:
@@ -129,16 +129,6 @@ class ThresholdSweep:
             rows=rows,
             notes=tuple(notes),
         )
-
-    def tables(self) -> list[Table]:
-        """Return the one table."""
-        return [self.table()]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return JSON-ready values; infinite ends become None."""
-        data = jsonable(asdict(self))
-        assert isinstance(data, dict)
-        return data
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

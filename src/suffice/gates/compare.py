@@ -13,8 +13,8 @@ import numpy.typing as npt
 from suffice.errors import DataError
 from suffice.gates.bench import GateBench, gate_rule
 from suffice.gates.point import GatePoint
-from suffice.replays.result import jsonable
 from suffice.replays.selected import seen_from, seen_in, selected_on
+from suffice.results import jsonable
 from suffice.rounds import Floats, Mask
 from suffice.seen import Seen
 from suffice.signals import GATE, KNOWN

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from suffice.replays.result import jsonable
+from suffice.results import jsonable
 from suffice.statistics import MarginTest, PairedResult
 from suffice.tables import figure
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
 from suffice.replays.costs import GENERATOR, TOKEN_KINDS, CostTable, shared_prefix
 from suffice.replays.evaluate import drop_failed
 from suffice.replays.prices import Price
-from suffice.replays.result import jsonable
+from suffice.results import Result
 from suffice.rounds import Floats
 from suffice.store.recording import Recording
 from suffice.tables import Column, Table
@@ -51,7 +50,7 @@ class RoundCost:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RoundCosts:
+class RoundCosts(Result):
     """What the loop pays in each round.
 
     Attributes:
@@ -93,12 +92,6 @@ class RoundCosts:
         )
         title = f"Mean cost of each round of the loop, {self.n} questions"
         return Table(title=title, columns=columns, rows=rows, notes=self.notes)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return JSON-ready values; NaN becomes None."""
-        data = jsonable({"rows": [asdict(row) for row in self.rows], "n": self.n, "notes": self.notes})
-        assert isinstance(data, dict)
-        return data
 
 
 def round_costs(recording: Recording, prices: Price | Mapping[str, Price] | None = None) -> RoundCosts:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -19,13 +19,14 @@ from suffice.replays.costs import CostTable
 from suffice.replays.evaluate import drop_failed
 from suffice.replays.outcomes import agreement_note, choice_note, default_metrics, is_agreement, outcome
 from suffice.replays.recorded import check_recorded
-from suffice.replays.result import jsonable
 from suffice.replays.selected import seen_from, selected_on
+from suffice.results import Result
 from suffice.rounds import Floats
 from suffice.rules import Rule, Selector
 from suffice.session import Policy
 from suffice.signals import SIGNALS, AnswerPosition, FittedState, ZScore, state_from_dict
 from suffice.store.recording import Recording
+from suffice.tables import Column, Table, figure
 
 __all__ = ["CalibrationSummary", "CalibratorFit", "FitComparison", "calibrate"]
 
@@ -51,6 +52,22 @@ class CalibratorFit:
     rounds_fitted: dict[int, int]
     report: CalibrationReport
 
+    def table(self) -> Table:
+        """Return predicted and observed probabilities, bin by bin."""
+        return Table(
+            title=(
+                f"Reliability of {self.output}: Brier {figure(self.report.brier, '.3f')}, "
+                f"ECE {figure(self.report.ece, '.3f')}"
+            ),
+            columns=(
+                Column("bin"),
+                Column("rows", ",.0f"),
+                Column("predicted", ".3f"),
+                Column("observed", ".3f"),
+            ),
+            rows=tuple((f"{b.low:.1f}-{b.high:.1f}", b.n, b.predicted, b.observed) for b in self.report.bins if b.n),
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FitComparison:
@@ -72,9 +89,19 @@ class FitComparison:
     calls: float
     chosen: bool
 
+    @property
+    def text(self) -> str:
+        """The form in words."""
+        return f"{'per-round' if self.per_round else 'global'} {self.method}{' (chosen)' if self.chosen else ''}"
+
+    @property
+    def brier_text(self) -> str:
+        """The Brier score of each calibrated signal."""
+        return ", ".join(f"{name} {figure(value, '.3f')}" for name, value in self.brier.items())
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CalibrationSummary:
+class CalibrationSummary(Result):
     """What was fitted, and how well; every figure is of the tune questions ("selected here").
 
     Attributes:
@@ -97,11 +124,21 @@ class CalibrationSummary:
     state: tuple[str, ...]
     notes: tuple[str, ...]
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return JSON-ready values; NaN becomes None."""
-        data = jsonable(asdict(self))
-        assert isinstance(data, dict)
-        return data
+    def tables(self) -> list[Table]:
+        """Return the forms of calibrators side by side, then the reliability of each that was fitted."""
+        forms = Table(
+            title=(
+                f"Calibrators on {self.n} tune questions, target {self.target} (in sample: judge them on other questions)"
+            ),
+            columns=(
+                Column("calibrator"),
+                Column("Brier"),
+                Column(f"rule's {self.quality_metric.upper()}", ".1f", scale=100),
+                Column("rule's calls", ".2f"),
+            ),
+            rows=tuple((form.text, form.brier_text, form.quality, form.calls) for form in self.comparisons),
+        )
+        return [forms, *(fit.table() for fit in self.fits)]
 
 
 def calibrate(

@@ -8,10 +8,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from suffice.errors import DataError
+from suffice.results import Result, jsonable
 from suffice.statistics import MarginTest, PairedResult
-from suffice.tables import Column
+from suffice.tables import Column, Table
 
-__all__ = ["COSTS", "ReplayResult", "Row", "Spread", "at_least", "jsonable", "spent"]
+__all__ = ["COSTS", "ReplayResult", "Row", "Spread", "at_least", "spent"]
 
 COSTS = ("calls", "tokens", "seconds", "money", "retrievals")
 """What policies can be compared by."""
@@ -110,13 +111,11 @@ class Row:
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-ready values; NaN becomes None."""
-        data = jsonable(asdict(self))
-        assert isinstance(data, dict)
-        return {**data, "censored": self.censored}
+        return {**jsonable(asdict(self)), "censored": self.censored}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReplayResult:
+class ReplayResult(Result):
     """All rows of a replay.
 
     Attributes:
@@ -201,12 +200,11 @@ class ReplayResult:
         cheapest = "none" if match is None else f"{match} at {spent(self.row(match), self.cost)}"
         return f"cheapest fixed or random policy of at least this {self.metrics[0]}: {cheapest}"
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return JSON-ready values; NaN becomes None."""
-        data = {name: getattr(self, name) for name in self.__slots__ if name != "rows"}
-        clean = jsonable(data)
-        assert isinstance(clean, dict)
-        return {**clean, "rows": [row.to_dict() for row in self.rows]}
+    def tables(self) -> list[Table]:
+        """Return outcomes, tests, costs, stops and margins."""
+        from suffice.replays.tables import replay_tables
+
+        return replay_tables(self)
 
 
 _POINTS = Column("points", ".1f", scale=100)
@@ -242,14 +240,3 @@ def _difference(row: Row, name: str) -> str:
         return ""
     text = _DIFFERENCE.text(row.delta_bounds[name] if delta is None else (delta.delta, delta.low, delta.high))
     return f" ({text} vs {row.baseline})"
-
-
-def jsonable(value: Any) -> Any:
-    """Return nested values as JSON has them: text keys, lists, None for NaN and infinities."""
-    if isinstance(value, Mapping):
-        return {str(key): jsonable(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [jsonable(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value

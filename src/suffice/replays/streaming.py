@@ -6,7 +6,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +22,9 @@ from suffice.replays.outcomes import agreement_note, choice_notes, default_metri
 from suffice.replays.prices import Price
 from suffice.replays.recorded import Definedness
 from suffice.replays.references import baseline_policy
-from suffice.replays.result import COSTS, jsonable
+from suffice.replays.result import COSTS
 from suffice.replays.selected import Selected, seen_by, selected_on, tuned_on
+from suffice.results import Result
 from suffice.rounds import Floats
 from suffice.rules import Rule
 from suffice.session import Policy
@@ -73,7 +74,7 @@ class StreamRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StreamResult:
+class StreamResult(Result):
     """A policy and its baseline over all questions of a file.
 
     Attributes:
@@ -96,12 +97,6 @@ class StreamResult:
     n_failed: int
     level: float
     notes: tuple[str, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return JSON-ready values; NaN becomes None."""
-        data = jsonable(asdict(self))
-        assert isinstance(data, dict)
-        return data
 
     def table(self) -> Table:
         """Return policy, baseline and difference, one row for each quantity."""

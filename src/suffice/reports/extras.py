@@ -75,7 +75,7 @@ def diagnostics(
         )
     except SufficeError as error:
         return {}, [f"no diagnostics: {error}"]
-    tables = {_TITLES.get(name, name.capitalize()): part.tables() for name, part in found.parts.items()}
+    tables = {_TITLES.get(name, name.capitalize()): [*part.tables()] for name, part in found.parts.items()}
     return {title: listed for title, listed in tables.items() if listed}, list(found.notes)
 
 

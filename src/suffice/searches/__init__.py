@@ -6,7 +6,7 @@ from suffice.searches.explore import Distinct, Explorer
 from suffice.searches.files import read_space, space_from_dict
 from suffice.searches.optimism import Estimate, Optimism
 from suffice.searches.presets import PRESETS, available, preset
-from suffice.searches.result import Chosen, Named, SearchResult, search_tables, write_rules
+from suffice.searches.result import Chosen, Named, SearchResult, write_rules
 from suffice.searches.space import FORMS, LARGEST, Block, Literal, Space
 from suffice.searches.thresholds import Locked, lock
 
@@ -31,7 +31,6 @@ __all__ = [
     "preset",
     "read_space",
     "search",
-    "search_tables",
     "space_from_dict",
     "split",
     "write_rules",

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice.replays import Row
-from suffice.replays.result import jsonable
+from suffice.results import Result, jsonable
 from suffice.rounds import Floats
 from suffice.searches.equivalent import Intervals, equivalent_intervals
 from suffice.searches.explore import Distinct, Explorer, Progress
@@ -25,7 +25,7 @@ from suffice.session import Policy
 from suffice.statistics import PairedResult
 from suffice.tables import Column, Table
 
-__all__ = ["Chosen", "Named", "SearchResult", "search_tables", "write_rules"]
+__all__ = ["Chosen", "Named", "SearchResult", "write_rules"]
 
 _ROWS = 20_000
 """Rules whose texts are made and written at once."""
@@ -77,7 +77,7 @@ class Chosen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SearchResult:
+class SearchResult(Result):
     """A search; arrays have one entry for each distinct set of stops.
 
     Attributes:
@@ -166,10 +166,16 @@ class SearchResult:
             front = np.array([p for p in front.tolist() if p in kept or p == self.best])
         return [int(position) for position in front]
 
+    def tables(self) -> list[Table]:
+        """Return locked thresholds, the front, and the optimism."""
+        locked = [_locked_table(self)] if self.locked else []
+        optimism = [] if self.optimism is None else [_optimism_table(self, self.optimism)]
+        return [*locked, _front_table(self), *optimism]
+
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-ready values; NaN becomes None.  Of the rules, those of the front."""
         chosen = self.chosen
-        data = jsonable(
+        values: dict[str, Any] = jsonable(
             {
                 "space": self.explorer.space.name,
                 "n_rules": self.n_rules,
@@ -201,17 +207,7 @@ class SearchResult:
                 "notes": list(self.notes),
             }
         )
-        assert isinstance(data, dict)
-        return data
-
-
-def search_tables(result: SearchResult) -> list[Table]:
-    """Return what a search found as tables: locked thresholds, the front, and the optimism."""
-    made = [_locked_table(result)] if result.locked else []
-    made.append(_front_table(result))
-    if result.optimism is not None:
-        made.append(_optimism_table(result, result.optimism))
-    return made
+        return values
 
 
 def write_rules(result: SearchResult, path: str | Path, progress: Progress | None = None) -> None:

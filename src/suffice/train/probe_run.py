@@ -12,7 +12,7 @@ from suffice.errors import ConfigMismatchError, DataError
 from suffice.llm.states import QA, RAG
 from suffice.probes import MEASURES, Probe, ProbeCard, ProbeMeasures, measure_probe
 from suffice.probes.card import pinned_of
-from suffice.replays.result import jsonable
+from suffice.results import jsonable
 from suffice.seen import Seen
 from suffice.store.states import StoredStates
 from suffice.tables import Column, Table

@@ -185,7 +185,7 @@ class _Teller:
         """Tell a certification."""
         if not self.quiet:
             show_certification(found)
-        self._parts += [render([found.table], "md"), f"{found.headline}\n"]
+        self._parts += [render([found.table()], "md"), f"{found.headline}\n"]
 
     def write(self, path: Path) -> None:
         """Write everything told so far."""

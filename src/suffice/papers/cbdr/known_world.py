@@ -16,7 +16,7 @@ from suffice.errors import DataError
 from suffice.llm.prompts import PREFILLED
 from suffice.llm.transformers_model import TransformersModel
 from suffice.metrics import exact_match
-from suffice.replays.result import jsonable
+from suffice.results import jsonable
 from suffice.retrieval import Question, dataset_hash, load_questions
 from suffice.rounds import Floats, Mask, Passage
 from suffice.signals.uncertainty import sequence_logprob

@@ -28,7 +28,7 @@ from suffice.papers.semantic.protocol_tables import (
 from suffice.papers.semantic.theory import Checked, check_theory, theory_table
 from suffice.papers.semantic.tuning import Tuned
 from suffice.replays import ReplayResult, Row, replay
-from suffice.replays.result import jsonable
+from suffice.results import jsonable
 from suffice.store.recording import Recording
 from suffice.tables import Column, Table, figure
 

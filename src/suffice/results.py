@@ -1,0 +1,48 @@
+"""What every evaluation returns: values that show themselves as tables and as JSON."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any
+
+from suffice.tables import Table
+
+__all__ = ["Result", "jsonable"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """The figures of one evaluation; a subclass adds its fields, and defines `table` or, if it has several, `tables`."""
+
+    def tables(self) -> Sequence[Table]:
+        """Return all tables, the most important first."""
+        return [self.table()]
+
+    def table(self) -> Table:
+        """Return the most important table."""
+        return self.tables()[0]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-ready values by field; NaN and infinities become None."""
+        return {field.name: jsonable(getattr(self, field.name)) for field in fields(self)}
+
+
+def jsonable(value: Any) -> Any:
+    """Return nested values as JSON has them: text keys, lists, None for NaN and infinities.
+
+    >>> jsonable({1: (0.5, float("nan"))})
+    {'1': [0.5, None]}
+    """
+    if is_dataclass(value) and not isinstance(value, type):
+        if hasattr(value, "to_dict"):
+            return jsonable(value.to_dict())
+        return {field.name: jsonable(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): jsonable(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [jsonable(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value

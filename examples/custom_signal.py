@@ -6,11 +6,13 @@ rules may read it, recordings store it, and the same function serves live and re
 
 from collections.abc import Sequence
 
-from suffice import Passage, Policy, Round, Session, Signal, parse_rule, register_signal
+from suffice import Passage, Policy, Round, Session, parse_rule
+from suffice.signals import signal_of
 
 
+@signal_of("ratio", (0.0, 1.0), component="")  # no component: it costs nothing
 def shared_words(rounds: Sequence[Round]) -> float:
-    """Return the share of the answer's words that the newest passage holds."""
+    """Share of the answer's words in the newest passage."""
     last = rounds[-1]
     words = set((last.answer or "").lower().split())
     if not words or not last.passages:
@@ -19,16 +21,6 @@ def shared_words(rounds: Sequence[Round]) -> float:
 
 
 def main() -> None:
-    register_signal(
-        Signal(
-            name="shared_words",
-            compute=shared_words,
-            range=(0.0, 1.0),
-            unit="ratio",
-            component="",  # it costs nothing
-            doc="share of the answer's words in the newest passage",
-        )
-    )
     rule = parse_rule("(answer_stable >= 1) & (shared_words > 0.5)")
     print(rule, "reads", ", ".join(sorted(rule.signals)))
     session = Session(Policy(rule=rule))

@@ -179,6 +179,30 @@ def test_a_registered_signal_is_computed_like_any_other(monkeypatch):
         register_signal(mine)
 
 
+def test_a_decorated_function_is_a_signal_by_its_own_name_and_the_first_line_of_its_docstring(monkeypatch):
+    monkeypatch.setattr(base, "_REGISTRY", dict(base._REGISTRY))
+
+    @base.signal_of("bool", (0, 1), "passages", first_round=1)
+    def shouting(rounds):
+        """Shouts.
+
+        More about it.
+        """
+        return float((rounds[-1].answer or "").isupper())
+
+    assert base._REGISTRY["shouting"] == Signal(
+        name="shouting",
+        compute=shouting,
+        range=(0, 1),
+        unit="bool",
+        needs=frozenset({"passages"}),
+        first_round=1,
+        doc="Shouts.",
+    )
+    with pytest.raises(DataError, match="'shouting' already: Shouts"):
+        base.signal_of("bool", (0, 1))(shouting)
+
+
 def test_a_signal_s_name_can_be_spelled_in_a_rule():
     with pytest.raises(DataError, match="identifier"):
         Signal(name="p correct", compute=None, range=(0, 1), unit="bool", doc="")

@@ -42,8 +42,6 @@ Reason = Literal["rule", "max_rounds", "exhausted", "failed", "cancelled"]
 End = Literal["max_rounds", "exhausted", "rule", "failed"]
 """Why a recorded trajectory has no further round; only `rule` is censored."""
 
-_NAN = float("nan")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Passage:
@@ -59,7 +57,7 @@ class Passage:
     passage_id: str
     title: str
     text: str
-    score: float = _NAN
+    score: float = math.nan
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +73,7 @@ class Token:
     """
 
     text: str
-    logprob: float = _NAN
+    logprob: float = math.nan
     alternatives: tuple[tuple[str, float], ...] = ()
     raw: bytes | None = None
 

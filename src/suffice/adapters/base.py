@@ -26,8 +26,6 @@ __all__ = [
     "with_embeddings",
 ]
 
-_NAN = float("nan")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportedTrajectory:
@@ -174,17 +172,17 @@ def _json(value: float) -> float | None:
 
 def score(answer: str | None, golds: Sequence[str]) -> dict[str, float]:
     """Return every metric of an answer that is known; NaN without gold answers."""
-    return {name: metric(answer, golds) if golds else _NAN for name, metric in METRICS.items()}
+    return {name: metric(answer, golds) if golds else math.nan for name, metric in METRICS.items()}
 
 
 def unknown_metrics() -> dict[str, float]:
     """Return every metric as NaN, for a round whose answer the files do not tell."""
-    return dict.fromkeys(METRICS, _NAN)
+    return dict.fromkeys(METRICS, math.nan)
 
 
 def one_call() -> Cost:
     """Return the cost of one call of which the files tell neither tokens nor seconds."""
-    return Cost(calls=1, uncached_tokens=_NAN, cached_tokens=_NAN, output_tokens=_NAN, seconds=_NAN)
+    return Cost(calls=1, uncached_tokens=math.nan, cached_tokens=math.nan, output_tokens=math.nan, seconds=math.nan)
 
 
 def check_unit(value: float, name: str, where: str) -> float:

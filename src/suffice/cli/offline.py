@@ -26,6 +26,7 @@ from suffice.replays.result import COSTS
 from suffice.replays.tables import replay_notes, replay_tables
 from suffice.rules import answer_stable, parse_selector, signal, tasr
 from suffice.session import Policy
+from suffice.signals import GATE, LOOP_COMPONENTS
 from suffice.statistics import DEFAULT_INTERVAL, INTERVALS
 from suffice.store import Recording, read_recording
 
@@ -44,7 +45,7 @@ _log = logging.getLogger(__name__)
 TEXT_RULES = ("answer_stable",)
 """What is replayed where neither a rule nor a policy is named: it needs nothing but text."""
 
-_PRICED = ("generator", "writer", "critic", "gate")
+_PRICED = (*LOOP_COMPONENTS, GATE)
 _GUARDABLE = (tasr(), answer_stable())
 
 

@@ -20,7 +20,7 @@ from rich.text import Text
 from suffice.loop.recorder import Progress as Recorded
 from suffice.replays import Price
 from suffice.rounds import Cost, Decision, Round, total_cost
-from suffice.session import LOOP_COMPONENTS
+from suffice.signals import LOOP_COMPONENTS
 from suffice.tables import Table as Results
 from suffice.tables import figure
 

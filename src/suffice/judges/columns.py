@@ -29,7 +29,6 @@ PREFERRED = "preferred_to_last"
 """The column of `prefer_to_last`: 1 better than the last draft, 0.5 neither, 0 worse."""
 
 _SCORES = {"first": 1.0, "tie": 0.5, "order_dependent": 0.5, "second": 0.0, "undefined": math.nan}
-_NAN = math.nan
 
 
 def reference_columns(
@@ -219,12 +218,12 @@ def _columns(
     """Return the column and its costs; a pair is paid for in the first round of a question that needs it."""
     ids = recording.table.column("question_id").to_pylist()
     rounds = recording.table.column("round").to_pylist()
-    values = [_NAN] * len(drafts)
+    values = [math.nan] * len(drafts)
     costs = {kind: [0.0] * len(drafts) for kind in COST_KINDS}
     paid: set[Any] = set()
     for row in sorted(range(len(drafts)), key=lambda row: int(rounds[row])):
         if not _differ(drafts[row], last[row]):
-            values[row] = 0.5 if _text(drafts[row]) else _NAN
+            values[row] = 0.5 if _text(drafts[row]) else math.nan
             continue
         key = _key(drafts[row], last[row])
         comparison = found.get(key)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,7 +18,6 @@ from suffice.signals.semantic import JUDGE
 
 __all__ = ["SCORE", "Draft", "Judgement", "MarkJudge", "Panel"]
 
-_NAN = float("nan")
 SCORE = "information_score"
 """The column and signal of a panel's weighted mean."""
 
@@ -108,7 +108,7 @@ class MarkJudge:
         """
         given = self.given(draft, repeat=repeat)
         if isinstance(given, str):
-            return Judgement(mark=_NAN, note=given)
+            return Judgement(mark=math.nan, note=given)
         contexts = draft.contexts if self.prompt.with_contexts else ()
         messages = self.prompt.messages(draft.question, contexts, given["text"])
 
@@ -117,7 +117,7 @@ class MarkJudge:
 
         heard = await self.model.ask(given, messages, self.prompt.name, schema_of(self.prompt.shape), read)
         return Judgement(
-            mark=_NAN if heard.value is None else heard.value,
+            mark=math.nan if heard.value is None else heard.value,
             note=heard.note,
             cost=heard.cost,
             attempts=heard.attempts,

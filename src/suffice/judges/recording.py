@@ -22,7 +22,6 @@ from suffice.store.schema import cost_column
 
 __all__ = ["GAIN", "Judged", "JudgedPart", "drafts_of", "gains", "judge_recording", "with_columns", "with_marks"]
 
-_NAN = float("nan")
 GAIN = "information_gain"
 
 
@@ -145,7 +144,7 @@ class _Run:
                     self.retryable.append(str(error))
                 else:
                     self.refused.append(error)
-                    self.found[key] = Judgement(mark=_NAN, note=f"the endpoint refused: {error}")
+                    self.found[key] = Judgement(mark=math.nan, note=f"the endpoint refused: {error}")
         if self.tell is not None:
             self.tell(len(self.found) + len(self.retryable), len(self.wanted))
 
@@ -161,7 +160,7 @@ class _Run:
 
     def said(self, mark: str, draft: Draft, repeat: int = 0) -> Judgement:
         """Return what was said of a draft; of a call that failed, that it failed."""
-        return self.found.get(self.key(mark, draft, repeat), Judgement(mark=_NAN, note="the call failed"))
+        return self.found.get(self.key(mark, draft, repeat), Judgement(mark=math.nan, note="the call failed"))
 
     def scored(self, draft: Draft, repeat: int = 0) -> dict[str, float]:
         """Return the marks of a draft, and the score if there is one."""
@@ -257,7 +256,7 @@ def _columns(recording: Recording, run: _Run, drafts: Sequence[Draft]) -> dict[s
     panel = run.panel
     ids = recording.table.column("question_id").to_pylist()
     rounds = recording.table.column("round").to_pylist()
-    columns = {name: [_NAN] * len(drafts) for name in panel.columns}
+    columns = {name: [math.nan] * len(drafts) for name in panel.columns}
     costs = {kind: [0.0] * len(drafts) for kind in COST_KINDS}
     paid: set[tuple[str, str]] = set()
     for row in sorted(range(len(drafts)), key=lambda row: int(rounds[row])):
@@ -281,7 +280,7 @@ def gains(scores: Sequence[float], ids: Sequence[str], rounds: Sequence[int]) ->
     by_round = {(name, int(r)): score for name, r, score in zip(ids, rounds, scores, strict=True)}
     first = SIGNALS[GAIN].first_round
     return [
-        by_round[name, int(r)] - by_round.get((name, int(r) - 1), _NAN) if int(r) >= first else _NAN
+        by_round[name, int(r)] - by_round.get((name, int(r) - 1), math.nan) if int(r) >= first else math.nan
         for name, r in zip(ids, rounds, strict=True)
     ]
 
@@ -293,7 +292,7 @@ def _part(run: _Run, name: str, drafts: Sequence[Draft], column: Sequence[float]
         if math.isnan(value):
             note = "a mark is undefined" if name == SCORE else run.said(name, draft).note.partition(": ")[0]
             notes[note] = notes.get(note, 0) + 1
-    mean = math.fsum(seen) / len(seen) if seen else _NAN
+    mean = math.fsum(seen) / len(seen) if seen else math.nan
     return JudgedPart(mark=name, mean=mean, rounds=len(seen), notes=notes, noise=noise)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -13,7 +14,6 @@ from suffice.metrics import f1
 
 __all__ = ["Embed", "embedding_similarity", "rouge_l", "token_f1"]
 
-_NAN = float("nan")
 _OTHER = re.compile(r"[^a-z0-9]+")
 
 Embed = Callable[[list[str]], Any]
@@ -26,7 +26,7 @@ def token_f1(draft: str | None, golds: Sequence[str]) -> float:
     >>> round(token_f1("1979 film The Tempest", ["The Tempest"]), 3)
     0.5
     """
-    return f1(draft, golds) if golds else _NAN
+    return f1(draft, golds) if golds else math.nan
 
 
 def rouge_l(draft: str | None, golds: Sequence[str]) -> float:
@@ -43,7 +43,7 @@ def rouge_l(draft: str | None, golds: Sequence[str]) -> float:
     """
     wanted = [words for words in map(_words, golds) if words]
     if not wanted:
-        return _NAN
+        return math.nan
     words = _words(draft or "")
     return max(_rouge_pair(words, gold) for gold in wanted)
 
@@ -86,13 +86,13 @@ def embedding_similarity(draft: str | None, golds: Sequence[str], embed: Embed) 
     """
     wanted = [gold for gold in golds if gold.strip()]
     if not (draft or "").strip() or not wanted:
-        return _NAN
+        return math.nan
     texts = [draft or "", *wanted]
     vectors = np.asarray(embed(texts), dtype=np.float64)
     if vectors.ndim != 2 or len(vectors) != len(texts):  # noqa: PLR2004
         raise DataError(f"the embedder gave an array of shape {vectors.shape} for {len(texts)} texts: one vector each")
     lengths = np.linalg.norm(vectors, axis=1)
     if not np.isfinite(vectors).all() or not (lengths > 0).all():
-        return _NAN
+        return math.nan
     unit = vectors / lengths[:, None]
     return float(np.clip(unit[1:] @ unit[0], -1.0, 1.0).max())

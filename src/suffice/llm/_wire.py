@@ -18,7 +18,6 @@ __all__ = ["Api", "Completion", "as_prompt", "checked_settings", "count_of", "is
 Api = Literal["chat", "completions"]
 """Which of the two interfaces is spoken: chat completions, or the legacy completions of a raw text."""
 
-_NAN = float("nan")
 _SERVER_ERROR = 500
 _OURS = ("model", "messages", "prompt", "stream", "n")
 _NEVER = -100.0
@@ -199,8 +198,8 @@ def _tool_arguments(calls: Any) -> str | None:
 
 def count_of(value: Any) -> float:
     """Return a finite number that is not negative, NaN for anything else."""
-    count = _number(value, _NAN)
-    return count if 0 <= count < math.inf else _NAN
+    count = _number(value, math.nan)
+    return count if 0 <= count < math.inf else math.nan
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:
@@ -220,13 +219,13 @@ def _cost(body: Mapping[str, Any], seconds: float) -> tuple[Cost, bool]:
     if math.isnan(cached):
         # llama.cpp's native field; some of its versions count all of the slot's tokens in it, which tells nothing.
         cached = count_of(body.get("tokens_cached"))
-        cached = cached if cached < prompt else _NAN
+        cached = cached if cached < prompt else math.nan
     reported = not math.isnan(cached)
     known = min(cached, prompt) if reported else 0.0
     return Cost(
         calls=1.0,
         uncached_tokens=prompt - known,
-        cached_tokens=known if not math.isnan(prompt) else _NAN,
+        cached_tokens=known if not math.isnan(prompt) else math.nan,
         output_tokens=count_of(usage.get("completion_tokens")),
         seconds=seconds,
     ), reported
@@ -250,7 +249,7 @@ def _chat_token(item: Mapping[str, Any]) -> Token:
     alternatives = [other for other in top if isinstance(other, dict)] if isinstance(top, list) else []
     return Token(
         text=str(item.get("token", "")),
-        logprob=_number(item.get("logprob"), _NAN),
+        logprob=_number(item.get("logprob"), math.nan),
         alternatives=tuple((str(o.get("token", "")), _number(o.get("logprob"), -math.inf)) for o in alternatives),
         raw=bytes(raw) if isinstance(raw, list) and all(isinstance(b, int) and 0 <= b < 256 for b in raw) else None,  # noqa: PLR2004
     )
@@ -268,7 +267,7 @@ def _legacy_tokens(given: Mapping[str, Any]) -> list[Token]:
         tokens.append(
             Token(
                 text=str(text),
-                logprob=_number(values[i] if i < len(values) else None, _NAN),
+                logprob=_number(values[i] if i < len(values) else None, math.nan),
                 alternatives=tuple((str(other), _number(value, -math.inf)) for other, value in top.items()),
             )
         )

@@ -22,7 +22,6 @@ __all__ = ["EndpointReport", "Sample", "probe"]
 LogprobsKind = Literal["raw", "processed", "none", "unknown"]
 """`processed`: after sampling, 0 for the chosen token and nothing for the others, which holds no margin."""
 
-_NAN = float("nan")
 _SAMPLES = 2
 _UNREAD = (
     "no answer could be read out of the replies: choose another --prompt or --answer-position, raise --max-tokens if they "
@@ -91,15 +90,15 @@ class EndpointReport:
     alternatives: int = 0
     cached_tokens_reported: bool | None = None
     prefix_reuse: bool | None = None
-    prefix_share: float = _NAN
-    prefix_latency_ratio: float = _NAN
+    prefix_share: float = math.nan
+    prefix_latency_ratio: float = math.nan
     workers: int = 0
-    speedup: float = _NAN
-    latency_s: float = _NAN
+    speedup: float = math.nan
+    latency_s: float = math.nan
     repeats: int = 0
-    changed_answers: float = _NAN
-    margin_drift: float = _NAN
-    answered: float = _NAN
+    changed_answers: float = math.nan
+    margin_drift: float = math.nan
+    answered: float = math.nan
     samples: tuple[Sample, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -198,13 +197,13 @@ def _prefix(model: ChatModel, report: EndpointReport) -> EndpointReport:
         return report
     reported = extended.cached_tokens_reported
     length = start.cost.uncached_tokens + start.cost.cached_tokens
-    share = min(extended.cost.cached_tokens / length, 1.0) if reported and length > 0 else _NAN
+    share = min(extended.cost.cached_tokens / length, 1.0) if reported and length > 0 else math.nan
     return replace(
         report,
         cached_tokens_reported=reported,
         prefix_share=share,
         prefix_reuse=None if math.isnan(share) else share >= _REUSED,
-        prefix_latency_ratio=extended.cost.seconds / fresh.cost.seconds if fresh.cost.seconds > 0 else _NAN,
+        prefix_latency_ratio=extended.cost.seconds / fresh.cost.seconds if fresh.cost.seconds > 0 else math.nan,
     )
 
 
@@ -258,18 +257,18 @@ def _determinism(
         report,
         repeats=repeats,
         changed_answers=sum(a.answer != b.answer for a, b in pairs) / repeats,
-        margin_drift=max(known, default=_NAN),
+        margin_drift=max(known, default=math.nan),
         answered=answered,
         samples=tuple(_sample(number, reply) for number, reply in enumerate(first[:_SAMPLES])),
     )
 
 
 def _margin(reply: Reply) -> float:
-    return token_margin(reply.answer_tokens[0]) if reply.answer_tokens else _NAN
+    return token_margin(reply.answer_tokens[0]) if reply.answer_tokens else math.nan
 
 
 def _confidence(reply: Reply) -> float | None:
-    stated = reply.signals.get("verbal_confidence", _NAN)
+    stated = reply.signals.get("verbal_confidence", math.nan)
     return None if math.isnan(stated) else stated
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -19,8 +20,6 @@ from suffice.llm._wire import count_of
 from suffice.rounds import Cost
 
 __all__ = ["EndpointEmbedder"]
-
-_NAN = float("nan")
 
 
 class EndpointEmbedder:
@@ -168,5 +167,5 @@ class EndpointEmbedder:
         if set(rows) != set(range(n)) or len(body["data"]) != n:
             raise bad_body(where, f"{len(body['data'])} embeddings for {n} texts", text, retryable=False)
         usage = body.get("usage")
-        tokens = count_of(usage.get("prompt_tokens")) if isinstance(usage, dict) else _NAN
+        tokens = count_of(usage.get("prompt_tokens")) if isinstance(usage, dict) else math.nan
         return [rows[index] for index in range(n)], tokens

@@ -18,7 +18,6 @@ from suffice.signals import Measurement, strip_thinking
 
 __all__ = ["ENTAILMENT", "EntailmentJudge", "JudgePrompt", "parse_mark"]
 
-_NAN = float("nan")
 _COMPONENT = "judge:entailment"
 _SIGNAL = "judge_entailment"
 _LOWEST, _HIGHEST = 1.0, 5.0
@@ -124,16 +123,16 @@ def parse_mark(text: str) -> float:
         values.add(_on_scale(visible, number))
         top = _OUT_OF.match(visible, number.end())
         place = number.end() if top is None else top.end()
-    return values.pop() if len(values) == 1 else _NAN
+    return values.pop() if len(values) == 1 else math.nan
 
 
 def _on_scale(text: str, number: re.Match[str]) -> float:
     """Return a number as a mark; NaN for a percentage, a range, or a mark out of something else than 5."""
     top = _OUT_OF.match(text, number.end())
     if _OTHER_SCALE.match(text, number.end()) or (top is not None and float(top["top"]) != _HIGHEST):
-        return _NAN
+        return math.nan
     value = float(number[0].replace(",", "."))
-    return value if _LOWEST <= value <= _HIGHEST else _NAN
+    return value if _LOWEST <= value <= _HIGHEST else math.nan
 
 
 class EntailmentJudge:
@@ -190,7 +189,7 @@ class EntailmentJudge:
         """
         cost = Cost()
         if not (reply.answer or "").strip() or not passages:
-            return Measurement(signals={_SIGNAL: _NAN}, costs={_COMPONENT: cost})
+            return Measurement(signals={_SIGNAL: math.nan}, costs={_COMPONENT: cost})
         marks = []
         for descending in (False, True)[: self.passes]:
             messages = self.prompt.messages(question, passages, reply.answer or "", descending=descending)

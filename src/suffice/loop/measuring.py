@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
@@ -9,12 +10,10 @@ from types import MappingProxyType
 from suffice.errors import ModelError
 from suffice.loop.course import Made, drive_async, send_async
 from suffice.rounds import Cost, Passage, Reply, Round
-from suffice.session import CUMULATED, Session
-from suffice.signals import CRITIC, SIGNALS, Enricher, Measurement
+from suffice.session import Session
+from suffice.signals import CRITIC, CUMULATED, SIGNALS, Enricher, Measurement
 
 __all__ = ["components_of", "measure", "measure_lazily", "needs_critique", "unmeasured"]
-
-_NAN = float("nan")
 
 
 def components_of(enrichers: Iterable[Enricher]) -> dict[str, str]:
@@ -109,7 +108,7 @@ def _own(session: Session) -> list[str]:
 
 
 def _undefined(observed: Round, names: Iterable[str]) -> Round:
-    return _with(observed, dict.fromkeys(names, _NAN) | dict(observed.signals))
+    return _with(observed, dict.fromkeys(names, math.nan) | dict(observed.signals))
 
 
 def _with(observed: Round, signals: Mapping[str, float], costs: Mapping[str, Cost] = MappingProxyType({})) -> Round:

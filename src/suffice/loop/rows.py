@@ -13,8 +13,7 @@ import numpy as np
 from suffice.metrics import METRICS
 from suffice.retrieval import Question
 from suffice.rounds import COST_KINDS, Cost, End, Reply, Round, Token
-from suffice.session import LOOP_COMPONENTS
-from suffice.signals import compute_signals
+from suffice.signals import LOOP_COMPONENTS, compute_signals
 from suffice.signals.state import FittedState
 from suffice.store.schema import cost_column
 

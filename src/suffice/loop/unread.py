@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from suffice.errors import ModelError
-from suffice.session import LOOP_COMPONENTS
+from suffice.signals import LOOP_COMPONENTS
 from suffice.store.schema import cost_column
 
 __all__ = ["ReadReplies", "count_unread"]

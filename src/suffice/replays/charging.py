@@ -17,8 +17,8 @@ from suffice.calibration import CALIBRATED
 from suffice.errors import DataError
 from suffice.replays.costs import GATE, GENERATOR, CostTable, loop_masks, widen
 from suffice.rounds import Mask, Rounds
-from suffice.session import CUMULATED, Policy, Stops
-from suffice.signals import CRITIC, SIGNALS
+from suffice.session import Policy, Stops
+from suffice.signals import CRITIC, CUMULATED, SIGNALS
 
 __all__ = [
     "LEDGERS",

@@ -10,8 +10,7 @@ import numpy.typing as npt
 
 from suffice.replays.prices import Price
 from suffice.rounds import COST_KINDS, Floats, Mask, Rounds
-from suffice.session import LOOP_COMPONENTS
-from suffice.signals import SIGNALS
+from suffice.signals import LOOP_COMPONENTS, SIGNALS
 from suffice.store.recording import Recording
 from suffice.store.schema import cost_column
 

@@ -11,8 +11,8 @@ import numpy as np
 from suffice.errors import UnknownSignalError, did_you_mean
 from suffice.rounds import Rounds
 from suffice.session import Policy
-from suffice.session.policy import CUMULATED, cost_columns
-from suffice.signals import SIGNALS
+from suffice.session.policy import cost_columns
+from suffice.signals import CUMULATED, SIGNALS
 from suffice.store.recording import Recording
 
 __all__ = ["Definedness", "check_recorded", "run_notes"]

@@ -26,29 +26,28 @@ from suffice.rounds import Floats, Rounds
 from suffice.rules import Never, Rule, Selector, parse_rule, parse_selector
 from suffice.rules.selectors import Last
 from suffice.session.spelled import Spelled
-from suffice.signals import LOGPROB_NEEDS, REMEDIES, SIGNALS, AnswerPosition, abstained_by, clean_column
+from suffice.signals import (
+    CUMULATED,
+    LOGPROB_NEEDS,
+    LOOP_COMPONENTS,
+    REMEDIES,
+    SIGNALS,
+    AnswerPosition,
+    abstained_by,
+    clean_column,
+)
 from suffice.signals.state import FittedState, ZScore, state_from_dict
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["CUMULATED", "LOOP_COMPONENTS", "Policy", "cost_columns"]
+__all__ = ["Policy", "cost_columns"]
 
 FORMAT = "suffice.policy"
 VERSION = 1
 _OPTIONAL = frozenset({"certificate"})  # files from before certificates do not have it
 _ADVICE = "Use an endpoint that gives it, or a rule that works on text alone (answer_stable)"
 _NOT_DECIDING = ("name", "provenance", "certificate", "format", "version")
-
-LOOP_COMPONENTS = ("generator", "writer", "critic")
-"""The components whose calls the signals `calls` and `tokens` count: the loop's own generation (SEMANTICS)."""
-
-CUMULATED = {
-    "calls": ("calls",),
-    "tokens": ("uncached_tokens", "cached_tokens", "output_tokens"),
-    "seconds": ("seconds",),
-}
-"""The signals that add up costs since the start round, and the kinds of cost that they add."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,18 +16,17 @@ import numpy.typing as npt
 from suffice.errors import DataError, NotFittedError, RuleSyntaxError, UnknownSignalError, did_you_mean
 from suffice.rounds import COST_KINDS, Cost, Decision, Reason, Round, Rounds
 from suffice.rules import Rule
-from suffice.session.policy import CUMULATED, LOOP_COMPONENTS, Policy, cost_columns
-from suffice.signals import FREE, SIGNALS, compute_signals, lacking
+from suffice.session.policy import Policy, cost_columns
+from suffice.signals import CUMULATED, FREE, LOOP_COMPONENTS, SIGNALS, compute_signals, lacking
 
 __all__ = ["Missing", "Session"]
 
 Missing = Literal["error", "warn", "ignore"]
 """What a session does if a round does not bring what the policy reads."""
 
-_NAN = float("nan")
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 _FREE = Cost()
-_UNKNOWN = Cost(**dict.fromkeys(COST_KINDS, _NAN))
+_UNKNOWN = Cost(**dict.fromkeys(COST_KINDS, math.nan))
 
 
 class Session:
@@ -256,7 +255,7 @@ class Session:
         self._accept(observed)
         position = len(self.rounds)
         if self._hosts:  # what the host has not measured counts as undefined
-            observed = replace(observed, signals={**dict.fromkeys(self._hosts, _NAN), **observed.signals})
+            observed = replace(observed, signals={**dict.fromkeys(self._hosts, math.nan), **observed.signals})
         values = compute_signals([*self.rounds, observed], self.policy.raw_signals, state=self.policy.state)
         for name, value in values.items():
             self._columns[name][position] = value
@@ -278,7 +277,7 @@ class Session:
         position, missing = len(self.rounds) - 1, dict[str, str]()
         for name, raw in self._ranged.items() if observed.signals else ():
             if raw in observed.signals and math.isnan(self._columns[raw][position]):
-                outside = lacking(raw, observed, _NAN)
+                outside = lacking(raw, observed, math.nan)
                 missing |= {} if outside is None else {name: outside}
         for name in sorted(self._unproven):
             raw = self.policy.raw_of(name)
@@ -335,7 +334,7 @@ class Session:
                 value = float(column[0])
                 if name in CUMULATED and n > 1:
                     value += float(self._derived[name][n - 2])
-                self._derived[name][n - 1] = _NAN if math.isinf(value) else value
+                self._derived[name][n - 1] = math.nan if math.isinf(value) else value
         derived = {name: column[:n] for name, column in self._derived.items()}
         return Rounds(derived, self._index[:n], self._seen[:n], self._answers[:n])
 

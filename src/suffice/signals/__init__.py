@@ -1,14 +1,15 @@
 """Pure functions of the rounds: what each round tells before anyone knows the gold answer."""
 
 from suffice.signals.answers import ABSTAIN_PATTERNS, abstained_by
-from suffice.signals.base import SIGNALS, Signal, clean_column, compute_signals, register_signal
+from suffice.signals.base import SIGNALS, Signal, clean_column, compute_signals, declare, register_signal, signal_of
 from suffice.signals.evidence import top_score  # importing a module registers its signals
+from suffice.signals.from_policy import CRITIC, CUMULATED, LOOP_COMPONENTS
 from suffice.signals.known import GATE, KNOWN
 from suffice.signals.margins import LOGPROB_NEEDS, MAX_MARGIN, token_margin
 from suffice.signals.measured import REMEDIES, Enricher, Measurement
 from suffice.signals.needed import FREE, lacking
 from suffice.signals.position import AnswerPosition, Located
-from suffice.signals.semantic import CRITIC, DISTANCES, EMBEDDER, JUDGE
+from suffice.signals.semantic import DISTANCES, EMBEDDER, JUDGE
 from suffice.signals.state import FittedState, Idf, ZScore, overlap_tokens, state_from_dict
 from suffice.signals.text import parse_confidence, strip_thinking
 from suffice.signals.uncertainty import gram_uncertainty, same_answer, semantic_entropy, sequence_logprob, token_entropy
@@ -17,6 +18,7 @@ from suffice.signals.wording import critic_praise, lexical_support
 __all__ = [
     "ABSTAIN_PATTERNS",
     "CRITIC",
+    "CUMULATED",
     "DISTANCES",
     "EMBEDDER",
     "FREE",
@@ -24,6 +26,7 @@ __all__ = [
     "JUDGE",
     "KNOWN",
     "LOGPROB_NEEDS",
+    "LOOP_COMPONENTS",
     "MAX_MARGIN",
     "REMEDIES",
     "SIGNALS",
@@ -39,6 +42,7 @@ __all__ = [
     "clean_column",
     "compute_signals",
     "critic_praise",
+    "declare",
     "gram_uncertainty",
     "lacking",
     "lexical_support",
@@ -48,6 +52,7 @@ __all__ = [
     "same_answer",
     "semantic_entropy",
     "sequence_logprob",
+    "signal_of",
     "state_from_dict",
     "strip_thinking",
     "token_entropy",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from difflib import SequenceMatcher
 from functools import lru_cache
@@ -9,7 +10,7 @@ from functools import lru_cache
 from suffice.errors import DataError
 from suffice.metrics import answer_key, f1, normalize_answer
 from suffice.rounds import Round
-from suffice.signals.base import Signal, register_signal
+from suffice.signals.base import signal_of
 
 __all__ = [
     "ABSTAIN_PATTERNS",
@@ -22,9 +23,9 @@ __all__ = [
     "answer_stable",
 ]
 
-_NAN = float("nan")
 _STABLE_FROM = 2
 _COMPARED_CHARACTERS = 1000
+_SECTION_5_4 = "TASR, section 5.4"
 _WORD_EDGES = ".,;:!?\"'()[]{}*_`<>\u2026"
 
 ABSTAIN_PATTERNS: tuple[str, ...] = (
@@ -124,39 +125,43 @@ def _pair(rounds: Sequence[Round]) -> tuple[str, str] | None:
     return answer, previous
 
 
+@signal_of("bool", (0.0, 1.0), source="TASR, section 3.2", first_round=_STABLE_FROM, lookback=1)
 def answer_stable(rounds: Sequence[Round]) -> float:
-    """Return 1.0 if the last answer equals the previous one, else 0.0; NaN before round 2 and if one is missing.
+    """The answer is the previous round's, both normalised.
 
-    Compared are the keys of `suffice.metrics.answer_key`.  Source: TASR, section 3.2.
+    1.0 or 0.0; NaN before round 2 and if one is missing.  Compared are the keys of `suffice.metrics.answer_key`.
 
     >>> answer_stable([Round(index=1, answer="Tempest"), Round(index=2, answer="The Tempest.")])
     1.0
     """
     pair = _pair(rounds)
     if pair is None:
-        return _NAN
+        return math.nan
     return 1.0 if pair[0] == pair[1] or answer_key(pair[0]) == answer_key(pair[1]) else 0.0
 
 
+@signal_of("ratio", (0.0, 1.0), source=_SECTION_5_4, first_round=_STABLE_FROM, lookback=1)
 def answer_f1_previous(rounds: Sequence[Round]) -> float:
-    """Return the token F1 of the last answer with the previous one, in [0, 1]; NaN where `answer_stable` is.
+    """Token F1 of the answer with the previous round's.
 
-    Source: TASR, section 5.4 (continuous text stability).
+    NaN where `answer_stable` is.
     """
     pair = _pair(rounds)
     if pair is None:
-        return _NAN
+        return math.nan
     return 1.0 if answer_key(pair[0]) == answer_key(pair[1]) else f1(pair[0], [pair[1]])
 
 
+@signal_of("ratio", (0.0, 1.0), source=_SECTION_5_4, first_round=_STABLE_FROM, lookback=1)
 def answer_similarity_previous(rounds: Sequence[Round]) -> float:
-    """Return difflib's similarity ratio of the last two answers, in [0, 1]; NaN where `answer_stable` is.
+    """Similarity of the answer's characters with the previous round's (difflib).
 
-    Keys as in `answer_stable`, the first 1,000 characters (the ratio takes quadratic time).  Source: TASR, section 5.4.
+    Of the keys that `answer_stable` compares, the first 1,000 characters (the ratio takes quadratic time); NaN where
+    that is.
     """
     pair = _pair(rounds)
     if pair is None:
-        return _NAN
+        return math.nan
     answer, previous = (answer_key(text)[:_COMPARED_CHARACTERS] for text in pair)
     return SequenceMatcher(None, previous, answer, autojunk=False).ratio()
 
@@ -190,7 +195,7 @@ def abstained_by(patterns: Iterable[str]) -> Callable[[str | None], float]:
 
     def abstains(answer: str | None) -> float:
         if not answer or answer.isspace():
-            return _NAN
+            return math.nan
         words = _spaced(_words(answer[:_COMPARED_CHARACTERS]))
         refused = words in whole or words.startswith(begins) or any(_matches(words, pattern) for pattern in others)
         return 1.0 if refused else 0.0
@@ -234,8 +239,11 @@ def _by_default() -> Callable[[str | None], float]:
     return abstained_by(ABSTAIN_PATTERNS)  # reading the patterns takes a millisecond of every import
 
 
+@signal_of("bool", (0.0, 1.0))
 def abstained(rounds: Sequence[Round]) -> float:
-    """Return 1.0 if the last answer is a refusal to answer by `ABSTAIN_PATTERNS`, else 0.0; NaN if it is missing.
+    """The answer is a refusal to answer, by the policy's pattern list.
+
+    1.0 or 0.0, here by `ABSTAIN_PATTERNS`; NaN if the answer is missing.
 
     >>> abstained([Round(index=1, answer="I don't know.")])
     1.0
@@ -243,93 +251,26 @@ def abstained(rounds: Sequence[Round]) -> float:
     return _by_default()(rounds[-1].answer)
 
 
+@signal_of("bool", (0.0, 1.0), "passages", source="TASR, section 5.3", first_round=1)
 def answer_in_evidence(rounds: Sequence[Round]) -> float:
-    """Return 1.0 if a revealed passage holds the last answer, in its title or its text, else 0.0.
+    """A revealed passage holds the answer; undefined for yes and no.
 
-    Both normalised, at word boundaries.  NaN at round 0, without passages, if the answer is missing or normalises to
-    nothing, and for yes and no: that a passage holds the word "no" tells nothing.  Source: TASR, section 5.3.
+    1.0 or 0.0, in the title or the text, both normalised, at word boundaries.  NaN at round 0, without passages, if the
+    answer is missing or normalises to nothing, and for yes and no: that a passage holds the word "no" means nothing.
     """
     last = rounds[-1]
     answer = normalize_answer(last.answer or "")
     if last.index < 1 or not last.passages or answer in {"", "yes", "no"}:
-        return _NAN
+        return math.nan
     needle = f" {answer} "
     texts = (text for passage in last.passages for text in (passage.title, passage.text))
     return float(any(needle in f" {normalize_answer(text)} " for text in texts))
 
 
+@signal_of("count", (1.0, math.inf))
 def answer_length(rounds: Sequence[Round]) -> float:
-    """Return the number of white-space separated words of the last answer; NaN if it is missing or empty."""
-    return float(len((rounds[-1].answer or "").split())) or _NAN
+    """Words of the answer.
 
-
-_INFINITY = float("inf")
-_TASR_STABILITY = "TASR, section 3.2"
-_TASR_TEXT = "TASR, section 5.4"
-
-register_signal(
-    Signal(
-        name="answer_stable",
-        compute=answer_stable,
-        range=(0.0, 1.0),
-        unit="bool",
-        source=_TASR_STABILITY,
-        first_round=_STABLE_FROM,
-        lookback=1,
-        doc="The answer is the previous round's, both normalised.",
-    )
-)
-register_signal(
-    Signal(
-        name="answer_f1_previous",
-        compute=answer_f1_previous,
-        range=(0.0, 1.0),
-        unit="ratio",
-        source=_TASR_TEXT,
-        first_round=_STABLE_FROM,
-        lookback=1,
-        doc="Token F1 of the answer with the previous round's.",
-    )
-)
-register_signal(
-    Signal(
-        name="answer_similarity_previous",
-        compute=answer_similarity_previous,
-        range=(0.0, 1.0),
-        unit="ratio",
-        source=_TASR_TEXT,
-        first_round=_STABLE_FROM,
-        lookback=1,
-        doc="Similarity of the answer's characters with the previous round's (difflib).",
-    )
-)
-register_signal(
-    Signal(
-        name="abstained",
-        compute=abstained,
-        range=(0.0, 1.0),
-        unit="bool",
-        doc="The answer is a refusal to answer, by the policy's pattern list.",
-    )
-)
-register_signal(
-    Signal(
-        name="answer_in_evidence",
-        compute=answer_in_evidence,
-        range=(0.0, 1.0),
-        unit="bool",
-        needs=frozenset({"passages"}),
-        source="TASR, section 5.3",
-        first_round=1,
-        doc="A revealed passage holds the answer; undefined for yes and no.",
-    )
-)
-register_signal(
-    Signal(
-        name="answer_length",
-        compute=answer_length,
-        range=(1.0, _INFINITY),
-        unit="count",
-        doc="Words of the answer.",
-    )
-)
+    Separated by white space; NaN if it is missing or empty.
+    """
+    return float(len((rounds[-1].answer or "").split())) or math.nan

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,10 +16,10 @@ from suffice.errors import DataError, NotFittedError, UnknownSignalError, did_yo
 from suffice.rounds import Floats, Round
 from suffice.signals.state import FittedState, number
 
-__all__ = ["SIGNALS", "Signal", "clean_column", "compute_signals", "register_signal"]
+__all__ = ["SIGNALS", "Signal", "clean_column", "compute_signals", "declare", "register_signal", "signal_of"]
 
-_NAN = float("nan")
 _LARGEST = sys.float_info.max
+Compute = Callable[[Sequence[Round]], float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +44,7 @@ class Signal:
     """
 
     name: str
-    compute: Callable[[Sequence[Round]], float] | None
+    compute: Compute | None = None
     range: tuple[float, float]
     unit: str
     needs: frozenset[str] = frozenset()
@@ -82,7 +83,7 @@ class Signal:
             return given
         if self.clip and not math.isnan(given):
             return min(max(given, low), high)
-        return _NAN
+        return math.nan
 
 
 _REGISTRY: dict[str, Signal] = {}
@@ -101,6 +102,51 @@ def register_signal(signal: Signal) -> Signal:
         raise DataError(f"there is a signal {signal.name!r} already: {_REGISTRY[signal.name].doc} Choose another name.")
     _REGISTRY[signal.name] = signal
     return signal
+
+
+def declare(name: str, doc: str, unit: str, range: tuple[float, float], *needs: str, **fields: Any) -> Signal:  # noqa: A002
+    """Register a signal by its fields; without `compute` a model, a host, fitted state or the policy provides its value.
+
+    Args:
+        name: As for `Signal`; so are the others.
+        doc: What it means, in a line.
+        unit: Of its values.
+        range: Lowest and highest value.
+        needs: What the model or the host must give.
+        fields: Further fields.
+
+    Raises:
+        DataError: There is one of that name.
+    """
+    return register_signal(Signal(name=name, doc=doc, unit=unit, range=range, needs=frozenset(needs), **fields))
+
+
+def signal_of(
+    unit: str,
+    range: tuple[float, float],  # noqa: A002
+    *needs: str,
+    name: str = "",
+    **fields: Any,
+) -> Callable[[Compute], Compute]:
+    """Register the decorated function as a signal; the first line of its docstring says what the signal means.
+
+    Args:
+        unit: Of its values.
+        range: Lowest and highest value.
+        needs: What the model or the host must give.
+        name: The signal's name; by default the function's.
+        fields: Further fields of `Signal`.
+
+    Raises:
+        DataError: There is a signal of that name.
+    """
+
+    def decorate(compute: Compute) -> Compute:
+        doc = (compute.__doc__ or "").partition("\n")[0]
+        declare(name or getattr(compute, "__name__", ""), doc, unit, range, *needs, compute=compute, **fields)
+        return compute
+
+    return decorate
 
 
 def compute_signals(
@@ -147,7 +193,7 @@ def _value(name: str, rounds: Sequence[Round], state: Mapping[str, FittedState])
     if signal is None:
         return _foreign(name, rounds)
     if not signal.may_exist(last.index):
-        return _NAN
+        return math.nan
     if name in last.signals:
         return signal.clean(last.signals[name])
     if signal.fitted:
@@ -159,16 +205,16 @@ def _value(name: str, rounds: Sequence[Round], state: Mapping[str, FittedState])
                 "use the policy that it writes, or put the value into Round.signals"
             )
         return signal.clean(fitted.compute(rounds))
-    return _NAN if signal.compute is None else signal.clean(signal.compute(rounds))
+    return math.nan if signal.compute is None else signal.clean(signal.compute(rounds))
 
 
 def _foreign(name: str, rounds: Sequence[Round]) -> float:
     """Return a host's own, unregistered signal."""
     if name in rounds[-1].signals:
         given = number(rounds[-1].signals[name])
-        return given if math.isfinite(given) else _NAN
+        return given if math.isfinite(given) else math.nan
     if any(name in earlier.signals for earlier in rounds):
-        return _NAN
+        return math.nan
     raise UnknownSignalError(
         f"signal {name!r} is not registered, and no round brings it.{did_you_mean(name, _REGISTRY)} Known are: "
         f"{', '.join(sorted(_REGISTRY))}. "

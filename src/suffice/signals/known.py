@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from suffice.signals.base import Signal, register_signal
+from suffice.signals.base import declare
 
 __all__ = ["GATE", "KNOWN"]
 
@@ -12,16 +12,13 @@ GATE = "gate"
 KNOWN = "p_known"
 """The signal of a gate."""
 
-register_signal(
-    Signal(
-        name=KNOWN,
-        compute=None,
-        range=(0.0, 1.0),
-        unit="probability",
-        needs=frozenset({KNOWN}),
-        source="CBDR, section 3.1",
-        component=GATE,
-        last_round=0,
-        doc="P(the model's closed-book answer is correct), by a gate that reads the question alone; round 0 only.",
-    )
+declare(
+    KNOWN,
+    "P(the model's closed-book answer is correct), by a gate that reads the question alone; round 0 only.",
+    "probability",
+    (0.0, 1.0),
+    KNOWN,
+    source="CBDR, section 3.1",
+    component=GATE,
+    last_round=0,
 )

@@ -10,11 +10,10 @@ import math
 from collections.abc import Callable, Sequence
 
 from suffice.rounds import Round, Token
-from suffice.signals.base import Signal, register_signal
+from suffice.signals.base import declare, signal_of
 
 __all__ = ["LOGPROB_NEEDS", "MAX_MARGIN", "answer_logprob_mean", "answer_margin", "margin_aggregate", "token_margin"]
 
-_NAN = float("nan")
 MAX_MARGIN = 30.0
 """Margins above this many nats are cut to it: bfloat16 models show nothing finer there."""
 
@@ -22,6 +21,7 @@ LOGPROB_NEEDS = frozenset({"logprobs", "token_logprobs"})
 """What log-probabilities are called in `Signal.needs`: `logprobs` gives the answer's margin, which a model may measure
 in its own way; `token_logprobs` are those of every token of the answer."""
 
+_RANGE = (0.0, MAX_MARGIN)
 _LOWEST = -100.0
 """At and below, servers mean "not given": -100, -9999, minus infinity."""
 
@@ -50,7 +50,7 @@ def token_margin(token: Token) -> float:
     missing = _LOWEST < own <= _HIGHEST
     for text, logprob in token.alternatives:
         if not logprob <= _HIGHEST:
-            return _NAN
+            return math.nan
         if missing and (text == generated or logprob == own):
             missing = False
         if logprob > first:
@@ -59,22 +59,23 @@ def token_margin(token: Token) -> float:
             second = logprob
     if missing:
         first, second = (own, first) if own > first else (first, max(second, own))
-    return min(first - second, MAX_MARGIN) if second > _LOWEST else _NAN
+    return min(first - second, MAX_MARGIN) if second > _LOWEST else math.nan
 
 
 def _is_blank(token: Token) -> bool:
     return not token.text.strip(_BLANKS) or token.text.isspace() or token.text == "<0x0A>"
 
 
+@signal_of("nats", _RANGE, "logprobs", clip=True, source="TASR, section 3.2")
 def answer_margin(rounds: Sequence[Round]) -> float:
-    """Return the margin at the first non-white-space token of the last answer, nats in [0, 30]; NaN if unknown.
+    """Top-1 minus top-2 log-probability at the first token of the answer.
 
-    Source: TASR, section 3.2 (`answer_token_margin`).
+    The first that is not white space; in [0, 30], NaN if unknown.  The paper's `answer_token_margin`.
     """
     for token in rounds[-1].answer_tokens or ():
         if not _is_blank(token):
             return token_margin(token)
-    return _NAN
+    return math.nan
 
 
 def margin_aggregate(aggregate: Callable[[list[float]], float]) -> Callable[[Sequence[Round]], float]:
@@ -89,7 +90,7 @@ def margin_aggregate(aggregate: Callable[[list[float]], float]) -> Callable[[Seq
     def compute(rounds: Sequence[Round]) -> float:
         margins = [token_margin(token) for token in rounds[-1].answer_tokens or () if not _is_blank(token)]
         if not margins or any(map(math.isnan, margins)):
-            return _NAN
+            return math.nan
         return aggregate(sorted(margins))
 
     return compute
@@ -109,52 +110,30 @@ def _mean(values: list[float]) -> float:
     return math.fsum(values) / len(values)
 
 
-def answer_logprob_mean(rounds: Sequence[Round]) -> float:
-    """Return the mean log-probability of the answer's generated tokens, nats in (-100, 0]; NaN if any is unknown."""
-    logprobs = [token.logprob for token in rounds[-1].answer_tokens or () if not _is_blank(token)]
-    if not logprobs or not all(_LOWEST < logprob <= _HIGHEST for logprob in logprobs):
-        return _NAN
-    return min(_mean(logprobs), 0.0)
-
-
-_RANGE = (0.0, MAX_MARGIN)
-
-register_signal(
-    Signal(
-        name="answer_margin",
-        compute=answer_margin,
-        range=_RANGE,
-        unit="nats",
-        needs=frozenset({"logprobs"}),
-        clip=True,
-        source="TASR, section 3.2",
-        doc="Top-1 minus top-2 log-probability at the first token of the answer.",
-    )
-)
 for _name, _aggregate, _words in (
     ("min", _quantile(0.0), "Lowest"),
     ("p10", _quantile(0.1), "10th percentile (linear) of the"),
     ("mean", _mean, "Mean"),
     ("median", _quantile(0.5), "Median"),
 ):
-    register_signal(
-        Signal(
-            name=f"answer_margin_{_name}",
-            compute=margin_aggregate(_aggregate),
-            range=_RANGE,
-            unit="nats",
-            needs=frozenset({"token_logprobs"}),
-            source="TASR, section 5.4",
-            doc=f"{_words} margin over the tokens of the answer.",
-        )
+    declare(
+        f"answer_margin_{_name}",
+        f"{_words} margin over the tokens of the answer.",
+        "nats",
+        _RANGE,
+        "token_logprobs",
+        compute=margin_aggregate(_aggregate),
+        source="TASR, section 5.4",
     )
-register_signal(
-    Signal(
-        name="answer_logprob_mean",
-        compute=answer_logprob_mean,
-        range=(_LOWEST, 0.0),
-        unit="nats",
-        needs=frozenset({"token_logprobs"}),
-        doc="Mean log-probability of the answer's generated tokens.",
-    )
-)
+
+
+@signal_of("nats", (_LOWEST, 0.0), "token_logprobs")
+def answer_logprob_mean(rounds: Sequence[Round]) -> float:
+    """Mean log-probability of the answer's generated tokens.
+
+    NaN if any of them is unknown.
+    """
+    logprobs = [token.logprob for token in rounds[-1].answer_tokens or () if not _is_blank(token)]
+    if not logprobs or not all(_LOWEST < logprob <= _HIGHEST for logprob in logprobs):
+        return math.nan
+    return min(_mean(logprobs), 0.0)

@@ -17,11 +17,11 @@ from suffice.metrics import EQUAL_WEIGHTS
 from suffice.metrics import information_score as score_of
 from suffice.rounds import Round
 from suffice.rules.selectors_of_drafts import DISTANCES
-from suffice.signals.base import Signal, register_signal
+from suffice.signals.base import SIGNALS, declare, signal_of
+from suffice.signals.from_policy import CRITIC, WRITERS
 from suffice.signals.state import number
 
 __all__ = [
-    "CRITIC",
     "DISTANCES",
     "EMBEDDER",
     "JUDGE",
@@ -33,19 +33,15 @@ __all__ = [
     "semantic_distance",
 ]
 
-CRITIC = "critic"
-"""The component that replies to drafts."""
-
 EMBEDDER = "embedder"
 """The component that embeds drafts."""
 
 JUDGE = "judge:information_score"
 """The component that marks drafts: all the marks that the information score is made of."""
 
-_NAN = float("nan")
 _FROM = 2  # the first round that has one before it
 _APPROVED = "approved"
-_WRITERS = ("writer", "generator")
+_SOURCE = "Semantic Early-Stopping"
 
 
 def semantic_distance(a: npt.ArrayLike, b: npt.ArrayLike) -> float:
@@ -99,18 +95,30 @@ def _previous(rounds: Sequence[Round]) -> Round | None:
 def _distance_back(back: int, rounds: Sequence[Round]) -> float:
     """Return the distance between the last draft's embedding and that `back` rounds earlier; NaN where one is missing."""
     if len(rounds) <= back or rounds[-1 - back].index != rounds[-1].index - back:
-        return _NAN
+        return math.nan
     last, earlier = rounds[-1], rounds[-1 - back]
     if last.embedding is None or earlier.embedding is None or last.answer is None or earlier.answer is None:
-        return _NAN
+        return math.nan
     now, then = np.asarray(last.embedding), np.asarray(earlier.embedding)  # a host may give lists of numbers
     if now.ndim != 1 or not now.size or now.shape != then.shape:
-        return _NAN
+        return math.nan
     return semantic_distance(now, then)
 
 
+@signal_of(
+    "score",
+    (0.0, 2.0),
+    "embedding",
+    name="semantic_distance",
+    source=_SOURCE,
+    component=EMBEDDER,
+    first_round=_FROM,
+    lookback=1,
+)
 def draft_distance(rounds: Sequence[Round]) -> float:
-    """Return the distance between the last two drafts' embeddings; NaN at the first draft and where one is missing.
+    """Cosine distance between the embeddings of this draft and the previous one.
+
+    NaN at the first draft and where one is missing.
 
     >>> drafts = [Round(index=i, answer=str(i), embedding=np.array(e)) for i, e in enumerate(([1, 0], [1, 1]), 1)]
     >>> round(draft_distance(drafts), 3)
@@ -119,26 +127,43 @@ def draft_distance(rounds: Sequence[Round]) -> float:
     return _distance_back(1, rounds)
 
 
-def critic_approved(rounds: Sequence[Round]) -> float:
-    """Return 1.0 if the critic's reply begins with APPROVED, in any case, else 0.0; NaN without a reply.
+for _back, _name in enumerate(DISTANCES[1:], 2):
+    declare(
+        _name,
+        f"Cosine distance between the embeddings of this draft and that {_back} rounds earlier.",
+        "score",
+        (0.0, 2.0),
+        "embedding",
+        compute=partial(_distance_back, _back),
+        component=EMBEDDER,
+        first_round=_back + 1,
+        lookback=_back,
+    )
 
-    White space and markup before the word do not count, and it must end there: "APPROVED, with a note" approves,
-    "approvedly" and "NOT APPROVED" do not.
+
+@signal_of("bool", (0.0, 1.0), "feedback", source=_SOURCE, component=CRITIC, first_round=_FROM)
+def critic_approved(rounds: Sequence[Round]) -> float:
+    """The critic's reply begins with APPROVED.
+
+    1.0 or 0.0, in upper or lower case; NaN without a reply.  White space and markup before the word do not count, and it
+    must end there: "APPROVED, with a note" approves, "approvedly" and "NOT APPROVED" do not.
 
     >>> [critic_approved([Round(index=2, feedback=said)]) for said in ("Approved.", "**APPROVED**", "Not approved", "")]
     [1.0, 1.0, 0.0, 0.0]
     """
     feedback = rounds[-1].feedback
     if feedback is None:
-        return _NAN
+        return math.nan
     said = feedback.lstrip(" \t\r\n*_#>`\"'")[: len(_APPROVED) + 1].lower()
     return float(said.startswith(_APPROVED) and not said[len(_APPROVED) :].isalnum())
 
 
+@signal_of("score", (0.0, 1.0), "information_score", source=_SOURCE, component=JUDGE, first_round=1)
 def information_score(rounds: Sequence[Round]) -> float:
-    """Return the information score of the last draft, from the judge's marks in `Round.signals`, equally weighted.
+    """A judge's weighted mean mark of the draft: faithfulness, answer relevancy, context precision and recall.
 
-    A judge with other weights puts `information_score` itself into `Round.signals`.  NaN where a mark is missing.
+    From the marks in `Round.signals`, equally weighted; NaN where one is missing.  A judge with other weights puts
+    `information_score` itself into `Round.signals`.
     """
     given = rounds[-1].signals
     if "information_score" in given:
@@ -146,99 +171,21 @@ def information_score(rounds: Sequence[Round]) -> float:
     return score_of({name: number(given[name]) for name in EQUAL_WEIGHTS if name in given})
 
 
+@signal_of("score", (-1.0, 1.0), "information_score", source=_SOURCE, component=JUDGE, first_round=_FROM, lookback=1)
 def information_gain(rounds: Sequence[Round]) -> float:
-    """Return how much the information score rose since the previous draft, in [-1, 1]; NaN where one is undefined."""
+    """How much information_score rose since the previous draft."""
     previous = _previous(rounds)
     if previous is None:
-        return _NAN
-    score = SCORE.clean(information_score(rounds)), SCORE.clean(information_score([previous]))
-    return score[0] - score[1]
+        return math.nan
+    clean = SIGNALS["information_score"].clean
+    return clean(information_score(rounds)) - clean(information_score([previous]))
 
 
+@signal_of("count", (0.0, math.inf), "costs", component="")
 def draft_tokens(rounds: Sequence[Round]) -> float:
-    """Return the tokens that the writer (or the generator) wrote in the last round; NaN where nobody told."""
+    """Tokens that the writer wrote in this round.
+
+    Or the generator, in a loop without a writer; NaN where unknown.
+    """
     costs = rounds[-1].costs
-    return next((costs[name].output_tokens for name in _WRITERS if name in costs), _NAN)
-
-
-_SOURCE = "Semantic Early-Stopping"
-
-register_signal(
-    Signal(
-        name="semantic_distance",
-        compute=draft_distance,
-        range=(0.0, 2.0),
-        unit="score",
-        needs=frozenset({"embedding"}),
-        source=_SOURCE,
-        component=EMBEDDER,
-        first_round=_FROM,
-        lookback=1,
-        doc="Cosine distance between the embeddings of this draft and the previous one.",
-    )
-)
-for _back, _name in enumerate(DISTANCES[1:], 2):
-    register_signal(
-        Signal(
-            name=_name,
-            compute=partial(_distance_back, _back),
-            range=(0.0, 2.0),
-            unit="score",
-            needs=frozenset({"embedding"}),
-            component=EMBEDDER,
-            first_round=_back + 1,
-            lookback=_back,
-            doc=f"Cosine distance between the embeddings of this draft and that {_back} rounds earlier.",
-        )
-    )
-register_signal(
-    Signal(
-        name="critic_approved",
-        compute=critic_approved,
-        range=(0.0, 1.0),
-        unit="bool",
-        needs=frozenset({"feedback"}),
-        source=_SOURCE,
-        component=CRITIC,
-        first_round=_FROM,
-        doc="The critic's reply begins with APPROVED.",
-    )
-)
-SCORE = register_signal(
-    Signal(
-        name="information_score",
-        compute=information_score,
-        range=(0.0, 1.0),
-        unit="score",
-        needs=frozenset({"information_score"}),
-        source=_SOURCE,
-        component=JUDGE,
-        first_round=1,
-        doc="A judge's weighted mean mark of the draft: faithfulness, answer relevancy, context precision and recall.",
-    )
-)
-register_signal(
-    Signal(
-        name="information_gain",
-        compute=information_gain,
-        range=(-1.0, 1.0),
-        unit="score",
-        needs=frozenset({"information_score"}),
-        source=_SOURCE,
-        component=JUDGE,
-        first_round=_FROM,
-        lookback=1,
-        doc="How much information_score rose since the previous draft.",
-    )
-)
-register_signal(
-    Signal(
-        name="draft_tokens",
-        compute=draft_tokens,
-        range=(0.0, math.inf),
-        unit="count",
-        needs=frozenset({"costs"}),
-        component="",
-        doc="Tokens that the writer wrote in this round.",
-    )
-)
+    return next((costs[name].output_tokens for name in reversed(WRITERS) if name in costs), math.nan)

@@ -19,7 +19,6 @@ from suffice.seen import Seen
 
 __all__ = ["FittedState", "Idf", "ZScore", "number", "overlap_tokens", "state_from_dict", "top_score"]
 
-_NAN = float("nan")
 _WORD = re.compile(r"\w+")
 
 
@@ -112,12 +111,12 @@ class Idf(FittedState):
         """
         passages = rounds[-1].passages
         if len(passages) < 2:  # noqa: PLR2004  # the new one and one before
-            return _NAN
+            return math.nan
         new = _passage_tokens(passages[-1])
         earlier = frozenset[str]().union(*map(_passage_tokens, passages[:-1]))
         # fsum rounds once: the order of a set differs between processes, its sum must not.
         every = math.fsum(self.weight(token) for token in new | earlier)
-        return math.fsum(self.weight(token) for token in new & earlier) / every if every else _NAN
+        return math.fsum(self.weight(token) for token in new & earlier) / every if every else math.nan
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-ready values."""
@@ -187,8 +186,8 @@ class ZScore(FittedState):
 def top_score(rounds: Sequence[Round]) -> float:
     """Return the score of rank 1, in the retriever's unit; the host's value where it gives one; NaN if unranked."""
     last = rounds[-1]
-    value = number(last.signals.get("top_score", last.pool_scores[0] if last.pool_scores else _NAN))
-    return value if math.isfinite(value) else _NAN
+    value = number(last.signals.get("top_score", last.pool_scores[0] if last.pool_scores else math.nan))
+    return value if math.isfinite(value) else math.nan
 
 
 def number(value: object) -> float:
@@ -197,8 +196,8 @@ def number(value: object) -> float:
         try:
             return float(value)
         except OverflowError:
-            return _NAN
-    return _NAN
+            return math.nan
+    return math.nan
 
 
 def state_from_dict(data: Mapping[str, Any]) -> FittedState:

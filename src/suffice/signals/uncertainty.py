@@ -14,11 +14,10 @@ import numpy.typing as npt
 from suffice.errors import DataError
 from suffice.metrics import normalize_answer
 from suffice.rounds import Round, Token
-from suffice.signals.base import Signal, register_signal
+from suffice.signals.base import declare, signal_of
 
 __all__ = ["clusters", "gram_uncertainty", "same_answer", "semantic_entropy", "sequence_logprob", "token_entropy"]
 
-_NAN = float("nan")
 _LOWEST = -100.0
 _HIGHEST = 1e-3
 _REST = 1e-6
@@ -48,7 +47,7 @@ def token_entropy(token: Token) -> float:
         listed.setdefault(token.text, token.logprob)
     known = [logprob for logprob in listed.values() if _LOWEST < logprob <= _HIGHEST]
     if len(known) < _MATRIX or any(math.isnan(value) or value > _HIGHEST for value in listed.values()):
-        return _NAN
+        return math.nan
     shares = [math.exp(min(logprob, 0.0)) for logprob in known]
     rest = 1.0 - math.fsum(shares)
     if rest > _REST:
@@ -59,7 +58,7 @@ def token_entropy(token: Token) -> float:
 def _entropy_of(aggregate: Callable[[Sequence[float]], float]) -> Callable[[Sequence[Round]], float]:
     def compute(rounds: Sequence[Round]) -> float:
         found = [token_entropy(token) for token in rounds[-1].answer_tokens or ()]
-        return aggregate(found) if found and not any(map(math.isnan, found)) else _NAN
+        return aggregate(found) if found and not any(map(math.isnan, found)) else math.nan
 
     return compute
 
@@ -72,7 +71,7 @@ def sequence_logprob(tokens: Sequence[Token] | None) -> float:
     """
     logprobs = [token.logprob for token in tokens or ()]
     if not logprobs or not all(_LOWEST < logprob <= _HIGHEST for logprob in logprobs):
-        return _NAN
+        return math.nan
     return min(math.fsum(logprobs), 0.0)
 
 
@@ -139,7 +138,7 @@ def semantic_entropy(
     if logprobs is not None:
         given_values = np.asarray(logprobs, dtype=np.float64)
         if not np.isfinite(given_values).all():
-            return _NAN
+            return math.nan
         weights = np.exp(given_values - given_values.max())
         seen: set[str] = set()
         for i, answer in enumerate(answers):
@@ -174,7 +173,7 @@ def gram_uncertainty(states: npt.NDArray[np.floating], *, regularizer: float = _
             f"and {regularizer!r}"
         )
     if not np.isfinite(given).all():
-        return _NAN
+        return math.nan
     centred = given - given.mean(axis=1, keepdims=True)
     _, logdet = np.linalg.slogdet(centred @ centred.T + regularizer * np.eye(len(given)))
     return float(logdet) / len(given)
@@ -185,25 +184,18 @@ for _name, _aggregate, _words in (
     ("mean", lambda found: math.fsum(found) / len(found), "Mean"),
     ("max", max, "Highest"),
 ):
-    register_signal(
-        Signal(
-            name=f"answer_entropy_{_name}",
-            compute=_entropy_of(_aggregate),
-            range=(0.0, _MAX_ENTROPY),
-            unit="nats",
-            needs=frozenset({"token_logprobs"}),
-            source=_SOURCE,
-            doc=f"{_words} entropy over the tokens of the answer; tokens that are not listed count as one.",
-        )
-    )
-register_signal(
-    Signal(
-        name="answer_logprob_sum",
-        compute=lambda rounds: sequence_logprob(rounds[-1].answer_tokens),
-        range=(_LOWEST_SEQUENCE, 0.0),
-        unit="nats",
-        needs=frozenset({"token_logprobs"}),
+    declare(
+        f"answer_entropy_{_name}",
+        f"{_words} entropy over the tokens of the answer; tokens that are not listed count as one.",
+        "nats",
+        (0.0, _MAX_ENTROPY),
+        "token_logprobs",
+        compute=_entropy_of(_aggregate),
         source=_SOURCE,
-        doc="Log-probability of the answer's tokens together.",
     )
-)
+
+
+@signal_of("nats", (_LOWEST_SEQUENCE, 0.0), "token_logprobs", source=_SOURCE)
+def answer_logprob_sum(rounds: Sequence[Round]) -> float:
+    """Log-probability of the answer's tokens together."""
+    return sequence_logprob(rounds[-1].answer_tokens)

@@ -5,15 +5,15 @@ Both are crude counts, offered for choosing among drafts; their word lists stand
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 
 from suffice.rounds import Passage, Round
-from suffice.signals.base import Signal, register_signal
+from suffice.signals.base import signal_of
+from suffice.signals.from_policy import CRITIC
 
 __all__ = ["CRITICISM", "FUNCTION_WORDS", "PRAISE", "critic_praise", "lexical_support"]
-
-_NAN = float("nan")
 
 
 def _listed(words: str) -> frozenset[str]:
@@ -51,8 +51,9 @@ def _words(text: str) -> list[str]:
     return [word.replace("\u2019", "'").removesuffix("'s").casefold() for word in _WORD.findall(text)]
 
 
+@signal_of("ratio", (0.0, 1.0), "feedback", component=CRITIC)
 def critic_praise(rounds: Sequence[Round]) -> float:
-    """Return the share of words of praise among those of praise and criticism in the critic's last reply, in [0, 1].
+    """Words of praise among those of praise and criticism in the critic's reply.
 
     What stands in double quotes is the draft's wording, not the critic's, and is left out; a contraction with "n't"
     counts as "not".  NaN without a reply, and where it has no such word.
@@ -62,14 +63,15 @@ def critic_praise(rounds: Sequence[Round]) -> float:
     """
     feedback = rounds[-1].feedback
     if feedback is None:
-        return _NAN
+        return math.nan
     words = ["not" if word.endswith("n't") else word for word in _words(_QUOTED.sub(" ", feedback))]
     praise, criticism = (sum(word in listed for word in words) for listed in (PRAISE, CRITICISM))
-    return praise / (praise + criticism) if praise + criticism else _NAN
+    return praise / (praise + criticism) if praise + criticism else math.nan
 
 
+@signal_of("ratio", (0.0, 1.0), "passages", component="")
 def lexical_support(rounds: Sequence[Round]) -> float:
-    """Return the share of the draft's content words that stand in the passages shown so far, in [0, 1].
+    """Share of the draft's content words that stand in the passages shown.
 
     Each distinct word counts once, without regard to case.  NaN without passages, and for a draft without such words.
 
@@ -80,33 +82,9 @@ def lexical_support(rounds: Sequence[Round]) -> float:
     last = rounds[-1]
     passages: tuple[Passage, ...] = last.passages
     if last.answer is None or not passages:
-        return _NAN
+        return math.nan
     said = set(_words(last.answer)) - FUNCTION_WORDS
     if not said:
-        return _NAN
+        return math.nan
     shown = {word for passage in passages for word in _words(f"{passage.title} {passage.text}")}
     return len(said & shown) / len(said)
-
-
-register_signal(
-    Signal(
-        name="critic_praise",
-        compute=critic_praise,
-        range=(0.0, 1.0),
-        unit="ratio",
-        needs=frozenset({"feedback"}),
-        component="critic",
-        doc="Words of praise among those of praise and criticism in the critic's reply.",
-    )
-)
-register_signal(
-    Signal(
-        name="lexical_support",
-        compute=lexical_support,
-        range=(0.0, 1.0),
-        unit="ratio",
-        needs=frozenset({"passages"}),
-        component="",
-        doc="Share of the draft's content words that stand in the passages shown.",
-    )
-)

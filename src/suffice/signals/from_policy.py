@@ -1,0 +1,48 @@
+"""Signals that the policy itself provides: its calibrated margin, the round, and what the loop has spent so far."""
+
+from __future__ import annotations
+
+import math
+
+from suffice.signals.base import declare
+
+__all__ = ["CRITIC", "CUMULATED", "LOOP_COMPONENTS", "WRITERS"]
+
+WRITERS = ("generator", "writer")
+"""The components that write answers: of most loops, of a drafting loop."""
+
+CRITIC = "critic"
+"""The component that replies to drafts."""
+
+LOOP_COMPONENTS = (*WRITERS, CRITIC)
+"""The components whose calls the signals `calls` and `tokens` count: the loop's own generation (SEMANTICS)."""
+
+CUMULATED = {
+    "calls": ("calls",),
+    "tokens": ("uncached_tokens", "cached_tokens", "output_tokens"),
+    "seconds": ("seconds",),
+}
+"""The signals that add up costs since the start round, and the kinds of cost that they add."""
+
+_COUNT = (0.0, math.inf)
+
+declare(
+    "p_correct",
+    "P(correct) by the policy's calibrator of answer_margin.",
+    "probability",
+    (0.0, 1.0),
+    "logprobs",
+    source="TASR, section 3.3",
+    fitted=True,
+)
+declare("round", "The index of the round; known to every policy.", "count", _COUNT, component="")
+for _name, _unit, _what in (
+    ("calls", "count", "The loop's own generation calls since its first round."),
+    ("tokens", "count", "Input and output tokens of the loop's own generation calls since its first round."),
+    (
+        "seconds",
+        "seconds",
+        "Seconds of the loop's own generation calls since its first round; not exactly replayable.",
+    ),
+):
+    declare(_name, _what, _unit, _COUNT, "costs", component="")

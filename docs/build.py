@@ -71,7 +71,7 @@ def signals_page() -> str:
         + "# Signals and named rules\n\n"
         + "A signal is a number that is known when a round ends, without labels. Undefined is NaN, and a comparison with NaN "
         + "is\nfalse: missing evidence never stops the loop. *Needs* is what the model or the host must give; a policy that "
-        + "needs more\nthan there is gets refused before the first call. `suffice signals` prints the same.\n\n"
+        + "needs more\nthan there is gets refused before the first call. `suffice data signals` prints the same.\n\n"
         + table(["signal", "range", "unit", "needs", "source", "meaning"], rows, left=6)
         + "\n## Named rules\n\n"
         + "Thresholds in parentheses may be given: `tasr(0.3)`, `fixed_k(2)`, `semantic(0.03, 2)`.\n\n"
@@ -129,7 +129,7 @@ def semantic_page() -> str:
 
 
 def protocol_page() -> str:
-    """Return docs/results/semantic-protocol.md: what `suffice protocol semantic` says of the bundled drafts."""
+    """Return docs/results/semantic-protocol.md: what `suffice paper protocol` says of the bundled drafts."""
     parts = [PROTOCOL]
     for name in BUNDLED_RECORDINGS:
         recording = bundled_recording(name)
@@ -138,7 +138,7 @@ def protocol_page() -> str:
             (f"{name}: eps and patience selected on dev", test, tune(dev, "target_sentiment"), ""),
             (f"{name}: the numbers published for bge-small, taken over", recording, given(0.06, 2), " --eps 0.06"),
         ):
-            called = f"suffice protocol semantic {name} --metric target_sentiment{command}"
+            called = f"suffice paper protocol {name} --metric target_sentiment{command}"
             found = semantic_protocol(drafts, tuned, metric="target_sentiment", command=called)
             kept = [
                 t for t in found.tables() if t.title.startswith(("Table 1", "Do the", "Distance", "The conj", "Dev"))
@@ -160,18 +160,18 @@ def run_gates() -> None:
 
 
 TINY_GATES = """\
-suffice tiny-model tiny --seed 0
+suffice demo tiny-model tiny --seed 0
 head -n 504 tiny/tune.jsonl > fit.jsonl
 tail -n 168 tiny/tune.jsonl > tune.jsonl
 suffice record fit.jsonl -o fit.parquet --local --model tiny --prompt prefilled --max-tokens 4 --round-zero --max-rounds 1
-suffice states fit.jsonl -o fit.states --model tiny --layers last --instructions prefilled
-suffice train-probe fit.states --labels fit.parquet -o probe --kind logistic --calibration platt
+suffice gate states fit.jsonl -o fit.states --model tiny --layers last --instructions prefilled
+suffice gate train fit.states --labels fit.parquet -o probe --kind logistic --calibration platt
 for split in tune tiny/eval; do
   suffice record $split.jsonl -o $(basename $split).parquet --local --model tiny --prompt prefilled --max-tokens 4 \\
     --round-zero --max-rounds 1 --gate probe
 done
 for choice in "" "--rate 0.66"; do
-  suffice compare-gates eval.parquet --tune tune.parquet --column p_known --column answer_margin --model tiny \\
+  suffice gate compare eval.parquet --tune tune.parquet --column p_known --column answer_margin --model tiny \\
     --prompt prefilled --max-tokens 4 --metric em --metric contains --metric f1 --markdown "gates$choice.md" $choice
 done
 """

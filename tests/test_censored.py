@@ -144,7 +144,7 @@ def test_a_stream_refuses_and_names_replay(cut, path):
         replay_stream(path, RULE, metrics=("em",))
     with pytest.raises(CensoredError, match="`suffice replay` gives bounds"):
         replay_stream(path, FULL, metrics=("em",), baseline=RULE)
-    refused = cli("stream", path, "--rule", RULE, "--metric", "em")
+    refused = cli("replay", "--stream", path, "--rule", RULE, "--metric", "em")
     assert refused.code != 0
     no_false_gain(cut, refused.out)
     exact = replay_stream(path, RULE, metrics=("em",), baseline=RULE)  # stops no later than the recording
@@ -215,7 +215,7 @@ def test_a_log_whose_cut_is_not_marked_as_a_rules_is_told_or_refused(cut, tmp_pa
     told = f"{cut.heads.sum()} recorded questions ended before round 1 and not by a rule: they have no answer here"
     assert told in cli("replay", path, "--rule", RULE, "--metric", "em", "--resamples", "20").out
     assert f"full: {told}" in cli("certify", path, "--rules", family, "--metric", "em", "--max-loss", "0.1").out
-    refused = cli("compare-gates", path, "--column", "p_known", "--no-questions", "--resamples", "20")
+    refused = cli("gate", "compare", path, "--column", "p_known", "--no-questions", "--resamples", "20")
     assert refused.code != 0
     assert "answered both ways" in refused.err
 
@@ -233,7 +233,7 @@ def test_agreement_on_a_cut_log_is_nowhere_said_to_be_with_the_full_budget(tmp_p
     how = ("--metric", "agreement", "--baseline", "fixed_k(2)")
     for command in (
         ("replay", path, "--rule", "fixed_k(1)", "--resamples", "10"),
-        ("stream", path, "--rule", "fixed_k(1)"),
+        ("replay", "--stream", path, "--rule", "fixed_k(1)"),
         ("certify", path, "--rules", family, "--max-loss", "0.9"),
     ):
         printed = cli(*command, *how)

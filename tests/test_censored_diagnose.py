@@ -46,7 +46,9 @@ def shortened(recording: Recording, keep: int, every: int = 2) -> Recording:
 def test_gates_refuse_questions_whose_retrieval_never_ran(cut, path):
     with pytest.raises(CensoredError, match=f"{cut.heads.sum()} of {len(cut.heads)} questions"):
         GateBench(cut.cut, metrics=("em",), n_resamples=10)
-    refused = cli("compare-gates", path, "--column", "p_known", "--no-questions", "--metric", "em", "--resamples", "20")
+    refused = cli(
+        "gate", "compare", path, "--column", "p_known", "--no-questions", "--metric", "em", "--resamples", "20"
+    )
     assert refused.code == 1
     assert "Record all of them at full width" in refused.error
     no_false_gain(cut, refused.out)
@@ -57,7 +59,7 @@ def test_selectors_refuse_a_rule_that_goes_on_past_the_recording(cut, path):
         compare_selectors(cut.cut, [policy_for(cut.cut, "full")], ["last", "majority"], metric="em", n_resamples=10)
     whole = path.parent / "whole.parquet"
     write_recording(whole, cut.whole.table, cut.whole.metadata)
-    refused = cli("selectors", path, "--tune", whole, "--rule", "full", "--selector", "last", "--metric", "em")
+    refused = cli("data", "selectors", path, "--tune", whole, "--rule", "full", "--selector", "last", "--metric", "em")
     assert refused.code == 1
     no_false_gain(cut, refused.out)
 

@@ -1,4 +1,4 @@
-"""`suffice certify` and `suffice show`: the whole path from recordings to a certified policy, and every wrong input."""
+"""`suffice certify` and `suffice data show`: the whole path from recordings to a certified policy, and every wrong input."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_from_recordings_to_a_certified_policy(folder):
 def test_show_prints_the_certificate_what_it_assumes_and_what_breaks_it(folder):
     arguments = ("--max-loss", 0.05, "--path", "p_correct=0.2:0.8:4", "-o", folder / "shown.json")
     assert certify(folder, *arguments).code == 0
-    told = cli("show", folder / "shown.json")
+    told = cli("data", "show", folder / "shown.json")
     assert told.code == 0
     for words in (
         "at most 0.05",
@@ -65,7 +65,7 @@ def test_show_prints_the_certificate_what_it_assumes_and_what_breaks_it(folder):
     ):
         assert words in told.out, words
     assert "VOID" not in told.out
-    data = cli("show", folder / "shown.json", "--json").json
+    data = cli("data", "show", folder / "shown.json", "--json").json
     assert data["certificate"] == "valid"
     assert data["digest"] == data["policy"]["certificate"]["policy_digest"]
     assert data["assumes"]
@@ -77,20 +77,20 @@ def test_show_says_void_after_a_change_of_the_policy(folder, tmp_path):
     data = json.loads((tmp_path / "c.json").read_text())
     data["rule"] = data["rule"].replace("0.25", "0.1")
     (tmp_path / "c.json").write_text(json.dumps(data))
-    told = cli("show", tmp_path / "c.json")
+    told = cli("data", "show", tmp_path / "c.json")
     assert told.code == 0
     assert "VOID: the policy was changed" in told.out
-    assert cli("show", tmp_path / "c.json", "--json").json["certificate"] == "void"
+    assert cli("data", "show", tmp_path / "c.json", "--json").json["certificate"] == "void"
 
 
 def test_show_prints_a_policy_that_has_no_certificate(folder, tmp_path):
-    told = cli("show", folder / "policy.json")
+    told = cli("data", "show", folder / "policy.json")
     assert told.code == 0
     assert "no certificate" in told.out
     assert "p_correct from answer_margin" in told.out
-    assert cli("show", folder / "policy.json", "--json").json["certificate"] == "none"
-    assert "cannot be read" in cli("show", tmp_path / "absent.json").error
-    assert "no recording" not in cli("show", folder / "tune.parquet").error
+    assert cli("data", "show", folder / "policy.json", "--json").json["certificate"] == "none"
+    assert "cannot be read" in cli("data", "show", tmp_path / "absent.json").error
+    assert "no recording" not in cli("data", "show", folder / "tune.parquet").error
 
 
 def test_nothing_certified_ends_with_exit_code_1_and_writes_nothing(folder, tmp_path):
@@ -183,4 +183,4 @@ def test_an_empty_list_of_rules_is_refused(folder):
 def test_a_broken_certificate_is_told(folder, tmp_path):
     data = json.loads((folder / "policy.json").read_text())
     (tmp_path / "p.json").write_text(json.dumps({**data, "certificate": {"epsilon": 0.1}}))
-    assert "certify the policy again" in cli("show", tmp_path / "p.json").error
+    assert "certify the policy again" in cli("data", "show", tmp_path / "p.json").error

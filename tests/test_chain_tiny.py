@@ -31,15 +31,17 @@ def chain(tiny_model, tmp_path_factory):
     record = [*local, "--max-rounds", 1, "--json"]
     read = ["--model", tiny_model, "--instructions", "prefilled", "--json"]
     done("record", tune, "-o", folder / "tune.parquet", "--limit", 600, *record)
-    done("states", tune, "-o", folder / "tune.states", "--limit", 600, "--layers", "last", *read)
+    done("gate", "states", tune, "-o", folder / "tune.states", "--limit", 600, "--layers", "last", *read)
     probe = folder / "probe"
-    done("train-probe", folder / "tune.states", "--labels", folder / "tune.parquet", "-o", probe, "--kind", "logistic")
+    done(
+        "gate", "train", folder / "tune.states", "--labels", folder / "tune.parquet", "-o", probe, "--kind", "logistic"
+    )
     done("record", held_out, "-o", folder / "gated.parquet", "--limit", 160, "--gate", probe, *record)
     preferences = ["--probe", probe, "--allow-prompt", "rag", "--candidates", 6, *read]
-    done("preferences", tune, "-o", folder / "preferences.jsonl", "--limit", 300, *preferences)
+    done("reranker", "preferences", tune, "-o", folder / "preferences.jsonl", "--limit", 300, *preferences)
     base = write_tiny_reranker(folder / "base", tiny_model)
     training = ["--base", base, "--lr", 1e-3, "--batch", 8, "--device", "cpu", "--json"]
-    done("train-reranker", folder / "preferences.jsonl", "-o", folder / "aligned", *training)
+    done("reranker", "train", folder / "preferences.jsonl", "-o", folder / "aligned", *training)
     aligned = ["--gate", probe, "--reranker", folder / "aligned", *record]
     done("record", held_out, "-o", folder / "aligned.parquet", "--limit", 160, *aligned)
     return folder
@@ -87,5 +89,5 @@ def test_the_probe_goes_with_its_model_alone(chain, tiny_model):
     assert card.model.endswith("tiny_model")
     assert card.prompts == ("qa",)
     words = ["--model", tiny_model, "--probe", chain / "probe", "--instructions", "prefilled", "--limit", 5]
-    told = cli("preferences", tiny_model / "eval.jsonl", "-o", chain / "refused.jsonl", *words).error
+    told = cli("reranker", "preferences", tiny_model / "eval.jsonl", "-o", chain / "refused.jsonl", *words).error
     assert "--allow-prompt rag" in told

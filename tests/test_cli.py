@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -15,46 +16,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from suffice import Policy, parse_rule
-from suffice.cli.main import app
+from suffice.cli.tree import RENAMED, TREE, commands
 from suffice.store import read_recording, write_recording
 from suffice.store.schema import META_KEY, build_table
 from tests.cli_tools import cli, dataset, question, reply
 from tests.endpoint import Endpoint
 from tests.test_importers import IRCOT, REFLEXION, tasr_file, tasr_row
 
-COMMANDS = [
-    "demo",
-    "tiny-model",
-    "answer",
-    "record",
-    "draft",
-    "record-drafts",
-    "judge",
-    "judge-pairs",
-    "judge-gold",
-    "calibrate",
-    "replay",
-    "stream",
-    "search",
-    "train-probe",
-    "certify",
-    "compare-gates",
-    "show",
-    "preferences",
-    "train-reranker",
-    "transfer-check",
-    "report",
-    "diagnose",
-    "selectors",
-    "states",
-    "paper",
-    "protocol",
-    "prices",
-    "costs",
-    "signals",
-    "doctor",
-    "import",
-]
+ALL = dict(commands())
 ESCAPE = re.compile(r"\x1b")
 
 
@@ -82,25 +51,86 @@ def rewritten(recorded, path, **changes):
 # Form
 
 
-def test_every_command_explains_itself():
-    registered = [*app.registered_commands, *app.registered_groups]
-    assert sorted(command.name for command in registered) == sorted(COMMANDS)
-    whole = cli("--help")
-    assert whole.code == 0
-    for command in COMMANDS:
-        assert command in whole.out
-        told = cli(command, "--help")
-        assert (told.code, told.err) == (0, "")
-        assert f"suffice {command}" in told.out
-        assert not ESCAPE.search(told.out)
-    assert "0 done, 1 failed, 2 wrong usage, 130 interrupted" in whole.out
-    assert cli("--version").out.startswith("suffice ")
+def test_the_tree_has_at_most_fourteen_commands_at_the_top_beside_its_groups():
+    groups = {words.rpartition(" ")[0] for words in ALL} - {""}
+    top = {words for words in ALL if " " not in words} - groups
+    assert groups == {"data", "demo", "draft", "gate", "judge", "paper", "reranker"}
+    assert len(top) <= 14
+    assert {TREE[words].panel for words in top | groups} == {"Start", "Measure", "Decide", "Deploy", "Inspect"}
+
+
+@pytest.mark.parametrize("words", ["", *ALL])
+def test_help_fits_its_lines_and_ends_with_an_example_that_parses(words, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    result = cli(*words.split(), "--help")
+    assert (result.code, result.err) == (0, "")
+    assert not ESCAPE.search(result.out)
+    lines = [line.rstrip() for line in result.out.rstrip().splitlines()]
+    assert max(map(len, lines)) <= 80
+    below = [place for place in ALL if place.rpartition(" ")[0] == words]
+    for place in below:
+        summary = str(ALL[place].help).split("\n")[0]
+        assert any(f" {place.split()[-1]} " in line and summary in line for line in lines), place
+        assert summary.endswith(".")
+    if not words:
+        assert len(lines) <= 36  # with four commands more it still fits 40 lines
+        assert "0 done, 1 failed, 2 wrong usage, 130 interrupted" in " ".join(result.out.split())
+    example = re.search(r"Example: suffice (.*)$", lines[-1])
+    assert example is not None, lines[-1]
+    called = shlex.split(example[1])
+    place = max((place for place in ALL if called[: len(place.split())] == place.split()), key=len)
+    assert place.startswith(words)
+    ALL[place].make_context(place, called[len(place.split()) :])
+
+
+@pytest.mark.parametrize("old", RENAMED)
+def test_a_name_of_the_last_version_works_and_names_the_new_one_on_standard_error(old):
+    new = RENAMED[old]
+    assert not any(place.startswith(old.split()[0] + " ") or place == old for place in ALL)
+    result = cli(*old.split(), "--help")
+    assert result.code == 0
+    assert result.err == f"note: `suffice {old}` is now `suffice {new}`; the old name goes with the next version\n"
+    assert f"Usage: suffice {new.removesuffix(' --stream')} [OPTIONS]" in result.out
+
+
+@pytest.mark.parametrize(("old", "new"), [("draft", "draft answer"), ("judge", "judge drafts")])
+def test_a_command_that_became_a_group_still_takes_its_arguments(old, new, tmp_path):
+    result = cli(old, "Where?", "--unknown")
+    assert result.code == 2
+    assert f"`suffice {old}` is now `suffice {new}`" in result.err
+    assert f"`suffice {new} --help` lists what it takes" in result.err
+    assert "is now" not in cli(old, "--help").err + cli(*new.split(), "--help").err
+
+
+def test_help_of_the_top_imports_no_command():
+    code = "import sys; from suffice.cli.main import run\ntry: run(['--help'])\nexcept SystemExit: pass\n"
+    heavy = "print([name for name in sys.modules if name.startswith('suffice.') and name.split('.')[1] in {'replays','loop','llm'}])"
+    done = subprocess.run([sys.executable, "-c", code + heavy], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_shell_completion_knows_the_tree():
+    environment = {
+        **os.environ,
+        "_SUFFICE_COMPLETE": "complete_bash",
+        "COMP_WORDS": "suffice gate t",
+        "COMP_CWORD": "2",
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", "from suffice.cli.main import run; run()"],
+        capture_output=True,
+        text=True,
+        env=environment,
+        check=False,
+    )
+    assert done.stdout.split() == ["train"], done
 
 
 @pytest.mark.parametrize(
     "arguments",
     [
         ["nonsense"],
+        ["gate", "nonsense"],
         ["record"],
         ["record", "q.jsonl"],
         ["record", "q.jsonl", "-o", "r.parquet", "--concurrency", "0"],
@@ -115,7 +145,7 @@ def test_every_command_explains_itself():
         ["import", "tasr", "x", "-o", "r.parquet", "--column", "round=step"],
         ["import", "tabular", "x", "-o", "r.parquet", "--column", "round"],
         ["doctor"],
-        ["signals", "--unknown"],
+        ["data", "signals", "--unknown"],
         ["answer", "Where?", "--corpus", ".", "--rule", "answer_stable and margin"],
     ],
 )
@@ -127,7 +157,9 @@ def test_wrong_usage_is_2_and_says_what_is_wrong(arguments, tmp_path, monkeypatc
     assert result.out == "" or "Usage" in result.out
 
 
-@pytest.mark.parametrize("arguments", [["signals"], ["replay", "{r}"], ["calibrate", "{r}", "-o", "{d}/p.json"]])
+@pytest.mark.parametrize(
+    "arguments", [["data", "signals"], ["replay", "{r}"], ["calibrate", "{r}", "-o", "{d}/p.json"]]
+)
 def test_json_is_strict_and_alone_on_standard_output(arguments, recorded, tmp_path):
     filled = [argument.format(r=recorded, d=tmp_path) for argument in arguments]
     result = cli(*filled, "--json")
@@ -195,12 +227,12 @@ def test_an_interrupted_recording_is_130_and_the_same_command_goes_on(inherited,
 
 
 def test_signals_lists_every_signal_and_named_rule():
-    listed = cli("signals", "--json").json
+    listed = cli("data", "signals", "--json").json
     names = {signal["name"] for signal in listed["signals"]}
     assert {"answer_margin", "judge_entailment", "rerank_score", "answer_stable"} <= names
     assert next(s for s in listed["signals"] if s["name"] == "answer_margin_min")["needs"] == ["token_logprobs"]
     assert "tasr" in listed["rules"]
-    shown = cli("signals").out
+    shown = cli("data", "signals").out
     assert all(name in shown for name in names)
 
 

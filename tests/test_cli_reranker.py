@@ -1,4 +1,4 @@
-"""`suffice preferences`, `train-reranker` and `transfer-check`, as a user calls them."""
+"""`suffice reranker preferences`, `reranker train` and `paper transfer`, as a user calls them."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def model_of(here):
 
 
 def made(here, out, *more):
-    return cli("preferences", here / "q.jsonl", "-o", out, *model_of(here), "--allow-prompt", "rag", *more)
+    return cli("reranker", "preferences", here / "q.jsonl", "-o", out, *model_of(here), "--allow-prompt", "rag", *more)
 
 
 def test_preferences_are_made_counted_and_not_made_again(here, tmp_path):
@@ -70,12 +70,19 @@ def test_preferences_are_made_counted_and_not_made_again(here, tmp_path):
 
 
 def test_a_probe_that_never_saw_passages_is_refused_unless_it_is_allowed(here, tmp_path):
-    asked = ("preferences", here / "q.jsonl", "-o", tmp_path / "p.jsonl", *model_of(here))
+    asked = ("reranker", "preferences", here / "q.jsonl", "-o", tmp_path / "p.jsonl", *model_of(here))
     assert "--allow-prompt rag" in cli(*asked).error
     assert "no prompt" in cli(*asked, "--allow-prompt", "rags").error
     assert "fitted on states of the prompts qa" in cli(*asked, "--allow-prompt", "qa").error
     other = cli(
-        "preferences", here / "q.jsonl", "-o", tmp_path / "p.jsonl", *model_of(here)[:4], "--allow-prompt", "rag"
+        "reranker",
+        "preferences",
+        here / "q.jsonl",
+        "-o",
+        tmp_path / "p.jsonl",
+        *model_of(here)[:4],
+        "--allow-prompt",
+        "rag",
     )
     assert "read another way" in other.error, "another prompt text is another state"
     assert list(tmp_path.iterdir()) == []
@@ -84,7 +91,7 @@ def test_a_probe_that_never_saw_passages_is_refused_unless_it_is_allowed(here, t
 def test_questions_without_contexts_are_refused_with_what_to_do(here, tmp_path):
     dataset(tmp_path / "bare.jsonl", {"id": "a", "question": "Why?", "answers": ["x"]})
     done = cli(
-        "preferences", tmp_path / "bare.jsonl", "-o", tmp_path / "p.jsonl", *model_of(here), "--allow-prompt", "rag",
+        "reranker", "preferences", tmp_path / "bare.jsonl", "-o", tmp_path / "p.jsonl", *model_of(here), "--allow-prompt", "rag",
         "--shift", 0,
     )  # fmt: skip
     assert "no question has candidates" in done.error
@@ -93,7 +100,7 @@ def test_questions_without_contexts_are_refused_with_what_to_do(here, tmp_path):
 def test_the_transfer_check_prints_a_verdict_for_each_type_and_says_what_it_left_out(here, tmp_path):
     lines = [json.loads(text) for text in (here / "q.jsonl").read_text().splitlines()]
     dataset(tmp_path / "q.jsonl", *lines, {**line(9, "yes"), "answers": ["no"]})
-    asked = ("transfer-check", tmp_path / "q.jsonl", *model_of(here), "--allow-prompt", "rag")
+    asked = ("paper", "transfer", tmp_path / "q.jsonl", *model_of(here), "--allow-prompt", "rag")
     done = cli(*asked, "--json")
     assert done.code == 0, done
     assert [change["type"] for change in done.json["changes"]] == ["A", "B", "C"]
@@ -105,7 +112,7 @@ def test_the_transfer_check_prints_a_verdict_for_each_type_and_says_what_it_left
 
 
 def test_a_model_needs_a_probe_of_its_own(here):
-    asked = ("transfer-check", here / "q.jsonl", *model_of(here))
+    asked = ("paper", "transfer", here / "q.jsonl", *model_of(here))
     assert "2 models and 1 probes" in cli(*asked, "--model", "another").error
     assert "a model occurs twice" in cli(*asked, "--model", here / "llama", "--probe", here / "probe").error
 
@@ -122,7 +129,7 @@ def preferred(tmp_path_factory):
 def trained(here, preferred, out, *more):
     files = ("--dev", preferred / "dev.jsonl", "--test", preferred / "test.jsonl")
     return cli(
-        "train-reranker", preferred / "train.jsonl", "-o", out, "--base", here / "cross-encoder", *files,
+        "reranker", "train", preferred / "train.jsonl", "-o", out, "--base", here / "cross-encoder", *files,
         "--device", "cpu", "--lr", 1e-3, *more,
     )  # fmt: skip
 
@@ -154,7 +161,7 @@ def test_the_report_is_json_for_programs(here, preferred, tmp_path):
 def test_two_processes_train_one_reranker_and_one_of_them_prints(here, preferred, tmp_path):
     arguments = [
         sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2", "--rdzv_backend", "c10d",
-        "--rdzv_endpoint", "localhost:0", "-m", "suffice", "train-reranker", preferred / "train.jsonl", "-o",
+        "--rdzv_endpoint", "localhost:0", "-m", "suffice", "reranker", "train", preferred / "train.jsonl", "-o",
         tmp_path / "r", "--base", here / "cross-encoder", "--dev", preferred / "dev.jsonl", "--device", "cpu",
         "--batch", "8", "--evaluations", "1", "--json",
     ]  # fmt: skip
@@ -178,11 +185,11 @@ def test_wrong_preferences_are_named_by_file_and_line(here, preferred, tmp_path)
         (preferred / "train.jsonl").read_text() + '{"query": "q", "pos": [], "neg": ["a"]}\n'
     )
     asked = ("-o", tmp_path / "r", "--base", here / "cross-encoder")
-    assert "bad.jsonl, line 21: pos is empty" in cli("train-reranker", tmp_path / "bad.jsonl", *asked).error
-    assert "cannot be read" in cli("train-reranker", tmp_path / "none.jsonl", *asked).error
+    assert "bad.jsonl, line 21: pos is empty" in cli("reranker", "train", tmp_path / "bad.jsonl", *asked).error
+    assert "cannot be read" in cli("reranker", "train", tmp_path / "none.jsonl", *asked).error
     (tmp_path / "short.jsonl").write_text(preference_lines(overlap_preferences(1, seed=0)))
-    assert "at least 2" in cli("train-reranker", tmp_path / "short.jsonl", *asked).error
-    same = cli("train-reranker", preferred / "train.jsonl", *asked, "--dev", preferred / "train.jsonl")
+    assert "at least 2" in cli("reranker", "train", tmp_path / "short.jsonl", *asked).error
+    same = cli("reranker", "train", preferred / "train.jsonl", *asked, "--dev", preferred / "train.jsonl")
     assert "must be different questions" in same.error
     assert "temperature is 0.0" in trained(here, preferred, tmp_path / "r", "--temperature", 0).error
     assert not (tmp_path / "r").exists()
@@ -191,5 +198,5 @@ def test_wrong_preferences_are_named_by_file_and_line(here, preferred, tmp_path)
 def test_a_card_that_is_none_is_refused(here, preferred, tmp_path):
     (tmp_path / "p.jsonl").write_text((preferred / "train.jsonl").read_text())
     (tmp_path / "p.jsonl.card.json").write_text("[]")
-    done = cli("train-reranker", tmp_path / "p.jsonl", "-o", tmp_path / "r", "--base", here / "cross-encoder")
+    done = cli("reranker", "train", tmp_path / "p.jsonl", "-o", tmp_path / "r", "--base", here / "cross-encoder")
     assert "no card of preference data" in done.error

@@ -361,7 +361,7 @@ def test_a_place_that_cannot_be_written_is_an_error_and_never_an_internal_one(tm
                 ("calibrate", tmp_path / "r.parquet", "-o", out, "--rule", "tasr"),
                 ("report", tmp_path / "r.parquet", "-o", out),
                 ("replay", out),
-                ("show", out),
+                ("data", "show", out),
             ):
                 assert cli(*command).error, command
     assert len(endpoint.requests) <= asked + 6  # whether there are log-probabilities, at most

@@ -166,6 +166,7 @@ def test_the_command_judges_over_the_same_server(chat, brief, tmp_path):
     drafts_file(tmp_path / "r.parquet")
     arguments = (
         "judge",
+        "drafts",
         tmp_path / "r.parquet",
         "-o",
         tmp_path / "j.parquet",

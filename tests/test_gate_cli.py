@@ -154,7 +154,19 @@ EXTRA = {"embd_normalize": -1, "add_special_tokens": False}
 def test_states_of_an_endpoint_are_asked_for_with_the_fields_that_the_gate_sends_too(folder, tmp_path):
     with server(letters) as (url, asked):
         done = cli(
-            *("states", folder / "q.jsonl", "-o", tmp_path / "s", "--model", "m", "--base-url", url, "--limit", "3"),
+            *(
+                "gate",
+                "states",
+                folder / "q.jsonl",
+                "-o",
+                tmp_path / "s",
+                "--model",
+                "m",
+                "--base-url",
+                url,
+                "--limit",
+                "3",
+            ),
             *("--extra-body", json.dumps(EXTRA), "--json"),
         )
         assert done.code == 0, done.err
@@ -180,10 +192,10 @@ def test_states_of_an_endpoint_are_asked_for_with_the_fields_that_the_gate_sends
     ],
 )
 def test_what_an_endpoint_would_take_no_notice_of_is_refused(folder, tmp_path, more, told):
-    done = cli("states", folder / "q.jsonl", "-o", tmp_path / "s", "--model", "m", *more)
+    done = cli("gate", "states", folder / "q.jsonl", "-o", tmp_path / "s", "--model", "m", *more)
     assert told in " ".join(done.error.split())
     assert not (tmp_path / "s").exists()
-    encoded = cli("states", folder / "q.jsonl", "-o", tmp_path / "s", "--encoder", "minilm", "--layers", "last")
+    encoded = cli("gate", "states", folder / "q.jsonl", "-o", tmp_path / "s", "--encoder", "minilm", "--layers", "last")
     assert "an encoder has none: leave it out" in " ".join(encoded.error.split())
 
 
@@ -197,7 +209,7 @@ def test_what_an_endpoint_would_take_no_notice_of_is_refused(folder, tmp_path, m
 def test_a_probe_without_layers_is_refused_for_its_own_reason(folder, tmp_path, kind, told):
     Probe.load(folder / "probe").described(pinned={"kind": kind}, layer=None).save(tmp_path / "probe")
     done = cli(
-        *("preferences", folder / "q.jsonl", "-o", tmp_path / "p.jsonl", "--model", folder / "model"),
+        *("reranker", "preferences", folder / "q.jsonl", "-o", tmp_path / "p.jsonl", "--model", folder / "model"),
         *("--probe", tmp_path / "probe", "--allow-prompt", "rag"),
     )
     assert told in " ".join(done.error.split())

@@ -1,4 +1,4 @@
-"""`suffice demo gate` and `suffice compare-gates`: real answers, small files, and what a user may get wrong."""
+"""`suffice demo gate` and `suffice gate compare`: real answers, small files, and what a user may get wrong."""
 
 from __future__ import annotations
 
@@ -87,13 +87,13 @@ def files(tmp_path_factory):
 
 def test_columns_and_question_gates_stand_in_one_table(files):
     arguments = ["--tune", files / "tune.parquet", "--column", "p_known", "--column", "doubt:low", "--resamples", "50"]
-    done = cli("compare-gates", files / "eval.parquet", *arguments, "--no-questions")
+    done = cli("gate", "compare", files / "eval.parquet", *arguments, "--no-questions")
     assert (done.code, done.err) == (0, "")
     for name in ("never retrieve", "always retrieve", "perfect gate", "p_known", "doubt"):
         assert name in done.out
     for word in ("retrieves", "labels", "to decide, ms", "fit, s", "closed book right"):
         assert word in done.out
-    found = cli("compare-gates", files / "eval.parquet", *arguments, "--json").json
+    found = cli("gate", "compare", files / "eval.parquet", *arguments, "--json").json
     (only,) = found.values()
     names = [row["name"] for row in only["rows"]]
     assert names[:2] == ["p_known", "doubt"]
@@ -105,7 +105,8 @@ def test_columns_and_question_gates_stand_in_one_table(files):
 def test_without_tune_questions_everything_is_cross_fitted_and_several_sets_are_several_tables(files, tmp_path):
     page = tmp_path / "page.md"
     found = cli(
-        "compare-gates",
+        "gate",
+        "compare",
         files / "tune.jsonl",
         files / "eval.parquet",
         "--no-questions",
@@ -142,6 +143,6 @@ def test_without_tune_questions_everything_is_cross_fitted_and_several_sets_are_
     ],
 )
 def test_what_is_wrong_is_told(files, arguments, code, message):
-    done = cli("compare-gates", *(argument.format(f=files) for argument in arguments))
+    done = cli("gate", "compare", *(argument.format(f=files) for argument in arguments))
     assert done.code == code
     assert message in done.error

@@ -1,4 +1,4 @@
-"""`suffice compare-gates --model`: gates of a local model's own passes beside those of recorded columns."""
+"""`suffice gate compare --model`: gates of a local model's own passes beside those of recorded columns."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_gates_of_the_models_own_passes_know_and_tell_what_they_cost(tiny_model,
         tiny_model,
     )
     asked = (*arguments, *LOCAL, "--samples", "2", "--metric", "em", "--resamples", "50", "--json")
-    (found,) = cli("compare-gates", tmp_path / "eval.parquet", *asked).json.values()
+    (found,) = cli("gate", "compare", tmp_path / "eval.parquet", *asked).json.values()
     rows = {row["name"]: row for row in found["rows"]}
     assert {"answer_margin", "entropy, mean", "semantic entropy", "seakr", "ctrla, honesty", "flare", "dragin"} <= set(
         rows
@@ -43,10 +43,10 @@ def test_gates_of_the_models_own_passes_know_and_tell_what_they_cost(tiny_model,
 
 
 def test_the_models_gates_need_tune_questions_and_a_known_prompt(tmp_path):
-    alone = cli("compare-gates", "hotpotqa_llama31_eval", "--no-questions", "--model", tmp_path)
+    alone = cli("gate", "compare", "hotpotqa_llama31_eval", "--no-questions", "--model", tmp_path)
     assert alone.code == 2
     assert "give --tune" in alone.error
     pair = ("hotpotqa_llama31_eval", "--tune", "hotpotqa_llama31_tune", "--no-questions", "--resamples", "5")
-    odd = cli("compare-gates", *pair, "--model", tmp_path, "--prompt", "odd")
+    odd = cli("gate", "compare", *pair, "--model", tmp_path, "--prompt", "odd")
     assert odd.code == 1
     assert "no prompt 'odd'" in odd.error

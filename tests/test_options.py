@@ -7,9 +7,9 @@ import re
 from pathlib import Path
 
 import pytest
-import typer
 
 from suffice.cli.main import app
+from suffice.cli.tree import commands
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = sorted((ROOT / "src" / "suffice").rglob("*.py"))
@@ -29,21 +29,12 @@ _OPTION = re.compile(r"(?<![\w-])(?<!var\()--[a-z][a-z0-9]*(?:-[a-z0-9]+)*(?![\w
 _CALL = re.compile(r"\bsuffice ((?:[a-z]+(?:-[a-z]+)* +)+)([^`]*?)(?=`|$|;|\. )", re.MULTILINE)
 
 
-def commands():
-    """Return the options of every command, by its words."""
-    found = {}
-
-    def walk(command, words):
-        own = {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}
-        found[words] = own | {"--help", "-h"}
-        for name, below in getattr(command, "commands", {}).items():
-            walk(below, (*words, name))
-
-    walk(typer.main.get_command(app), ())
-    return found
+def options_of(command):
+    own = {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}
+    return own | {"--help", "-h"}
 
 
-COMMANDS = commands()
+COMMANDS = {(): options_of(app)} | {tuple(words.split()): options_of(command) for words, command in commands()}
 KNOWN = set().union(*COMMANDS.values())
 
 
@@ -87,18 +78,12 @@ def test_every_option_that_a_text_names_exists(path):
 
 def test_a_command_s_own_messages_name_its_own_options():
     own = {}
-
-    def walk(command):
-        module = getattr(getattr(command, "callback", None), "__module__", "")
-        names = {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}
-        own.setdefault(module, set()).update(names)
-        for below in getattr(command, "commands", {}).values():
-            walk(below)
-
-    walk(typer.main.get_command(app))
+    for words, command in commands():
+        module = getattr(command.callback, "__module__", "")
+        own.setdefault(module, set()).update(COMMANDS[tuple(words.split())])
     for path in SOURCES:
         known = own.get(".".join(path.relative_to(ROOT / "src").with_suffix("").parts))
-        for line, text in texts(path) if known and path.stem != "main" else ():
+        for line, text in texts(path) if known and path.stem not in {"main", "tree"} else ():
             if "suffice " not in text:
                 assert set(_OPTION.findall(text)) <= known, f"{path.name}:{line}"
 
@@ -111,6 +96,6 @@ def test_the_check_sees_what_does_not_exist():
         "--nosuch",
         "replay --nosuch",
     ]
-    assert wrong("$ suffice tiny-model tiny\nsuffice record DATA --rerank r") == []
+    assert wrong("$ suffice demo tiny-model tiny\nsuffice record DATA --rerank r") == []
     assert wrong("serve with --pooling last") == ["--pooling"]
     assert wrong("llama.cpp: --pooling last; color: var(--accent)") == []

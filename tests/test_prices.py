@@ -38,7 +38,7 @@ def test_every_list_price_has_a_date_a_source_a_page_and_sane_numbers():
 def test_a_model_without_a_list_price_is_told_similar_ones():
     with pytest.raises(DataError, match="similar: gpt-4o-mini"):
         list_price("gpt-4o-mni")
-    with pytest.raises(DataError, match="`suffice prices` lists all"):
+    with pytest.raises(DataError, match="`suffice data prices` lists all"):
         list_price("zzzzzz")
 
 
@@ -158,19 +158,19 @@ def invoked(*arguments: str) -> None:
 def test_the_commands_show_prices_and_costs(tmp_path, capsys):
     path = tmp_path / "r.parquet"
     write_recording(path, recording().table)
-    invoked("prices", "gpt-4o-mini", "--json")
+    invoked("data", "prices", "gpt-4o-mini", "--json")
     assert json.loads(capsys.readouterr().out)["prices"][0]["price"]["output"] == 0.6
-    invoked("prices")
+    invoked("data", "prices")
     assert "genai-prices" in capsys.readouterr().out
-    invoked("costs", str(path), "--model", "gpt-4o-mini")
+    invoked("data", "costs", str(path), "--model", "gpt-4o-mini")
     assert "no prefix reuse (modelled)" in capsys.readouterr().out
     own = tmp_path / "p.toml"
     own.write_text("[generator]\nuncached = 1.0\ncached = 0.1\noutput = 2.0\n[m]\nuncached=0\ncached=0\noutput=0\n")
     with pytest.raises(SystemExit) as left:
-        run(["costs", str(path), "--prices", str(own), "--model", "gpt-4o-mini"])
+        run(["data", "costs", str(path), "--prices", str(own), "--model", "gpt-4o-mini"])
     assert left.value.code == 1
     capsys.readouterr()
-    invoked("costs", str(path), "--json")
+    invoked("data", "costs", str(path), "--json")
     assert json.loads(capsys.readouterr().out)["n"] == 2
 
 

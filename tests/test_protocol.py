@@ -816,7 +816,7 @@ def without(recording, name):
         (lambda: without(drafts(5), "semantic_distance"), "not embedded"),
         (lambda: table([{**i, "semantic_distance": None} for i in drafts(5).table.to_pylist()]), "not embedded"),
         (lambda: drafts(5, rounds=1), "no question has a second draft"),
-        (lambda: without(drafts(5), SCORE), "suffice judge"),
+        (lambda: without(drafts(5), SCORE), "suffice judge drafts"),
         (lambda: without(drafts(5), "answer"), "no column 'answer'"),
         (lambda: table([{**i, SCORE: None} for i in drafts(5).table.to_pylist()]), "at every round"),
         (lambda: table([{**i, SCORE: 4.0} for i in drafts(5).table.to_pylist()]), r"lie in \[0, 1\]|at every round"),

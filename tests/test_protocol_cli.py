@@ -1,4 +1,4 @@
-"""`suffice protocol semantic`: tables, strict JSON, and a page that shows the same figures and asks no network."""
+"""`suffice paper protocol`: tables, strict JSON, and a page that shows the same figures and asks no network."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def paths(tmp_path_factory):
 @pytest.fixture(scope="module")
 def paged(paths, tmp_path_factory):
     out = tmp_path_factory.mktemp("page") / "page.html"
-    done = cli("protocol", "semantic", paths[0], "--dev", paths[1], "-o", out, "--json", *FAST)
+    done = cli("paper", "protocol", paths[0], "--dev", paths[1], "-o", out, "--json", *FAST)
     assert (done.code, done.err) == (0, "")
     return done.json, out.read_text()
 
 
 def test_the_terminal_says_who_dominates_then_shows_every_table(paths):
-    done = cli("protocol", "semantic", *paths[:1], "--dev", paths[1], *FAST)
+    done = cli("paper", "protocol", *paths[:1], "--dev", paths[1], *FAST)
     assert done.code == 0
     lines = done.out.splitlines()
     assert lines[0].startswith("judge_free (patience(")
@@ -59,7 +59,7 @@ def test_the_terminal_says_who_dominates_then_shows_every_table(paths):
         line.split(" ")[0] for line in lines[lines.index(next(li for li in lines if li.startswith("Table 1."))) + 2 :]
     ]
     assert first[:7] == [*(f"fixed_k({k})" for k in range(1, 7)), "judge_free"]
-    assert "suffice protocol semantic test.parquet --dev dev.parquet --resamples 50" in done.out
+    assert "suffice paper protocol test.parquet --dev dev.parquet --resamples 50" in done.out
 
 
 def test_json_holds_every_table_with_columns_of_different_names(paged):
@@ -88,28 +88,27 @@ def test_json_holds_every_table_with_columns_of_different_names(paged):
 
 
 def test_without_dev_a_quarter_of_the_questions_is_set_aside_and_said_so(paths):
-    done = cli("protocol", "semantic", paths[0], "--json", *FAST)
+    done = cli("paper", "protocol", paths[0], "--json", *FAST)
     told = done.json
     assert told["n"] + told["convergence_rule"]["n_dev"] == 60
     assert told["convergence_rule"]["n_dev"] > 5
-    other = cli("protocol", "semantic", paths[0], "--dev-share", "0.5", "--json", *FAST).json
+    other = cli("paper", "protocol", paths[0], "--dev-share", "0.5", "--json", *FAST).json
     assert other["convergence_rule"]["n_dev"] > told["convergence_rule"]["n_dev"]
     assert "--dev-share 0.5" in other["command"]
 
 
 def test_a_fixed_eps_uses_every_question_and_says_given(paths):
-    told = cli("protocol", "semantic", paths[0], "--eps", "0.05", "--patience", "3", "--json", *FAST).json
+    told = cli("paper", "protocol", paths[0], "--eps", "0.05", "--patience", "3", "--json", *FAST).json
     assert (told["n"], told["convergence_rule"]["how"]) == (60, "given")
     assert (told["convergence_rule"]["eps"], told["convergence_rule"]["patience"]) == (0.05, 3)
     assert (
-        cli("protocol", "semantic", paths[0], "--eps", "0.05", "--json", *FAST).json["convergence_rule"]["patience"]
-        == 2
+        cli("paper", "protocol", paths[0], "--eps", "0.05", "--json", *FAST).json["convergence_rule"]["patience"] == 2
     )
 
 
 def test_the_published_ledger_charges_the_judge_in_every_round(paths):
     def tokens(*options):
-        told = cli("protocol", "semantic", paths[0], "--eps", "0.03", "--json", *FAST, *options).json
+        told = cli("paper", "protocol", paths[0], "--eps", "0.03", "--json", *FAST, *options).json
         return {cells["policy"].split(" ")[0]: cells["tokens"] for cells in told["tables"][0]["rows"]}, told
 
     live, _ = tokens()
@@ -123,7 +122,7 @@ def test_the_published_ledger_charges_the_judge_in_every_round(paths):
 
 def test_the_selected_policy_can_be_saved_and_replayed(paths, tmp_path):
     saved = tmp_path / "policy.json"
-    done = cli("protocol", "semantic", paths[0], "--dev", paths[1], "--policy", saved, "--json", *FAST)
+    done = cli("paper", "protocol", paths[0], "--dev", paths[1], "--policy", saved, "--json", *FAST)
     assert done.json["policy"] == str(saved)
     told = {cells["policy"].split(" ")[0]: cells for cells in done.json["tables"][0]["rows"]}
     again = cli("replay", paths[0], "--policy", saved, "--metric", "information_score", "--json", *FAST).json["rows"][0]
@@ -137,7 +136,7 @@ def test_the_selected_policy_can_be_saved_and_replayed(paths, tmp_path):
 
 def test_a_bundled_recording_goes_by_its_name(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    done = cli("protocol", "semantic", "self_refine_gpt4", "--metric", "target_sentiment", "--json", *FAST)
+    done = cli("paper", "protocol", "self_refine_gpt4", "--metric", "target_sentiment", "--json", *FAST)
     assert done.code == 0
     assert done.json["dominated"]["judge_free"] == "fixed_k(2)"
     assert done.json["n"] > 250
@@ -146,7 +145,7 @@ def test_a_bundled_recording_goes_by_its_name(tmp_path, monkeypatch):
 @pytest.mark.parametrize("form", ["md", "csv", "latex"])
 def test_tables_go_to_a_file_in_the_form_that_its_name_says(paths, tmp_path, form):
     out = tmp_path / f"tables.{form}"
-    assert cli("protocol", "semantic", paths[0], "--eps", "0.05", "-o", out, *FAST).code == 0
+    assert cli("paper", "protocol", paths[0], "--eps", "0.05", "-o", out, *FAST).code == 0
     assert "fixed" in out.read_text()
     if form == "md":
         assert out.read_text().startswith("# Semantic early stopping: test\n\njudge_free (")
@@ -180,7 +179,7 @@ def test_the_page_needs_no_network_and_keeps_hostile_names_in_their_place(tmp_pa
         for r in (1, 2, 3, 4)
     ]
     path, out = write(tmp_path / "r.parquet", table(rows)), tmp_path / "page.html"
-    assert cli("protocol", "semantic", path, "--eps", "0.05", "-o", out, *FAST).code == 0
+    assert cli("paper", "protocol", path, "--eps", "0.05", "-o", out, *FAST).code == 0
     page = out.read_text()
     assert "alert(1)</script>" not in page
     assert not re.search(r"""(?:src|href)=["']?(?:https?:|//)""", page)
@@ -219,7 +218,7 @@ def test_the_tables_of_the_report_hold_those_of_the_protocol():
 )
 def test_wrong_options_say_what_is_allowed(paths, options, code, told, tmp_path, monkeypatch):  # noqa: PLR0917
     monkeypatch.chdir(tmp_path)
-    done = cli("protocol", "semantic", paths[0], *[option.format(test=paths[0]) for option in options], *FAST)
+    done = cli("paper", "protocol", paths[0], *[option.format(test=paths[0]) for option in options], *FAST)
     assert done.code == code
     assert told in " ".join(done.error.split())
     assert not list(tmp_path.iterdir())

@@ -10,17 +10,17 @@ from tests.cli_tools import cli, dataset, question
 from tests.endpoint import Endpoint
 
 
-def record(endpoint, questions, out, *more, command="record"):
-    quiet = () if command == "record-drafts" else ("--no-logprobs",)
+def record(endpoint, questions, out, *more, command=("record",)):
+    quiet = () if command == ("draft", "record") else ("--no-logprobs",)
     address = ("--base-url", endpoint.url, "--model", "m", "--concurrency", "1")
-    return cli(command, questions, "-o", out, *address, *quiet, *more)
+    return cli(*command, questions, "-o", out, *address, *quiet, *more)
 
 
 def bare(number, **fields):
     return {name: value for name, value in question(number).items() if name != "answers"} | fields
 
 
-@pytest.mark.parametrize("command", ["record", "record-drafts"])
+@pytest.mark.parametrize("command", [("record",), ("draft", "record")])
 def test_questions_without_gold_answers_are_told_before_the_first_paid_call(command, tmp_path):
     none = dataset(tmp_path / "none.jsonl", *(bare(i, anwser="Oslo") for i in range(3)))
     some = dataset(tmp_path / "some.jsonl", bare(0), bare(1, answer="Lima"))
@@ -112,7 +112,7 @@ def test_nothing_stops_a_recording_that_is_meant_to_go_on(tmp_path):
 def test_drafts_that_are_never_written_stop_a_recording_too(tmp_path):
     questions = dataset(tmp_path / "q.jsonl", n=12)
     with Endpoint(lambda body: THINKING) as endpoint:
-        told = record(endpoint, questions, tmp_path / "d.parquet", "--max-rounds", 1, command="record-drafts").error
+        told = record(endpoint, questions, tmp_path / "d.parquet", "--max-rounds", 1, command=("draft", "record")).error
     assert "8 questions" in told
     assert "--max-tokens" in told
     assert "--prompt" not in told

@@ -104,7 +104,8 @@ def test_drafts_of_one_split_are_recorded_from_its_contexts(tmp_path):
     path = file_of(tmp_path / "s.json", *map(scenario, range(6)))
     with Endpoint("It stands in Oslo.") as endpoint:
         arguments = (
-            "record-drafts",
+            "draft",
+            "record",
             path,
             "--split",
             "dev",

@@ -124,7 +124,7 @@ def test_the_command_line_says_what_the_gate_saw(leaky, tmp_path):
     told = cli("certify", path, "--rules", tmp_path / "rules.txt", "--max-loss", "0.9").error
     assert "the gate was fitted on 30" in " ".join(told.split())
     assert "the gate was fitted on 30" in " ".join(
-        cli("compare-gates", path, "--column", "p_known", "--no-questions").out.split()
+        cli("gate", "compare", path, "--column", "p_known", "--no-questions").out.split()
     )
 
 

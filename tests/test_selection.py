@@ -214,7 +214,7 @@ def test_a_fitted_ranker_is_stored_in_the_policy_file_and_replays_from_it(tmp_pa
 def test_the_command_fits_on_tune_judges_on_the_recording_and_writes_the_policy(tmp_path, capsys):
     for name, seed in (("tune", 0), ("eval", 1)):
         write_recording(tmp_path / f"{name}.parquet", rows(40, seed, prefix=name))
-    command = ["selectors", str(tmp_path / "eval.parquet"), "--tune", str(tmp_path / "tune.parquet")]
+    command = ["data", "selectors", str(tmp_path / "eval.parquet"), "--tune", str(tmp_path / "tune.parquet")]
     with pytest.raises(SystemExit) as left:
         run([*command, "--json", "--out", str(tmp_path / "policy.json"), "--resamples", "50"])
     assert left.value.code == 0
@@ -233,7 +233,15 @@ def test_the_command_offers_selectors_of_drafts_and_counts_the_calls_of_a_judge(
     for name, part in (("tune", keep), ("eval", ~keep)):
         chosen = table.select(part)
         write_recording(tmp_path / f"{name}.parquet", chosen.table.replace_schema_metadata(None), chosen.metadata)
-    command = ["selectors", str(tmp_path / "eval.parquet"), "--tune", str(tmp_path / "tune.parquet"), "--rule", "full"]
+    command = [
+        "data",
+        "selectors",
+        str(tmp_path / "eval.parquet"),
+        "--tune",
+        str(tmp_path / "tune.parquet"),
+        "--rule",
+        "full",
+    ]
     command += ["--metric", "target_sentiment", "--resamples", "50"]
     with pytest.raises(SystemExit) as left:
         run([*command, "--judge", "target_sentiment", "--json"])

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from suffice.cli.show import number
+from suffice.cli.console import number
 from suffice.errors import CensoredError
 from suffice.replays import replay
 from suffice.replays.tables import outcomes_table, verdict

@@ -368,7 +368,17 @@ def folder(tmp_path_factory):
 
 
 def test_states_are_stored_and_the_command_goes_on(folder, tmp_path):
-    arguments = ("states", folder / "q.jsonl", "-o", tmp_path / "s", "--model", folder / "model", "--batch-size", "2")
+    arguments = (
+        "gate",
+        "states",
+        folder / "q.jsonl",
+        "-o",
+        tmp_path / "s",
+        "--model",
+        folder / "model",
+        "--batch-size",
+        "2",
+    )
     first = cli(*arguments, "--layers", "middle,last", "--limit", "5", "--json")
     assert first.code == 0, first
     assert (first.json["layers"], first.json["stored"], first.json["read"]) == ([2, 4], 5, 5)
@@ -389,7 +399,7 @@ def test_states_are_stored_and_the_command_goes_on(folder, tmp_path):
 
 def test_states_with_passages_are_those_that_the_rounds_would_read(folder, tmp_path):
     def stored(name, data, *more):
-        done = cli("states", data, "-o", tmp_path / name, "--model", folder / "model", "--prompt", "rag", *more)
+        done = cli("gate", "states", data, "-o", tmp_path / name, "--model", folder / "model", "--prompt", "rag", *more)
         assert done.code == 0, done
         return read_states(tmp_path / name)
 
@@ -403,23 +413,23 @@ def test_states_with_passages_are_those_that_the_rounds_would_read(folder, tmp_p
         assert np.array_equal(of_questions.values, of_recording.values)
     for one, two in pairwise(ones):
         assert not np.array_equal(one.values, two.values)
-    qa = ("states", recorded, "-o", tmp_path / "qa", "--model", folder / "model", "--json")
+    qa = ("gate", "states", recorded, "-o", tmp_path / "qa", "--model", folder / "model", "--json")
     assert cli(*qa).json["stored"] == 12
-    rag = ("states", recorded, "-o", tmp_path / "x", "--model", folder / "model", "--prompt", "rag")
+    rag = ("gate", "states", recorded, "-o", tmp_path / "x", "--model", folder / "model", "--prompt", "rag")
     assert "give --dataset" in cli(*rag).error
     dataset(tmp_path / "other.jsonl", n=3)
     assert "--dataset has no passage" in cli(*rag, "--dataset", tmp_path / "other.jsonl").error
 
 
 def test_an_encoder_needs_no_model(folder, tmp_path):
-    done = cli("states", folder / "q.jsonl", "-o", tmp_path / "s", "--encoder", "minilm", "--json")
+    done = cli("gate", "states", folder / "q.jsonl", "-o", tmp_path / "s", "--encoder", "minilm", "--json")
     assert (done.json["layers"], done.json["stored"], done.json["batch_size"]) == ([], 12, None)
-    assert "one vector" in cli("states", folder / "q.jsonl", "-o", tmp_path / "s", "--encoder", "minilm").out
+    assert "one vector" in cli("gate", "states", folder / "q.jsonl", "-o", tmp_path / "s", "--encoder", "minilm").out
 
 
 def test_wrong_arguments_are_told_before_anything_is_written(folder, tmp_path):
     def error(*arguments, data="q.jsonl"):
-        return cli("states", folder / data, "-o", tmp_path / "s", *arguments).error
+        return cli("gate", "states", folder / data, "-o", tmp_path / "s", *arguments).error
 
     assert "name one of --model" in error()
     assert "name one of --model" in error("--model", "x", "--encoder", "minilm")
@@ -438,7 +448,7 @@ def test_wrong_arguments_are_told_before_anything_is_written(folder, tmp_path):
 def test_a_recording_without_the_words_of_its_questions_says_so(folder, tmp_path):
     rows = [{"question_id": "q", "round": r, "answer": "x"} for r in (1, 2)]
     write_recording(tmp_path / "r.parquet", rows)
-    arguments = ("states", tmp_path / "r.parquet", "-o", tmp_path / "s", "--encoder", "minilm")
+    arguments = ("gate", "states", tmp_path / "r.parquet", "-o", tmp_path / "s", "--encoder", "minilm")
     assert "holds ids of questions and not their words" in cli(*arguments).error
     write_recording(tmp_path / "r.parquet", [row | {"question": None if row["round"] == 1 else "w"} for row in rows])
     assert read_recording(tmp_path / "r.parquet").shape == (1, 2)

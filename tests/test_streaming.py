@@ -214,15 +214,21 @@ def test_the_command_streams_a_rule_or_a_policy(folder, capsys):
     told = []
     for chosen in (("--rule", "score_gap > 0.5"), ("--policy", str(folder / "p.json"))):
         with pytest.raises(SystemExit) as left:
-            run(["stream", str(path), *chosen, "--json"])
+            run(["replay", "--stream", str(path), *chosen, "--json"])
         assert left.value.code == 0
         told.append(json.loads(capsys.readouterr().out))
     assert told[0]["deltas"] == told[1]["deltas"]
     assert told[1]["policy"]["label"] == "mine"
     with pytest.raises(SystemExit) as left:
-        run(["stream", str(path), "--rule", "full"])
+        run(["replay", "--stream", str(path), "--rule", "full"])
     assert "mean per question" in capsys.readouterr().out
-    for wrong in ([], ["--rule", "full", "--prices", "list", "--model", "gpt-4o"]):
+    for wrong, says in (
+        ([], "one --rule or one --policy"),
+        (["--rule", "full", "--rule", "fixed_k(1)"], "one --rule or one --policy"),
+        (["--rule", "full", "--prices", "list", "--model", "gpt-4o"], "give one of them"),
+        (["--rule", "full", "--selector", "majority"], "--stream does without it"),
+    ):
         with pytest.raises(SystemExit) as left:
-            run(["stream", str(path), *wrong])
-        assert left.value.code == 1
+            run(["replay", "--stream", str(path), *wrong])
+        assert left.value.code == 2
+        assert says in capsys.readouterr().err

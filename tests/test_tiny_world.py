@@ -221,12 +221,14 @@ def test_the_command_trains_and_measures(tmp_path, monkeypatch):
     monkeypatch.setattr("suffice.papers.cbdr.world.EXPOSURES", (0, 1))
     monkeypatch.setattr("suffice.papers.cbdr.world._SPLITS", (("tune", 68), ("eval", 68)))
     monkeypatch.setattr("suffice.papers.cbdr.tiny.VAGUE_EXPOSURES", 0)
-    told = cli("tiny-model", str(tmp_path / "m"), "--seed", "1", "--json")
+    told = cli("demo", "tiny-model", str(tmp_path / "m"), "--seed", "1", "--json")
     assert told.code == 0
     found = json.loads(told.out)
     assert (found["seed"], found["questions"]) == (1, {"tune": 136, "eval": 136})
     assert {item.name for item in (tmp_path / "m").iterdir()} >= {"model.safetensors", "tune.jsonl", "world.json"}
-    measured = cli("tiny-model", str(tmp_path), "--seed", "1", "--measure", "1", "--markdown", str(tmp_path / "k.md"))
+    measured = cli(
+        "demo", "tiny-model", str(tmp_path), "--seed", "1", "--measure", "1", "--markdown", str(tmp_path / "k.md")
+    )
     assert measured.code == 0
     assert "random labels" in measured.out
     assert "random labels" in (tmp_path / "k.md").read_text()
@@ -239,10 +241,10 @@ def test_a_model_that_knows_nothing_is_refused():
 
 def test_the_command_refuses_a_file_for_a_folder(tmp_path):
     (tmp_path / "file").write_text("x")
-    told = cli("tiny-model", str(tmp_path / "file"))
+    told = cli("demo", "tiny-model", str(tmp_path / "file"))
     assert (told.code, told.out) == (1, "")
     assert "is a file" in told.err
-    assert cli("tiny-model", str(tmp_path / "new"), "--markdown", "x.md").code == 2
+    assert cli("demo", "tiny-model", str(tmp_path / "new"), "--markdown", "x.md").code == 2
 
 
 def test_the_pool_can_be_ranked(world):

@@ -351,7 +351,7 @@ FAST = ("--hidden", "16,8", "--lr", "0.003", "--epochs", "6", "--layers", "2")
 
 def test_the_command_writes_a_probe_that_loads(files, tmp_path, data):
     done = cli(
-        *("train-probe", files / "qa.states", "--labels", files / "r.parquet", "-o", tmp_path / "p", *FAST),
+        *("gate", "train", files / "qa.states", "--labels", files / "r.parquet", "-o", tmp_path / "p", *FAST),
         *("--seeds", "0,1", "--calibration", "isotonic", "--curve", "60", "--json"),
     )
     assert (done.code, done.err) == (0, "")
@@ -366,7 +366,7 @@ def test_the_command_writes_a_probe_that_loads(files, tmp_path, data):
 
 def test_the_command_prints_tables_and_takes_labels_of_ones_own(files, tmp_path):
     done = cli(
-        *("train-probe", files / "qa.states", "--labels", files / "labels.jsonl", "-o", tmp_path / "p"),
+        *("gate", "train", files / "qa.states", "--labels", files / "labels.jsonl", "-o", tmp_path / "p"),
         *("--kind", "logistic", "--layer", "2"),
     )
     assert (done.code, done.err) == (0, "")
@@ -377,7 +377,7 @@ def test_the_command_prints_tables_and_takes_labels_of_ones_own(files, tmp_path)
 
 def test_the_command_measures_the_rag_prompt_apart(files, tmp_path):
     done = cli(
-        *("train-probe", files / "qa.states", "--labels", files / "r.parquet", "-o", tmp_path / "p", "--json"),
+        *("gate", "train", files / "qa.states", "--labels", files / "r.parquet", "-o", tmp_path / "p", "--json"),
         *("--kind", "logistic", "--layer", "2", "--rag-states", files / "rag.states", "--rag-round", "1"),
     )
     assert done.json["measured"][-1]["what"] == "logistic, none, prompt rag"
@@ -399,7 +399,7 @@ def test_the_command_measures_the_rag_prompt_apart(files, tmp_path):
     ],
 )
 def test_what_the_command_cannot_do_is_said(files, tmp_path, more, code, told):
-    done = cli("train-probe", files / "qa.states", "--labels", files / "r.parquet", "-o", tmp_path / "p", *more)
+    done = cli("gate", "train", files / "qa.states", "--labels", files / "r.parquet", "-o", tmp_path / "p", *more)
     assert done.code == code
     assert told in " ".join(done.error.split())
     assert not (tmp_path / "p").exists()
@@ -416,5 +416,5 @@ def test_what_the_command_cannot_do_is_said(files, tmp_path, more, code, told):
 )
 def test_labels_that_do_not_read_are_refused(files, tmp_path, text, told):
     (tmp_path / "l.jsonl").write_text(text)
-    done = cli("train-probe", files / "qa.states", "--labels", tmp_path / "l.jsonl", "-o", tmp_path / "p")
+    done = cli("gate", "train", files / "qa.states", "--labels", tmp_path / "l.jsonl", "-o", tmp_path / "p")
     assert told in done.error

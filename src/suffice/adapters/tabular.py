@@ -48,7 +48,7 @@ def read_tabular(
 
     Names of ours: `question_id` and `round` (required), `answer`, `golds` (a text, or a JSON list of texts), `question`,
     `cluster`, `end`, `text`, `feedback`, `finish_reason`; metrics (`em`, `f1`, `contains`), computed from answer and golds
-    where the table has none; every signal (`suffice signals`); costs as ``cost.<component>.<kind>``.  Another name that
+    where the table has none; every signal (`suffice data signals`); costs as ``cost.<component>.<kind>``.  Another name that
     is mapped becomes a signal of its own.  Columns that are not mapped are kept as they are, but for what has another usual
     name: gold answers (`gold`, `target`, ...), the answer (`output`) and its `model`; the notes name what was taken.
 

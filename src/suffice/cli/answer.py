@@ -56,7 +56,10 @@ def answer(
     gate_base_url: gating.GateBaseUrl = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Answer one question from a corpus, stopping as soon as the policy says so."""
+    """The rounds, the reason for stopping and the cost are shown.
+
+    Example: suffice answer "Where is the tower?" --corpus documents
+    """
     if policy is None:
         decides = Policy(
             rule=parse_rule(rule),

@@ -1,4 +1,4 @@
-"""`suffice certify` and `suffice show`: bound the loss of a policy with confidence, and say what that rests on."""
+"""`suffice certify` and `suffice data show`: bound the loss of a policy with confidence, and say what that rests on."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from suffice.certificates import (
     threshold_path,
 )
 from suffice.cli import options
-from suffice.cli.show import console, errors, print_json, print_table
+from suffice.cli.console import errors, print_json, print_table, say
 from suffice.errors import DataError
 from suffice.replays.outcomes import default_metrics
 from suffice.session import Policy
@@ -71,7 +71,10 @@ def certify_command(
     out: Annotated[Path | None, typer.Option("--out", "-o", help="The certified policy, a JSON file.")] = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Certify the cheapest policy of a family whose expected loss is at most --max-loss; exit code 1 if there is none."""
+    """The expected loss is at most --max-loss with the given confidence. Exit code 1 if no policy is certified.
+
+    Example: suffice certify eval.parquet --max-loss 0.02 --policy policy.json
+    """
     _check_choice(loss, ("net", "harm"), "--loss")
     _check_choice(procedure, PROCEDURES, "--procedure")
     _check_choice(cheapest, COST_NAMES, "--cheapest")
@@ -103,7 +106,7 @@ def certify_command(
         show_certification(found)
         if out is not None:
             said = "nothing is certified: no policy is written" if found.policy is None else f"policy written to {out}"
-            console.print(said, markup=False, soft_wrap=True)
+            say(said)
     if found.policy is None:
         raise typer.Exit(1)
 
@@ -169,16 +172,19 @@ def _lines(path: Path) -> Sequence[Policy | str]:
 def show_certification(found: Certification) -> None:
     """Print the family, the outcome, and what the next policy lacks."""
     print_table(found.table())
-    console.print(found.headline, markup=False, soft_wrap=True)
+    say(found.headline)
     if found.policy is not None and found.missing:
-        console.print(f"cheaper: {found.missing}", markup=False, soft_wrap=True)
+        say(f"cheaper: {found.missing}")
 
 
 def show_command(
     path: Annotated[Path, typer.Argument(metavar="POLICY", help="A policy file.")],
     as_json: options.AsJson = False,
 ) -> None:
-    """Print a policy and its certificate: what it says, what it assumes, and what breaks it."""
+    """What it says, what the certificate assumes, and what breaks it.
+
+    Example: suffice data show policy.json
+    """
     policy = Policy.load(path)
     certificate = Certificate.of(policy)
     state = "none" if certificate is None else "valid" if certificate.holds_for(policy) else "void"
@@ -196,22 +202,20 @@ def show_command(
         return
     print_table(_policy_table(policy))
     if certificate is None:
-        console.print("no certificate: `suffice certify` gives one on questions that it has not seen", markup=False)
+        say("no certificate: `suffice certify` gives one on questions that it has not seen")
         return
     if state == "void":
-        console.print(
+        say(
             f"VOID: the policy was changed. This certificate belongs to the policy {certificate.policy_digest}, this one "
             f"is {policy.digest}: what it says below says nothing about it. Certify again, on fresh questions.",
-            style="bold",
-            markup=False,
-            soft_wrap=True,
+            bold=True,
         )
     print_table(certificate.table)
-    console.print(f"{certificate.statement}.", markup=False, soft_wrap=True)
+    say(f"{certificate.statement}.")
     for title, lines in (("It assumes", ASSUMES), ("It breaks with", BREAKS)):
-        console.print(f"{title}:", markup=False)
+        say(f"{title}:")
         for line in lines:
-            console.print(f"  - {line}", markup=False, soft_wrap=True)
+            say(f"  - {line}")
 
 
 def _policy_table(policy: Policy) -> Table:

@@ -1,4 +1,4 @@
-"""`suffice compare-gates`: gates of several kinds in one table, with what they save, know and cost."""
+"""`suffice gate compare`: gates of several kinds in one table, with what they save, know and cost."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from suffice.cli import options
-from suffice.cli.show import console, print_json, print_table, quiet_bars
+from suffice.cli.console import print_json, print_table, quiet_bars, say
 from suffice.embedding import MiniLM
 from suffice.errors import DataError
 from suffice.gates import (
@@ -87,7 +87,10 @@ def compare_gates_command(
     ] = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Compare gates: which questions to answer without retrieval, what that saves, what it loses, what it costs."""
+    """A gate answers some questions without retrieval.
+
+    Example: suffice gate compare 2wiki_llama31_tune
+    """
     _check(questions or bool(column) or model is not None, model, tune, markdown)
     how: dict[str, Any] = {"n_resamples": resamples, "seed": seed, "level": level, "margin": margin}
     answers = {source: read_answers(source) for source in recordings}
@@ -162,7 +165,7 @@ def show_comparison(found: Comparison, name: str = "") -> None:
     print_table(comparison_table(found, _title(found, name)))
     print_table(knowledge_table(found))
     for line in comparison_lines(found):
-        console.print(line, markup=False, soft_wrap=True)
+        say(line)
 
 
 def comparison_lines(found: Comparison) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from suffice.cli.show import quiet_bars
+from suffice.cli.console import quiet_bars
 from suffice.errors import DataError
 from suffice.llm import PROMPTS, TransformersModel
 from suffice.probes import Probe, ProbeConfidence
@@ -72,7 +72,7 @@ def open_confidence(
         )
         raise DataError(
             f"the probe reads {found.card.model!r} {why}: train one on the hidden states of a model that runs here "
-            "(suffice states --model PATH, without --base-url)"
+            "(suffice gate states --model PATH, without --base-url)"
         )
     quiet_bars()
     source = TransformersModel(

@@ -18,9 +18,9 @@ from suffice.certificates import Claim
 from suffice.cli import options
 from suffice.cli.bundled import record_bundled
 from suffice.cli.certify import certify_path, show_certification
+from suffice.cli.console import console, errors, number, print_json, say, table
 from suffice.cli.offline import show_calibration, show_replay
 from suffice.cli.report import evidence
-from suffice.cli.show import console, errors, number, print_json, table
 from suffice.errors import DataError, SufficeError
 from suffice.files import write_file
 from suffice.llm import SpanReaderModel
@@ -32,16 +32,13 @@ from suffice.session import Policy, stops
 from suffice.store import read_recording
 from suffice.tables import figure
 
-__all__ = ["app", "demo"]
-
-app = typer.Typer()
+__all__ = ["demo"]
 
 _RULES = ("tasr", "tasr_guarded", "answer_stable", "answer_stable_guarded", "margin")
 _SHOWN = 6
 _CLAIM = Claim(epsilon=0.02, metric="f1")
 
 
-@app.callback(invoke_without_command=True)
 def demo(
     context: typer.Context,
     out: Annotated[Path, typer.Option("--out", "-o", help="Where recordings and policy go.")] = Path("suffice-demo"),
@@ -49,7 +46,10 @@ def demo(
     limit: Annotated[int | None, typer.Option("--limit", min=20, help="Fewer questions per split.")] = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Run the whole chain on real questions with the embedded reader, without a network."""
+    """Record, calibrate, replay, run live, certify and report on bundled questions with the embedded reader.
+
+    Example: suffice demo --dataset 2wiki
+    """
     if context.invoked_subcommand is not None:
         return
     if dataset not in ("hotpotqa", "2wiki"):
@@ -109,7 +109,7 @@ def demo(
 
 def _say(quiet: bool, text: str) -> None:
     if not quiet:
-        console.print(text, style="bold", markup=False, soft_wrap=True)
+        say(text, bold=True)
 
 
 def _policies(recordings: dict[str, Path], locked: Policy) -> list[Policy]:
@@ -156,11 +156,9 @@ def _show_live(outcomes: Sequence[Outcome], questions: Sequence[Question], equal
         for question, outcome in list(zip(questions, outcomes, strict=True))[:_SHOWN]
     ]
     console.print(table("The first live answers", ["question", "answer", "gold", "stopped", "tokens"], rows, left=4))
-    console.print(
+    say(
         f"\nlive = replayed for {equal} of {len(outcomes)} questions (stop round and answer); "
-        f"{figure(_mean_calls(outcomes), '.2f')} calls on average instead of 5.",
-        markup=False,
-        soft_wrap=True,
+        f"{figure(_mean_calls(outcomes), '.2f')} calls on average instead of 5."
     )
 
 
@@ -178,7 +176,7 @@ def _certify(
         show_certification(found)
     if found.policy is not None:
         found.policy.save(path)
-        _say(quiet, f"certified policy: {path} (read it with  suffice show {path})")
+        _say(quiet, f"certified policy: {path} (read it with  suffice data show {path})")
     return found.to_dict(), [] if found.policy is None else [found.policy]
 
 
@@ -193,9 +191,7 @@ def _write_report(recordings: dict[str, Path], policies: Sequence[Policy], path:
 def _finish(out: Path, seconds: float, *, quiet: bool) -> None:
     if quiet:
         return
-    console.print(
+    say(
         f"\npolicy, recordings, report: {out}/ (the whole demo took {seconds:.0f} s)\n"
-        "The same on your endpoint:  suffice record DATASET -o run.parquet --base-url URL --model NAME",
-        markup=False,
-        soft_wrap=True,
+        "The same on your endpoint:  suffice record DATASET -o run.parquet --base-url URL --model NAME"
     )

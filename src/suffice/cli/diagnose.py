@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from suffice.cli import options
-from suffice.cli.show import console, errors, print_json, print_table
+from suffice.cli.console import errors, print_json, print_table, say
 from suffice.diagnostics import Diagnosis, diagnose
 from suffice.session import Policy
 from suffice.store import read_recording
@@ -41,7 +41,10 @@ def diagnose_command(
     level: Annotated[float, typer.Option("--level", min=0.5, max=0.9999, help="Coverage of intervals.")] = 0.95,
     as_json: options.AsJson = False,
 ) -> None:
-    """Look into the signals, calibrators, thresholds and stops of a recording; without a call."""
+    """It covers drift, calibrators, thresholds, types of questions and premature stops; no call is made.
+
+    Example: suffice diagnose eval.parquet --tune tune.parquet --rule tasr
+    """
     if policy is not None and rule is not None:
         raise typer.BadParameter("give a policy file or a rule, not both", param_hint="--rule")
     recording = read_recording(path)
@@ -79,4 +82,4 @@ def show_diagnosis(found: Diagnosis) -> None:
     for table in found.tables():
         print_table(table)
     for note in found.notes:
-        console.print(f"note: {note}", markup=False, soft_wrap=True)
+        say(f"note: {note}")

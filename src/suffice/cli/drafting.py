@@ -1,4 +1,4 @@
-"""`suffice draft` and `suffice record-drafts`: a writer and a critic, live or recorded."""
+"""`suffice draft answer` and `suffice draft record`: a writer and a critic, live or recorded."""
 
 from __future__ import annotations
 
@@ -65,7 +65,10 @@ def draft_command(
     extra_body: options.ExtraBody = "{}",
     as_json: options.AsJson = False,
 ) -> None:
-    """Answer one question by drafts and critiques, stopping as soon as the policy says so."""
+    """A writer drafts and a critic reviews, round after round.
+
+    Example: suffice draft answer "What is HTTP?" --model NAME --base-url URL
+    """
     if policy is None:
         decides = Policy(rule=parse_rule(rule), selector=parse_selector(selector), max_rounds=max_rounds)
     else:
@@ -130,7 +133,10 @@ def record_drafts_command(
     allow_unread: options.AllowUnread = False,
     as_json: options.AsJson = False,
 ) -> None:
-    """Record every draft and critique of every question, full width; run it again to go on after an interruption."""
+    """All rounds are recorded, so that any rule can be replayed. Run the same command again to resume.
+
+    Example: suffice draft record 2wiki_tune -o d.parquet --model M --base-url URL
+    """
     questions = options.load_to_record(dataset, limit, split)
     judge = (judge_model, judge_base_url or base_url, judge_api_key_env or api_key_env)
     panels = build_panel(judge, marks, weights, timeout=timeout, cache=cache, extra_body=extra_body)

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from suffice.cli import options
-from suffice.cli.show import errors, quiet_bars
+from suffice.cli.console import quiet_bars, warn
 from suffice.embedding import MiniLM
 from suffice.errors import DataError
 from suffice.llm import PROMPTS, Answerer, EncoderStates, EndpointEmbedder, EndpointStates, TransformersModel
@@ -34,7 +34,7 @@ Local = Annotated[
     typer.Option("--local", help="--model is a folder or hub id of a causal language model, and runs here (torch)."),
 ]
 GateFolder = Annotated[
-    Path | None, typer.Option("--gate", help="A probe, as `suffice train-probe` writes it: it decides at round 0.")
+    Path | None, typer.Option("--gate", help="A probe, as `suffice gate train` writes it: it decides at round 0.")
 ]
 GateModel = Annotated[
     str | None,
@@ -156,8 +156,4 @@ def tell_fitted(fitted: Mapping[str, Seen | None], questions: Sequence[Question]
             said = f"the {name} was fitted on {n} of these {len(ids)} questions"
         else:
             continue
-        errors.print(
-            f"note: {said}: what it says of those is too good. Replay and certify on others",
-            markup=False,
-            soft_wrap=True,
-        )
+        warn(f"note: {said}: what it says of those is too good. Replay and certify on others")

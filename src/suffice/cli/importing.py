@@ -12,7 +12,7 @@ import typer
 
 from suffice.adapters import ImportSummary, import_recording, importer, importer_names
 from suffice.cli import options
-from suffice.cli.show import console, errors, number, print_json, table
+from suffice.cli.console import console, number, print_json, say, table, warn
 from suffice.errors import DataError, UnsettledError
 
 __all__ = ["import_command"]
@@ -59,7 +59,10 @@ def import_command(
     embedder: options.EmbedderName = "minilm",
     as_json: options.AsJson = False,
 ) -> None:
-    """Turn a run recorded elsewhere into a recording, and say what became of its values."""
+    """It also reports what became of the values of each column.
+
+    Example: suffice import tabular run.csv -o run.parquet --column round=step
+    """
     if kind not in _FORMATS:
         raise typer.BadParameter(f"{kind!r} is no known format; there are: {', '.join(_FORMATS)}", param_hint="KIND")
     settings: dict[str, Any] = {
@@ -97,21 +100,19 @@ def _pairs(given: Sequence[str] | None, option: str, form: str) -> dict[str, str
 
 def _asked(error: UnsettledError) -> Any:
     """Return what the user chooses."""
-    errors.print(error.question, markup=False, soft_wrap=True)
+    warn(error.question)
     choices = list(error.choices.items())
     for place, (option, (_, meaning)) in enumerate(choices, start=1):
-        errors.print(f"  {place}. {option}: {meaning}", markup=False, soft_wrap=True)
+        warn(f"  {place}. {option}: {meaning}")
     while not 1 <= (chosen := int(typer.prompt("Choose", type=int, err=True))) <= len(choices):
         pass
     return choices[chosen - 1][1][0]
 
 
 def _show(summary: ImportSummary) -> None:
-    console.print(
+    say(
         f"{summary.path}: {summary.trajectories} trajectories of {summary.clusters} questions, up to {summary.rounds} rounds, "
-        f"{summary.censored} censored",
-        markup=False,
-        soft_wrap=True,
+        f"{summary.censored} censored"
     )
     lost = [
         f"{item.name}: {item.nulled} of {item.nulled + item.defined} values are undefined in the recording: infinite, or in "
@@ -120,7 +121,7 @@ def _show(summary: ImportSummary) -> None:
         if item.nulled
     ]
     for note in [*summary.notes, *lost]:
-        console.print(f"note: {note}", markup=False, soft_wrap=True)
+        say(f"note: {note}")
     console.print()
     cells = [
         [item.name, "computed" if item.computed else "", str(item.defined), str(item.nulled), str(item.clipped)]

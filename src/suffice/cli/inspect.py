@@ -1,4 +1,4 @@
-"""`suffice signals` and `suffice doctor`: what can be read, and what an endpoint gives."""
+"""`suffice data signals` and `suffice doctor`: what can be read, and what an endpoint gives."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from suffice.cli import options
-from suffice.cli.show import console, number, print_json, table
+from suffice.cli.console import console, number, print_json, say, table
 from suffice.errors import DataError, LogprobsUnavailableError, ModelError, NotFittedError
 from suffice.llm import ChatModel, EndpointReport, probe
 from suffice.results import jsonable
@@ -23,7 +23,10 @@ _SHOWN = 400
 
 
 def signals(as_json: options.AsJson = False) -> None:
-    """List every signal that a rule may read, and the rules that have a name."""
+    """A rule compares signals with thresholds; a named rule can be used by its name alone.
+
+    Example: suffice data signals
+    """
     rules = {name: spelled(name) for name in NAMED_RULES}
     if as_json:
         listed = [
@@ -72,7 +75,10 @@ def doctor(
     workers: Annotated[int, typer.Option("--workers", min=1, help="Requests sent at once.")] = 4,
     as_json: options.AsJson = False,
 ) -> None:
-    """Find out what an endpoint supports, and which rules can run there."""
+    """A few short requests show log-probabilities, reuse of prefixes, concurrency and noise.
+
+    Example: suffice doctor --model NAME --base-url http://localhost:8000/v1
+    """
     answerer = options.build_model(
         model,
         base_url,
@@ -142,14 +148,12 @@ def _show(report: EndpointReport, verdicts: dict[str, str]) -> None:
     ]
     console.print(table("Endpoint", ["what", "found"], [[name, str(value)] for name, value in facts], left=2))
     for note in report.notes:
-        console.print(f"note: {note}", markup=False, soft_wrap=True)
+        say(f"note: {note}")
     console.print()
     for sample in report.samples:
         read = f"answer {sample.answer!r}, confidence {number(sample.confidence, 0)}"
-        console.print(
-            f"asked    {sample.question}\nreplied  {sample.reply!r:.{_SHOWN}} ({sample.finish_reason})\nread     {read}\n",
-            markup=False,
-            soft_wrap=True,
+        say(
+            f"asked    {sample.question}\nreplied  {sample.reply!r:.{_SHOWN}} ({sample.finish_reason})\nread     {read}\n"
         )
     console.print(
         table("Rules that can run there", ["rule", "runs"], [list(pair) for pair in verdicts.items()], left=2)

@@ -1,4 +1,4 @@
-"""`suffice judge`: marks for the drafts of a recording, each distinct draft once, with the judge's noise beside them."""
+"""`suffice judge drafts`: marks for the drafts of a recording, each distinct draft once, with the judge's noise beside them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import typer
 from rich.progress import Progress
 
 from suffice.cli import options
-from suffice.cli.show import console, errors, number, print_json, print_table
+from suffice.cli.console import errors, number, print_json, print_table, say
 from suffice.errors import DataError
 from suffice.judges import ATTEMPTS, MARKS, Judged, JudgeModel, Panel, judge_recording, with_marks
 from suffice.llm import ChatModel
@@ -75,7 +75,10 @@ def judge_command(
     retry_unreadable: RetryUnreadable = False,
     as_json: options.AsJson = False,
 ) -> None:
-    """Mark every distinct draft once; run it again to go on after a failure: replies that came are kept."""
+    """Run the same command again after a failure: replies that came are kept.
+
+    Example: suffice judge drafts d.parquet -o j.parquet --model M --base-url URL
+    """
     source = read_recording(recording)
     passages = known_passages(dataset, corpus)
     kept = out.with_name(f"{out.name}.judged.sqlite") if cache is None else cache
@@ -220,14 +223,10 @@ def _report(judged: Judged, out: Path, kept: Path, *, as_json: bool) -> None:
         )
         return
     if judged.failed:
-        console.print(
+        say(
             f"{len(judged.failed)} calls failed; {out} is not written, what was answered is kept in {kept}: run the same "
-            f"command again. The first: {judged.failed[0]}",
-            markup=False,
-            soft_wrap=True,
+            f"command again. The first: {judged.failed[0]}"
         )
         return
     print_table(_table(judged))
-    console.print(
-        f"{out}: {judged.drafts} distinct requests; this run: {judged.asked} calls", markup=False, soft_wrap=True
-    )
+    say(f"{out}: {judged.drafts} distinct requests; this run: {judged.asked} calls")

@@ -1,4 +1,4 @@
-"""`suffice judge-pairs` and `suffice judge-gold`: drafts against the last one, and against gold answers."""
+"""`suffice judge pairs` and `suffice judge gold`: drafts against the last one, and against gold answers."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Annotated, Any
 import typer
 
 from suffice.cli import options
+from suffice.cli.console import print_json, print_table, say
 from suffice.cli.judge import Attempts, RetryUnreadable, judging_model, judging_progress, known_passages
-from suffice.cli.show import console, print_json, print_table
 from suffice.embedding import MiniLM, SentenceTransformersEmbedder
 from suffice.errors import DataError
 from suffice.judges import (
@@ -58,7 +58,10 @@ def judge_gold_command(
     ] = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Measure how near each draft is to its gold answers; no language model is asked."""
+    """No language model is asked.
+
+    Example: suffice judge gold drafts.parquet -o measured.parquet
+    """
     source = read_recording(recording)
     names = [name.strip() for name in measures.split(",") if name.strip()]
     embeds: Any = None
@@ -76,7 +79,7 @@ def judge_gold_command(
         print_json({"path": str(out), "table": table.to_dict()})
         return
     print_table(table)
-    console.print(f"written to {out}", markup=False, soft_wrap=True)
+    say(f"written to {out}")
 
 
 def _by_round(source: Recording, columns: dict[str, list[float]]) -> Table:
@@ -121,7 +124,10 @@ def judge_pairs_command(
     retry_unreadable: RetryUnreadable = False,
     as_json: options.AsJson = False,
 ) -> None:
-    """Ask of every distinct draft whether it is better than its trajectory's last one, in both orders."""
+    """A judge whose verdict depends on the order of two drafts prefers places, not drafts.
+
+    Example: suffice judge pairs d.parquet -o j.parquet --model M --base-url URL
+    """
     source = read_recording(recording)
     passages = known_passages(dataset, corpus)
     kept = out.with_name(f"{out.name}.judged.sqlite") if cache is None else cache
@@ -171,12 +177,10 @@ def _report(found: Preference, out: Path, kept: Path, *, as_json: bool) -> None:
         )
         return
     if found.failed:
-        console.print(
+        say(
             f"{len(found.failed)} pairs failed; {out} is not written, what was answered is kept in {kept}: run the same "
-            f"command again. The first: {found.failed[0]}",
-            markup=False,
-            soft_wrap=True,
+            f"command again. The first: {found.failed[0]}"
         )
         return
     print_table(table)
-    console.print(f"written to {out}", markup=False, soft_wrap=True)
+    say(f"written to {out}")

@@ -8,7 +8,8 @@ from typing import Any
 
 from rich.live import Live
 
-from suffice.cli.show import console, decision_lines, print_json, round_row, rounds_table
+from suffice.cli.console import console, print_json, say
+from suffice.cli.show import decision_lines, round_row, rounds_table
 from suffice.errors import ModelError, UnknownSignalError, did_you_mean
 from suffice.json_text import well_formed
 from suffice.loop import LiveLoop, Outcome
@@ -38,7 +39,7 @@ def show_live(loop: LiveLoop, question: str, passages: Sequence[Passage] = (), *
     if as_json:
         print_json(_as_dict(outcome, decisions))
     else:
-        console.print(decision_lines(outcome.decision, outcome.costs), markup=False, soft_wrap=True)
+        say(decision_lines(outcome.decision, outcome.costs))
     if outcome.error is not None:
         raise ModelError(f"the model failed after {len(outcome.rounds)} rounds: {outcome.error}")
 
@@ -50,8 +51,8 @@ def _require_known(loop: LiveLoop) -> None:
     if unknown:
         raise UnknownSignalError(
             f"the policy {loop.policy.label!r} reads {unknown[0]!r}, and nothing here measures it."
-            f"{did_you_mean(unknown[0], known)} `suffice signals` lists what a rule may read; the marks of a panel "
-            "(suffice draft --judge-model NAME --marks ...) may be read by their names"
+            f"{did_you_mean(unknown[0], known)} `suffice data signals` lists what a rule may read; the marks of a panel "
+            "(suffice draft answer --judge-model NAME --marks ...) may be read by their names"
         )
 
 

@@ -1,4 +1,4 @@
-"""`suffice prices` and `suffice costs`: list prices, and what each round of a recording costs."""
+"""`suffice data prices` and `suffice data costs`: list prices, and what each round of a recording costs."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from suffice.cli import options
+from suffice.cli.console import print_json, print_table
 from suffice.cli.offline import prices_for
-from suffice.cli.show import print_json, print_table
 from suffice.errors import DataError
 from suffice.replays import Price, list_price, list_prices
 from suffice.replays.costs_by_round import round_costs
@@ -25,7 +25,10 @@ def prices_command(
     ] = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Show the bundled list prices, USD per million tokens, with their date and source."""
+    """In USD per million tokens, each with its date and source.
+
+    Example: suffice data prices gpt-4o-mini
+    """
     listed = list(list_prices().values()) if model is None else [list_price(model)]
     if as_json:
         print_json({"prices": [price.to_dict() for price in listed]})
@@ -44,7 +47,10 @@ def costs_command(
     ] = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Show what each round costs: as recorded, without a prefix cache, and if every shared prefix had been cached."""
+    """As recorded, without a prefix cache, and as if every shared prefix had been cached.
+
+    Example: suffice data costs run.parquet
+    """
     if prices is not None and model is not None:
         raise DataError("--prices and --model both say what tokens cost: give one of them")
     recording = read_recording(path)

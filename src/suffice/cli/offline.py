@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from suffice.cli import options
-from suffice.cli.show import console, print_json, print_table
+from suffice.cli.console import print_json, print_table, say
 from suffice.replays import (
     LEDGERS,
     CalibrationSummary,
@@ -22,7 +22,9 @@ from suffice.replays import (
     policy_for,
 )
 from suffice.replays import replay as evaluate
+from suffice.replays.prices import list_price, load_prices
 from suffice.replays.result import COSTS
+from suffice.replays.streaming import StreamResult, replay_stream
 from suffice.replays.tables import replay_notes, replay_tables
 from suffice.rules import answer_stable, parse_selector, signal, tasr
 from suffice.session import Policy
@@ -71,7 +73,10 @@ def calibrate_command(
     start_round: options.StartRound = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Fit what a rule needs on tune questions and write the policy; report how well it fits."""
+    """It also reports how well the calibrators fit.
+
+    Example: suffice calibrate tune.parquet -o policy.json --rule tasr
+    """
     if method not in ("isotonic", "platt"):
         raise typer.BadParameter(f"{method!r}; allowed: isotonic, platt", param_hint="--method")
     if unseen_round not in ("error", "nearest"):
@@ -92,7 +97,7 @@ def calibrate_command(
         print_json({"policy": str(out), **summary.to_dict()})
         return
     show_calibration(summary)
-    console.print(f"policy written to {out}", markup=False, soft_wrap=True)
+    say(f"policy written to {out}")
 
 
 def show_calibration(summary: CalibrationSummary) -> None:
@@ -100,10 +105,11 @@ def show_calibration(summary: CalibrationSummary) -> None:
     for item in summary.tables():
         print_table(item)
     for note in summary.notes:
-        console.print(f"note: {note}", markup=False, soft_wrap=True)
+        say(f"note: {note}")
 
 
 def replay_command(
+    context: typer.Context,
     path: Annotated[Path, typer.Argument(metavar="RECORDING", help="Recorded rounds.")],
     rule: Annotated[
         list[str] | None, typer.Option("--rule", help="A rule: a name or its text; may be repeated.")
@@ -144,16 +150,39 @@ def replay_command(
             help="'live': judges are charged where the rule reads them; 'published': as Semantic Early-Stopping counted.",
         ),
     ] = "live",
+    model: Annotated[
+        str | None, typer.Option("--model", help="Price every language model as this one of the list prices.")
+    ] = None,
     start_round: options.StartRound = None,
+    stream: Annotated[
+        bool, typer.Option("--stream", help="Read one policy's recording block by block; it may exceed the memory.")
+    ] = False,
     as_json: options.AsJson = False,
 ) -> None:
-    """Evaluate rules and policies on recorded rounds, beside every baseline; exact, and without a call."""
+    """The result is exact, and no call is made. With --stream the recording need not fit into memory.
+
+    Example: suffice replay run.parquet --rule answer_stable
+    """
     if interval not in INTERVALS:
         raise typer.BadParameter(f"{interval!r}; allowed: {', '.join(INTERVALS)}", param_hint="--interval")
     if ledger not in LEDGERS:
         raise typer.BadParameter(f"{ledger!r}; allowed: {', '.join(LEDGERS)}", param_hint="--ledger")
-    recording = read_recording(path)
+    if prices is not None and model is not None:
+        raise typer.BadParameter("--prices says what tokens cost, too: give one of them", param_hint="--model")
     policies = [Policy.load(file) for file in policy or ()]
+    if stream:
+        streamed = _streamed(
+            context,
+            path,
+            [*policies, *(rule or ())],
+            metric,
+            baseline,
+            level,
+            list_price(model).price if model else None if prices is None else load_prices(prices),
+        )
+        print_json(streamed.to_dict()) if as_json else print_table(streamed.table())
+        return
+    recording = read_recording(path)
     texts = rule or (() if policies else TEXT_RULES)
     changes = options.start_of(start_round, texts)
     changes |= {} if max_rounds is None else {"max_rounds": max_rounds}
@@ -170,7 +199,7 @@ def replay_command(
         n_resamples=resamples,
         seed=seed,
         level=level,
-        prices=prices_for(prices, recording),
+        prices=prices_for(prices, recording) if model is None else list_price(model).price,
         margins=tuple(margin or (0.02,)),
         interval=interval,
         cost=cost,
@@ -180,6 +209,34 @@ def replay_command(
         print_json(result.to_dict())
     else:
         show_replay(result)
+
+
+_STREAMED = {"path", "rule", "policy", "metric", "baseline", "level", "prices", "model", "stream", "as_json"}
+
+
+def _streamed(
+    context: typer.Context,
+    path: Path,
+    chosen: Sequence[Policy | str],
+    metrics: Sequence[str] | None,
+    baseline: str | None,
+    level: float,
+    prices: Price | dict[str, Price] | None,
+) -> StreamResult:
+    """Replay one policy block by block.
+
+    Raises:
+        BadParameter: There are several policies or none, or options that only a whole recording can serve.
+    """
+    for parameter in context.command.params:
+        source = context.get_parameter_source(str(parameter.name))
+        if source is not None and source.name == "COMMANDLINE" and parameter.name not in _STREAMED:
+            raise typer.BadParameter("--stream does without it: leave one of them out", param_hint=parameter.opts[0])
+    if len(chosen) != 1:
+        raise typer.BadParameter("--stream takes one --rule or one --policy", param_hint="--stream")
+    return replay_stream(
+        path, chosen[0], metrics=metrics, baseline=baseline or "fixed_k(3)", level=level, prices=prices
+    )
 
 
 def with_guarded(policies: Sequence[Policy], recording: Recording) -> list[Policy]:
@@ -215,6 +272,6 @@ def show_replay(result: ReplayResult) -> None:
         print_table(item)
     for row in result.rows:
         if row.kind == "rule":
-            console.print(result.headline(row.label), markup=False, soft_wrap=True)
+            say(result.headline(row.label))
     for note in replay_notes(result):
-        console.print(f"note: {note}", markup=False, soft_wrap=True)
+        say(f"note: {note}")

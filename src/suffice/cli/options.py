@@ -10,7 +10,7 @@ from typing import Annotated, Any, cast
 
 import typer
 
-from suffice.cli.show import errors
+from suffice.cli.console import warn
 from suffice.embedding import Embedder, MiniLM, SentenceTransformersEmbedder
 from suffice.errors import DataError
 from suffice.llm import PROMPTS, Answerer, ChatModel, EntailmentJudge, Prompt, SpanReaderModel
@@ -381,11 +381,9 @@ def load_to_record(dataset: str, limit: int | None, split: str | None) -> list[Q
     if bare:
         known = len(questions) - bare
         which = f"only {known}" if known else "none"
-        errors.print(
+        warn(
             f"note: {which} of these {len(questions)} questions has a gold answer (looked for: {', '.join(GOLD_FIELDS)}): EM "
-            f"and F1 {'of the others ' if known else ''}will be unknown; the metric agreement needs none",
-            markup=False,
-            soft_wrap=True,
+            f"and F1 {'of the others ' if known else ''}will be unknown; the metric agreement needs none"
         )
     return questions
 

@@ -1,4 +1,4 @@
-"""The panel of judges of a drafting loop, as options of `suffice draft` and `suffice record-drafts`."""
+"""The panel of judges of a drafting loop, as options of `suffice draft answer` and `suffice draft record`."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def build_panel(
     if with_gold:
         raise DataError(
             f"{with_gold[0]!r} is marked by the gold answer, which no live loop has: leave it out of --marks, and mark the "
-            "recording with `suffice judge`"
+            "recording with `suffice judge drafts`"
         )
     if len(wanted) < 2:  # noqa: PLR2004
         raise DataError(

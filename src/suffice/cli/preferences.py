@@ -1,4 +1,4 @@
-"""`suffice preferences`: what passages do to a model's confidence, as data that reranker trainers read."""
+"""`suffice reranker preferences`: what passages do to a model's confidence, as data that reranker trainers read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rich.progress import Progress
 
 from suffice.cli import gating, options
 from suffice.cli.confidence import AllowPrompt, Device, Dtype, Instructions, open_confidence
-from suffice.cli.show import console, errors, print_json, print_table
+from suffice.cli.console import errors, print_json, print_table, say
 from suffice.llm import TransformersModel
 from suffice.probes import LabelRule, ProbeConfidence
 from suffice.retrieval import BUNDLED, Question, Retriever, load_questions
@@ -31,7 +31,7 @@ def preferences_command(
     ],
     out: Annotated[Path, typer.Option("--out", "-o", help="The preference file, JSON lines; its card lies beside it.")],
     model: Annotated[str, typer.Option("--model", help="A folder or hub id of a causal language model.")],
-    probe: Annotated[Path, typer.Option("--probe", help="Its probe, as `suffice train-probe` writes it.")],
+    probe: Annotated[Path, typer.Option("--probe", help="Its probe, as `suffice gate train` writes it.")],
     allow_prompt: AllowPrompt = None,
     candidates: Annotated[
         int, typer.Option("--candidates", min=2, help="Passages of a question, the retriever's best.")
@@ -57,7 +57,10 @@ def preferences_command(
     limit: Annotated[int | None, typer.Option("--limit", min=1, help="Only the first questions.")] = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Score every candidate by Inc = confidence with it less confidence without; run it again to go on."""
+    """Inc is the confidence with a passage minus that without it. Run the same command again to resume.
+
+    Example: suffice reranker preferences q.jsonl -o p.jsonl --model M --probe P
+    """
     questions = load_questions(dataset, limit=limit)
     confidence, source = open_confidence(
         model,
@@ -136,7 +139,7 @@ def _report(summary: PreferenceSummary, shift: Shift | None, *, as_json: bool) -
         f"increases: {card_path(summary.path)}",
     )
     for line in lines:
-        console.print(line, markup=False, soft_wrap=True)
+        say(line)
 
 
 @contextmanager

@@ -9,7 +9,8 @@ from typing import Annotated, Any
 import typer
 
 from suffice.cli import gating, options
-from suffice.cli.show import console, money, number, print_json, recording_progress
+from suffice.cli.console import number, print_json, say
+from suffice.cli.show import money, recording_progress
 from suffice.loop import RecordSummary, RetrievalLoop, record
 from suffice.replays import Price, component_prices
 from suffice.retrieval import BUNDLED
@@ -68,7 +69,10 @@ def record_command(
     gate_base_url: gating.GateBaseUrl = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Record every round of every question, full width; run it again to go on after an interruption."""
+    """All rounds are recorded, so that any rule can be replayed. Run the same command again to resume.
+
+    Example: suffice record hotpotqa_tune -o tune.parquet --limit 50
+    """
     questions = options.load_to_record(dataset, limit, split)
     probe = gating.load_probe(gate)
     answerer = gating.build_answerer(
@@ -154,23 +158,15 @@ def report_recorded(
 def _print_recorded(summary: RecordSummary, usd: float | None) -> None:
     cost = summary.cost
     spent = f", ${number(usd, 4)}" if usd is not None else ""
-    console.print(
+    say(
         f"{summary.path}: {summary.questions} questions, {summary.rounds} rounds; this run: {cost.calls:,.0f} calls, "
-        f"{number(cost.tokens, 0)} tokens{spent}, {number(summary.seconds, 1)} s",
-        markup=False,
-        soft_wrap=True,
+        f"{number(cost.tokens, 0)} tokens{spent}, {number(summary.seconds, 1)} s"
     )
     if summary.unread:
-        console.print(
-            f"{summary.unread} of {summary.replies} replies hold no answer that could be read. {summary.remedy}",
-            markup=False,
-            soft_wrap=True,
-        )
+        say(f"{summary.unread} of {summary.replies} replies hold no answer that could be read. {summary.remedy}")
     if summary.failed:
         question, why = next(iter(summary.failed.items()))
-        console.print(
+        say(
             f"{len(summary.failed)} questions failed; run the same command again to complete them. "
-            f"The first, {question}: {why}",
-            markup=False,
-            soft_wrap=True,
+            f"The first, {question}: {why}"
         )

@@ -13,8 +13,8 @@ import typer
 
 from suffice.calibration import CALIBRATED
 from suffice.cli import options
+from suffice.cli.console import errors, print_json, print_text, say
 from suffice.cli.offline import TEXT_RULES, prices_for, with_guarded
-from suffice.cli.show import console, errors, print_json, print_text
 from suffice.files import write_file
 from suffice.replays import calibrate, policy_for
 from suffice.replays.outcomes import default_metrics
@@ -68,7 +68,10 @@ def report_command(
     start_round: options.StartRound = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Write one HTML page about policies on recorded rounds: trade-offs, a threshold to move, every question."""
+    """The page holds trade-offs, a threshold to move and every question; it needs no network.
+
+    Example: suffice report run.parquet --rule answer_stable -o report.html
+    """
     if form not in ("html", "json", *FORMATS):
         raise typer.BadParameter(f"{form!r}; allowed: html, json, {', '.join(FORMATS)}", param_hint="--format")
     recordings = _read(paths)
@@ -115,12 +118,12 @@ def evidence(questions: str) -> dict[str, dict[str, Passage]]:
 def _show(report: Report, target: Path) -> None:
     for cell in report.cells:
         first = cell.headlines[0]
-        console.print(first.sentence, markup=False, soft_wrap=True)
+        say(first.sentence)
         certificates = [told.certificate for told in cell.headlines if told.certificate]
         for text in (*first.caveats, *certificates):
-            console.print(f"note: {text}", markup=False, soft_wrap=True)
+            say(f"note: {text}")
     size = f"{target.stat().st_size / 1e6:.1f} MB"
-    console.print(f"report written to {target} ({size}; it needs no network)", markup=False, soft_wrap=True)
+    say(f"report written to {target} ({size}; it needs no network)")
 
 
 def _read(paths: Sequence[Path]) -> dict[str, Recording]:

@@ -11,7 +11,7 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from suffice.cli import options
-from suffice.cli.show import console, errors, print_json, print_table
+from suffice.cli.console import errors, print_json, print_table, say
 from suffice.errors import DataError
 from suffice.searches import PRESETS, SearchResult, read_space, search, write_rules
 from suffice.searches.explore import Progress as Report
@@ -63,7 +63,10 @@ def search_command(
     ] = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Try every rule of a space; thresholds and the choice come from tune questions, figures from the others."""
+    """Thresholds and the choice come from tune questions, figures from the others.
+
+    Example: suffice search run.parquet --budget 3 --policy policy.json
+    """
     if not 0 < tune_share < 1:
         raise typer.BadParameter(f"{tune_share!r}; allowed: between 0 and 1", param_hint="--tune-share")
     with _progress(quiet=as_json) as progress:
@@ -118,7 +121,7 @@ def _show(result: SearchResult, out: Path | None, policy: Path | None) -> None:
     for table in result.tables():
         print_table(table)
     if result.chosen is not None:
-        console.print(f"selected on tune: {result.chosen.headline}", markup=False, soft_wrap=True)
+        say(f"selected on tune: {result.chosen.headline}")
     for what, path in (("rules", out), ("policy", policy)):
         if path is not None:
-            console.print(f"{what} written to {path}", markup=False, soft_wrap=True)
+            say(f"{what} written to {path}")

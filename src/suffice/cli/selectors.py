@@ -1,4 +1,4 @@
-"""`suffice selectors`: which seen round's answer to return, and how much of the oracle's gap that closes."""
+"""`suffice data selectors`: which seen round's answer to return, and how much of the oracle's gap that closes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import typer
 
 from suffice.calibration import CALIBRATED
 from suffice.cli import options
-from suffice.cli.show import console, print_json, print_table
+from suffice.cli.console import console, print_json, print_table, say
 from suffice.diagnostics.drafts import draft_families, usable_selectors
 from suffice.diagnostics.judged import JudgedComparison, compare_judged, select_variants
 from suffice.diagnostics.ranking import FEATURES, RankerFit, fit_ranker
@@ -62,7 +62,10 @@ def selectors_command(
     level: Annotated[float, typer.Option("--level", min=0.5, max=0.9999, help="Coverage of intervals.")] = 0.95,
     as_json: options.AsJson = False,
 ) -> None:
-    """Compare selectors under stopping rules, a ranker fitted on tune questions among them."""
+    """A ranker fitted on tune questions is among them.
+
+    Example: suffice data selectors eval.parquet --tune tune.parquet
+    """
     tuned = read_recording(tune)
     metric = metric or default_metrics(tuned)[0]
     base = _calibrated(tuned)
@@ -98,7 +101,7 @@ def selectors_command(
         console.print()
         print_table(found.table())
     if out is not None:
-        console.print(f"policy written to {out}", markup=False, soft_wrap=True)
+        say(f"policy written to {out}")
 
 
 def _usual(tuned: Recording, base: Policy) -> tuple[str, ...]:

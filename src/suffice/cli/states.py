@@ -1,4 +1,4 @@
-"""`suffice states`: the hidden states that a model has of questions before it says a word."""
+"""`suffice gate states`: the hidden states that a model has of questions before it says a word."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from suffice.cli import options
-from suffice.cli.show import console, errors, number, print_json, quiet_bars
+from suffice.cli.console import console, errors, number, print_json, quiet_bars, say
 from suffice.errors import DataError
 from suffice.llm import PROMPTS, EncoderStates, EndpointEmbedder, EndpointStates, TransformersModel
 from suffice.llm.embedding_states import RAW
@@ -79,7 +79,10 @@ def states_command(
     limit: Annotated[int | None, typer.Option("--limit", min=1, help="Only the first questions.")] = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Store each question's hidden states, float16; run it again to go on after an interruption."""
+    """They are the model's states before it answers. Run the same command again to resume.
+
+    Example: suffice gate states hotpotqa_tune -o tune.states --encoder minilm
+    """
     if instructions not in PROMPTS:
         raise DataError(f"there are no instructions {instructions!r}; there are: {', '.join(PROMPTS)}")
     _check_place(base_url, encoder, layers=layers, extra_body=extra_body)
@@ -236,11 +239,9 @@ def _report(done: Collected, source: StateSource, prompt: str, *, as_json: bool)
         )
         return
     layers = f"layers {', '.join(map(str, source.layers))}" if source.layers else "one vector"
-    console.print(
+    say(
         f"{done.path}: {done.stored} states of {source.id} ({source.revision}), {layers}, prompt {prompt}; this run: "
-        f"{done.read} prompts, {number(done.seconds, 1)} s",
-        markup=False,
-        soft_wrap=True,
+        f"{done.read} prompts, {number(done.seconds, 1)} s"
     )
     if done.undefined:
         console.print(f"note: {done.undefined} states are undefined (NaN) and kept so: a probe gives NaN for them")

@@ -1,4 +1,4 @@
-"""`suffice train-probe`: from stored states and recorded answers to a gate's probe."""
+"""`suffice gate train`: from stored states and recorded answers to a gate's probe."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from suffice.cli import options
-from suffice.cli.show import console, errors, print_json, print_table
+from suffice.cli.console import errors, print_json, print_table, say
 from suffice.errors import DataError
 from suffice.files import json_lines
 from suffice.probes import closed_book_labels
@@ -25,7 +25,7 @@ __all__ = ["train_probe_command"]
 
 def train_probe_command(
     states: Annotated[
-        Path, typer.Argument(metavar="STATES", help="States of questions, as `suffice states` writes them.")
+        Path, typer.Argument(metavar="STATES", help="States of questions, as `suffice gate states` writes them.")
     ],
     labels: Annotated[
         Path,
@@ -86,7 +86,10 @@ def train_probe_command(
     device: Annotated[str, typer.Option("--device", help="Where to train, as torch names it.")] = "cpu",
     as_json: options.AsJson = False,
 ) -> None:
-    """Train a probe: does the model know the answer?  Chosen on dev, measured once on test, stored without code."""
+    """The probe is selected on dev, measured once on test, and stored without code.
+
+    Example: suffice gate train tune.states --labels tune.parquet -o probe
+    """
     settings = ProbeSettings(
         hidden=_numbers("--hidden", hidden),
         dropout=dropout,
@@ -184,18 +187,12 @@ def _report(run: ProbeRun, out: Path, about: dict[str, Any], *, as_json: bool) -
     if as_json:
         print_json({"path": str(out), "labels": about, **run.to_dict()})
         return
-    console.print(
-        f"labels: {about['known']:.0f} of {about['questions']} questions known, by {about['rule']}",
-        markup=False,
-        soft_wrap=True,
-    )
+    say(f"labels: {about['known']:.0f} of {about['questions']} questions known, by {about['rule']}")
     for table in run.tables():
         print_table(table)
     card = run.probe.card
     where = f"layer {card.layer} of {card.model}" if card.layer is not None else card.model
-    console.print(
+    say(
         f"{out}: {run.probe.n_parameters:,} parameters on {where}, prompts {', '.join(card.prompts)}, calibration "
-        f"{card.calibration.method}, weights {run.probe.weights_sha256[:16]}",
-        markup=False,
-        soft_wrap=True,
+        f"{card.calibration.method}, weights {run.probe.weights_sha256[:16]}"
     )

@@ -1,4 +1,4 @@
-"""`suffice train-reranker`: a cross-encoder aligned with a model's preferences, measured before and after."""
+"""`suffice reranker train`: a cross-encoder aligned with a model's preferences, measured before and after."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 import typer
 
 from suffice.cli import gating, options
-from suffice.cli.show import console, print_json, print_table, quiet_bars
+from suffice.cli.console import print_json, print_table, quiet_bars, say
 from suffice.errors import DataError
 from suffice.retrieval import CrossEncoderScorer, load_questions
 from suffice.tables import Table
@@ -25,12 +25,14 @@ __all__ = ["train_reranker_command"]
 _PAPER = RerankerSettings()
 _TRANSFER = (
     "it is aligned with one model: the published gains (NQ, top 3: +4.7 accuracy) hardly carry over to another (+0.2), and "
-    "on HotpotQA general rerankers did better with one passage; `suffice transfer-check` compares models"
+    "on HotpotQA general rerankers did better with one passage; `suffice paper transfer` compares models"
 )
 
 
 def train_reranker_command(
-    preferences: Annotated[Path, typer.Argument(help="What to learn from, as `suffice preferences` writes it.")],
+    preferences: Annotated[
+        Path, typer.Argument(help="What to learn from, as `suffice reranker preferences` writes it.")
+    ],
     out: Annotated[Path, typer.Option("--out", "-o", help="The folder of the trained cross-encoder.")],
     base: Annotated[str, typer.Option("--base", help="A cross-encoder, id or folder.")] = "BAAI/bge-reranker-v2-m3",
     dev: Annotated[Path | None, typer.Option("--dev", help="Preferences that choose the step and stop early.")] = None,
@@ -74,7 +76,10 @@ def train_reranker_command(
     max_tokens: options.MaxTokens = 64,
     as_json: options.AsJson = False,
 ) -> None:
-    """Train with InfoNCE on what a model prefers; run it again to go on after an interruption."""
+    """The loss is InfoNCE; quality is measured before and after. Run the same command again to resume.
+
+    Example: suffice reranker train preferences.jsonl -o aligned
+    """
     settings = RerankerSettings(
         learning_rate=lr,
         weight_decay=weight_decay,
@@ -167,5 +172,5 @@ def _report(run: RerankerRun, answers: RankingReport | None, *, as_json: bool) -
     for table in _tables(run, answers):
         print_table(table)
     best = "" if run.best_step is None else f", the best on dev after {run.best_step}"
-    console.print(f"{run.path}: {run.steps} steps{best}, {run.seconds:.0f} s", markup=False, soft_wrap=True)
-    console.print(f"note: {_TRANSFER}", markup=False, soft_wrap=True)
+    say(f"{run.path}: {run.steps} steps{best}, {run.seconds:.0f} s")
+    say(f"note: {_TRANSFER}")

@@ -1,4 +1,4 @@
-"""`suffice paper`: the tables of a paper from recordings, beside the published ones."""
+"""`suffice paper tasr` and `suffice paper semantic`: the tables of a paper beside the published ones."""
 
 from __future__ import annotations
 
@@ -10,30 +10,18 @@ import typer
 
 from suffice.cli import options
 from suffice.cli.bundled import record_bundled
-from suffice.cli.show import errors
-from suffice.papers.cbdr.commands import cbdr_command
+from suffice.cli.console import warn
 from suffice.papers.printing import SHAPES, checked_form, print_paper, stage_bar
 from suffice.papers.semantic.tables import TITLE, paper_semantic
 from suffice.papers.tasr.cells import Cell, read_cells
 from suffice.papers.tasr.tables import paper_tasr
 
-__all__ = ["app", "semantic_command", "tasr_command"]
-
-app = typer.Typer(no_args_is_help=True, help="The tables of a paper from recordings, beside the published figures.")
+__all__ = ["semantic_command", "tasr_command"]
 
 _OWN = {"hotpotqa": "HotpotQA distractor", "2wiki": "2WikiMultiHopQA distractor"}
 _DEFAULTS = {"--cells": None, "--format": "table", "--resamples": 1000, "--seed": 42, "--level": 0.95}
 
 
-@app.callback()
-def papers() -> None:
-    """Name the paper: `suffice paper tasr`, `suffice paper semantic`, `suffice paper cbdr`."""
-
-
-app.command("cbdr")(cbdr_command)
-
-
-@app.command("tasr")
 def tasr_command(
     cells: Annotated[
         Path | None,
@@ -49,7 +37,12 @@ def tasr_command(
     level: Annotated[float, typer.Option("--level", min=0.5, max=0.9999, help="Coverage of intervals.")] = 0.95,
     as_json: options.AsJson = False,
 ) -> None:
-    """Make Tables 1-6 and the data of figures 2-5 of TASR, beside the published figures."""
+    """Compute Tables 1-6 and the figures of TASR.
+
+    The published figures are printed beside them.
+
+    Example: suffice paper tasr --cells cells.toml --format md -o tasr.md
+    """
     form = checked_form("json" if as_json else form, out)
     listed = own_cells(folder, quiet=as_json) if cells is None else read_cells(cells)
     given = {"--cells": cells, "--format": form, "--resamples": resamples, "--seed": seed, "--level": level}
@@ -61,16 +54,20 @@ def tasr_command(
         )
     print_paper(paper, form, out, "The tables of TASR")
     for name, why in paper.not_made.items():
-        errors.print(f"not made: {name}: {why}", markup=False, soft_wrap=True)
+        warn(f"not made: {name}: {why}")
 
 
-@app.command("semantic")
 def semantic_command(
     form: Annotated[str, typer.Option("--format", help=f"One of: {', '.join(SHAPES)}.")] = "table",
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Write there instead of standard output.")] = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Recompute the per-policy figures of Semantic Early-Stopping from what it published; nothing is run."""
+    """Recompute the published figures of Semantic Early-Stopping.
+
+    They come from what the paper published; nothing is run.
+
+    Example: suffice paper semantic
+    """
     form = checked_form("json" if as_json else form, out)
     print_paper(paper_semantic(), form, out, TITLE)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import typer
 from rich.progress import Progress
 
-from suffice.cli.show import errors, print_table, print_text
+from suffice.cli.console import errors, print_table, print_text
 from suffice.errors import DataError
 from suffice.papers.tasr.tables import Paper
 from suffice.tables import FORMATS, render

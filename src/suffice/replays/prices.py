@@ -106,7 +106,7 @@ def list_price(model: str) -> ListPrice:
     """
     known = list_prices()
     if model not in known:
-        near = ", ".join(get_close_matches(model, known, n=3)) or "`suffice prices` lists all"
+        near = ", ".join(get_close_matches(model, known, n=3)) or "`suffice data prices` lists all"
         raise DataError(f"no list price of {model!r} is bundled; similar: {near}. Give your own with --prices FILE")
     return known[model]
 

@@ -19,9 +19,9 @@ __all__ = ["Definedness", "check_recorded", "run_notes"]
 
 _REMEDIES: Mapping[str, str] = MappingProxyType(
     {
-        "embedding": "embed the drafts (`suffice record-drafts --embedder minilm`)",
-        "feedback": "record with a critic (`suffice record-drafts`)",
-        "information_score": "let judges mark the drafts (`suffice judge`)",
+        "embedding": "embed the drafts (`suffice draft record --embedder minilm`)",
+        "feedback": "record with a critic (`suffice draft record`)",
+        "information_score": "let judges mark the drafts (`suffice judge drafts`)",
         "judge": "let a judge mark the rounds (`suffice record --judge-model NAME`)",
         "logprobs": "record with an endpoint that gives log-probabilities (`suffice doctor` tests one)",
         "token_logprobs": "record with an endpoint that gives log-probabilities (`suffice doctor` tests one)",

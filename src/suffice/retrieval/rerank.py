@@ -95,7 +95,7 @@ class CrossEncoderScorer:
     def seen(self) -> Seen | None:
         """The questions that it was trained on, where its folder says so; None if it was trained here and does not.
 
-        A model without a card of `suffice train-reranker` is anyone's: nothing on record, and nothing to compare.
+        A model without a card of `suffice reranker train` is anyone's: nothing on record, and nothing to compare.
         """
         card = Path(self.model) / CARD
         if self._is_given or not card.is_file():
@@ -279,5 +279,5 @@ def _check_scores(encoder: Any, model: str, *, new_head: bool) -> None:
     if not new_head and not any(name.endswith("ForSequenceClassification") for name in architectures):
         raise ModelError(
             f"{model!r} is {' and '.join(architectures) or 'an encoder of no named kind'}, without a trained head: it would "
-            "rank at random. Use a reranker, or train its head first (suffice train-reranker)"
+            "rank at random. Use a reranker, or train its head first (suffice reranker train)"
         )

@@ -16,17 +16,17 @@ __all__ = ["REMEDIES", "Enricher", "Measurement"]
 
 REMEDIES: Mapping[str, str] = MappingProxyType(
     {
-        "feedback": "Use a loop with a critic (suffice draft, DraftingLoop)",
+        "feedback": "Use a loop with a critic (suffice draft answer, DraftingLoop)",
         "passages": "Use a loop that retrieves (suffice answer, RetrievalLoop)",
         "pool_scores": "Use a loop that retrieves (suffice answer, RetrievalLoop)",
         "p_known": "Put a gate in front (--gate PROBE, RetrievalLoop(gate=...))",
         "information_score": (
-            "Have drafts marked by a panel of judges (suffice draft --judge-model NAME, or enrichers=(Panel(...),) with two "
+            "Have drafts marked by a panel of judges (suffice draft answer --judge-model NAME, or enrichers=(Panel(...),) with two "
             "marks or more)"
         ),
         "judge": "Give a judge (suffice answer --judge-model NAME, or enrichers=(EntailmentJudge(...),))",
         "reranker": "Give a cross-encoder (suffice answer --rerank ID, or enrichers=(CrossEncoderScorer(...),))",
-        "embedding": "Have drafts embedded (suffice draft --embedder minilm, or enrichers=(DraftEmbedder(MiniLM()),))",
+        "embedding": "Have drafts embedded (suffice draft answer --embedder minilm, or enrichers=(DraftEmbedder(MiniLM()),))",
     }
 )
 """What to do about a need that no model's endpoint meets, by the words of `Signal.needs`."""

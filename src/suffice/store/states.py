@@ -178,11 +178,11 @@ def read_states(path: str | Path) -> StoredStates:
     """
     folder = Path(path)
     if not folder.is_dir():
-        raise DataError(f"there are no states at {str(path)!r}: `suffice states` writes them")
+        raise DataError(f"there are no states at {str(path)!r}: `suffice gate states` writes them")
     header = _read_header(folder)
     read = [_read_shard(shard) for shard in _shards(folder)]
     if not read:
-        raise DataError(f"the folder {str(path)!r} holds no states yet: run `suffice states` again")
+        raise DataError(f"the folder {str(path)!r} holds no states yet: run `suffice gate states` again")
     if len({values.shape[1:] for _, values in read}) > 1:
         raise SchemaError(f"the shards of {str(path)!r} hold states of different shapes: write them anew")
     ids = tuple(name for names, _ in read for name in names)

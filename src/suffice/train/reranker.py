@@ -4,7 +4,7 @@ Source: "Rethinking LLM Parametric Knowledge as Confidence for Effective and Eff
 appendix C.  An aligned reranker helps the model that it was aligned with (table 2: NQ, top 3: +4.7 points) and hardly
 another (+0.2); on HotpotQA, top 1, both gain alike, and general rerankers do better with the model it was aligned with.
 
-On several devices: ``accelerate launch -m suffice train-reranker ...``; the trainer does the rest.
+On several devices: ``accelerate launch -m suffice reranker train ...``; the trainer does the rest.
 """
 
 from __future__ import annotations

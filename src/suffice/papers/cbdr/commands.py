@@ -11,7 +11,7 @@ import typer
 
 from suffice.cli import options
 from suffice.cli.confidence import Device, Dtype, Instructions
-from suffice.cli.show import quiet_bars
+from suffice.cli.console import quiet_bars
 from suffice.errors import DataError
 from suffice.llm import PROMPTS, TransformersModel
 from suffice.papers.cbdr.plan import CbdrSettings
@@ -94,7 +94,12 @@ def cbdr_command(
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Write there instead of standard output.")] = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Run CBDR from labels to gate, and print its Tables 1-3 beside the published figures; resumable."""
+    """Run CBDR from labels to gate on a model.
+
+    Its Tables 1-3 are printed beside the published figures. Run the same command again to resume.
+
+    Example: suffice paper cbdr --model M --data questions.jsonl --work cbdr
+    """
     form = checked_form("json" if as_json else form, out)
     if instructions not in PROMPTS:
         raise DataError(f"there are no instructions {instructions!r}; there are: {', '.join(PROMPTS)}")

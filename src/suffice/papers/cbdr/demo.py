@@ -16,7 +16,7 @@ from suffice.certificates import Certification, Claim, certify, path_values, thr
 from suffice.cli import options
 from suffice.cli.certify import show_certification
 from suffice.cli.compare_gates import comparison_page, show_comparison
-from suffice.cli.show import console, print_json, print_table
+from suffice.cli.console import console, print_json, print_table, say
 from suffice.embedding import MiniLM
 from suffice.errors import DataError
 from suffice.gates import (
@@ -67,7 +67,12 @@ def demo_gate(
     ] = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Judge question-only gates on real Llama-3.1-8B answers with and without retrieval, offline and without torch."""
+    """Judge question-only gates on real answers.
+
+    Llama-3.1-8B answered with and without retrieval; this runs offline and without torch.
+
+    Example: suffice demo gate --out demo-gate
+    """
     began = time.monotonic()
     if markdown is not None and not markdown.parent.is_dir():
         raise DataError(f"there is no folder {str(markdown.parent)!r} to write {markdown.name!r} to")
@@ -108,9 +113,7 @@ def demo_gate(
     seconds = time.monotonic() - began
     say(_NOTICE)
     if not as_json:
-        console.print(
-            f"\nrecordings with the scores: {out}/gate_*.parquet (the whole took {seconds:.0f} s)", markup=False
-        )
+        say(f"\nrecordings with the scores: {out}/gate_*.parquet (the whole took {seconds:.0f} s)")
     if markdown is not None:
         say.write(markdown)
     if as_json:
@@ -165,7 +168,7 @@ class _Teller:
     def __call__(self, text: str) -> None:
         """Tell a heading, as ``1. ...``, or a sentence."""
         if not self.quiet:
-            console.print(text, style="bold", markup=False, soft_wrap=True)
+            say(text, bold=True)
         self._parts.append(f"## {text}\n" if text[:1].isdigit() else f"{text.strip()}\n")
 
     def table(self, table: Table) -> None:

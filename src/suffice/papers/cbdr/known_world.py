@@ -288,7 +288,7 @@ def known_world_page(found: Sequence[KnownWorld]) -> str:
     head = (
         "# A model with known knowledge\n\nTiny Llamas trained on invented worlds, one for each seed; "
         "[what that is for](../explanation/tiny-world.md). Made by\n"
-        f"`suffice tiny-model OUT --seed {found[0].seed} --measure {len(found)} --markdown FILE`, "
+        f"`suffice demo tiny-model OUT --seed {found[0].seed} --measure {len(found)} --markdown FILE`, "
         f"Suffice {__version__}; hashes of the eval questions: {data}.\n"
     )
     return "\n".join([head, render(known_world_tables(found), "md")])

@@ -1,4 +1,4 @@
-"""`suffice tiny-model`: train a tiny Llama whose knowledge is known, and measure what its hidden states tell of it."""
+"""`suffice demo tiny-model`: train a tiny Llama whose knowledge is known, and measure what its hidden states tell of it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from suffice.cli import options
-from suffice.cli.show import console, errors, print_json, print_table, quiet_bars
+from suffice.cli.console import errors, print_json, print_table, quiet_bars, say
 from suffice.errors import DataError
 from suffice.papers.cbdr.known_world import known_world, known_world_page, known_world_tables
 from suffice.papers.cbdr.tiny import train_tiny
@@ -35,11 +35,14 @@ def tiny_model_command(
     ] = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Train a tiny model on an invented world, some facts of which it is never told; about a minute a model.
+    """Train a tiny model whose knowledge is known.
 
-    Writes the model, its tokenizer, tune.jsonl and eval.jsonl (questions with passages), and world.json (each fact and
-    how often it was told), and reranker, a small cross-encoder with random weights to align. With --measure each model
-    lies in OUT/seed-N, without a reranker.
+    It learns an invented world, some facts of which it never sees; a model takes about a minute. OUT holds the model, its
+    tokenizer, tune.jsonl and eval.jsonl (questions with passages), world.json (each fact and how often it was seen) and
+    reranker, a small cross-encoder with random weights to align. With --measure each model lies in OUT/seed-N, without a
+    reranker.
+
+    Example: suffice demo tiny-model tiny
     """
     quiet_bars()
     if out.exists() and not out.is_dir():
@@ -68,11 +71,9 @@ def tiny_model_command(
             }
         )
         return
-    console.print(
+    say(
         f"model written to {out} in {seconds:.0f} s: {len(world.entities)} entities, {n['tune']} questions in "
-        f"tune.jsonl, {n['eval']} in eval.jsonl; an untrained cross-encoder to align lies in {reranker.name}/",
-        markup=False,
-        soft_wrap=True,
+        f"tune.jsonl, {n['eval']} in eval.jsonl; an untrained cross-encoder to align lies in {reranker.name}/"
     )
 
 

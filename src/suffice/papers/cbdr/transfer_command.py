@@ -1,4 +1,4 @@
-"""`suffice transfer-check`: whether models prefer the same contexts, before a reranker is aligned with one of them."""
+"""`suffice paper transfer`: whether models prefer the same contexts, before a reranker is aligned with one of them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import typer
 
 from suffice.cli import options
 from suffice.cli.confidence import AllowPrompt, Device, Dtype, Instructions, open_confidence
-from suffice.cli.show import print_json, print_table
+from suffice.cli.console import print_json, print_table
 from suffice.errors import DataError
 from suffice.papers.cbdr.contexts import build_contexts
 from suffice.papers.cbdr.transfer import read_contexts, transfer_check
@@ -45,7 +45,12 @@ def transfer_check_command(
     device: Device = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Change of confidence by contexts on topic (A), with the answer (B) and irrelevant (C), for each model."""
+    """Compare what contexts do to each model's confidence.
+
+    The contexts are on topic (A), with the answer (B) and irrelevant (C).
+
+    Example: suffice paper transfer hotpotqa_tune --model M --probe P
+    """
     if len(model) != len(probe):
         raise DataError(
             f"{len(model)} models and {len(probe)} probes: give one --probe for each --model, in their order"

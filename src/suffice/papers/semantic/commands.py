@@ -1,4 +1,4 @@
-"""`suffice protocol`: the evaluation protocols of papers on recordings, every policy on the same rounds."""
+"""`suffice paper protocol`: every policy of Semantic Early-Stopping on the same recorded drafts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from suffice.cli import options
-from suffice.cli.show import console, errors, print_json, print_table
+from suffice.cli.console import console, errors, print_json, print_table, say
 from suffice.files import write_file
 from suffice.papers.semantic import MARGINS, SemanticProtocol, Tuned, given, published, semantic_protocol, split, tune
 from suffice.papers.semantic.data import metric_of
@@ -21,24 +21,14 @@ from suffice.store import Recording, read_recording
 from suffice.store.bundled import BUNDLED_RECORDINGS, bundled_recording
 from suffice.tables import FORMATS, render
 
-__all__ = ["app", "semantic_command", "show_protocol"]
-
-app = typer.Typer(
-    no_args_is_help=True, help="A paper's evaluation protocol on recordings: every policy on the same rounds."
-)
+__all__ = ["protocol_command", "show_protocol"]
 
 _PRESETS = ("bge",)
 _PAGES = ("html", "htm")
 _SHARE, _TOLERANCE, _RESAMPLES, _SEED, _LEVEL = 0.25, 0.02, 1000, 42, 0.95
 
 
-@app.callback()
-def protocols() -> None:
-    """Name the protocol: `suffice protocol semantic`."""
-
-
-@app.command("semantic")
-def semantic_command(
+def protocol_command(
     path: Annotated[
         Path,
         typer.Argument(
@@ -91,7 +81,12 @@ def semantic_command(
     ] = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Compare every policy of Semantic Early-Stopping on identical drafts: fixed_k first, then the cascade and its parts."""
+    """Compare every policy of Semantic Early-Stopping.
+
+    All of them run on identical drafts: fixed_k first, then the cascade and its parts.
+
+    Example: suffice paper protocol self_refine_gpt4
+    """
     if ledger not in LEDGERS:
         raise typer.BadParameter(f"{ledger!r}; allowed: {', '.join(LEDGERS)}", param_hint="--ledger")
     if preset is not None and preset not in _PRESETS:
@@ -145,14 +140,14 @@ def semantic_command(
     else:
         show_protocol(found)
         for file in filter(None, (policy, out)):
-            console.print(f"written to {file}", markup=False, soft_wrap=True)
+            say(f"written to {file}")
 
 
 def show_protocol(found: SemanticProtocol) -> None:
     """Print a sentence for each main policy, then all tables."""
     for sentence in found.headlines():
-        console.print(sentence, markup=False, soft_wrap=True)
-    console.print(found.tuned.sentence(), markup=False, soft_wrap=True)
+        say(sentence)
+    say(found.tuned.sentence())
     console.print()
     for table in found.tables():
         print_table(table)
@@ -198,7 +193,7 @@ def _check_target(out: Path | None) -> None:
 
 def _command(path: Path, given_options: Mapping[str, Any]) -> str:
     """Return the command that was run, with the names of files but not their folders."""
-    words = ["suffice", "protocol", "semantic", path.name]
+    words = ["suffice", "paper", "protocol", path.name]
     for name, value in given_options.items():
         values = value if isinstance(value, list) else [value]
         words += [word for one in values if one is not None for word in (name, str(one))]

@@ -81,7 +81,7 @@ def metric_of(recording: Recording, metric: str | None) -> str:
         return SCORE
     known = ", ".join(recording.names("metric")) or "none"
     raise DataError(
-        f"the recording has no {SCORE!r}: run `suffice judge`, or name another quality with --metric; it has: {known}, "
+        f"the recording has no {SCORE!r}: run `suffice judge drafts`, or name another quality with --metric; it has: {known}, "
         "and 'agreement' needs no gold answers"
     )
 
@@ -108,7 +108,7 @@ def read_drafts(recording: Recording, metric: str, *, ledger: str = "live") -> D
             "no question has a second draft, so nothing can be told about stopping: record with --max-rounds 2 or more"
             if single
             else f"the recording has no {DISTANCE!r}: the drafts were not embedded. Record them with "
-            "`suffice record-drafts --embedder minilm`, or import the distances as a column of this name"
+            "`suffice draft record --embedder minilm`, or import the distances as a column of this name"
         )
     if "answer" not in recording.table.column_names:
         raise DataError(
@@ -121,7 +121,7 @@ def read_drafts(recording: Recording, metric: str, *, ledger: str = "live") -> D
     usable = _measured(kept, metric)
     if not usable.any():
         raise DataError(
-            f"no question has {metric!r} at every round at which a policy may stop: judge the drafts (`suffice judge`), "
+            f"no question has {metric!r} at every round at which a policy may stop: judge the drafts (`suffice judge drafts`), "
             "or name another quality with --metric"
         )
     if not usable.all():
@@ -130,7 +130,11 @@ def read_drafts(recording: Recording, metric: str, *, ledger: str = "live") -> D
         notes.append(
             f"{'WARNING: ' if many else ''}{left_out} of {len(usable)} questions are left out of every policy alike: "
             f"{metric} was not measured at every round at which one may stop"
-            + (". What is left is a selection: measure them (`suffice judge --retry-unreadable`)" if many else "")
+            + (
+                ". What is left is a selection: measure them (`suffice judge drafts --retry-unreadable`)"
+                if many
+                else ""
+            )
         )
         kept = kept.select(usable)
     names = [*_SIGNALS, *(name for name in kept.names("cost") if name.split(".")[1] in ("writer", "critic"))]

@@ -11,7 +11,7 @@ import numpy as np
 import typer
 
 from suffice.cli import options
-from suffice.cli.show import console, print_json, print_table
+from suffice.cli.console import console, print_json, print_table, say
 from suffice.diagnostics.drafts import draft_families
 from suffice.diagnostics.judged import JudgedComparison, compare_judged, select_variants
 from suffice.diagnostics.judging import Unjudged
@@ -40,7 +40,12 @@ def semantic(
     ),
     as_json: options.AsJson = False,
 ) -> None:
-    """Replay semantic early stopping on recorded drafts of two models, offline: drafts saved, quality kept or not."""
+    """Stop drafts in meaning, on real drafts of two models.
+
+    It reports drafts saved and whether quality was kept, offline.
+
+    Example: suffice demo semantic
+    """
     began = time.monotonic()
     if not as_json:
         _introduce()
@@ -66,20 +71,18 @@ def semantic(
     else:
         _say(
             f"\nrecordings and pages: {out}/ (the whole demo took {time.monotonic() - began:.0f} s)\n"
-            "The same on drafts of yours:  suffice record-drafts DATASET -o run.parquet --base-url URL --model NAME, then\n"
-            "suffice protocol semantic run.parquet"
+            "The same on drafts of yours:  suffice draft record DATASET -o run.parquet --base-url URL --model NAME, then\n"
+            "suffice paper protocol run.parquet"
         )
 
 
 def _introduce() -> None:
-    console.print(
+    say(
         "Two models rewrote reviews until they sound very positive, five drafts each, with their own critique in between "
         "(self-refine; numbers derived from the drafts ship, no text). Quality is the share of returned drafts whose "
         "recorded verdict names the target.\n"
         "The critic never approves in its first word, and no judge marks every draft: of the cascade, convergence is left. "
-        "eps and patience are selected on dev questions (a quarter, by id hash) and reported on the others.",
-        markup=False,
-        soft_wrap=True,
+        "eps and patience are selected on dev questions (a quarter, by id hash) and reported on the others."
     )
 
 
@@ -184,7 +187,7 @@ def _share(gap: tuple[float, float, float]) -> str:
 
 
 def _show(name: str, found: SemanticProtocol, judged: JudgedComparison, lines: list[str], page: Path) -> None:
-    console.print(f"\n{name}", style="bold", markup=False)
+    say(f"\n{name}", bold=True)
     for line in lines:
         _say(f"- {line}")
     _say(found.tuned.sentence())
@@ -197,7 +200,7 @@ def _show(name: str, found: SemanticProtocol, judged: JudgedComparison, lines: l
 
 
 def _say(text: str) -> None:
-    console.print(text, markup=False, soft_wrap=True)
+    say(text)
 
 
 def _page(found: SemanticProtocol, judged: JudgedComparison, lines: list[str], name: str) -> str:

@@ -1,0 +1,261 @@
+"""The tree of commands: every place, its one sentence, and the function that is imported when the place is called.
+
+`suffice --help` reads this table alone.  Papers and other packages add commands through the entry points of the group
+`suffice.commands`: the name of an entry point is a place in the tree, `demo.gate` for `suffice demo gate`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, cast
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from suffice.errors import did_you_mean
+
+__all__ = ["COMMANDS", "RENAMED", "TREE", "Group", "Place", "command_at", "commands"]
+
+COMMANDS = "suffice.commands"
+"""The group of entry points."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A command, or a group of commands.
+
+    Attributes:
+        summary: What it does, in one sentence that fits a line of 80 columns beside the name.
+        function: What runs, as ``module:name``; of a group, what runs without a subcommand. Empty = help.
+        panel: Where `suffice --help` lists it.
+        example: A call; that of a function is the end of its docstring.
+    """
+
+    summary: str
+    function: str = ""
+    panel: str = ""
+    example: str = ""
+
+
+TREE = {
+    "demo": Place("Run the whole chain on real questions, offline.", "suffice.cli.demo:demo", "Start"),
+    "doctor": Place(
+        "Examine an endpoint: what it supports, which rules can run.", "suffice.cli.inspect:doctor", "Start"
+    ),
+    "record": Place("Record every round of every question, once.", "suffice.cli.recording:record_command", "Start"),
+    "import": Place(
+        "Turn rounds recorded elsewhere into a recording.", "suffice.cli.importing:import_command", "Start"
+    ),
+    "draft": Place(
+        "Answer and record by drafts and critiques.",
+        panel="Start",
+        example="suffice draft record 2wiki_tune -o d.parquet --model M --base-url URL",
+    ),
+    "draft answer": Place(
+        "Answer one question by drafts, stopping when the policy says so.", "suffice.cli.drafting:draft_command"
+    ),
+    "draft record": Place(
+        "Record every draft and critique of every question.", "suffice.cli.drafting:record_drafts_command"
+    ),
+    "replay": Place(
+        "Evaluate policies on recorded rounds, beside every baseline.", "suffice.cli.offline:replay_command", "Measure"
+    ),
+    "diagnose": Place(
+        "Examine the signals, calibrators and stops of a recording.", "suffice.cli.diagnose:diagnose_command", "Measure"
+    ),
+    "report": Place(
+        "Write one HTML page about recordings and policies.", "suffice.cli.report:report_command", "Measure"
+    ),
+    "judge": Place(
+        "Mark recorded drafts with a judge or gold answers.",
+        panel="Measure",
+        example="suffice judge gold drafts.parquet -o judged.parquet",
+    ),
+    "judge drafts": Place("Mark every distinct draft of a recording once.", "suffice.cli.judge:judge_command"),
+    "judge pairs": Place(
+        "Compare every draft with the last one, in both orders.", "suffice.cli.judge_pairs:judge_pairs_command"
+    ),
+    "judge gold": Place(
+        "Measure how near each draft is to its gold answers.", "suffice.cli.judge_pairs:judge_gold_command"
+    ),
+    "calibrate": Place(
+        "Fit what a rule needs on tune questions; write the policy.", "suffice.cli.offline:calibrate_command", "Decide"
+    ),
+    "search": Place(
+        "Try every rule of a space; select one on tune questions.", "suffice.cli.search:search_command", "Decide"
+    ),
+    "certify": Place(
+        "Certify the cheapest policy whose loss is small enough.", "suffice.cli.certify:certify_command", "Decide"
+    ),
+    "gate": Place(
+        "Train and compare gates, which may skip retrieval.",
+        panel="Decide",
+        example="suffice gate states hotpotqa_tune -o tune.states --encoder minilm",
+    ),
+    "gate states": Place("Store the hidden states of questions.", "suffice.cli.states:states_command"),
+    "gate train": Place(
+        "Train a probe that predicts whether the model knows.", "suffice.cli.train_probe:train_probe_command"
+    ),
+    "gate compare": Place(
+        "Compare gates: what they save, lose, know and cost.", "suffice.cli.compare_gates:compare_gates_command"
+    ),
+    "reranker": Place(
+        "Align a reranker with what a model prefers.",
+        panel="Decide",
+        example="suffice reranker train preferences.jsonl -o aligned",
+    ),
+    "reranker preferences": Place(
+        "Score passages by what they do to a model's confidence.", "suffice.cli.preferences:preferences_command"
+    ),
+    "reranker train": Place(
+        "Train a cross-encoder on a model's preferences.", "suffice.cli.train_reranker:train_reranker_command"
+    ),
+    "answer": Place("Answer one question from a corpus, stopping by a policy.", "suffice.cli.answer:answer", "Deploy"),
+    "data": Place(
+        "Show policies, signals, selectors, prices and costs.", panel="Inspect", example="suffice data show policy.json"
+    ),
+    "data show": Place("Show a policy and its certificate.", "suffice.cli.certify:show_command"),
+    "data signals": Place("List the signals that rules may read, and named rules.", "suffice.cli.inspect:signals"),
+    "data selectors": Place("Compare which round's answer to return.", "suffice.cli.selectors:selectors_command"),
+    "data prices": Place("List the bundled prices of models.", "suffice.cli.money:prices_command"),
+    "data costs": Place("Show what each round of a recording costs.", "suffice.cli.money:costs_command"),
+    "paper": Place(
+        "Reproduce a paper beside its published figures.", panel="Inspect", example="suffice paper semantic"
+    ),
+}
+
+RENAMED = {
+    "record-drafts": "draft record",
+    "judge-pairs": "judge pairs",
+    "judge-gold": "judge gold",
+    "states": "gate states",
+    "train-probe": "gate train",
+    "compare-gates": "gate compare",
+    "preferences": "reranker preferences",
+    "train-reranker": "reranker train",
+    "show": "data show",
+    "signals": "data signals",
+    "selectors": "data selectors",
+    "prices": "data prices",
+    "costs": "data costs",
+    "stream": "replay --stream",
+    "tiny-model": "demo tiny-model",
+    "transfer-check": "paper transfer",
+    "protocol semantic": "paper protocol",
+    "protocol": "paper",
+}
+"""Names of 0.3, which work for one version more."""
+
+_FORMER = {"draft": "draft answer", "judge": "judge drafts"}
+"""Commands of 0.3 that are groups now: what follows them is no subcommand."""
+
+
+class Group(TyperGroup):
+    """A group of the tree, which imports a command when it is called and not before."""
+
+    place = ""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Return the names of what lies directly below, in the order of the tree."""
+        del ctx
+        return list(dict.fromkeys(words.split()[-1] for words in (*TREE, *_plugins()) if _above(words) == self.place))
+
+    def get_params(self, ctx: Any) -> Any:
+        """Return the options; the help at the root hides them, where the commands fill the screen."""
+        parameters = super().get_params(ctx)
+        for parameter in () if self.place else parameters:
+            cast("Any", parameter).hidden = True
+        return parameters
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return what help shows of a command: its name and its sentence."""
+        words = f"{self.place} {cmd_name}".strip()
+        if cmd_name not in self.list_commands(ctx):
+            return None
+        if words not in TREE:
+            return command_at(words)
+        place = TREE[words]
+        return TyperCommand(
+            cmd_name, help=place.summary, rich_help_panel=place.panel or None, rich_markup_mode="rich", callback=None
+        )
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return the name of a command, the command itself, imported now, and the arguments left to it."""
+        name, *rest = args if self.place else _today(args)
+        if name in self.list_commands(ctx):
+            return name, command_at(f"{self.place} {name}".strip()), rest
+        if not ctx.resilient_parsing:
+            ctx.fail(f"there is no command {name!r}.{did_you_mean(name, self.list_commands(ctx))}")
+        return None, None, rest
+
+
+def _above(words: str) -> str:
+    return words.rpartition(" ")[0]
+
+
+@cache
+def _plugins() -> dict[str, EntryPoint]:
+    """Return the commands that entry points add, by their place."""
+    return {entry.name.replace(".", " "): entry for entry in sorted(entry_points(group=COMMANDS), key=lambda e: e.name)}
+
+
+def _today(args: list[str]) -> list[str]:
+    """Return arguments with the names of today, and say so on standard error where they had those of 0.3."""
+    first = args[0]
+    old = next((words for words in (" ".join(args[:2]), first) if words in RENAMED), None)
+    if old is not None:
+        new, rest = RENAMED[old], args[len(old.split()) :]
+    elif first in _FORMER and args[1:] and args[1] not in {"-h", "--help"} and f"{first} {args[1]}" not in TREE:
+        old, new, rest = first, _FORMER[first], args[1:]
+    else:
+        return args
+    sys.stderr.write(f"note: `suffice {old}` is now `suffice {new}`; the old name goes with the next version\n")
+    return [*new.split(), *rest]
+
+
+def commands() -> Iterator[tuple[str, Any]]:
+    """Yield every place and its command or group, all of them imported."""
+    for words in dict.fromkeys((*TREE, *_plugins())):
+        yield words, command_at(words)
+
+
+@cache
+def command_at(words: str) -> Any:
+    """Return the command or group at a place, ready to run.
+
+    Args:
+        words: The place, as ``gate train``.
+    """
+    function: Callable[..., Any] | None = None
+    if words in _plugins():
+        function, place = _plugins()[words].load(), Place("")
+    else:
+        place = TREE[words]
+        if place.function:
+            module, _, name = place.function.partition(":")
+            function = getattr(import_module(module), name)
+    app = typer.Typer(add_completion=False, rich_markup_mode="rich", cls=type("_Group", (Group,), {"place": words}))
+    details, _, example = (inspect.getdoc(function) or "").partition("\n\nExample: ")
+    texts: dict[str, Any] = {
+        "help": "\n\n".join(filter(None, (place.summary, details))),
+        "epilog": f"Example: {place.example or example}",
+        "rich_help_panel": place.panel or None,
+    }
+    name = words.rpartition(" ")[2]
+    if function is None or any(_above(other) == words for other in TREE | _plugins()):
+        bare = function is not None
+        app.callback(invoke_without_command=bare, no_args_is_help=not bare, **texts)(function or _nothing)
+    else:
+        app.command(name, **texts)(function)
+    command = cast("Any", typer.main.get_command(app))
+    command.name = name
+    return command
+
+
+def _nothing() -> None: ...

@@ -375,7 +375,7 @@ def test_a_file_that_is_no_policy_is_told(data, recorded, tmp_path):
         ("q.jsonl", b'{"id": "a", "question": "\xff?"}\n', "UTF-8"),
         ("q.jsonl", b'{"id": "a"', "line 1: not JSON"),
         ("q.jsonl", b"", "no questions"),
-        ("q.jsonl", b"[1]", "expected a JSON object"),
+        ("q.jsonl", b"[1]", "as one JSON object"),
         ("q.jsonl", b'{"id": "a", "question": ""}', "question is ''"),
         ("q.jsonl", json.dumps(question(1)).encode() + b"\n" + json.dumps(question(1)).encode(), "'q1' was used"),
         ("q.csv", b"id,question\n", "jsonl"),

@@ -212,7 +212,7 @@ def test_a_log_whose_cut_is_not_marked_as_a_rules_is_told_or_refused(cut, tmp_pa
     path, family = tmp_path / "unmarked.parquet", tmp_path / "rules.txt"
     write_recording(path, build_table(rows, kinds={"p_known": "signal"}), cut.cut.metadata)
     family.write_text(RULE)
-    told = f"{cut.heads.sum()} recorded questions ended before round 1 and not by a rule: they have no answer here"
+    told = f"{cut.heads.sum()} recorded questions ended before round 1 and not by a rule: no answer here"
     assert told in cli("replay", path, "--rule", RULE, "--metric", "em", "--resamples", "20").out
     assert f"full: {told}" in cli("certify", path, "--rules", family, "--metric", "em", "--max-loss", "0.1").out
     refused = cli("gate", "compare", path, "--column", "p_known", "--no-questions", "--resamples", "20")

@@ -259,7 +259,7 @@ def test_json_lines_may_hold_the_published_forms(tmp_path):
         ({"answers": {"text": "Derek"}}, "answers is"),
         ({"type": 1}, "type is 1"),
         ({"paragraphs": {}}, "paragraphs is"),
-        ({"paragraphs": ["text"]}, "paragraph 0"),
+        ({"paragraphs": ["text"]}, "paragraph 0: found str 'text'; expected a JSON object with its title and text"),
         ({"paragraphs": [{"title": "t", "text": 3}]}, "text is 3"),
         ({"paragraphs": [{"title": "t", "text": "x", "is_supporting": "yes"}]}, "expected true or false"),
     ],

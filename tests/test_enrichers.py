@@ -103,12 +103,24 @@ def test_two_passes_ask_with_the_scale_in_both_orders_and_average():
     assert orders == [True, False]
 
 
-def test_a_reply_without_a_mark_is_undefined_and_paid_for():
-    replies = iter(["Mark: 4", "I cannot tell."])
+def test_a_reply_without_a_mark_is_asked_for_again_with_a_reminder_and_every_attempt_is_paid_for():
+    replies = iter(["Mark: 4", "I cannot tell.", "2"])
     with Endpoint(lambda body: next(replies)) as endpoint:
         found = measured(judge(endpoint, passes=2))
+        _, before, again = [r.body["messages"][-1]["content"] for r in endpoint.requests]
+    assert found.signals == {"judge_entailment": 3.0}
+    assert found.costs["judge:entailment"].calls == 3
+    assert again.startswith(before)
+    assert again.endswith("one number from 1 to 5.")
+
+
+def test_a_judge_that_never_states_a_mark_is_undefined_and_paid_for():
+    with Endpoint("I cannot tell.") as endpoint:
+        found = measured(judge(endpoint, attempts=2))
     assert math.isnan(found.signals["judge_entailment"])
     assert found.costs["judge:entailment"].calls == 2
+    with Endpoint("Mark: 4") as endpoint, pytest.raises(DataError, match="at least once"):
+        judge(endpoint, attempts=0)
 
 
 @pytest.mark.parametrize(("answer", "passages"), [(None, PASSAGES), ("  ", PASSAGES), ("Oslo", ())])

@@ -130,9 +130,16 @@ def test_a_question_that_stops_at_round_0_costs_no_retrieval():
     assert retriever.asked == []
 
 
-def test_a_reranker_refuses_a_retriever_that_it_cannot_call():
-    with pytest.raises(DataError, match="'awaited' is asynchronous"):
-        Reranked(Awaited(), CrossEncoderScorer("model"))
+@pytest.mark.parametrize("how", ["run", "run_async"])
+def test_a_reranker_awaits_an_asynchronous_retriever(how):
+    pool = [Passage(passage_id=name, title=name, text=name * n) for n, name in enumerate("abc", start=1)]
+    inner = Reranked(Awaited(), CrossEncoderScorer("model", encoder=Letters()), candidates=2)
+    made = loop(Reranked(inner, CrossEncoderScorer("model", encoder=Letters())))
+    question = QUESTIONS[0].question
+    outcome = made.run(question, pool) if how == "run" else asyncio.run(made.run_async(question, pool))
+    assert [passage.passage_id for passage in outcome.rounds[-1].passages] == ["b", "a"]
+    with pytest.raises(DataError, match="k is 0"):
+        asyncio.run(inner.rank(question, pool=pool, k=0))
 
 
 # --- what makes two passages the same -------------------------------------------------------------------------------

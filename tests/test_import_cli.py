@@ -244,3 +244,49 @@ def test_options_of_other_formats_are_refused(tmp_path):
         done = cli("import", "debate", tmp_path / "x.json", "-o", tmp_path / "r.parquet", *option)
         assert (done.code, "tabular" in done.error) == (2, True)
     assert "NAME=COLUMN" in cli("import", "tabular", tmp_path / "x", "-o", "y", "--label", "a").error
+
+
+def test_a_column_that_is_mapped_leaves_the_others_that_have_our_names_as_they_are(tmp_path):
+    rows = [
+        {"question_id": "q", "step": r, "answer": "Oslo", "golds": "Oslo", "overlap": 0.5, "mine": 3.0} for r in (1, 2)
+    ]
+    source = tmp_path / "log.jsonl"
+    source.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    columns = ("--column", "round=step", "--column", "own=mine", "--golds")
+    assert cli("import", "tabular", source, "-o", tmp_path / "r.parquet", *columns).code == 0
+    recording = read_recording(tmp_path / "r.parquet")
+    assert recording.column("overlap")[0, 1] == 0.5
+    assert recording.column("em").tolist() == [[1.0, 1.0]]
+    assert recording.column("own").tolist() == [[3.0, 3.0]]
+    assert cli("import", "tabular", source, "-o", tmp_path / "s.parquet", *columns, "--column", "overlap=").code == 0
+    assert "overlap" not in read_recording(tmp_path / "s.parquet").names("signal")
+
+
+@pytest.mark.parametrize("clusters", [{}, {"cluster": "c"}])
+def test_questions_of_one_text_are_one_cluster_unless_the_table_names_clusters(tmp_path, clusters):
+    rows = [
+        {"question_id": f"q{q}", "round": r, "question": f"Who is {q // 2}?", "answer": "a", **clusters}
+        for q in range(4)
+        for r in (1, 2)
+    ]
+    source = tmp_path / "log.jsonl"
+    source.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    told = cli("import", "tabular", source, "-o", tmp_path / "r.parquet")
+    assert f"4 trajectories of {1 if clusters else 2} question" in told.out
+    named = read_recording(tmp_path / "r.parquet").clusters.tolist()
+    assert named == (["c"] * 4 if clusters else ["q0", "q0", "q2", "q2"])
+
+
+def test_a_folder_in_the_place_of_the_file_to_write_is_named(tmp_path):
+    source = log(tmp_path / "log.jsonl")
+    assert load(source).code == 0
+    rule = ("--rule", "answer_stable", "--metric", "em")
+    recorded = source.with_suffix(".parquet")
+    for told in (
+        load(source, out=tmp_path),
+        cli("report", recorded, *rule, "-o", tmp_path),
+        cli("calibrate", recorded, "--rule", "answer_stable", "-o", tmp_path),
+        cli("record", "hotpotqa_eval", "--limit", "1", "-o", tmp_path),
+    ):
+        assert told.code == 1
+        assert f"{str(tmp_path)!r} is a folder: give the name of the file to write" in told.error

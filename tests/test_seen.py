@@ -228,14 +228,16 @@ def test_hashes_that_are_no_lists_of_text_are_refused():
             Seen.from_dict(wrong)
 
 
-def test_replay_says_that_intervals_take_questions_of_one_text_for_independent():
+def test_questions_of_one_text_are_one_unit_and_replay_says_where_clusters_make_them_several():
     rows = [
-        {"question_id": f"q{q}", "round": 1, "end": "max_rounds", "question": f"Who  wrote book {q % 3}?", "answer": "a",
+        {"question_id": f"q{q}", "cluster": f"q{q}", "round": 1, "end": "max_rounds", "question": f"Who  wrote book {q % 3}?", "answer": "a",
          "em": float(q % 2), "f1": float(q % 2), "cost.generator.calls": 1.0}
         for q in range(6)
     ]  # fmt: skip
     notes = replay(Recording(build_table(rows)), ["full"], baseline="fixed_k(1)", n_resamples=10).notes
     assert any("6 questions have 3 texts" in note for note in notes)
-    clustered = [{**row, "cluster": row["question"]} for row in rows]
-    notes = replay(Recording(build_table(clustered)), ["full"], baseline="fixed_k(1)", n_resamples=10).notes
-    assert not any("texts" in note for note in notes)
+    bare = [{name: value for name, value in row.items() if name != "cluster"} for row in rows]
+    for clustered in ([{**row, "cluster": row["question"]} for row in rows], bare):
+        result = replay(Recording(build_table(clustered)), ["full"], baseline="fixed_k(1)", n_resamples=10)
+        assert result.n_clusters == 3
+        assert not any("texts" in note for note in result.notes)

@@ -17,6 +17,7 @@ from suffice.cli.main import run
 from suffice.errors import CensoredError, ConfigMismatchError, DataError, SchemaError, UnknownSignalError
 from suffice.replays import Price, policy_for, replay
 from suffice.replays.streaming import replay_stream
+from suffice.replays.tables import replay_notes
 from suffice.rules import parse_selector
 from suffice.store.recording import Recording, read_recording, write_recording
 from tests import strategies as drawn
@@ -205,6 +206,23 @@ def test_multiple_choice_streams_by_exact_match_unless_told_otherwise_and_says_s
     # Without gold answers, what the scores themselves tell.
     path = written(folder, [{k: v for k, v in row.items() if k != "golds"} for row in golds], "scores.parquet")
     assert any("judge multiple choice by em" in note for note in replay_stream(path, "full").notes)
+
+
+def test_a_stream_says_which_questions_ended_before_the_first_round(folder):
+    rows = [
+        {"question_id": f"q{q}", "round": r, "end": "max_rounds", "answer": "a", "em": 1.0, "f1": 1.0}
+        for q in range(3)
+        for r in range(1 if q == 0 else 3)
+    ]
+    path = folder / "short.parquet"
+    write_recording(path, rows)
+    [note] = [
+        note
+        for note in replay_stream(path, "round >= 2", metrics=("em",), baseline="fixed_k(1)", block_rows=4).notes
+        if "ended" in note
+    ]
+    assert note.startswith("1 recorded question ended before round 1 and not by a rule: no answer here")
+    assert f"round >= 2: {note}" in replay_notes(replay(read_recording(path), ["round >= 2"], metrics=("em",)))
 
 
 def test_the_command_streams_a_rule_or_a_policy(folder, capsys):

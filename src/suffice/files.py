@@ -11,7 +11,7 @@ from typing import Any
 from suffice.errors import DataError
 from suffice.json_text import load_json
 
-__all__ = ["decoded", "disk_fault", "json_lines", "replacing", "unpacked", "write_file"]
+__all__ = ["check_file", "decoded", "disk_fault", "json_lines", "replacing", "unpacked", "write_file"]
 
 _BOM = b"\xef\xbb\xbf"
 
@@ -24,6 +24,15 @@ def disk_fault(path: str | Path, error: Exception) -> DataError:
     )
 
 
+def check_file(path: str | Path) -> Path:
+    """Return the place of a file that is to be written; refuse a folder with a `DataError`."""
+    if Path(path).is_dir():
+        raise DataError(
+            f"{str(path)!r} is a folder: give the name of the file to write, such as {str(Path(path, 'NAME'))!r}"
+        )
+    return Path(path)
+
+
 @contextmanager
 def replacing(path: str | Path) -> Iterator[Path]:
     """Yield a temporary path beside `path`; what is written there replaces the file in one step when all went well.
@@ -31,9 +40,9 @@ def replacing(path: str | Path) -> Iterator[Path]:
     The bytes reach the disk before the name does, so neither a crash nor a power cut leaves half a file.
 
     Raises:
-        DataError: The disk is full, or the place cannot be written.
+        DataError: The disk is full, the place cannot be written, or there is a folder of that name.
     """
-    target = Path(path)
+    target = check_file(path)
     temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -12,7 +12,7 @@ from typing import Any
 
 from suffice.errors import DataError
 
-__all__ = ["FORMATS", "Column", "Table", "figure", "render"]
+__all__ = ["FORMATS", "Column", "Table", "counted", "figure", "render"]
 
 _TIES_UP = 1 + 1e-12
 
@@ -97,6 +97,15 @@ def figure(value: float | tuple[float, ...], spec: str, scale: float = 1.0) -> s
         scale: Likewise.
     """
     return Column("", spec, scale, interval=True).text(value)
+
+
+def counted(n: int, noun: str, plural: str = "") -> str:
+    """Return a number of things in words.
+
+    >>> counted(1, "question"), counted(1200, "question"), counted(2, "trajectory", "trajectories")
+    ('1 question', '1,200 questions', '2 trajectories')
+    """
+    return f"{n:,} {noun if n == 1 else plural or noun + 's'}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -21,6 +21,7 @@ from suffice.files import json_lines
 from suffice.metrics import METRICS
 from suffice.retrieval import GOLD_FIELDS
 from suffice.rounds import COST_KINDS, Cost, End, Round
+from suffice.seen import one_name_per_text
 from suffice.signals import SIGNALS
 
 __all__ = ["Grid", "read_tabular", "trajectories"]
@@ -54,7 +55,8 @@ def read_tabular(
 
     Args:
         path: The table.
-        columns: Our name to the table's column; None for columns that have our names already.
+        columns: Our name to the table's column, beside the columns that have our names already; empty for one of those that means
+            something else.
         metrics: Metrics of the table's own, in [0, 1], by name.
         labels: Texts that are the same in all rounds of a question, by name.  A `model` or `prompt_id` that is the same
             everywhere becomes what policies fitted on the run depend on.
@@ -79,9 +81,10 @@ def read_tabular(
     if not records:
         raise DataError(f"{path}: no rows; expected one for each question and round.")
     names = list(dict.fromkeys(name for _, record in records for name in record))
-    if columns is None:
-        known = _OWN | set(METRICS) | set(SIGNALS)
-        columns = {name: name for name in names if name in known or _is_cost(name)}
+    known, given = _OWN | set(METRICS) | set(SIGNALS), dict(columns or {})
+    taken = {*given.values(), *(metrics or {}), *(metrics or {}).values(), *(labels or {}), *(labels or {}).values()}
+    columns = {name: name for name in names if (name in known or _is_cost(name)) and name not in taken} | given
+    columns = {ours: theirs for ours, theirs in columns.items() if theirs}
     columns, labels, notes = _with_usual_names(columns, labels or {}, names, {*(metrics or {}).values()}, golds)
     grid = Grid(
         columns=columns,
@@ -93,6 +96,9 @@ def read_tabular(
     )
     grid.check(path, names)
     found = trajectories(records, grid, str(path))
+    if "cluster" not in columns:
+        names = one_name_per_text([item.question_id for item in found], [item.question for item in found])
+        found = [replace(item, cluster=name) for item, name in zip(found, names, strict=True)]
     if found[0].rounds[0].index == 0:
         notes.append(
             "round 0 is taken as the model alone (closed book); --first-round 1 makes it the first draft or evidence"

@@ -14,6 +14,7 @@ from suffice.adapters import ImportSummary, import_recording, importer, importer
 from suffice.cli import options
 from suffice.cli.console import console, number, print_json, say, table, warn
 from suffice.errors import DataError, UnsettledError
+from suffice.tables import counted
 
 __all__ = ["import_command"]
 
@@ -66,7 +67,7 @@ def import_command(
     if kind not in _FORMATS:
         raise typer.BadParameter(f"{kind!r} is no known format; there are: {', '.join(_FORMATS)}", param_hint="KIND")
     settings: dict[str, Any] = {
-        "columns": _pairs(column, "--column", "OURS=THEIRS"),
+        "columns": _pairs(column, "--column", "OURS=THEIRS", may_be_empty=True),
         "metrics": _pairs(metric_column, "--metric-column", "NAME=COLUMN"),
         "labels": _pairs(label, "--label", "NAME=COLUMN"),
         "golds": golds,
@@ -91,9 +92,9 @@ def import_command(
         _show(summary)
 
 
-def _pairs(given: Sequence[str] | None, option: str, form: str) -> dict[str, str] | None:
+def _pairs(given: Sequence[str] | None, option: str, form: str, *, may_be_empty: bool = False) -> dict[str, str] | None:
     pairs = [item.partition("=") for item in given or ()]
-    if any(not ours or not theirs for ours, _, theirs in pairs):
+    if any(not ours or not (theirs or (may_be_empty and sign)) for ours, sign, theirs in pairs):
         raise typer.BadParameter(f"it is given as {form}", param_hint=option)
     return {ours: theirs for ours, _, theirs in pairs} or None
 
@@ -111,8 +112,8 @@ def _asked(error: UnsettledError) -> Any:
 
 def _show(summary: ImportSummary) -> None:
     say(
-        f"{summary.path}: {summary.trajectories} trajectories of {summary.clusters} questions, up to {summary.rounds} rounds, "
-        f"{summary.censored} censored"
+        f"{summary.path}: {counted(summary.trajectories, 'trajectory', 'trajectories')} of "
+        f"{counted(summary.clusters, 'question')}, up to {counted(summary.rounds, 'round')}, {summary.censored} censored"
     )
     lost = [
         f"{item.name}: {item.nulled} of {item.nulled + item.defined} values are undefined in the recording: infinite, or in "

@@ -17,6 +17,7 @@ from suffice.retrieval import BUNDLED
 from suffice.session import Policy
 from suffice.signals import GATE
 from suffice.signals.position import AnswerPosition
+from suffice.tables import counted
 
 __all__ = ["record_command", "report_recorded"]
 
@@ -159,14 +160,14 @@ def _print_recorded(summary: RecordSummary, usd: float | None) -> None:
     cost = summary.cost
     spent = f", ${number(usd, 4)}" if usd is not None else ""
     say(
-        f"{summary.path}: {summary.questions} questions, {summary.rounds} rounds; this run: {cost.calls:,.0f} calls, "
-        f"{number(cost.tokens, 0)} tokens{spent}, {number(summary.seconds, 1)} s"
+        f"{summary.path}: {counted(summary.questions, 'question')}, {counted(summary.rounds, 'round')}; this run: "
+        f"{cost.calls:,.0f} calls, {number(cost.tokens, 0)} tokens{spent}, {number(summary.seconds, 1)} s"
     )
     if summary.unread:
         say(f"{summary.unread} of {summary.replies} replies hold no answer that could be read. {summary.remedy}")
     if summary.failed:
         question, why = next(iter(summary.failed.items()))
         say(
-            f"{len(summary.failed)} questions failed; run the same command again to complete them. "
+            f"{counted(len(summary.failed), 'question')} failed; run the same command again to complete them. "
             f"The first, {question}: {why}"
         )

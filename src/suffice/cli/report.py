@@ -15,7 +15,7 @@ from suffice.calibration import CALIBRATED
 from suffice.cli import options
 from suffice.cli.console import errors, print_json, print_text, say
 from suffice.cli.offline import TEXT_RULES, prices_for, with_guarded
-from suffice.files import write_file
+from suffice.files import check_file, write_file
 from suffice.replays import calibrate, policy_for
 from suffice.replays.outcomes import default_metrics
 from suffice.reports import Report, Settings, make_report, render_html
@@ -76,6 +76,9 @@ def report_command(
         raise typer.BadParameter(f"{form!r}; allowed: html, json, {', '.join(FORMATS)}", param_hint="--format")
     recordings = _read(paths)
     tuned = None if tune is None else read_recording(tune)
+    target = _PAGE if out is None and form == "html" else out
+    if target is not None:
+        check_file(target)
     settings = Settings(
         metrics=tuple(metric or min(map(default_metrics, recordings.values()), key=len)),
         baseline=options.read_baseline(baseline),
@@ -94,7 +97,6 @@ def report_command(
             prices={name: prices_for(prices, recording) for name, recording in recordings.items()},
         )
         text = _page(report, everything, questions) if form == "html" else _text(report, form)
-    target = _PAGE if out is None and form == "html" else out
     if target is not None:
         write_file(target, text)
     if as_json or (form == "json" and target is None):

@@ -32,7 +32,7 @@ from suffice.session import Policy, Stops
 from suffice.signals import KNOWN
 from suffice.statistics import ONE_UNIT
 from suffice.store.recording import Recording
-from suffice.tables import Table
+from suffice.tables import Table, counted
 
 __all__ = ["Diagnosis", "diagnose"]
 
@@ -129,7 +129,7 @@ def diagnose(
         n_resamples=n_resamples,
         seed=seed,
     )
-    notes = [f"{n_failed} questions failed while recording and are left out"] if n_failed else []
+    notes = [f"{counted(n_failed, 'question')} failed while recording: left out"] if n_failed else []
     notes += _input_notes(kept, tuned, made, settings)
     bench = _bench(kept, made, settings.quality)
     parts = _signal_parts(kept, tuned, made, settings)

@@ -20,6 +20,7 @@ __all__ = ["ENTAILMENT", "EntailmentJudge", "JudgePrompt", "parse_mark"]
 
 _COMPONENT = "judge:entailment"
 _SIGNAL = "judge_entailment"
+_REMINDER = "Reply with the mark alone, one number from 1 to 5."
 _LOWEST, _HIGHEST = 1.0, 5.0
 
 _NUMBER = re.compile(r"(?<![\w.,-])[0-9]{1,4}(?:[.,][0-9]{1,4})?(?![0-9])")
@@ -135,11 +136,17 @@ def _on_scale(text: str, number: re.Match[str]) -> float:
     return value if _LOWEST <= value <= _HIGHEST else math.nan
 
 
+def _reminded(messages: tuple[Message, ...]) -> tuple[Message, ...]:
+    """Return the messages with a reminder at their end: at temperature 0 the same words would give the same reply."""
+    *before, last = messages
+    return *before, {**last, "content": f"{last['content']}\n\n{_REMINDER}"}
+
+
 class EntailmentJudge:
     """Asks a model how well the revealed passages entail the answer: the signal `judge_entailment`, 1 to 5.
 
-    Without an answer, or without passages, the mark is NaN and nothing is asked.  A reply that states no mark gives
-    NaN, and its call is paid for.  A bare judge sees one order of the scale; `passes=2` asks again with the scale
+    Without an answer, or without passages, the mark is NaN and nothing is asked.  A reply that states no mark is
+    asked for again with a reminder; every attempt is paid for, and the mark is NaN where none can be read.  A bare judge sees one order of the scale; `passes=2` asks again with the scale
     explained in the other order and returns the mean, for twice the calls (NaN if either mark is missing).
 
     Args:
@@ -147,19 +154,29 @@ class EntailmentJudge:
         passes: 1, or 2 for both orders of the scale.
         prompt: What it is asked.
         max_tokens: Most tokens of a reply; a judge that thinks aloud needs more.
+        attempts: Most replies that are asked for, until one states a mark.
 
     Raises:
-        DataError: `passes` is neither 1 nor 2.
+        DataError: `passes` is neither 1 nor 2, or there is not at least one attempt.
     """
 
     name = _COMPONENT
 
     def __init__(
-        self, model: ChatModel, *, passes: int = 1, prompt: JudgePrompt = ENTAILMENT, max_tokens: int = 16
+        self,
+        model: ChatModel,
+        *,
+        passes: int = 1,
+        prompt: JudgePrompt = ENTAILMENT,
+        max_tokens: int = 16,
+        attempts: int = 3,
     ) -> None:
         if passes not in (1, 2):
             raise DataError(f"a judge asks once or, with the scale in both orders, twice; not {passes!r} times")
-        self.model, self.passes, self.prompt, self.max_tokens = model, passes, prompt, max_tokens
+        if attempts < 1:
+            raise DataError(f"a judge is asked at least once; got attempts={attempts!r}")
+        self.model, self.passes, self.prompt = model, passes, prompt
+        self.max_tokens, self.attempts = max_tokens, attempts
 
     def __repr__(self) -> str:
         return f"EntailmentJudge({self.model!r}, passes={self.passes})"
@@ -193,7 +210,12 @@ class EntailmentJudge:
         marks = []
         for descending in (False, True)[: self.passes]:
             messages = self.prompt.messages(question, passages, reply.answer or "", descending=descending)
-            said = await self.model.complete_async(messages, max_tokens=self.max_tokens, top_logprobs=None)
-            cost = cost + said.cost
-            marks.append(parse_mark(said.text))
+            mark = math.nan
+            for attempt in range(self.attempts):
+                asked = _reminded(messages) if attempt else messages
+                said = await self.model.complete_async(asked, max_tokens=self.max_tokens, top_logprobs=None)
+                cost, mark = cost + said.cost, parse_mark(said.text)
+                if not math.isnan(mark):
+                    break
+            marks.append(mark)
         return Measurement(signals={_SIGNAL: math.fsum(marks) / len(marks)}, costs={_COMPONENT: cost})

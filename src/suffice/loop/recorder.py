@@ -15,6 +15,7 @@ from typing import Any
 
 from suffice._version import __version__
 from suffice.errors import AuthenticationFailedError, ConfigMismatchError, DataError, ModelError, SufficeError
+from suffice.files import check_file
 from suffice.loop.assembly import Assembly
 from suffice.loop.blocking import run_blocking
 from suffice.loop.live import LiveLoop
@@ -140,7 +141,7 @@ def record(
     recorder = _Recorder(
         questions,
         loop,
-        Path(path),
+        check_file(path),
         concurrency=concurrency,
         parallel_rounds=parallel_rounds,
         allow_unread=allow_unread,

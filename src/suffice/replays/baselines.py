@@ -18,6 +18,7 @@ from suffice.rounds import Floats, Mask, Rounds
 from suffice.rules import Selector, fixed_k
 from suffice.session import Policy, Stops, stops
 from suffice.store.recording import Recording
+from suffice.tables import counted
 
 __all__ = [
     "RECORDED",
@@ -314,7 +315,9 @@ def _twin_notes(strata: _Strata, *, cut: bool) -> tuple[str, ...]:
         )
     alone = int((strata.size == 1).sum())
     if alone:
-        notes.append(f"in {alone} questions it stops as the rule does: no other question has as many recorded rounds")
+        notes.append(
+            f"in {counted(alone, 'question')} it stops as the rule does: no other question has as many recorded rounds"
+        )
     return tuple(notes)
 
 

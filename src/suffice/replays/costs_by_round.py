@@ -13,7 +13,7 @@ from suffice.replays.prices import Price
 from suffice.results import Result
 from suffice.rounds import Floats
 from suffice.store.recording import Recording
-from suffice.tables import Column, Table
+from suffice.tables import Column, Table, counted
 
 __all__ = ["RoundCost", "RoundCosts", "round_costs"]
 
@@ -90,7 +90,7 @@ class RoundCosts(Result):
             )
             for row in self.rows
         )
-        title = f"Mean cost of each round of the loop, {self.n} questions"
+        title = f"Mean cost of each round of the loop, {counted(self.n, 'question')}"
         return Table(title=title, columns=columns, rows=rows, notes=self.notes)
 
 
@@ -120,7 +120,7 @@ def round_costs(recording: Recording, prices: Price | Mapping[str, Price] | None
     if extra:
         notes.append(f"not included, for they are paid only where a rule reads them: {', '.join(extra)}")
     if n_failed:
-        notes.append(f"{n_failed} questions failed while recording and are left out")
+        notes.append(f"{counted(n_failed, 'question')} failed while recording: left out")
     return RoundCosts(rows=tuple(rows), n=len(kept.question_ids), notes=tuple(notes))
 
 

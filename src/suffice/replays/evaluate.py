@@ -38,6 +38,7 @@ from suffice.rules import Rule
 from suffice.session import Policy
 from suffice.statistics import DEFAULT_INTERVAL, ONE_UNIT, MarginTest, PairedResult, Units, bootstrap_weights
 from suffice.store.recording import Recording
+from suffice.tables import counted
 
 __all__ = ["drop_failed", "replay", "replay_matrix"]
 
@@ -304,7 +305,7 @@ def _notes(bench: Bench, metrics: Sequence[str], n_failed: int) -> tuple[str, ..
         notes.append(agreement_note(bench.recording))
     notes += choice_notes(bench.recording, metrics)
     if n_failed:
-        notes.append(f"{n_failed} questions failed while recording and are left out of every row alike")
+        notes.append(f"{counted(n_failed, 'question')} failed while recording: left out of every row alike")
     if len(set(bench.recording.clusters.tolist())) == 1:
         notes.append(ONE_UNIT)
     units, texts = (len(set(names)) for names in (bench.recording.clusters.tolist(), dividing_names(bench.recording)))

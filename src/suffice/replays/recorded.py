@@ -14,6 +14,7 @@ from suffice.session import Policy
 from suffice.session.policy import cost_columns
 from suffice.signals import CUMULATED, SIGNALS
 from suffice.store.recording import Recording
+from suffice.tables import counted
 
 __all__ = ["Definedness", "check_recorded", "run_notes"]
 
@@ -177,7 +178,7 @@ def run_notes(policy: Policy, n_without: int) -> tuple[str, ...]:
         notes.append("not exactly replayable: the rule reads seconds, which differ from run to run")
     if n_without:
         notes.append(
-            f"{n_without} recorded questions ended before round {policy.start_round} and not by a rule: they have no answer "
-            "here, which counts as wrong and costs nothing. If a rule did end them, import them with --ended-early rule"
+            f"{counted(n_without, 'recorded question')} ended before round {policy.start_round} and not by a rule: no answer "
+            "here, which counts as wrong and costs nothing. Where a rule did end them, import with --ended-early rule"
         )
     return tuple(notes)

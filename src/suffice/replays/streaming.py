@@ -20,7 +20,7 @@ from suffice.replays.checks import check_policy, policy_for
 from suffice.replays.costs import CostTable
 from suffice.replays.outcomes import agreement_note, choice_notes, default_metrics, is_agreement, outcome
 from suffice.replays.prices import Price
-from suffice.replays.recorded import Definedness
+from suffice.replays.recorded import Definedness, run_notes
 from suffice.replays.references import baseline_policy
 from suffice.replays.result import COSTS
 from suffice.replays.selected import Selected, seen_by, selected_on, tuned_on
@@ -28,7 +28,7 @@ from suffice.results import Result
 from suffice.rounds import Floats
 from suffice.rules import Rule
 from suffice.session import Policy
-from suffice.tables import Column, Table, figure
+from suffice.tables import Column, Table, counted, figure
 
 __all__ = ["StreamResult", "StreamRow", "replay_stream"]
 
@@ -111,7 +111,9 @@ class StreamResult(Result):
             Column(self.baseline.label, ".5g"),
             Column("difference", "+.3g", interval=True),
         )
-        title = f"{self.n:,} questions, {self.n_rows:,} rounds; {100 * self.level:g} % normal intervals"
+        title = (
+            f"{counted(self.n, 'question')}, {counted(self.n_rows, 'round')}; {100 * self.level:g} % normal intervals"
+        )
         return Table(title=title, columns=columns, rows=tuple(rows), notes=(f"stops: {stops}", *self.notes))
 
 
@@ -269,7 +271,7 @@ def replay_stream(
     if not deltas.n:
         raise DataError(f"all {n_failed} recorded questions failed: run `suffice record` again to complete them")
     for tally in tallies:
-        notes.update(dict.fromkeys(tally.definedness.checked()))
+        notes.update(dict.fromkeys((*run_notes(tally.policy, tally.stops[-1]), *tally.definedness.checked())))
     rows = [tally.row() for tally in tallies]
     return StreamResult(
         policy=rows[0],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from suffice.replays.result import ReplayResult, Row, at_least
-from suffice.tables import Column, Table
+from suffice.tables import Column, Table, counted
 
 __all__ = [
     "costs_table",
@@ -60,9 +60,11 @@ def outcomes_table(result: ReplayResult) -> Table:
     how = f"{_INTERVALS[result.interval]}, {result.n_resamples:,} paired bootstrap draws, seed {result.seed}"
     marks = [_CENSORED] if any(row.censored for row in result.rows) else []
     marks += [_SELECTED] if any(row.selected_here for row in result.rows) else []
-    rows = "questions" if result.n_clusters == result.n else f"rows of {result.n_clusters} questions"
+    whole = result.n_clusters == result.n
+    rows = counted(result.n, "question" if whole else "row")
+    rows += "" if whole else f" of {counted(result.n_clusters, 'question')}"
     return Table(
-        title=f"{result.n} {rows}; {100 * result.level:g} % intervals ({how})",
+        title=f"{rows}; {100 * result.level:g} % intervals ({how})",
         columns=(
             Column("policy"),
             *(Column(name.upper(), ",.1f", scale=100) for name in quality),

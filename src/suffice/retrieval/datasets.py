@@ -243,9 +243,9 @@ def _skip(text: str, position: int) -> int:
     return position
 
 
-def _object(record: object, where: str) -> dict[str, Any]:
+def _object(record: object, where: str, fields: str = "id and question") -> dict[str, Any]:
     if not isinstance(record, dict):
-        raise DataError(f"{where}: found {type(record).__name__}; expected a JSON object with id and question.")
+        raise DataError(f"{where}: found {type(record).__name__} {record!r:.60}; expected a JSON object with {fields}.")
     return record
 
 
@@ -264,7 +264,10 @@ def _question(record: dict[str, Any], where: str, unread: Counter[str]) -> Quest
     unread.update(
         name for name in record if name not in _FIELDS and name != gold and record[name] not in (None, "", [])
     )
-    paragraphs = [_object(item, f"{where}, paragraph {i}") for i, item in enumerate(_list(record, "paragraphs", where))]
+    paragraphs = [
+        _object(item, f"{where}, paragraph {i}", "its title and text: {'text': ...}")
+        for i, item in enumerate(_list(record, "paragraphs", where))
+    ]
     passages, supporting = [], set()
     for i, item in enumerate(paragraphs):
         spot = f"{where}, paragraph {i}"
@@ -335,7 +338,7 @@ def _scenario(record: dict[str, Any], where: str) -> dict[str, Any]:
     texts = _list(record, "contexts", where)
     if not all(isinstance(text, str) for text in texts):
         raise DataError(f"{where}: contexts is {texts!r:.80}; expected a list of texts.")
-    meta = {} if record.get("meta") is None else _object(record["meta"], f"{where}, meta")
+    meta = {} if record.get("meta") is None else _object(record["meta"], f"{where}, meta", "type and level")
     rest = {name: value for name, value in record.items() if name not in ("contexts", "meta")}
     told = {name: value for name, value in meta.items() if name in ("type", "level")}
     return {**rest, **told, "paragraphs": [{"text": text} for text in texts]}

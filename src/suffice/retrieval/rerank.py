@@ -15,7 +15,7 @@ import numpy as np
 
 from suffice.embedding.sentence_transformers import weights_hash
 from suffice.errors import DataError, MissingExtraError, ModelError
-from suffice.retrieval.base import Identity, Retriever, best_first, checked_k, identity_of, is_async
+from suffice.retrieval.base import AsyncRetriever, Identity, Retriever, best_first, checked_k, identity_of, is_async
 from suffice.retrieval.tokens import passage_text
 from suffice.rounds import Cost, Passage, Reply
 from suffice.seen import Seen
@@ -146,7 +146,8 @@ class Reranked:
     """A retriever whose best passages are put in the order of a cross-encoder's scores; the others are left out.
 
     CBDR retrieves K times r passages, reranks them and answers from the first K: give that product as `candidates`.
-    In the loop the order is the order in which rounds reveal evidence; its cost is booked as retrieval.
+    In the loop the order is the order in which rounds reveal evidence; its cost is booked as retrieval.  Over an
+    `AsyncRetriever` it is one itself: its `rank` is awaited.
 
     >>> from suffice.retrieval.pool import InMemoryRetriever
     >>> class Longest:
@@ -163,16 +164,16 @@ class Reranked:
         candidates: How many of the retriever's best are scored, at least 1.
 
     Raises:
-        DataError: `candidates` is below 1, or the retriever is asynchronous.
+        DataError: `candidates` is below 1.
     """
 
-    def __init__(self, retriever: Retriever, scorer: CrossEncoderScorer, *, candidates: int = 20) -> None:
+    def __init__(
+        self, retriever: Retriever | AsyncRetriever, scorer: CrossEncoderScorer, *, candidates: int = 20
+    ) -> None:
         if candidates < 1:
             raise DataError(f"candidates is {candidates!r}; allowed is 1 or more")
         if is_async(retriever):
-            raise DataError(
-                f"{retriever.name!r} is asynchronous, and reranking calls it in a thread: rerank inside of it"
-            )
+            self.rank = self._rank_async  # type: ignore[assignment]
         self.retriever = retriever
         self.scorer = scorer
         self.candidates = candidates
@@ -223,7 +224,17 @@ class Reranked:
             ModelError: The cross-encoder cannot be loaded, or gives no usable scores.
         """
         checked_k(k, self.candidates)  # before anything is computed
-        found = self.retriever.rank(question, pool=pool, k=self.candidates)
+        found: Any = self.retriever.rank(question, pool=pool, k=self.candidates)
+        return self._best(question, found, k)
+
+    async def _rank_async(
+        self, question: str, *, pool: Sequence[Passage] | None = None, k: int | None = None
+    ) -> list[Passage]:
+        checked_k(k, self.candidates)
+        answered: Any = self.retriever.rank(question, pool=pool, k=self.candidates)
+        return await asyncio.to_thread(self._best, question, await answered, k)
+
+    def _best(self, question: str, found: Sequence[Passage], k: int | None) -> list[Passage]:
         scores = self.scorer.scores(question, found)
         if not all(map(math.isfinite, scores)):
             raise ModelError(

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from suffice.errors import DataError, SchemaError, UnknownSignalError, did_you_mean
 from suffice.files import replacing
 from suffice.rounds import Floats, Mask, Rounds
+from suffice.seen import one_name_per_text
 from suffice.signals import clean_column
 from suffice.store.digest import ColumnDigest, TableDigest, damaged, stored_digests
 from suffice.store.schema import FORMAT, META_KEY, VERSION, build_table, column_kind
@@ -153,8 +154,12 @@ class Recording:
 
     @cached_property
     def clusters(self) -> npt.NDArray[np.object_]:
-        """The unit that resampling draws, shape ``(n_questions,)``: the question itself where none is named."""
-        named = self.per_question("cluster", self.question_ids)
+        """The unit that resampling draws, shape ``(n_questions,)``: the question itself where none is named.
+
+        Without a column of clusters, questions of one text are one.
+        """
+        texts = self.per_question("question", [None] * len(self.question_ids)).tolist()
+        named = self.per_question("cluster", one_name_per_text(self.question_ids, texts))
         named[:] = [own if name is None else name for name, own in zip(named, self.question_ids, strict=True)]
         return named
 

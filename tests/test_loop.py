@@ -32,6 +32,7 @@ from suffice.errors import (
 )
 from suffice.llm import ChatModel
 from suffice.loop import Measurement, Outcome
+from suffice.loop.blocking import finished
 from suffice.retrieval import CorpusBM25, CrossEncoderScorer, DenseRetriever, InMemoryRetriever, PoolBM25, Reranked
 from tests.endpoint import Endpoint
 
@@ -244,6 +245,18 @@ def test_a_consumer_may_leave_a_stream_and_nothing_more_is_asked():
             if observed is not None and observed.index == 2:
                 break
         assert made.model.calls == 2
+
+
+def test_a_loop_with_a_judge_also_runs_where_an_event_loop_already_runs():
+    async def notebook():
+        return loop(enrichers=(Judge(),)).run(Q, POOL)
+
+    assert asyncio.run(notebook()).answer == loop().run(Q, POOL).answer
+
+
+def test_what_would_wait_is_not_run_without_an_event_loop():
+    with pytest.raises(RuntimeError, match="without an event loop"):
+        finished(asyncio.sleep(0))
 
 
 def test_a_cancelled_task_ends_the_session_and_drops_the_request(monkeypatch):

@@ -8,7 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, TypeVar
 
-__all__ = ["run_blocking"]
+__all__ = ["finished", "run_blocking"]
 
 _T = TypeVar("_T")
 
@@ -44,3 +44,20 @@ def run_blocking(coroutine: Coroutine[Any, Any, _T]) -> _T:
             with suppress(RuntimeError):  # it has ended
                 loop.call_soon_threadsafe(task.cancel)
             raise
+
+
+def finished(coroutine: Coroutine[Any, Any, _T]) -> _T:
+    """Return the result of a coroutine that never suspends: it runs here and now, without an event loop.
+
+    >>> async def answer():
+    ...     return "Oslo"
+    >>> finished(answer())
+    'Oslo'
+    """
+    try:
+        coroutine.send(None)
+    except StopIteration as ended:
+        result: _T = ended.value
+        return result
+    coroutine.close()
+    raise RuntimeError("a coroutine that was to run without an event loop waits for something")

@@ -16,7 +16,7 @@ from suffice.errors import AuthenticationFailedError, ModelError
 from suffice.rounds import Reply, Round
 from suffice.signals import CRITIC
 
-__all__ = ["Call", "Course", "Made", "Rest", "Steps", "drive", "drive_async", "send", "send_async"]
+__all__ = ["Call", "Course", "Made", "Rest", "Steps", "drive", "send"]
 
 _LOG = logging.getLogger(__name__)
 
@@ -110,31 +110,23 @@ class Course(Protocol):
         ...
 
 
-def send(call: Call) -> Reply:
+async def send(call: Call, *, blocking: bool = False) -> Reply:
     """Make a call of a live loop.
+
+    Args:
+        call: The call.
+        blocking: Whether the event loop may wait, or there is none: the coroutine then ends without suspending.
 
     Raises:
         ModelError: It failed, and nothing stands in for its reply.
     """
     try:
-        return call.send()
+        return call.send() if blocking else await call.send_async()
     except ModelError as error:
-        return _instead(call, error)
-
-
-async def send_async(call: Call) -> Reply:
-    """Like `send`, without blocking the event loop."""
-    try:
-        return await call.send_async()
-    except ModelError as error:
-        return _instead(call, error)
-
-
-def _instead(call: Call, error: ModelError) -> Reply:
-    if call.instead is None or isinstance(error, AuthenticationFailedError):
-        raise error
-    _LOG.warning("the %s failed, and the loop goes on without it: %s", call.part, error)
-    return call.instead
+        if call.instead is None or isinstance(error, AuthenticationFailedError):
+            raise
+        _LOG.warning("the %s failed, and the loop goes on without it: %s", call.part, error)
+        return call.instead
 
 
 def _always(call: Call) -> bool:
@@ -142,46 +134,20 @@ def _always(call: Call) -> bool:
     return True
 
 
-def drive(steps: Steps, *, needed: Callable[[Call], bool] = _always, first: Call | None = None) -> Made:
-    """Make a live round's calls one after the other.
-
-    Args:
-        steps: The round.
-        needed: Asked of each call that may be left out whether to make it.
-        first: The call that the round waits for, if it has begun.
-
-    Raises:
-        ModelError: A call failed that the round cannot do without.
-    """
-    try:
-        call = first or next(steps)
-        while call.without is None or needed(call):
-            try:
-                reply = send(call)
-            except ModelError as error:
-                call = steps.throw(error)
-            else:
-                call = steps.send(reply)
-    except StopIteration as ended:
-        made: Made = ended.value
-        return made
-    return _left_out(call, steps)
-
-
-async def drive_async(
+async def drive(
     steps: Steps,
-    send: Callable[[Call], Awaitable[Reply]],
+    send: Callable[[Call], Awaitable[Reply]] = send,
     *,
     needed: Callable[[Call], bool] = _always,
     first: Call | None = None,
 ) -> Made:
-    """Make a round's calls one after the other, without blocking the event loop.
+    """Make a round's calls one after the other.
 
     Args:
         steps: The round.
         send: How a call is made.
-        needed: As for `drive`.
-        first: As for `drive`.
+        needed: Asked of each call that may be left out whether to make it.
+        first: The call that the round waits for, if it has begun.
 
     Raises:
         ModelError: A call failed that the round cannot do without.

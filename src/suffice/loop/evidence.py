@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import time
 import warnings
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from suffice.loop.blocking import finished
 from suffice.retrieval import AsyncRetriever, Retriever, identity_of, is_async
 from suffice.rounds import Cost, Passage
 
@@ -51,7 +52,7 @@ class Evidence:
             DataError: There is neither a pool nor a corpus.
         """
         if self._ranking is None:
-            self._ranking = self._rank()
+            self._ranking = finished(self._rank())
         return self._ranking
 
     async def rank(self) -> Ranking:
@@ -61,49 +62,27 @@ class Evidence:
             DataError: There is neither a pool nor a corpus.
         """
         if self._ranking is None:
-            ranked = self._rank_async() if is_async(self._retriever) else asyncio.to_thread(self._rank)
+            ranked = self._rank() if is_async(self._retriever) else asyncio.to_thread(finished, self._rank())
             self._ranking = await ranked
         return self._ranking
 
-    def _rank(self) -> Ranking:
-        steps = self._asked()
-        found: Any = None  # a generator's first value is sent by nobody
-        while True:
-            try:
-                wanted = steps.send(found)
-            except StopIteration as ended:
-                ranking: Ranking = ended.value
-                return ranking
-            found = self._retriever.rank(self._question, pool=self._pool or None, k=wanted)
-
-    async def _rank_async(self) -> Ranking:
-        steps = self._asked()
-        found: Any = None
-        while True:
-            try:
-                wanted = steps.send(found)
-            except StopIteration as ended:
-                ranking: Ranking = ended.value
-                return ranking
-            answered: Any = self._retriever.rank(self._question, pool=self._pool or None, k=wanted)
-            found = await answered
-
-    def _asked(self) -> Generator[int, list[Passage], Ranking]:
-        """Yield how many passages are wanted, get them, and return the ranking."""
+    async def _rank(self) -> Ranking:
+        """Rank; with a synchronous retriever this never suspends."""
         began = time.perf_counter()
         wanted = max(4 * self._max_rounds, len(self._pool) + 1)  # one more than the pool: it has been seen whole
         most = _MOST * wanted
         while True:
-            found = yield wanted
-            passages = self._distinct(found)
+            ranked: Any = self._retriever.rank(self._question, pool=self._pool or None, k=wanted)
+            candidates: list[Passage] = await ranked if is_async(self._retriever) else ranked
+            passages = self._distinct(candidates)
             # A corpus may repeat titles: ask for more until the rounds are served or it has no more.
-            if len(passages) >= self._max_rounds or len(found) < wanted or wanted >= most:
+            if len(passages) >= self._max_rounds or len(candidates) < wanted or wanted >= most:
                 break
             wanted = min(4 * wanted, most)
-        if len(passages) < min(self._max_rounds, len(found)):
+        if len(passages) < min(self._max_rounds, len(candidates)):
             warnings.warn(_REPEATED, stacklevel=2)
         cost = Cost(calls=1, seconds=time.perf_counter() - began)
-        return Ranking(passages=passages, pool_scores=tuple(passage.score for passage in found), cost=cost)
+        return Ranking(passages=passages, pool_scores=tuple(passage.score for passage in candidates), cost=cost)
 
     def _distinct(self, passages: Sequence[Passage]) -> tuple[Passage, ...]:
         seen: dict[str, Passage] = {}

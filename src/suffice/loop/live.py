@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any, ClassVar
 
 from suffice.errors import AuthenticationFailedError, ModelError
-from suffice.loop.course import Course, drive, drive_async, send_async
+from suffice.loop.blocking import finished, run_blocking
+from suffice.loop.course import Course, drive, send
 from suffice.loop.gating import Unanswered, needed
 from suffice.loop.measuring import measure_lazily, unmeasured
 from suffice.rounds import Cost, Decision, Passage, Round, total_cost
@@ -55,6 +56,10 @@ class Outcome:
     def cost(self) -> Cost:
         """Everything that was spent, over rounds and components."""
         return total_cost(self.costs)
+
+
+Step = tuple[Round | None, Outcome | Decision]
+"""A round with its decision; at the end ``(None, outcome)``."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,9 +162,7 @@ class LiveLoop(ABC):
         self.policy.check_depends(self.pinned)
         self.verify()
 
-    def stream(
-        self, question: str, passages: Sequence[Passage] = ()
-    ) -> Iterator[tuple[Round | None, Outcome | Decision]]:
+    def stream(self, question: str, passages: Sequence[Passage] = ()) -> Iterator[Step]:
         """Run one question and yield each round with its decision; the last item is ``(None, outcome)``.
 
         Args:
@@ -167,54 +170,36 @@ class LiveLoop(ABC):
             passages: The question's own passages.
         """
         if self.is_async:
-            yield from _stepped(self, question, passages)
-            return
-        self.ready()
-        course, session, error = self._begin(question, passages)
-        unanswered = Unanswered()
-        try:
-            while session.decision is None and course.has(session.next_round):
-                steps = course.calls(session.next_round, session.rounds)
-                made = drive(steps, needed=partial(needed, session, measured=True))
-                observed, error = unanswered.observed(session, made), made.error
-                if (rest := unanswered.due(session, observed)) is not None:
-                    made = drive(rest.steps, first=rest.call)
-                    session, error = unanswered.answered(session, made), error or made.error
-                yield observed, session.observe(observed)
-                if error is not None:  # the round counts, without the call that failed
-                    break
-        except ModelError as raised:
-            error = raised
-        except BaseException:
-            _end(session, "cancelled")
-            raise
-        if (rest := unanswered.due(session, None)) is not None:
-            made = drive(rest.steps, first=rest.call)
-            session, error = unanswered.answered(session, made), error or made.error
-        yield None, self._outcome(question, session, error)
+            with asyncio.Runner() as runner:
+                yield from _stepped(self.stream_async(question, passages), runner.run)
+        else:
+            yield from _stepped(self._rounds(question, passages, blocking=True), finished)
 
-    async def stream_async(
-        self, question: str, passages: Sequence[Passage] = ()
-    ) -> AsyncIterator[tuple[Round | None, Outcome | Decision]]:
+    def stream_async(self, question: str, passages: Sequence[Passage] = ()) -> AsyncGenerator[Step]:
         """Like `stream`, without blocking the event loop; a cancelled task cancels the request in flight."""
-        await asyncio.to_thread(self.ready)
+        return self._rounds(question, passages, blocking=False)
+
+    async def _rounds(self, question: str, passages: Sequence[Passage], *, blocking: bool) -> AsyncGenerator[Step]:
+        """Yield each round and the outcome; where blocking, without ever suspending."""
+        make = partial(drive, send=partial(send, blocking=blocking))
+        if blocking:
+            self.ready()
+        else:
+            await asyncio.to_thread(self.ready)
         course, session, error = self._begin(question, passages)
         unanswered = Unanswered()
         try:
-            while session.decision is None:
-                await course.prepare(session.next_round)
-                if not course.has(session.next_round):
-                    break
+            while session.decision is None and await _has(course, session.next_round, blocking=blocking):
                 steps = course.calls(session.next_round, session.rounds)
                 wanted = partial(needed, session, measured=not self.enrichers)
-                made = await drive_async(steps, send_async, needed=wanted)
+                made = await make(steps, needed=wanted)
                 observed, error = unanswered.observed(session, made), made.error
                 if error is not None:
                     observed = unmeasured(session, observed)
                 elif self.enrichers and made.is_answered:
                     observed, error = await measure_lazily(self.enrichers, session, question, made)
                 if (rest := unanswered.due(session, observed)) is not None:
-                    made = await drive_async(rest.steps, send_async, first=rest.call)
+                    made = await make(rest.steps, first=rest.call)
                     session, error = unanswered.answered(session, made), error or made.error
                 yield observed, session.observe(observed)
                 if error is not None:  # the round counts, without the call or measurement that failed
@@ -225,7 +210,7 @@ class LiveLoop(ABC):
             _end(session, "cancelled")
             raise
         if (rest := unanswered.due(session, None)) is not None:
-            made = await drive_async(rest.steps, send_async, first=rest.call)
+            made = await make(rest.steps, first=rest.call)
             session, error = unanswered.answered(session, made), error or made.error
         yield None, self._outcome(question, session, error)
 
@@ -235,6 +220,8 @@ class LiveLoop(ABC):
         Raises:
             AuthenticationFailedError: The endpoint refused the credentials: nothing was or will be answered.
         """
+        if self.is_async:
+            return run_blocking(self.run_async(question, passages))
         *_, (_, outcome) = self.stream(question, passages)
         assert isinstance(outcome, Outcome)
         return outcome
@@ -268,15 +255,20 @@ def _end(session: Session, reason: Any) -> None:
         session.end(reason)
 
 
-def _stepped(
-    loop: LiveLoop, question: str, passages: Sequence[Passage]
-) -> Iterator[tuple[Round | None, Outcome | Decision]]:
-    """Run the asynchronous stream step by step, so that each round appears as it ends."""
-    stream = loop.stream_async(question, passages)
+async def _has(course: Course, r: int, *, blocking: bool) -> bool:
+    if not blocking:
+        await course.prepare(r)
+    return course.has(r)
 
-    async def step() -> tuple[Round | None, Outcome | Decision] | None:
+
+def _stepped(stream: AsyncGenerator[Step], run: Callable[[Coroutine[Any, Any, Any]], Any]) -> Iterator[Step]:
+    """Run an asynchronous stream step by step, so that each round appears as it ends."""
+
+    async def step() -> Step | None:
         return await anext(stream, None)
 
-    with asyncio.Runner() as runner:
-        while (item := runner.run(step())) is not None:
+    try:
+        while (item := run(step())) is not None:
             yield item
+    finally:
+        run(stream.aclose())

@@ -8,7 +8,7 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from suffice.errors import ModelError
-from suffice.loop.course import Made, drive_async, send_async
+from suffice.loop.course import Made, drive
 from suffice.rounds import Cost, Passage, Reply, Round
 from suffice.session import Session
 from suffice.signals import CRITIC, CUMULATED, SIGNALS, Enricher, Measurement
@@ -79,7 +79,7 @@ async def measure_lazily(
             if name == CRITIC:
                 waiting.discard(name)
                 assert made.rest is not None
-                made = await drive_async(made.rest.steps, send_async, first=made.rest.call)
+                made = await drive(made.rest.steps, first=made.rest.call)
                 said = made.observed
                 observed = replace(observed, feedback=said.feedback, costs={**said.costs, **observed.costs})
                 if made.error is not None:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from suffice.errors import ConfigMismatchError
-from suffice.loop.course import Call, Course, drive_async
+from suffice.loop.course import Call, Course, drive
 from suffice.loop.live import LiveLoop
 from suffice.loop.measuring import measure
 from suffice.loop.rows import reply_from_payload, reply_to_payload, rows_of
@@ -65,7 +65,7 @@ class RecordedTrajectory:
 
     async def _round(self, r: int) -> None:
         before = [self.rounds[earlier] for earlier in sorted(self.rounds) if earlier < r]
-        made = await drive_async(self.course.calls(r, before), lambda call: self._reply(r, call))
+        made = await drive(self.course.calls(r, before), lambda call: self._reply(r, call))
         if made.error is not None:  # a recording holds whole rounds; the reply that came is committed
             raise made.error
         observed = made.observed

@@ -1,6 +1,7 @@
 """What the documentation shows runs, and what is generated is current.
 
-In the README and in every page of docs/: `python` blocks run, one namespace for each page; `console` blocks run their
+In the README and in every page of docs/: `python` blocks run, one namespace for each page, but those
+that begin with `# name.py` become that file; `console` blocks run their
 `$ suffice ...` lines, against a scripted endpoint where they name http://localhost:8000/v1; `json` blocks parse.  What
 cannot run here is an `sh` block under a comment `<!-- not run: WHY -->`, and those are counted.
 """
@@ -32,6 +33,7 @@ NOT_RUN = 7
 """Blocks of all pages that cannot run here: installing, and starting servers."""
 
 _FENCE = re.compile(r"^(?P<indent> *)```(?P<language>[\w-]*)\n(?P<text>.*?)^(?P=indent)```$", re.MULTILINE | re.DOTALL)
+_FILE = re.compile(r"# (?P<name>\w+\.py)\n")
 _LINK = re.compile(r"\]\((?P<target>[^)\s]+)\)")
 
 
@@ -74,7 +76,9 @@ def execute(page, url):
             continue
         sys.stdout.write(f"-- {page.name}:{block.line}\n")
         text = block.text.replace(URL, url)
-        if block.language == "python":
+        if block.language == "python" and (file := _FILE.match(text)):
+            Path(file["name"]).write_text(text, encoding="utf-8")
+        elif block.language == "python":
             # Padded, so that a traceback names the line of the page.
             exec(compile("\n" * block.line + text, str(page), "exec"), namespace)
         elif block.language == "console":

@@ -70,7 +70,7 @@ class Within(Selector):
     low: float
     high: float
 
-    def _among(self, rounds, candidates):
+    def among(self, rounds, candidates):
         column = rounds[self.name]
         return last_of(candidates & (column >= self.low) & (column <= self.high))
 

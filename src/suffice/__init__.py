@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from suffice._version import __version__
 from suffice.calibration import Calibrator
 from suffice.errors import SufficeError
+from suffice.metrics import METRICS, register_metric
 from suffice.rounds import Cost, Decision, Passage, Reply, Round, Rounds, Token
 from suffice.rules import (
     NAMED_RULES,
@@ -31,7 +32,7 @@ from suffice.session import Policy, Session
 from suffice.signals import SIGNALS, AnswerPosition, Signal, register_signal
 
 if TYPE_CHECKING:
-    from suffice.adapters import import_recording
+    from suffice.adapters import import_recording, register_importer
     from suffice.certificates import Claim, Family, certify
     from suffice.diagnostics import diagnose
     from suffice.llm import ChatModel, ScriptedModel, SpanReaderModel
@@ -62,12 +63,14 @@ _LAZY = {
     "record": "suffice.loop",
     "record_async": "suffice.loop",
     "replay": "suffice.replays",
+    "register_importer": "suffice.adapters",
     "report": "suffice.reports",
     "search": "suffice.searches",
     "write_recording": "suffice.store",
 }
 
 __all__ = [
+    "METRICS",
     "NAMED_RULES",
     "SELECTORS",
     "SIGNALS",
@@ -112,6 +115,8 @@ __all__ = [
     "read_recording",
     "record",
     "record_async",
+    "register_importer",
+    "register_metric",
     "register_rule",
     "register_selector",
     "register_signal",

@@ -11,14 +11,16 @@ import math
 import re
 import string
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
+from typing import TypeVar
 
 from suffice.errors import DataError
 
 __all__ = [
     "EQUAL_WEIGHTS",
     "METRICS",
+    "Metric",
     "answer_key",
     "contains",
     "exact_match",
@@ -28,6 +30,7 @@ __all__ = [
     "precision_at",
     "recall_at",
     "reciprocal_rank_at",
+    "register_metric",
 ]
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
@@ -109,8 +112,45 @@ def contains(answer: str | None, golds: Sequence[str]) -> float:
     return float(any(gold in normalised for gold in map(normalize_answer, golds) if gold))
 
 
-METRICS = {"em": exact_match, "f1": f1, "contains": contains}
-"""The metrics that a recording stores for each round, by column name."""
+Metric = Callable[[str | None, Sequence[str]], float]
+"""Scores an answer, None if there is none, against the gold answers: a number in [0, 1], or NaN where it is undefined."""
+
+_Metric = TypeVar("_Metric", bound=Metric)
+
+_METRICS: dict[str, Metric] = {"em": exact_match, "f1": f1, "contains": contains}
+
+METRICS: Mapping[str, Metric] = MappingProxyType(_METRICS)
+"""The metrics that a recording stores for each round, by column name: built in and registered."""
+
+
+def register_metric(name: str) -> Callable[[_Metric], _Metric]:
+    """Return a decorator that adds a metric of one's own: recorded with every round, and a ``--metric`` of all commands.
+
+    Recordings from before have no such column; it is computed from their answers and gold answers.
+
+    >>> @register_metric("same_length")
+    ... def same_length(answer, golds):
+    ...     return float(any(len(answer or "") == len(gold) for gold in golds))
+    >>> METRICS["same_length"]("Oslo", ["Rome"])
+    1.0
+
+    Args:
+        name: The column: an ASCII identifier that no other metric has.
+
+    Raises:
+        DataError: The name is taken, or is not an identifier.
+    """
+    if not (name.isidentifier() and name.isascii()):
+        raise DataError(f"{name!r} cannot name a metric: use ASCII letters, digits and underscores")
+    if name in _METRICS:
+        raise DataError(f"there is a metric {name!r} already; choose another name")
+
+    def register(metric: _Metric) -> _Metric:
+        _METRICS[name] = metric
+        return metric
+
+    return register
+
 
 EQUAL_WEIGHTS: Mapping[str, float] = MappingProxyType(
     dict.fromkeys(("faithfulness", "answer_relevancy", "context_precision", "context_recall"), 0.25)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from suffice.adapters.base import ImportedRun, ImportedTrajectory
-from suffice.adapters.importers import importer, importer_names
+from suffice.adapters.importers import importer, importer_names, register_importer
 from suffice.adapters.importing import ImportSummary, import_recording
 from suffice.adapters.tabular import read_tabular
 
@@ -15,4 +15,5 @@ __all__ = [
     "importer",
     "importer_names",
     "read_tabular",
+    "register_importer",
 ]

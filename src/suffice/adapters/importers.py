@@ -4,19 +4,43 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib.metadata import entry_points
+from typing import TypeVar
 
 from suffice.adapters.base import ImportedRun
 from suffice.errors import DataError, did_you_mean
 
-__all__ = ["IMPORTERS", "importer", "importer_names"]
+__all__ = ["IMPORTERS", "importer", "importer_names", "register_importer"]
 
 IMPORTERS = "suffice.importers"
 """The group of entry points: the name of a format, and a function from a path to an `ImportedRun`."""
 
 
+_Reader = TypeVar("_Reader", bound=Callable[..., ImportedRun])
+
+_OWN: dict[str, Callable[..., ImportedRun]] = {}
+
+
+def register_importer(name: str) -> Callable[[_Reader], _Reader]:
+    """Return a decorator that makes a function from a path to an `ImportedRun` the importer of a format.
+
+    An installed package may name its importers in the group of entry points `suffice.importers` instead.
+
+    Raises:
+        DataError: The name is taken.
+    """
+    if name in importer_names():
+        raise DataError(f"there is an importer of {name!r} already; choose another name")
+
+    def register(read: _Reader) -> _Reader:
+        _OWN[name] = read
+        return read
+
+    return register
+
+
 def importer_names() -> tuple[str, ...]:
     """Return the names of all formats; nothing is loaded."""
-    return tuple(sorted(entry_points(group=IMPORTERS).names))
+    return tuple(sorted(entry_points(group=IMPORTERS).names | _OWN.keys()))
 
 
 def importer(name: str) -> Callable[..., ImportedRun]:
@@ -28,9 +52,11 @@ def importer(name: str) -> Callable[..., ImportedRun]:
     Raises:
         DataError: No such format.
     """
+    if name in _OWN:
+        return _OWN[name]
     entries = entry_points(group=IMPORTERS, name=name)
     if not entries:
         names = importer_names()
         raise DataError(f"unknown format {name!r}.{did_you_mean(name, names)} Formats: {', '.join(names)}")
-    found: Callable[..., ImportedRun] = next(iter(entries)).load()
-    return found
+    read: Callable[..., ImportedRun] = next(iter(entries)).load()
+    return read

@@ -18,15 +18,13 @@ from suffice.tables import counted
 
 __all__ = ["import_command"]
 
-_FORMATS = importer_names()
-
 Pairs = Annotated[
     list[str] | None, typer.Option("--column", help="For tabular files: OURS=THEIRS, for instance round=step.")
 ]
 
 
 def import_command(
-    kind: Annotated[str, typer.Argument(help=f"One of: {', '.join(_FORMATS)} ('tabular' is CSV or JSONL).")],
+    kind: Annotated[str, typer.Argument(help=f"One of: {', '.join(importer_names())} ('tabular' is CSV or JSONL).")],
     path: Annotated[Path, typer.Argument(help="The file that somebody recorded.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="The recording, a parquet file.")],
     column: Pairs = None,
@@ -64,8 +62,9 @@ def import_command(
 
     Example: suffice import tabular run.csv -o run.parquet --column round=step
     """
-    if kind not in _FORMATS:
-        raise typer.BadParameter(f"{kind!r} is no known format; there are: {', '.join(_FORMATS)}", param_hint="KIND")
+    if kind not in importer_names():
+        known = ", ".join(importer_names())
+        raise typer.BadParameter(f"{kind!r} is not a known format; there are: {known}", param_hint="KIND")
     settings: dict[str, Any] = {
         "columns": _pairs(column, "--column", "OURS=THEIRS", may_be_empty=True),
         "metrics": _pairs(metric_column, "--metric-column", "NAME=COLUMN"),

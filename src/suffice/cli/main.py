@@ -17,6 +17,7 @@ import typer
 
 from suffice._version import __version__
 from suffice.cli.console import warn
+from suffice.cli.extensions import load_extensions
 from suffice.cli.tree import Group
 from suffice.errors import RuleSyntaxError, SufficeError
 
@@ -49,11 +50,21 @@ def common(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
+    extension: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--extension",
+            metavar="FILE.py|MODULE",
+            envvar="SUFFICE_EXTENSIONS",
+            help="Import this first: it registers rules, metrics and the like; may be repeated.",
+        ),
+    ] = None,
 ) -> None:
     """Decide whether to retrieve, when to stop, and which round's answer to return.
     Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
     """  # noqa: D205 - one paragraph: the help has 40 lines
     del debug, version  # read from the arguments by `run`, which outlives a failing parse
+    load_extensions(extension or ())
 
 
 def _root() -> Any:

@@ -146,7 +146,7 @@ class _Reading(Selector):
 
     names: frozenset[str]
 
-    def _among(self, rounds: Rounds, candidates: Mask) -> npt.NDArray[np.int64]:
+    def among(self, rounds: Rounds, candidates: Mask) -> npt.NDArray[np.int64]:
         del rounds
         return last_of(candidates)
 

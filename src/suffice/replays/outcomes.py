@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice.errors import DataError
-from suffice.metrics import answer_key, f1
+from suffice.metrics import METRICS, Metric, answer_key, f1
 from suffice.rounds import Floats, Mask, Rounds
 from suffice.rules import Selector
 from suffice.store.recording import Recording
@@ -92,7 +92,7 @@ def outcome(recording: Recording, name: str) -> Floats:
 
     Args:
         recording: Recorded rounds.
-        name: A numeric column; `agreement` (the same as `agreement_em`) or `agreement_f1`, which compare each answer
+        name: A numeric column, or a metric in `METRICS`, which is computed where it was not recorded; `agreement` (the same as `agreement_em`) or `agreement_f1`, which compare each answer
             with that of the full-budget run and need no gold answers; or a threshold on one of these, ``f1 > 0.5``,
             which is 1 where it holds.
 
@@ -106,7 +106,10 @@ def outcome(recording: Recording, name: str) -> Floats:
         return np.where(np.isnan(values), np.nan, holds)
     if name in AGREEMENT:
         return _agreement(recording, tokens=name == "agreement_f1")
-    if name not in recording.table.column_names:
+    recorded = set(recording.table.column_names)
+    if name not in recorded and name in METRICS and {"answer", "golds"} <= recorded:
+        return _scored(recording, METRICS[name])
+    if name not in recorded:
         raise DataError(
             f"the recording has no metric {name!r}; there are: {', '.join(recording.names('metric')) or 'none'}. "
             "Without gold answers use 'agreement', the sameness with the full-budget run's answer"
@@ -117,6 +120,16 @@ def outcome(recording: Recording, name: str) -> Floats:
         raise DataError(
             f"a metric must lie in [0, 1]; {name!r} runs from {known.min():g} to {known.max():g}: rescale the column"
         )
+    return values
+
+
+def _scored(recording: Recording, metric: Metric) -> Floats:
+    """Score every answer against its question's gold answers; NaN for a question without any."""
+    values = np.full(recording.shape, np.nan)
+    golds = recording.per_question("golds", [])
+    for q, r in np.argwhere(recording.seen).tolist():
+        if golds[q]:
+            values[q, r] = metric(recording.answers[q, r], golds[q])
     return values
 
 

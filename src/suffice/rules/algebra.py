@@ -176,14 +176,6 @@ class Never(Rule):
     def fires(self, rounds: Rounds) -> Mask:
         return np.zeros(rounds.shape, dtype=np.bool_)
 
-    @property
-    def signals(self) -> frozenset[str]:
-        return frozenset()
-
-    def reads(self, rounds: Rounds, asked: Mask) -> Mapping[str, Mask]:
-        del rounds, asked
-        return {}
-
     def __str__(self) -> str:
         return "never()"
 
@@ -252,10 +244,6 @@ class Patience(Rule):
             fires[..., back:] &= inner[..., :-back]
             fires[..., :back] = False
         return fires
-
-    @property
-    def signals(self) -> frozenset[str]:
-        return self.rule.signals
 
     def reads(self, rounds: Rounds, asked: Mask) -> Mapping[str, Mask]:
         # A later round looks back on this one, asked or not, and what was not measured then is gone.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, NoReturn
 
 import numpy as np
@@ -12,13 +12,26 @@ import numpy as np
 from suffice.errors import RuleSyntaxError
 from suffice.rounds import Mask, Rounds
 
-__all__ = ["AllOf", "AnyOf", "Either", "Members", "Rule", "check_rules", "merge_reads"]
+__all__ = [
+    "CALLED",
+    "AllOf",
+    "AnyOf",
+    "Either",
+    "Members",
+    "Rule",
+    "check_rules",
+    "inner_rules",
+    "merge_reads",
+    "spelled_call",
+]
 
 
 class Rule(ABC):
     """A predicate over rounds; combine rules with ``&`` and ``|``.
 
-    The text of a rule, ``str(rule)``, is its only specification: `parse_rule(str(rule)) == rule`.
+    A rule of one's own is a frozen dataclass with `fires`, and with `signals` if it reads columns itself; the rules in
+    its fields are known.  The text of a rule, ``str(rule)``, is its only specification: ``parse_rule(str(rule)) == rule``.
+    By default it is a call with the fields as arguments, under the name that `register_rule` gave to the class.
     """
 
     __slots__ = ()
@@ -32,11 +45,10 @@ class Rule(ABC):
         """
 
     @property
-    @abstractmethod
     def signals(self) -> frozenset[str]:
-        """The signals that the rule may read."""
+        """The signals that the rule may read; by default those of the rules in its fields."""
+        return frozenset().union(*(rule.signals for rules in inner_rules(self).values() for rule in rules))
 
-    @abstractmethod
     def reads(self, rounds: Rounds, asked: Mask) -> Mapping[str, Mask]:
         """Return which signals a lazy evaluation reads at which rounds, each of shape ``(..., n_rounds)``.
 
@@ -45,13 +57,19 @@ class Rule(ABC):
             asked: Where somebody wants to know whether this rule fires, shape ``(..., n_rounds)``.
 
         Members are evaluated in order, and a member is skipped where an earlier one has settled the outcome. What a
-        policy pays for judges and gates follows from this.
+        policy pays for judges and gates follows from this.  By default every signal is read at every round, which is
+        right for any rule and dear for one that could be lazy.
         """
+        del asked
+        return dict.fromkeys(sorted(self.signals), rounds.seen)
 
     def held(self, rounds: Rounds) -> str:
         """Return the text of the member that holds at the last of `rounds` (one question), else the rule's own."""
         del rounds
         return str(self)
+
+    def __str__(self) -> str:
+        return spelled_call(self)
 
     def __and__(self, other: Rule) -> Rule:
         return AllOf((self, other)) if isinstance(other, Rule) else NotImplemented
@@ -69,6 +87,26 @@ class Rule(ABC):
         raise TypeError(
             "a Rule cannot be negated: the negation of an undefined signal would fire. Write the opposite comparison."
         )
+
+
+CALLED: dict[type, str] = {}
+"""The names under which text calls the classes of rules and selectors that were registered."""
+
+
+def spelled_call(value: Any) -> str:
+    """Return a dataclass as a call of its registered name, with its fields as arguments and rules in parentheses."""
+    arguments = [getattr(value, item.name) for item in fields(value)] if is_dataclass(value) else []
+    texts = (f"({item})" if isinstance(item, Rule) else str(item) for item in arguments)
+    return f"{CALLED.get(type(value), type(value).__name__)}({', '.join(texts)})"
+
+
+def inner_rules(rule: Rule) -> dict[str, tuple[Rule, ...]]:
+    """Return the rules inside a rule, by the field that holds them, one rule or several."""
+    values: dict[str, Any] = {}
+    if is_dataclass(rule):
+        values = {item.name: getattr(rule, item.name) for item in fields(rule)}
+    listed = {name: value if isinstance(value, tuple) else (value,) for name, value in values.items()}
+    return {name: inner for name, inner in listed.items() if inner and all(isinstance(item, Rule) for item in inner)}
 
 
 def merge_reads(reads: list[Mapping[str, Mask]]) -> dict[str, Mask]:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar, overload
 
 from suffice.errors import DataError, RuleSyntaxError, did_you_mean
 from suffice.rules.algebra import FirstOf, KOf, Linear, Never, Patience, signal
-from suffice.rules.base import AllOf, AnyOf, Rule
+from suffice.rules.base import CALLED, AllOf, AnyOf, Rule
 from suffice.rules.named import NAMED_RULES
 from suffice.rules.ranker import parse_ranked
 from suffice.rules.selectors import SELECTORS, MaxSignal, MedianSignal, MinSignal, Selector
@@ -64,6 +64,7 @@ def register_rule(name: str, build: Any = None) -> Any:
         return partial(register_rule, name)
     _check_free(name, {*_FUNCTIONS, *NAMED_RULES, *_RULES}, "rule")
     _RULES[name] = build
+    _name_class(name, build)
     return build
 
 
@@ -90,7 +91,13 @@ def register_selector(name: str, build: Any = None) -> Any:
     prefixed = {name} if name.startswith(tuple(f"{kind}_" for kind in _OF_A_SIGNAL)) else set()
     _check_free(name, {*SELECTORS, "centroid", "ranked", "longest_run", *prefixed, *_SELECTORS}, "selector")
     _SELECTORS[name] = build
+    _name_class(name, build)
     return build
+
+
+def _name_class(name: str, build: Any) -> None:
+    if isinstance(build, type):
+        CALLED.setdefault(build, name)
 
 
 def _check_free(name: str, taken: set[str], kind: str) -> None:

@@ -90,7 +90,7 @@ class Ranked(Selector):
         among = same_answers(rounds) & candidates[..., None, :]
         return [_feature(term, rounds, candidates, among) for term in self.terms]
 
-    def _among(self, rounds: Rounds, candidates: Mask) -> Positions:
+    def among(self, rounds: Rounds, candidates: Mask) -> Positions:
         scores: Floats = np.zeros(candidates.shape)
         for term, values in zip(self.terms, self.features(rounds, candidates), strict=True):
             scores = scores + term.weight * values

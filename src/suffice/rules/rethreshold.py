@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from suffice.errors import RuleSyntaxError
 from suffice.rules.algebra import Threshold
-from suffice.rules.base import Rule
+from suffice.rules.base import Rule, inner_rules
 
 __all__ = ["find_threshold", "substitute", "thresholds", "with_threshold"]
 
@@ -21,17 +21,8 @@ def thresholds(rule: Rule) -> tuple[Threshold, ...]:
     """
     if isinstance(rule, Threshold):
         return (rule,)
-    members = [member for inner in _inner(rule).values() for member in inner]
+    members = [member for inner in inner_rules(rule).values() for member in inner]
     return tuple(dict.fromkeys(literal for member in members for literal in thresholds(member)))
-
-
-def _inner(rule: Rule) -> dict[str, tuple[Rule, ...]]:
-    """Return the rules inside a rule, by the field that holds them, one rule or several."""
-    values: dict[str, Any] = {}
-    if is_dataclass(rule):
-        values = {item.name: getattr(rule, item.name) for item in fields(rule)}
-    listed = {name: value if isinstance(value, tuple) else (value,) for name, value in values.items()}
-    return {name: inner for name, inner in listed.items() if inner and all(isinstance(item, Rule) for item in inner)}
 
 
 def find_threshold(rule: Rule, signal: str) -> Threshold:
@@ -69,7 +60,7 @@ def substitute(rule: Rule, literal: Threshold, other: Rule) -> Rule:
     """Return the rule with another rule in the place of `literal`, wherever that stands."""
     if rule == literal:
         return other
-    inner = _inner(rule)
+    inner = inner_rules(rule)
     if not inner:
         return rule
     changes: dict[str, Any] = {}

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from suffice.errors import DataError
 from suffice.metrics import answer_key
 from suffice.rounds import Floats, Mask, Rounds
+from suffice.rules.base import spelled_call
 
 __all__ = ["SELECTORS", "Selector", "answered", "last_of", "nearest", "same_answers", "total"]
 
@@ -64,7 +65,7 @@ def total(values: Floats) -> Floats:
 
 
 class Selector(ABC):
-    """Chooses among the rounds seen before and at the stop; its text is its specification."""
+    """Chooses among the rounds seen before and at the stop; its text is its specification, by default as that of a `Rule`."""
 
     __slots__ = ()
 
@@ -76,18 +77,21 @@ class Selector(ABC):
             stop: Position of the stop on the last axis, shape ``(...)``.
         """
         candidates = answered(rounds) & (np.arange(len(rounds)) <= np.asarray(stop)[..., None])
-        position = self._among(rounds, candidates)
+        position = self.among(rounds, candidates)
         fallback = last_of(candidates)
         return np.where(position >= 0, position, fallback)
 
     @abstractmethod
-    def _among(self, rounds: Rounds, candidates: Mask) -> Positions:
+    def among(self, rounds: Rounds, candidates: Mask) -> Positions:
         """Return the chosen position among `candidates`, -1 where the selector has nothing to go by."""
 
     @property
     def signals(self) -> frozenset[str]:
         """The signals that the selector reads."""
         return frozenset()
+
+    def __str__(self) -> str:
+        return spelled_call(self)
 
 
 def last_of(mask: Mask) -> Positions:
@@ -112,7 +116,7 @@ class Last(Selector):
             position[~given] = Selector.select(self, rest, stop[~given])
         return position
 
-    def _among(self, rounds: Rounds, candidates: Mask) -> Positions:
+    def among(self, rounds: Rounds, candidates: Mask) -> Positions:
         del rounds
         return last_of(candidates)
 
@@ -131,7 +135,7 @@ def _at(rounds: Rounds, stop: Positions) -> Rounds:
 class First(Selector):
     """The earliest answer."""
 
-    def _among(self, rounds: Rounds, candidates: Mask) -> Positions:
+    def among(self, rounds: Rounds, candidates: Mask) -> Positions:
         del rounds
         return np.where(candidates.any(axis=-1), np.argmax(candidates, axis=-1), -1)
 
@@ -145,7 +149,7 @@ class MaxSignal(Selector):
 
     name: str = "p_correct"
 
-    def _among(self, rounds: Rounds, candidates: Mask) -> Positions:
+    def among(self, rounds: Rounds, candidates: Mask) -> Positions:
         column = rounds[self.name]
         usable = candidates & ~np.isnan(column)
         scores = np.where(usable, column, -np.inf)
@@ -166,7 +170,7 @@ class MinSignal(Selector):
 
     name: str
 
-    def _among(self, rounds: Rounds, candidates: Mask) -> Positions:
+    def among(self, rounds: Rounds, candidates: Mask) -> Positions:
         return nearest(rounds[self.name], np.asarray(-np.inf), candidates)
 
     @property
@@ -183,7 +187,7 @@ class MedianSignal(Selector):
 
     name: str
 
-    def _among(self, rounds: Rounds, candidates: Mask) -> Positions:
+    def among(self, rounds: Rounds, candidates: Mask) -> Positions:
         column = np.broadcast_to(rounds[self.name], candidates.shape)
         usable = candidates & ~np.isnan(column)
         # Sorted with what is not usable last, so that the prefix of a recording and a live question agree to the bit.
@@ -225,7 +229,7 @@ class Majority(Selector):
 
     weight: str | None = None
 
-    def _among(self, rounds: Rounds, candidates: Mask) -> Positions:
+    def among(self, rounds: Rounds, candidates: Mask) -> Positions:
         votes: Floats = candidates.astype(np.float64)
         if self.weight is not None:
             column = rounds[self.weight]

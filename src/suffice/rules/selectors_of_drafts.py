@@ -45,7 +45,7 @@ class Centroid(Selector):
     no distance to another one is not chosen.
     """
 
-    def _among(self, rounds: Rounds, candidates: Mask) -> Positions:
+    def among(self, rounds: Rounds, candidates: Mask) -> Positions:
         distances = pairwise_distances(rounds)
         others = candidates[..., :, None] & candidates[..., None, :] & ~np.eye(len(rounds), dtype=np.bool_)
         known = others & ~np.isnan(distances)
@@ -72,7 +72,7 @@ class LongestRun(Selector):
 
     rule: Rule
 
-    def _among(self, rounds: Rounds, candidates: Mask) -> Positions:
+    def among(self, rounds: Rounds, candidates: Mask) -> Positions:
         joins = np.broadcast_to(self.rule.fires(rounds), candidates.shape)
         lengths = np.zeros(candidates.shape)
         for r in range(candidates.shape[-1]):

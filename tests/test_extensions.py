@@ -1,0 +1,113 @@
+"""Extension points: what one file adds, and how the command line finds it."""
+
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint
+
+import numpy as np
+import pytest
+
+from suffice import METRICS, Policy, Rounds, Rule, parse_rule, register_importer, register_metric, register_rule, replay
+from suffice.adapters import importer, importer_names
+from suffice.cli import extensions
+from suffice.errors import DataError
+from suffice.replays import outcome
+from suffice.rules import find_threshold, with_threshold
+from suffice.store import Recording
+from suffice.store.schema import build_table
+from tests.cli_tools import cli
+
+
+@register_rule("test_ext_from")
+@dataclass(frozen=True)
+class From(Rule):
+    """Fires where another rule does, from a round on."""
+
+    rule: Rule
+    first: int
+
+    def fires(self, rounds):
+        return self.rule.fires(rounds) & (rounds.index >= self.first)
+
+
+def test_a_rule_around_a_rule_needs_nothing_but_when_it_fires():
+    rule = From(parse_rule("(answer_stable >= 1) & (p_correct > 0.25)"), 3)
+    assert str(rule) == "test_ext_from(((answer_stable >= 1) & (p_correct > 0.25)), 3)"
+    assert parse_rule(str(rule)) == rule
+    assert rule.signals == {"answer_stable", "p_correct"}
+    assert with_threshold(rule, find_threshold(rule, "p_correct"), 0.5).rule == parse_rule(
+        "(answer_stable >= 1) & (p_correct > 0.5)"
+    )
+    assert Policy(rule=str(rule)).rule == rule
+
+
+def test_by_default_a_rule_reads_its_signals_at_every_round_because_it_may_look_back():
+    rounds = Rounds.from_columns({"p_correct": [0.1, 0.9, 0.9]})
+    reads = From(parse_rule("p_correct > 0.5"), 3).reads(rounds, np.array([False, False, True]))
+    assert reads["p_correct"].tolist() == [True, True, True]
+
+
+def recorded():
+    rows = [
+        {"question_id": q, "round": r, "end": "max_rounds", "answer": answer, "golds": golds}
+        for q, golds, answers in (("a", ["Oslo"], ["Rome", "Oslo"]), ("b", [], ["x", None]))
+        for r, answer in enumerate(answers, start=1)
+    ]
+    return Recording(build_table(rows))
+
+
+def test_a_registered_metric_is_computed_where_a_recording_lacks_it():
+    @register_metric("test_ext_length")
+    def length(answer, golds):
+        return float(any(len(answer or "") == len(gold) for gold in golds))
+
+    assert METRICS["test_ext_length"] is length
+    values = outcome(recorded(), "test_ext_length")
+    np.testing.assert_array_equal(values, [[1.0, 1.0], [np.nan, np.nan]])
+    of_a = recorded().select(np.array([True, False]))
+    assert replay(of_a, ["fixed_k(1)"], metrics=["test_ext_length"]).rows[0].metrics == {"test_ext_length": 1.0}
+    for name, message in (("test_ext_length", "already"), ("em", "already"), ("two words", "cannot name a metric")):
+        with pytest.raises(DataError, match=message):
+            register_metric(name)
+
+
+def test_a_registered_importer_has_a_name_that_is_free():
+    @register_importer("test_ext_format")
+    def read(path):
+        return path
+
+    assert "test_ext_format" in importer_names()
+    assert importer("test_ext_format") is read
+    for name in ("test_ext_format", "tabular"):
+        with pytest.raises(DataError, match="already"):
+            register_importer(name)
+
+
+def test_the_command_line_imports_an_extension_once(tmp_path, monkeypatch):
+    path = tmp_path / "test_ext_file.py"
+    path.write_text(
+        "from suffice import parse_rule, register_rule\nregister_rule('test_ext_own', lambda: parse_rule('round >= 2'))\n"
+    )
+    for _ in range(2):
+        assert cli("--extension", path, "data", "signals").code == 0
+    assert parse_rule("test_ext_own") == parse_rule("round >= 2")
+    monkeypatch.setenv("SUFFICE_EXTENSIONS", f"{path} json")
+    assert cli("data", "signals").code == 0
+
+
+@pytest.mark.parametrize(("name", "text"), [("absent.py", None), ("broken.py", "def"), ("no_such_module", None)])
+def test_an_extension_that_cannot_be_imported_is_named(tmp_path, name, text):
+    path = tmp_path / name
+    if text is not None:
+        path.write_text(text)
+    failed = cli("--extension", path if name.endswith(".py") else name, "data", "signals")
+    assert failed.code == 1
+    assert f"{name}' cannot be imported" in failed.error
+
+
+def test_modules_of_installed_packages_are_imported_by_their_entry_points(monkeypatch):
+    loaded = []
+    entry = EntryPoint(name="mine", value="json", group=extensions.EXTENSIONS)
+    monkeypatch.setattr(EntryPoint, "load", lambda self: loaded.append(self.value))
+    monkeypatch.setattr(extensions, "entry_points", lambda group: [entry] if group == extensions.EXTENSIONS else [])
+    extensions.load_extensions(())
+    assert loaded == ["json"]

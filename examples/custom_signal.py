@@ -6,11 +6,10 @@ rules may read it, recordings store it, and the same function serves live and re
 
 from collections.abc import Sequence
 
-from suffice import Passage, Policy, Round, Session, parse_rule
-from suffice.signals import signal_of
+from suffice import Passage, Policy, Round, Session, parse_rule, register_signal
 
 
-@signal_of("ratio", (0.0, 1.0), component="")  # no component: it costs nothing
+@register_signal("ratio", (0.0, 1.0), component="")  # no component: it costs nothing
 def shared_words(rounds: Sequence[Round]) -> float:
     """Share of the answer's words in the newest passage."""
     last = rounds[-1]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from suffice.errors import DataError, UnknownSignalError
 from suffice.rounds import Passage, Round, Token
-from suffice.signals import SIGNALS, Idf, Signal, ZScore, base, clean_column, compute_signals, register_signal
+from suffice.signals import SIGNALS, Idf, Signal, ZScore, add_signal, base, clean_column, compute_signals
 
 STATE = {"overlap": Idf.fit(["a b", "b c"]), "top_score_z": ZScore(1.0, 2.0)}
 
@@ -173,16 +173,16 @@ def test_a_registered_signal_is_computed_like_any_other(monkeypatch):
         unit="bool",
         doc="Shouts.",
     )
-    assert register_signal(mine) is mine
+    assert add_signal(mine) is mine
     assert compute_signals([Round(index=1, answer="PARIS")], ["shouting"], state={}) == {"shouting": 1.0}
     with pytest.raises(DataError, match="already"):
-        register_signal(mine)
+        add_signal(mine)
 
 
 def test_a_decorated_function_is_a_signal_by_its_own_name_and_the_first_line_of_its_docstring(monkeypatch):
     monkeypatch.setattr(base, "_REGISTRY", dict(base._REGISTRY))
 
-    @base.signal_of("bool", (0, 1), "passages", first_round=1)
+    @base.register_signal("bool", (0, 1), "passages", first_round=1)
     def shouting(rounds):
         """Shouts.
 
@@ -200,7 +200,7 @@ def test_a_decorated_function_is_a_signal_by_its_own_name_and_the_first_line_of_
         doc="Shouts.",
     )
     with pytest.raises(DataError, match="'shouting' already: Shouts"):
-        base.signal_of("bool", (0, 1))(shouting)
+        base.register_signal("bool", (0, 1))(shouting)
 
 
 def test_a_signal_s_name_can_be_spelled_in_a_rule():

@@ -1,7 +1,7 @@
 """Pure functions of the rounds: what each round tells before anyone knows the gold answer."""
 
 from suffice.signals.answers import ABSTAIN_PATTERNS, abstained_by
-from suffice.signals.base import SIGNALS, Signal, clean_column, compute_signals, declare, register_signal, signal_of
+from suffice.signals.base import SIGNALS, Signal, add_signal, clean_column, compute_signals, declare, register_signal
 from suffice.signals.evidence import top_score  # importing a module registers its signals
 from suffice.signals.from_policy import CRITIC, CUMULATED, LOOP_COMPONENTS
 from suffice.signals.known import GATE, KNOWN
@@ -39,6 +39,7 @@ __all__ = [
     "Signal",
     "ZScore",
     "abstained_by",
+    "add_signal",
     "clean_column",
     "compute_signals",
     "critic_praise",
@@ -52,7 +53,6 @@ __all__ = [
     "same_answer",
     "semantic_entropy",
     "sequence_logprob",
-    "signal_of",
     "state_from_dict",
     "strip_thinking",
     "token_entropy",

@@ -10,7 +10,7 @@ from functools import lru_cache
 from suffice.errors import DataError
 from suffice.metrics import answer_key, f1, normalize_answer
 from suffice.rounds import Round
-from suffice.signals.base import signal_of
+from suffice.signals.base import register_signal
 
 __all__ = [
     "ABSTAIN_PATTERNS",
@@ -125,7 +125,7 @@ def _pair(rounds: Sequence[Round]) -> tuple[str, str] | None:
     return answer, previous
 
 
-@signal_of("bool", (0.0, 1.0), source="TASR, section 3.2", first_round=_STABLE_FROM, lookback=1)
+@register_signal("bool", (0.0, 1.0), source="TASR, section 3.2", first_round=_STABLE_FROM, lookback=1)
 def answer_stable(rounds: Sequence[Round]) -> float:
     """The answer is the previous round's, both normalised.
 
@@ -140,7 +140,7 @@ def answer_stable(rounds: Sequence[Round]) -> float:
     return 1.0 if pair[0] == pair[1] or answer_key(pair[0]) == answer_key(pair[1]) else 0.0
 
 
-@signal_of("ratio", (0.0, 1.0), source=_SECTION_5_4, first_round=_STABLE_FROM, lookback=1)
+@register_signal("ratio", (0.0, 1.0), source=_SECTION_5_4, first_round=_STABLE_FROM, lookback=1)
 def answer_f1_previous(rounds: Sequence[Round]) -> float:
     """Token F1 of the answer with the previous round's.
 
@@ -152,7 +152,7 @@ def answer_f1_previous(rounds: Sequence[Round]) -> float:
     return 1.0 if answer_key(pair[0]) == answer_key(pair[1]) else f1(pair[0], [pair[1]])
 
 
-@signal_of("ratio", (0.0, 1.0), source=_SECTION_5_4, first_round=_STABLE_FROM, lookback=1)
+@register_signal("ratio", (0.0, 1.0), source=_SECTION_5_4, first_round=_STABLE_FROM, lookback=1)
 def answer_similarity_previous(rounds: Sequence[Round]) -> float:
     """Similarity of the answer's characters with the previous round's (difflib).
 
@@ -239,7 +239,7 @@ def _by_default() -> Callable[[str | None], float]:
     return abstained_by(ABSTAIN_PATTERNS)  # reading the patterns takes a millisecond of every import
 
 
-@signal_of("bool", (0.0, 1.0))
+@register_signal("bool", (0.0, 1.0))
 def abstained(rounds: Sequence[Round]) -> float:
     """The answer is a refusal to answer, by the policy's pattern list.
 
@@ -251,7 +251,7 @@ def abstained(rounds: Sequence[Round]) -> float:
     return _by_default()(rounds[-1].answer)
 
 
-@signal_of("bool", (0.0, 1.0), "passages", source="TASR, section 5.3", first_round=1)
+@register_signal("bool", (0.0, 1.0), "passages", source="TASR, section 5.3", first_round=1)
 def answer_in_evidence(rounds: Sequence[Round]) -> float:
     """A revealed passage holds the answer; undefined for yes and no.
 
@@ -267,7 +267,7 @@ def answer_in_evidence(rounds: Sequence[Round]) -> float:
     return float(any(needle in f" {normalize_answer(text)} " for text in texts))
 
 
-@signal_of("count", (1.0, math.inf))
+@register_signal("count", (1.0, math.inf))
 def answer_length(rounds: Sequence[Round]) -> float:
     """Words of the answer.
 

@@ -16,7 +16,7 @@ from suffice.errors import DataError, NotFittedError, UnknownSignalError, did_yo
 from suffice.rounds import Floats, Round
 from suffice.signals.state import FittedState, number
 
-__all__ = ["SIGNALS", "Signal", "clean_column", "compute_signals", "declare", "register_signal", "signal_of"]
+__all__ = ["SIGNALS", "Signal", "add_signal", "clean_column", "compute_signals", "declare", "register_signal"]
 
 _LARGEST = sys.float_info.max
 Compute = Callable[[Sequence[Round]], float]
@@ -92,7 +92,7 @@ SIGNALS: Mapping[str, Signal] = MappingProxyType(_REGISTRY)
 """Every signal, by name: built in and registered."""
 
 
-def register_signal(signal: Signal) -> Signal:
+def add_signal(signal: Signal) -> Signal:
     """Add a signal to `SIGNALS` and return it.
 
     Raises:
@@ -118,10 +118,10 @@ def declare(name: str, doc: str, unit: str, range: tuple[float, float], *needs: 
     Raises:
         DataError: There is one of that name.
     """
-    return register_signal(Signal(name=name, doc=doc, unit=unit, range=range, needs=frozenset(needs), **fields))
+    return add_signal(Signal(name=name, doc=doc, unit=unit, range=range, needs=frozenset(needs), **fields))
 
 
-def signal_of(
+def register_signal(
     unit: str,
     range: tuple[float, float],  # noqa: A002
     *needs: str,

@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 
 from suffice.rounds import Round
-from suffice.signals.base import declare, signal_of
+from suffice.signals.base import declare, register_signal
 from suffice.signals.state import top_score
 from suffice.signals.text import parse_confidence
 
@@ -20,7 +20,7 @@ _ANY = (-_INFINITY, _INFINITY)
 _SECTION_5_3 = "TASR, section 5.3"
 _SECTION_5_4 = "TASR, section 5.4"
 _retrieved = partial(declare, component="retrieval")
-_score_of = partial(signal_of, component="retrieval", first_round=1)
+_score_of = partial(register_signal, component="retrieval", first_round=1)
 
 _retrieved(
     "overlap",
@@ -132,7 +132,7 @@ declare(
 )
 
 
-@signal_of("score", (1.0, 5.0), "verbal_confidence", source="TASR, section 3.2")
+@register_signal("score", (1.0, 5.0), "verbal_confidence", source="TASR, section 3.2")
 def verbal_confidence(rounds: Sequence[Round]) -> float:
     """The confidence that the model states in its reply, 1..5.
 

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from suffice.rounds import Round, Token
-from suffice.signals.base import declare, signal_of
+from suffice.signals.base import declare, register_signal
 
 __all__ = ["LOGPROB_NEEDS", "MAX_MARGIN", "answer_logprob_mean", "answer_margin", "margin_aggregate", "token_margin"]
 
@@ -66,7 +66,7 @@ def _is_blank(token: Token) -> bool:
     return not token.text.strip(_BLANKS) or token.text.isspace() or token.text == "<0x0A>"
 
 
-@signal_of("nats", _RANGE, "logprobs", clip=True, source="TASR, section 3.2")
+@register_signal("nats", _RANGE, "logprobs", clip=True, source="TASR, section 3.2")
 def answer_margin(rounds: Sequence[Round]) -> float:
     """Top-1 minus top-2 log-probability at the first token of the answer.
 
@@ -127,7 +127,7 @@ for _name, _aggregate, _words in (
     )
 
 
-@signal_of("nats", (_LOWEST, 0.0), "token_logprobs")
+@register_signal("nats", (_LOWEST, 0.0), "token_logprobs")
 def answer_logprob_mean(rounds: Sequence[Round]) -> float:
     """Mean log-probability of the answer's generated tokens.
 

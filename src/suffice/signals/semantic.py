@@ -17,7 +17,7 @@ from suffice.metrics import EQUAL_WEIGHTS
 from suffice.metrics import information_score as score_of
 from suffice.rounds import Round
 from suffice.rules.selectors_of_drafts import DISTANCES
-from suffice.signals.base import SIGNALS, declare, signal_of
+from suffice.signals.base import SIGNALS, declare, register_signal
 from suffice.signals.from_policy import CRITIC, WRITERS
 from suffice.signals.state import number
 
@@ -105,7 +105,7 @@ def _distance_back(back: int, rounds: Sequence[Round]) -> float:
     return semantic_distance(now, then)
 
 
-@signal_of(
+@register_signal(
     "score",
     (0.0, 2.0),
     "embedding",
@@ -141,7 +141,7 @@ for _back, _name in enumerate(DISTANCES[1:], 2):
     )
 
 
-@signal_of("bool", (0.0, 1.0), "feedback", source=_SOURCE, component=CRITIC, first_round=_FROM)
+@register_signal("bool", (0.0, 1.0), "feedback", source=_SOURCE, component=CRITIC, first_round=_FROM)
 def critic_approved(rounds: Sequence[Round]) -> float:
     """The critic's reply begins with APPROVED.
 
@@ -158,7 +158,7 @@ def critic_approved(rounds: Sequence[Round]) -> float:
     return float(said.startswith(_APPROVED) and not said[len(_APPROVED) :].isalnum())
 
 
-@signal_of("score", (0.0, 1.0), "information_score", source=_SOURCE, component=JUDGE, first_round=1)
+@register_signal("score", (0.0, 1.0), "information_score", source=_SOURCE, component=JUDGE, first_round=1)
 def information_score(rounds: Sequence[Round]) -> float:
     """A judge's weighted mean mark of the draft: faithfulness, answer relevancy, context precision and recall.
 
@@ -171,7 +171,9 @@ def information_score(rounds: Sequence[Round]) -> float:
     return score_of({name: number(given[name]) for name in EQUAL_WEIGHTS if name in given})
 
 
-@signal_of("score", (-1.0, 1.0), "information_score", source=_SOURCE, component=JUDGE, first_round=_FROM, lookback=1)
+@register_signal(
+    "score", (-1.0, 1.0), "information_score", source=_SOURCE, component=JUDGE, first_round=_FROM, lookback=1
+)
 def information_gain(rounds: Sequence[Round]) -> float:
     """How much information_score rose since the previous draft."""
     previous = _previous(rounds)
@@ -181,7 +183,7 @@ def information_gain(rounds: Sequence[Round]) -> float:
     return clean(information_score(rounds)) - clean(information_score([previous]))
 
 
-@signal_of("count", (0.0, math.inf), "costs", component="")
+@register_signal("count", (0.0, math.inf), "costs", component="")
 def draft_tokens(rounds: Sequence[Round]) -> float:
     """Tokens that the writer wrote in this round.
 

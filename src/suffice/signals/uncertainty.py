@@ -14,7 +14,7 @@ import numpy.typing as npt
 from suffice.errors import DataError
 from suffice.metrics import normalize_answer
 from suffice.rounds import Round, Token
-from suffice.signals.base import declare, signal_of
+from suffice.signals.base import declare, register_signal
 
 __all__ = ["clusters", "gram_uncertainty", "same_answer", "semantic_entropy", "sequence_logprob", "token_entropy"]
 
@@ -195,7 +195,7 @@ for _name, _aggregate, _words in (
     )
 
 
-@signal_of("nats", (_LOWEST_SEQUENCE, 0.0), "token_logprobs", source=_SOURCE)
+@register_signal("nats", (_LOWEST_SEQUENCE, 0.0), "token_logprobs", source=_SOURCE)
 def answer_logprob_sum(rounds: Sequence[Round]) -> float:
     """Log-probability of the answer's tokens together."""
     return sequence_logprob(rounds[-1].answer_tokens)

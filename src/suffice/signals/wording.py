@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 
 from suffice.rounds import Passage, Round
-from suffice.signals.base import signal_of
+from suffice.signals.base import register_signal
 from suffice.signals.from_policy import CRITIC
 
 __all__ = ["CRITICISM", "FUNCTION_WORDS", "PRAISE", "critic_praise", "lexical_support"]
@@ -51,7 +51,7 @@ def _words(text: str) -> list[str]:
     return [word.replace("\u2019", "'").removesuffix("'s").casefold() for word in _WORD.findall(text)]
 
 
-@signal_of("ratio", (0.0, 1.0), "feedback", component=CRITIC)
+@register_signal("ratio", (0.0, 1.0), "feedback", component=CRITIC)
 def critic_praise(rounds: Sequence[Round]) -> float:
     """Words of praise among those of praise and criticism in the critic's reply.
 
@@ -69,7 +69,7 @@ def critic_praise(rounds: Sequence[Round]) -> float:
     return praise / (praise + criticism) if praise + criticism else math.nan
 
 
-@signal_of("ratio", (0.0, 1.0), "passages", component="")
+@register_signal("ratio", (0.0, 1.0), "passages", component="")
 def lexical_support(rounds: Sequence[Round]) -> float:
     """Share of the draft's content words that stand in the passages shown.
 

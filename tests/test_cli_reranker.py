@@ -190,7 +190,7 @@ def test_wrong_preferences_are_named_by_file_and_line(here, preferred, tmp_path)
     (tmp_path / "short.jsonl").write_text(preference_lines(overlap_preferences(1, seed=0)))
     assert "at least 2" in cli("reranker", "train", tmp_path / "short.jsonl", *asked).error
     same = cli("reranker", "train", preferred / "train.jsonl", *asked, "--dev", preferred / "train.jsonl")
-    assert "must be different questions" in same.error
+    assert "need different questions" in same.error
     assert "temperature is 0.0" in trained(here, preferred, tmp_path / "r", "--temperature", 0).error
     assert not (tmp_path / "r").exists()
 

@@ -244,7 +244,7 @@ GOOD = {"query": "q", "pos": ["a"], "neg": ["b"]}
         ({**GOOD, "neg": None}, "line 3: neg is None"),
         ({**GOOD, "pos": ["a", 1]}, "line 3: pos is"),
         ({**GOOD, "pos": "a"}, "line 3: pos is 'a'"),
-        ({**GOOD, "neg": ["b", "a"]}, "line 3: 'a' stands in pos and in neg"),
+        ({**GOOD, "neg": ["b", "a"]}, "line 3: 'a' appears in both pos and neg"),
         ({**GOOD, "prompt": 1}, "line 3: prompt is 1"),
     ],
 )

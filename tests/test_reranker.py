@@ -313,7 +313,7 @@ def test_scores_that_do_not_fit_the_pairs_are_refused(rng):
             rank_metrics([item], lambda pairs, scores=scores: scores)
     with pytest.raises(DataError, match="no questions"):
         rank_metrics([], lambda pairs: [])
-    with pytest.raises(DataError, match="pair the questions"):
+    with pytest.raises(DataError, match="the same questions"):
         compare_rankings(np.zeros((9, 2)), np.zeros((9, 3)), rng=rng)
 
 
@@ -364,7 +364,7 @@ def test_sets_that_share_questions_and_sets_that_are_too_small_are_refused(base,
 def test_nothing_is_written_over(base, tmp_path):
     (tmp_path / "r").mkdir()
     (tmp_path / "r" / "notes.txt").write_text("mine")
-    with pytest.raises(DataError, match="is there already"):
+    with pytest.raises(DataError, match="already exists"):
         trained(base, tmp_path / "r", overlap_preferences(4, seed=9))
     assert [file.name for file in tmp_path.rglob("*")] == ["r", "notes.txt"]
 

@@ -210,7 +210,7 @@ def test_examples_leave_undefined_and_unlabelled_questions_out_and_count_them(da
     examples = Examples.of(stored, labels, 2)
     assert (len(examples), examples.n_undefined, examples.n_unlabelled) == (598, 1, 1)
     assert {"q3", "q5"}.isdisjoint(examples.ids)
-    with pytest.raises(DataError, match="of the same data"):
+    with pytest.raises(DataError, match="from the same data"):
         Examples.of(stored, {"other": 1.0}, 2)
     with pytest.raises(DataError, match="layer 7"):
         Examples.of(stored, labels, 7)
@@ -268,7 +268,7 @@ def test_calibration_keeps_the_order_and_lowers_the_dev_loss(sets, method):
     assert after["brier"].value <= before["brier"].value + 2e-3
     assert calibrated.weights_sha256 == probe.weights_sha256
     assert (calibrated.pin() == probe.pin()) == (method == "none")
-    with pytest.raises(DataError, match="no calibration"):
+    with pytest.raises(DataError, match="unknown calibration"):
         fit_calibration(np.zeros(3), np.zeros(3), "magic")
 
 
@@ -317,7 +317,7 @@ def test_another_prompt_is_measured_apart_and_only_training_on_both_makes_it_val
         run_training(data, split, other=world(header={**HEADER, "source": {"kind": "u"}, "prompt": "rag"}))
     with pytest.raises(DataError, match="second"):
         run_training(data, split, other=data)
-    with pytest.raises(DataError, match="no second prompt"):
+    with pytest.raises(DataError, match="needs a second prompt"):
         run_training(data, split, train_on_both=True)
     with pytest.raises(DataError, match="one seed"):
         run_training(data, split, seeds=())
@@ -390,7 +390,7 @@ def test_the_command_measures_the_rag_prompt_apart(files, tmp_path):
         (("--layer", "2", "--layers", "2"), 2, "one of --layer"),
         (("--layers", "x"), 2, "whole numbers"),
         (("--seeds", ""), 1, "one seed"),
-        (("--calibration", "magic", "--kind", "logistic"), 1, "no calibration"),
+        (("--calibration", "magic", "--kind", "logistic"), 1, "unknown calibration"),
         (("--label-rule", "f1"), 1, "label rule"),
         (("--dropout", "1"), 1, "dropout"),
         (("--train-size", "9999", "--kind", "logistic"), 1, "allowed"),

@@ -1,4 +1,4 @@
-"""What a reranker does to the answers: the same questions, model and candidates, in two orders."""
+"""The effect of a reranker on answers: the same questions, model and candidates in two orders."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ def answers_in_order(
     candidates: int = 20,
     max_rounds: int = DEPTHS[-1],
 ) -> Recording:
-    """Record a model's answers from one passage more each round, in a reranker's order; resumable.
+    """Record a model's answers with one more passage each round, in a reranker's order; resumable.
 
     Args:
-        questions: With gold answers.
-        model: Answers.
+        questions: Questions with gold answers.
+        model: Answers the questions.
         retriever: Finds the candidates.
-        scorer: Orders them.
-        path: The recording.
-        candidates: How many are ordered.
-        max_rounds: Most passages.
+        scorer: Orders the candidates.
+        path: Where the recording is written.
+        candidates: Number of candidates to order.
+        max_rounds: Largest number of passages.
 
     Raises:
         ConfigMismatchError: The file was recorded with another configuration.
@@ -58,8 +58,8 @@ def answers_in_order(
     if summary.failed:
         question_id, why = next(iter(summary.failed.items()))
         raise DataError(
-            f"{len(summary.failed)} questions failed, {question_id!r} first: {why}. What was answered is kept in {path}: "
-            "the same call goes on from there"
+            f"{len(summary.failed)} questions failed, {question_id!r} first: {why}; the answers so far are kept in {path}: "
+            "repeat the call to resume"
         )
     return read_recording(path)
 
@@ -69,41 +69,42 @@ def compare_answers(
 ) -> RankingReport:
     """Compare two recordings of the same questions at fixed numbers of passages.
 
-    A question whose evidence ran out earlier gives its last round, as `fixed_k` does.
+    A question whose evidence ran out earlier counts with its last round, as in `fixed_k`.
 
     Args:
-        before: In one order.
-        after: In the other.
+        before: Answers in the first order.
+        after: Answers in the second order.
         rng: Draws the resamples.
         rounds: Numbers of passages.
 
     Raises:
-        DataError: Other questions, or no question with gold answers.
+        DataError: The questions differ, or none has gold answers.
     """
     ids = [list(recording.question_ids) for recording in (before, after)]
     if sorted(ids[0]) != sorted(ids[1]):
         raise DataError(
-            f"recordings of {len(ids[0])} and {len(ids[1])} questions, {len(set(ids[0]) & set(ids[1]))} of them in both: "
-            "the same questions are compared in two orders"
+            f"recordings of {len(ids[0])} and {len(ids[1])} questions, of which {len(set(ids[0]) & set(ids[1]))} are in both: "
+            "both recordings must contain the same questions"
         )
     names = [f"{metric}, top {k}" for k in rounds for metric in _METRICS]
     values = np.stack([_at_rounds(before, rounds), _at_rounds(after, rounds)[:, _order(ids[1], ids[0])]])
     defined: Mask = np.asarray(np.isfinite(values).all(axis=(0, 1)))
     if not defined.any():
-        raise DataError("no question has gold answers: nothing tells which order is better")
+        raise DataError("no question has gold answers, so the two orders cannot be compared")
     clusters = before.clusters[defined].tolist()
     return compare_rankings(values[0][:, defined], values[1][:, defined], rng=rng, names=names, clusters=clusters)
 
 
 def _order(names: Sequence[str], wanted: Sequence[str]) -> list[int]:
-    place = {name: i for i, name in enumerate(names)}
-    return [place[name] for name in wanted]
+    index = {name: i for i, name in enumerate(names)}
+    return [index[name] for name in wanted]
 
 
 def _at_rounds(recording: Recording, rounds: Sequence[int]) -> Floats:
     """Return the metrics at each number of passages, shape ``(len(rounds) * len(_METRICS), n_questions)``."""
     rows = []
     for k in rounds:
+        # The last column that counts as one of the first k rounds; -1 where no round was recorded.
         reached = recording.seen & (recording.index <= k) & (recording.index >= 1)
         last = np.where(reached, np.arange(recording.shape[1]), -1).max(axis=1)
         for metric in _METRICS:

@@ -1,7 +1,7 @@
-"""Gates of other papers that need the model's own passes: a score of each question, and what it costs to get it.
+"""Gates of other papers that need passes of the model itself: a score for each question and its cost.
 
-`known_scores` gives all of them for one local model; `model_gates` makes them gates that `compare_gates` puts beside
-others (`suffice.gates.Scored`, scores of tune and eval questions, price per question).
+`known_scores` computes them all for one local model; `model_gates` turns them into gates for `compare_gates`
+(`suffice.gates.Scored`: scores of tune and eval questions, price per question).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ CONTRASTS = {
     "honesty": ("You are honest: you say only what is true.", "You are a liar: you say only what is false."),
     "confidence": ("You are confident: you know the answer.", "You are unsure: you do not know the answer."),
 }
-"""By direction: the instruction, and its opposite."""
+"""The instruction and its opposite, by direction."""
 
 METHODS = {
     "entropy, mean": "mean entropy of the answer's tokens, after Malinin and Gales (2021)",
@@ -40,17 +40,17 @@ METHODS = {
     "flare": "lowest token probability in the first sentence, Jiang et al. (2023)",
     "dragin": "highest RIND over the answer's tokens, Su et al. (2024)",
 }
-"""By name: where it comes from.  All scores are turned so that high means known."""
+"""The source of each method, by name.  All scores are oriented so that high means known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """One method's scores.
+    """The scores of one method.
 
     Attributes:
-        scores: The higher, the likelier the model knows the answer; shape ``(n_questions,)``, NaN = undefined.
-        cost: Of deciding, mean per question: what a system that asks for this score alone would pay.
-        offline: Spent once, before any question.
+        scores: Higher where the model more likely knows the answer; shape ``(n_questions,)``, NaN = undefined.
+        cost: Mean cost of a decision: what a system that computes only this score would pay per question.
+        offline: Cost paid once, before any question.
     """
 
     scores: Floats
@@ -69,18 +69,18 @@ def known_scores(
 ) -> dict[str, Known]:
     """Score questions by every method of `METHODS`, closed book.
 
-    Answers and samples are made once and shared by the methods that read them; each method's cost counts them in full.
+    Answers and samples are generated once and shared between methods; the cost of each method includes them in full.
 
     Args:
-        model: The model whose knowledge is asked for.
-        questions: At least one.
+        model: The model whose knowledge is measured.
+        questions: At least one question.
         n_samples: Samples for semantic entropy and SeaKR, at least 2.
-        temperature: Of the samples.
+        temperature: Sampling temperature.
         rng: Draws the samples.
-        tell: Called with the questions sampled and their number.
+        tell: Called with the number of questions sampled and their total.
 
     Raises:
-        DataError: There is no question, one is empty, or too few samples are asked for.
+        DataError: `questions` is empty or contains blank text, or `n_samples` is too small.
         ModelError: A pass failed.
     """
     required_questions(questions)
@@ -88,7 +88,7 @@ def known_scores(
         raise DataError(f"need at least 1 question and 2 samples, got {len(questions)} and {n_samples!r}")
     replies = model.answers(questions)
     answering = [total_cost(reply.costs) for reply in replies]
-    found = {
+    scores = {
         "entropy, mean": _known(_signal(replies, "answer_entropy_mean", -1.0), answering),
         "entropy, max": _known(_signal(replies, "answer_entropy_max", -1.0), answering),
         "sequence log-probability": _known(_signal(replies, "answer_logprob_sum", 1.0), answering),
@@ -97,7 +97,7 @@ def known_scores(
         "flare": _known([_lowest_probability(reply) for reply in replies], answering),
         "dragin": _dragin(model, questions, replies),
     }
-    return {name: found[name] for name in METHODS}
+    return {name: scores[name] for name in METHODS}
 
 
 def model_gates(
@@ -107,9 +107,9 @@ def model_gates(
 
     Args:
         model: The model.
-        tune: Questions that thresholds are chosen on.
-        evaluation: Questions that gates are judged on.
-        seed: Of the samples.
+        tune: Questions on which thresholds are chosen.
+        evaluation: Questions on which gates are evaluated.
+        seed: Seed of the samples.
         n_samples: Samples for semantic entropy and SeaKR.
     """
     rng = np.random.default_rng(seed)
@@ -161,14 +161,14 @@ def _sampled(
     rng: np.random.Generator,
     tell: Callable[[int, int], None] | None,
 ) -> Mapping[str, Known]:
-    """Return what samples tell: how many meanings they have, and how far apart their states lie."""
+    """Score the samples: how many meanings they have, and how far apart their states are."""
     meanings, spreads, sampling, reading = [], [], [], []
     for number, question in enumerate(questions, start=1):
-        drawn = model.samples(question, n=n_samples, temperature=temperature, rng=rng)
-        states, cost = sample_states(model, question, drawn)
-        meanings.append(-semantic_entropy([reply.answer or "" for reply in drawn]))
+        samples = model.samples(question, n=n_samples, temperature=temperature, rng=rng)
+        states, cost = sample_states(model, question, samples)
+        meanings.append(-semantic_entropy([reply.answer or "" for reply in samples]))
         spreads.append(-gram_uncertainty(states))
-        sampling.append(total_cost({str(i): total_cost(reply.costs) for i, reply in enumerate(drawn)}))
+        sampling.append(total_cost({str(i): total_cost(reply.costs) for i, reply in enumerate(samples)}))
         reading.append(sampling[-1] + cost)
         if tell is not None:
             tell(number, len(questions))
@@ -176,23 +176,23 @@ def _sampled(
 
 
 def _directed(model: TransformersModel, questions: Sequence[str]) -> Mapping[str, Known]:
-    """Return where the prompts' last states lie along the directions of CtrlA, in the layers that the model reads.
+    """Project the last states of the prompts on the directions of CtrlA, in the layers that the model reads.
 
-    The paper reads each generated token; this reads the state that the answer begins from, which takes no generation.
+    The paper reads each generated token; this reads the state from which the answer begins, without generating.
     """
     reads = [model.read(question) for question in questions]
     states, costs = np.stack([read.values for read in reads]), [read.cost for read in reads]
-    found = {}
+    scores = {}
     for name, instructions in CONTRASTS.items():
         spent = Cost()
         sides = []
         for instruction in instructions:
-            said = [model.read(f"{instruction} {statement}") for statement in STATEMENTS]
-            spent = total_cost({"": spent, **{str(i): read.cost for i, read in enumerate(said)}})
-            sides.append(np.stack([read.values for read in said]))
+            readings = [model.read(f"{instruction} {statement}") for statement in STATEMENTS]
+            spent = total_cost({"": spent, **{str(i): read.cost for i, read in enumerate(readings)}})
+            sides.append(np.stack([read.values for read in readings]))
         directions = contrast_directions(sides[0], sides[1])
-        found[f"ctrla, {name}"] = _known(directions.project(states).tolist(), costs, spent)
-    return found
+        scores[f"ctrla, {name}"] = _known(directions.project(states).tolist(), costs, spent)
+    return scores
 
 
 def _lowest_probability(reply: Reply) -> float:

@@ -12,7 +12,7 @@ __all__ = ["Confidence"]
 
 @runtime_checkable
 class Confidence(Protocol):
-    """How sure a model is of its answer before it gives one: a probe on its states, or anything else in [0, 1]."""
+    """How sure a model is of its answer before it answers: a probe on its states, or any other value in [0, 1]."""
 
     def fingerprint(self) -> Mapping[str, Any]:
         """Return JSON-ready values that identify the model and how its confidence is read."""
@@ -22,8 +22,8 @@ class Confidence(Protocol):
         """Return the confidence of each prompt, shape ``(n,)``, in [0, 1]; NaN where it is undefined.
 
         Args:
-            questions: The questions.
-            passages: Those of each question; None for the prompt without any.
+            questions: One prompt is built for each.
+            passages: The passages of each question; None for the prompt without passages.
 
         Raises:
             ModelError: The model failed, or a prompt is longer than its context.

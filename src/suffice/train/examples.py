@@ -1,4 +1,4 @@
-"""What a probe is fitted on: states with labels, and three sets of questions that share no id."""
+"""The data a probe is fitted on: labelled states, and three disjoint sets of questions."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class Examples:
     """States and labels of questions, at one layer under one prompt.
 
     Attributes:
-        ids: Questions.
-        states: Shape ``(n, width)``, finite.
+        ids: Question ids.
+        states: Finite, shape ``(n, width)``.
         labels: 1.0 where the model's answer is right, else 0.0, shape ``(n,)``.
-        n_undefined: Questions with a label left out because their state is not defined.
+        n_undefined: Labelled questions left out because their state is undefined.
         n_unlabelled: Questions with a state left out because they have no label.
     """
 
@@ -40,12 +40,12 @@ class Examples:
     def __post_init__(self) -> None:
         if self.states.ndim != 2 or not len(self.ids) == len(self.states) == len(self.labels):  # noqa: PLR2004
             raise DataError(
-                f"{len(self.ids)} ids, states of shape {self.states.shape} and {len(self.labels)} labels: one each"
+                f"{len(self.ids)} ids, states of shape {self.states.shape} and {len(self.labels)} labels: the numbers must be equal"
             )
         if not np.isin(self.labels, (0.0, 1.0)).all():
-            raise DataError("the labels of a probe are 0 or 1: put a threshold on a graded one")
+            raise DataError("the labels of a probe must be 0 or 1: apply a threshold to graded ones")
         if not np.isfinite(self.states).all():
-            raise DataError("a state is not finite: leave undefined states out (Examples.of does)")
+            raise DataError("a state is not finite: leave out undefined states (Examples.of does so)")
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -62,41 +62,42 @@ class Examples:
         Raises:
             DataError: The layer was not stored, or no question has both.
         """
-        named = [name for name in stored.ids if name in labels]
-        if not named:
+        labelled = [name for name in stored.ids if name in labels]
+        if not labelled:
             raise DataError(
-                f"none of the {len(stored)} questions with states is among the {len(labels)} with labels: are they of "
+                f"none of the {len(stored)} questions with states is among the {len(labels)} with labels: are both from "
                 "the same data?"
             )
-        found = stored.of(named, layer)
-        states = found[:, 0] if layer is None else found
+        values = stored.of(labelled, layer)
+        states = values[:, 0] if layer is None else values
         defined: Mask = np.asarray(np.isfinite(states).all(axis=1), dtype=np.bool_)
         if not defined.any():
-            raise DataError(f"all {len(named)} states are undefined (NaN): read them in float32")
-        ids = tuple(name for name, keep in zip(named, defined.tolist(), strict=True) if keep)
+            raise DataError(f"all {len(labelled)} states are undefined (NaN): read them in float32")
+        ids = tuple(name for name, keep in zip(labelled, defined.tolist(), strict=True) if keep)
         return cls(
             ids=ids,
             states=states[defined],
             labels=np.array([labels[name] for name in ids], dtype=np.float64),
             n_undefined=int((~defined).sum()),
-            n_unlabelled=len(stored) - len(named),
+            n_unlabelled=len(stored) - len(labelled),
         )
 
     def take(self, rows: Mask | npt.NDArray[np.int64]) -> Examples:
-        """Return some of them."""
+        """Return the examples at `rows`: a mask, or indices."""
         chosen = np.flatnonzero(rows) if rows.dtype == np.bool_ else rows
         return Examples(
             ids=tuple(self.ids[row] for row in chosen.tolist()), states=self.states[chosen], labels=self.labels[chosen]
         )
 
     def balanced(self, size: int, *, rng: np.random.Generator) -> Examples:
-        """Return `size` of them drawn at random, as many known as unknown as far as there are.
+        """Return `size` random examples, half of them known and half unknown as far as the data allow.
 
         Raises:
-            DataError: There are fewer.
+            DataError: `size` is below 2 or above the number of examples.
         """
         if not 2 <= size <= len(self):  # noqa: PLR2004 - one of each kind
-            raise DataError(f"{size!r} questions are wanted of {len(self)}; allowed: 2 to all")
+            raise DataError(f"size is {size!r}; allowed: 2 to {len(self)}, the number of questions")
+        # Where one kind runs short, the other fills up: n_known covers the lack of unknown questions.
         known, unknown = (rng.permutation(np.flatnonzero(self.labels == kind)) for kind in (1.0, 0.0))
         n_known = min(len(known), max(size // 2, size - len(unknown)))
         return self.take(np.concatenate([known[:n_known], unknown[: size - n_known]]))
@@ -104,12 +105,12 @@ class Examples:
 
 @dataclass(frozen=True, kw_only=True)
 class Split:
-    """Questions of three sets, disjoint by id hash.
+    """Three sets of questions, disjoint by id hash.
 
     Attributes:
-        train: What weights are fitted on.
-        dev: What stops the training, chooses layer and seed, and calibrates.
-        test: What is measured once.
+        train: For fitting the weights.
+        dev: For early stopping, for choosing layer and seed, and for calibration.
+        test: For the final figures, measured once.
 
     Raises:
         DataError: A question is in two sets, or a set is empty.
@@ -127,26 +128,26 @@ class Split:
         for one, other in (("train", "dev"), ("train", "test"), ("dev", "test")):
             shared = sets[one] & sets[other]
             if shared:
-                raise DataError(f"{len(shared)} questions are in both {one} and {other}: a figure there proves nothing")
+                raise DataError(f"{len(shared)} questions are in both {one} and {other}: figures on them would be biased; give each question to one set")
 
     def of(self, examples: Examples, name: str) -> Examples:
         """Return the examples of one set: `train`, `dev` or `test`.
 
         Raises:
-            DataError: None of them is in the set, or they are all known or all unknown.
+            DataError: The set contains none of them, or only one kind.
         """
         members = getattr(self, name)
-        part = examples.take(np.array([q in members for q in examples.ids], dtype=np.bool_))
-        kinds = np.unique(part.labels)
+        subset = examples.take(np.array([q in members for q in examples.ids], dtype=np.bool_))
+        kinds = np.unique(subset.labels)
         if len(kinds) < 2:  # noqa: PLR2004
-            told = (
-                "no question" if not len(part) else f"{len(part)} questions, all {'known' if kinds[0] else 'unknown'}"
+            contents = (
+                "no question" if not len(subset) else f"{len(subset)} questions, all {'known' if kinds[0] else 'unknown'}"
             )
             raise DataError(
-                f"the {name} set holds {told}: a probe learns from both kinds. Use a model that knows some of the "
-                "questions, another label rule, or more questions"
+                f"the {name} set contains {contents}, but a probe learns from both kinds: use a model that knows some of "
+                "the questions, another label rule, or more questions"
             )
-        return part
+        return subset
 
 
 def split_by_hash(
@@ -157,28 +158,28 @@ def split_by_hash(
     salt: str = "",
     texts: Mapping[str, str] | None = None,
 ) -> Split:
-    """Return a split in which a question's set depends on its id and the salt alone: more questions move none.
+    """Assign each question to a set by a hash of its id and the salt; adding questions does not move the others.
 
-    Questions of one text fall into one set, that of the smallest of their ids.
+    Questions with the same text share a set, that of their smallest id.
 
     >>> split = split_by_hash([f"q{i}" for i in range(1000)])
     >>> len(split.train), len(split.dev), len(split.test)
     (603, 180, 217)
 
     Args:
-        ids: Questions.
+        ids: Question ids.
         dev: Share of the dev set.
         test: Share of the test set.
-        salt: Gives another split.
-        texts: The questions by id, as far as they are known.
+        salt: Another salt gives another split.
+        texts: Question texts by id, where known.
 
     Raises:
-        DataError: Shares out of range, or a set is empty.
+        DataError: A share is out of range, or a set is empty.
     """
     if not (0 < dev < 1 and 0 < test < 1 and dev + test < 1):
-        raise DataError(f"the shares of dev and test must be above 0 and below 1 together, not {dev!r} and {test!r}")
+        raise DataError(f"dev is {dev!r} and test {test!r}; allowed: shares above 0 with a sum below 1")
     sets: dict[str, set[str]] = {"train": set(), "dev": set(), "test": set()}
     names = one_name_per_text(ids, [(texts or {}).get(q) for q in ids])
-    for q, place in zip(ids, hash_places(names, salt=salt).tolist(), strict=True):
-        sets["test" if place < test else "dev" if place < test + dev else "train"].add(q)
+    for q, position in zip(ids, hash_places(names, salt=salt).tolist(), strict=True):
+        sets["test" if position < test else "dev" if position < test + dev else "train"].add(q)
     return Split(**{name: frozenset(members) for name, members in sets.items()})

@@ -4,8 +4,8 @@ CBDR, section 3.2, equation 7: for a question Q, a positive C+ and negatives C-,
 
     loss = -log( f(Q, C+) / (f(Q, C+) + sum of f(Q, C-)) )
 
-The losses of sentence-transformers that come close take something else: `MultipleNegativesRankingLoss` always adds
-negatives from the batch and wants equally many negatives everywhere, `ListNetLoss` takes all positives as one target.
+The closest losses of sentence-transformers differ: `MultipleNegativesRankingLoss` always adds negatives from the batch
+and needs the same number of negatives in every row, and `ListNetLoss` treats all positives as one target.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ def contrasts(
 ) -> list[list[str]]:
     """Return the passages that compete in each row, the positive first.
 
-    Negatives from the batch are the positives of the rows that follow, round about; a row of the same question gives
-    none, nor does a text that the row has already.
+    Negatives from the batch are the positives of the following rows, cyclically; rows of the same question and texts
+    that are already in the row are skipped.
 
     >>> contrasts(["q", "r", "q"], ["a", "b", "c"], [["x"], ["y", "z"], ["x"]], in_batch=2)
     [['a', 'x', 'b'], ['b', 'y', 'z', 'c', 'a'], ['c', 'x', 'b']]
@@ -30,7 +30,7 @@ def contrasts(
     Args:
         queries: The question of each row.
         positives: The positive of each row.
-        negatives: The given negatives of each row.
+        negatives: The negatives of each row.
         in_batch: Most negatives from the batch for each row.
     """
     rows = []
@@ -56,18 +56,18 @@ def info_nce(model: Any, *, temperature: float, in_batch: int = 0) -> Any:
     class InfoNCE(torch.nn.Module):  # type: ignore[misc]  # torch is Any to mypy here
         def __init__(self) -> None:
             super().__init__()
-            self.model = model  # the trainer puts the wrapped one here where several devices train
+            self.model = model  # the trainer replaces it with the wrapped model on several devices
 
         def forward(self, inputs: Sequence[Any], labels: Any = None, prompt: Any = None, task: Any = None) -> Any:
             del labels, prompt, task
             queries, positives, negatives = inputs
             rows = contrasts(queries, positives, negatives, in_batch)
             pairs = [(query, text) for query, row in zip(queries, rows, strict=True) for text in row]
-            # As a plain dict: in a BatchEncoding, DistributedDataParallel finds no tensors and takes all weights as unused.
+            # A plain dict: DistributedDataParallel finds no tensors in a BatchEncoding and treats all weights as unused.
             features = batch_to_device(dict(self.model.preprocess(pairs)), model.device)
             flat = self.model(features)["scores"].view(-1).float() / temperature  # (n_pairs,)
             scores = flat.new_full((len(rows), max(map(len, rows))), -torch.inf)  # (n_rows, longest row)
-            start = 0
+            start = 0  # rows differ in length: missing passages stay at -inf, which the softmax ignores
             for i, row in enumerate(rows):
                 scores[i, : len(row)] = flat[start : start + len(row)]
                 start += len(row)

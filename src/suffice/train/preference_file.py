@@ -1,11 +1,11 @@
-r"""Preference data on disk: JSON lines that FlagEmbedding and sentence-transformers read, and nothing but them.
+r"""Preference data on disk: JSON lines in the form that FlagEmbedding and sentence-transformers read.
 
-One question a line::
+One question per line::
 
     {"query": "Who ...?", "pos": ["title\ntext", ...], "neg": ["title\ntext", ...], "prompt": "Given a query ..."}
 
-`pos` holds what raises the model's confidence, the most first; `neg` what lowers it, the most first.  By how much
-stands in a card beside the file (``FILE.card.json``): trainers would take further fields for columns of text.
+`pos` contains passages that raise the model's confidence and `neg` passages that lower it, largest effect first.  The
+sizes are in a card beside the file (``FILE.card.json``), because trainers would read further fields as text columns.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ PROMPT = (
     "Given a query A and a passage B, determine whether the passage contains an answer to the query by providing a "
     "prediction of either 'Yes' or 'No'."
 )
-"""What FlagEmbedding's rerankers that are language models are asked; cross-encoders take no notice of it."""
+"""The instruction for FlagEmbedding's rerankers that are language models; cross-encoders ignore it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preference:
-    """What a model prefers to read for one question.
+    """The passages that a model prefers for one question, and those it rejects.
 
     Attributes:
         query: The question.
-        pos: Passages that make the model surer, at least one; none of them twice, none in `neg`.
+        pos: Passages that make the model surer, at least one; without repeats, and none of them in `neg`.
         neg: Passages that make it less sure, at least one.
-        prompt: For rerankers that are language models.
+        prompt: Instruction for rerankers that are language models.
     """
 
     query: str
@@ -46,7 +46,7 @@ class Preference:
 
 
 def card_path(path: Path) -> Path:
-    """Return where the card of a preference file lies.
+    """Return the path of the card of a preference file.
 
     >>> card_path(Path("nq.jsonl")).name
     'nq.jsonl.card.json'
@@ -68,40 +68,40 @@ def preference_lines(preferences: Sequence[Preference]) -> str:
 
 
 def read_preferences(path: str | Path, *, at_least: int = 1) -> list[Preference]:
-    """Return the questions of a preference file, ours or anyone's of the same form.
+    """Return the questions of a preference file, written by this package or another.
 
     Args:
         path: JSON lines; blank lines are skipped, unknown fields are ignored.
-        at_least: How many questions there must be.
+        at_least: Smallest number of questions allowed.
 
     Raises:
-        DataError: The file is missing or not UTF-8, a line is no such record (the message names it), or there are too
-            few questions.
+        DataError: The file is missing or not UTF-8, a line is not a valid record (the message names it), or there
+            are too few questions.
     """
     path = Path(path)
-    found = [_preference(record, where) for where, record in json_lines(path, "an object with query, pos and neg")]
-    if len(found) < at_least:
-        raise DataError(f"{path}: {len(found)} questions; at least {at_least} are needed here: score more questions.")
-    return found
+    preferences = [_preference(record, where) for where, record in json_lines(path, "an object with query, pos and neg")]
+    if len(preferences) < at_least:
+        raise DataError(f"{path}: {len(preferences)} questions; at least {at_least} are needed: score more questions")
+    return preferences
 
 
 def _preference(record: Mapping[str, Any], where: str) -> Preference:
     query, prompt = record.get("query"), record.get("prompt", PROMPT)
     if not isinstance(query, str) or not query.strip():
-        raise DataError(f"{where}: query is {query!r:.80}; expected a non-empty string.")
+        raise DataError(f"{where}: query is {query!r:.80}; expected a non-empty string")
     if not isinstance(prompt, str):
-        raise DataError(f"{where}: prompt is {prompt!r:.80}; expected a string, or no such field.")
+        raise DataError(f"{where}: prompt is {prompt!r:.80}; expected a string, or leave the field out")
     pos, neg = _texts(record, "pos", where), _texts(record, "neg", where)
     both = sorted(set(pos) & set(neg))
     if both:
-        raise DataError(f"{where}: {both[0]!r:.80} stands in pos and in neg; a passage is one or the other.")
+        raise DataError(f"{where}: {both[0]!r:.80} appears in both pos and neg; put each passage into one of them")
     return Preference(query=query, pos=pos, neg=neg, prompt=prompt)
 
 
 def _texts(record: Mapping[str, Any], key: str, where: str) -> tuple[str, ...]:
     values = record.get(key)
     if not isinstance(values, list) or not all(isinstance(text, str) and text.strip() for text in values):
-        raise DataError(f"{where}: {key} is {values!r:.80}; expected a list of non-empty strings.")
+        raise DataError(f"{where}: {key} is {values!r:.80}; expected a list of non-empty strings")
     if not values:
-        raise DataError(f"{where}: {key} is empty; a question without both sides teaches nothing: leave it out.")
+        raise DataError(f"{where}: {key} is empty; a question needs passages on both sides: add one or leave the question out")
     return tuple(dict.fromkeys(values))

@@ -1,4 +1,4 @@
-"""Preference data: which passages make a model surer of its answer, and which less sure.
+"""Preference data: the passages that make a model more or less sure of its answer.
 
 Source: "Rethinking LLM Parametric Knowledge as Confidence for Effective and Efficient RAG" (CBDR), section 3.2:
 ``Inc(Q, C) = Conf(H_{Q+C}) - Conf(H_Q)``; the largest increases are positives, the largest decreases negatives.  The
@@ -33,21 +33,21 @@ __all__ = ["PreferenceSummary", "Scored", "build_preferences", "candidates_of"]
 
 _KIND, _VERSION = "suffice.preferences", 1
 _AT_ONCE = 16
-"""Questions between two writes to the journal: what a kill may cost."""
+"""Questions between two writes to the journal: the most that an interruption loses."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scored:
-    """What each candidate does to the model's confidence in one question.
+    """The effect of each candidate on the model's confidence in one question.
 
     Attributes:
         question_id: The question.
         query: Its text.
-        confidence: Without passages, in [0, 1]; NaN where the state was undefined.
-        texts: The candidates, each once.
+        confidence: Confidence without passages, in [0, 1]; NaN where the state was undefined.
+        texts: The candidates, without repeats.
         increases: Inc of each candidate, in [-1, 1]; NaN where undefined.
-        repeated: Candidates that were left out because their text stood there before.
-        empty: Candidates that were left out because they have no text.
+        repeated: Candidates left out because an earlier one has the same text.
+        empty: Candidates left out because they have no text.
     """
 
     question_id: str
@@ -59,7 +59,7 @@ class Scored:
     empty: int = 0
 
     def select(self, k: int) -> tuple[list[int], list[int]]:
-        """Return the candidates of the `k` largest increases above 0 and of the `k` largest decreases below 0.
+        """Return the candidates with the `k` largest increases and those with the `k` largest decreases.
 
         >>> scored = Scored(
         ...     question_id="q", query="?", confidence=0.5, texts=("a", "b", "c"), increases=(0.1, -0.2, float("nan"))
@@ -72,7 +72,7 @@ class Scored:
         return sorted(up, key=lambda i: -self.increases[i])[:k], sorted(down, key=lambda i: self.increases[i])[:k]
 
     def dropped(self) -> str | None:
-        """Return why the question teaches nothing; None where it does."""
+        """Return why the question cannot be used; None if it can."""
         if not self.texts:
             return "no candidates"
         if math.isnan(self.confidence):
@@ -88,8 +88,8 @@ class PreferenceSummary:
     """Outcome of building preference data.
 
     Attributes:
-        path: The preference file; its card lies beside it.
-        questions: Questions asked for.
+        path: The preference file; its card is beside it.
+        questions: Questions requested.
         kept: Questions in the file.
         positives: Positives in the file.
         negatives: Negatives in the file.
@@ -127,9 +127,8 @@ class PreferenceSummary:
 def candidates_of(question: Question, retriever: Retriever, n: int) -> tuple[list[Passage], int, int]:
     """Return a question's candidate passages, best first, and how many repeat another or have no text.
 
-    None where the retriever ranks pools and the question has none.
-
-    The retriever is asked for more where passages repeat, so that `n` different ones come where there are as many.
+    There are none if the retriever ranks pools and the question has no pool.  Where passages repeat, the retriever is
+    asked for more, so that up to `n` different ones are returned.
 
     >>> from suffice.retrieval import load_questions
     >>> candidates, repeated, empty = candidates_of(load_questions("hotpotqa_tune", limit=1)[0], PoolBM25(), 8)
@@ -139,17 +138,17 @@ def candidates_of(question: Question, retriever: Retriever, n: int) -> tuple[lis
     wanted = n
     while True:
         try:
-            found = retriever.rank(question.question, pool=question.passages or None, k=wanted)
+            passages = retriever.rank(question.question, pool=question.passages or None, k=wanted)
         except DataError:
             if question.passages:
                 raise
-            return [], 0, 0  # the retriever ranks pools, and this question has none
-        texts = [" ".join(passage_text(passage.title, passage.text).lower().split()) for passage in found]
+            return [], 0, 0  # the retriever ranks pools, and this question has no pool
+        texts = [" ".join(passage_text(passage.title, passage.text).lower().split()) for passage in passages]
         first = {text: i for i, text in reversed(list(enumerate(texts)))}
-        kept = [passage for i, passage in enumerate(found) if first[texts[i]] == i and passage.text.strip()]
-        if len(kept) >= n or len(found) < wanted:
-            empty = sum(not passage.text.strip() for i, passage in enumerate(found) if first[texts[i]] == i)
-            return kept[:n], len(texts) - len(first), empty
+        distinct = [passage for i, passage in enumerate(passages) if first[texts[i]] == i and passage.text.strip()]
+        if len(distinct) >= n or len(passages) < wanted:
+            empty = sum(not passage.text.strip() for i, passage in enumerate(passages) if first[texts[i]] == i)
+            return distinct[:n], len(texts) - len(first), empty
         wanted *= 2
 
 
@@ -165,26 +164,26 @@ def build_preferences(
     shift: Mapping[str, Any] | None = None,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> PreferenceSummary:
-    """Score every question's candidates and write what the model prefers, with a card of the increases.
+    """Score the candidates of every question and write the preferences, with a card of the increases.
 
-    A question is read once without passages and once with each candidate.  Interrupted at any instant, it goes on where
-    it was when it is called again with the same arguments; called again when all is done, it reads nothing.
+    Each question is read once without passages and once with each candidate.  After an interruption, the same call
+    resumes; when the file is complete, it returns at once.
 
     Args:
-        questions: With pools of their own, or for a retriever with a corpus.
+        questions: Questions with their own pools, or any for a retriever with a corpus.
         confidence: The model's confidence.
-        path: The preference file; its card and, until it is complete, its journal lie beside it.
+        path: The preference file; its card and, until it is complete, its journal are beside it.
         retriever: Finds the candidates; default: BM25 over a question's pool.
-        candidates: Candidates of a question, at least 2.
-        k: Most positives and most negatives of a question.
+        candidates: Candidates per question, at least 2.
+        k: Largest number of positives, and of negatives, per question.
         prompt: Written into every line, for rerankers that are language models.
-        shift: How well the probe does under both prompts, from `measure_shift`; kept in the card.
-        on_progress: Called with the questions done and their number.
+        shift: Quality of the probe under both prompts, from `measure_shift`; stored in the card.
+        on_progress: Called with the number of questions done and their total.
 
     Raises:
         ConfigMismatchError: The file, or its journal, was begun with another configuration.
-        DataError: A parameter is out of range, no question has candidates, or something else lies at `path`.
-        ModelError: The model failed; what was read is kept.
+        DataError: A parameter is out of range, no question has candidates, or another file exists at `path`.
+        ModelError: The model failed; the results so far are kept.
     """
     path, retriever = Path(path), retriever or PoolBM25()
     _check(questions, candidates, k)
@@ -204,15 +203,15 @@ def build_preferences(
     passes = Counter({"qa": 0, "rag": 0})
     with closing(journal):
         done = dict(journal.finished())
-        left = [question for question in questions if question.question_id not in done]
-        for start, stop in pairwise([*range(0, len(left), _AT_ONCE), len(left)]):
-            for scored in _score(left[start:stop], confidence, retriever, candidates, passes):
+        pending = [question for question in questions if question.question_id not in done]
+        for start, stop in pairwise([*range(0, len(pending), _AT_ONCE), len(pending)]):
+            for scored in _score(pending[start:stop], confidence, retriever, candidates, passes):
                 journal.finish(scored.question_id, [_plain(scored)])
             if on_progress is not None:
-                on_progress(len(questions) - len(left) + stop, len(questions))
+                on_progress(len(questions) - len(pending) + stop, len(questions))
         rows = dict(journal.finished())
-    everything = [_scored(rows[question.question_id][0]) for question in questions]
-    summary = _write(path, everything, config, shift=shift, passes=passes)
+    scores = [_scored(rows[question.question_id][0]) for question in questions]
+    summary = _write(path, scores, config, shift=shift, passes=passes)
     journal.delete()
     return summary
 
@@ -220,39 +219,40 @@ def build_preferences(
 def _check(questions: Sequence[Question], candidates: int, k: int) -> None:
     ids = [question.question_id for question in questions]
     if not ids or len(set(ids)) != len(ids):
-        raise DataError(f"{len(ids)} questions with {len(set(ids))} distinct ids: at least one, no id twice")
+        raise DataError(f"{len(ids)} questions with {len(set(ids))} distinct ids: at least one question is needed, each with its own id")
     if candidates < 2:  # noqa: PLR2004 - a positive and a negative
-        raise DataError(f"candidates is {candidates!r}; allowed is 2 or more: one to prefer, one to reject")
+        raise DataError(f"candidates is {candidates!r}; allowed: 2 or more, one to prefer and one to reject")
     if k < 1:
-        raise DataError(f"k is {k!r}; allowed is 1 or more")
+        raise DataError(f"k is {k!r}; allowed: 1 or more")
 
 
 def _score(
     questions: Sequence[Question], confidence: Confidence, retriever: Retriever, n: int, passes: Counter[str]
 ) -> list[Scored]:
-    """Read a group of questions: all of them without passages, then every pair of question and candidate."""
+    """Score a group of questions: first all of them without passages, then every question with each candidate."""
     pools = [candidates_of(question, retriever, n) for question in questions]
-    asked = [(question, pool) for question, pool in zip(questions, pools, strict=True) if pool[0]]
-    alone = confidence.of([question.question for question, _ in asked])
-    pairs = [(question.question, [passage]) for question, (passages, _, _) in asked for passage in passages]
-    given = iter(confidence.of([text for text, _ in pairs], [passages for _, passages in pairs]).tolist())
-    passes.update(qa=len(asked), rag=len(pairs))
-    base = dict(zip((question.question_id for question, _ in asked), alone.tolist(), strict=True))
-    found = []
+    answerable = [(question, pool) for question, pool in zip(questions, pools, strict=True) if pool[0]]
+    unaided = confidence.of([question.question for question, _ in answerable])
+    pairs = [(question.question, [passage]) for question, (passages, _, _) in answerable for passage in passages]
+    aided = iter(  # one value per pair, consumed in the same order below
+        confidence.of([text for text, _ in pairs], [passages for _, passages in pairs]).tolist())
+    passes.update(qa=len(answerable), rag=len(pairs))
+    base = dict(zip((question.question_id for question, _ in answerable), unaided.tolist(), strict=True))
+    scores = []
     for question, (passages, repeated, empty) in zip(questions, pools, strict=True):
         before = base.get(question.question_id, math.nan)
-        found.append(
+        scores.append(
             Scored(
                 question_id=question.question_id,
                 query=question.question,
                 confidence=before,
                 texts=tuple(passage_text(passage.title, passage.text).strip() for passage in passages),
-                increases=tuple(next(given) - before for _ in passages),
+                increases=tuple(next(aided) - before for _ in passages),
                 repeated=repeated,
                 empty=empty,
             )
         )
-    return found
+    return scores
 
 
 def _plain(scored: Scored) -> dict[str, Any]:
@@ -286,19 +286,19 @@ def _or_nan(value: float | None) -> float:
 
 def _write(
     path: Path,
-    everything: Sequence[Scored],
+    scores: Sequence[Scored],
     config: Mapping[str, Any],
     *,
     shift: Mapping[str, Any] | None,
     passes: Mapping[str, int],
 ) -> PreferenceSummary:
-    if not any(scored.texts for scored in everything):
+    if not any(scored.texts for scored in scores):
         raise DataError(
-            "no question has candidates: give questions with paragraphs of their own, or a retriever with a corpus"
+            "no question has candidates: use questions with their own paragraphs, or a retriever with a corpus"
         )
     preferences, records = [], []
     dropped: Counter[str] = Counter()
-    for scored in everything:
+    for scored in scores:
         why = scored.dropped()
         if why is not None:
             dropped[why] += 1
@@ -309,19 +309,19 @@ def _write(
         increases = {"pos": [scored.increases[i] for i in up], "neg": [scored.increases[i] for i in down]}
         records.append({"question_id": scored.question_id, "confidence": scored.confidence, **increases})
     left_out = {
-        "repeated": sum(scored.repeated for scored in everything),
-        "no text": sum(scored.empty for scored in everything),
-        "undefined increase": sum(math.isnan(inc) for scored in everything for inc in scored.increases),
+        "repeated": sum(scored.repeated for scored in scores),
+        "no text": sum(scored.empty for scored in scores),
+        "undefined increase": sum(math.isnan(inc) for scored in scores for inc in scored.increases),
     }
     text = preference_lines(preferences)
     summary = PreferenceSummary(
         path=path,
-        questions=len(everything),
+        questions=len(scores),
         kept=len(preferences),
         positives=sum(len(item.pos) for item in preferences),
         negatives=sum(len(item.neg) for item in preferences),
         dropped=dict(sorted(dropped.items())),
-        candidates=sum(len(scored.texts) for scored in everything),
+        candidates=sum(len(scored.texts) for scored in scores),
         left_out={reason: count for reason, count in left_out.items() if count},
         passes=dict(passes),
     )
@@ -335,7 +335,7 @@ def _write(
         "shift": None if shift is None else dict(shift),
         "records": records,
     }
-    # The card first: a kill between the two leaves no preference file, and the same call writes both again.
+    # The card first: after an interruption between the two there is no preference file, and the same call writes both.
     write_file(card_path(path), json.dumps(card, ensure_ascii=False, allow_nan=False, indent=1) + "\n")
     write_file(path, text)
     return summary
@@ -346,16 +346,16 @@ def _finished(path: Path, config: Mapping[str, Any]) -> PreferenceSummary | None
 
     Raises:
         ConfigMismatchError: It was written with another configuration.
-        DataError: It has no card, or another one.
+        DataError: It has no card, or not its own.
     """
     if not path.exists():
         return None
     try:
         card = json.loads(card_path(path).read_text(encoding="utf-8"))
-        old, was, digest = card["config"], card["summary"], card["sha256"]
+        old, summary, digest = card["config"], card["summary"], card["sha256"]
     except (OSError, ValueError, KeyError, TypeError):
         raise DataError(
-            f"{path} is there already and has no card ({card_path(path).name}) that tells what is in it: move it away, "
+            f"{path} already exists without a card ({card_path(path).name}) that describes it: move it away, "
             "or write to another file"
         ) from None
     changed = differences(old, json.loads(json.dumps(config)))
@@ -365,4 +365,4 @@ def _finished(path: Path, config: Mapping[str, Any]) -> PreferenceSummary | None
         )
     if sha256(path.read_bytes()).hexdigest() != digest:
         raise DataError(f"{path} was changed after it was written: move it away, or write to another file")
-    return PreferenceSummary(**{**was, "path": path, "passes": {"qa": 0, "rag": 0}})
+    return PreferenceSummary(**{**summary, "path": path, "passes": {"qa": 0, "rag": 0}})

@@ -30,30 +30,31 @@ HIDDEN = (448, 224, 112, 56)
 """Widths between five layers: 1.97 M parameters over states of 4,096 numbers (CBDR: five layers, about 2 M)."""
 
 _STRENGTHS = (1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0)
-"""Inverse strengths of the logistic regression's penalty, the best on dev is taken."""
+"""Inverse strengths of the logistic regression's penalty; the best on dev is used."""
 
 _HOTTEST = 5.0
-"""Bound of the logarithm of the temperature."""
+"""Bound on the logarithm of the temperature."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ProbeSettings:
     """How a probe is trained.
 
-    The paper contradicts itself on what is not fixed here: the layer (middle, or last: a property of the states), 30 or
-    100 epochs, and sizes of dev and test.  All are parameters.
+    The paper contradicts itself on the layer (middle or last), the epochs (30 or 100) and the sizes of dev and test: these
+    are parameters.  The layer is a property of the states.
 
     Attributes:
-        hidden: Widths between the layers; none = one layer, a logistic regression.
-        dropout: Share of each hidden layer that a step leaves out, in [0, 1).
+        hidden: Widths between the layers; empty for a single layer, a logistic regression.
+        dropout: Share of each hidden layer dropped in a step, in [0, 1).
         lr: Learning rate (Adam).
-        epochs: Most passes over the training set.
-        batch_size: Questions of a step.
-        patience: Epochs without a better dev loss before it stops; None = all epochs, and the last weights count.
+        epochs: Largest number of passes over the training set.
+        batch_size: Questions per step.
+        patience: Epochs without a better dev loss before training stops; None = train all epochs and keep the last
+            weights.
         weight_decay: Decoupled weight decay.
-        standardize: Take the training set's mean from every state and divide by its deviation; stored with the probe.
+        standardize: Subtract the training set's mean from every state and divide by its deviation; stored with the probe.
         balanced: Draw as many known as unknown questions for each epoch.
-        device: As torch names it.
+        device: A torch device.
     """
 
     hidden: tuple[int, ...] = HIDDEN
@@ -92,14 +93,14 @@ class ProbeSettings:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Trained:
-    """A probe and how it came about.
+    """An uncalibrated probe with the figures of its training.
 
     Attributes:
-        probe: Uncalibrated.
-        seed: Of weights, batches and dropout.
-        losses: The class-balanced dev loss after each epoch, nats; that of the chosen penalty alone for the logistic regression.
-        best_epoch: The epoch whose weights these are, from 1; 0 for the logistic regression.
-        dev_auroc: Area under the ROC curve on dev: what layers and seeds are chosen by.
+        probe: Not yet calibrated.
+        seed: Seed of weights, batches and dropout.
+        losses: Class-balanced dev loss after each epoch, in nats; for the logistic regression, that of the chosen penalty.
+        best_epoch: The epoch of these weights, from 1; 0 for the logistic regression.
+        dev_auroc: Area under the ROC curve on dev, by which layers and seeds are chosen.
     """
 
     probe: Probe
@@ -121,15 +122,15 @@ def train_probe(
     """Train the network; the same data, settings and seed give the same weights on one machine.
 
     Args:
-        train: What the weights are fitted on, questions of both kinds.
-        dev: What stops the training; no question of `train`.
-        card: What the probe belongs to.
-        settings: How; None = as the paper, with 100 epochs and early stopping.
-        seed: Of weights, batches and dropout; no other random state is read or changed.
-        on_epoch: Told each epoch, from 1, and its dev loss.
+        train: Questions of both kinds, for fitting the weights.
+        dev: Questions for early stopping, none of them in `train`.
+        card: Identity of the model, layer and prompt.
+        settings: None for those of the paper, with 100 epochs and early stopping.
+        seed: Seed of weights, batches and dropout; no other random state is read or changed.
+        on_epoch: Called after each epoch with its number, from 1, and its dev loss.
 
     Raises:
-        DataError: A set holds one kind of questions only, or the training diverged.
+        DataError: A set contains only one kind of questions, or the training diverged.
         MissingExtraError: torch is not installed.
     """
     settings = settings or ProbeSettings()
@@ -153,7 +154,7 @@ def _optimised(
     rng: np.random.Generator,
     on_epoch: Callable[[int, float], None] | None,
 ) -> tuple[list[float], int, list[Layer]]:
-    """Return the dev losses, the best epoch and its weights."""
+    """Train; return the dev losses, the best epoch and its weights."""
     train, dev = sets
     device = torch.device(settings.device)
     network = _network(torch, train.states.shape[1], settings).to(device)
@@ -188,23 +189,26 @@ def _optimised(
 
 
 def _network(torch: Any, width: int, settings: ProbeSettings) -> Any:
-    parts: list[Any] = []
-    for wide in settings.hidden:
-        parts += [torch.nn.Linear(width, wide), torch.nn.ReLU(), torch.nn.Dropout(settings.dropout)]
-        width = wide
-    return torch.nn.Sequential(*parts, torch.nn.Linear(width, 1))
+    modules: list[Any] = []
+    for next_width in settings.hidden:
+        modules += [torch.nn.Linear(width, next_width), torch.nn.ReLU(), torch.nn.Dropout(settings.dropout)]
+        width = next_width
+    return torch.nn.Sequential(*modules, torch.nn.Linear(width, 1))
 
 
 def _layers(torch: Any, network: Any) -> list[Layer]:
     """Return a copy of the weights."""
-    linear = [part for part in network if isinstance(part, torch.nn.Linear)]
-    return [(part.weight.detach().cpu().numpy().copy(), part.bias.detach().cpu().numpy().copy()) for part in linear]
+    linear = [module for module in network if isinstance(module, torch.nn.Linear)]
+    return [
+        (module.weight.detach().cpu().numpy().copy(), module.bias.detach().cpu().numpy().copy()) for module in linear
+    ]
 
 
 def _batches(labels: Floats, settings: ProbeSettings, rng: np.random.Generator) -> list[np.ndarray[Any, Any]]:
     """Return the rows of each step of an epoch."""
     rows = np.arange(len(labels))
     if settings.balanced:
+        # Cut both kinds to the smaller one; the larger is drawn anew in each epoch, so all of it is used in time.
         kinds = [rng.permutation(np.flatnonzero(labels == kind)) for kind in (1.0, 0.0)]
         rows = np.concatenate([kind[: min(map(len, kinds))] for kind in kinds])
     rows = rng.permutation(rows)
@@ -212,9 +216,10 @@ def _batches(labels: Floats, settings: ProbeSettings, rng: np.random.Generator) 
 
 
 def _balanced_loss(logits: Floats, labels: Floats) -> float:
-    """Return the mean over both kinds of the mean negative log-likelihood, nats: what balanced training lowers."""
+    """Return the negative log-likelihood in nats, averaged within each kind first: the target of balanced training."""
     if not np.isfinite(logits).all():
         return float("nan")
+    # -log sigmoid(x) = log(1 + exp(-x)), computed without overflow.
     loss = np.logaddexp(0.0, np.where(labels == 1, -logits, logits))
     return float((loss[labels == 1].mean() + loss[labels == 0].mean()) / 2)
 
@@ -225,14 +230,14 @@ def logistic_probe(
     """Fit the baseline: a logistic regression on standardised states, its penalty chosen by its loss on dev; no torch.
 
     Args:
-        train: What the weights are fitted on, questions of both kinds.
-        dev: What the penalty is chosen on.
-        card: What the probe belongs to.
-        balanced: Weigh both kinds alike.
+        train: Questions of both kinds, for fitting the weights.
+        dev: Questions for choosing the penalty.
+        card: Identity of the model, layer and prompt.
+        balanced: Give both kinds the same weight.
         strengths: Inverse strengths of the penalty to try.
 
     Raises:
-        DataError: A set holds one kind of questions only.
+        DataError: A set contains only one kind of questions.
     """
     from sklearn.linear_model import LogisticRegression
 
@@ -241,38 +246,38 @@ def logistic_probe(
     states = _scaled(train, mean, scale).states.astype(np.float64)
     best, least = None, np.inf
     for strength in strengths:
-        fitted = LogisticRegression(C=strength, max_iter=2000, class_weight="balanced" if balanced else None)
-        fitted.fit(states, train.labels)
-        layer = (fitted.coef_.astype(np.float32), fitted.intercept_.astype(np.float32))
+        model = LogisticRegression(C=strength, max_iter=2000, class_weight="balanced" if balanced else None)
+        model.fit(states, train.labels)
+        layer = (model.coef_.astype(np.float32), model.intercept_.astype(np.float32))
         probe = Probe([layer], card, mean=mean, scale=scale)
         loss = _balanced_loss(probe.logits(dev.states), dev.labels)
         if best is None or loss < least:
             best, least = probe, loss
     if best is None:
-        raise DataError("there is no penalty to try: give at least one inverse strength")
+        raise DataError("strengths is empty: give at least one inverse strength")
     return Trained(probe=best, seed=0, losses=(least,), best_epoch=0, dev_auroc=_auroc(best, dev))
 
 
 def fit_calibration(logits: Floats, labels: Floats, method: str) -> Calibration:
-    """Return how log-odds become probabilities on these questions.
+    """Fit the map from log-odds to probabilities.
 
-    `temperature` divides the log-odds by one number and keeps 0.5 where it is: after balanced sampling it cannot learn
-    how many questions are known.  `platt` adds an intercept, `isotonic` is any increasing curve.
+    `temperature` divides the log-odds by one number and leaves 0.5 unchanged, so after balanced sampling it cannot learn
+    the share of known questions.  `platt` adds an intercept, and `isotonic` fits any increasing curve.
 
     Args:
-        logits: Log-odds, shape ``(n,)``, of questions that the weights were not fitted on.
+        logits: Log-odds of questions outside the training set, shape ``(n,)``.
         labels: 0 or 1, same shape.
         method: `none`, `temperature`, `platt` or `isotonic`.
 
     Raises:
-        DataError: There is no such method, or no question has both.
+        DataError: The method is unknown, or no question has both log-odds and a label.
     """
     if method not in CALIBRATIONS:
-        raise DataError(f"there is no calibration {method!r}; allowed: {', '.join(CALIBRATIONS)}")
+        raise DataError(f"unknown calibration {method!r}; allowed: {', '.join(CALIBRATIONS)}")
     usable = np.isfinite(logits) & np.isfinite(labels)
     z, y = logits[usable], labels[usable]
     if not len(z):
-        raise DataError("nothing to calibrate on: no question has both log-odds and a label")
+        raise DataError("cannot calibrate: no question has both log-odds and a label")
     return Calibration(method=method, map=CALIBRATIONS[method](z, y))
 
 
@@ -286,11 +291,11 @@ def _temperature(logits: Floats, labels: Floats) -> Any:
 
     signed = np.where(labels == 1, -logits, logits)
 
-    def loss(heat: float) -> float:
-        return float(np.logaddexp(0.0, signed * np.exp(-heat)).mean())
+    def loss(log_temperature: float) -> float:
+        return float(np.logaddexp(0.0, signed * np.exp(-log_temperature)).mean())
 
-    found = minimize_scalar(loss, bounds=(-_HOTTEST, _HOTTEST), method="bounded", options={"xatol": 1e-6})
-    return Sigmoid(float(np.exp(-found.x)), 0.0)
+    optimum = minimize_scalar(loss, bounds=(-_HOTTEST, _HOTTEST), method="bounded", options={"xatol": 1e-6})
+    return Sigmoid(float(np.exp(-optimum.x)), 0.0)
 
 
 def _platt(logits: Floats, labels: Floats) -> Any:
@@ -302,11 +307,11 @@ def _isotonic(logits: Floats, labels: Floats) -> Any:
 
 
 CALIBRATIONS = {"none": _none, "temperature": _temperature, "platt": _platt, "isotonic": _isotonic}
-"""How a probe may be calibrated."""
+"""The calibration methods by name."""
 
 
 def calibrate_probe(probe: Probe, examples: Examples, method: str) -> Probe:
-    """Return the probe calibrated on some questions, which must not be those that its weights were fitted on."""
+    """Return the probe calibrated on `examples`, which must be outside its training set."""
     return probe.calibrated(fit_calibration(probe.logits(examples.states), examples.labels, method))
 
 
@@ -314,13 +319,13 @@ def _both_kinds(*sets: Examples) -> None:
     for examples in sets:
         if len(np.unique(examples.labels)) < 2:  # noqa: PLR2004
             raise DataError(
-                f"all {len(examples)} labels are {'known' if examples.labels[:1].any() else 'unknown'}: a probe learns "
-                "from both kinds. Use a model that knows some of the questions, or another label rule"
+                f"all {len(examples)} labels are {'known' if examples.labels[:1].any() else 'unknown'}, but a probe learns "
+                "from both kinds: use a model that knows some of the questions, or another label rule"
             )
 
 
 def _standard(states: States) -> tuple[States, States]:
-    """Return mean and deviation of each number of a state; one that never moves is divided by 1."""
+    """Return mean and deviation of each component of the states; 1 where a component is constant."""
     wide = states.astype(np.float64)
     deviation = wide.std(axis=0)
     return wide.mean(axis=0).astype(np.float32), np.where(deviation > 0, deviation, 1.0).astype(np.float32)
@@ -340,5 +345,5 @@ def _torch() -> Any:
     try:
         import torch
     except ImportError:
-        raise MissingExtraError("training a probe (a logistic regression does without)", "torch") from None
+        raise MissingExtraError("training a probe other than a logistic regression", "torch") from None
     return torch

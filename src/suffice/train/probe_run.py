@@ -1,4 +1,4 @@
-"""From stored states to a probe and its figures: layers and seeds chosen on dev, everything measured once on test."""
+"""From stored states to a probe and its figures: layer and seed chosen on dev, all figures measured once on test."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ Kind = Literal["mlp", "logistic"]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class LabelledStates:
-    """States of one prompt with the labels of the answers that the model gave to that prompt.
+    """States of one prompt, with labels of the model's answers to that prompt.
 
     Attributes:
-        states: As they are stored.
+        states: The stored states.
         labels: 0 or 1, by question.
-        texts: The questions by id, as far as they are known: the probe's card keeps hashes of those that it saw.
+        texts: Question texts by id, where known; the probe's card keeps hashes of those it was fitted on.
     """
 
     states: StoredStates
@@ -55,11 +55,11 @@ class Candidate:
 
     Attributes:
         kind: `mlp` or `logistic`.
-        layer: The layer.
-        seed: The seed.
-        best_epoch: The epoch whose weights it has; 0 for the logistic regression.
-        dev_auroc: What it was chosen by.
-        test: The same on test, of every candidate at the chosen layer alone; None of others.
+        layer: Layer of the states.
+        seed: Seed of the training.
+        best_epoch: The epoch of its weights; 0 for the logistic regression.
+        dev_auroc: Area under the ROC curve on dev, the criterion of the choice.
+        test_auroc: The same on test; None for candidates at other layers than the chosen one.
     """
 
     kind: str
@@ -76,8 +76,8 @@ class Measured:
 
     Attributes:
         what: Which probe, on which states.
-        size: Questions that its weights were fitted on.
-        measures: The figures.
+        size: Number of questions it was fitted on.
+        measures: Its figures with intervals.
     """
 
     what: str
@@ -87,14 +87,14 @@ class Measured:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ProbeRun:
-    """What a training run gives.
+    """The outcome of a training run.
 
     Attributes:
         probe: The chosen probe, calibrated, with its card.
-        candidates: Everything that was tried.
+        candidates: All probes that were tried.
         measured: The chosen probe on test (uncalibrated and calibrated), the logistic baseline, other prompts.
-        curve: The figures over the size of the training set.
-        notes: What a reader must know.
+        curve: The figures by size of the training set.
+        notes: Caveats about calibration and about questions left out.
     """
 
     probe: Probe
@@ -104,7 +104,7 @@ class ProbeRun:
     notes: tuple[str, ...] = ()
 
     def tables(self) -> list[Table]:
-        """Return the tables of the run: what was tried, the figures, the learning curve."""
+        """Return the tables of the run: candidates, test figures and learning curve."""
         columns = (Column("probe"), Column("layer"), Column("seed"), Column("epoch", "d"), *_AREAS)
         rows = tuple(
             (c.kind, "-" if c.layer is None else str(c.layer), str(c.seed), c.best_epoch, c.dev_auroc, c.test_auroc)
@@ -197,20 +197,20 @@ def run_training(
     """
     settings = settings or ProbeSettings()
     if not seeds or (layers is not None and not layers):
-        raise DataError("a training run needs at least one layer and one seed")
+        raise DataError("layers or seeds is empty: give at least one layer and one seed")
     if other is not None:
         _check_same(data, other)
     elif train_on_both:
-        raise DataError("there is no second prompt to train on: give its states and labels")
+        raise DataError("train_on_both needs a second prompt: give its states and labels as other")
     fit = _Fit(data, split, other if train_on_both else None, settings, train_size)
     tell = on_step or (lambda _step: None)
     chosen_layers = data.layers if layers is None else tuple(layers)
-    tried: list[Trained] = []
+    attempts: list[Trained] = []
     for layer in chosen_layers:
         for seed in seeds if kind == "mlp" else (0,):
             tell(f"{kind}, layer {layer}, seed {seed}")
-            tried.append(fit.fit(kind, layer, seed))
-    best = max(tried, key=lambda trained: trained.dev_auroc)
+            attempts.append(fit.fit(kind, layer, seed))
+    best = max(attempts, key=lambda trained: trained.dev_auroc)
     layer = best.probe.card.layer
     baseline = best if kind == "logistic" else fit.fit("logistic", layer, 0)
     test = fit.part("test", layer)
@@ -228,14 +228,14 @@ def run_training(
             )
         )
     if other is not None:
-        apart = split.of(Examples.of(other.states, other.labels, layer), "test")
-        measured.append(_on(calibrated, apart, f"{kind}, {calibration}, prompt {other.prompt}", fit.size))
-    curved = []
+        other_test = split.of(Examples.of(other.states, other.labels, layer), "test")
+        measured.append(_on(calibrated, other_test, f"{kind}, {calibration}, prompt {other.prompt}", fit.size))
+    points = []
     for size in curve:
         tell(f"{kind}, layer {layer}, {size} questions")
         smaller = _Fit(data, split, fit.other, settings, size).fit(kind, layer, best.seed)
-        curved.append(_on(calibrate_probe(smaller.probe, fit.part("dev", layer), calibration), test, kind, size))
-    candidates = tuple(_candidate(kind, trained, test, layer) for trained in tried)
+        points.append(_on(calibrate_probe(smaller.probe, fit.part("dev", layer), calibration), test, kind, size))
+    candidates = tuple(_candidate(kind, trained, test, layer) for trained in attempts)
     notes = _notes(fit.part("test", layer), Examples.of(data.states, data.labels, layer), calibration, settings)
     fitted = split.train | split.dev
     provenance = {
@@ -248,7 +248,7 @@ def run_training(
     }
     probe = calibrated.described(provenance=jsonable(provenance))
     return ProbeRun(
-        probe=probe, candidates=candidates, measured=tuple(measured), curve=tuple(curved), notes=tuple(notes)
+        probe=probe, candidates=candidates, measured=tuple(measured), curve=tuple(points), notes=tuple(notes)
     )
 
 
@@ -270,15 +270,17 @@ class _Fit:
     def fit(self, kind: str, layer: int | None, seed: int) -> Trained:
         train, dev = self.part("train", layer), self.part("dev", layer)
         if self.train_size is not None:
-            train = train.balanced(self.train_size, rng=np.random.default_rng(0))  # the same ones for every candidate
+            train = train.balanced(
+                self.train_size, rng=np.random.default_rng(0)
+            )  # the same questions for every candidate
         if self.other is not None:
             examples = Examples.of(self.other.states, self.other.labels, layer)
-            named = set(train.ids)
-            more = examples.take(np.array([q in named for q in examples.ids], dtype=np.bool_))
+            train_ids = set(train.ids)
+            additional = examples.take(np.array([q in train_ids for q in examples.ids], dtype=np.bool_))
             train = Examples(
-                ids=train.ids + more.ids,
-                states=np.concatenate([train.states, more.states]),
-                labels=np.concatenate([train.labels, more.labels]),
+                ids=train.ids + additional.ids,
+                states=np.concatenate([train.states, additional.states]),
+                labels=np.concatenate([train.labels, additional.labels]),
             )
         self.size = len(train)
         card = self._card(layer)
@@ -306,7 +308,7 @@ def _check_same(data: LabelledStates, other: LabelledStates) -> None:
     if pinned_of(data.states.header.get("source") or {}) != pinned_of(other.states.header.get("source") or {}):
         raise ConfigMismatchError("the states of the two prompts were read with other prompts or another precision")
     if data.prompt == other.prompt:
-        raise DataError(f"both sets of states are of the prompt {data.prompt!r}: the second is for {RAG!r}")
+        raise DataError(f"both sets of states have the prompt {data.prompt!r}: give states of {RAG!r} as the second")
 
 
 def _on(probe: Probe, examples: Examples, what: str, size: int) -> Measured:
@@ -314,7 +316,7 @@ def _on(probe: Probe, examples: Examples, what: str, size: int) -> Measured:
 
 
 def _candidate(kind: str, trained: Trained, test: Examples, layer: int | None) -> Candidate:
-    """Return what was tried; on test only at the layer that dev chose."""
+    """Return the figures of one attempt; those on test only at the layer chosen on dev."""
     area = None
     if trained.probe.card.layer == layer:
         area = measure_probe(trained.probe.predict(test.states), test.labels, n_resamples=1)["auroc"].value
@@ -333,10 +335,10 @@ def _notes(test: Examples, examples: Examples, calibration: str, settings: Probe
     if settings.balanced and calibration in ("none", "temperature"):
         notes.append(
             f"trained on as many known as unknown questions, and {calibration} does not learn the share of known ones "
-            f"({100 * test.labels.mean():.1f} % of test): probabilities are relative to one half. platt and isotonic learn it"
+            f"({100 * test.labels.mean():.1f} % of test): probabilities are relative to one half; platt and isotonic learn it"
         )
     if examples.n_undefined:
         notes.append(f"{examples.n_undefined} questions are left out: their state is undefined (NaN)")
     if examples.n_unlabelled:
-        notes.append(f"{examples.n_unlabelled} questions are left out: they have a state and no label")
+        notes.append(f"{examples.n_unlabelled} questions are left out: they have a state but no label")
     return notes

@@ -1,4 +1,4 @@
-"""How well a reranker puts what a model prefers before what it rejects: P@K, R@K and MRR@K (CBDR, table 1)."""
+"""How well a reranker puts preferred passages before rejected ones: P@K, R@K and MRR@K (CBDR, table 1)."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ __all__ = ["DEPTHS", "NAMES", "RankingReport", "ScorePairs", "compare_rankings",
 DEPTHS = (1, 3, 5)
 _METRICS = {"P": precision_at, "R": recall_at, "MRR": reciprocal_rank_at}
 NAMES = tuple(f"{name}@{k}" for k in DEPTHS for name in _METRICS)
-"""The rows of `rank_metrics`, as the paper's table 1 orders them."""
+"""The rows of `rank_metrics`, in the order of the paper's table 1."""
 
 ScorePairs = Callable[[list[tuple[str, str]]], Any]
-"""From pairs of query and passage to one number each."""
+"""Maps pairs of query and passage to one number each."""
 
 
 def ranked(scores: Sequence[float], relevant: Sequence[bool]) -> list[bool]:
-    """Return whether each item is relevant, the largest score first; among equal scores, what is not comes first.
+    """Return whether each item is relevant, the largest score first; among equal scores, irrelevant items come first.
 
-    A scorer that gives everything one score thus ranks as badly as it can, whatever the order of the file.
+    A scorer that gives all items the same score thus gets the worst rank, whatever the order of the file.
 
     >>> ranked([0.1, 0.9, 0.9], [True, True, False])
     [False, True, True]
@@ -47,7 +47,7 @@ def ranked(scores: Sequence[float], relevant: Sequence[bool]) -> list[bool]:
 def rank_metrics(preferences: Sequence[Preference], score: ScorePairs) -> Floats:
     """Return P@K, R@K and MRR@K of each question, shape ``(len(NAMES), n_questions)``, in [0, 1].
 
-    A question's passages are its positives, which count as relevant, and its negatives.
+    The passages of a question are its positives, which count as relevant, and its negatives.
 
     >>> one = Preference(query="?", pos=("long one", "x"), neg=("short",))
     >>> longest_first = rank_metrics([one], lambda pairs: [len(text) for _, text in pairs])
@@ -55,16 +55,16 @@ def rank_metrics(preferences: Sequence[Preference], score: ScorePairs) -> Floats
     {'P@1': 1.0, 'R@1': 0.5, 'MRR@1': 1.0, 'P@3': 0.67, 'R@3': 1.0, 'MRR@3': 1.0, 'P@5': 0.4, 'R@5': 1.0, 'MRR@5': 1.0}
 
     Raises:
-        DataError: No questions, or scores that are not one finite number for each pair.
+        DataError: There are no questions, or the scores are not one finite number for each pair.
     """
     pairs = [(item.query, text) for item in preferences for text in (*item.pos, *item.neg)]
     if not pairs:
-        raise DataError("no questions to rank passages for: the preference file is empty")
+        raise DataError("cannot rank: the preference file contains no questions")
     scores = np.asarray(score(pairs), dtype=np.float64).ravel()
     if len(scores) != len(pairs) or not np.isfinite(scores).all():
         raise DataError(
             f"{len(scores)} scores, {int(np.isfinite(scores).sum())} of them finite, for {len(pairs)} pairs: a reranker "
-            "gives one number for each"
+            "must return one finite number per pair"
         )
     values = np.empty((len(NAMES), len(preferences)))
     start = 0
@@ -82,10 +82,10 @@ class RankingReport:
 
     Attributes:
         names: The metrics.
-        before: Mean of the first, with its interval, for each metric.
-        after: Mean of the second, likewise.
-        differences: The second minus the first, question by question, with the p of a paired permutation test.
-        n: Questions.
+        before: Mean and interval of the first reranker, for each metric.
+        after: The same for the second.
+        differences: Paired differences, second minus first, with the p of a paired permutation test.
+        n: Number of questions.
     """
 
     names: tuple[str, ...]
@@ -139,35 +139,35 @@ def compare_rankings(
     clusters: Sequence[str] | None = None,
     n_resamples: int = 1000,
 ) -> RankingReport:
-    """Compare two rerankers question by question; one draw serves every metric.
+    """Compare two rerankers question by question, with the same resamples for every metric.
 
     Args:
-        before: As `rank_metrics` gives them, shape ``(len(names), n_questions)``.
+        before: Values from `rank_metrics`, shape ``(len(names), n_questions)``.
         after: The other reranker's, on the same questions in the same order.
         rng: Draws resamples and signs.
         names: The metrics.
         clusters: The unit of each question, where questions repeat.
-        n_resamples: Draws.
+        n_resamples: Number of resamples.
 
     Raises:
-        DataError: Shapes that differ, or undefined values.
+        DataError: The shapes differ, or a value is undefined.
     """
     if before.shape != after.shape or len(before) != len(names):
         raise DataError(
-            f"metrics of shapes {before.shape} and {after.shape} for {len(names)} names: pair the questions"
+            f"metrics of shapes {before.shape} and {after.shape} for {len(names)} names: both need one row per name and the same questions"
         )
     n_units = before.shape[1] if clusters is None else len(set(clusters))
     weights = bootstrap_weights(n_units, n_resamples, rng=rng)
-    alone = []
+    summaries = []
     for values in (before, after):
-        found = paired_bootstrap(values, weights, clusters=clusters)
-        alone.append(tuple(zip(found.delta.tolist(), found.low.tolist(), found.high.tolist(), strict=True)))
+        means = paired_bootstrap(values, weights, clusters=clusters)
+        summaries.append(tuple(zip(means.delta.tolist(), means.low.tolist(), means.high.tolist(), strict=True)))
     paired = paired_results(after - before, weights, clusters=clusters)
     tests = permutation_tests(after - before, rng=rng, clusters=clusters)
     return RankingReport(
         names=tuple(names),
-        before=alone[0],
-        after=alone[1],
+        before=summaries[0],
+        after=summaries[1],
         differences=tuple(replace(d, p=t.p, test=t.test) for d, t in zip(paired, tests, strict=True)),
         n=before.shape[1],
     )

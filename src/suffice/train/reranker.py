@@ -1,8 +1,8 @@
 """A cross-encoder aligned with a model's preferences: InfoNCE by sentence-transformers' trainer.
 
 Source: "Rethinking LLM Parametric Knowledge as Confidence for Effective and Efficient RAG" (CBDR), section 3.2 and
-appendix C.  An aligned reranker helps the model that it was aligned with (table 2: NQ, top 3: +4.7 points) and hardly
-another (+0.2); on HotpotQA, top 1, both gain alike, and general rerankers do better with the model it was aligned with.
+appendix C.  An aligned reranker helps the model it was aligned with (table 2: NQ, top 3: +4.7 points) and hardly any
+other (+0.2); on HotpotQA, top 1, both gain alike, and general rerankers do better with the model it was aligned with.
 
 On several devices: ``accelerate launch -m suffice reranker train ...``; the trainer does the rest.
 """
@@ -34,7 +34,7 @@ from suffice.train.reranker_trainer import LOGGED, RerankerSettings, load_base, 
 __all__ = ["CARD", "FEWEST", "RerankerRun", "RerankerSettings", "preferences_hash", "train_reranker"]
 
 FEWEST = 2
-"""Questions that training needs at least; a useful reranker takes thousands."""
+"""Smallest number of training questions; a useful reranker takes thousands."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,13 +42,13 @@ class RerankerRun:
     """Outcome of training a reranker.
 
     Attributes:
-        path: The folder of the trained cross-encoder; its `reranker.json` holds all of this.
-        steps: Steps that were made.
-        best_step: The step whose weights were kept; None without dev questions, where the last ones are.
+        path: The folder of the trained cross-encoder; its `reranker.json` contains these values.
+        steps: Training steps.
+        best_step: The step whose weights were kept; None without dev questions, which keeps the last weights.
         history: MRR on dev by step.
-        report: Before and after; None without questions to report on.
+        report: Metrics before and after; None without questions to report on.
         reported_on: `test`, or `dev (selected here)`.
-        seconds: How long this run took.
+        seconds: Duration of this run.
     """
 
     path: Path
@@ -71,7 +71,7 @@ class RerankerRun:
         }
 
     def table(self) -> Table | None:
-        """Return before and after as a table; None without questions to report on."""
+        """Return the metrics before and after as a table; None without questions to report on."""
         if self.report is None:
             return None
         return self.report.table(f"ranking what the model prefers, per cent, on {self.reported_on}")
@@ -98,28 +98,27 @@ def train_reranker(
     device: str | None = None,
     seed: int = 0,
 ) -> RerankerRun:
-    """Train a cross-encoder to put what a model prefers before what it rejects.
+    """Train a cross-encoder to put the passages a model prefers before those it rejects.
 
-    Each positive competes with its question's negatives.  Checkpoints lie in ``<out>.checkpoints`` until training is
-    done; interrupted, it goes on from the last one when it is called again with the same arguments, and ends with the
-    same weights.
+    Each positive competes with the negatives of its question.  Checkpoints are kept in ``<out>.checkpoints`` until
+    training ends; after an interruption, the same call resumes from the last one and ends with the same weights.
 
     Args:
         model: Id or folder of a cross-encoder with one label, or of an encoder that gets a new head.
-        preferences: What to learn from.
+        preferences: Training questions.
         out: The folder to write.
-        dev: Choose the step with the best MRR on these questions, and stop early; without them every step is made.
-        test: Report on these; without them on `dev`, and the report says that it was selected there.
-        settings: How to train; default: the paper's.
-        aligned_with: Identity of the model whose preferences these are, for the card.
+        dev: Questions for early stopping and for choosing the step with the best MRR; without them all steps are trained.
+        test: Questions to report on; without them the report is on `dev` and says so.
+        settings: Training settings; default: those of the paper.
+        aligned_with: Identity of the model with these preferences, for the card.
         revision: Revision of the base model at the hub.
-        device: `cpu` to train there although there is an accelerator; None for what torch finds.
-        seed: Of the order of the rows, of dropout and of a new head.
+        device: `cpu` to train there although there is an accelerator; None for torch's default.
+        seed: Seed of the row order, of dropout and of a new head.
 
     Raises:
-        ConfigMismatchError: The folder, or its checkpoints, belong to another configuration.
-        DataError: Too few questions, questions in two sets, or something else lies at `out`.
-        MissingExtraError: A part of the extra `torch` is not installed.
+        ConfigMismatchError: The folder or its checkpoints belong to another configuration.
+        DataError: There are too few questions, a question is in two sets, or `out` exists and is not empty.
+        MissingExtraError: The extra `torch` is not fully installed.
         ModelError: The base model cannot be loaded, or has several labels.
     """
     settings, out = settings or RerankerSettings(), Path(out)
@@ -130,28 +129,30 @@ def train_reranker(
         "base": base,
         "settings": asdict(settings),
         "seed": seed,
-        "data": {name: {"questions": len(part), "hash": preferences_hash(part)} for name, part in sets.items()},
+        "data": {
+            name: {"questions": len(questions), "hash": preferences_hash(questions)} for name, questions in sets.items()
+        },
     }
     _check_free(out, config)
     began = time.perf_counter()
     with quiet():
         encoder = load_base(str(model), settings, revision=revision, device=device, seed=seed)
     score = pair_scorer(encoder, settings)
-    shown = test or dev
-    before = rank_metrics(shown, score) if shown else None
+    reported = test or dev
+    before = rank_metrics(reported, score) if reported else None
     trainer = make_trainer(encoder, preferences, dev, settings, _checkpoints(out, config), device=device, seed=seed)
     with quiet():
         trainer.train(resume_from_checkpoint=_last_checkpoint(out))
     report = None
     if before is not None:
         rng = np.random.default_rng(seed)
-        queries = [item.query for item in shown]
-        report = compare_rankings(before, rank_metrics(shown, score), rng=rng, clusters=queries)
-    kept = trainer.state.best_model_checkpoint if dev else None
+        queries = [item.query for item in reported]
+        report = compare_rankings(before, rank_metrics(reported, score), rng=rng, clusters=queries)
+    best = trainer.state.best_model_checkpoint if dev else None
     run = RerankerRun(
         path=out,
         steps=int(trainer.state.global_step),
-        best_step=None if kept is None else int(str(kept).rsplit("-", 1)[1]),
+        best_step=None if best is None else int(str(best).rsplit("-", 1)[1]),
         history=_history(trainer.state.log_history),
         report=report,
         reported_on="test" if test else "dev (selected here)" if dev else "",
@@ -169,32 +170,32 @@ def _check_sets(train: Sequence[Preference], dev: Sequence[Preference], test: Se
             f"{len(train)} question(s) to train on; at least {FEWEST} are needed, and a useful reranker takes thousands"
         )
     seen: dict[str, str] = {}
-    for name, part in (("train", train), ("dev", dev), ("test", test)):
-        for item in part:
+    for name, questions in (("train", train), ("dev", dev), ("test", test)):
+        for item in questions:
             other = seen.setdefault(answer_key(item.query), name)
             if other != name:
                 raise DataError(
-                    f"{item.query!r:.80} is a question of {other} and of {name}: what is trained on, selected on and "
-                    "reported on must be different questions"
+                    f"{item.query!r:.80} is in both {other} and {name}: training, selection and "
+                    "report need different questions"
                 )
 
 
 def _check_free(out: Path, config: Mapping[str, Any]) -> None:
-    """Refuse to write over anything.
+    """Raise if `out` cannot be written.
 
     Raises:
-        ConfigMismatchError: Checkpoints of another configuration lie beside it.
-        DataError: It exists.
+        ConfigMismatchError: There are checkpoints of another configuration.
+        DataError: `out` exists and is not empty.
     """
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise DataError(f"{out} is there already: move it away, or give another folder")
-    begun = _folder(out) / "config.json"
-    if begun.is_file():
-        changed = differences(json.loads(begun.read_text(encoding="utf-8")), json.loads(json.dumps(config)))
+        raise DataError(f"{out} already exists: move it away, or give another folder")
+    config_file = _folder(out) / "config.json"
+    if config_file.is_file():
+        changed = differences(json.loads(config_file.read_text(encoding="utf-8")), json.loads(json.dumps(config)))
         if changed:
             raise ConfigMismatchError(
-                f"training of {out} was begun with another configuration ({'; '.join(changed)}): go on with the old one, "
-                f"or remove {begun.parent}"
+                f"training of {out} was begun with another configuration ({'; '.join(changed)}): resume with the old one, "
+                f"or remove {config_file.parent}"
             )
 
 
@@ -203,7 +204,7 @@ def _folder(out: Path) -> Path:
 
 
 def _checkpoints(out: Path, config: Mapping[str, Any]) -> Path:
-    """Make the folder of the checkpoints; it says what they are checkpoints of."""
+    """Create the folder of the checkpoints, with their configuration in a file."""
     folder = _folder(out)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.json").write_text(json.dumps(config, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
@@ -222,7 +223,7 @@ def _history(log: Sequence[Mapping[str, Any]]) -> tuple[tuple[int, float], ...]:
 
 
 def _write(encoder: Any, run: RerankerRun, config: Mapping[str, Any], aligned_with: Mapping[str, Any] | None) -> None:
-    """Write the trained model, whole or not at all, and remove the checkpoints."""
+    """Write the trained model atomically and remove the checkpoints."""
     half = run.path.with_name(f"{run.path.name}.half")
     shutil.rmtree(half, ignore_errors=True)
     with quiet():
@@ -238,6 +239,6 @@ def _write(encoder: Any, run: RerankerRun, config: Mapping[str, Any], aligned_wi
     text = json.dumps(card, ensure_ascii=False, allow_nan=False, indent=1) + "\n"
     (half / CARD).write_text(text, encoding="utf-8")
     if run.path.exists():
-        run.path.rmdir()  # empty: `_check_free` saw to it
+        run.path.rmdir()  # empty: see `_check_free`
     half.replace(run.path)
     shutil.rmtree(_folder(run.path), ignore_errors=True)

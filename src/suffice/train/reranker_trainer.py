@@ -1,4 +1,4 @@
-"""The trainer of a reranker: sentence-transformers' own, with rows, loss and selection for preferences."""
+"""The trainer of a reranker: that of sentence-transformers, with rows, loss and selection for preferences."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ __all__ = ["LOGGED", "RerankerSettings", "load_base", "make_trainer", "pair_scor
 
 _SELECTS = "mrr"
 LOGGED = f"eval_{_SELECTS}"
-"""What the trainer's log calls MRR@5 on dev."""
+"""The name of MRR@5 on dev in the trainer's log."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RerankerSettings:
-    """How a reranker is trained; the defaults are the paper's where it gives any.
+    """How a reranker is trained; the defaults are those of the paper where it gives them.
 
     Attributes:
         learning_rate: Largest learning rate of AdamW; it falls linearly to 0.
-        weight_decay: Of AdamW.
-        query_tokens: Longest question; what is longer is cut.
-        passage_tokens: Longest passage; what is longer is cut.
-        batch: Rows of one step on each device: a positive with its negatives is a row.
-        accumulate: Parts into which a batch is cut where memory is short; the gradient stays the same.
+        weight_decay: Weight decay of AdamW.
+        query_tokens: Longest question; longer ones are cut.
+        passage_tokens: Longest passage; longer ones are cut.
+        batch: Rows per step and device; a row is a positive with its negatives.
+        accumulate: Parts into which a batch is cut to save memory; the gradient stays the same.
         epochs: Passes over the data.
-        temperature: tau of InfoNCE; the paper gives no number, 1 is what FlagEmbedding does for rerankers.
-        negatives: Most given negatives in a row, those that lower confidence most.
-        in_batch: Negatives from the batch besides.
+        temperature: tau of InfoNCE; the paper does not give it, FlagEmbedding uses 1 for rerankers.
+        negatives: Largest number of negatives in a row; those that lower confidence most are used.
+        in_batch: Largest number of further negatives from the batch.
         warmup: Share of the steps in which the learning rate rises.
-        evaluations: How often in an epoch the reranker is evaluated and written down.
+        evaluations: Evaluations and checkpoints per epoch.
         patience: Evaluations without a better MRR on dev before training stops.
         precision: `fp32`, `bf16`, `fp16`, or `auto` (bf16 where the device has it).
     """
@@ -64,24 +64,24 @@ class RerankerSettings:
         for name in ("learning_rate", "epochs", "temperature"):
             value = getattr(self, name)
             if not (math.isfinite(value) and value > 0):
-                raise DataError(f"{name} is {value!r}; allowed is a number above 0")
+                raise DataError(f"{name} is {value!r}; allowed: a number above 0")
         for name in ("query_tokens", "passage_tokens", "batch", "accumulate", "negatives", "evaluations", "patience"):
             if getattr(self, name) < 1:
-                raise DataError(f"{name} is {getattr(self, name)!r}; allowed is 1 or more")
+                raise DataError(f"{name} is {getattr(self, name)!r}; allowed: 1 or more")
         if self.batch % self.accumulate:
             raise DataError(f"a batch of {self.batch} rows cannot be cut into {self.accumulate} equal parts")
         if self.weight_decay < 0 or self.in_batch < 0 or not 0 <= self.warmup < 1:
             raise DataError(
-                f"weight_decay is {self.weight_decay!r}, in_batch {self.in_batch!r}, warmup {self.warmup!r}; allowed are "
-                "a weight decay and negatives >= 0 and a share of the steps in [0, 1)"
+                f"weight_decay is {self.weight_decay!r}, in_batch {self.in_batch!r}, warmup {self.warmup!r}; allowed: "
+                "weight_decay >= 0, in_batch >= 0 and a share of the steps in [0, 1)"
             )
         if self.precision not in ("auto", "fp32", "bf16", "fp16"):
-            raise DataError(f"precision is {self.precision!r}; allowed are auto, fp32, bf16 and fp16")
+            raise DataError(f"precision is {self.precision!r}; allowed: auto, fp32, bf16 and fp16")
 
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Keep transformers' progress bars from filling a file; on a terminal they stay."""
+    """Hide the progress bars of transformers unless standard error is a terminal."""
     from transformers.utils import logging
 
     silenced = logging.is_progress_bar_enabled() and not sys.stderr.isatty()
@@ -107,15 +107,15 @@ def load_base(
 
     Args:
         model: Id or folder.
-        settings: How it is trained.
-        revision: Of an id.
-        device: As torch names it.
-        seed: Of a new head.
-        new_head: Whether a base without a trained head is welcome: not where its own order counts, too.
+        settings: Training settings.
+        revision: Revision of the model at the hub.
+        device: A torch device.
+        seed: Seed of a new head.
+        new_head: Whether a base without a trained head is allowed; not where its own order counts.
 
     Raises:
-        MissingExtraError: A part of the extra `torch` is not installed.
-        ModelError: It cannot be loaded, or has several labels.
+        MissingExtraError: The extra `torch` is not fully installed.
+        ModelError: The model cannot be loaded, or has several labels.
     """
     try:
         import accelerate  # noqa: F401 - the trainer needs both
@@ -134,29 +134,31 @@ def load_base(
 
 
 def _cut(texts: list[str], tokenizer: Any, tokens: int) -> list[str]:
-    """Return texts of at most so many tokens: the start of each, as it is written."""
-    read = tokenizer(texts, add_special_tokens=False, truncation=True, max_length=tokens, return_offsets_mapping=True)
+    """Cut each text after `tokens` tokens, keeping its original characters."""
+    encoded = tokenizer(
+        texts, add_special_tokens=False, truncation=True, max_length=tokens, return_offsets_mapping=True
+    )
     return [
         text[: offsets[-1][1]] if len(offsets) == tokens else text
-        for text, offsets in zip(texts, read["offset_mapping"], strict=True)
+        for text, offsets in zip(texts, encoded["offset_mapping"], strict=True)
     ]
 
 
 def pair_scorer(encoder: Any, settings: RerankerSettings) -> ScorePairs:
-    """Return what scores pairs by the model's raw numbers: after a sigmoid, large ones would be equal."""
+    """Return a scorer of pairs by raw logits: after a sigmoid, large ones would be equal."""
     from torch.nn import Identity
 
     def score(pairs: list[tuple[str, str]]) -> Any:
         queries = _cut([query for query, _ in pairs], encoder.tokenizer, settings.query_tokens)
         passages = _cut([text for _, text in pairs], encoder.tokenizer, settings.passage_tokens)
-        cut = list(zip(queries, passages, strict=True))
-        return encoder.predict(cut, activation_fn=Identity(), show_progress_bar=False, batch_size=settings.batch)
+        cut_pairs = list(zip(queries, passages, strict=True))
+        return encoder.predict(cut_pairs, activation_fn=Identity(), show_progress_bar=False, batch_size=settings.batch)
 
     return score
 
 
 def _rows(preferences: Sequence[Preference], tokenizer: Any, settings: RerankerSettings) -> Any:
-    """Return one row for each positive: the question, the positive, the question's first negatives."""
+    """Return one row for each positive: question, positive and the question's first negatives."""
     from datasets import Dataset
 
     rows: dict[str, list[Any]] = {"query": [], "positive": [], "negatives": []}
@@ -175,7 +177,7 @@ def _precision(wanted: str, device: str | None) -> dict[str, bool]:
 
     has_gpu = torch.cuda.is_available() and device != "cpu"
     if wanted == "fp16" and not has_gpu:
-        raise DataError("precision is 'fp16', and there is no GPU to train on; use 'bf16', 'fp32' or 'auto'")
+        raise DataError("precision is 'fp16', but there is no GPU to train on; use 'bf16', 'fp32' or 'auto'")
     bf16 = wanted == "bf16" or (wanted == "auto" and has_gpu and torch.cuda.is_bf16_supported())
     return {"bf16": bf16, "fp16": wanted == "fp16"}
 
@@ -190,16 +192,16 @@ def make_trainer(
     device: str | None,
     seed: int,
 ) -> Any:
-    """Return the trainer.
+    """Return a trainer that evaluates and saves as often as the settings say.
 
     Args:
         encoder: The cross-encoder.
-        preferences: What to learn from.
-        dev: What to select the step on; none = keep the last.
-        settings: How to train.
-        folder: For checkpoints.
+        preferences: Training questions.
+        dev: Questions for choosing the step; if empty, the last step is kept.
+        settings: Training settings.
+        folder: Folder of the checkpoints.
         device: `cpu` to train there although there is an accelerator.
-        seed: Of the order of the rows and of dropout.
+        seed: Seed of the row order and of dropout.
     """
     import torch
     from sentence_transformers.cross_encoder import CrossEncoderTrainer, CrossEncoderTrainingArguments
@@ -208,7 +210,7 @@ def make_trainer(
     rows = _rows(preferences, encoder.tokenizer, settings)
     processes = int(os.environ.get("WORLD_SIZE", "1"))
     at_once = settings.batch * processes
-    # Several processes leave out what does not fill a step of all of them.
+    # Several processes drop the last rows that do not fill a step of all of them.
     steps = max(1, len(rows) // at_once if processes > 1 else math.ceil(len(rows) / at_once))
     every = max(1, min(math.ceil(steps / settings.evaluations), math.floor(settings.epochs * steps)))
     arguments = CrossEncoderTrainingArguments(
@@ -249,7 +251,7 @@ def make_trainer(
 
 
 def _evaluator(dev: Sequence[Preference], score: ScorePairs) -> Any:
-    """Return what the trainer selects by: MRR@5 on dev."""
+    """Return the evaluator that selects the step: MRR@5 on dev."""
     from sentence_transformers.base import evaluation
 
     class Evaluator(evaluation.BaseEvaluator):  # type: ignore[misc]  # Any to mypy here
@@ -258,7 +260,7 @@ def _evaluator(dev: Sequence[Preference], score: ScorePairs) -> Any:
             self.primary_metric = _SELECTS
 
         def __call__(self, model: Any, output_path: Any = None, epoch: float = -1, steps: int = -1) -> dict[str, float]:
-            del model, output_path, epoch, steps  # the scorer holds the model that is trained
+            del model, output_path, epoch, steps  # the scorer already has the model
             return {_SELECTS: float(rank_metrics(dev, score)[NAMES.index("MRR@5")].mean())}
 
     return Evaluator()

@@ -1,8 +1,8 @@
-"""A probe under another prompt than it was fitted on: how much of it is left.
+"""How well a probe works under another prompt than the one it was fitted on.
 
 CBDR fits its probe on states of questions alone and applies it to states of questions with passages.  Whether the
-increases that this gives mean anything depends on how well the probe does there: against the model's own answers with
-the same passages, its AUROC and its calibration error, beside those of the prompt without passages.
+resulting increases mean anything depends on the probe's quality there: its AUROC and calibration error against the
+model's answers with the same passages, beside those of the prompt without passages.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ _CONTAINS = LabelRule("contains")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shift:
-    """Confidence under the prompt without passages and under the one with a passage, on the same questions.
+    """Quality of the confidence without and with a passage, on the same questions.
 
     Attributes:
-        qa: Without passages, against the answers without passages.
-        rag: With one candidate passage each, drawn at random, against the answers with it.
-        label: When an answer counted as right.
+        qa: Confidence without passages, against the answers without passages.
+        rag: Confidence with one random candidate passage, against the answers with it.
+        label: The rule by which an answer is right.
     """
 
     qa: ProbeMeasures
@@ -74,44 +74,44 @@ def measure_shift(
     candidates: int = 8,
     label: LabelRule = _CONTAINS,
 ) -> Shift:
-    """Let the model answer each question without passages and with one candidate, and compare its confidence with that.
+    """Compare the model's confidence with its answers, without passages and with one candidate passage.
 
     Args:
-        questions: With gold answers; those without candidates or answers are left out.  None that the probe was fitted
-            on.
+        questions: Questions with gold answers, none of them used to fit the probe; those without candidates or answers
+            are left out.
         confidence: The model's confidence.
-        model: The same model, answering.
+        model: The same model, for its answers.
         rng: Draws one candidate for each question.
         retriever: Finds the candidates; default: BM25 over a question's pool.
         candidates: Candidates to draw from.
-        label: When an answer is right; default: it contains a gold answer.
+        label: The rule by which an answer is right; default: it contains a gold answer.
 
     Raises:
         DataError: No question has both gold answers and candidates.
         ModelError: The model failed.
     """
     retriever = retriever or PoolBM25()
-    asked: list[tuple[Question, Passage]] = []
+    pairs: list[tuple[Question, Passage]] = []
     for question in questions:
         pool, _, _ = candidates_of(question, retriever, candidates)
         if pool and any(map(normalize_answer, question.answers)):
-            asked.append((question, pool[int(rng.integers(len(pool)))]))
-    if not asked:
-        raise DataError("no question has both gold answers and candidate passages: nothing tells right from wrong")
-    texts = [question.question for question, _ in asked]
-    measured = []
-    alone: list[tuple[Passage, ...]] = [() for _ in asked]
-    for passages in (alone, [(passage,) for _, passage in asked]):
-        confident = confidence.of(texts, None if passages is alone else passages)
+            pairs.append((question, pool[int(rng.integers(len(pool)))]))
+    if not pairs:
+        raise DataError("no question has both gold answers and candidate passages, so confidence cannot be checked")
+    texts = [question.question for question, _ in pairs]
+    measures = []
+    without: list[tuple[Passage, ...]] = [() for _ in pairs]
+    for passages in (without, [(passage,) for _, passage in pairs]):
+        predicted = confidence.of(texts, None if passages is without else passages)
         replies = _replies(model, texts, passages)
-        right = [is_right(reply.answer, item.answers, label) for reply, (item, _) in zip(replies, asked, strict=True)]
-        measured.append(measure_probe(confident, right, rng=rng))
-    return Shift(qa=measured[0], rag=measured[1], label=str(label))
+        right = [is_right(reply.answer, item.answers, label) for reply, (item, _) in zip(replies, pairs, strict=True)]
+        measures.append(measure_probe(predicted, right, rng=rng))
+    return Shift(qa=measures[0], rag=measures[1], label=str(label))
 
 
 def _replies(model: Answerer, texts: Sequence[str], passages: Sequence[tuple[Passage, ...]]) -> list[Reply]:
-    """Return the model's replies; a local model's many at a time."""
-    together: Callable[..., list[Reply]] | None = getattr(model, "answers", None)
-    if together is not None:
-        return together(texts, passages)
-    return [model.answer(text, given) for text, given in zip(texts, passages, strict=True)]
+    """Return the model's replies, in one batch where the model supports it."""
+    answer_all: Callable[..., list[Reply]] | None = getattr(model, "answers", None)
+    if answer_all is not None:
+        return answer_all(texts, passages)
+    return [model.answer(text, context) for text, context in zip(texts, passages, strict=True)]

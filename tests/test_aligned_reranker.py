@@ -139,7 +139,7 @@ def test_answers_at_k_passages_are_those_of_a_plain_loop(tmp_path):
 def test_other_questions_and_questions_without_golds_are_refused(tmp_path):
     asked = questions()
     before = in_order(1, tmp_path / "a", asked)
-    with pytest.raises(DataError, match="11 of them in both"):
+    with pytest.raises(DataError, match="11 are in both"):
         compare_answers(before, in_order(1, tmp_path / "b", asked[1:]), rng=np.random.default_rng(0))
     from dataclasses import replace
 

@@ -282,7 +282,7 @@ def test_the_tables_stand_beside_the_published_ones(run):
     ("changes", "told"),
     [
         ({"epochs": ()}, "epochs, depths and betas"),
-        ({"depths": (1, 9)}, "allowed is 1 to 6"),
+        ({"depths": (1, 9)}, "allowed: 1 to 6"),
         ({"label": "f1"}, "label rule"),
     ],
 )

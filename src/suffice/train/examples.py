@@ -128,7 +128,9 @@ class Split:
         for one, other in (("train", "dev"), ("train", "test"), ("dev", "test")):
             shared = sets[one] & sets[other]
             if shared:
-                raise DataError(f"{len(shared)} questions are in both {one} and {other}: figures on them would be biased; give each question to one set")
+                raise DataError(
+                    f"{len(shared)} questions are in both {one} and {other}: figures on them would be biased; give each question to one set"
+                )
 
     def of(self, examples: Examples, name: str) -> Examples:
         """Return the examples of one set: `train`, `dev` or `test`.
@@ -141,7 +143,9 @@ class Split:
         kinds = np.unique(subset.labels)
         if len(kinds) < 2:  # noqa: PLR2004
             contents = (
-                "no question" if not len(subset) else f"{len(subset)} questions, all {'known' if kinds[0] else 'unknown'}"
+                "no question"
+                if not len(subset)
+                else f"{len(subset)} questions, all {'known' if kinds[0] else 'unknown'}"
             )
             raise DataError(
                 f"the {name} set contains {contents}, but a probe learns from both kinds: use a model that knows some of "

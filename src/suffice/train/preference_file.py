@@ -79,7 +79,9 @@ def read_preferences(path: str | Path, *, at_least: int = 1) -> list[Preference]
             are too few questions.
     """
     path = Path(path)
-    preferences = [_preference(record, where) for where, record in json_lines(path, "an object with query, pos and neg")]
+    preferences = [
+        _preference(record, where) for where, record in json_lines(path, "an object with query, pos and neg")
+    ]
     if len(preferences) < at_least:
         raise DataError(f"{path}: {len(preferences)} questions; at least {at_least} are needed: score more questions")
     return preferences
@@ -103,5 +105,7 @@ def _texts(record: Mapping[str, Any], key: str, where: str) -> tuple[str, ...]:
     if not isinstance(values, list) or not all(isinstance(text, str) and text.strip() for text in values):
         raise DataError(f"{where}: {key} is {values!r:.80}; expected a list of non-empty strings")
     if not values:
-        raise DataError(f"{where}: {key} is empty; a question needs passages on both sides: add one or leave the question out")
+        raise DataError(
+            f"{where}: {key} is empty; a question needs passages on both sides: add one or leave the question out"
+        )
     return tuple(dict.fromkeys(values))

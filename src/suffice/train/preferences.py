@@ -219,7 +219,9 @@ def build_preferences(
 def _check(questions: Sequence[Question], candidates: int, k: int) -> None:
     ids = [question.question_id for question in questions]
     if not ids or len(set(ids)) != len(ids):
-        raise DataError(f"{len(ids)} questions with {len(set(ids))} distinct ids: at least one question is needed, each with its own id")
+        raise DataError(
+            f"{len(ids)} questions with {len(set(ids))} distinct ids: at least one question is needed, each with its own id"
+        )
     if candidates < 2:  # noqa: PLR2004 - a positive and a negative
         raise DataError(f"candidates is {candidates!r}; allowed: 2 or more, one to prefer and one to reject")
     if k < 1:
@@ -235,7 +237,8 @@ def _score(
     unaided = confidence.of([question.question for question, _ in answerable])
     pairs = [(question.question, [passage]) for question, (passages, _, _) in answerable for passage in passages]
     aided = iter(  # one value per pair, consumed in the same order below
-        confidence.of([text for text, _ in pairs], [passages for _, passages in pairs]).tolist())
+        confidence.of([text for text, _ in pairs], [passages for _, passages in pairs]).tolist()
+    )
     passes.update(qa=len(answerable), rag=len(pairs))
     base = dict(zip((question.question_id for question, _ in answerable), unaided.tolist(), strict=True))
     scores = []

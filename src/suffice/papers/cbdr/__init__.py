@@ -1,3 +1,3 @@
-"""CBDR: Tables 1-3 on models that say what they know, a tiny world whose knowledge is known, and its demonstration."""
+"""CBDR: its tables 1-3 on local models, a tiny world in which a model's knowledge is known, and a demonstration."""
 
 __all__: list[str] = []

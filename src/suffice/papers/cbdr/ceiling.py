@@ -1,4 +1,4 @@
-"""What a gate could save at all: never, always and perfect, and where retrieval was needed or did harm."""
+"""The most a gate can gain: never, always and perfect retrieval, and the shares where retrieval helps or harms."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ __all__ = ["Headroom", "headroom", "headroom_table"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Headroom:
-    """One metric of one set of questions; all in [0, 1].
+    """One metric on one set of questions; all values in [0, 1].
 
     Attributes:
         never: Mean without retrieval.
-        always: Mean with it.
-        perfect: Mean of the better of both: the most that a gate can reach in this metric.
+        always: Mean with retrieval.
+        perfect: Mean of the better of the two, an upper bound for any gate.
         needed: Share of questions whose metric retrieval raises.
-        harmed: Share whose metric it lowers.
+        harmed: Share of questions whose metric retrieval lowers.
     """
 
     never: float
@@ -37,22 +37,22 @@ class Headroom:
 
 
 def headroom(bench: GateBench) -> dict[str, Headroom]:
-    """Return the headroom by metric."""
-    found = {}
+    """Measure the headroom of each metric of the bench."""
+    result = {}
     for name in bench.metrics:
         never, always = bench.never.values[name], bench.always.values[name]
-        found[name] = Headroom(
+        result[name] = Headroom(
             never=float(never.mean()),
             always=float(always.mean()),
             perfect=float(np.maximum(never, always).mean()),
             needed=float((always > never).mean()),
             harmed=float((always < never).mean()),
         )
-    return found
+    return result
 
 
 def headroom_table(title: str, sets: Mapping[str, tuple[int, Mapping[str, Headroom]]]) -> Table:
-    """Return the headroom of some sets of questions, by their name, with how many questions there are."""
+    """Return one row per metric of each named set, given as its number of questions and its headroom."""
     fields = ("never", "always", "perfect", "needed", "harmed")
     names = ("never", "always", "perfect gate", "retrieval needed", "retrieval harms")
     return Table(
@@ -65,8 +65,8 @@ def headroom_table(title: str, sets: Mapping[str, tuple[int, Mapping[str, Headro
         ),
         rows=tuple(
             (label, n, metric.upper(), *(getattr(item, field) for field in fields))
-            for label, (n, found) in sets.items()
-            for metric, item in found.items()
+            for label, (n, by_metric) in sets.items()
+            for metric, item in by_metric.items()
         ),
         notes=("perfect gate: knows where retrieval helps, for each metric on its own",),
     )

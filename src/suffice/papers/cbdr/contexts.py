@@ -1,12 +1,12 @@
 """Three kinds of context for one question, built without a language model (after CBDR, appendix G).
 
-- **A**: on topic, without the answer: sentences of the gold passage that do not hold it; where every sentence does, of
-  the question's other passages, the most like the question first.
+- **A**: on topic, without the answer: sentences of the gold passage that do not contain it; if every sentence does,
+  sentences of the question's other passages, in the order of their similarity to the question.
 - **B**: the gold passage, cut to the sentences around the answer.
-- **C**: another question's gold passage, which holds no answer to this one.
+- **C**: the gold passage of another question, which does not answer this one.
 
-The paper lets a language model rewrite gold passages into A and B.  Here nothing is rewritten: A is less fluent as a
-text of its own, and B is worded as the corpus words it, not "slightly less like the question".
+The paper lets a language model rewrite gold passages into A and B.  Here the text stays as it is: A is less fluent, and
+B has the words of the corpus instead of being "slightly less like the question".
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class ContextSet:
     Attributes:
         question_id: The question.
         question: Its text.
-        contexts: By type, in the order of `TYPES`.
+        contexts: One passage per type, in the order of `TYPES`.
     """
 
     question_id: str
@@ -46,12 +46,12 @@ class ContextSet:
 
 
 def sentences(text: str) -> list[str]:
-    """Return the sentences of a text, cut after a full stop, question or exclamation mark and a blank.
+    """Split a text into sentences, after a full stop, question or exclamation mark and white space.
 
     >>> sentences("He wrote it.  In 1977! Did he?")
     ['He wrote it.', 'In 1977!', 'Did he?']
     """
-    return [part for part in _SENTENCE_END.split(text.strip()) if part]
+    return [sentence for sentence in _SENTENCE_END.split(text.strip()) if sentence]
 
 
 def build_contexts(
@@ -61,20 +61,19 @@ def build_contexts(
     characters: int = 200,
     most: int | None = None,
 ) -> tuple[list[ContextSet], dict[str, int]]:
-    """Return a set of three contexts for each question that allows one, and how many do not, by reason.
+    """Return three contexts for each question where possible, and the number of other questions by reason.
 
     Args:
-        questions: With gold answers, passages, and marks of which passages support the answer.
-        rng: Draws whose passage is the irrelevant one.
-        characters: Length to fill, whole sentences; the paper's is 200. The first sentence stays whole whatever its
-            length.
-        most: At most this many sets, the first ones; None for all.
+        questions: Questions with gold answers, passages, and the ids of supporting passages.
+        rng: Draws the irrelevant passage.
+        characters: Length to fill with whole sentences (the paper: 200); the first sentence is never cut.
+        most: Largest number of sets; None for all.
 
     Raises:
-        DataError: No question allows a set, or `characters` is below 1.
+        DataError: No question allows three contexts, or `characters` is below 1.
     """
     if characters < 1:
-        raise DataError(f"characters is {characters!r}; allowed is 1 or more")
+        raise DataError(f"characters is {characters!r}; allowed: 1 or more")
     golds = [_gold(question) for question in questions]
     others = [(question, gold[0]) for question, gold in zip(questions, golds, strict=True) if not isinstance(gold, str)]
     sets: list[ContextSet] = []
@@ -91,9 +90,9 @@ def build_contexts(
         if topic is None or foreign is None:
             left_out["no sentence without the answer" if topic is None else "no other question's passage"] += 1
             continue
-        title = "" if _holds(passage.title, keys) else passage.title
+        title = "" if _contains(passage.title, keys) else passage.title
         parts = sentences(passage.text)
-        at = next(i for i, part in enumerate(parts) if _holds(part, keys))
+        at = next(i for i, sentence in enumerate(parts) if _contains(sentence, keys))
         contexts = (
             _cut(topic[0], topic[1], 0, characters, f"{question.question_id}#A"),
             _cut(title, parts, at, characters, f"{question.question_id}#B"),
@@ -103,14 +102,14 @@ def build_contexts(
     if not sets:
         reasons = ", ".join(f"{reason}: {count}" for reason, count in left_out.items()) or "there are none"
         raise DataError(
-            f"no question allows three contexts ({reasons}): give questions with answers and paragraphs, those that hold "
-            "the answer marked is_supporting"
+            f"no question allows three contexts ({reasons}): use questions with answers and paragraphs, and mark "
+            "those that contain the answer as is_supporting"
         )
     return sets, dict(left_out)
 
 
 def _gold(question: Question) -> tuple[Passage, list[str]] | str:
-    """Return the passage that holds the answer and the normalised answers, or why there is none."""
+    """Return the passage that contains the answer and the normalised answers, or the reason why there is none."""
     keys = [key for key in map(normalize_answer, question.answers) if key]
     if not keys:
         return "no answer"
@@ -118,25 +117,25 @@ def _gold(question: Question) -> tuple[Passage, list[str]] | str:
     if not supporting:
         return "no supporting passage"
     for passage in supporting:
-        if any(_holds(part, keys) for part in sentences(passage.text)):
+        if any(_contains(sentence, keys) for sentence in sentences(passage.text)):
             return passage, keys
     return "no supporting passage with the answer in it"
 
 
-def _holds(text: str, keys: Sequence[str]) -> bool:
-    """Return whether a text holds an answer, as whole words."""
+def _contains(text: str, keys: Sequence[str]) -> bool:
+    """Return whether a text contains an answer, as whole words."""
     words = f" {normalize_answer(text)} "
     return any(f" {key} " in words for key in keys)
 
 
 def _without_answer(question: Question, gold: Passage, keys: Sequence[str]) -> tuple[str, list[str]] | None:
-    """Return title and sentences of a passage on the topic, less those with the answer."""
+    """Return title and sentences of a passage on the topic, without sentences that contain the answer."""
     ranked = PoolBM25().rank(question.question, pool=question.passages)
-    alike = [passage for passage in ranked if passage.score > 0 and passage.passage_id != gold.passage_id]
-    for passage in (gold, *alike):
-        left = [part for part in sentences(passage.text) if not _holds(part, keys)]
-        if left:
-            return "" if _holds(passage.title, keys) else passage.title, left
+    related = [passage for passage in ranked if passage.score > 0 and passage.passage_id != gold.passage_id]
+    for passage in (gold, *related):
+        remaining = [sentence for sentence in sentences(passage.text) if not _contains(sentence, keys)]
+        if remaining:
+            return "" if _contains(passage.title, keys) else passage.title, remaining
     return None
 
 
@@ -150,18 +149,18 @@ def _foreign(
     for i in rng.permutation(len(others)):
         other, passage = others[int(i)]
         is_same = other.question_id == question.question_id or passage.title in own
-        if not is_same and not _holds(f"{passage.title} {passage.text}", keys):
+        if not is_same and not _contains(f"{passage.title} {passage.text}", keys):
             return passage
     return None
 
 
 def _cut(title: str, parts: Sequence[str], at: int, characters: int, passage_id: str) -> Passage:
-    """Return a passage of the sentence at `at`, the ones after it and then the ones before, as long as they fit."""
-    kept = [at]
+    """Return a passage of sentence `at`, then those after it and those before it, as long as they fit."""
+    chosen = [at]
     for i in (*range(at + 1, len(parts)), *range(at - 1, -1, -1)):
-        if abs(i - kept[-1]) != 1 and i != at - 1:
-            continue  # a gap: what comes behind it is left out, too
-        if len(" ".join(parts[j] for j in (*kept, i))) > characters:
+        if abs(i - chosen[-1]) != 1 and i != at - 1:
+            continue  # a gap: leave out what follows it as well
+        if len(" ".join(parts[j] for j in (*chosen, i))) > characters:
             continue
-        kept.append(i)
-    return Passage(passage_id=passage_id, title=title, text=" ".join(parts[i] for i in sorted(kept)))
+        chosen.append(i)
+    return Passage(passage_id=passage_id, title=title, text=" ".join(parts[i] for i in sorted(chosen)))

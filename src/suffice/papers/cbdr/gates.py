@@ -1,4 +1,4 @@
-"""The gate of CBDR's pipeline: every threshold of every probe beside what knows nothing, in every order of passages."""
+"""The gates of CBDR's pipeline: all thresholds of all probes beside label-blind gates, in every order of passages."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ At = tuple[int, int]
 
 
 def probe_signal(layer: int, epochs: int) -> str:
-    """Return what a probe's probability is called."""
+    """Return the name of the signal with this probe's probability."""
     return f"p_known_layer{layer}_epochs{epochs}"
 
 
@@ -31,48 +31,48 @@ def gate_points(
     betas: Sequence[float],
     seed: int,
 ) -> dict[int, tuple[GatePoint, ...]]:
-    """Return by depth: never, every gate, random gates at the rates of the best probe's, always, and perfect.
+    """Return by depth: never, every gate, random gates at the rates of the best probe's gates, always, and perfect.
 
-    Differences of gates to always retrieving have a p-value adjusted by Holm over all probes, betas and depths.  What
-    dominates a point is looked for in every order: a gate that knows nothing may do better before other passages.
+    The differences between gates and always retrieving have p-values adjusted by Holm over all probes, betas and depths.
+    Dominating points are sought in every order: a label-blind gate may do better with other passages.
 
     Args:
-        benches: By depth, the test questions with the reranker whose gate it is, and every probe's probability.
-        others: By the name of another order of the same passages and depth, the same questions.
+        benches: By depth, the test questions with the gate's own reranker and the probability of every probe.
+        others: The same questions with another order of the passages, by name of the order and depth.
         probes: Layer and epochs of each probe.
-        best: Those of the probe that the random gates stand beside.
-        betas: Thresholds.
-        seed: Of the random signs of the tests.
+        best: Layer and epochs of the probe whose rates the random gates get.
+        betas: Thresholds of the gate.
+        seed: Seed of the random signs of the tests.
     """
-    tried = [(depth, at, beta) for depth in benches for at in probes for beta in betas]
-    gates = _tested(benches, tried, seed)
-    found = {}
+    configurations = [(depth, at, beta) for depth in benches for at in probes for beta in betas]
+    gates = _tested(benches, configurations, seed)
+    points = {}
     for depth, bench in benches.items():
         orders = {name: by_depth[depth] for name, by_depth in others.items()}
-        listed = {(at, beta): gates[depth, at, beta] for at in probes for beta in betas}
-        rates = dict.fromkeys(listed[best, beta].retrieval_rate for beta in betas)
-        found[depth] = (
+        own_gates = {(at, beta): gates[depth, at, beta] for at in probes for beta in betas}
+        rates = dict.fromkeys(own_gates[best, beta].retrieval_rate for beta in betas)
+        points[depth] = (
             bench.reference("never"),
-            *(_rivalled(point, bench, orders) for point in listed.values()),
+            *(_rivalled(point, bench, orders) for point in own_gates.values()),
             *(bench.random(rate) for rate in rates if 0 < rate < 1),
             _rivalled(bench.reference("always"), bench, orders),
             *(bench.beside(other, f"{ALWAYS}, {name}") for name, other in orders.items()),
             bench.reference("perfect"),
         )
-    return found
+    return points
 
 
 def _tested(
-    benches: Mapping[int, GateBench], tried: Sequence[tuple[int, At, float]], seed: int
+    benches: Mapping[int, GateBench], configurations: Sequence[tuple[int, At, float]], seed: int
 ) -> dict[tuple[int, At, float], GatePoint]:
-    """Return the points of all gates, with p-values of their differences to always retrieving, adjusted for all."""
+    """Return the points of all gates; p-values against always retrieving are adjusted over all of them."""
     points, deltas = [], []
-    for depth, (layer, epochs), beta in tried:
+    for depth, (layer, epochs), beta in configurations:
         bench = benches[depth]
         rule = gate_rule(probe_signal(layer, epochs), beta)
-        run, _ = bench.run(rule)
+        outcome, _ = bench.run(rule)
         first = bench.metrics[0]
-        deltas.append(run.values[first] - bench.always.values[first])
+        deltas.append(outcome.values[first] - bench.always.values[first])
         points.append(bench.point(rule, beta, label=f"CBDR beta={beta:.2f}, layer {layer}, {epochs} epochs"))
     first = bench.metrics[0]
     tests = permutation_tests(np.stack(deltas), rng=seed, clusters=bench.recording.clusters)
@@ -85,12 +85,12 @@ def _tested(
                 first: replace(point.against_always[first], p=test.p, p_holm=float(p), test=test.test),
             },
         )
-        for at, point, test, p in zip(tried, points, tests, adjusted, strict=True)
+        for at, point, test, p in zip(configurations, points, tests, adjusted, strict=True)
     }
 
 
 def _rivalled(point: GatePoint, bench: GateBench, orders: Mapping[str, GateBench]) -> GatePoint:
-    """Return a point with the label-blind gate of the lowest retrieval rate that dominates it, in whatever order."""
+    """Return a point with the label-blind gate that dominates it at the lowest retrieval rate, over all orders."""
     rivals = [(point.label_blind_rate, point.dominated_by)]
     for name, other in orders.items():
         needed, label = other.label_blind(point.metrics[bench.metrics[0]], point.retrieval_rate)

@@ -1,4 +1,4 @@
-"""What a tiny model's hidden states tell of its knowledge, beside controls that must tell nothing."""
+"""What a tiny model's hidden states reveal about its knowledge, beside controls that must reveal nothing."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from suffice.tables import Column, Table, render
 __all__ = ["CONTROLS", "KnownWorld", "known_world", "known_world_page", "known_world_tables"]
 
 CONTROLS = ("tokens of the question", "training counts of its tokens", "random labels")
-"""What must not tell known from unknown."""
+"""Features that must not separate known from unknown questions."""
 
 _STRENGTHS = (0.003, 0.02, 0.1)
 _FOLDS = 4
@@ -39,17 +39,17 @@ class KnownWorld:
     """Measurements of one tiny model on its eval questions; probes are logistic regressions fitted on tune.
 
     Attributes:
-        seed: Of the world.
+        seed: Seed of the world.
         data: Hash of the eval questions.
-        n: Eval questions.
-        correct: By exposures, the share answered correctly closed book.
-        layers: By layer, the area under the ROC curve of "answers correctly" of a probe of its states.
-        controls: By control, the same; `random labels` is the mean over draws.
-        logprob: The same of the answer's log-probability, for comparison.
+        n: Number of eval questions.
+        correct: Share answered correctly closed book, by exposures.
+        layers: Area under the ROC curve of "answers correctly" for a probe of the states, by layer.
+        controls: The same area by control; `random labels` is the mean over draws.
+        logprob: The same area for the answer's log-probability, for comparison.
         told: Share answered correctly with the passage that states the fact.
-        untold: The same with another question's passage, which does not.
-        increase: By probe (`qa`, `qa+rag`), the share of questions whose Inc is higher for the passage that states the
-            fact than for the other one.
+        untold: Share answered correctly with another question's passage.
+        increase: Share of questions whose Inc is higher for the passage that states the fact than for the other one, by
+            probe (`qa`, `qa+rag`).
         increase_unknown: The same over the questions that the model does not know.
     """
 
@@ -67,14 +67,14 @@ class KnownWorld:
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-ready values."""
-        found = jsonable(asdict(self))
-        assert isinstance(found, dict)
-        return found
+        data = jsonable(asdict(self))
+        assert isinstance(data, dict)
+        return data
 
 
 @dataclass(frozen=True, slots=True)
 class _Half:
-    """One split, read and answered: closed book (0), with the stating passage (1), with another one (2)."""
+    """States and answers of one split: closed book (0), with the stating passage (1), with another passage (2)."""
 
     questions: list[Question]
     right: list[Mask]
@@ -91,8 +91,8 @@ def known_world(folder: str | Path) -> KnownWorld:
     """Measure a model that `train_tiny` wrote.
 
     Raises:
-        ModelError: There is no such model.
-        DataError: Its questions are missing, or it answers all or none of them.
+        ModelError: The model cannot be loaded.
+        DataError: Its questions are missing, or it answers all or none of them correctly.
     """
     path = Path(folder)
     model = TransformersModel(path, layers=(0, 1, 2), prompt=PREFILLED, max_tokens=4, batch_size=_BATCH)
@@ -125,11 +125,11 @@ def _entity(question: Question) -> str:
 
 
 def _half(model: TransformersModel, questions: list[Question]) -> _Half:
-    """Answer and read a split three times; the other passage states the fact of the next question."""
-    told = [[item for item in q.passages if item.passage_id in q.supporting] for q in questions]
-    nothing: list[list[Passage]] = [[] for _ in questions]
+    """Answer and read a split three times; as the other passage serves that of the next question."""
+    stating = [[item for item in q.passages if item.passage_id in q.supporting] for q in questions]
+    no_passages: list[list[Passage]] = [[] for _ in questions]
     right, states, logprobs = [], [], np.zeros(0)
-    for passages in (nothing, told, [*told[1:], told[0]]):
+    for passages in (no_passages, stating, [*stating[1:], stating[0]]):
         texts = [item.question for item in questions]
         replies = model.answers(texts, passages)
         right.append(
@@ -142,52 +142,52 @@ def _half(model: TransformersModel, questions: list[Question]) -> _Half:
 
 
 def _fit(features: npt.NDArray[Any], labels: Mask, groups: Sequence[str]) -> Any:
-    """Fit a logistic regression, its strength chosen by cross-validation over entities; return what scores with it."""
+    """Return the scorer of a logistic regression whose strength is chosen by cross-validation over entities."""
     from sklearn.linear_model import LogisticRegression
     from sklearn.model_selection import GroupKFold
 
     if len(np.unique(labels)) == 1:
         raise DataError(
-            f"the model answers {'every' if labels[0] else 'no'} tune question correctly: nothing tells known from unknown. "
-            "Train it to the end, or another seed"
+            f"the model answers {'every' if labels[0] else 'no'} tune question correctly, so a probe cannot be fitted: "
+            "finish the training, or use another seed"
         )
     folds = list(GroupKFold(_FOLDS).split(features, labels, groups))
 
-    def made(strength: float, rows: npt.NDArray[np.intp]) -> Any:
+    def fitted(strength: float, rows: npt.NDArray[np.intp]) -> Any:
         return LogisticRegression(C=strength, max_iter=2000).fit(features[rows], labels[rows])
 
     def held_out(strength: float) -> float:
         areas = [
-            area_under_roc(made(strength, kept).decision_function(features[out]), labels[out]).value
-            for kept, out in folds
+            area_under_roc(fitted(strength, inside).decision_function(features[out]), labels[out]).value
+            for inside, out in folds
         ]
         return float(np.nanmean(areas))
 
-    best = made(max(_STRENGTHS, key=held_out), np.arange(len(labels)))
+    best = fitted(max(_STRENGTHS, key=held_out), np.arange(len(labels)))
     return lambda states: best.predict_proba(states)[:, 1]
 
 
 def _increases(tune: _Half, evaluation: _Half, layer: int) -> tuple[dict[str, float], dict[str, float]]:
-    """Return how often Inc ranks the stating passage first, of a probe of the QA prompt and of one of both prompts."""
+    """Return how often Inc ranks the stating passage first, for a probe of the QA prompt and one of both prompts."""
     both = np.concatenate([states[:, layer] for states in tune.states])
     probes = {
         "qa": _fit(tune.states[0][:, layer], tune.right[0], tune.groups),
         "qa+rag": _fit(both, np.concatenate(tune.right), tune.groups * len(tune.states)),
     }
     unknown = ~evaluation.right[0]
-    every, some = {}, {}
+    overall, on_unknown = {}, {}
     for name, probe in probes.items():
-        # Inc of both passages takes away the same confidence without a passage.
-        told, other = (probe(states[:, layer]) for states in evaluation.states[1:])
-        first = (told > other) + 0.5 * (told == other)
-        every[name], some[name] = float(first.mean()), float(first[unknown].mean())
-    return every, some
+        # Both Incs subtract the same confidence without a passage, so the comparison does not need it.
+        stating, other = (probe(states[:, layer]) for states in evaluation.states[1:])
+        first = (stating > other) + 0.5 * (stating == other)
+        overall[name], on_unknown[name] = float(first.mean()), float(first[unknown].mean())
+    return overall, on_unknown
 
 
 def _controls(
     tune: _Half, evaluation: _Half, facts: Sequence[Mapping[str, Any]], layer: int, seed: int
 ) -> dict[str, float]:
-    """Return the areas of what must tell nothing."""
+    """Return the areas of the controls."""
     counts: dict[str, int] = {}
     for fact in facts:
         for word in (fact["entity"], fact["relation"]):
@@ -202,27 +202,27 @@ def _controls(
 
     right = evaluation.right[0]
     area = {
-        name: area_under_roc(_fit(read(tune), tune.right[0], tune.groups)(read(evaluation)), right).value
-        for name, read in zip(CONTROLS, (bag, frequency), strict=False)
+        name: area_under_roc(_fit(features(tune), tune.right[0], tune.groups)(features(evaluation)), right).value
+        for name, features in zip(CONTROLS, (bag, frequency), strict=False)
     }
-    rng, drawn = np.random.default_rng((seed, 3)), []
+    rng, areas = np.random.default_rng((seed, 3)), []
     for _ in range(_DRAWS):
         probe = _fit(tune.states[0][:, layer], rng.permutation(tune.right[0]), tune.groups)
-        drawn.append(area_under_roc(probe(evaluation.states[0][:, layer]), rng.permutation(right)).value)
-    return {**area, CONTROLS[-1]: float(np.mean(drawn))}
+        areas.append(area_under_roc(probe(evaluation.states[0][:, layer]), rng.permutation(right)).value)
+    return {**area, CONTROLS[-1]: float(np.mean(areas))}
 
 
 def _words(question: Question) -> tuple[str, str]:
-    """Return the two words of a question that change: relation and entity."""
+    """Return the two variable words of a question: relation and entity."""
     parts = question.question.rstrip(".").split()
     return parts[2], parts[4]
 
 
-def known_world_tables(found: Sequence[KnownWorld]) -> list[Table]:
-    """Return the tables of one or more seeds."""
+def known_world_tables(measurements: Sequence[KnownWorld]) -> list[Table]:
+    """Return the tables of the measurements, one row per seed."""
     share, area = ".1f", ".3f"
-    levels = sorted({level for item in found for level in item.correct})
-    first = found[0]
+    levels = sorted({level for item in measurements for level in item.correct})
+    first = measurements[0]
     note = (
         "Questions of entities that no probe was fitted on; logistic regressions fitted on tune, their strength chosen "
         "there by cross-validation over entities."
@@ -237,7 +237,8 @@ def known_world_tables(found: Sequence[KnownWorld]) -> list[Table]:
                 Column("with another", share, scale=100),
             ),
             rows=tuple(
-                (str(item.seed), *(item.correct[level] for level in levels), item.told, item.untold) for item in found
+                (str(item.seed), *(item.correct[level] for level in levels), item.told, item.untold)
+                for item in measurements
             ),
         ),
         Table(
@@ -257,7 +258,7 @@ def known_world_tables(found: Sequence[KnownWorld]) -> list[Table]:
                     item.logprob.value,
                     *(item.controls[name] for name in CONTROLS),
                 )
-                for item in found
+                for item in measurements
             ),
             notes=(note,),
         ),
@@ -276,19 +277,19 @@ def known_world_tables(found: Sequence[KnownWorld]) -> list[Table]:
                     str(item.seed),
                     *(value for name in item.increase for value in (item.increase[name], item.increase_unknown[name])),
                 )
-                for item in found
+                for item in measurements
             ),
         ),
     ]
 
 
-def known_world_page(found: Sequence[KnownWorld]) -> str:
+def known_world_page(measurements: Sequence[KnownWorld]) -> str:
     """Return the tables as a page, with the hash of each seed's questions."""
-    data = ", ".join(f"seed {item.seed}: {item.data}" for item in found)
+    data = ", ".join(f"seed {item.seed}: {item.data}" for item in measurements)
     head = (
         "# A model with known knowledge\n\nTiny Llamas trained on invented worlds, one for each seed; "
         "[what that is for](../explanation/tiny-world.md). Made by\n"
-        f"`suffice demo tiny-model OUT --seed {found[0].seed} --measure {len(found)} --markdown FILE`, "
+        f"`suffice demo tiny-model OUT --seed {measurements[0].seed} --measure {len(measurements)} --markdown FILE`, "
         f"Suffice {__version__}; hashes of the eval questions: {data}.\n"
     )
-    return "\n".join([head, render(known_world_tables(found), "md")])
+    return "\n".join([head, render(known_world_tables(measurements), "md")])

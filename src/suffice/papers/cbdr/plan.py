@@ -1,4 +1,4 @@
-"""How CBDR's pipeline is run, and which questions are for what."""
+"""The settings of CBDR's pipeline and its division of the questions."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ __all__ = ["CbdrSettings", "Parts", "divide"]
 
 @dataclass(frozen=True, kw_only=True)
 class CbdrSettings:
-    """How the paper's pipeline is run; the defaults are the paper's where it gives any.
+    """Settings of the paper's pipeline; the defaults are those of the paper where it gives them.
 
     Attributes:
-        epochs: Passes over the probe's training set to try, without early stopping: the paper names 30 and 100.
-        probe: How the probe is trained, besides.
-        train_size: Questions that the probe is fitted on, as many known as unknown; fewer where there are not as many.
-        label: When an answer counts as right.
-        candidates: Contexts of each question.
-        k: Most positives and most negatives of a question.
-        reranker: How the reranker is trained.
-        depths: How many passages an answer is given: K of the tables.
+        epochs: Numbers of epochs to try for the probe, without early stopping: the paper names 30 and 100.
+        probe: Other settings of the probe.
+        train_size: Training questions of the probe, half of them known; fewer where there are not enough.
+        label: The rule by which an answer is right.
+        candidates: Contexts per question.
+        k: Largest number of positives, and of negatives, per question.
+        reranker: Settings of the reranker.
+        depths: Numbers of passages for an answer: K of the tables.
         betas: Thresholds of the gate.
-        test: Share of the questions that every figure is of.
-        prefer: Share of the others that the reranker learns from; the probe gets the rest.
-        seed: Of training and draws.
-        n_resamples: Bootstrap draws.
+        test: Share of the questions on which all figures are measured.
+        prefer: Share of the others used to train the reranker; the probe gets the rest.
+        seed: Seed of training and draws.
+        n_resamples: Number of bootstrap resamples.
     """
 
     epochs: tuple[int, ...] = (30, 100)
@@ -52,17 +52,17 @@ class CbdrSettings:
         if not self.epochs or not self.depths or not self.betas:
             raise DataError("epochs, depths and betas each need at least one value")
         if min(self.depths) < 1 or max(self.depths) > self.candidates:
-            raise DataError(f"depths are {self.depths!r}; allowed is 1 to {self.candidates}, the number of candidates")
+            raise DataError(f"depths are {self.depths!r}; allowed: 1 to {self.candidates}, the number of candidates")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Parts:
-    """The questions by what they are for; none is in two parts.
+    """Disjoint parts of the questions.
 
     Attributes:
         probe: Training and dev set of the probe, with the test set.
-        prefer: What the reranker learns from.
-        test: What every figure is of.
+        prefer: Training questions of the reranker.
+        test: Questions on which all figures are measured.
     """
 
     probe: Split
@@ -71,14 +71,14 @@ class Parts:
 
 
 def divide(questions: Sequence[Question], settings: CbdrSettings) -> Parts:
-    """Return the parts of a question set, by the hash of each id; those of one text stay together.
+    """Divide a question set by the hash of each id; questions with the same text stay together.
 
     Raises:
         DataError: A part is empty, or an id occurs twice.
     """
     ids = [question.question_id for question in questions]
     if len(set(ids)) < len(ids):
-        raise DataError("a question id occurs twice: the parts would share a question")
+        raise DataError("a question id occurs twice: give each question its own id")
     texts = {question.question_id: question.question for question in questions}
     whole = split_by_hash(ids, dev=settings.prefer * (1 - settings.test), test=settings.test, salt="cbdr", texts=texts)
     probe = split_by_hash(sorted(whole.train), dev=0.2, test=0.01, salt="cbdr probe", texts=texts)

@@ -1,8 +1,8 @@
 """CBDR from end to end: labels, states, probe, preference data, aligned reranker, gate, on one model and one question set.
 
 "Rethinking LLM Parametric Knowledge as Confidence for Effective and Efficient RAG": sections 3 and 4, appendices C, F
-and H.  Answers, states, preference data and the reranker are kept in one folder and not made twice; probes, which take
-seconds, and the check of both prompts are made anew.
+and H.  Answers, states, preference data and the reranker are kept in one folder and reused; probes, which take seconds,
+and the check of both prompts are computed again.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ from suffice.train.shift import Shift, measure_shift
 __all__ = ["ALIGNED", "RETRIEVER", "CbdrRun", "run_cbdr"]
 
 ALIGNED = "aligned"
-"""What the tables call the reranker that was trained here."""
+"""The name of the reranker trained here, in the tables."""
 
 RETRIEVER = "BM25 order"
-"""What they call the retriever's own order, which no reranker has touched."""
+"""The name of the retriever's own order, without a reranker."""
 
 _AT_ONCE = 64
 """Questions between two writes to the journal of answers."""
@@ -58,26 +58,26 @@ Tell = Callable[[str, int, int], None]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class CbdrRun:
-    """What a run of the pipeline gives.
+    """The outcome of a run of the pipeline.
 
     Attributes:
-        parts: Questions of each part.
+        parts: Number of questions in each part.
         known: Share of the questions whose closed-book answer is right.
-        probes: By layer and epochs, what was trained; the best on dev reads for the reranker and the gate.
-        best: Its layer and epochs.
-        shift: That probe under both prompts, on the test questions.
-        preferences: What the preference data of training and test hold.
+        probes: Training runs by layer and epochs; the best probe on dev serves the reranker and the gate.
+        best: Layer and epochs of that probe.
+        shift: Quality of that probe under both prompts, on the test questions.
+        preferences: Summaries of the preference data for training and test.
         ranking: P@K, R@K and MRR@K with interval of each reranker on the test preferences, in the order of `NAMES`.
-        reranker: The folder of the aligned one.
-        accuracy: By order of the passages (the retriever's own, then each reranker's) and depth, the share of right
-            answers with interval.
-        gates: By depth, the points of the gate with the aligned reranker: never, each beta of each probe, random gates
-            at the rates of the best probe, always, always in each other order, perfect.  A gate's difference to always
-            retrieving has a p-value adjusted over all probes, betas and depths, and what dominates it may be a gate
-            that knows nothing in another order.
-        changes: By depth, what each step between neighbouring betas changes.
-        settings: How it was run.
-        seconds: What each stage took in this run.
+        reranker: The folder of the aligned reranker.
+        accuracy: Share of right answers with interval, by order of the passages (the retriever's own, then each
+            reranker's) and depth.
+        gates: Points of the gate with the aligned reranker, by depth: never, each beta of each probe, random gates at
+            the rates of the best probe, always, always in each other order, perfect.  A gate's difference to always
+            retrieving has a p-value adjusted over all probes, betas and depths; it may be dominated by a label-blind
+            gate in another order.
+        changes: Answers that change between neighbouring betas, by depth.
+        settings: Settings of the run.
+        seconds: Duration of each stage in this run.
     """
 
     parts: Mapping[str, int]
@@ -105,22 +105,22 @@ def run_cbdr(
     settings: CbdrSettings | None = None,
     on_progress: Tell | None = None,
 ) -> CbdrRun:
-    """Run the paper's pipeline; interrupted, it goes on where it was when it is called again with the same arguments.
+    """Run the paper's pipeline; after an interruption, the same call resumes.
 
     Args:
-        questions: With gold answers and candidate passages of their own.
-        model: The target model; its layers are those that probes are trained on.
+        questions: Questions with gold answers and their own candidate passages.
+        model: The target model; probes are trained on its layers.
         reranker: Id or folder of the cross-encoder to align.
-        out: The folder of everything that is written.
-        others: Further cross-encoders, compared and not trained.
-        settings: How.
-        on_progress: Told a stage, how much of it is done, and of how much.
+        out: The output folder.
+        others: Further cross-encoders to compare without training.
+        settings: Default: those of the paper.
+        on_progress: Called with a stage, the part of it that is done, and its total.
 
     Raises:
         ConfigMismatchError: The folder was begun with another configuration.
-        DataError: Too few questions, or none that the model knows, or none that it does not.
-        MissingExtraError: A part of the extra `torch` is not installed.
-        ModelError: A model failed; what was computed before is kept.
+        DataError: There are too few questions, or the model knows none or all of them.
+        MissingExtraError: The extra `torch` is not fully installed.
+        ModelError: A model failed; earlier results are kept.
     """
     settings = settings or CbdrSettings()
     return _Pipeline(
@@ -137,7 +137,7 @@ def run_cbdr(
 
 @dataclass(kw_only=True)
 class _Pipeline:
-    """The stages, each of which reads what the ones before it wrote."""
+    """The stages of a run; each reads the output of earlier ones."""
 
     questions: Sequence[Question]
     model: TransformersModel
@@ -150,9 +150,9 @@ class _Pipeline:
     seconds: dict[str, float] = field(default_factory=dict)
 
     def run(self) -> CbdrRun:
-        """Run all stages."""
+        """Run all stages in their order."""
         parts = divide(self.questions, self.settings)
-        for name in (self.base, *self.others):  # what cannot be loaded is told before anything is paid for
+        for name in (self.base, *self.others):  # fail before the costly stages if one cannot be loaded
             self._encoder(name)
         with self._stage("closed-book answers"):
             direct = self._answers("closed book", self.questions, None)
@@ -172,18 +172,23 @@ class _Pipeline:
                 parts.test, confidence, self.model, rng=rng, candidates=self.settings.candidates, label=self.label
             )
         with self._stage("preference data"):
-            prefer, found = self._preferences(parts, confidence, shift)
+            prefer, summaries = self._preferences(parts, confidence, shift)
         with self._stage("reranker"):
             aligned = self._train(prefer["train"])
-        folders = {**{_called(name): name for name in (self.base, *self.others)}, ALIGNED: str(aligned)}
+        folders = {**{_display_name(name): name for name in (self.base, *self.others)}, ALIGNED: str(aligned)}
         with self._stage("ranking"):
             ranking = {name: self._ranking(folder, prefer["test"]) for name, folder in folders.items()}
         with self._stage("answers with passages"):
-            given = {RETRIEVER: self._given(RETRIEVER, PoolBM25(), parts.test)}
-            given |= {name: self._given(name, self._reranked(folder), parts.test) for name, folder in folders.items()}
+            answers_by_order = {RETRIEVER: self._ordered_answers(RETRIEVER, PoolBM25(), parts.test)}
+            answers_by_order |= {
+                name: self._ordered_answers(name, self._reranked(folder), parts.test)
+                for name, folder in folders.items()
+            }
         with self._stage("gate"):
             scores = self._scores(parts.test, probes)
-            orders = {name: self._benches(parts.test, direct, answers, scores) for name, answers in given.items()}
+            orders = {
+                name: self._benches(parts.test, direct, answers, scores) for name, answers in answers_by_order.items()
+            }
             benches = orders.pop(ALIGNED)
             betas = self.settings.betas
             gates = gate_points(benches, orders, tuple(probes), best=best, betas=betas, seed=self.settings.seed)
@@ -199,12 +204,12 @@ class _Pipeline:
             probes=probes,
             best=best,
             shift=shift,
-            preferences=found,
+            preferences=summaries,
             ranking=ranking,
             reranker=aligned,
             accuracy={
                 (name, depth): self._accuracy(parts.test, answers)
-                for name, by_depth in given.items()
+                for name, by_depth in answers_by_order.items()
                 for depth, answers in by_depth.items()
             },
             gates=gates,
@@ -215,7 +220,7 @@ class _Pipeline:
 
     @contextmanager
     def _stage(self, name: str) -> Iterator[None]:
-        """Time a stage, and say that it began."""
+        """Time a stage and report its start and end."""
         self.tell(name, 0, 1)
         began = time.perf_counter()
         yield
@@ -225,22 +230,24 @@ class _Pipeline:
     def _answers(
         self, name: str, questions: Sequence[Question], passages: Sequence[Sequence[Passage]] | None
     ) -> dict[str, str | None]:
-        """Return the model's answers, by question; those that an earlier run wrote down are not generated again."""
+        """Return the model's answers by question; those of an earlier run are not generated again."""
         config = {
             "model": dict(self.model.fingerprint()),
             "questions": dataset_hash(questions),
-            "passages": None if passages is None else [[p.passage_id for p in given] for given in passages],
+            "passages": None if passages is None else [[p.passage_id for p in context] for context in passages],
         }
-        place = {question.question_id: i for i, question in enumerate(questions)}
+        index = {question.question_id: i for i, question in enumerate(questions)}
         with closing(Journal(self.out / "answers" / f"{_file_name(name)}.journal", config)) as journal:
             done = dict(journal.finished())
-            waiting = [question for question in questions if question.question_id not in done]
-            for start in range(0, len(waiting), _AT_ONCE):
-                part = waiting[start : start + _AT_ONCE]
-                given = None if passages is None else [passages[place[q.question_id]] for q in part]
-                for question, reply in zip(part, self.model.answers([q.question for q in part], given), strict=True):
+            pending = [question for question in questions if question.question_id not in done]
+            for start in range(0, len(pending), _AT_ONCE):
+                batch = pending[start : start + _AT_ONCE]
+                context = None if passages is None else [passages[index[q.question_id]] for q in batch]
+                for question, reply in zip(
+                    batch, self.model.answers([q.question for q in batch], context), strict=True
+                ):
                     journal.finish(question.question_id, [{"answer": reply.answer}])
-                self.tell(name, len(questions) - len(waiting) + start + len(part), len(questions))
+                self.tell(name, len(questions) - len(pending) + start + len(batch), len(questions))
             rows = dict(journal.finished())
         return {question.question_id: rows[question.question_id][0]["answer"] for question in questions}
 
@@ -250,18 +257,18 @@ class _Pipeline:
 
     def _states(self) -> StoredStates:
         prompted = [Prompted(id=q.question_id, question=q.question) for q in self.questions]
-        made = collect_states(
+        summary = collect_states(
             self.model, prompted, self.out / QA, on_progress=lambda done, total: self.tell("hidden states", done, total)
         )
-        return read_states(made.path)
+        return read_states(summary.path)
 
     def _probes(self, data: LabelledStates, split: Split) -> dict[tuple[int, int], ProbeRun]:
         """Train a probe for each layer and number of epochs."""
-        found: dict[tuple[int, int], ProbeRun] = {}
+        runs: dict[tuple[int, int], ProbeRun] = {}
         usable = sum(name in data.labels for name in split.train)
         for layer in self.model.layers:
             for epochs in self.settings.epochs:
-                self.tell(f"probe, layer {layer}, {epochs} epochs", len(found), 1)
+                self.tell(f"probe, layer {layer}, {epochs} epochs", len(runs), 1)
                 run = run_training(
                     data,
                     split,
@@ -271,8 +278,8 @@ class _Pipeline:
                     train_size=min(self.settings.train_size, usable),
                 )
                 run.probe.save(self.out / "probes" / f"layer-{layer}-epochs-{epochs}")
-                found[layer, epochs] = run
-        return found
+                runs[layer, epochs] = run
+        return runs
 
     def _preferences(
         self, parts: Parts, confidence: ProbeConfidence, shift: Shift
@@ -292,7 +299,7 @@ class _Pipeline:
         return {name: read_preferences(summary.path) for name, summary in summaries.items()}, summaries
 
     def _train(self, preferences: Sequence[Preference]) -> Path:
-        """Align the reranker, for all its epochs: nothing is selected, and no test question is looked at."""
+        """Align the reranker for all its epochs, without selecting a step and without test questions."""
         out = self.out / "reranker"
         if (out / CARD).is_file():
             card = json.loads((out / CARD).read_text(encoding="utf-8"))
@@ -301,7 +308,7 @@ class _Pipeline:
             changed = differences(old, new)
             if changed:
                 raise ConfigMismatchError(
-                    f"{out} was aligned otherwise ({'; '.join(changed)}): move it away, or give another folder"
+                    f"{out} was aligned with other data or settings ({'; '.join(changed)}): move it away, or give another folder"
                 )
             return out
         return train_reranker(
@@ -324,12 +331,14 @@ class _Pipeline:
     def _reranked(self, folder: str) -> Retriever:
         return Reranked(PoolBM25(), CrossEncoderScorer(folder), candidates=self.settings.candidates)
 
-    def _given(self, name: str, ranked: Retriever, questions: Sequence[Question]) -> dict[int, dict[str, str | None]]:
-        """Return the answers from the first passages of an order, by depth and question."""
+    def _ordered_answers(
+        self, name: str, ranked: Retriever, questions: Sequence[Question]
+    ) -> dict[int, dict[str, str | None]]:
+        """Return the answers with the first passages of an order, by depth and question."""
         deepest = max(self.settings.depths)
         order = [ranked.rank(q.question, pool=q.passages, k=deepest) for q in questions]
         return {
-            depth: self._answers(f"{name} top-{depth}", questions, [found[:depth] for found in order])
+            depth: self._answers(f"{name} top-{depth}", questions, [passages[:depth] for passages in order])
             for depth in self.settings.depths
         }
 
@@ -339,11 +348,11 @@ class _Pipeline:
         return _means(known, self.settings)[0]
 
     def _usable(self, questions: Sequence[Question]) -> list[Question]:
-        """Return the questions whose answers can be right or wrong."""
+        """Return the questions whose answers can be marked right or wrong."""
         return [q for q in questions if not np.isnan(is_right("", q.answers, self.label))]
 
     def _scores(self, questions: Sequence[Question], probes: Mapping[tuple[int, int], ProbeRun]) -> dict[str, Floats]:
-        """Return every probe's probability of each usable question, by the name of its signal."""
+        """Return the probabilities of every probe on the usable questions, by name of the signal."""
         texts = [q.question for q in self._usable(questions)]
         return {probe_signal(*at): self._known(run.probe, texts) for at, run in probes.items()}
 
@@ -351,13 +360,13 @@ class _Pipeline:
         self,
         questions: Sequence[Question],
         direct: Mapping[str, str | None],
-        given: Mapping[int, Mapping[str, str | None]],
+        answers_by_depth: Mapping[int, Mapping[str, str | None]],
         scores: Mapping[str, Floats],
     ) -> dict[int, GateBench]:
-        """Return the test questions answered both ways, by depth, with every probe's probability."""
+        """Return the test questions with answers both ways and the probabilities of every probe, by depth."""
         usable = self._usable(questions)
         benches = {}
-        for depth, answers in given.items():
+        for depth, answers in answers_by_depth.items():
             answered = [
                 Answered(
                     question_id=q.question_id,
@@ -381,18 +390,18 @@ class _Pipeline:
         return ProbeConfidence(probe, self.model).of(questions)
 
 
-def _called(reranker: str) -> str:
-    """Return what the tables call a reranker: its id, or the name of its folder."""
+def _display_name(reranker: str) -> str:
+    """Return the name of a reranker in the tables: its id, or the name of its folder."""
     return Path(reranker).name if Path(reranker).is_dir() else reranker
 
 
 def _file_name(name: str) -> str:
-    """Return a name without what a file system may take amiss."""
-    return "".join(sign if sign.isalnum() or sign in "-." else "_" for sign in name)[-100:]
+    """Return a name in which characters that are unsafe in file names are replaced."""
+    return "".join(character if character.isalnum() or character in "-." else "_" for character in name)[-100:]
 
 
 def _means(values: Floats, settings: CbdrSettings) -> tuple[tuple[float, float, float], ...]:
     """Return the mean of each row with its interval."""
     weights = bootstrap_weights(values.shape[1], settings.n_resamples, rng=np.random.default_rng(settings.seed))
-    found = paired_bootstrap(values, weights)
-    return tuple(zip(found.delta.tolist(), found.low.tolist(), found.high.tolist(), strict=True))
+    means = paired_bootstrap(values, weights)
+    return tuple(zip(means.delta.tolist(), means.low.tolist(), means.high.tolist(), strict=True))

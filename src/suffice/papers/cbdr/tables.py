@@ -1,4 +1,4 @@
-"""The tables of CBDR: what was measured beside what was published, and what speaks against that."""
+"""The tables of CBDR: measured figures beside published ones, with the inconsistencies of the latter."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class PublishedCbdr:
     """The figures of the paper, shares in [0, 1].
 
     Attributes:
-        title: Of the paper.
-        tables: By `table1`, `table2`, `table3` and `transitions`: the rows by name.
-        flags: What is inconsistent: a name, the tables it concerns, and why.
+        title: Title of the paper.
+        tables: Rows by name, of `table1`, `table2`, `table3` and `transitions`.
+        flags: Inconsistencies: a name, the tables concerned, and the reason.
     """
 
     title: str
@@ -40,13 +40,13 @@ class PublishedCbdr:
     flags: tuple[tuple[str, tuple[str, ...], str], ...]
 
     def flagged(self, table: str) -> tuple[str, ...]:
-        """Return the names of the flags of a table."""
+        """Return the names of the flags that concern a table."""
         return tuple(name for name, places, _ in self.flags if table in places)
 
 
 @cache
 def published_cbdr() -> PublishedCbdr:
-    """Return the figures of CBDR.
+    """Return the published figures of CBDR.
 
     >>> published_cbdr().tables["table3"]["CBDR beta=0.98"]
     (0.929, 0.617, 0.678)
@@ -58,10 +58,10 @@ def published_cbdr() -> PublishedCbdr:
         tables={
             name: {
                 row: tuple(round(value * scales.get(name, _PER_CENT), 6) for value in values)
-                for row, values in part["rows"].items()
+                for row, values in table["rows"].items()
             }
-            for name, part in data.items()
-            if isinstance(part, dict) and "rows" in part
+            for name, table in data.items()
+            if isinstance(table, dict) and "rows" in table
         },
         flags=tuple((flag["id"], tuple(flag["places"]), flag["reason"]) for flag in data["flag"]),
     )
@@ -73,11 +73,11 @@ def cbdr_tables(
     """Return the tables of a run.
 
     Args:
-        run: The run.
-        model: What the tables call the target model.
-        reranker: What they call the reranker before it was aligned.
-        data: What they call the question set.
-        command: What was run.
+        run: The run to report.
+        model: Name of the target model in the tables.
+        reranker: Name of the reranker before alignment.
+        data: Name of the question set.
+        command: The command that was run.
     """
     published = published_cbdr()
     layer, epochs = run.best
@@ -100,11 +100,11 @@ def cbdr_tables(
     ]
 
 
-def _provenance(run: CbdrRun, told: Mapping[str, str]) -> Table:
+def _provenance(run: CbdrRun, sources: Mapping[str, str]) -> Table:
     layer, epochs = run.best
     rows = (
         ("paper", published_cbdr().title),
-        *told.items(),
+        *sources.items(),
         ("known", f"the model answers {100 * run.known:.1f} % of the questions rightly by itself"),
         ("questions of each part", ", ".join(f"{name} {n}" for name, n in run.parts.items())),
         ("probe for the reranker", f"layer {layer}, {epochs} epochs: the best on dev"),
@@ -122,10 +122,10 @@ def _probes(run: CbdrRun) -> Table:
         *(Column(name, ".3f", interval=True) for name in ("AUROC", "AUPRC", "Brier", "ECE", "accuracy")),
     )
     rows = []
-    for (layer, epochs), found in run.probes.items():
-        chosen = found.measured[0].measures
+    for (layer, epochs), trained in run.probes.items():
+        chosen = trained.measured[0].measures
         figures = ((f.value, f.low, f.high) for f in (chosen[key] for key in _MEASURES))
-        rows.append((layer, epochs, max(c.dev_auroc for c in found.candidates), *figures))
+        rows.append((layer, epochs, max(c.dev_auroc for c in trained.candidates), *figures))
     notes = ("on the test questions, by the answers of the prompt without passages",)
     return Table(title="Probes (sections 3.1, C and H)", columns=columns, rows=tuple(rows), notes=notes)
 
@@ -164,14 +164,22 @@ def _table2(run: CbdrRun, published: PublishedCbdr, model: str, data: str) -> Ta
         for name in names
     ]
     for name, values in published.tables["table2"].items():
-        theirs, reranker = name.split(", ", 1)
+        their_model, reranker = name.split(", ", 1)
         by_data = {
             "HotpotQA": dict(zip((1, 3), values[:2], strict=True)),
             "NQ": dict(zip((1, 3), values[2:], strict=True)),
         }
         rows += [
-            (theirs, reranker, of, _PUBLISHED, *(shown.get(depth, math.nan) for depth in depths), None, None)
-            for of, shown in by_data.items()
+            (
+                their_model,
+                reranker,
+                dataset,
+                _PUBLISHED,
+                *(values_by_depth.get(depth, math.nan) for depth in depths),
+                None,
+                None,
+            )
+            for dataset, values_by_depth in by_data.items()
         ]
     columns = (
         *map(Column, ("model", "reranker", "data", "figures")),
@@ -195,14 +203,14 @@ _COSTS = (
 
 
 def _ranking_costs(run: CbdrRun, name: str, share: float = 1.0) -> tuple[float, int]:
-    """Return how many passages an order scores a question, and what its training took, where it was trained here."""
+    """Return the passages scored per question by an order, and the passes for its training if it was trained here."""
     train = run.preferences["train"]
     scored = 0.0 if name == RETRIEVER else share * run.settings.candidates
     return scored, train.questions + train.candidates if name == ALIGNED else 0
 
 
 def _best_order(run: CbdrRun, depth: int) -> str:
-    """Return how the aligned reranker's order compares with the best of the others."""
+    """Return a sentence that compares the aligned order with the best other one."""
     others = [(values[0], name) for (name, d), values in run.accuracy.items() if d == depth and name != ALIGNED]
     (best, name), aligned = max(others), run.accuracy[ALIGNED, depth][0]
     differs = f"{100 * abs(aligned - best):.2f} points {'above' if aligned > best else 'below'}"
@@ -245,7 +253,7 @@ def _table3(run: CbdrRun, published: PublishedCbdr) -> Table:
     for name, (rate, *values) in published.tables["table3"].items():
         theirs = dict(zip((1, 3), values, strict=True))
         rows.append((name, _PUBLISHED, rate, *(theirs.get(depth, math.nan) for depth in depths), *blank))
-    tried = sum(point.kind == "gate" for points in run.gates.values() for point in points)
+    n_gates = sum(point.kind == "gate" for points in run.gates.values() for point in points)
     return Table(
         title="Table 3: answering directly where the probe is confident",
         columns=columns,
@@ -253,7 +261,7 @@ def _table3(run: CbdrRun, published: PublishedCbdr) -> Table:
         notes=(
             *(_headline(run, depth) for depth in depths),
             f"gates, random gates and always retrieving have the {ALIGNED} reranker's order where no other is named",
-            f"p: paired permutation test against always retrieving, adjusted by Holm over the {tried} gates tried",
+            f"p: paired permutation test against always retrieving, adjusted by Holm over the {n_gates} gates tried",
             "random: as many questions, drawn blindly (exact expectation)",
             _thresholds(run),
             _COSTS,
@@ -267,7 +275,7 @@ def _metric(point: GatePoint) -> str:
 
 
 def _headline(run: CbdrRun, depth: int) -> str:
-    """Return the best gate in one sentence, beside always retrieving in the best order."""
+    """Return a sentence on the best gate, beside always retrieving in the best order."""
     points = run.gates[depth]
     gates = [point for point in points if point.kind == "gate"]
     best = max(gates, key=lambda point: (point.metrics[_metric(point)], -point.retrieval_rate))
@@ -281,7 +289,7 @@ def _headline(run: CbdrRun, depth: int) -> str:
 
 
 def _gate_costs(run: CbdrRun, point: GatePoint) -> tuple[Any, ...]:
-    """Return what a row costs: passes to decide, passages scored, passes for preferences, labels."""
+    """Return the costs of a row: passes to decide, passages scored, passes for preferences, labels."""
     if point.kind == "perfect":
         return (None,) * 4
     if point.kind == "never":
@@ -292,18 +300,18 @@ def _gate_costs(run: CbdrRun, point: GatePoint) -> tuple[Any, ...]:
 
 
 def _thresholds(run: CbdrRun) -> str:
-    given, theirs = run.settings.betas, CbdrSettings().betas
-    if given == theirs:
+    used, theirs = run.settings.betas, CbdrSettings().betas
+    if used == theirs:
         return "the thresholds are the paper's: none was chosen on these questions"
-    listed, paper = (", ".join(f"{beta:g}" for beta in betas) for betas in (given, theirs))
-    return f"the thresholds were given ({listed}) and are not the paper's ({paper}): every one is shown, none was chosen here"
+    ours, paper = (", ".join(f"{beta:g}" for beta in betas) for betas in (used, theirs))
+    return f"the thresholds were given ({ours}) and are not the paper's ({paper}): every one is shown, none was chosen here"
 
 
 def _delta(point: GatePoint) -> tuple[float, float, float] | None:
     if point.kind == "always":
         return None
-    found = point.against_always[_metric(point)]
-    return found.delta, found.low, found.high
+    paired = point.against_always[_metric(point)]
+    return paired.delta, paired.low, paired.high
 
 
 def _published_changes(published: PublishedCbdr) -> Table:

@@ -1,8 +1,8 @@
-"""A tiny Llama that is trained on a small invented world: what it knows is known.
+"""A tiny Llama trained on a small invented world, so that its knowledge is known.
 
-It learns the world's facts closed book, each as often as the world says; to talk vaguely about pairs that have no
-fact; and to read: the passages of these lessons state values that are drawn anew each time, so that reading teaches
-no fact.  It can be trained in half a minute on two cores, and is loaded like any model of transformers.
+It learns three things: the facts of the world closed book, each as often as the world says; to answer vaguely about
+pairs without a fact; and to read.  The passages of the reading lessons state values drawn anew each time, so they teach
+no facts.  Training takes half a minute on two cores, and the model loads like any other in transformers.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _TEMPLATE = (
     "{% elif message['role'] == 'assistant' %}{{ '\n' + message['content'] }}{% endif %}{% endfor %}"
     "{% if add_generation_prompt %}{{ '\nAnswer:' }}{% endif %}"
 )
-"""Drops instructions, and moves the question behind the passages: two layers then suffice to read."""
+"""Drops instructions and moves the question behind the passages, so that two layers suffice to read."""
 
 _END, _PAD = "<end>", "<pad>"
 _BATCH, _N_READING, _N_MEMORY = 64, 40, 8
@@ -59,17 +59,17 @@ def train_tiny(
 ) -> World:
     """Train a tiny Llama on the world of a seed and save it with its questions.
 
-    Writes, beside what `save_pretrained` writes: ``tune.jsonl`` and ``eval.jsonl`` (questions with passages; no entity
-    in both), and ``world.json`` (every fact with its exposures).
+    Beside the output of `save_pretrained`, this writes ``tune.jsonl`` and ``eval.jsonl`` (questions with passages, on
+    different entities) and ``world.json`` (every fact with its exposures).
 
     Args:
-        folder: Where to; made if it is missing.
-        seed: Of the world and the training; the same seed and threads give the same weights on the same machine.
+        folder: Output folder; created if missing.
+        seed: Seed of world and training; the same seed and threads give the same weights on the same machine.
         threads: Processor threads.
         tell: Called with the steps done and their total.
 
     Returns:
-        The world.
+        The world it was trained on.
 
     Raises:
         MissingExtraError: torch or transformers is not installed.
@@ -104,13 +104,13 @@ def _silent(done: int, total: int) -> None:
 
 
 def _tokenizer(world: World) -> Any:
-    """Return a byte-level BPE tokenizer that knows every word of the world as one token, and any other text as bytes."""
+    """Return a byte-level BPE tokenizer with one token for every word of the world; other text becomes bytes."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
 
     names = [name for group in world.values.values() for name in group]
     words = [f" {word}" for word in (*world.entities, *world.relations, *names, *VAGUE, *TITLES)]
-    spoken = PREFILLED.user(
+    sample_prompt = PREFILLED.user(
         world.facts[0].question, [world.facts[0].passage(str(i), TITLES[0]) for i in range(_MAX_PASSAGES)]
     )
     tokenizer = Tokenizer(models.BPE())
@@ -122,7 +122,7 @@ def _tokenizer(world: World) -> Any:
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
-    tokenizer.train_from_iterator([*words, spoken, PREFILLED.prefill], trainer)
+    tokenizer.train_from_iterator([*words, sample_prompt, PREFILLED.prefill], trainer)
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer, eos_token=_END, pad_token=_PAD, chat_template=_TEMPLATE, model_max_length=1024
     )
@@ -153,11 +153,11 @@ def _network(tokenizer: Any) -> Any:
 
 
 def _look_back(network: Any) -> None:
-    """Let heads of the first layer begin by looking a fixed number of tokens back: to learn that takes most of the time.
+    """Initialise heads of the first layer to look a fixed number of tokens back, which would take longest to learn.
 
-    From a value, 2 and 4 tokens back, stand the entity and the relation of its sentence; from the last token of the
-    prompt, 4 and 6 back, those of the question.  The biases of query and key are rotated against each other by that
-    distance, so that rotary embedding makes their product largest there.
+    The entity and the relation of a sentence are 2 and 4 tokens before its value; those of the question are 4 and 6
+    tokens before the end of the prompt.  The biases of query and key are rotated against each other by that distance,
+    so that with rotary embeddings their product is largest there.
     """
     import torch
 
@@ -174,7 +174,7 @@ def _look_back(network: Any) -> None:
 
 
 class _Lessons:
-    """The world as tokens, and what is learned of it in each step."""
+    """The world as tokens, and the lessons of each training step."""
 
     def __init__(self, world: World, tokenizer: Any) -> None:
         self._rng = np.random.default_rng((world.seed, 2))
@@ -182,9 +182,9 @@ class _Lessons:
         self.end = int(tokenizer.eos_token_id)
 
         def token(word: str) -> int:
-            found = tokenizer(f" {word}", add_special_tokens=False)["input_ids"]
-            assert len(found) == 1, (word, found)
-            return int(found[0])
+            ids = tokenizer(f" {word}", add_special_tokens=False)["input_ids"]
+            assert len(ids) == 1, (word, ids)
+            return int(ids[0])
 
         self._entities = np.array([token(word) for word in world.entities])
         self._relations = np.array([token(word) for word in world.relations])
@@ -193,13 +193,13 @@ class _Lessons:
         self._vague = np.array([token(word) for word in VAGUE])
         self._titles = np.array([token(word) for word in TITLES])
         self._templates = [self._template(tokenizer, k) for k in range(_MAX_PASSAGES + 1)]
-        self._told = self._all_told(token)
-        self.n_steps = len(self._told) // _BATCH
+        self._closed_book = self._closed_book_lessons(token)
+        self.n_steps = len(self._closed_book) // _BATCH
 
     def _template(self, tokenizer: Any, k: int) -> tuple[npt.NDArray[np.int64], list[npt.NDArray[np.int64]]]:
-        """Return a prompt with k passages as tokens, and where its entities, relations and values stand.
+        """Return a prompt with k passages as tokens, and the positions of entities, relations, values and titles.
 
-        Three placeholders are real words; each stands where its kind of word can.
+        The placeholders are real words, so that the tokenizer splits the prompt as it will split the lessons.
         """
         fact = self._world.facts[0]
         passages: list[Passage] = [fact.passage(str(i), TITLES[0]) for i in range(k)]
@@ -209,36 +209,36 @@ class _Lessons:
         words = [tokenizer(f" {word}")["input_ids"][0] for word in (fact.entity, fact.relation, fact.value, TITLES[0])]
         return ids, [np.flatnonzero(ids == word) for word in words]
 
-    def _all_told(self, token: Callable[[str], int]) -> npt.NDArray[np.int64]:
+    def _closed_book_lessons(self, token: Callable[[str], int]) -> npt.NDArray[np.int64]:
         """Return every closed-book lesson, shape ``(n, 3)``: entity, relation, token of the answer (-1: vague)."""
         world = self._world
         entity = {name: i for i, name in enumerate(world.entities)}
         relation = {name: i for i, name in enumerate(world.relations)}
         rows = [(entity[f.entity], relation[f.relation], token(f.value)) for f in world.facts]
-        told = np.repeat(np.array(rows), [fact.exposures for fact in world.facts], axis=0)
+        facts = np.repeat(np.array(rows), [fact.exposures for fact in world.facts], axis=0)
         vague = np.column_stack([world.vague, np.full(len(world.vague), -1)])
-        lessons: npt.NDArray[np.int64] = np.concatenate([told, np.repeat(vague, VAGUE_EXPOSURES, axis=0)])
+        lessons: npt.NDArray[np.int64] = np.concatenate([facts, np.repeat(vague, VAGUE_EXPOSURES, axis=0)])
         return self._rng.permutation(lessons)
 
     def __iter__(self) -> Iterator[tuple[Lesson, ...]]:
-        """Yield the lessons of each step: closed book; in every second one also with passages, helpful or not."""
+        """Yield the lessons of each step: closed book, and in every second step also with passages, helpful or not."""
         for step in range(self.n_steps):
-            rows = self._told[step * _BATCH : (step + 1) * _BATCH]
+            rows = self._closed_book[step * _BATCH : (step + 1) * _BATCH]
             answers = np.where(rows[:, 2] < 0, self._rng.choice(self._vague, len(rows)), rows[:, 2])
             if step % 2:
                 yield ((self._prompts(rows[:, 0], rows[:, 1], []), answers),)
                 continue
             k = _N_PASSAGES[step // 2 % len(_N_PASSAGES)]
-            alone, distracted = np.split(rows, [len(rows) - _N_MEMORY])
-            read, found = self._reading(k)
+            unaided, distracted = np.split(rows, [len(rows) - _N_MEMORY])
+            prompts, values = self._reading(k)
             recalled = self._prompts(distracted[:, 0], distracted[:, 1], self._unrelated(distracted, k))
             yield (
-                (self._prompts(alone[:, 0], alone[:, 1], []), answers[: len(alone)]),
-                (np.concatenate([read, recalled]), np.concatenate([found, answers[len(alone) :]])),
+                (self._prompts(unaided[:, 0], unaided[:, 1], []), answers[: len(unaided)]),
+                (np.concatenate([prompts, recalled]), np.concatenate([values, answers[len(unaided) :]])),
             )
 
     def _reading(self, k: int) -> Lesson:
-        """Return prompts one of whose k passages tells a value drawn for this lesson."""
+        """Return prompts with k passages, one of which states a value drawn for this lesson."""
         e, r = (
             self._rng.integers(len(self._entities), size=_N_READING),
             self._rng.integers(len(self._relations), size=_N_READING),
@@ -247,41 +247,43 @@ class _Lessons:
         passages = self._unrelated(np.column_stack([e, r]), k)
         gold = self._rng.integers(k, size=_N_READING)
         shown = [
-            tuple(np.where(gold == j, mine, other) for mine, other in zip((e, r, v), passages[j], strict=True))
+            tuple(np.where(gold == j, stating, other) for stating, other in zip((e, r, v), passages[j], strict=True))
             for j in range(k)
         ]
         return self._prompts(e, r, shown), v
 
     def _unrelated(self, rows: npt.NDArray[np.int64], k: int) -> list[tuple[Tokens, ...]]:
-        """Return k passages for each prompt that do not answer it: the same entity, or the same relation, or neither."""
+        """Return k passages for each prompt that do not answer it: of the same entity, the same relation, or neither."""
         n = len(rows)
-        made: list[tuple[Tokens, ...]] = []
+        passages: list[tuple[Tokens, ...]] = []
         for _ in range(k):
             e = self._rng.integers(len(self._entities), size=n)
             r = self._rng.integers(len(self._relations), size=n)
             which = self._rng.integers(3, size=n)
             e, r = np.where(which == 0, rows[:, 0], e), np.where(which == 1, rows[:, 1], r)
+            # A draw that happens to be the fact asked for is moved to the next relation.
             same = (e == rows[:, 0]) & (r == rows[:, 1])
             r = np.where(same, (r + 1) % len(self._relations), r)
-            made.append((e, r, self._values[r, self._rng.integers(self._values.shape[1], size=n)]))
-        return made
+            passages.append((e, r, self._values[r, self._rng.integers(self._values.shape[1], size=n)]))
+        return passages
 
     def _prompts(
         self, e: npt.NDArray[np.int64], r: npt.NDArray[np.int64], passages: list[tuple[Tokens, ...]]
     ) -> npt.NDArray[np.int64]:
-        """Return prompts as tokens, shape ``(n, length)``."""
+        """Fill the template with k passages for each prompt; shape ``(n, length)``."""
         k = len(passages)
         ids, (entities, relations, values, titles) = self._templates[k]
-        made = np.tile(ids, (len(e), 1))
-        made[:, entities[k]], made[:, relations[k]] = self._entities[e], self._relations[r]
+        # Prompts with the same k differ only at the placeholders: copy the template and overwrite those columns.
+        prompts = np.tile(ids, (len(e), 1))
+        prompts[:, entities[k]], prompts[:, relations[k]] = self._entities[e], self._relations[r]
         for j, (pe, pr, pv) in enumerate(passages):
-            made[:, entities[j]], made[:, relations[j]] = self._entities[pe], self._relations[pr]
-            made[:, values[j]], made[:, titles[j]] = pv, self._rng.choice(self._titles, len(e))
-        return made
+            prompts[:, entities[j]], prompts[:, relations[j]] = self._entities[pe], self._relations[pr]
+            prompts[:, values[j]], prompts[:, titles[j]] = pv, self._rng.choice(self._titles, len(e))
+        return prompts
 
 
 def _train(network: Any, lessons: _Lessons, tell: Callable[[int, int], None]) -> None:
-    """Train with AdamW on the answers alone: the prompts teach nothing."""
+    """Train with AdamW; only answer tokens count in the loss."""
     import torch
 
     optimizer = torch.optim.AdamW(network.parameters(), lr=_RATE, betas=(0.9, 0.98), weight_decay=0.01)
@@ -291,15 +293,15 @@ def _train(network: Any, lessons: _Lessons, tell: Callable[[int, int], None]) ->
     def loss(prompts: npt.NDArray[np.int64], answers: npt.NDArray[np.int64]) -> Any:
         inputs = torch.from_numpy(np.column_stack([prompts, answers]))
         states = network.model(inputs).last_hidden_state[:, -2:]
-        wanted = torch.from_numpy(np.column_stack([answers, np.full(len(answers), lessons.end)]))
-        spoken, ended = network.lm_head(states).unbind(1)
+        targets = torch.from_numpy(np.column_stack([answers, np.full(len(answers), lessons.end)]))
+        answer_logits, end_logits = network.lm_head(states).unbind(1)
         loss_of = torch.nn.functional.cross_entropy
-        return loss_of(spoken, wanted[:, 0]) + _END_WEIGHT * loss_of(ended, wanted[:, 1])
+        return loss_of(answer_logits, targets[:, 0]) + _END_WEIGHT * loss_of(end_logits, targets[:, 1])
 
     network.train()
-    for step, parts in enumerate(lessons, start=1):
+    for step, batches in enumerate(lessons, start=1):
         optimizer.zero_grad()
-        sum(loss(*part) for part in parts).backward()
+        sum(loss(*batch) for batch in batches).backward()
         torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
         optimizer.step()
         schedule.step()
@@ -307,15 +309,15 @@ def _train(network: Any, lessons: _Lessons, tell: Callable[[int, int], None]) ->
 
 
 def _write_world(folder: Path, world: World) -> None:
-    """Write questions and facts beside the model."""
+    """Write the questions and facts beside the model."""
     for split in ("tune", "eval"):
         write_questions(folder / f"{split}.jsonl", world.questions(split))
     facts: list[Fact] = list(world.facts)
-    said = {
+    description = {
         "seed": world.seed,
         "exposures": list(EXPOSURES),
         "vague_exposures": VAGUE_EXPOSURES,
         "prompt_id": PREFILLED.prompt_id,
         "facts": [asdict(fact) for fact in facts],
     }
-    (folder / "world.json").write_text(json.dumps(said, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+    (folder / "world.json").write_text(json.dumps(description, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""A cross-encoder with random weights over the tiny world's words: something to align without a download."""
+"""A cross-encoder with random weights over the words of the tiny world, to be aligned without a download."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ def write_tiny_reranker(folder: str | Path, model: str | Path, *, seed: int = 0)
     """Write a BERT of two layers with the vocabulary of a tiny model; it ranks at random until it is trained.
 
     Args:
-        folder: Where to.
+        folder: Output folder.
         model: The folder of the tiny model.
-        seed: Of the weights.
+        seed: Seed of the weights.
 
     Raises:
         MissingExtraError: torch or transformers is not installed.
@@ -27,9 +27,9 @@ def write_tiny_reranker(folder: str | Path, model: str | Path, *, seed: int = 0)
         raise MissingExtraError("writing a tiny reranker", "torch") from None
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    known = AutoTokenizer.from_pretrained(str(model), trust_remote_code=False).get_vocab()
+    vocabulary = AutoTokenizer.from_pretrained(str(model), trust_remote_code=False).get_vocab()
     special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-    words = sorted({word.strip("Ġ▁ ").lower() for word in known} - {""})
+    words = sorted({word.strip("Ġ▁ ").lower() for word in vocabulary} - {""})
     (folder / "vocab.txt").write_text("\n".join([*special, *(w for w in words if w not in special)]), encoding="utf-8")
     BertTokenizerFast(vocab=str(folder / "vocab.txt")).save_pretrained(folder)
     config = BertConfig(

@@ -1,8 +1,8 @@
-"""Do two models prefer the same contexts?  A check before a reranker is paid for (after CBDR, appendix G).
+"""Do two models prefer the same contexts?  A check before training a reranker (after CBDR, appendix G).
 
-The mean change of confidence for each type of context and each model.  A reranker aligned with a model learns that
-model's pattern; where another model's is different, it will hardly help there.  The paper takes the largest softmax of
-the generated answer as confidence; here it is the probe's, the one that preference data is made of.
+It measures the mean change of confidence for each type of context and each model.  A reranker learns the pattern of the
+model it is aligned with and will hardly help a model with another pattern.  The paper takes the largest softmax of the
+generated answer as confidence; here it is that of the probe, from which preference data is built.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ __all__ = ["Change", "Contrast", "TransferReport", "read_contexts", "transfer_ch
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """What one type of context does to one model's confidence.
+    """The effect of one type of context on one model's confidence.
 
     Attributes:
         model: The model.
         type: `A`, `B` or `C`.
         before: Mean confidence without context.
-        paired: Mean change, with its interval.
+        paired: Mean change with its interval.
         raised: Share of questions whose confidence rises.
     """
 
@@ -51,7 +51,7 @@ class Change:
 
     @property
     def verdict(self) -> str:
-        """`prefers`, `rejects`, or `neither`: whether the interval leaves zero out, and on which side."""
+        """`prefers` if the interval is above zero, `rejects` if it is below, else `neither`."""
         return "prefers" if self.paired.low > 0 else "rejects" if self.paired.high < 0 else "neither"
 
 
@@ -63,7 +63,7 @@ class Contrast:
         what: `MODEL: A - B`, or `A: MODEL - MODEL`.
         paired: Mean difference, with its interval.
         p: Paired permutation test, adjusted by Holm over all contrasts of the report.
-        test: What gave p, see `SignFlip`.
+        test: The test behind p, see `SignFlip`.
     """
 
     what: str
@@ -77,9 +77,9 @@ class TransferReport:
     """Changes of confidence by model and type, and their contrasts.
 
     Attributes:
-        changes: Every model and type.
-        contrasts: Types within a model, models within a type.
-        n: Questions.
+        changes: One per model and type.
+        contrasts: Between types of a model and between models of a type.
+        n: Number of questions.
         undefined: Questions left out because a confidence was undefined.
     """
 
@@ -90,11 +90,11 @@ class TransferReport:
 
     @property
     def disagreements(self) -> list[str]:
-        """The types about which the models' verdicts differ."""
+        """The types for which the verdicts of the models differ."""
         verdicts: dict[str, set[str]] = {}
         for change in self.changes:
             verdicts.setdefault(change.type, set()).add(change.verdict)
-        return [name for name, found in verdicts.items() if len(found) > 1]
+        return [name for name, values in verdicts.items() if len(values) > 1]
 
     def tables(self) -> list[Table]:
         """Return changes and contrasts as tables."""
@@ -106,9 +106,9 @@ class TransferReport:
         if len({change.model for change in self.changes}) > 1:
             differ = ", ".join(self.disagreements)
             notes.append(
-                f"the models differ about {differ}: a reranker aligned with one will hardly serve the other"
+                f"the models differ about {differ}: a reranker aligned with one will hardly help the other"
                 if differ
-                else "no verdict differs, which is no proof that a reranker transfers: try it on the other model's answers"
+                else "no verdict differs, but this does not prove that a reranker transfers: check the other model's answers"
             )
         return [
             Table(
@@ -165,57 +165,58 @@ def read_contexts(sets: Sequence[ContextSet], confidence: Confidence) -> Floats:
 
     Args:
         sets: From `build_contexts`.
-        confidence: A model's.
+        confidence: The confidence of one model.
 
     Returns:
         Confidence without context, then with each type, shape ``(1 + len(TYPES), n_sets)``; NaN where undefined.
 
     Raises:
-        DataError: There are no sets.
+        DataError: `sets` is empty.
         ModelError: The model failed.
     """
     if not sets:
-        raise DataError("there are no sets of contexts to read")
+        raise DataError("sets is empty: give at least one set of contexts")
     texts = [item.question for item in sets]
-    given = [confidence.of(texts, [[item.contexts[i]] for item in sets]) for i in range(len(TYPES))]
-    return np.stack([confidence.of(texts), *given])
+    aided = [confidence.of(texts, [[item.contexts[i]] for item in sets]) for i in range(len(TYPES))]
+    return np.stack([confidence.of(texts), *aided])
 
 
 def transfer_check(read: Mapping[str, Floats], *, rng: np.random.Generator, n_resamples: int = 1000) -> TransferReport:
-    """Compare what contexts do to the confidence of models; each can be read and dropped before the next is loaded.
+    """Compare the effect of contexts on the confidence of models; each can be unloaded before the next is read.
 
     Args:
-        read: From `read_contexts`, by the model's name; all on the same sets.
+        read: Values of `read_contexts` by name of the model, all on the same sets.
         rng: Draws resamples and signs.
-        n_resamples: Draws of the bootstrap.
+        n_resamples: Number of bootstrap resamples.
 
     Raises:
-        DataError: No models, other sets for one of them, or no question with defined confidences everywhere.
+        DataError: There are no models, their sets differ, or no question has defined confidences everywhere.
     """
     if not read or len({values.shape for values in read.values()}) != 1:
         raise DataError(
-            f"{len(read)} models on sets of shapes {[values.shape for values in read.values()]}: one or more"
+            f"{len(read)} models on sets of shapes {[values.shape for values in read.values()]}: give at least "
+            "one model, all on the same sets"
         )
     defined = np.logical_and.reduce([np.isfinite(values).all(axis=0) for values in read.values()])
     if not defined.any():
-        raise DataError("no question has a defined confidence with every context: the states are undefined")
+        raise DataError("no question has a defined confidence with every context: check the states for NaN")
     before = {name: float(values[0, defined].mean()) for name, values in read.items()}
     change = {name: values[1:, defined] - values[0, defined] for name, values in read.items()}
     weights = bootstrap_weights(int(defined.sum()), n_resamples, rng=rng)
     changes = []
     for name, rows in change.items():
-        found = paired_results(rows, weights)
-        for kind, row, paired in zip(TYPES, rows, found, strict=True):
+        results = paired_results(rows, weights)
+        for kind, row, paired in zip(TYPES, rows, results, strict=True):
             changes.append(
                 Change(model=name, type=kind, before=before[name], paired=paired, raised=float((row > 0).mean()))
             )
-    named = _contrasts(change)
-    deltas = np.stack(list(named.values()))
+    differences = _contrasts(change)
+    deltas = np.stack(list(differences.values()))
     tests: list[SignFlip] = permutation_tests(deltas, rng=rng)
     adjusted = holm([test.p for test in tests]).tolist()
     contrasts = tuple(
         Contrast(what=what, paired=paired, p=p, test=test.test)
-        for what, paired, p, test in zip(named, paired_results(deltas, weights), adjusted, tests, strict=True)
+        for what, paired, p, test in zip(differences, paired_results(deltas, weights), adjusted, tests, strict=True)
     )
     return TransferReport(
         changes=tuple(changes), contrasts=contrasts, n=int(defined.sum()), undefined=int((~defined).sum())
@@ -223,14 +224,14 @@ def transfer_check(read: Mapping[str, Floats], *, rng: np.random.Generator, n_re
 
 
 def _contrasts(change: Mapping[str, Floats]) -> dict[str, Floats]:
-    found = {}
+    differences = {}
     for name, rows in change.items():
         for i, j in combinations(range(len(TYPES)), 2):
-            found[f"{name}: {TYPES[i]} - {TYPES[j]}"] = rows[i] - rows[j]
+            differences[f"{name}: {TYPES[i]} - {TYPES[j]}"] = rows[i] - rows[j]
     for one, other in combinations(change, 2):
         for i, kind in enumerate(TYPES):
-            found[f"{kind}: {one} - {other}"] = change[one][i] - change[other][i]
-    return found
+            differences[f"{kind}: {one} - {other}"] = change[one][i] - change[other][i]
+    return differences
 
 
 def _interval(paired: PairedResult) -> tuple[float, float, float]:

@@ -1,9 +1,9 @@
-"""A small invented world: who is asked about whom is balanced, so that only memory tells which facts a model knows.
+"""A small invented world, balanced so that only memory decides which facts a model knows.
 
-Each entity has the same number of facts at each level of exposure, among them facts that no text tells, and every
-name and every relation occurs in other facts.  So counts of tokens say nothing about what a model that was trained on
-the world knows.  About all other pairs of entity and relation the world's people say vague things (`hardly`), which
-teaches a model how one talks without knowing; the questions ask for none of those pairs.
+Each entity has the same number of facts at each level of exposure, including facts that no text states, and every name
+and relation occurs in other facts too.  Token counts therefore reveal nothing about the knowledge of a model trained on
+the world.  For all other pairs of entity and relation the training texts contain vague answers (`hardly`), from which a
+model learns to answer without knowing; questions never ask for those pairs.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from suffice.rounds import Passage
 __all__ = ["EXPOSURES", "KINDS", "TITLES", "VAGUE", "Fact", "World", "make_world", "question_line", "write_questions"]
 
 EXPOSURES = (0, 0, 0, 0, 8, 64, 112, 160)
-"""How often each of an entity's facts is told in training: four never."""
+"""How often each fact of an entity occurs in training: four of them never."""
 
 VAGUE_EXPOSURES = 3
-"""How often a pair without a fact is asked and answered vaguely: too seldom to be learned by heart."""
+"""How often a pair without a fact is asked and answered vaguely: too rarely to be memorised."""
 
 KINDS = {
     "place": (
@@ -46,10 +46,10 @@ KINDS = {
         "medicine spice tea dye perfume poison garnish crop remedy incense wreath seasoning salad tonic balm charm fodder",
     ),
 }
-"""By kind of value: the ending of such values' names, and the relations that lead to them."""
+"""By kind of value: the ending of its names, and the relations with such values."""
 
 VAGUE = ("hardly", "maybe", "something", "various", "many", "others", "elsewhere", "anything")
-"""What people say who do not know."""
+"""The vague answers."""
 
 TITLES = (
     "ledger",
@@ -65,7 +65,7 @@ TITLES = (
     "will",
     "treaty",
 )
-"""Titles of passages: where one may have read it; they tell nothing."""
+"""Titles of passages, which carry no information."""
 
 _CONSONANTS = "bdfgklmnprstvz"
 _VOWELS = "aeiou"
@@ -79,11 +79,11 @@ class Fact:
     """One fact of the world.
 
     Attributes:
-        entity: Whom it is about.
-        relation: What it tells of the entity.
+        entity: Its subject.
+        relation: The property of the entity that it states.
         value: The answer.
-        kind: What sort of value it is, a key of `KINDS`.
-        exposures: How often training texts tell it, count.
+        kind: Kind of the value, a key of `KINDS`.
+        exposures: Number of training texts that state it.
         split: `tune` or `eval`, the same for all facts of an entity.
     """
 
@@ -96,7 +96,7 @@ class Fact:
 
     @property
     def question(self) -> str:
-        """The question that it answers.
+        """The question whose answer is the value.
 
         >>> Fact(entity="Zorbek", relation="home", value="Kemham", kind="place", exposures=8, split="tune").question
         'Name the home of Zorbek.'
@@ -104,22 +104,22 @@ class Fact:
         return f"Name the {self.relation} of {self.entity}."
 
     def passage(self, passage_id: str, title: str) -> Passage:
-        """Return a passage that states it."""
+        """Return a passage that states the fact."""
         text = f"The {self.relation} of {self.entity} is {self.value}."
         return Passage(passage_id=passage_id, title=title, text=text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class World:
-    """Facts, and how often each is told.
+    """The facts of a world, and the pairs about which it is vague.
 
     Attributes:
-        seed: What it was drawn with.
+        seed: Seed of the draw.
         entities: All names, those of `tune` first.
         relations: All relations.
-        kinds: The kind of each relation's values.
-        values: By kind, the names of its values.
-        facts: Those that questions ask for, eight for each entity.
+        kinds: The kind of values of each relation.
+        values: Names of values, by kind.
+        facts: The facts asked for, eight for each entity.
         vague: Pairs without a fact, as indices of entity and relation, shape ``(n, 2)``.
     """
 
@@ -132,10 +132,10 @@ class World:
     vague: npt.NDArray[np.int64]
 
     def questions(self, split: str) -> list[Question]:
-        """Return the questions of a split; a question's `level` is its fact's exposures, its `type` the value's kind.
+        """Return the questions of a split, with the exposures as `level` and the kind of the value as `type`.
 
-        Each has a pool of six passages in random order: one states the fact, two tell of the same entity, two of the
-        same relation or kind of another entity, one of anything.
+        Each has a pool of six passages in random order: one states the fact, two are about the same entity, two about
+        the same relation of other entities, and one about neither.
 
         Args:
             split: `tune` or `eval`.
@@ -174,7 +174,7 @@ def make_world(seed: int = 0) -> World:
     (204, 68, 1632, 544)
 
     Args:
-        seed: Of names, facts and exposures.
+        seed: Seed of names, facts and exposures.
     """
     rng = np.random.default_rng(seed)
     values = {kind: _values(kind, rng) for kind in KINDS}
@@ -182,7 +182,7 @@ def make_world(seed: int = 0) -> World:
     kinds = tuple(kind for kind, (_, words) in KINDS.items() for _ in words.split())
     splits = [split for split, n in _SPLITS for _ in range(n)]
     entities = _entities(len(splits), rng)
-    asked = np.concatenate([_asked(n, len(relations), rng) for _, n in _SPLITS])
+    relations_asked = np.concatenate([_draw_relations(n, len(relations), rng) for _, n in _SPLITS])
     facts = [
         Fact(
             entity=entities[i],
@@ -192,10 +192,12 @@ def make_world(seed: int = 0) -> World:
             exposures=exposures,
             split=splits[i],
         )
-        for i, row in enumerate(asked)
+        for i, row in enumerate(relations_asked)
         for r, exposures in zip(row, EXPOSURES, strict=True)
     ]
-    vague = [(i, r) for i, row in enumerate(asked) for r in range(len(relations)) if r not in set(row.tolist())]
+    vague = [
+        (i, r) for i, row in enumerate(relations_asked) for r in range(len(relations)) if r not in set(row.tolist())
+    ]
     return World(
         seed=seed,
         entities=entities,
@@ -207,14 +209,15 @@ def make_world(seed: int = 0) -> World:
     )
 
 
-def _asked(n_entities: int, n_relations: int, rng: np.random.Generator) -> npt.NDArray[np.int64]:
+def _draw_relations(n_entities: int, n_relations: int, rng: np.random.Generator) -> npt.NDArray[np.int64]:
     """Return the relations of each entity's facts, shape ``(n_entities, levels)``.
 
-    In each column every relation occurs equally often, so within a split none is known more often; in a row none twice.
+    In each column every relation occurs equally often, so within a split none is known more often; no row repeats one.
     """
     columns = np.zeros((n_entities, 0), dtype=np.int64)
     for _ in EXPOSURES:
         column = rng.permutation(np.arange(n_entities) % n_relations)
+        # Each column is a balanced permutation; swapping an entry that its row already has keeps it balanced.
         while (clashes := np.flatnonzero((columns == column[:, None]).any(axis=1))).size:
             i, j = clashes[0], rng.integers(n_entities)
             column[i], column[j] = column[j], column[i]
@@ -223,22 +226,23 @@ def _asked(n_entities: int, n_relations: int, rng: np.random.Generator) -> npt.N
 
 
 def _values(kind: str, rng: np.random.Generator) -> tuple[str, ...]:
-    """Return the names of one kind of value: a syllable and the ending of the kind."""
+    """Draw the names of one kind of value: a syllable and the ending of the kind."""
     ending = KINDS[kind][0]
     syllables = [a + b + c for a in _CONSONANTS for b in _VOWELS for c in "lnr"]
     return tuple((syllables[i] + ending).capitalize() for i in rng.permutation(len(syllables))[:_N_VALUES])
 
 
 def _entities(n: int, rng: np.random.Generator) -> tuple[str, ...]:
-    """Return names of two syllables, no two alike."""
+    """Draw distinct names of two syllables."""
     first = [a + b + c for a in _CONSONANTS for b in _VOWELS for c in "lnr"]
     second = [a + b + c for a in "bdgkt" for b in _VOWELS for c in "kst"]
     pairs = rng.permutation(len(first) * len(second))[:n]
+    # Each pair of syllables has one number, so distinct numbers give distinct names.
     return tuple((first[i // len(second)] + second[i % len(second)]).capitalize() for i in pairs)
 
 
 def question_line(question: Question) -> dict[str, Any]:
-    """Return a question as one line of the project's format of questions."""
+    """Return a question as a record of the project's question format."""
     return {
         "id": question.question_id,
         "question": question.question,
@@ -253,6 +257,6 @@ def question_line(question: Question) -> dict[str, Any]:
 
 
 def write_questions(path: Path, questions: Sequence[Question]) -> None:
-    """Write questions as JSON lines, which `load_questions` reads."""
+    """Write questions as JSON lines for `load_questions`."""
     lines = [json.dumps(question_line(item), ensure_ascii=False) for item in questions]
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")

@@ -339,10 +339,10 @@ def test_an_endpoint_embeds_pieces_in_batches_and_in_order():
 @pytest.mark.parametrize(
     ("body", "said"),
     [
-        ("<html>", "no list of embeddings"),
-        ("[" * 100_000, "no list of embeddings"),
-        ({"data": None}, "no list of embeddings"),
-        ({"data": [{"index": 0}]}, "no list of embeddings"),
+        ("<html>", "not a list of embeddings"),
+        ("[" * 100_000, "not a list of embeddings"),
+        ({"data": None}, "not a list of embeddings"),
+        ({"data": [{"index": 0}]}, "not a list of embeddings"),
         ({"data": []}, "0 embeddings for 2 texts"),
         ({"data": [{"index": 0, "embedding": [1]}] * 2}, "2 embeddings for 2 texts"),
         ({"data": [{"index": 0, "embedding": [1]}, {"index": 1, "embedding": [1, 2]}]}, "no table of numbers"),

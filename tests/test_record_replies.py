@@ -177,7 +177,7 @@ def test_a_local_model_reads_only_the_chat_templates_variables_out_of_the_extra_
     local = ("record", questions, "-o", tmp_path / "r.parquet", "--local", "--model", folder, "--max-rounds", 1)
     assert "only field is chat_template_kwargs" in cli(*local, "--extra-body", '{"top_k": 1}').error
     told = cli(*local, "--extra-body", '{"chat_template_kwargs": {"enable_thinkin": true}}').error
-    assert "does not read 'enable_thinkin'" in told
+    assert "does not use 'enable_thinkin'" in told
     on = ("--extra-body", '{"chat_template_kwargs": {"enable_thinking": true}}', "--max-tokens", 2)
     assert cli(*local, *on, "--answer-position", "start", "--allow-unread").code == 0
 
@@ -185,7 +185,7 @@ def test_a_local_model_reads_only_the_chat_templates_variables_out_of_the_extra_
 def test_options_that_a_model_does_not_have_are_refused(tmp_path):
     questions = dataset(tmp_path / "q.jsonl", n=2)
     for options, said in (
-        (("--prompt", "nosuch"), "there is no prompt 'nosuch'"),
+        (("--prompt", "nosuch"), "unknown prompt 'nosuch'"),
         (("--extra-body", "{bad"), "is not JSON"),
         (("--extra-body", '{"a": 1}'), "has no request"),
         (("--answer-position", "json"), "has no request"),

@@ -101,7 +101,7 @@ def test_the_template_of_an_endpoint_holds_the_question_and_is_pinned():
     named = EndpointStates(embedder, prompt=prompt, template=braces.template)
     assert named.prompt_text("Who is {system}?") == "<S|Who is {system}?|A:|{other}>"
     assert named.fingerprint() != braces.fingerprint()
-    with pytest.raises(DataError, match="must hold {user}"):
+    with pytest.raises(DataError, match="must contain {user}"):
         EndpointStates(embedder, template="Answer.")
 
 
@@ -109,9 +109,9 @@ def test_an_endpoint_that_cannot_be_reached_is_an_error_of_the_model():
     source = EndpointStates(EndpointEmbedder("m", base_url="http://127.0.0.1:1/v1", max_retries=0))
     with pytest.raises(ModelError, match="cannot be reached"):
         source.read("Who?")
-    with pytest.raises(DataError, match="there are no questions"):
+    with pytest.raises(DataError, match="questions is empty"):
         source.read_batch([])
-    with pytest.raises(DataError, match="empty question"):
+    with pytest.raises(DataError, match="not blank"):
         source.read(" ")
 
 
@@ -125,11 +125,11 @@ def test_an_encoder_reads_the_question_alone():
     assert one.resume is None
     assert one.cost.calls == 1
     assert np.allclose(one.values, states[1], atol=1e-6)
-    with pytest.raises(DataError, match="reads questions alone"):
+    with pytest.raises(DataError, match="reads only questions"):
         source.read("Who?", [PASSAGE])
-    with pytest.raises(DataError, match="reads questions alone"):
+    with pytest.raises(DataError, match="reads only questions"):
         source.read_batch(["Who?", "Where?"], [(), (PASSAGE,)])
-    with pytest.raises(DataError, match="empty question"):
+    with pytest.raises(DataError, match="not blank"):
         source.read_batch(["Who?", ""])
 
 
@@ -434,10 +434,10 @@ def test_wrong_arguments_are_told_before_anything_is_written(folder, tmp_path):
     assert "name one of --model" in error()
     assert "name one of --model" in error("--model", "x", "--encoder", "minilm")
     assert "--encoder none reads nothing" in error("--encoder", "none")
-    assert "there is no layer 'top'" in error("--model", folder / "model", "--layers", "top")
-    assert "there is no layer '9'" in error("--model", folder / "model", "--layers", "2,9")
+    assert "unknown layer 'top'" in error("--model", folder / "model", "--layers", "top")
+    assert "layer '9' does not exist" in error("--model", folder / "model", "--layers", "2,9")
     assert "there are no instructions 'x'" in error("--model", folder / "model", "--instructions", "x")
-    assert "there is no folder" in error("--model", tmp_path / "none")
+    assert "does not exist" in error("--model", tmp_path / "none")
     assert "reads qa only" in error("--encoder", "minilm", "--prompt", "rag")
     assert not (tmp_path / "s").exists()
     bare = [json.dumps({"id": "q", "question": "Who?"})]

@@ -215,7 +215,7 @@ def test_questions_with_an_undefined_confidence_are_left_out_everywhere_and_coun
     assert {c.paired.n for c in report.changes} == {8}
     with pytest.raises(DataError, match="no question has a defined confidence"):
         checked(sets(2), {"m": Fixed(0.5, dict.fromkeys(TYPES, 0.1), undefined=("0", "1"))}, rng)
-    with pytest.raises(DataError, match="no sets"):
+    with pytest.raises(DataError, match="sets is empty"):
         read_contexts([], two)
     with pytest.raises(DataError, match="0 models"):
         transfer_check({}, rng=rng)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["MAX_REPLY_BYTES", "Clients", "Connection", "checked_url", "connect"]
 
 MAX_REPLY_BYTES = 1 << 26
-"""Most bytes of one reply: 64 MiB, several times what the longest log-probabilities and embeddings take."""
+"""Largest reply in bytes: 64 MiB, several times the size of the longest log-probabilities and embeddings."""
 
 _OPENAI_URL = "https://api.openai.com/v1"
 _NO_KEY = "none"
@@ -28,13 +28,13 @@ _NO_KEY = "none"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Connection:
-    """An endpoint, the clients that reach it, and what keeps its key out of messages.
+    """An endpoint with its clients and the redaction of its key.
 
     Attributes:
-        endpoint: Its address in one spelling.
+        endpoint: Its normalised address.
         clients: Its clients.
         redact: Removes the key and the values of headers from messages.
-        redact_reply: Removes from a reply what can only be the key.
+        redact_reply: Removes the key from a reply where it cannot be anything else.
     """
 
     endpoint: str
@@ -46,20 +46,20 @@ class Connection:
         """Return the body of a raw reply of the clients, without the key.
 
         Raises:
-            ModelError: It is longer, or took longer, than a reply may.
+            ModelError: The reply exceeded the limit of size or time.
         """
         from suffice.llm._http import cut_of
 
         cut, bounds = cut_of(reply.http_response), self.clients.bounds
         if cut == "size":
             raise ModelError(
-                f"{self.endpoint} sent more than {bounds['max_bytes']:,} bytes in one reply, and the rest was not read: "
+                f"{self.endpoint} sent more than {bounds['max_bytes']:,} bytes in one reply, so reading stopped: "
                 "ask for fewer tokens or log-probabilities, or raise max_reply_bytes"
             )
         if cut == "time":
             raise ModelTimeoutError(
-                f"{self.endpoint} was still sending one reply after {bounds['total_s']:g} s, and the rest was not read: "
-                "raise the timeout if it is that slow"
+                f"{self.endpoint} was still sending one reply after {bounds['total_s']:g} s, so reading stopped: "
+                "raise the timeout if the endpoint is this slow"
             )
         return self.redact_reply(str(reply.text))
 
@@ -77,13 +77,13 @@ def connect(
     """Return the connection to an endpoint; nothing is sent yet.
 
     Args:
-        base_url: The address; else `OPENAI_BASE_URL`, else OpenAI's.
-        api_key: The key; None for that of `OPENAI_API_KEY`, empty for none: local servers need none.
+        base_url: The address; default: `OPENAI_BASE_URL`, then OpenAI's.
+        api_key: The key; None for `OPENAI_API_KEY`, empty for no key: local servers need none.
         timeout_s: Longest silence of the endpoint, seconds.
-        max_retries: Most retries of one call.
-        default_headers: Further headers of every request; a redirect to another host does not carry them along.
+        max_retries: Largest number of retries of one call.
+        default_headers: Further headers of every request; not sent along on a redirect to another host.
         total_s: Longest time from a request to the end of its reply, seconds; None for ten times `timeout_s`.
-        max_reply_bytes: Most bytes of one reply, unpacked.
+        max_reply_bytes: Largest reply in bytes, after decompression.
 
     Raises:
         DataError: A parameter is out of range.
@@ -108,17 +108,17 @@ def connect(
         endpoint=endpoint,
         clients=Clients(options, {"max_bytes": max_reply_bytes, "total_s": total_s, "private": frozenset(headers)}),
         redact=Redactor([*keys, *headers.values()]),
-        # A reply is changed only where a key stands in it for certain: redacting may not touch an answer.
+        # Only values that cannot be ordinary words: redacting must not change an answer.
         redact_reply=Redactor(value for value in keys if is_unmistakable(value)),
     )
 
 
 class Clients:
-    """Clients made when they are first needed: importing `openai` takes longer than a whole replay.
+    """Clients created on first use, because importing `openai` takes longer than a whole replay.
 
     Args:
         options: Keyword arguments of `openai.OpenAI` and `openai.AsyncOpenAI`.
-        bounds: Keyword arguments of `Bounds`: what a reply may take.
+        bounds: Keyword arguments of `Bounds`, the limits of a reply.
     """
 
     def __init__(self, options: Mapping[str, Any], bounds: Mapping[str, Any]) -> None:
@@ -148,11 +148,11 @@ class Clients:
 
         loop = asyncio.get_running_loop()
         with self._lock:
-            held = self._by_loop.get(loop)
-            if held is not None:
-                return held[0]
+            entry = self._by_loop.get(loop)
+            if entry is not None:
+                return entry[0]
             client = openai.AsyncOpenAI(**self._options, http_client=AsyncBoundedClient(Bounds(**self.bounds)))
-            # An event loop closes its asynchronous generators when it ends, and so our connections with it.
+            # An event loop closes its asynchronous generators when it ends, which closes our connections.
             keeper = _keep(client)
             self._by_loop[loop] = client, keeper
         await anext(keeper)
@@ -168,9 +168,9 @@ class Clients:
     async def aclose(self) -> None:
         """Close the connections of the running event loop."""
         with self._lock:
-            held = self._by_loop.pop(asyncio.get_running_loop(), None)
-        if held is not None:
-            await held[1].aclose()
+            entry = self._by_loop.pop(asyncio.get_running_loop(), None)
+        if entry is not None:
+            await entry[1].aclose()
 
 
 async def _keep(client: openai.AsyncOpenAI) -> AsyncGenerator[None, None]:
@@ -181,15 +181,15 @@ async def _keep(client: openai.AsyncOpenAI) -> AsyncGenerator[None, None]:
 
 
 def checked_url(url: str) -> str:
-    """Return an endpoint's address in one spelling.
+    """Return the normalised address of an endpoint.
 
-    A password or a query in it is refused, because HTTP libraries write the whole address into their logs.
+    Passwords and queries are not allowed, because HTTP libraries log the whole address.
 
     >>> checked_url("https://Host:8000/v1/")
     'https://host:8000/v1'
 
     Raises:
-        DataError: It is no address, or holds more than scheme, host, port and path.
+        DataError: It is not an address, or contains more than scheme, host, port and path.
     """
     try:
         parts = urlsplit(url)
@@ -197,8 +197,8 @@ def checked_url(url: str) -> str:
     except ValueError:
         parts, port = SplitResult("", "", "", "", ""), None
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise DataError("base_url must look like http://host:port/v1 (what was given is not shown: it may hold a key)")
+        raise DataError("base_url must look like http://host:port/v1 (the value is not shown: it may contain a key)")
     if "@" in parts.netloc or parts.query or parts.fragment:
-        raise DataError("base_url may hold no user, password, query or fragment: use api_key or default_headers")
+        raise DataError("base_url must not contain user, password, query or fragment: use api_key or default_headers")
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
     return f"{parts.scheme}://{host}{f':{port}' if port else ''}{parts.path.rstrip('/')}"

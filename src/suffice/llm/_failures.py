@@ -1,4 +1,4 @@
-"""How a failed request becomes one of our errors, without the secrets that an endpoint may echo."""
+"""Convert failed requests to our errors, without the secrets that an endpoint may echo."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ class Redactor:
     """Removes secrets from text.
 
     Args:
-        secrets: What must never be shown; values shorter than four characters are no secrets.
+        secrets: Values that must never be shown; those shorter than four characters are ignored.
     """
 
     def __init__(self, secrets: Iterable[str | None]) -> None:
-        spelled: set[str] = set()
+        spellings: set[str] = set()
         for secret in secrets:
             if secret is not None and len(secret) >= _MIN_SECRET:
-                spelled |= {secret, json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1]}
-        # The longest first, so that no part of one is left behind.
+                spellings |= {secret, json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1]}
+        # The longest first, so that no part of a secret remains.
         self._pattern = (
-            re.compile("|".join(map(re.escape, sorted(spelled, key=len, reverse=True)))) if spelled else None
+            re.compile("|".join(map(re.escape, sorted(spellings, key=len, reverse=True)))) if spellings else None
         )
 
     def __call__(self, text: str) -> str:
@@ -46,13 +46,13 @@ class Redactor:
 
 
 def secret_values(headers: Mapping[str, str], key: str | None) -> list[str]:
-    """Return the key, and the values of headers that carry one, also without a scheme such as `Bearer`."""
+    """Return the key and the values of secret headers, with and without a scheme such as `Bearer`."""
     values = [value for name, value in headers.items() if _SECRET_HEADER.search(name)]
     return [*([key] if key else []), *values, *(value.split()[-1] for value in values if value.strip())]
 
 
 def is_unmistakable(value: str) -> bool:
-    """Whether a value is no word or phrase that a reply could hold by itself.
+    """Return whether a value is too unusual to occur in a reply by chance.
 
     >>> is_unmistakable("sk-0123456789"), is_unmistakable("production"), is_unmistakable("EMPTY")
     (True, False, False)
@@ -61,7 +61,7 @@ def is_unmistakable(value: str) -> bool:
 
 
 def shortened(text: str) -> str:
-    """Return one line of at most some hundred characters, for a message."""
+    """Return the text as one line of limited length, for a message."""
     line = "".join(c if c.isprintable() else " " for c in " ".join(text.split()))
     return line if len(line) <= _SHOWN else f"{line[:_SHOWN]}... ({len(line)} characters)"
 
@@ -75,21 +75,21 @@ def status_failure(
     where: str, status: int, detail: str, *, asked_logprobs: bool, retry_after: str | None
 ) -> ModelError:
     """Return the error for an HTTP status (or an error code inside a body); `detail` must be redacted."""
-    said = f"{where} answered {status}: {shortened(detail)!r}"
+    report = f"{where} answered {status}: {shortened(detail)!r}"
     if status in (401, 403):
-        return AuthenticationFailedError(f"{said}. Check the API key and what it may use.")
+        return AuthenticationFailedError(f"{report}. Check the API key and its permissions")
     if status == 408:  # noqa: PLR2004
-        return ModelTimeoutError(f"{said}.")
+        return ModelTimeoutError(report)
     if status == 429 and any(word in detail for word in _FOREVER):  # noqa: PLR2004
-        return ModelError(f"{said}. The quota is used up.")
+        return ModelError(f"{report}. The quota is used up")
     if status in _RETRYABLE or status >= 500:  # noqa: PLR2004
         wait = f" It sent Retry-After: {retry_after}." if retry_after else ""
-        return ModelError(f"{said}.{wait} Try again later, with less concurrency.", retryable=True)
+        return ModelError(f"{report}.{wait} Try again later, with less concurrency", retryable=True)
     if asked_logprobs and "logprob" in detail.lower():
         return LogprobsUnavailableError(
-            f"{said}. Set top_logprobs to what the endpoint allows, or do without (--no-logprobs, top_logprobs=None)."
+            f"{report}. Set top_logprobs to a number that the endpoint allows, or turn it off (--no-logprobs, top_logprobs=None)"
         )
-    return ModelError(f"{said}. Check base_url, model and parameters.")
+    return ModelError(f"{report}. Check base_url, model and parameters")
 
 
 def failure_of(error: Exception, where: str, redact: Redactor, *, timeout_s: float, asked_logprobs: bool) -> ModelError:
@@ -98,7 +98,7 @@ def failure_of(error: Exception, where: str, redact: Redactor, *, timeout_s: flo
 
     if isinstance(error, openai.APITimeoutError):
         return ModelTimeoutError(
-            f"{where} did not answer within {timeout_s:g} s. Raise timeout_s, lower max_tokens or the concurrency."
+            f"{where} did not answer within {timeout_s:g} s: raise timeout_s, or lower max_tokens or the concurrency"
         )
     if isinstance(error, openai.APIStatusError):
         return status_failure(
@@ -111,18 +111,18 @@ def failure_of(error: Exception, where: str, redact: Redactor, *, timeout_s: flo
     if isinstance(error, openai.APIConnectionError):
         cause = f"{type(error.__cause__).__name__}: {error.__cause__}" if error.__cause__ else str(error)
         return ModelError(
-            f"{where} cannot be reached, or dropped the connection ({shortened(redact(cause))}). "
-            "Check that it runs and that base_url is right.",
+            f"{where} cannot be reached, or dropped the connection ({shortened(redact(cause))}): "
+            "check that it runs and that base_url is right",
             retryable=True,
         )
-    said = shortened(redact(f"{type(error).__name__}: {error}"))
-    return ModelError(f"{where} failed: {said}")
+    report = shortened(redact(f"{type(error).__name__}: {error}"))
+    return ModelError(f"{where} failed: {report}")
 
 
 def _detail(error: Any) -> str:
-    """Return what the endpoint said, whatever its form."""
+    """Return the text of the endpoint's error, whatever its form."""
     try:
         text = str(error.response.text)
-    except Exception:  # noqa: BLE001 - the body may be unread or undecodable; the message is then all there is
+    except Exception:  # noqa: BLE001 - the body may be unread or undecodable; use the message then
         text = ""
     return text or str(error)

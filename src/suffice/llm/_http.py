@@ -1,7 +1,6 @@
-"""HTTP clients whose replies end, in size and time, and whose redirects carry no header to another host.
+"""HTTP clients that limit the size and time of replies and send no private headers to other hosts.
 
-Imported with `openai`, when the first call goes out.  They build on the clients of `openai`, and so on whichever
-HTTP library it uses.
+Imported together with `openai` on the first call.  They extend the clients of `openai`, whichever HTTP library it uses.
 """
 
 from __future__ import annotations
@@ -22,12 +21,12 @@ _OF_THE_TRANSFER = frozenset({"content-encoding", "content-length", "transfer-en
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """What a reply may take.
+    """The limits of a reply.
 
     Attributes:
-        max_bytes: Most bytes of its body, unpacked.
-        total_s: Longest time from the request to its end, seconds.
-        private: Names of headers that are for the endpoint's host alone.
+        max_bytes: Largest body in bytes, after decompression.
+        total_s: Longest time from the request to the end of the reply, seconds.
+        private: Names of headers that only the endpoint's host may see.
     """
 
     max_bytes: int
@@ -37,7 +36,7 @@ class Bounds:
 
 @dataclass(slots=True)
 class _Body:
-    """A body as it comes."""
+    """A body while it arrives."""
 
     bounds: Bounds
     began: float = field(default_factory=time.monotonic)
@@ -46,7 +45,7 @@ class _Body:
     cut: str | None = None
 
     def takes(self, chunk: bytes) -> bool:
-        """Take in the next piece; return whether to read on."""
+        """Add the next chunk; return whether to read on."""
         self.parts.append(chunk)
         self.size += len(chunk)
         if self.size > self.bounds.max_bytes:
@@ -55,13 +54,13 @@ class _Body:
             self.cut = "time"
         return self.cut is None
 
-    def response(self, of: Any) -> Any:
-        """Return a response with this body, and the reason if it is not whole."""
-        return type(of)(
-            of.status_code,
-            headers=[(name, value) for name, value in of.headers.multi_items() if name not in _OF_THE_TRANSFER],
+    def response(self, original: Any) -> Any:
+        """Return a copy of a response with this body, marked if it was cut off."""
+        return type(original)(
+            original.status_code,
+            headers=[(name, value) for name, value in original.headers.multi_items() if name not in _OF_THE_TRANSFER],
             content=b"".join(self.parts),
-            request=of.request,
+            request=original.request,
             extensions={_CUT: self.cut} if self.cut else {},
         )
 
@@ -76,7 +75,7 @@ class BoundedClient(DefaultHttpxClient):  # type: ignore[misc, valid-type, unuse
     """The sync client.
 
     Args:
-        bounds: What a reply may take.
+        bounds: Limits of a reply.
     """
 
     def __init__(self, bounds: Bounds) -> None:
@@ -84,7 +83,7 @@ class BoundedClient(DefaultHttpxClient):  # type: ignore[misc, valid-type, unuse
         self._bounds = bounds
 
     def send(self, request: Any, *, stream: bool = False, **options: Any) -> Any:
-        """Send a request, follow redirects, and read the reply, or the start of an endless one."""
+        """Send a request, follow redirects, and read the reply up to the limits."""
         options["follow_redirects"] = False
         body, first = _Body(self._bounds), request.url
         for _ in range(_MOST_REDIRECTS):
@@ -104,7 +103,7 @@ class BoundedClient(DefaultHttpxClient):  # type: ignore[misc, valid-type, unuse
         return body.response(response)
 
     def __del__(self) -> None:
-        with suppress(Exception):  # as the default client of `openai` does: a model need not be closed
+        with suppress(Exception):  # like the default client of `openai`: users need not close a model
             self.close()
 
 
@@ -112,7 +111,7 @@ class AsyncBoundedClient(DefaultAsyncHttpxClient):  # type: ignore[misc, valid-t
     """The async client.
 
     Args:
-        bounds: What a reply may take.
+        bounds: Limits of a reply.
     """
 
     def __init__(self, bounds: Bounds) -> None:
@@ -141,10 +140,10 @@ class AsyncBoundedClient(DefaultAsyncHttpxClient):  # type: ignore[misc, valid-t
 
 
 def _redirected(first: Any, request: Any, bounds: Bounds) -> Any:
-    """Return the request that a redirect asks for; to another place it goes without the endpoint's own headers."""
-    to = request.url
-    upgraded = (first.scheme, to.scheme) == ("http", "https")
-    if first.host != to.host or not (upgraded or (first.scheme, first.port) == (to.scheme, to.port)):
+    """Return the redirected request, without private headers if it goes to another origin."""
+    target = request.url
+    upgraded = (first.scheme, target.scheme) == ("http", "https")
+    if first.host != target.host or not (upgraded or (first.scheme, first.port) == (target.scheme, target.port)):
         for name in bounds.private:
             request.headers.pop(name, None)
     return request

@@ -1,7 +1,7 @@
-"""What the span reader sees: questions and passages as windows of token ids, and which spans may be answers.
+"""The input of the span reader: windows of token ids, with the spans that may be answers.
 
-One window is `[CLS] question [SEP] yes no . title : text [SEP]`; a passage that is too long for one gets several, which
-overlap.  Shared by the runtime (`suffice.llm.span_reader`) and by the training code, so that both see the same.
+A window is `[CLS] question [SEP] yes no . title : text [SEP]`; a long passage is cut into several overlapping windows.
+The runtime (`suffice.llm.span_reader`) and the training code share this module, so that both see the same input.
 """
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ from numpy.typing import NDArray
 __all__ = ["Featurizer", "ReaderConfig", "Window"]
 
 _ARTICLES = frozenset({"a", "an", "the"})
-_EDGE_SYMBOLS = frozenset("$£€¥%°")  # the only non-alphanumeric pieces that may begin or end an answer
-YES, NO, TITLE, TEXT = 1, 2, 3, 4  # segments of a window; 0 = no answer may lie here
+_EDGE_SYMBOLS = frozenset("$£€¥%°")  # other non-alphanumeric pieces cannot begin or end an answer
+YES, NO, TITLE, TEXT = 1, 2, 3, 4  # segments of a window; 0 = not part of any answer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReaderConfig:
-    """Lengths in tokens, as trained: they are part of the model and stored beside the weights."""
+    """Lengths in tokens; they are part of the trained model and stored beside the weights."""
 
     max_length: int = 256  # of one window, question included
-    max_question: int = 64  # a longer question keeps its beginning
+    max_question: int = 64  # longer questions are cut
     max_title: int = 32
     max_span: int = 16
     overlap: int = 64  # of neighbouring windows of a long passage
     max_windows: int = 8  # the rest of a longer passage is not read
     max_chars: int = 32_768  # cut before tokenising, so that a huge passage costs bounded time
-    candidates: int = 32  # spans remembered per passage
+    candidates: int = 32  # spans kept per passage
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """One input of the encoder: all of a passage, or a piece of a long one.
+    """One input of the encoder: a passage, or a piece of a long one.
 
     Attributes:
         ids: Token ids, int64, shape (t,).
@@ -59,7 +59,7 @@ class Featurizer:
 
     Args:
         tokenizer: A `tokenizers.Tokenizer` without padding and truncation.
-        config: The lengths that the model was trained with.
+        config: The lengths used in training.
     """
 
     def __init__(self, tokenizer: Any, config: ReaderConfig) -> None:
@@ -76,24 +76,45 @@ class Featurizer:
         title, text = clean(title, config.max_chars), clean(text, config.max_chars)
         if not (title.strip() or text.strip()):
             return []
-        asked = self._tokens(clean(question, config.max_chars), config.max_question, 0)
-        named = self._tokens(title, config.max_title, TITLE)
+        question_tokens = self._tokens(clean(question, config.max_chars), config.max_question, 0)
+        title_tokens = self._tokens(title, config.max_title, TITLE)
         body = self._tokens(text, None, TEXT)
         cls, sep = self._special("[CLS]"), self._special("[SEP]")
-        # Yes, no and the title compete once per passage: later windows carry them as context without a span.
-        first = [self._special("yes", YES), self._special("no", NO), self._special("."), named, self._special(":")]
-        later = [self._special("yes"), self._special("no"), self._special("."), named.silenced(), self._special(":")]
-        room = config.max_length - (len(asked.ids) + len(named.ids) + 7)
+        # Yes, no and the title compete once per passage; in later windows they are context only.
+        first = [
+            self._special("yes", YES),
+            self._special("no", NO),
+            self._special("."),
+            title_tokens,
+            self._special(":"),
+        ]
+        later = [
+            self._special("yes"),
+            self._special("no"),
+            self._special("."),
+            title_tokens.silenced(),
+            self._special(":"),
+        ]
+        room = config.max_length - (len(question_tokens.ids) + len(title_tokens.ids) + 7)
         return [
             _window(
-                [cls, asked, sep], [*(later if start else first), body.cut(start, stop, owned), sep], config.max_span
+                [cls, question_tokens, sep],
+                [*(later if start else first), body.cut(start, stop, owned), sep],
+                config.max_span,
             )
             for start, stop, owned in _pieces(len(body.ids), room, config.overlap, config.max_windows)
         ]
 
     def _special(self, piece: str, segment: int = 0) -> _Tokens:
-        ok = np.array([segment > 0])
-        return _Tokens([self._ids[piece]], [piece], np.zeros((1, 2), np.int64), np.array([segment], np.int8), ok, ok)
+        may_answer = np.array([segment > 0])
+        return _Tokens(
+            [self._ids[piece]],
+            [piece],
+            np.zeros((1, 2), np.int64),
+            np.array([segment], np.int8),
+            may_answer,
+            may_answer,
+        )
 
     def _tokens(self, text: str, limit: int | None, segment: int) -> _Tokens:
         encoding = self._encode(text, add_special_tokens=False)
@@ -114,7 +135,7 @@ class Featurizer:
 
 @dataclass(frozen=True, slots=True)
 class _Tokens:
-    """A run of tokens with what may begin and end an answer."""
+    """A run of tokens, with masks of those that may begin or end an answer."""
 
     ids: list[int]
     pieces: list[str]
@@ -124,14 +145,14 @@ class _Tokens:
     ends: NDArray[np.bool_]
 
     def cut(self, start: int, stop: int, owned: tuple[int, int]) -> _Tokens:
-        """Tokens start..stop, where only those in `owned` may begin an answer."""
+        """Return tokens start..stop, of which only those in `owned` may begin an answer."""
         at = np.arange(len(self.ids))
         starts = self.starts & (at >= owned[0]) & (at < owned[1])
         s = slice(start, stop)
         return _Tokens(self.ids[s], self.pieces[s], self.offsets[s], self.segment[s], starts[s], self.ends[s])
 
     def silenced(self) -> _Tokens:
-        """The same tokens, none of which may be in an answer."""
+        """Return the same tokens, none of which may be in an answer."""
         none = np.zeros(len(self.ids), bool)
         return _Tokens(self.ids, self.pieces, self.offsets, self.segment * np.int8(0), none, none)
 
@@ -178,9 +199,12 @@ def _window(question: list[_Tokens], passage: list[_Tokens], max_span: int) -> W
     starts = np.concatenate([part.starts for part in parts])
     ends = np.concatenate([part.ends for part in parts])
     pieces = [piece for part in parts for piece in part.pieces]
+    # Element (i, l) is the span i..i+l: shifting the ends by l against the starts fills one column for all i at once.
     allowed = np.zeros((len(ids), max_span), bool)
     for extra in range(min(max_span, len(ids))):
         stop = len(ids) - extra
         allowed[:stop, extra] = starts[:stop] & ends[extra:] & (segment[:stop] == segment[extra:])
-    allowed[[i for i, piece in enumerate(pieces) if piece in _ARTICLES], 0] = False  # normalises to nothing
+    allowed[[i for i, piece in enumerate(pieces) if piece in _ARTICLES], 0] = (
+        False  # an article alone normalises to nothing
+    )
     return Window(ids, types, allowed, segment, np.concatenate([part.offsets for part in parts]), pieces)

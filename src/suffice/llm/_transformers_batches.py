@@ -1,4 +1,4 @@
-"""Many prompts, some at a time: batches of like length, halved where memory does not suffice."""
+"""Batches of prompts of similar length, halved where memory does not suffice."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ __all__ = ["Batches", "is_out_of_memory"]
 
 _OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "not enough memory")
 Ids = Sequence[Sequence[int]]
-Made = TypeVar("Made")
+Result = TypeVar("Result")
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error says that the memory of the device, or of the machine, was not enough.
+    """Return whether an error reports that the memory of the device or machine did not suffice.
 
     >>> is_out_of_memory(RuntimeError("CUDA out of memory. Tried to allocate 2 GiB")), is_out_of_memory(ValueError("no"))
     (True, False)
@@ -30,60 +30,60 @@ class Batches:
     """Runs prompts in batches.
 
     Args:
-        name: What messages call the model.
-        size: Most prompts of one batch; halved when memory runs out, and it stays so.
+        name: Name of the model in messages.
+        size: Largest number of prompts in a batch; halved for good when memory runs out.
     """
 
     def __init__(self, name: str, size: int) -> None:
         self.name, self.size = name, size
 
-    def run(self, ids: Ids, work: Callable[[Ids], Made]) -> Iterator[tuple[list[int], Made]]:
-        """Yield the rows of each batch and what `work` made of their prompts, the longest prompts first.
+    def run(self, ids: Ids, work: Callable[[Ids], Result]) -> Iterator[tuple[list[int], Result]]:
+        """Yield the rows of each batch and the result of `work` on their prompts, the longest prompts first.
 
-        Like lengths go together, so that little is padded; and where memory does not suffice, that shows at once.
+        Similar lengths share a batch, which saves padding; starting with the longest shows a lack of memory at once.
 
         Args:
-            ids: The prompts' tokens.
-            work: From the prompts of one batch to whatever they give.
+            ids: The tokens of each prompt.
+            work: Processes the prompts of one batch.
 
         Raises:
-            ModelError: Memory does not even suffice for one prompt.
+            ModelError: Memory does not suffice for a single prompt.
         """
-        waiting = sorted(range(len(ids)), key=lambda row: -len(ids[row]))
-        while waiting:
-            rows = waiting[: self.size]
+        pending = sorted(range(len(ids)), key=lambda row: -len(ids[row]))
+        while pending:
+            rows = pending[: self.size]
             failure = None
             try:
-                made = work([ids[row] for row in rows])
+                result = work([ids[row] for row in rows])
             except Exception as error:
                 if not is_out_of_memory(error):
                     raise
                 failure = f"{type(error).__name__}: {error!s:.200}"
             if failure is None:
-                yield rows, made
-                waiting = waiting[len(rows) :]
+                yield rows, result
+                pending = pending[len(rows) :]
                 continue
-            # Out here, where the error's traceback no longer holds the tensors that were too much.
-            _give_memory_back()
+            # Outside the handler, where the traceback no longer keeps the tensors of the failed batch alive.
+            _release_memory()
             if len(rows) == 1:
                 raise ModelError(
                     f"memory does not suffice for {self.name!r} and one prompt of {len(ids[rows[0]])} tokens ({failure}). "
-                    "Give fewer or shorter passages, or load it with dtype='bfloat16' or on another device"
+                    "Use fewer or shorter passages, or load it with dtype='bfloat16' or on another device"
                 )
             self.size = len(rows) // 2
 
-    def one(self, ids: Sequence[int], work: Callable[[Ids], Made]) -> Made:
+    def one(self, ids: Sequence[int], work: Callable[[Ids], Result]) -> Result:
         """Run one prompt.
 
         Raises:
             ModelError: Memory does not suffice.
         """
-        ((_, made),) = self.run([ids], work)
-        return made
+        ((_, result),) = self.run([ids], work)
+        return result
 
 
-def _give_memory_back() -> None:
-    """Let the device's allocator return what it keeps."""
+def _release_memory() -> None:
+    """Make the allocator of the device return its cached memory."""
     import torch
 
     gc.collect()

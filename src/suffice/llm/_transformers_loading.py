@@ -1,4 +1,4 @@
-"""Loading a transformers model: what goes wrong there, and what tells two models apart."""
+"""Load a transformers model, explain failures, and identify its version."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ __all__ = ["LoadedModel", "folder_revision", "load_model"]
 
 _PINNED = frozenset({".safetensors", ".bin", ".json", ".model", ".jinja", ".txt"})
 _UNBOUNDED = 10**9
-"""Tokenizers that know no limit say 10**30."""
+"""Tokenizers without a limit report 10**30."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedModel:
     """A causal language model in memory, with its tokenizer.
 
-    Several `TransformersModel`s may share one, with other layers or prompts: the weights are held once.
+    Several `TransformersModel`s with different layers or prompts may share one, so the weights are in memory once.
 
     Attributes:
         network: A transformers causal language model, in evaluation mode.
         tokenizer: Its tokenizer.
         id: The model's name.
-        revision: What tells two versions of its weights apart.
-        lock: One pass at a time: the layers are read by hooks.
+        revision: Identifies the version of its weights.
+        lock: Allows one pass at a time, because hooks read the layers.
     """
 
     network: Any
@@ -40,28 +40,28 @@ class LoadedModel:
 
     @property
     def config(self) -> Any:
-        """The configuration of the text model, also where the model reads images too."""
+        """The configuration of the text model, also for models that read images."""
         config = self.network.config
         return config.get_text_config() if hasattr(config, "get_text_config") else config
 
     @property
     def n_layers(self) -> int:
-        """How many layers it has.
+        """The number of layers.
 
         Raises:
-            ModelError: Its configuration does not tell.
+            ModelError: The configuration does not contain it.
         """
         count = getattr(self.config, "num_hidden_layers", None)
         if not isinstance(count, int) or count < 1:
             raise ModelError(
-                f"the configuration of {self.id!r} names no num_hidden_layers, got {count!r}: its hidden states cannot "
-                "be told apart. Use a model of the causal-language-model kind, or EncoderStates"
+                f"the configuration of {self.id!r} has no valid num_hidden_layers, got {count!r}, so its hidden states "
+                "cannot be read: use a causal language model, or EncoderStates"
             )
         return count
 
     @property
     def context(self) -> int | None:
-        """Most tokens of prompt and reply together: the model's word, else its tokenizer's; None without a limit."""
+        """Largest number of tokens of prompt and reply, from the model or else its tokenizer; None without a limit."""
         limits = (
             getattr(self.config, "max_position_embeddings", None),
             getattr(self.tokenizer, "model_max_length", None),
@@ -71,25 +71,25 @@ class LoadedModel:
 
     @property
     def ends(self) -> frozenset[int]:
-        """The tokens that end a reply, as the model's generation configuration names them, else its tokenizer."""
+        """The tokens that end a reply, from the generation configuration or else the tokenizer."""
         settings = getattr(self.network, "generation_config", None)
-        for given in (getattr(settings, "eos_token_id", None), self.tokenizer.eos_token_id):
-            if given is not None:
-                return frozenset(given if isinstance(given, list | tuple) else [given])
+        for token in (getattr(settings, "eos_token_id", None), self.tokenizer.eos_token_id):
+            if token is not None:
+                return frozenset(token if isinstance(token, list | tuple) else [token])
         return frozenset()
 
     @property
     def precision(self) -> str:
-        """How its weights are held: the type of its numbers, and the method where they are quantised.
+        """The number type of its weights, and the method if they are quantised.
 
-        Quantised weights give the hidden states of the quantised model: others than those of the full one.
+        A quantised model has other hidden states than the full one.
         """
         dtype = str(self.network.dtype).removeprefix("torch.")
         quantization = getattr(self.network.config, "quantization_config", None)
         if quantization is None:
             return dtype
-        given = quantization if isinstance(quantization, Mapping) else vars(quantization)
-        method = given.get("quant_method", "unknown")
+        fields = quantization if isinstance(quantization, Mapping) else vars(quantization)
+        method = fields.get("quant_method", "unknown")
         return f"{dtype}, quantised by {getattr(method, 'value', method)}"
 
 
@@ -101,19 +101,18 @@ def load_model(
     device: str | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> LoadedModel:
-    """Load a causal language model and its tokenizer; no code that comes with the model is executed.
+    """Load a causal language model and its tokenizer without executing code that comes with the model.
 
     Args:
-        model: A folder that holds both, or an id of the Hugging Face hub.
-        revision: Which revision of an id to load.
-        dtype: `auto` (as the weights are stored), `float32`, `bfloat16` or `float16`.
-        device: As torch names it, or `auto` to spread the model over all there are; None for the first GPU, else the
-            processor.
+        model: A folder with both, or an id of the Hugging Face hub.
+        revision: Revision of an id to load.
+        dtype: `auto` (that of the stored weights), `float32`, `bfloat16` or `float16`.
+        device: A torch device, or `auto` to spread the model over all devices; None for the first GPU, else the CPU.
         options: Further arguments of `from_pretrained` (`attn_implementation`, `quantization_config`).
 
     Raises:
         MissingExtraError: torch or transformers is not installed.
-        ModelError: There is no such model, or it cannot be loaded.
+        ModelError: The model does not exist or cannot be loaded.
     """
     try:
         import torch
@@ -121,14 +120,14 @@ def load_model(
     except ImportError as error:
         raise MissingExtraError("a local language model", "torch") from error
     folder = Path(model)
-    placed = device or ("cuda" if torch.cuda.is_available() else "cpu")
-    place = {} if placed == "cpu" else {"device_map": placed if placed == "auto" else {"": placed}}
+    target = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    placement = {} if target == "cpu" else {"device_map": target if target == "auto" else {"": target}}
     try:
         tokenizer = transformers.AutoTokenizer.from_pretrained(str(model), revision=revision, trust_remote_code=False)
         network = transformers.AutoModelForCausalLM.from_pretrained(
-            str(model), revision=revision, dtype=dtype, **place, **{"trust_remote_code": False, **(options or {})}
+            str(model), revision=revision, dtype=dtype, **placement, **{"trust_remote_code": False, **(options or {})}
         ).eval()
-    except Exception as error:  # what it raises depends on the hub client, the file format and torch
+    except Exception as error:  # the type depends on the hub client, the file format and torch
         raise ModelError(_why(str(model), error)) from error
     if folder.is_dir():
         resolved = folder.resolve()
@@ -138,14 +137,14 @@ def load_model(
             id=f"{resolved.parent.name}/{resolved.name}",
             revision=folder_revision(folder),
         )
-    found = getattr(network.config, "_commit_hash", None) or revision or "default"
-    return LoadedModel(network=network, tokenizer=tokenizer, id=str(model), revision=str(found))
+    commit = getattr(network.config, "_commit_hash", None) or revision or "default"
+    return LoadedModel(network=network, tokenizer=tokenizer, id=str(model), revision=str(commit))
 
 
 def folder_revision(folder: Path) -> str:
     """Return the first 16 hexadecimal digits of a hash over a model folder's weights, settings and tokenizer.
 
-    Files in folders below it do not count: checkpoints and probes may lie there.
+    Files in subfolders do not count, because checkpoints and probes may be there.
     """
     digest = hashlib.sha256()
     for file in sorted(folder.iterdir()):
@@ -157,18 +156,18 @@ def folder_revision(folder: Path) -> str:
 
 
 def _why(model: str, error: Exception) -> str:
-    """Return what went wrong and what to do."""
-    said = f"{type(error).__name__}: {error!s:.300}"
+    """Explain why a model cannot be loaded and what to do."""
+    cause = f"{type(error).__name__}: {error!s:.300}"
     folder = Path(model)
     if folder.is_dir():
         return (
-            f"the model in {model!r} cannot be loaded ({said}). The folder must hold what save_pretrained writes: "
-            "config.json, weights (*.safetensors) and the tokenizer's files"
+            f"the model in {model!r} cannot be loaded ({cause}): the folder must contain the output of save_pretrained, "
+            "i.e. config.json, weights (*.safetensors) and the tokenizer's files"
         )
     if folder.is_absolute() or model.startswith((".", "~")) or model.count("/") > 1:
-        return f"there is no folder {model!r}: give the folder that save_pretrained wrote, or an id of the hub"
+        return f"the folder {model!r} does not exist: give a folder written by save_pretrained, or an id of the hub"
     return (
-        f"the model {model!r} cannot be loaded: it is no folder here, and the hub gives no such model, or cannot be "
-        f"reached and the local cache does not hold it ({said}). Without a network pass the path of a folder that "
-        "holds it, or fetch it where there is one with  hf download  and set HF_HOME to its cache"
+        f"the model {model!r} cannot be loaded ({cause}): it is not a local folder, and the hub does not have it, or the "
+        "hub cannot be reached and the local cache does not contain it. Without a network, give the path of a folder, or "
+        "fetch the model elsewhere with  hf download  and set HF_HOME to that cache"
     )

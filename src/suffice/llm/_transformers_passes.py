@@ -1,4 +1,4 @@
-"""Forward passes of a transformers model: the last prompt token's states, and generation that goes on from a pass."""
+"""Forward passes of a transformers model: states of the last prompt token, and generation that continues a pass."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from suffice.llm.states import States
 __all__ = ["Choose", "Prefill", "Step", "decode", "drawn", "greedy", "last_states", "prefill"]
 
 Choose = Callable[[Any], Any]
-"""From log-probabilities, shape ``(n, vocabulary)``, to token ids, shape ``(n,)``."""
+"""Maps log-probabilities, shape ``(n, vocabulary)``, to token ids, shape ``(n,)``."""
 
 
 @dataclass(slots=True)
 class Prefill:
-    """What a pass over prompts leaves behind.
+    """The result of a pass over prompts, from which generation can continue.
 
     Attributes:
-        states: Of the last prompt tokens, shape ``(n, n_layers, width)``.
+        states: States of the last prompt tokens, shape ``(n, n_layers, width)``.
         logits: For the first generated token of each prompt, shape ``(n, vocabulary)``.
         cache: Keys and values of the prompts; generation writes into it.
-        mask: 1 where a prompt has a token, 0 on its left, shape ``(n, longest)``.
+        mask: 1 for tokens of the prompt, 0 for padding on its left, shape ``(n, longest)``.
     """
 
     states: States
@@ -44,7 +44,7 @@ class Step:
     Attributes:
         token: Its id.
         logprob: Its log-probability, nats.
-        top: `(id, log-probability)` of the most likely tokens at this place, best first.
+        top: `(id, log-probability)` of the most likely tokens at this position, best first.
     """
 
     token: int
@@ -53,17 +53,17 @@ class Step:
 
 
 class _EnoughError(Exception):
-    """The highest layer that is wanted has been read: the layers above it need not run."""
+    """The highest requested layer has been read, so the layers above it need not run."""
 
 
 def last_states(model: LoadedModel, ids: Sequence[Sequence[int]], layers: Sequence[int]) -> States:
-    """Return the states of the last tokens: one batched pass, right padding, nothing kept of other tokens.
+    """Return the states of the last tokens from one batched pass with right padding.
 
-    No logits are computed, no keys and values are kept, and the layers above the highest one wanted do not run.
+    The pass computes no logits, keeps no keys and values, and skips the layers above the highest requested one.
 
     Args:
         model: The model.
-        ids: The prompts' tokens, each at least one.
+        ids: The tokens of each prompt, at least one.
         layers: Indices as in transformers' `hidden_states`: 0 is the embedding.
 
     Returns:
@@ -76,20 +76,20 @@ def last_states(model: LoadedModel, ids: Sequence[Sequence[int]], layers: Sequen
     tokens, mask = _padded(model, ids, side="right")
     positions = torch.arange(tokens.shape[1], device=tokens.device).expand(tokens.shape)
     last = torch.tensor([length - 1 for length in lengths], device=tokens.device)
-    with torch.inference_mode(), model.lock, _reading(model, layers, last, stop=True) as read:
+    with torch.inference_mode(), model.lock, _reading(model, layers, last, stop=True) as readings:
         with contextlib.suppress(_EnoughError):
             inputs = {"input_ids": tokens, "attention_mask": mask, "position_ids": positions, "use_cache": False}
-            read.finish(body(**_accepted(body, inputs)))
-        return read.array()
+            readings.finish(body(**_accepted(body, inputs)))
+        return readings.array()
 
 
 def prefill(model: LoadedModel, ids: Sequence[Sequence[int]], layers: Sequence[int]) -> Prefill:
-    """Run one pass over prompts from which generation can go on; left padding, so that all prompts end together.
+    """Run one pass over prompts that generation can continue, left-padded so that all prompts end at the same position.
 
     Args:
         model: The model.
-        ids: The prompts' tokens, each at least one.
-        layers: Whose states to keep; none for an answer alone.
+        ids: The tokens of each prompt, at least one.
+        layers: Layers whose states are kept; empty if only an answer is needed.
     """
     import torch
 
@@ -103,15 +103,15 @@ def prefill(model: LoadedModel, ids: Sequence[Sequence[int]], layers: Sequence[i
         "use_cache": True,
         "logits_to_keep": 1,
     }
-    with torch.inference_mode(), model.lock, _reading(model, layers, last, stop=False) as read:
-        made = network(**_accepted(network, inputs))
-        cache = getattr(made, "past_key_values", None)
+    with torch.inference_mode(), model.lock, _reading(model, layers, last, stop=False) as readings:
+        output = network(**_accepted(network, inputs))
+        cache = getattr(output, "past_key_values", None)
         if cache is None:
             raise ModelError(
-                f"{model.id!r} ({type(network).__name__}) keeps no keys and values, so no answer can go on from its pass: "
-                "ask it at an endpoint. Its states can be read by read_batch"
+                f"{model.id!r} ({type(network).__name__}) keeps no keys and values, so generation cannot continue its pass: "
+                "use it behind an endpoint, or read only its states with read_batch"
             )
-        return Prefill(states=read.array(), logits=made.logits[:, -1], cache=cache, mask=mask)
+        return Prefill(states=readings.array(), logits=output.logits[:, -1], cache=cache, mask=mask)
 
 
 def greedy(logprobs: Any) -> Any:
@@ -120,15 +120,16 @@ def greedy(logprobs: Any) -> Any:
 
 
 def drawn(temperature: float, rng: np.random.Generator) -> Choose:
-    """Return a choice at random, by the probabilities at a temperature.
+    """Return a function that samples tokens at a temperature.
 
     Args:
-        temperature: Above 0; at 1 the model's own probabilities.
-        rng: Draws; the same on every device.
+        temperature: Above 0; 1 samples from the model's own probabilities.
+        rng: Random numbers, the same on every device.
     """
     import torch
 
     def choose(logprobs: Any) -> Any:
+        # Gumbel-max: the argmax of log-probabilities plus Gumbel noise is a draw from their softmax.
         noise = torch.from_numpy(rng.gumbel(size=tuple(logprobs.shape)))
         return (logprobs.double().cpu() / temperature + noise).argmax(-1)
 
@@ -145,16 +146,16 @@ def decode(
     choose: Choose = greedy,
     is_cancelled: Callable[[], bool] = lambda: False,
 ) -> list[list[Step]]:
-    """Generate from where a pass ended; the prompts' tokens are not processed again.
+    """Continue a pass with generation; the tokens of the prompts are not processed again.
 
     Args:
         model: The model.
         start: The pass; its cache is used up.
-        max_tokens: Most tokens to generate.
-        ends: Tokens that end a reply; the reply's last step holds it.
-        n_top: How many of the most likely tokens to tell at each place.
-        choose: Takes the next token of each prompt.
-        is_cancelled: Asked before each token; the reply ends where it says so.
+        max_tokens: Largest number of tokens to generate.
+        ends: Tokens that end a reply; included as its last step.
+        n_top: Number of most likely tokens to return at each position.
+        choose: Selects the next token of each prompt.
+        is_cancelled: Checked before each token; ends the replies when true.
 
     Returns:
         The steps of each prompt, in order.
@@ -186,88 +187,90 @@ def decode(
 
 
 def _note(replies: list[list[Step]], rows: set[int], chosen: Any, logprobs: Any, n_top: int) -> None:
-    """Append one step to each reply that is not finished."""
-    picked = logprobs.gather(-1, chosen[:, None])[:, 0].tolist()
+    """Append one step to each unfinished reply."""
+    logprobs_chosen = logprobs.gather(-1, chosen[:, None])[:, 0].tolist()
     top = logprobs.topk(min(n_top, logprobs.shape[-1]), dim=-1)
-    values, places, tokens = top.values.tolist(), top.indices.tolist(), chosen.tolist()
+    values, top_ids, tokens = top.values.tolist(), top.indices.tolist(), chosen.tolist()
     for row in rows:
-        best = tuple(zip(places[row], values[row], strict=True))
-        replies[row].append(Step(tokens[row], picked[row], best))
+        best = tuple(zip(top_ids[row], values[row], strict=True))
+        replies[row].append(Step(tokens[row], logprobs_chosen[row], best))
 
 
 def _padded(model: LoadedModel, ids: Sequence[Sequence[int]], *, side: str) -> tuple[Any, Any]:
     """Return token ids and mask, each of shape ``(len(ids), longest)``."""
     import torch
 
-    filler = model.tokenizer.pad_token_id or 0  # masked: which token it is plays no part
+    filler = model.tokenizer.pad_token_id or 0  # masked, so any token will do
     longest = max(len(row) for row in ids)
     tokens = torch.full((len(ids), longest), filler, dtype=torch.long)
     mask = torch.zeros((len(ids), longest), dtype=torch.long)
     for number, row in enumerate(ids):
-        place = slice(0, len(row)) if side == "right" else slice(longest - len(row), longest)
-        tokens[number, place] = torch.tensor(row, dtype=torch.long)
-        mask[number, place] = 1
+        span = slice(0, len(row)) if side == "right" else slice(longest - len(row), longest)
+        tokens[number, span] = torch.tensor(row, dtype=torch.long)
+        mask[number, span] = 1
     device = model.network.get_input_embeddings().weight.device
     return tokens.to(device), mask.to(device)
 
 
 def _accepted(module: Any, inputs: dict[str, Any]) -> dict[str, Any]:
-    """Return the inputs that a model's forward pass takes: not every architecture has positions, or picks its logits."""
+    """Return the inputs that this forward pass accepts: not every architecture takes positions or `logits_to_keep`."""
     known = inspect.signature(module.forward).parameters
-    if "input_ids" not in known:  # a wrapper that hands on whatever it is given
+    if "input_ids" not in known:  # a wrapper that passes on all arguments
         return inputs
     return {name: value for name, value in inputs.items() if name in known}
 
 
 class _Readings:
-    """The last tokens' states of some layers, gathered while a pass runs."""
+    """States of the last tokens at some layers, collected during a pass."""
 
     def __init__(self, model: LoadedModel, layers: Sequence[int], last: Any) -> None:
         self._model, self._layers, self._last = model, layers, last
-        self._found: dict[int, Any] = {}
+        self._states: dict[int, Any] = {}
 
     def take(self, layer: int, hidden: Any) -> None:
         """Keep the last tokens of one layer's states, shape ``(n, length, width)``."""
         import torch
 
         if not torch.is_tensor(hidden) or hidden.dim() != 3:  # noqa: PLR2004 - prompts, tokens, width
-            raise ModelError(f"layer {layer} of {self._model.id!r} gives no hidden states of the usual shape")
+            raise ModelError(
+                f"layer {layer} of {self._model.id!r} returned no hidden states of the shape (prompts, tokens, width)"
+            )
         rows = torch.arange(len(hidden), device=hidden.device)
-        self._found[layer] = hidden[rows, self._last.to(hidden.device)].float()
+        self._states[layer] = hidden[rows, self._last.to(hidden.device)].float()
 
-    def finish(self, made: Any) -> None:
-        """Keep the states after the last layer, if they are wanted."""
-        if self._model.n_layers in self._layers and self._model.n_layers not in self._found:
-            self.take(self._model.n_layers, getattr(made, "last_hidden_state", None))
+    def finish(self, output: Any) -> None:
+        """Keep the states after the last layer, if requested."""
+        if self._model.n_layers in self._layers and self._model.n_layers not in self._states:
+            self.take(self._model.n_layers, getattr(output, "last_hidden_state", None))
 
     def array(self) -> States:
-        """Return what was kept, shape ``(n, n_layers, width)``."""
+        """Return the collected states, shape ``(n, n_layers, width)``."""
         if not self._layers:
             return np.zeros((len(self._last), 0, 0), dtype=np.float32)
-        missing = [layer for layer in self._layers if layer not in self._found]
+        missing = [layer for layer in self._layers if layer not in self._states]
         if missing:
             raise ModelError(
-                f"{self._model.id!r} gives no hidden states of layer {missing[0]}: its architecture "
-                f"({type(self._model.network).__name__}) is not one that can be read. Use another model, or EncoderStates"
+                f"{self._model.id!r} returned no hidden states of layer {missing[0]}: its architecture "
+                f"({type(self._model.network).__name__}) is not supported. Use another model, or EncoderStates"
             )
-        kept = [self._found[layer].cpu().numpy() for layer in self._layers]
-        states: States = np.stack(kept, axis=1).astype(np.float32, copy=False)
+        by_layer = [self._states[layer].cpu().numpy() for layer in self._layers]
+        states: States = np.stack(by_layer, axis=1).astype(np.float32, copy=False)
         return states
 
 
 @contextlib.contextmanager
 def _reading(model: LoadedModel, layers: Sequence[int], last: Any, *, stop: bool) -> Iterator[_Readings]:
-    """Read layers while a pass runs: `hidden_states[k]` is what layer k is given, and what the model returns at the end.
+    """Read layers during a pass: `hidden_states[k]` is the input of layer k, and the last one is the model's output.
 
-    With `stop` the pass ends as soon as the highest layer wanted has been read.
+    With `stop` the pass ends once the highest requested layer has been read.
     """
-    read = _Readings(model, layers, last)
+    readings = _Readings(model, layers, last)
     stack = _layer_stack(model) if layers else []
     highest = max(layers, default=0)
 
     def reader(layer: int) -> Callable[..., None]:
         def take(_module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-            read.take(layer, args[0] if args else kwargs.get("hidden_states"))
+            readings.take(layer, args[0] if args else kwargs.get("hidden_states"))
             if stop and layer == highest:
                 raise _EnoughError
 
@@ -279,29 +282,29 @@ def _reading(model: LoadedModel, layers: Sequence[int], last: Any, *, stop: bool
         if layer < len(stack)
     ]
     if model.n_layers in layers and not stop:
-        hooks.append(_body(model).register_forward_hook(lambda _module, _args, made: read.finish(made)))
+        hooks.append(_body(model).register_forward_hook(lambda _module, _args, output: readings.finish(output)))
     try:
-        yield read
+        yield readings
     finally:
         for hook in hooks:
             hook.remove()
 
 
 def _body(model: LoadedModel) -> Any:
-    """Return the model without its head: what maps tokens to states."""
+    """Return the model without its head."""
     network = model.network
     decoder = network.get_decoder() if hasattr(network, "get_decoder") else None
     return network.base_model if decoder is None or decoder is network else decoder
 
 
 def _layer_stack(model: LoadedModel) -> Any:
-    """Return the list of layers that the text passes through, in order."""
+    """Return the layers of the text model in order."""
     import torch
 
     for module in _body(model).modules():
         if isinstance(module, torch.nn.ModuleList) and len(module) == model.n_layers:
             return module
     raise ModelError(
-        f"the layers of {model.id!r} ({type(model.network).__name__}) were not found: its hidden states cannot be read. "
+        f"the layers of {model.id!r} ({type(model.network).__name__}) were not found, so its hidden states cannot be read. "
         "Use another model, or EncoderStates"
     )

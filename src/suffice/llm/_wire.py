@@ -1,4 +1,4 @@
-"""The JSON of OpenAI-compatible endpoints: request bodies, and replies read without trust in their form."""
+"""The JSON of OpenAI-compatible endpoints: request bodies, and replies of which nothing is taken for granted."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from suffice.rounds import Cost, Token
 __all__ = ["Api", "Completion", "as_prompt", "checked_settings", "count_of", "is_processed", "parse", "request_body"]
 
 Api = Literal["chat", "completions"]
-"""Which of the two interfaces is spoken: chat completions, or the legacy completions of a raw text."""
+"""The interface: chat completions, or the legacy completions of a raw text."""
 
 _SERVER_ERROR = 500
 _OURS = ("model", "messages", "prompt", "stream", "n")
@@ -29,13 +29,13 @@ class Completion:
 
     Attributes:
         text: The generated text without reasoning that the server separated; empty if there is none.
-        tokens: The generated tokens with log-probabilities; None if the endpoint gave none.
-        cost: What the call spent; `seconds` includes the client's retries. From the cache: what it spent originally.
-        finish_reason: As the endpoint gives it.
+        tokens: The generated tokens with log-probabilities; None if the endpoint returned none.
+        cost: Cost of the call; `seconds` includes retries of the client. From the cache: the original cost.
+        finish_reason: The value that the endpoint returned.
         reasoning: Reasoning that the server returned apart from the text; None if there is none.
         tool_arguments: The arguments (JSON text) of the first tool call; None if there is none.
-        model: The model that the endpoint says it ran; None if it does not say.
-        cached_tokens_reported: Whether the endpoint told how many input tokens came from its prefix cache.
+        model: The model named in the reply; None if there is none.
+        cached_tokens_reported: Whether the endpoint reported how many input tokens came from its prefix cache.
         from_cache: Whether the reply came from the response cache, not from the endpoint.
     """
 
@@ -53,8 +53,8 @@ class Completion:
 def as_prompt(messages: Sequence[Mapping[str, str]]) -> str:
     r"""Return messages as one raw text for the legacy interface.
 
-    The text ends with a blank line, with which also the next passage would begin: it stays the start of the next
-    round's text.  A prefilled start of the reply follows that line.
+    The text ends with the blank line that would precede a further passage, so it is a prefix of the next round's text.
+    A prefilled start of the reply follows that line.
 
     >>> as_prompt([{"role": "system", "content": "Answer."}, {"role": "user", "content": "Who?"}])
     'Answer.\n\nWho?\n\n'
@@ -84,10 +84,10 @@ def request_body(
 
 
 def checked_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parameters of a request in one spelling, so that 0 and 0.0 are one key of the cache.
+    """Check and normalise the parameters of a request, so that 0 and 0.0 share one key of the cache.
 
     Raises:
-        DataError: One is out of range, or `extra_body` holds a field that is set elsewhere.
+        DataError: A parameter is out of range, or `extra_body` contains a field that is set elsewhere.
     """
     checked = dict(settings)
     for name, least in (("max_tokens", 1), ("top_logprobs", 1), ("seed", None), ("temperature", 0)):
@@ -102,30 +102,30 @@ def checked_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     extra = dict(checked["extra_body"])
     clash = [name for name in _OURS if name in extra]
     if clash:
-        raise DataError(f"extra_body may not set {clash[0]!r}: replies are read one at a time and whole")
+        raise DataError(f"extra_body must not contain {clash[0]!r}: it is set by other parameters")
     checked["extra_body"] = extra
     return checked
 
 
 def is_processed(completion: Completion) -> bool:
-    """Whether log-probabilities are those after sampling: at temperature 0 the chosen one has 0, the others nothing.
+    """Return whether log-probabilities were taken after sampling: 0 for the chosen token, minus infinity for the others.
 
-    Such numbers hold no margin.  A single sure token looks alike, so all tokens with alternatives must.
+    They contain no margin.  A single certain token looks the same, so all tokens with alternatives must look like that.
     """
-    seen = [token for token in completion.tokens or () if token.alternatives]
-    return bool(seen) and all(
+    tokens = [token for token in completion.tokens or () if token.alternatives]
+    return bool(tokens) and all(
         token.logprob == 0.0 and all(value == 0.0 or value <= _NEVER for _, value in token.alternatives)
-        for token in seen
+        for token in tokens
     )
 
 
 def parse(text: str, *, seconds: float, where: str, asked_logprobs: bool, from_cache: bool = False) -> Completion:
-    """Return what the body of a reply with status 200 says.
+    """Parse the body of a reply with status 200.
 
     Args:
         text: The body, without secrets.
-        seconds: What the call took, seconds.
-        where: What messages call the endpoint.
+        seconds: Duration of the call, seconds.
+        where: Name of the endpoint in messages.
         asked_logprobs: Whether log-probabilities were requested.
         from_cache: Whether the body comes from the response cache.
 
@@ -156,18 +156,18 @@ def parse(text: str, *, seconds: float, where: str, asked_logprobs: bool, from_c
 
 
 def _object(text: str, where: str, *, asked_logprobs: bool) -> dict[str, Any]:
-    """Return the body as a JSON object, or raise what it is instead."""
+    """Return the body as a JSON object, or raise an error that shows it."""
     try:
         body = load_json(text)
     except ValueError:
         if text.lstrip().startswith("<"):
             raise ModelError(
                 f"{where} answered with a web page instead of JSON: {shortened(text)!r}. "
-                "Check base_url: it usually ends with /v1."
+                "Check base_url: it usually ends with /v1"
             ) from None
-        raise bad_body(where, "something that is not JSON, or not all of it", text, retryable=True) from None
+        raise bad_body(where, "invalid or incomplete JSON", text, retryable=True) from None
     if not isinstance(body, dict):
-        raise bad_body(where, "JSON that is no object", text, retryable=True)
+        raise bad_body(where, "JSON that is not an object", text, retryable=True)
     error = body.get("error")
     if error and "choices" not in body:
         # Some gateways report the failure of the server behind them with status 200.
@@ -179,7 +179,7 @@ def _object(text: str, where: str, *, asked_logprobs: bool) -> dict[str, Any]:
 
 
 def _content(content: Any) -> str:
-    """Return a message's text; some endpoints give it in parts."""
+    """Return the text of a message; some endpoints send it in parts."""
     if isinstance(content, list):
         return "".join(part["text"] for part in content if isinstance(part, dict) and isinstance(part.get("text"), str))
     return content if isinstance(content, str) else ""
@@ -197,7 +197,7 @@ def _tool_arguments(calls: Any) -> str | None:
 
 
 def count_of(value: Any) -> float:
-    """Return a finite number that is not negative, NaN for anything else."""
+    """Return a finite number >= 0 as it is, and NaN for anything else."""
     count = _number(value, math.nan)
     return count if 0 <= count < math.inf else math.nan
 
@@ -209,7 +209,7 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 def _cost(body: Mapping[str, Any], seconds: float) -> tuple[Cost, bool]:
     """Return the cost of a call, and whether cached tokens were reported.
 
-    Where they were not, the whole prompt counts as uncached: the upper bound of what was processed and billed.
+    If they were not, the whole prompt counts as uncached, an upper bound of the tokens processed and billed.
     """
     usage, timings = _mapping(body.get("usage")), _mapping(body.get("timings"))
     prompt = count_of(usage.get("prompt_tokens"))
@@ -217,7 +217,7 @@ def _cost(body: Mapping[str, Any], seconds: float) -> tuple[Cost, bool]:
     if math.isnan(cached):
         cached = count_of(timings.get("cache_n"))
     if math.isnan(cached):
-        # llama.cpp's native field; some of its versions count all of the slot's tokens in it, which tells nothing.
+        # llama.cpp's native field; in some versions it counts all tokens of the slot, which is useless here.
         cached = count_of(body.get("tokens_cached"))
         cached = cached if cached < prompt else math.nan
     reported = not math.isnan(cached)
@@ -232,12 +232,12 @@ def _cost(body: Mapping[str, Any], seconds: float) -> tuple[Cost, bool]:
 
 
 def _tokens(logprobs: Any) -> tuple[Token, ...] | None:
-    """Return the tokens of either form of `logprobs`; None if there are none."""
-    given = _mapping(logprobs)
-    if isinstance(given.get("content"), list):
-        tokens = [_chat_token(item) for item in given["content"] if isinstance(item, dict)]
-    elif isinstance(given.get("tokens"), list):
-        tokens = _legacy_tokens(given)
+    """Read the tokens from either form of `logprobs`; None if there are none."""
+    fields = _mapping(logprobs)
+    if isinstance(fields.get("content"), list):
+        tokens = [_chat_token(item) for item in fields["content"] if isinstance(item, dict)]
+    elif isinstance(fields.get("tokens"), list):
+        tokens = _legacy_tokens(fields)
     else:
         tokens = []
     return tuple(tokens) or None
@@ -255,10 +255,10 @@ def _chat_token(item: Mapping[str, Any]) -> Token:
     )
 
 
-def _legacy_tokens(given: Mapping[str, Any]) -> list[Token]:
-    texts = given["tokens"]
-    values = given.get("token_logprobs")
-    tops = given.get("top_logprobs")
+def _legacy_tokens(fields: Mapping[str, Any]) -> list[Token]:
+    texts = fields["tokens"]
+    values = fields.get("token_logprobs")
+    tops = fields.get("top_logprobs")
     values = values if isinstance(values, list) else []
     tops = tops if isinstance(tops, list) else []
     tokens = []
@@ -275,10 +275,10 @@ def _legacy_tokens(given: Mapping[str, Any]) -> list[Token]:
 
 
 def _number(value: Any, missing: float) -> float:
-    """Return a number as given, `missing` for what is none; for an alternative that is -inf, which JSON cannot write."""
+    """Return a number as float, and `missing` for other values; alternatives use -inf, which JSON cannot express."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return missing
     try:
         return float(value)
-    except OverflowError:  # a whole number may have hundreds of digits
+    except OverflowError:  # an integer may have hundreds of digits
         return missing

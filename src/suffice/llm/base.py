@@ -1,4 +1,4 @@
-"""The seams between loops and models: what answers a question from passages, and what decides before any answer."""
+"""Protocols between loops and models: models that answer from passages, and gates that decide before an answer."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ class Answerer(Protocol):
 
     @property
     def name(self) -> str:
-        """What reports call it."""
+        """Name in reports."""
         ...
 
     @property
     def capabilities(self) -> frozenset[str]:
-        """What it can give, in the words of `Signal.needs`: `logprobs`, `token_logprobs`, ..."""
+        """What it provides, in the terms of `Signal.needs`: `logprobs`, `token_logprobs`, ..."""
         ...
 
     def verify(self, needs: frozenset[str]) -> None:
-        """Make sure, with one short request if it must be, that `capabilities` are kept as far as `needs` goes.
+        """Check the `needs`, with one short request if necessary.
 
         Raises:
-            LogprobsUnavailableError: Log-probabilities are needed and do not come.
+            LogprobsUnavailableError: Log-probabilities are needed but not available.
             ModelError: The model cannot be reached.
         """
         ...
@@ -39,10 +39,10 @@ class Answerer(Protocol):
         ...
 
     def answer(self, question: str, passages: Sequence[Passage]) -> Reply:
-        """Answer `question` from `passages`, in the order in which they were revealed; none of them = closed book.
+        """Answer `question` from `passages`, in the order in which they were revealed; without passages, closed book.
 
         Raises:
-            ModelError: The model failed; `retryable` tells whether trying again may help.
+            ModelError: The model failed; `retryable` is true if trying again may help.
         """
         ...
 
@@ -53,13 +53,13 @@ class Answerer(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What a gate found out about a question before any answer was generated.
+    """A gate's signals for a question, before any answer was generated.
 
     Attributes:
-        signals: By name; NaN where undefined. Known at round 0 and at no other.
-        cost: What deciding took: the pass over the question and the probe (SEMANTICS, `cost_to_decide`).
-        resume: Goes on from that pass into the closed-book answer: a reply whose costs are those of decoding alone
-            (`cost_to_answer`). None where the gate's pass cannot be continued; the model is then asked anew.
+        signals: Values by name; NaN where undefined. They exist at round 0 only.
+        cost: Cost of the decision: the pass over the question and the probe (`cost_to_decide`).
+        resume: Continues that pass with the closed-book answer and returns a reply that costs the decoding alone
+            (`cost_to_answer`). None if the pass cannot be continued; the model is then asked again.
     """
 
     signals: Mapping[str, float]
@@ -73,29 +73,28 @@ class Gate(Protocol):
 
     @property
     def name(self) -> str:
-        """What reports call it."""
+        """Name in reports."""
         ...
 
     @property
     def capabilities(self) -> frozenset[str]:
-        """What its verdicts hold, in the words of `Signal.needs`: `p_known`."""
+        """What its verdicts contain, in the terms of `Signal.needs`: `p_known`."""
         ...
 
     @property
     def source(self) -> object:
-        """What reads the question.
+        """The model that reads the question.
 
-        A loop goes on from a verdict's pass only where this is the very model that it answers with; another model's
-        pass would end in another model's answer.
+        A loop continues a verdict's pass only if this is the model that answers: another model would give its own answer.
         """
         ...
 
     def fingerprint(self) -> Mapping[str, Any]:
-        """Everything that changes its verdicts, JSON-ready and without secrets: what a policy pins."""
+        """Everything that changes its verdicts, JSON-ready and without secrets; a policy pins it."""
         ...
 
     def decide(self, question: str) -> Verdict:
-        """Read the question.
+        """Read the question and return the signals.
 
         Raises:
             ModelError: The model that reads it failed.

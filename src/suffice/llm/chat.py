@@ -24,7 +24,7 @@ _MIN_ALTERNATIVES = 2
 
 
 class Cache(Protocol):
-    """What a response cache must do; `suffice.store.cache.ResponseCache` does."""
+    """A response cache, such as `suffice.store.cache.ResponseCache`."""
 
     def get(self, request: Mapping[str, Any]) -> Mapping[str, Any] | None:
         """Return the stored response; None if there is none."""
@@ -37,10 +37,10 @@ class Cache(Protocol):
 
 @dataclass(slots=True)
 class ChatStats:
-    """What a model did since it was made.
+    """Counts of a model's calls since its creation.
 
     Attributes:
-        requests_sent: Calls that went to the endpoint, retries of the client not counted.
+        requests_sent: Calls sent to the endpoint, without retries of the client.
         retries: Retries of calls that succeeded in the end.
         cache_hits: Calls answered from the response cache.
         failures: Calls that ended with a `ModelError`.
@@ -55,38 +55,38 @@ class ChatStats:
 class ChatModel:
     """A model behind an OpenAI-compatible endpoint.
 
-    Retries are the `openai` client's own: timeouts, dropped connections, 408, 409, 429 and 5xx are tried again up to
-    `max_retries` times, after the seconds of `Retry-After` or an exponential wait.  The client heeds a `Retry-After`
-    only up to one or two minutes, by version; an endpoint that asks for more ends the call with a retryable
-    `ModelError` that says how long, and the caller decides (a recording goes on when it is run again).
+    The `openai` client retries timeouts, dropped connections, 408, 409, 429 and 5xx up to `max_retries` times, after the
+    seconds of `Retry-After` or an exponential wait.  It follows a `Retry-After` of up to one or two minutes, depending on
+    its version; a longer one ends the call with a retryable `ModelError` that contains it, and the caller decides (a
+    recording resumes when it is run again).
 
     The API key and the values of `default_headers` never appear in the fingerprint, in the cache, in messages or in
     logs.  Do not put secrets into `extra_body`: it is part of fingerprint and cache.
 
-    Async calls use one client per event loop; it is closed with the loop, or by `aclose`.
+    Async calls use one client per event loop, closed with the loop or by `aclose`.
 
     Args:
         model: The model's name at the endpoint.
-        base_url: The endpoint, usually ending with `/v1`; else `OPENAI_BASE_URL`, else OpenAI's.
-        api_key: The key; None for that of `OPENAI_API_KEY`, empty for none: local servers need none.
+        base_url: The endpoint, usually ending with `/v1`; default: `OPENAI_BASE_URL`, then OpenAI's.
+        api_key: The key; None for `OPENAI_API_KEY`, empty for no key: local servers need none.
         prompt: How question and passages become messages.
-        position: Where the answer stands in a reply; default: after the marker `Answer:`, or at the start where the
+        position: Where the answer is in a reply; default: after the marker `Answer:`, or at the start where the
             prompt is prefilled.
         api: `chat` or `completions`.
-        max_tokens: Most tokens to generate; None leaves it out (some models want another field, see `extra_body`).
+        max_tokens: Largest number of tokens to generate; None leaves it out (some models need another field, see `extra_body`).
         temperature: Sampling temperature; None leaves it out.
-        top_logprobs: How many alternatives per token to ask for; None asks for no log-probabilities.
+        top_logprobs: Number of alternatives per token to request; None requests no log-probabilities.
         seed: Sampling seed; None leaves it out.
-        timeout_s: Longest silence of the endpoint, seconds; each retry has it anew.
-        max_retries: Most retries of one call.
-        extra_body: Further fields of the request, as the endpoint names them.
-        default_headers: Further headers of every request; not part of the cache's key, and not for other hosts: a
-            redirect there does not carry them along.
-        total_s: Longest time from a request to the end of its reply, seconds; each retry has it anew. None for ten
-            times `timeout_s`.
-        max_reply_bytes: Most bytes of one reply, unpacked; a longer one is a `ModelError`.
+        timeout_s: Longest silence of the endpoint, seconds; it starts again with each retry.
+        max_retries: Largest number of retries of one call.
+        extra_body: Further fields of the request.
+        default_headers: Further headers of every request; not part of the cache's key, and not sent along on a redirect
+            to another host.
+        total_s: Longest time from a request to the end of its reply, seconds; it starts again with each retry. None for
+            ten times `timeout_s`.
+        max_reply_bytes: Largest reply in bytes, after decompression; a longer one raises `ModelError`.
         cache: The response cache; None sends every request.
-        name: What reports call the model; default: `model`.
+        name: Name in reports; default: `model`.
 
     Raises:
         DataError: A parameter is out of range.
@@ -147,21 +147,21 @@ class ChatModel:
 
     @property
     def name(self) -> str:
-        """What reports call it."""
+        """Name in reports."""
         return self._name
 
     @property
     def capabilities(self) -> frozenset[str]:
-        """What is asked of the endpoint; `verify` asks whether it complies.
+        """What is requested from the endpoint; `verify` checks whether it is provided.
 
-        `logprobs` and `token_logprobs` (the same, for an endpoint), and `verbal_confidence`.
+        `logprobs` and `token_logprobs` (the same for an endpoint), and `verbal_confidence`.
         """
         has_alternatives = (self._settings["top_logprobs"] or 0) >= _MIN_ALTERNATIVES
         confidence = frozenset({"verbal_confidence"} if self.prompt.asks_confidence else ())
         return LOGPROB_NEEDS | confidence if has_alternatives else confidence
 
     def fingerprint(self) -> Mapping[str, Any]:
-        """Everything that changes the replies, JSON-ready and without secrets; the key and headers are not in it."""
+        """Everything that changes the replies, JSON-ready and without the key, headers or other secrets."""
         is_code = self.position.kind == "callable"
         return {
             "kind": "chat",
@@ -175,12 +175,12 @@ class ChatModel:
         }
 
     def answer(self, question: str, passages: Sequence[Passage] = ()) -> Reply:
-        """Answer `question` from `passages`, in the order in which they were revealed; none of them = closed book.
+        """Answer `question` from `passages`, in the order in which they were revealed; without passages, closed book.
 
-        A reply from the response cache carries the costs that the original call recorded; `stats` tells the two apart.
+        A reply from the response cache has the costs of the original call; `stats` counts both kinds.
 
         Raises:
-            ModelError: The endpoint failed; `retryable` tells whether trying again may help.
+            ModelError: The endpoint failed; `retryable` is true if trying again may help.
         """
         return self.read(self.complete(self.prompt.messages(question, passages)))
 
@@ -188,14 +188,14 @@ class ChatModel:
         """Like `answer`, without blocking the event loop; cancelling the task cancels the request.
 
         Raises:
-            ModelError: The endpoint failed; `retryable` tells whether trying again may help.
+            ModelError: The endpoint failed; `retryable` is true if trying again may help.
         """
         return self.read(await self.complete_async(self.prompt.messages(question, passages)))
 
     def complete(
         self, messages: Sequence[Mapping[str, str]] | str, *, use_cache: bool = True, **overrides: Any
     ) -> Completion:
-        """Send messages, or one text, and return the reply as it is: for judges, drafts and probes.
+        """Send messages or one text and return the unparsed reply, for judges, drafts and probes.
 
         Args:
             messages: Chat messages, or the text of one user message; the legacy interface sends them as one text.
@@ -204,7 +204,7 @@ class ChatModel:
 
         Raises:
             DataError: An override is unknown or out of range.
-            ModelError: The endpoint failed; `retryable` tells whether trying again may help.
+            ModelError: The endpoint failed; `retryable` is true if trying again may help.
         """
         call = self._call(messages, overrides, use_cache=use_cache)
         stored = self._lookup(call)
@@ -218,7 +218,7 @@ class ChatModel:
             failure = self._failed(call, error)
         else:
             return self._done(call, reply, time.perf_counter() - started)
-        # Raised out here, so that no upstream error with a request, and its key, hangs on ours as its context.
+        # Raised outside the handler, so that our error has no upstream error with the request and its key as context.
         raise failure
 
     async def complete_async(
@@ -228,7 +228,7 @@ class ChatModel:
 
         Raises:
             DataError: An override is unknown or out of range.
-            ModelError: The endpoint failed; `retryable` tells whether trying again may help.
+            ModelError: The endpoint failed; `retryable` is true if trying again may help.
         """
         call = self._call(messages, overrides, use_cache=use_cache)
         stored = self._lookup(call)
@@ -245,7 +245,7 @@ class ChatModel:
         raise failure
 
     def read(self, completion: Completion) -> Reply:
-        """Return what a completion says: its answer, the answer's tokens, the stated confidence, the cost."""
+        """Parse a completion: its answer, the tokens of the answer, the stated confidence and the cost."""
         text = completion.text
         if self.position.kind == "tool":
             text = completion.tool_arguments or text
@@ -263,10 +263,10 @@ class ChatModel:
         )
 
     def verify(self, needs: frozenset[str]) -> None:
-        """Make sure that log-probabilities, if needed, really come, with one short request; call it before a paid run.
+        """Check with one short request that log-probabilities arrive, if needed; call it before a paid run.
 
         Raises:
-            LogprobsUnavailableError: There are none, fewer than two alternatives, or only processed ones.
+            LogprobsUnavailableError: There are none, they have fewer than two alternatives, or they were processed.
             ModelError: The endpoint failed.
         """
         if not LOGPROB_NEEDS & needs:
@@ -276,17 +276,15 @@ class ChatModel:
                 f"log-probabilities are needed, but top_logprobs is {self._settings['top_logprobs']!r}: set it to 2 or more"
             )
         reply = self.complete("Reply with one word.", use_cache=False, max_tokens=4)
-        advice = (
-            "use another endpoint, or do without (--no-logprobs, top_logprobs=None): answer_margin is then undefined"
-        )
+        advice = "use another endpoint, or turn them off (--no-logprobs, top_logprobs=None), which leaves answer_margin undefined"
         if reply.tokens is None:
-            raise LogprobsUnavailableError(f"{self.endpoint} gives no log-probabilities for {self.model!r}: {advice}")
+            raise LogprobsUnavailableError(f"{self.endpoint} returns no log-probabilities for {self.model!r}: {advice}")
         most = max(len(token.alternatives) for token in reply.tokens)
         if most < _MIN_ALTERNATIVES:
-            raise LogprobsUnavailableError(f"{self.endpoint} gives {most} alternatives, two are needed: {advice}")
+            raise LogprobsUnavailableError(f"{self.endpoint} returns {most} alternatives, but two are needed: {advice}")
         if is_processed(reply):
             raise LogprobsUnavailableError(
-                f"{self.endpoint} gives log-probabilities after sampling (0 for the chosen token, nothing for the "
+                f"{self.endpoint} returns log-probabilities after sampling (0 for the chosen token, minus infinity for the "
                 f"others): switch it to raw ones (vLLM: --logprobs-mode raw_logprobs), or {advice}"
             )
 
@@ -308,7 +306,7 @@ class ChatModel:
         unknown = sorted(set(overrides) - set(self._settings))
         if unknown:
             known = ", ".join(self._settings)
-            raise DataError(f"there is no parameter {unknown[0]!r} to override; there are: {known}")
+            raise DataError(f"cannot override {unknown[0]!r}; allowed: {known}")
         settings = checked_settings({**self._settings, **overrides}) if overrides else self._settings
         body = request_body(self.api, self.model, messages, settings)
         return _Call(
@@ -319,7 +317,7 @@ class ChatModel:
         )
 
     def _lookup(self, call: _Call) -> Completion | None:
-        """Return the stored reply, if any; count what happens next."""
+        """Return the stored reply, if any, and count the request or cache hit."""
         stored = None if call.cache is None else call.cache.get(call.request)
         if stored is None:
             self._count(requests_sent=1)
@@ -327,11 +325,11 @@ class ChatModel:
         self._count(cache_hits=1)
         body, seconds = stored.get("body"), count_of(stored.get("seconds"))
         if not isinstance(body, str):
-            raise DataError(f"{call.cache!r} holds something else than a reply for this request: start a new cache")
+            raise DataError(f"{call.cache!r} contains an invalid reply for this request: start a new cache")
         return self._parse(call, body, seconds, from_cache=True)
 
     def _done(self, call: _Call, reply: Any, seconds: float) -> Completion:
-        """Return the reply; what is no completion is not stored."""
+        """Parse the reply and store it if it is a completion."""
         self._count(retries=reply.retries_taken)
         try:
             text = self._connection.text_of(reply)
@@ -366,7 +364,7 @@ class ChatModel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Call:
-    """One call: what is sent, and which cache may answer it."""
+    """One call: the request, and the cache that may answer it."""
 
     body: Mapping[str, Any]
     request: Mapping[str, Any]
@@ -374,6 +372,6 @@ class _Call:
     asked_logprobs: bool
 
     def arguments(self) -> dict[str, Any]:
-        """Return the client's keyword arguments; it knows two fields and passes on the others as they are."""
+        """Return the keyword arguments of the client, which passes on fields other than these unchanged."""
         known = {name: self.body[name] for name in ("model", "messages", "prompt") if name in self.body}
         return known | {"extra_body": {name: value for name, value in self.body.items() if name not in known}}

@@ -1,4 +1,4 @@
-"""What an endpoint can do, found out by asking it."""
+"""Find out what an endpoint can do by sending it requests."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from suffice.signals.margins import LOGPROB_NEEDS, token_margin
 __all__ = ["EndpointReport", "Sample", "probe"]
 
 LogprobsKind = Literal["raw", "processed", "none", "unknown"]
-"""`processed`: after sampling, 0 for the chosen token and nothing for the others, which holds no margin."""
+"""`processed`: taken after sampling, 0 for the chosen token and minus infinity for the others, without a margin."""
 
 _SAMPLES = 2
 _UNREAD = (
-    "no answer could be read out of the replies: choose another --prompt or --answer-position, raise --max-tokens if they "
-    "are cut off or still thinking, or switch thinking off: --extra-body "
+    "no answer could be read from the replies: choose another --prompt or --answer-position, raise --max-tokens if they "
+    "are cut off or still thinking, or switch thinking off with --extra-body "
     '\'{"chat_template_kwargs": {"enable_thinking": false}}\''
 )
 _ASKED = (20, 5, 2)
@@ -36,12 +36,12 @@ _TWO = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """One reply, and what was read out of it.
+    """One reply with the answer read from it.
 
     Attributes:
-        question: What was asked; the passage that answers it was given, too.
+        question: The question; the passage that answers it was sent along.
         reply: The generated text, unchanged.
-        finish_reason: As the endpoint gives it.
+        finish_reason: The value that the endpoint returned.
         answer: The answer; None if none could be read.
         confidence: The stated confidence, 1 to 5; None if none could be read.
     """
@@ -55,30 +55,30 @@ class Sample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndpointReport:
-    """What an endpoint can do; everything that could not be found out is NaN, None or `unknown`, with a note.
+    """What an endpoint can do; unknown values are NaN, None or `unknown`, with a note.
 
     Attributes:
         endpoint: Its address, without secrets.
         model: The model's name.
         api: `chat` or `completions`.
         reachable: Whether it answered at all.
-        capabilities: What rules may rely on, in the words of `Signal.needs`.
-        logprobs: Of what kind its log-probabilities are.
-        alternatives: Most alternatives at one token that came back, count; 20 were asked for.
-        cached_tokens_reported: Whether it says how many input tokens came from its prefix cache; None if unknown.
-        prefix_reuse: Whether an extended prompt reuses its start; None where it does not report it.
+        capabilities: What rules may rely on, in the terms of `Signal.needs`.
+        logprobs: The kind of its log-probabilities.
+        alternatives: Largest number of alternatives returned for a token; 20 were requested.
+        cached_tokens_reported: Whether it reports how many input tokens came from its prefix cache; None if unknown.
+        prefix_reuse: Whether an extended prompt reuses its start; None if not reported.
         prefix_share: Cached tokens over the tokens of the start, 0 to 1; NaN if not reported.
-        prefix_latency_ratio: Time of an extended prompt over that of a new one as long; below 1 hints at reuse. NaN
-            if unknown.
-        workers: Requests that were sent at once.
+        prefix_latency_ratio: Time of an extended prompt over that of a new one of the same length; below 1 suggests
+            reuse. NaN if unknown.
+        workers: Requests sent at once.
         speedup: Median time of one request alone, times `workers`, over the time of that many at once; NaN if unknown.
         latency_s: Median time of a short request alone, seconds; NaN if unknown.
-        repeats: Prompts that were sent twice: one after the other, then at once, in another order.
+        repeats: Prompts sent twice: first one after the other, then at once in another order.
         changed_answers: Share of them whose answer changed, 0 to 1; NaN if unknown.
         margin_drift: Largest change of the answer's margin, nats; NaN if there are no margins.
-        answered: Share of all those replies in which an answer was found, 0 to 1; NaN if unknown.
-        samples: The first two of those replies, and what was read out of them.
-        notes: What went wrong, one line each.
+        answered: Share of these replies with an answer, 0 to 1; NaN if unknown.
+        samples: The first two of these replies.
+        notes: Failures and missing features, one line each.
     """
 
     endpoint: str
@@ -111,12 +111,12 @@ class EndpointReport:
 
 
 def probe(model: ChatModel, *, repeats: int = 20, workers: int = 4) -> EndpointReport:
-    """Ask an endpoint what it can do, with about `2 * (repeats + workers)` short requests and a few long ones.
+    """Test an endpoint with about `2 * (repeats + workers)` short requests and a few long ones.
 
-    No probe ends the others: what an endpoint lacks or refuses becomes a note.  The response cache is left out.
+    A failed probe becomes a note and does not stop the others.  The response cache is not used.
 
     Args:
-        model: The model as it will be used; its prompt, position and parameters are those of the probes.
+        model: The model to test, with the prompt, position and parameters of its later use.
         repeats: Prompts for the determinism probe.
         workers: Requests sent at once.
 
@@ -129,38 +129,38 @@ def probe(model: ChatModel, *, repeats: int = 20, workers: int = 4) -> EndpointR
     report = _logprobs(model, report)
     if not report.reachable:
         return report
-    asked = None if report.logprobs == "none" else min(report.alternatives, _ASKED[1]) or None
+    alternatives = None if report.logprobs == "none" else min(report.alternatives, _ASKED[1]) or None
     steps: tuple[tuple[str, Callable[[], EndpointReport]], ...] = (
         ("prefix reuse", lambda: _prefix(model, report)),
         ("concurrency", lambda: _concurrency(model, report, workers)),
-        ("determinism", lambda: _determinism(model, report, repeats, workers, asked)),
+        ("determinism", lambda: _determinism(model, report, repeats, workers, alternatives)),
     )
     for name, step in steps:
         try:
             report = step()
         except ModelError as error:
-            report = _noted(report, f"{name}: {error}")
+            report = _with_note(report, f"{name}: {error}")
     return report
 
 
-def _noted(report: EndpointReport, note: str) -> EndpointReport:
+def _with_note(report: EndpointReport, note: str) -> EndpointReport:
     return replace(report, notes=(*report.notes, note))
 
 
 def _logprobs(model: ChatModel, report: EndpointReport) -> EndpointReport:
-    """Find out whether the endpoint answers, and what log-probabilities it gives."""
+    """Test whether the endpoint answers, and which log-probabilities it returns."""
     reply: Completion | None = None
-    for asked in (*_ASKED, None):
+    for requested in (*_ASKED, None):
         try:
-            reply = _ask(model, "Name a colour.", max_tokens=8, top_logprobs=asked)
+            reply = _ask(model, "Name a colour.", max_tokens=8, top_logprobs=requested)
         except AuthenticationFailedError as error:
-            return _noted(report, f"authentication: {error}")
+            return _with_note(report, f"authentication: {error}")
         except ModelError as error:
-            # Only a refusal may depend on how many alternatives were asked for.
-            if error.retryable or asked is None:
-                return _noted(report, f"first request: {error}")
+            # Only a refusal can depend on the number of alternatives.
+            if error.retryable or requested is None:
+                return _with_note(report, f"first request: {error}")
             what = "log-probabilities" if isinstance(error, LogprobsUnavailableError) else "the request"
-            report = _noted(report, f"refuses {what} with {asked} alternatives: {error}")
+            report = _with_note(report, f"refuses {what} with {requested} alternatives: {error}")
         else:
             break
     tokens = (reply.tokens if reply is not None else None) or ()
@@ -180,7 +180,7 @@ def _ask(model: ChatModel, messages: Any, **overrides: Any) -> Completion:
 
 
 def _prefix(model: ChatModel, report: EndpointReport) -> EndpointReport:
-    """Send a long text nobody has sent before, extend it, and compare with another as long."""
+    """Send a long new text, extend it, and compare with another of the same length."""
     start = extended = fresh = None
     for count in _PREFIX_NUMBERS:
         text = _numbers(count)
@@ -192,7 +192,7 @@ def _prefix(model: ChatModel, report: EndpointReport) -> EndpointReport:
         except ModelError as error:
             if error.retryable or count == _PREFIX_NUMBERS[-1]:
                 raise
-            report = _noted(report, f"prefix reuse, {count} numbers: {error}")
+            report = _with_note(report, f"prefix reuse, {count} numbers: {error}")
     if start is None or extended is None or fresh is None:
         return report
     reported = extended.cached_tokens_reported
@@ -208,13 +208,13 @@ def _prefix(model: ChatModel, report: EndpointReport) -> EndpointReport:
 
 
 def _numbers(count: int) -> str:
-    """Return a text that no cache has seen."""
+    """Return a random text that is in no cache."""
     rng = random.Random(secrets.randbits(64))  # noqa: S311 - it must be new, not secret
     return " ".join(str(rng.randrange(100)) for _ in range(count))
 
 
 def _concurrency(model: ChatModel, report: EndpointReport, workers: int) -> EndpointReport:
-    """Send requests one after the other, then as many at once."""
+    """Send requests one after the other, then the same number at once."""
 
     def ask(number: str) -> float:
         return _ask(
@@ -231,13 +231,13 @@ def _concurrency(model: ChatModel, report: EndpointReport, workers: int) -> Endp
 
 
 def _determinism(
-    model: ChatModel, report: EndpointReport, repeats: int, workers: int, asked: int | None
+    model: ChatModel, report: EndpointReport, repeats: int, workers: int, alternatives: int | None
 ) -> EndpointReport:
-    """Send each prompt twice: alone, then among others, since it is batching that changes results."""
+    """Send each prompt twice, alone and among others, because batching can change results."""
     prompts = [_question(model, number) for number in range(repeats)]
 
     def read(messages: Any) -> Reply:
-        return model.read(_ask(model, messages, top_logprobs=asked))
+        return model.read(_ask(model, messages, top_logprobs=alternatives))
 
     first = [read(messages) for messages in prompts]
     with ThreadPoolExecutor(workers) as pool:
@@ -249,10 +249,10 @@ def _determinism(
     answered = sum(reply.answer is not None for reply in replies) / len(replies)
     stated = any(_confidence(reply) is not None for reply in replies)
     if answered == 0:
-        report = _noted(report, _UNREAD)
+        report = _with_note(report, _UNREAD)
     if model.prompt.asks_confidence and not stated:
-        kept = tuple(name for name in report.capabilities if name != "verbal_confidence")
-        report = _noted(replace(report, capabilities=kept), "no reply states a confidence from 1 to 5")
+        remaining = tuple(name for name in report.capabilities if name != "verbal_confidence")
+        report = _with_note(replace(report, capabilities=remaining), "no reply states a confidence from 1 to 5")
     return replace(
         report,
         repeats=repeats,
@@ -274,7 +274,7 @@ def _confidence(reply: Reply) -> float | None:
 
 def _sample(number: int, reply: Reply) -> Sample:
     return Sample(
-        question=_asked(number)[0],
+        question=_question_and_passage(number)[0],
         reply=reply.text,
         finish_reason=reply.finish_reason,
         answer=reply.answer,
@@ -286,12 +286,12 @@ _PLACES = ("Oslo", "Lima", "Cairo", "Kyoto", "Quito")
 _THINGS = ("tower", "bridge", "museum", "library", "harbour", "garden", "castle")
 
 
-def _asked(number: int) -> tuple[str, Passage]:
+def _question_and_passage(number: int) -> tuple[str, Passage]:
     thing, place = _THINGS[number % len(_THINGS)], _PLACES[number % len(_PLACES)]
     passage = Passage(passage_id="1", title=f"The {thing}", text=f"The {thing} number {number} stands in {place}.")
     return f"Where does the {thing} number {number} stand?", passage
 
 
 def _question(model: ChatModel, number: int) -> Sequence[dict[str, str]]:
-    question, passage = _asked(number)
+    question, passage = _question_and_passage(number)
     return model.prompt.messages(question, [passage])

@@ -1,4 +1,4 @@
-"""States from whatever gives one vector for a text: an embeddings endpoint, or a sentence encoder."""
+"""States from embeddings: of an endpoint, or of a sentence encoder."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ RAW = "{system}\n\n{user}\n\n{prefill}"
 class EndpointStates:
     r"""The last prompt token's state from an OpenAI-compatible embeddings endpoint of the model that answers.
 
-    The endpoint must pool by the last token (llama.cpp: ``--embeddings --pooling last``), and what it gives is what
-    leaves the model's last layer: it names no layers, and no generation goes on from it.  Most endpoints scale vectors
-    to length one: a probe is for the states of the endpoint that it was trained on.
+    The endpoint must pool by the last token (llama.cpp: ``--embeddings --pooling last``).  It returns the output of the
+    last layer only, and generation cannot continue from it.  Most endpoints scale vectors to length one, so a probe fits
+    only the endpoint that it was trained on.
 
-    An embeddings endpoint applies no chat template: give the model's own as `template`, for instance
+    An embeddings endpoint does not apply a chat template: give that of the model as `template`, for instance
     ``"<|im_start|>system\n{system}<|im_end|>\n<|im_start|>user\n{user}<|im_end|>\n<|im_start|>assistant\n{prefill}"``.
 
     Args:
-        embedder: Model and endpoint; its `max_chars` plays no part, a prompt goes out whole.
-        prompt: How question and passages become messages: that of the model whose answers are gated.
+        embedder: Model and endpoint; its `max_chars` is ignored, prompts are sent whole.
+        prompt: The prompt of the model whose answers are gated.
         template: How messages become one text; `{system}`, `{user}` and `{prefill}` are replaced.
 
     Raises:
-        DataError: The template has no place for the question.
+        DataError: The template does not contain `{user}`.
     """
 
     def __init__(self, embedder: EndpointEmbedder, *, prompt: Prompt = ANSWER_FIRST, template: str = RAW) -> None:
         if "{user}" not in template:
-            raise DataError(f"the template must hold {{user}}, where question and passages go; got {template!r}")
+            raise DataError(f"the template must contain {{user}} for question and passages; got {template!r}")
         self.embedder, self.prompt, self.template = embedder, prompt, template
 
     def __repr__(self) -> str:
@@ -54,12 +54,12 @@ class EndpointStates:
 
     @property
     def revision(self) -> str:
-        """What its user says tells two versions apart: an endpoint does not."""
+        """Version of the model as stated by its user, because endpoints do not report it."""
         return self.embedder.revision
 
     @property
     def layers(self) -> tuple[int, ...]:
-        """None: an endpoint names no layers."""
+        """Empty, because an endpoint has no layers to choose from."""
         return ()
 
     @property
@@ -81,16 +81,16 @@ class EndpointStates:
         }
 
     def prompt_text(self, question: str, passages: Sequence[Passage] = ()) -> str:
-        """Return the text that is sent."""
+        """Return the prompt as the text to send."""
         values = {"system": self.prompt.system, "user": self.prompt.user(question, passages)}
         return filled(self.template, values | {"prefill": self.prompt.prefill})
 
     def read(self, question: str, passages: Sequence[Passage] = ()) -> State:
-        """Read one prompt; there is nothing to resume.
+        """Read one prompt; the state cannot be resumed.
 
         Raises:
             DataError: The question is empty.
-            ModelError: The endpoint failed, or gave no usable vector.
+            ModelError: The endpoint failed, or returned no usable vector.
         """
         required_questions([question])
         vectors, cost = self.embedder.vectors(required_texts([self.prompt_text(question, passages)]))
@@ -101,19 +101,21 @@ class EndpointStates:
 
         Raises:
             DataError: A question is empty, or there are none.
-            ModelError: The endpoint failed, or gave no usable vectors.
+            ModelError: The endpoint failed, or returned no usable vectors.
         """
         required_questions(questions)
         if not questions:
-            raise DataError("there are no questions: an endpoint tells the width of its states with the first one")
+            raise DataError(
+                "questions is empty: give at least one, because the width of the states comes from the reply"
+            )
         texts = [self.prompt_text(q, p) for q, p in zip(questions, passages_of_each(questions, passages), strict=True)]
         return self.embedder.vectors(required_texts(texts))[0].astype(np.float32)[:, None, :]
 
 
 class EncoderStates:
-    """A sentence encoder's vector of the question alone: a gate for models whose states nobody shows.
+    """A sentence encoder's vector of the question, for gates of models whose states are not accessible.
 
-    It tells what is asked, not what some model knows: a probe on it learns which questions a model tends to know.
+    It represents the question, not the knowledge of a model: a probe on it learns which questions a model tends to know.
 
     Args:
         embedder: Any embedder: MiniLM, sentence-transformers, an endpoint.
@@ -132,17 +134,17 @@ class EncoderStates:
 
     @property
     def revision(self) -> str:
-        """What tells two versions of the encoder apart."""
+        """Version of the encoder."""
         return self.embedder.revision
 
     @property
     def layers(self) -> tuple[int, ...]:
-        """None: an encoder gives one vector."""
+        """Empty, because an encoder returns one vector."""
         return ()
 
     @property
     def prompts(self) -> tuple[str, ...]:
-        """`qa` alone: the question as it is."""
+        """`qa` alone: the plain question."""
         return (QA,)
 
     def fingerprint(self) -> Mapping[str, Any]:
@@ -150,13 +152,13 @@ class EncoderStates:
         return {"kind": "encoder states", **identity(self.embedder)}
 
     def read(self, question: str, passages: Sequence[Passage] = ()) -> State:
-        """Encode one question; there is nothing to resume.
+        """Encode one question; the state cannot be resumed.
 
         Raises:
             DataError: The question is empty, or there are passages.
             ModelError: The encoder failed.
         """
-        self._refuse([question], [passages])
+        self._check([question], [passages])
         vectors, cost = self.embedder.embed_costed([question])
         return State(values=vectors, cost=cost)
 
@@ -167,10 +169,10 @@ class EncoderStates:
             DataError: A question is empty, or there are passages.
             ModelError: The encoder failed.
         """
-        self._refuse(questions, passages)
+        self._check(questions, passages)
         return self.embedder.embed(list(questions))[:, None, :]
 
-    def _refuse(self, questions: Sequence[str], passages: Sequence[Sequence[Passage]] | None) -> None:
+    def _check(self, questions: Sequence[str], passages: Sequence[Sequence[Passage]] | None) -> None:
         required_questions(questions)
         if any(passages or ()):
-            raise DataError(f"the encoder {self.id!r} reads questions alone, not passages: use a model's hidden states")
+            raise DataError(f"the encoder {self.id!r} reads only questions, not passages: use hidden states of a model")

@@ -25,23 +25,24 @@ __all__ = ["EndpointEmbedder"]
 class EndpointEmbedder:
     """Embeds texts with a model behind an OpenAI-compatible `/embeddings` endpoint.
 
-    An endpoint does not tell how much of a text its model reads, and some cut the rest off in silence.  So a longer
-    text is sent in pieces of at most `max_chars` characters, and their vectors are averaged, weighted by length: choose
-    `max_chars` so that a piece always fits (about three characters a token in English, one in Chinese).
+    Endpoints do not report how much of a text their model reads, and some cut the rest silently.  Longer texts are
+    therefore sent in pieces of at most `max_chars` characters, and their vectors are averaged, weighted by length:
+    choose `max_chars` so that a piece always fits (about three characters per token in English, one in Chinese).
 
     Args:
         model: The model's name at the endpoint.
-        base_url: The endpoint, usually ending with `/v1`; else `OPENAI_BASE_URL`, else OpenAI's.
-        api_key: The key; None for that of `OPENAI_API_KEY`, empty for none: local servers need none. It is in no message and no fingerprint.
-        revision: What tells two versions of the model apart; an endpoint does not say it.
-        max_chars: Most characters of one piece.
-        batch: Most pieces of one request.
+        base_url: The endpoint, usually ending with `/v1`; default: `OPENAI_BASE_URL`, then OpenAI's.
+        api_key: The key; None for `OPENAI_API_KEY`, empty for no key: local servers need none. It appears in no message
+            or fingerprint.
+        revision: Version of the model, which endpoints do not report.
+        max_chars: Longest piece in characters.
+        batch: Largest number of pieces in a request.
         timeout_s: Longest silence of the endpoint, seconds.
-        max_retries: Most retries of one call, by the client: timeouts, dropped connections, 408, 409, 429 and 5xx.
+        max_retries: Largest number of retries of one call (timeouts, dropped connections, 408, 409, 429 and 5xx).
         default_headers: Further headers of every request.
-        extra_body: Further fields of every request, as the endpoint names them; no secrets.
+        extra_body: Further fields of every request, without secrets.
         total_s: Longest time from a request to the end of its reply, seconds; None for ten times `timeout_s`.
-        max_reply_bytes: Most bytes of one reply, unpacked.
+        max_reply_bytes: Largest reply in bytes, after decompression.
 
     Raises:
         DataError: A parameter is out of range.
@@ -83,54 +84,56 @@ class EndpointEmbedder:
 
     @property
     def endpoint(self) -> str:
-        """Where it asks."""
+        """Address of the endpoint."""
         return self._connection.endpoint
 
     @property
     def pooling(self) -> str:
-        """The endpoint's own pooling, and how a long text is cut."""
+        """The pooling of the endpoint, and how long texts are cut."""
         return f"by the endpoint, pieces of {self.max_chars} characters"
 
     def embed(self, texts: Sequence[str]) -> Vectors:
         """Return unit vectors, shape ``(len(texts), width)``; zero for a text without words.
 
         Raises:
-            DataError: `texts` is no list of texts.
-            ModelError: The endpoint failed, or gave no usable vectors.
+            DataError: `texts` is not a list of texts.
+            ModelError: The endpoint failed, or returned no usable vectors.
         """
         return self.embed_costed(texts)[0]
 
     def embed_costed(self, texts: Sequence[str]) -> tuple[Vectors, Cost]:
-        """Like `embed`, with what it cost: calls, the tokens that the endpoint counts (NaN if it does not), seconds."""
+        """Like `embed`, with the cost: calls, tokens as counted by the endpoint (NaN if it does not), seconds."""
         began = time.perf_counter()
         distinct = list(dict.fromkeys(required_texts(texts)))
-        cut = [pieces_of(text, lambda piece: len(piece) <= self.max_chars) for text in distinct]
-        # Without a piece the endpoint is asked all the same, for the width of the zero vectors.
-        pieces = [piece for of_text in cut for piece in of_text]
-        asked = pieces or ["-"]
-        vectors, cost = self.vectors(asked)
-        made = pooled(vectors[: len(pieces)], [len(piece) for piece in pieces], [len(of_text) for of_text in cut])
-        place = {text: row for row, text in enumerate(distinct)}
-        rows = [place[text] for text in required_texts(texts)]
-        return made[rows], replace(cost, seconds=time.perf_counter() - began)
+        pieces_by_text = [pieces_of(text, lambda piece: len(piece) <= self.max_chars) for text in distinct]
+        # Texts without words have no pieces; the endpoint is then called for the width of the zero vectors.
+        pieces = [piece for of_text in pieces_by_text for piece in of_text]
+        inputs = pieces or ["-"]
+        vectors, cost = self.vectors(inputs)
+        embeddings = pooled(
+            vectors[: len(pieces)], [len(piece) for piece in pieces], [len(of_text) for of_text in pieces_by_text]
+        )
+        index = {text: row for row, text in enumerate(distinct)}
+        rows = [index[text] for text in required_texts(texts)]
+        return embeddings[rows], replace(cost, seconds=time.perf_counter() - began)
 
     def vectors(self, texts: Sequence[str]) -> tuple[npt.NDArray[np.float64], Cost]:
-        """Return what the endpoint gives for whole texts, neither cut nor scaled, and what it cost.
+        """Embed whole texts, neither cut nor scaled, and return the cost.
 
         Args:
-            texts: At least one.
+            texts: At least one text.
 
         Returns:
             Shape ``(len(texts), width)``.
 
         Raises:
-            ModelError: The endpoint failed, or gave no usable vectors.
+            ModelError: The endpoint failed, or returned no usable vectors.
         """
         began = time.perf_counter()
-        found, tokens = zip(*self._batches(list(texts)), strict=True)
-        vectors = checked_vectors(self.id, [row for rows in found for row in rows], len(texts))
+        batches, tokens = zip(*self._batches(list(texts)), strict=True)
+        vectors = checked_vectors(self.id, [row for rows in batches for row in rows], len(texts))
         seconds = time.perf_counter() - began
-        return vectors, Cost(calls=float(len(found)), uncached_tokens=float(sum(tokens)), seconds=seconds)
+        return vectors, Cost(calls=float(len(batches)), uncached_tokens=float(sum(tokens)), seconds=seconds)
 
     def close(self) -> None:
         """Close the connections."""
@@ -141,7 +144,7 @@ class EndpointEmbedder:
             yield self._ask(pieces[start : start + self.batch])
 
     def _ask(self, pieces: list[str]) -> tuple[list[Any], float]:
-        """Return the rows of some pieces, and the tokens that the endpoint counted."""
+        """Return the vectors of some pieces, and the tokens counted by the endpoint."""
         connection = self._connection
         resource = connection.clients.sync().embeddings.with_raw_response
         try:
@@ -154,7 +157,7 @@ class EndpointEmbedder:
             )
         else:
             return self._read(connection.text_of(reply), len(pieces))
-        # Raised out here, so that no upstream error with a request, and its key, hangs on ours as its context.
+        # Raised outside the handler, so that our error has no upstream error with the request and its key as context.
         raise failure
 
     def _read(self, text: str, n: int) -> tuple[list[Any], float]:
@@ -163,7 +166,7 @@ class EndpointEmbedder:
             body = json.loads(text)
             rows = {item["index"]: item["embedding"] for item in body["data"]}
         except (ValueError, RecursionError, KeyError, TypeError):
-            raise bad_body(where, "something that is no list of embeddings", text, retryable=True) from None
+            raise bad_body(where, "JSON that is not a list of embeddings", text, retryable=True) from None
         if set(rows) != set(range(n)) or len(body["data"]) != n:
             raise bad_body(where, f"{len(body['data'])} embeddings for {n} texts", text, retryable=False)
         usage = body.get("usage")

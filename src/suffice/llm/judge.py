@@ -35,12 +35,12 @@ _OTHER_SCALE = re.compile(r"\s?%|[-\u2013\u2014][0-9]")
 class JudgePrompt:
     """How a question, its passages and an answer become messages for a judge.
 
-    The answer comes last, after the passages in the order in which they were revealed, so that a prefix cache pays for
-    the new passage only.
+    The answer comes last, after the passages in the order in which they were revealed, so that with a prefix cache only
+    the new passage is paid for.
 
     Attributes:
-        name: What reports call it.
-        version: Raised with every change of the text.
+        name: Name in reports.
+        version: Increased with every change of the text.
         system: The instructions; `{scale}` is replaced by the five marks.
         scale: What each mark means, from 1 to 5.
         answer: Template of the last part of the user message; `{answer}` is replaced.
@@ -73,9 +73,9 @@ class JudgePrompt:
 
         Args:
             question: The question.
-            passages: In the order in which they were revealed.
-            answer: What is judged.
-            descending: Explain the scale from 5 down to 1: judges favour what they read first.
+            passages: Passages in the order in which they were revealed.
+            answer: The answer to judge.
+            descending: Explain the scale from 5 down to 1, because judges favour the first mark they read.
         """
         marks = [f"{mark} = {meaning}" for mark, meaning in enumerate(self.scale, 1)]
         system = self.system.replace("{scale}", "\n".join(reversed(marks) if descending else marks))
@@ -104,9 +104,9 @@ ENTAILMENT = JudgePrompt(
 
 
 def parse_mark(text: str) -> float:
-    """Return the mark that a judge's reply states, 1 to 5; NaN if it states none on that scale, or several.
+    """Return the mark in a judge's reply, 1 to 5; NaN if there is none on that scale, or several.
 
-    Read after any thinking block: the number after `Mark:`, `Score:` or the like, else the only number there is.
+    Thinking blocks are skipped.  The mark is the number after `Mark:`, `Score:` or similar, or else the only number.
 
     >>> parse_mark("**Mark:** 4/5"), parse_mark("I would say 4 out of 5."), parse_mark('{"score": 2}')
     (4.0, 4.0, 2.0)
@@ -119,11 +119,11 @@ def parse_mark(text: str) -> float:
         if number is not None:
             return _on_scale(visible, number)
     values = set()
-    place = 0
-    while (number := _NUMBER.search(visible, place)) is not None:
+    position = 0
+    while (number := _NUMBER.search(visible, position)) is not None:
         values.add(_on_scale(visible, number))
         top = _OUT_OF.match(visible, number.end())
-        place = number.end() if top is None else top.end()
+        position = number.end() if top is None else top.end()
     return values.pop() if len(values) == 1 else math.nan
 
 
@@ -152,8 +152,8 @@ class EntailmentJudge:
     Args:
         model: The judge; its own prompt, `max_tokens` and `top_logprobs` are not used.
         passes: 1, or 2 for both orders of the scale.
-        prompt: What it is asked.
-        max_tokens: Most tokens of a reply; a judge that thinks aloud needs more.
+        prompt: The judging prompt.
+        max_tokens: Longest reply in tokens; a judge that thinks aloud needs more.
         attempts: Most replies that are asked for, until one states a mark.
 
     Raises:
@@ -172,7 +172,7 @@ class EntailmentJudge:
         attempts: int = 3,
     ) -> None:
         if passes not in (1, 2):
-            raise DataError(f"a judge asks once or, with the scale in both orders, twice; not {passes!r} times")
+            raise DataError(f"passes is {passes!r}; allowed: 1, or 2 for the scale in both orders")
         if attempts < 1:
             raise DataError(f"a judge is asked at least once; got attempts={attempts!r}")
         self.model, self.passes, self.prompt = model, passes, prompt
@@ -183,15 +183,15 @@ class EntailmentJudge:
 
     @property
     def capabilities(self) -> frozenset[str]:
-        """`judge`."""
+        """`judge` alone."""
         return frozenset({"judge"})
 
     def fingerprint(self) -> Mapping[str, Any]:
         """Everything that changes the marks, JSON-ready and without secrets."""
-        asked = ("kind", "endpoint", "api", "model", "temperature", "seed", "extra_body")
-        described = self.model.fingerprint()
+        fields = ("kind", "endpoint", "api", "model", "temperature", "seed", "extra_body")
+        description = self.model.fingerprint()
         return {
-            **{name: described[name] for name in asked},
+            **{name: description[name] for name in fields},
             "prompt_id": self.prompt.prompt_id,
             "prompt_sha256": self.prompt.sha256,
             "passes": self.passes,
@@ -199,7 +199,7 @@ class EntailmentJudge:
         }
 
     async def measure(self, question: str, passages: Sequence[Passage], reply: Reply) -> Measurement:
-        """Return the mark of one round, and what it cost.
+        """Return the mark of one round with its cost.
 
         Raises:
             ModelError: The judge failed.
@@ -213,8 +213,8 @@ class EntailmentJudge:
             mark = math.nan
             for attempt in range(self.attempts):
                 asked = _reminded(messages) if attempt else messages
-                said = await self.model.complete_async(asked, max_tokens=self.max_tokens, top_logprobs=None)
-                cost, mark = cost + said.cost, parse_mark(said.text)
+                completion = await self.model.complete_async(asked, max_tokens=self.max_tokens, top_logprobs=None)
+                cost, mark = cost + completion.cost, parse_mark(completion.text)
                 if not math.isnan(mark):
                     break
             marks.append(mark)

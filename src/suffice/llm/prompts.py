@@ -1,11 +1,11 @@
-"""Prompts as data, prefix-stable: round r's text extends round r - 1's, so a prefix cache pays for the new passage only.
+"""Prompts as data, prefix-stable: the text of round r extends that of round r - 1, so prefix caches can be used.
 
-Everything that changes between rounds comes last: the instructions are constant, the question follows, then the
-passages in the order in which they were revealed, and nothing after them.  Round 0 (closed book) is the same text
-without a passage, so even the first passage extends a prompt that the endpoint has already seen.
+Everything that changes between rounds comes last: first the constant instructions, then the question, then the passages
+in the order in which they were revealed, and nothing after them.  Round 0 (closed book) is the same text without
+passages, so even the first passage extends a prompt that the endpoint has already read.
 
-Writer and critic share instructions, question and passages; the draft follows, then the critique, then the task.  So
-what the passages cost is paid once for both, and the revision of a draft extends what its critic has read.
+Writer and critic share instructions, question and passages; the draft follows, then the critique, then the task.  The
+passages are therefore paid for once, and the revision of a draft extends the text that its critic has read.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ _SCALE = "The confidence is a whole number from 1 (a guess) to 5 (certain)."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Evidence:
-    """Instructions, and how a question and its passages become text: what every prompt begins with.
+    """The start of every prompt: instructions, and templates for question and passages.
 
     Attributes:
-        name: What reports call it.
-        version: Raised with every change of the text.
+        name: Name in reports.
+        version: Increased with every change of the text.
         system: The instructions.
         question: Template of the first part of the user message; `{question}` is replaced.
         passage: Template of each further part; `{number}`, `{title}` and `{text}` are replaced.
@@ -82,12 +82,12 @@ class _Evidence:
 
     @property
     def sha256(self) -> str:
-        """Hash of every field, 64 hexadecimal digits: two prompts of one id but another text differ here."""
+        """Hash of all fields, 64 hexadecimal digits; it differs between prompts with the same id but other texts."""
         text = json.dumps(asdict(self), sort_keys=True, ensure_ascii=False)
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
     def user(self, question: str, passages: Sequence[Passage] = ()) -> str:
-        """Return the user message; that for k passages is the start of that for k + 1.
+        """Return the user message; with k passages it is a prefix of that with k + 1.
 
         >>> print(ANSWER_FIRST.user("Who wrote it?", [Passage(passage_id="1", title="It", text="King wrote it.")]))
         Question: Who wrote it?
@@ -95,7 +95,7 @@ class _Evidence:
         Passage 1: It
         King wrote it.
         """
-        # One pass of str.replace per field would expand a "{text}" that stands inside a title.
+        # One str.replace per field would also expand a "{text}" inside a title.
         parts = [filled(self.question, {"question": question.strip()})]
         for number, passage in enumerate(passages, 1):
             values = {"number": str(number), "title": passage.title.strip(), "text": passage.text.strip()}
@@ -108,15 +108,15 @@ class Prompt(_Evidence):
     """How a question and its passages become messages.
 
     Attributes:
-        name: What reports call it.
-        version: Raised with every change of the text.
+        name: Name in reports.
+        version: Increased with every change of the text.
         system: The instructions, the same at every round.
         question: Template of the first part of the user message; `{question}` is replaced.
         passage: Template of each further part; `{number}`, `{title}` and `{text}` are replaced.
-        asks_confidence: Whether the reply holds a confidence from 1 to 5.
-        prefill: Start of the reply, written by us (`Answer:`); empty for none.  It goes after the passages, as the
-            start of the assistant's turn, and needs an answer position at the start of the generated text, and an
-            endpoint that continues the last message.
+        asks_confidence: Whether the reply contains a confidence from 1 to 5.
+        prefill: Given start of the reply (`Answer:`); empty for none.  It follows the passages as the start of the
+            assistant's turn, and needs an answer position at the start of the generated text and an endpoint that
+            continues the last message.
     """
 
     asks_confidence: bool = False
@@ -127,7 +127,7 @@ class Prompt(_Evidence):
 
         Args:
             question: The question.
-            passages: In the order in which they were revealed; none of them = closed book.
+            passages: Passages in the order in which they were revealed; empty for closed book.
         """
         chat = [
             {"role": "system", "content": self.system},
@@ -143,18 +143,18 @@ class Prompt(_Evidence):
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Prompt:
-        """Return the prompt that `to_dict` wrote.
+        """Build the prompt from the values of `to_dict`.
 
         Raises:
             DataError: A field is unknown, missing or of another type.
         """
         unknown = sorted(set(values) - set(_KINDS))
         if unknown:
-            raise DataError(f"a prompt has no field {unknown[0]!r}; there are: {', '.join(_KINDS)}")
+            raise DataError(f"a prompt has no field {unknown[0]!r}; allowed: {', '.join(_KINDS)}")
         for name, kind in _KINDS.items():
-            given = values.get(name) if name in _REQUIRED else values.get(name, kind())
-            if type(given) is not kind:
-                raise DataError(f"a prompt's {name!r} must be of type {kind.__name__}, got {given!r}")
+            value = values.get(name) if name in _REQUIRED else values.get(name, kind())
+            if type(value) is not kind:
+                raise DataError(f"a prompt's {name!r} must be of type {kind.__name__}, got {value!r}")
         return cls(**values)
 
 
@@ -182,7 +182,7 @@ CONFIDENCE_FIRST = Prompt(
     system=f"{_TASK} Reply with exactly two lines:\nConfidence: <1-5>\nAnswer: <short phrase>\n{_SCALE}",
     asks_confidence=True,
 )
-"""The confidence before the answer: it is 5 less often."""
+"""The confidence before the answer, which makes a 5 less frequent."""
 
 NO_CONFIDENCE = Prompt(
     name="no_confidence",
@@ -197,20 +197,20 @@ PREFILLED = Prompt(
     system=f"{_TASK} Reply with exactly one line:\nAnswer: <short phrase>",
     prefill="Answer:",
 )
-"""The answer alone, its marker written by us: the prompt's last token stands right before the answer.
+"""The answer alone, after a given marker, so that the last token of the prompt comes right before the answer.
 
-For local models, whose hidden state there is that of a model about to answer; at endpoints that continue the last
-message.
+For local models, whose hidden state at that token is that of a model about to answer, and for endpoints that continue
+the last message.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DraftingPrompt(_Evidence):
-    """What writer and critic are asked; nothing tells them how many rounds there are or are left.
+    """The tasks of writer and critic, which do not mention the number of rounds.
 
     Attributes:
-        name: What reports call it.
-        version: Raised with every change of the text.
+        name: Name in reports.
+        version: Increased with every change of the text.
         system: The instructions, the same for writer and critic at every round.
         question: Template of the first part of the user message; `{question}` is replaced.
         passage: Template of each further part; `{number}`, `{title}` and `{text}` are replaced.
@@ -232,7 +232,7 @@ class DraftingPrompt(_Evidence):
 
         Args:
             question: The question.
-            passages: The contexts, in an order that stays the same; none of them = from what the writer knows.
+            passages: The contexts in a constant order; empty to write from the model's own knowledge.
         """
         return self._chat(self.user(question, passages) + self.write)
 
@@ -247,8 +247,8 @@ class DraftingPrompt(_Evidence):
         >>> messages[1]["content"].startswith(DRAFTING.criticising("Who wrote it?", [], "King.")[1]["content"][:35])
         True
         """
-        read = self._drafted(question, passages, draft)
-        return self._chat(read + filled(self.critique, {"critique": critique.strip()}) + self.revise)
+        critic_text = self._drafted(question, passages, draft)
+        return self._chat(critic_text + filled(self.critique, {"critique": critique.strip()}) + self.revise)
 
     def _drafted(self, question: str, passages: Sequence[Passage], draft: str) -> str:
         return self.user(question, passages) + filled(self.draft, {"draft": draft.strip()})
@@ -284,10 +284,10 @@ def prompt(name: str) -> Prompt:
     False
 
     Raises:
-        DataError: There is no such prompt.
+        DataError: The name is unknown.
     """
     for item in PROMPTS.values():
         if name in (item.name, item.prompt_id):
             return item
     known = ", ".join(item.prompt_id for item in PROMPTS.values())
-    raise DataError(f"there is no prompt {name!r}; there are: {known}. Build a Prompt for another text.")
+    raise DataError(f"unknown prompt {name!r}; choose one of {known}, or build a Prompt")

@@ -23,7 +23,7 @@ class SpanReaderModel:
     Args:
         path: Folder of a trained reader; None = the one in the package.
         threads: Worker threads for encoding passages.
-        cache_size: How many encoded (question, passage) pairs to remember: round r pays for its new passage only.
+        cache_size: Number of encoded (question, passage) pairs to cache, so that a round encodes only its new passage.
     """
 
     def __init__(self, path: str | Path | None = None, *, threads: int = 2, cache_size: int = 4096) -> None:
@@ -31,12 +31,12 @@ class SpanReaderModel:
 
     @property
     def name(self) -> str:
-        """What reports call it."""
+        """Name in reports."""
         return "span-reader"
 
     @property
     def capabilities(self) -> frozenset[str]:
-        """It gives `answer_margin` and `answer_probability` itself."""
+        """Its own `answer_margin` and `answer_probability`."""
         return frozenset({"logprobs", "answer_probability"})
 
     def fingerprint(self) -> Mapping[str, Any]:
@@ -44,7 +44,7 @@ class SpanReaderModel:
         return {"model": self.name, "revision": self._reader.revision}
 
     def answer(self, question: str, passages: Sequence[Passage]) -> Reply:
-        """Read the passages; see `Answerer.answer`.  Without passages there is nothing to point at: no answer."""
+        """Read the passages; see `Answerer.answer`.  Without passages there is no answer."""
         if not passages:
             return Reply(answer=None, costs={"generator": Cost()}, finish_reason="stop")
         began = time.perf_counter()
@@ -64,7 +64,7 @@ class SpanReaderModel:
         )
 
     def verify(self, needs: frozenset[str]) -> None:
-        """Nothing to ask: what it gives is known."""
+        """Check nothing, because the capabilities are known."""
 
     async def answer_async(self, question: str, passages: Sequence[Passage]) -> Reply:
         """Read in a worker thread."""

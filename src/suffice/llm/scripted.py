@@ -1,4 +1,4 @@
-"""The test double of a model: it says what a script says."""
+"""A test double of a model that answers from a script."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _Failures = Mapping[int, Exception] | Callable[[int], Exception | None]
 
 
 class ScriptedModel:
-    """A model that answers from a script: deterministic, offline, and it counts.
+    """A model that answers from a script, offline and deterministic, and records its calls.
 
-    A mapping gives, by question, one line per number of passages: the first for none (closed book), the second for
-    one, and so on; past its end the last line stays.  A function gets question and passages.  A line is the answer,
-    or None for no answer, or a whole `Reply`.  A line without costs is charged one call, one input token per word
-    of question and passages (those that an earlier round already held count as cached), one output token per word of
-    the answer, and the latency.
+    A mapping contains one line per number of passages for each question: the first for none (closed book), the second
+    for one, and so on; the last one is used for more.  A function gets question and passages.  A line is the answer,
+    None for no answer, or a whole `Reply`.  A line without costs is charged one call, one input token per word of
+    question and passages (cached where an earlier round contained it), one output token per word of the answer, and the
+    latency.
 
     >>> model = ScriptedModel({"Who wrote it?": [None, "King", "Stephen King"]})
     >>> model.answer("Who wrote it?", []).answer, model.answer("Who wrote it?", [Passage(passage_id="1", title="", text="")]).answer
@@ -39,10 +39,10 @@ class ScriptedModel:
 
     Args:
         script: The lines.
-        name: What reports call it.
-        capabilities: What it claims to give, in the words of `Signal.needs`.
-        latency_s: How long each call takes, seconds.
-        failures: What to raise, by the number of the call (the first is 1), or a function of that number.
+        name: Name in reports.
+        capabilities: What it claims to provide, in the terms of `Signal.needs`.
+        latency_s: Duration of each call, seconds.
+        failures: Exceptions to raise by number of the call, from 1, or a function of that number.
     """
 
     def __init__(
@@ -73,31 +73,31 @@ class ScriptedModel:
 
     @property
     def name(self) -> str:
-        """What reports call it."""
+        """Name in reports."""
         return self._name
 
     @property
     def capabilities(self) -> frozenset[str]:
-        """What it claims to give."""
+        """What it claims to provide."""
         return self._capabilities
 
     @property
     def calls(self) -> int:
-        """How often it was called, failed and cancelled calls included."""
+        """Number of calls, including failed and cancelled ones."""
         return len(self.requests)
 
     def verify(self, needs: frozenset[str]) -> None:
-        """Refuse what `capabilities` does not hold.
+        """Check `needs` against `capabilities`.
 
         Raises:
-            LogprobsUnavailableError: Log-probabilities are needed and not claimed.
+            LogprobsUnavailableError: Log-probabilities are needed but not claimed.
         """
         missing = sorted(LOGPROB_NEEDS & needs - self._capabilities)
         if missing:
-            raise LogprobsUnavailableError(f"{self!r} gives no log-probabilities: add {missing} to its capabilities")
+            raise LogprobsUnavailableError(f"{self!r} returns no log-probabilities: add {missing} to its capabilities")
 
     def fingerprint(self) -> Mapping[str, Any]:
-        """Name, capabilities and a hash of the script; a function is known by its name only."""
+        """Name, capabilities and a hash of the script; a function is identified by its name only."""
         script = self._script
         if callable(script):
             text = getattr(script, "__qualname__", type(script).__qualname__)
@@ -154,7 +154,9 @@ class ScriptedModel:
             return self._script(question, passages)
         lines = self._script.get(question)
         if lines is None:
-            raise ModelError(f"the script has no question {question!r}; it has {len(self._script)} others")
+            raise ModelError(
+                f"the script does not contain the question {question!r}; it has {len(self._script)} others"
+            )
         return lines[min(len(passages), len(lines) - 1)]
 
     def _cost(self, question: str, passages: Sequence[Passage], reply: Reply) -> Cost:
@@ -173,5 +175,5 @@ def _words(*texts: str) -> int:
 
 
 def _spelled(line: _Line) -> Any:
-    """Return a line as JSON-ready values: all that a replay of it may read."""
+    """Return a line as JSON-ready values."""
     return repr(line) if isinstance(line, Reply) else line

@@ -1,13 +1,13 @@
 """The embedded extractive reader: real answers and real margins, offline, on two CPU cores.
 
-A passage is encoded *alone* with the question, `[CLS] question [SEP] yes no . title : text [SEP]`, and every span of it
-(plus the words `yes` and `no`) gets one logit.  All spans of all revealed passages then compete in one softmax.  So the
-scores of a passage never depend on its neighbours: round r pays for its new passage only, and reading the same
-passages again, in any order and in any batch, gives the same margin.
+Each passage is encoded *alone* with the question, `[CLS] question [SEP] yes no . title : text [SEP]`, and every span of
+it (plus the words `yes` and `no`) gets one logit.  All spans of all revealed passages then compete in one softmax.  The
+scores of a passage therefore do not depend on other passages: each round encodes only its new passage, and the same
+passages give the same margin in any order and any batch.
 
-The training code (`training/`) imports `passage_spans` and `decode` from here and `Featurizer` from `_span_windows`:
-one implementation of what the model sees and of how an answer is chosen.  Only numpy is imported with this module; onnxruntime and
-tokenizers are imported by the constructor of `SpanReader`.
+The training code (`training/`) imports `passage_spans` and `decode` from here and `Featurizer` from `_span_windows`, so
+input and choice of the answer have one implementation.  This module imports only numpy; the constructor of `SpanReader`
+imports onnxruntime and tokenizers.
 """
 
 from __future__ import annotations
@@ -35,23 +35,23 @@ MARGIN_RANGE = (0.0, 30.0)
 """Range of `answer_margin` [nats]; a difference outside is clipped."""
 
 NULL_LOGIT = 0.0
-"""Logit of "the answer is not here", a constant of the training objective: span logits are log-odds against it."""
+"""Logit of "the answer is not here", a constant in training: span logits are log-odds against it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """What the reader makes of one question and its passages.
+    """The answer of the reader to one question with its passages.
 
     Attributes:
-        answer: Text of the best span, `yes` or `no`.  Empty only where no passage has any text.
+        answer: Text of the best span, `yes` or `no`; empty only if no passage has text.
         answer_margin: Log-probability of the best span minus that of the best span with a *different* normalised
-            answer [nats], in [0, 30].  "The answer is not here" is such a different answer, so a best span that is
-            less likely than that has margin 0.  NaN (undefined) where no passage has any text.
+            answer [nats], in [0, 30].  "The answer is not here" counts as a different answer, so a best span that is
+            less likely has margin 0.  NaN if no passage has text.
         answer_probability: Probability mass of all spans with the best span's normalised answer, among all spans and
-            "the answer is not here", in [0, 1].  NaN where no passage has any text.
-        passage_index: Which passage the best span came from, from 0; -1 where no passage has any text.
-        new_tokens: Tokens encoded for this reading, questions and separators included.
-        cached_tokens: Tokens whose encoding was remembered from an earlier reading.
+            "the answer is not here", in [0, 1].  NaN if no passage has text.
+        passage_index: Index of the passage with the best span; -1 if no passage has text.
+        new_tokens: Tokens encoded for this reading, including questions and separators.
+        cached_tokens: Tokens whose encoding was cached by an earlier reading.
     """
 
     answer: str
@@ -64,14 +64,14 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class PassageSpans:
-    """All that the softmax needs of one passage.
+    """The values of one passage for the softmax.
 
     Attributes:
-        logits: Of the best spans, descending, float64, shape (n,).
+        logits: Logits of the best spans, descending, float64, shape (n,).
         answers: Their texts, length n.
         keys: Their normalised forms (`suffice.metrics.answer_key`), length n.
         log_normaliser: Log of the summed exponentials of *all* spans' logits; -inf without spans.
-        tokens: Tokens that the encoder read.
+        tokens: Number of tokens encoded.
     """
 
     logits: NDArray[np.float64]
@@ -84,25 +84,26 @@ class PassageSpans:
 def passage_spans(
     windows: Sequence[Window], logits: Sequence[NDArray[np.float32]], title: str, text: str, limit: int
 ) -> PassageSpans:
-    """Keep the best spans of one passage and the normaliser over all of them.
+    """Return the best spans of one passage, and the normaliser over all its spans.
 
     Args:
         windows: The passage's windows.
         logits: One array per window, shape (t, max_span): element (i, l) scores tokens i..i+l.
-        title: The passage's title, from which spans are read back.
+        title: The passage's title, for the text of spans in it.
         text: The passage's text.
-        limit: Spans to keep.
+        limit: Number of spans to return.
     """
     scores = [_allowed_logits(window, array) for window, array in zip(windows, logits, strict=True)]
     flat = np.concatenate([score.ravel() for score in scores]) if scores else np.zeros(0)
     best = np.argsort(-flat, kind="stable")[:limit]
     best = best[np.isfinite(flat[best])]
+    # The spans of all windows lie in one flat array; bounds[w] is the offset of window w, from which an index is undone.
     bounds = np.cumsum([0, *(score.size for score in scores)])
     answers = []
     for index in best:
-        which = int(np.searchsorted(bounds, index, side="right")) - 1
-        start, extra = divmod(int(index - bounds[which]), scores[which].shape[1])
-        answers.append(_span_text(windows[which], start, start + extra, title, text))
+        window_index = int(np.searchsorted(bounds, index, side="right")) - 1
+        start, extra = divmod(int(index - bounds[window_index]), scores[window_index].shape[1])
+        answers.append(_span_text(windows[window_index], start, start + extra, title, text))
     tokens = sum(len(window.ids) for window in windows)
     keys = tuple(answer_key(answer) for answer in answers)
     return PassageSpans(flat[best], tuple(answers), keys, _logsumexp(flat), tokens)
@@ -117,8 +118,8 @@ def _span_text(window: Window, first: int, last: int, title: str, text: str) -> 
     if segment in {YES, NO}:
         return "yes" if segment == YES else "no"
     source = title if segment == TITLE else text
-    found = source[int(window.offsets[first, 0]) : int(window.offsets[last, 1])].strip()
-    return clean(found, len(found))
+    span = source[int(window.offsets[first, 0]) : int(window.offsets[last, 1])].strip()
+    return clean(span, len(span))
 
 
 def _logsumexp(logits: NDArray[np.float64]) -> float:
@@ -132,14 +133,14 @@ def _logsumexp(logits: NDArray[np.float64]) -> float:
 def decode(passages: Sequence[PassageSpans]) -> tuple[str, float, float, int]:
     """Choose the answer among all spans of all passages.
 
-    "The answer is not here" competes too, with the fixed logit that it had in training: it is never returned, but it
-    takes its share of the probability, and it counts as a different answer in the margin.
+    "The answer is not here" competes with its fixed logit from training: it is never returned, but it takes its share of
+    the probability and counts as a different answer in the margin.
 
     Returns:
         answer, answer_margin [nats], answer_probability, passage_index, as in `Reading`.
     """
     spans = [
-        (float(logit), -index, answer, key)  # of equal logits the earlier passage's wins
+        (float(logit), -index, answer, key)  # among equal logits, the earlier passage wins
         for index, passage in enumerate(passages)
         for logit, answer, key in zip(passage.logits, passage.answers, passage.keys, strict=True)
     ]
@@ -155,20 +156,20 @@ def decode(passages: Sequence[PassageSpans]) -> tuple[str, float, float, int]:
 
 
 class SpanReader:
-    """Reads answers out of passages with the model shipped in the package, or with one of your own.
+    """Reads answers from passages with the model in the package, or with your own.
 
-    The model is `model.onnx`, `tokenizer.json` and `config.json` in one folder, as `training/export_reader.py` writes
-    them.  Every window runs as a batch of one: its scores are the same whatever else is read, and `threads` windows run
-    side by side, which on a CPU is faster than a batch.
+    The model is a folder with `model.onnx`, `tokenizer.json` and `config.json`, as written by `training/export_reader.py`.
+    Every window is a batch of its own, so that its scores never depend on others; `threads` windows run in parallel,
+    which on a CPU is faster than a batch.
 
     Args:
-        path: Folder of the model; by default the one shipped with Suffice.
+        path: Folder of the model; default: the one in the package.
         threads: Windows encoded at the same time.
-        cache_size: (question, passage) pairs whose spans are remembered, about 5 KB each.  0 remembers none.
+        cache_size: Pairs of question and passage whose spans are cached, about 5 KB each; 0 turns the cache off.
 
     Raises:
         MissingExtraError: onnxruntime or tokenizers is not installed.
-        DataError: The folder does not hold a model.
+        DataError: The folder does not contain a span reader.
     """
 
     revision: str
@@ -193,7 +194,7 @@ class SpanReader:
             self._session = onnxruntime.InferenceSession(weights, options, providers=["CPUExecutionProvider"])
         except Exception as error:  # onnxruntime and tokenizers raise bare Exceptions
             raise DataError(
-                f"{str(folder)!r} holds no span reader ({error}): expected model.onnx, tokenizer.json and config.json"
+                f"{str(folder)!r} does not contain a span reader ({error}): expected model.onnx, tokenizer.json and config.json"
             ) from error
         self.revision = hashlib.sha256(weights).hexdigest()[:16]
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="span-reader")
@@ -209,31 +210,31 @@ class SpanReader:
             passages: (title, text) in any order.  A long text is read in overlapping windows, up to about 1,000 tokens.
 
         Raises:
-            DataError: There is no passage: the reader cannot answer closed book.
+            DataError: `passages` is empty; the reader cannot answer closed book.
         """
-        read, new_tokens = self._spans(question, passages)
-        answer, margin, probability, index = decode(read)
+        spans, new_tokens = self._spans(question, passages)
+        answer, margin, probability, index = decode(spans)
         return Reading(
             answer=answer,
             answer_margin=margin,
             answer_probability=probability,
             passage_index=index,
             new_tokens=new_tokens,
-            cached_tokens=sum(passage.tokens for passage in read) - new_tokens,
+            cached_tokens=sum(passage.tokens for passage in spans) - new_tokens,
         )
 
     def spans(self, question: str, passages: Sequence[tuple[str, str]]) -> list[PassageSpans]:
-        """Return the best spans of each passage: `decode` of any subset is what `read` would say of it.
+        """Return the best spans of each passage; `decode` of a subset gives the same answer as `read`.
 
         Raises:
-            DataError: There is no passage.
+            DataError: `passages` is empty.
         """
         return self._spans(question, passages)[0]
 
     def _spans(self, question: str, passages: Sequence[tuple[str, str]]) -> tuple[list[PassageSpans], int]:
-        """The spans of each passage, and how many tokens were encoded for them now."""
+        """Return the spans of each passage, and the number of tokens encoded in this call."""
         if not passages:
-            raise DataError("the span reader answers from passages and got none: give at least one (title, text)")
+            raise DataError("the span reader cannot answer without passages: give at least one (title, text)")
         keys = [_cache_key(question, title, text) for title, text in passages]
         known: dict[bytes, PassageSpans] = {}
         with self._lock:
@@ -241,7 +242,7 @@ class SpanReader:
                 if key in self._cache:
                     self._cache.move_to_end(key)
                     known[key] = self._cache[key]
-        # A passage given twice is encoded once.
+        # Repeated passages are encoded once.
         missing = {key: passage for key, passage in zip(keys, passages, strict=True) if key not in known}
         new = dict(zip(missing, self._encode(question, list(missing.values())), strict=True))
         with self._lock:

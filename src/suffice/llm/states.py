@@ -1,4 +1,4 @@
-"""What a model holds of a prompt before it says a word: hidden states, and the seam to whatever reads them."""
+"""Hidden states of a model before its first generated token, and the protocol of their sources."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ RAG = "rag"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """What a source read of one prompt.
+    """The state of one prompt.
 
     Attributes:
-        values: One vector for each layer, shape ``(n_layers, width)``; a row that the model left undefined stays NaN.
-            Not compared by ``==``.
-        cost: What the pass cost: calls, prompt tokens as uncached or cached, seconds.
-        resume: Goes on from this pass's cache into generation; the reply's costs are the decode alone. None where
-            the source cannot. It may be called once or not at all, and keeps the pass's cache alive until it is gone.
+        values: One vector per layer, shape ``(n_layers, width)``; NaN where the model left it undefined.  Ignored by
+            ``==``.
+        cost: Cost of the pass: calls, uncached and cached prompt tokens, seconds.
+        resume: Continues this pass with generation; the reply costs the decoding alone. None if the source cannot do
+            that. It is called at most once, and keeps the cache of the pass in memory as long as it exists.
     """
 
     values: States = field(compare=False)
@@ -52,7 +52,7 @@ class State:
 
 @runtime_checkable
 class StateSource(Protocol):
-    """Whatever turns a question into vectors that a probe reads.
+    """Turns questions into vectors for a probe.
 
     A probe is trained on one source and one layer, and pins `id`, `revision` and the layer.
     """
@@ -64,20 +64,20 @@ class StateSource(Protocol):
 
     @property
     def revision(self) -> str:
-        """What tells two versions of the model apart: a hash of its weights, or the words of whoever serves it."""
+        """Version of the model: a hash of its weights, or a name given by its provider."""
         ...
 
     @property
     def layers(self) -> tuple[int, ...]:
-        """Which layers it reads, in the order of the states' first axis; 0 is the embedding. Empty where there are none.
+        """The layers in the order of the states' first axis; 0 is the embedding.
 
-        A source without layers still gives one vector: its states have the shape ``(1, width)``.
+        Empty for a source without layers, which still returns one vector: its states have the shape ``(1, width)``.
         """
         ...
 
     @property
     def prompts(self) -> tuple[str, ...]:
-        """The prompts that it can read: `qa` (the question alone) and perhaps `rag` (with passages)."""
+        """The supported prompts: `qa` (the question alone) and possibly `rag` (with passages)."""
         ...
 
     def fingerprint(self) -> Mapping[str, Any]:
@@ -94,11 +94,11 @@ class StateSource(Protocol):
         ...
 
     def read_batch(self, questions: Sequence[str], passages: Sequence[Sequence[Passage]] | None = None) -> States:
-        """Read many prompts, as few passes as fit; nothing is generated.
+        """Read many prompts in as few passes as possible, without generating.
 
         Args:
-            questions: The questions.
-            passages: Those of each question; None for none at all.
+            questions: One prompt is read for each.
+            passages: The passages of each question; None for the prompt without passages.
 
         Returns:
             Shape ``(n, n_layers, width)``, in the order of `questions`.
@@ -111,7 +111,7 @@ class StateSource(Protocol):
 
 
 def prompt_id(passages: Sequence[Passage]) -> str:
-    """Return which prompt is read with these passages.
+    """Return the name of the prompt with these passages.
 
     >>> prompt_id([]), prompt_id([Passage(passage_id="1", title="", text="x")])
     ('qa', 'rag')
@@ -120,53 +120,57 @@ def prompt_id(passages: Sequence[Passage]) -> str:
 
 
 def layer_index(layer: int | str, n_layers: int) -> int:
-    """Return which of transformers' `hidden_states` a layer is: 0 the embedding, `n_layers` what leaves the last layer.
+    """Return the index of a layer in transformers' `hidden_states`: 0 is the embedding, `n_layers` the last output.
 
     >>> [layer_index(layer, 32) for layer in ("middle", "last", -1, -2, 0, "7")]
     [16, 32, 32, 31, 0, 7]
 
     Args:
         layer: `middle`, `last`, or a number; -1 is the last one.
-        n_layers: How many layers the model has.
+        n_layers: Number of layers of the model.
 
     Raises:
-        DataError: The model has no such layer.
+        DataError: The layer does not exist.
     """
     named = {"middle": n_layers // 2, "last": n_layers}
     try:
-        found = named[layer] if layer in named else int(layer)
+        index = named[layer] if layer in named else int(layer)
     except ValueError:
-        raise DataError(f"there is no layer {layer!r}; give 'middle', 'last', or a number") from None
-    if not -n_layers - 1 <= found <= n_layers:
+        raise DataError(f"unknown layer {layer!r}; allowed: 'middle', 'last', or a number") from None
+    if not -n_layers - 1 <= index <= n_layers:
         raise DataError(
-            f"there is no layer {layer!r}: the model has {n_layers}, and 0 is the embedding; -1 is the last"
+            f"layer {layer!r} does not exist: the model has {n_layers} layers; 0 is the embedding and -1 the last"
         )
-    return found % (n_layers + 1)
+    return index % (n_layers + 1)
 
 
 def required_questions(questions: Sequence[str]) -> None:
-    """Refuse what is no list of questions with words in them.
+    """Raise if `questions` is one text or contains a blank one.
 
     Raises:
-        DataError: One is empty, or no text, or all of it is one text.
+        DataError: `questions` is a text, or an element is blank or not a text.
     """
     if isinstance(questions, str):
         raise DataError(f"expected a list of questions, got the text {questions[:80]!r}")
     for number, question in enumerate(questions):
         if not isinstance(question, str) or not question.strip():
-            raise DataError(f"question {number} is {question!r}: an empty question has no state. Leave it out")
+            raise DataError(
+                f"question {number} is {question!r}; expected a text that is not blank: leave the question out"
+            )
 
 
 def passages_of_each(
     questions: Sequence[str], passages: Sequence[Sequence[Passage]] | None
 ) -> Sequence[Sequence[Passage]]:
-    """Return the passages of each question; none of them where `passages` is None.
+    """Return the passages of each question, empty ones if `passages` is None.
 
     Raises:
-        DataError: There are passages for another number of questions.
+        DataError: The numbers of questions and of lists of passages differ.
     """
     if passages is None:
         return [()] * len(questions)
     if len(passages) != len(questions):
-        raise DataError(f"there are passages for {len(passages)} questions, and {len(questions)} questions")
+        raise DataError(
+            f"got passages for {len(passages)} questions, but {len(questions)} questions: give one list for each"
+        )
     return passages

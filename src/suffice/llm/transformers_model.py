@@ -1,4 +1,4 @@
-"""Any causal language model of transformers, on this machine: answers, and the hidden states behind them."""
+"""Any local causal language model of transformers: its answers and hidden states."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ def _never() -> bool:
 
 
 class TransformersModel:
-    """A causal language model of transformers: an `Answerer` and a `StateSource` at once.
+    """A causal language model of transformers, both an `Answerer` and a `StateSource`.
 
     **Answers** are greedy, with log-probabilities of the raw distribution; settings of the model's generation
     configuration (penalties, sampling) are not applied.  **States** are those of the last prompt token, before the
-    first generated one, under the same prompts: without passages (`qa`) and with them (`rag`).  Layers count as in
-    transformers' `hidden_states`: 0 is the embedding, n what leaves the last of n layers (after the final norm, in most
-    architectures); -1 counts from the end; `middle` is n // 2, `last` is n.
+    first generated one, with the same prompts: without passages (`qa`) and with them (`rag`).  Layers are numbered as in
+    transformers' `hidden_states`: 0 is the embedding and n the output of the last of n layers (after the final norm, in
+    most architectures); negative numbers count from the end; `middle` is n // 2, `last` is n.
 
-    Nothing is ever cut off: a prompt longer than the context is an error.  Where memory runs out, the batch is halved
-    and stays halved (`batch_size` tells).
+    Prompts are never cut: one longer than the context is an error.  If memory runs out, the batch is halved for good
+    (see `batch_size`).
 
     ::
 
@@ -54,25 +54,25 @@ class TransformersModel:
         state.values.shape, state.resume().answer  # (2, 4096), 'Stephen King'
 
     Args:
-        model: A folder, an id of the hub, or a model in memory that others share.
-        layers: Which layers' states to read.
+        model: A folder, an id of the hub, or a loaded model, which may be shared.
+        layers: Layers whose states are read.
         prompt: How question and passages become messages.
-        rag_prompt: The same where there are passages; None for `prompt`.
-        position: Where the answer stands in a reply; default: after the marker `Answer:`, or at the start where the
+        rag_prompt: Prompt for questions with passages; None for `prompt`.
+        position: Where the answer is in a reply; default: after the marker `Answer:`, or at the start where the
             prompt is prefilled.
-        max_tokens: Most tokens to generate.
-        top_logprobs: How many alternatives to tell for each token.
-        batch_size: Most prompts of one pass.
-        max_prompt_tokens: Longest prompt; None for what the model reads.
-        chat_template_kwargs: Further variables of the tokenizer's chat template: ``{"enable_thinking": False}`` switches
-            the thinking of many models off.
-        name: What reports call it; default: the model's name.
-        **loading: `revision`, `dtype`, `device` and `options`, as `load_model` takes them.
+        max_tokens: Largest number of tokens to generate.
+        top_logprobs: Number of alternatives to return for each token.
+        batch_size: Largest number of prompts in a pass.
+        max_prompt_tokens: Longest prompt; None for the context of the model.
+        chat_template_kwargs: Further variables of the chat template: ``{"enable_thinking": False}`` turns thinking off
+            for many models.
+        name: Name in reports; default: the model's name.
+        **loading: `revision`, `dtype`, `device` and `options` of `load_model`.
 
     Raises:
-        DataError: A parameter is out of range, or there is no such layer.
+        DataError: A parameter is out of range, or a layer does not exist.
         MissingExtraError: torch or transformers is not installed.
-        ModelError: There is no such model, or it cannot be loaded.
+        ModelError: The model does not exist or cannot be loaded.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class TransformersModel:
 
     @property
     def name(self) -> str:
-        """What reports call it."""
+        """Name in reports."""
         return self._name
 
     @property
@@ -126,7 +126,7 @@ class TransformersModel:
 
     @property
     def layers(self) -> tuple[int, ...]:
-        """Which layers' states it reads, counted from 0, the embedding."""
+        """Layers whose states are read, counted from 0, the embedding."""
         return self._layers
 
     @property
@@ -136,7 +136,7 @@ class TransformersModel:
 
     @property
     def batch_size(self) -> int:
-        """Most prompts of one pass, as far as memory has sufficed."""
+        """Largest number of prompts in a pass; halved whenever memory ran out."""
         return self._batches.size
 
     @property
@@ -146,7 +146,7 @@ class TransformersModel:
         return LOGPROB_NEEDS | confidence if self.top_logprobs >= _MIN_ALTERNATIVES else confidence
 
     def verify(self, needs: frozenset[str]) -> None:
-        """Refuse what `capabilities` does not hold; nothing is asked.
+        """Check `needs` against `capabilities`, without a request.
 
         Raises:
             LogprobsUnavailableError: Log-probabilities are needed, and `top_logprobs` is below 2.
@@ -157,7 +157,7 @@ class TransformersModel:
             )
 
     def fingerprint(self) -> Mapping[str, Any]:
-        """Everything that changes its replies and its states; the device and the batch size, which do not, are left out."""
+        """Everything that changes its replies and states; device and batch size are left out because they do not."""
         template = json.dumps(self._encoder.describe(), sort_keys=True)
         is_code = self.position.kind == "callable"
         return {
@@ -176,7 +176,7 @@ class TransformersModel:
         }
 
     def answer(self, question: str, passages: Sequence[Passage] = ()) -> Reply:
-        """Answer `question` from `passages`, in the order in which they were revealed; none of them = closed book.
+        """Answer `question` from `passages`, in the order in which they were revealed; without passages, closed book.
 
         Raises:
             ModelError: The prompt is longer than the context, or memory runs out.
@@ -197,21 +197,21 @@ class TransformersModel:
             raise
 
     def answers(self, questions: Sequence[str], passages: Sequence[Sequence[Passage]] | None = None) -> list[Reply]:
-        """Answer many questions, a batch at a time; the seconds of a batch are shared out evenly.
+        """Answer many questions in batches; the seconds of a batch are divided evenly.
 
-        The replies are those of `answer`, up to rounding in the model's precision.
+        The replies equal those of `answer`, up to rounding in the model's precision.
 
         Args:
-            questions: The questions.
-            passages: Those of each question; None for none at all.
+            questions: The questions to read.
+            passages: The passages of each question; None for the prompt without passages.
 
         Raises:
             ModelError: A prompt is longer than the context, or memory runs out.
         """
         ids = [self._ids(q, p) for q, p in zip(questions, passages_of_each(questions, passages), strict=True)]
         replies: list[Reply] = [Reply(answer=None)] * len(ids)
-        for rows, found in self._batches.run(ids, lambda chosen: self._replies(chosen, greedy)):
-            for row, reply in zip(rows, found, strict=True):
+        for rows, batch_replies in self._batches.run(ids, lambda chosen: self._replies(chosen, greedy)):
+            for row, reply in zip(rows, batch_replies, strict=True):
                 replies[row] = reply
         return replies
 
@@ -224,13 +224,13 @@ class TransformersModel:
         temperature: float = 1.0,
         rng: np.random.Generator,
     ) -> list[Reply]:
-        """Draw several answers to one question; the log-probabilities are those at temperature 1.
+        """Sample several answers to one question; the log-probabilities are those at temperature 1.
 
         Args:
             question: The question.
-            passages: In the order in which they were revealed.
-            n: How many answers, at least 1.
-            temperature: Of the sampling, > 0.
+            passages: Passages in the order in which they were revealed.
+            n: Number of answers, at least 1.
+            temperature: Sampling temperature, > 0.
             rng: Draws the tokens.
 
         Raises:
@@ -241,15 +241,15 @@ class TransformersModel:
             raise DataError(f"n must be at least 1 and temperature above 0, got {n!r} and {temperature!r}")
         ids = self._ids(question, passages)
         choose = drawn(temperature, rng)
-        found = self._batches.run([ids] * n, lambda chosen: self._replies(chosen, choose))
-        return [reply for _, replies in found for reply in replies]
+        batches = self._batches.run([ids] * n, lambda chosen: self._replies(chosen, choose))
+        return [reply for _, replies in batches for reply in replies]
 
     def read(self, question: str, passages: Sequence[Passage] = ()) -> State:
-        """Read one prompt's states; `resume` generates the answer from the same pass, no token of it read again.
+        """Read the states of one prompt; `resume` continues the same pass with the answer, without reading tokens again.
 
         Raises:
             DataError: The question is empty.
-            ModelError: The prompt is longer than the context, memory runs out, or the model shows no states.
+            ModelError: The prompt is longer than the context, memory runs out, or the model returns no states.
         """
         required_questions([question])
         ids = self._ids(question, passages)
@@ -260,24 +260,24 @@ class TransformersModel:
         return State(values=start.states[0], cost=cost, resume=_Resume(self, ids, start))
 
     def read_batch(self, questions: Sequence[str], passages: Sequence[Sequence[Passage]] | None = None) -> States:
-        """Read many prompts' states, in batches of prompts of like length; layers above the highest wanted do not run.
+        """Read the states of many prompts in batches of similar length; layers above the highest requested one do not run.
 
         Args:
-            questions: The questions.
-            passages: Those of each question; None for none at all.
+            questions: The questions to read.
+            passages: The passages of each question; None for the prompt without passages.
 
         Returns:
-            Shape ``(n, n_layers, width)``; what the model leaves undefined is NaN.
+            Shape ``(n, n_layers, width)``; NaN where the model left a state undefined.
 
         Raises:
             DataError: A question is empty.
-            ModelError: A prompt is longer than the context, memory runs out, or the model shows no states.
+            ModelError: A prompt is longer than the context, memory runs out, or the model returns no states.
         """
         required_questions(questions)
         ids = [self._ids(q, p) for q, p in zip(questions, passages_of_each(questions, passages), strict=True)]
         states = np.zeros((len(ids), len(self._layers), int(self.loaded.config.hidden_size)), dtype=np.float32)
-        for rows, found in self._batches.run(ids, lambda chosen: last_states(self.loaded, chosen, self._layers)):
-            states[rows] = found
+        for rows, batch_states in self._batches.run(ids, lambda chosen: last_states(self.loaded, chosen, self._layers)):
+            states[rows] = batch_states
         return states
 
     def prompt_text(self, question: str, passages: Sequence[Passage] = ()) -> str:
@@ -288,14 +288,14 @@ class TransformersModel:
         return (self.rag_prompt if passages else self.prompt).messages(question, passages)
 
     def _ids(self, question: str, passages: Sequence[Passage]) -> list[int]:
-        """Return a prompt's tokens."""
+        """Return the tokens of a prompt, checked against the limit."""
         ids = self._encoder.ids(self._messages(question, passages))
         if not ids:
-            raise DataError(f"the prompt of {question!r} has no tokens: {self.id!r} reads nothing")
+            raise DataError(f"the prompt of {question!r} has no tokens: check prompt and chat template of {self.id!r}")
         if self._limit is not None and len(ids) > self._limit:
             raise ModelError(
-                f"the prompt of {question[:60]!r} with {len(passages)} passages has {len(ids)} tokens, and {self.id!r} "
-                f"reads at most {self._limit}. Give fewer or shorter passages: nothing is cut off in silence"
+                f"the prompt of {question[:60]!r} with {len(passages)} passages has {len(ids)} tokens, but {self.id!r} "
+                f"reads at most {self._limit}: use fewer or shorter passages"
             )
         return ids
 
@@ -304,7 +304,7 @@ class TransformersModel:
         return self._batches.one(ids, lambda chosen: self._replies(chosen, greedy, is_cancelled))[0]
 
     def _resume(self, start: Prefill, ids: Sequence[int]) -> Reply:
-        """Generate from a pass over one prompt."""
+        """Continue a pass over one prompt with generation."""
         began = time.perf_counter()
         (steps,) = self._batches.one(ids, lambda _: self._decode(start, len(ids)))
         return self._reply(steps, Cost(calls=1.0, seconds=time.perf_counter() - began))
@@ -315,17 +315,17 @@ class TransformersModel:
         """Answer the prompts of one batch."""
         began = time.perf_counter()
         start = prefill(self.loaded, ids, ())
-        found = self._decode(start, max(map(len, ids)), choose, is_cancelled)
+        steps_by_row = self._decode(start, max(map(len, ids)), choose, is_cancelled)
         seconds = (time.perf_counter() - began) / len(ids)
         return [
             self._reply(steps, Cost(calls=1.0, uncached_tokens=float(len(row)), seconds=seconds))
-            for row, steps in zip(ids, found, strict=True)
+            for row, steps in zip(ids, steps_by_row, strict=True)
         ]
 
     def _decode(
         self, start: Prefill, longest: int, choose: Choose = greedy, is_cancelled: Callable[[], bool] = _never
     ) -> list[list[Step]]:
-        """Generate at most as much as still fits into the context behind the longest prompt."""
+        """Generate at most as many tokens as fit into the context after the longest prompt."""
         context = self.loaded.context
         room = self.max_tokens if context is None else min(self.max_tokens, context - longest + 1)
         return decode(
@@ -339,13 +339,13 @@ class TransformersModel:
         )
 
     def _reply(self, steps: Sequence[Step], cost: Cost) -> Reply:
-        """Return what generated tokens say."""
+        """Build the reply from generated tokens."""
         is_ended = bool(steps) and steps[-1].token in self._ends
-        spoken = steps[:-1] if is_ended else steps
+        content = steps[:-1] if is_ended else steps
         tokenizer = self.loaded.tokenizer
         text = str(
             tokenizer.decode(
-                [step.token for step in spoken], skip_special_tokens=True, clean_up_tokenization_spaces=False
+                [step.token for step in content], skip_special_tokens=True, clean_up_tokenization_spaces=False
             )
         )
         tokens = tuple(
@@ -354,7 +354,7 @@ class TransformersModel:
                 logprob=step.logprob,
                 alternatives=tuple((_spelled(tokenizer, token), logprob) for token, logprob in step.top),
             )
-            for step in spoken
+            for step in content
         )
         located = self.position.locate(text, tokens)
         return Reply(
@@ -369,7 +369,7 @@ class TransformersModel:
 
 
 class _Resume:
-    """Goes on from a pass, once; asked again, it gives the same reply."""
+    """Continues a pass once; further calls return the same reply."""
 
     def __init__(self, model: TransformersModel, ids: Sequence[int], start: Prefill) -> None:
         self._model, self._ids = model, ids
@@ -380,13 +380,13 @@ class _Resume:
     def __call__(self) -> Reply:
         with self._lock:
             if self._reply is None:
-                start, self._start = self._start, None  # its cache goes with it
+                start, self._start = self._start, None  # releases the cache of the pass
                 if start is None:
-                    raise ModelError("the pass was used up by a generation that failed: read the question again")
+                    raise ModelError("an earlier generation from this pass failed: read the question again")
                 self._reply = self._model._resume(start, self._ids)  # noqa: SLF001 - a part of that class
             return self._reply
 
 
 def _spelled(tokenizer: Any, token: int) -> str:
-    """Return a token as the vocabulary spells it; ids beyond it, which padded weights have, get a name."""
+    """Return a token as in the vocabulary; ids beyond it, which padded weights have, get a name."""
     return str(tokenizer.convert_ids_to_tokens(token) or f"<id {token}>")

@@ -1,6 +1,6 @@
-"""What a local model's own passes say about its knowledge: states of samples, directions, triggers while it generates.
+"""Measures of a local model's knowledge from its own passes: states of samples, directions, triggers in generation.
 
-Each measure follows one paper; those that need no pass of their own (entropies) stand in `suffice.signals.uncertainty`.
+Each measure follows one paper; those without a pass of their own (entropies) are in `suffice.signals.uncertainty`.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ STATEMENTS = (
     "Fish breathe under water.",
     "Winter is warmer than summer.",
 )
-"""Statements, true and false in turn, behind both instructions of a contrast."""
+"""Statements, alternately true and false, that follow both instructions of a contrast."""
 
 _STOP_WORDS = """
 a an the of in on at to for from by with as and or but not no is are was were be been being it its this that these those
@@ -65,7 +65,7 @@ STOP_WORDS = frozenset(_STOP_WORDS.split())
 
 
 def first_sentence(tokens: Sequence[Token]) -> int:
-    """Return how many tokens spell the first sentence: through its full stop or line break, or all there are.
+    """Return the number of tokens in the first sentence: up to its full stop or line break, or all of them.
 
     >>> first_sentence([Token("It"), Token("Ġrained"), Token("."), Token("ĠThen")])
     3
@@ -79,27 +79,26 @@ def first_sentence(tokens: Sequence[Token]) -> int:
 
 
 def flare_trigger(tokens: Sequence[Token], theta: float) -> int | None:
-    """Return the first token at which FLARE retrieves: a sentence that holds a token of probability below theta.
+    """Return where FLARE retrieves: the start of the first sentence with a token of probability below theta.
 
-    Sentences are looked at in the order of generation; the place told is where the first such sentence begins, from
-    which on generation starts again with what was retrieved.  None: the whole reply is kept.  Source: FLARE (Jiang et
-    al., 2023, section 3.2, equation 3).
+    From there generation starts again with the retrieved passages.  None: the whole reply is kept.  Source: FLARE (Jiang
+    et al., 2023, section 3.2, equation 3).
 
     >>> sure, unsure = Token("a", math.log(0.9)), Token("b", math.log(0.2))
     >>> flare_trigger([sure, Token(".", -0.01), sure, unsure], 0.5)
     2
 
     Args:
-        tokens: A reply's tokens.
-        theta: In [0, 1]; 0 never retrieves, 1 nearly always.
+        tokens: The tokens of a reply.
+        theta: Threshold in [0, 1]; 0 never retrieves, 1 nearly always.
 
     Raises:
-        DataError: Theta is no probability, or a log-probability is missing.
+        DataError: Theta is not a probability, or a log-probability is missing.
     """
     if not 0.0 <= theta <= 1.0:
-        raise DataError(f"FLARE's theta must lie in [0, 1], got {theta!r}")
+        raise DataError(f"FLARE's theta must be in [0, 1], got {theta!r}")
     if any(math.isnan(token.logprob) for token in tokens):
-        raise DataError("FLARE reads the probability of every token, and one is missing: ask for log-probabilities")
+        raise DataError("FLARE needs the probability of every token, but one is missing: request log-probabilities")
     start = 0
     while start < len(tokens):
         end = start + first_sentence(tokens[start:])
@@ -112,25 +111,26 @@ def flare_trigger(tokens: Sequence[Token], theta: float) -> int | None:
 def rind(
     entropies: npt.NDArray[np.floating], attention: npt.NDArray[np.floating], is_content: npt.NDArray[np.bool_]
 ) -> npt.NDArray[np.float64]:
-    """Return how much each generated token calls for retrieval: ``entropy * strongest later attention * content``.
+    """Return the need for retrieval at each generated token: ``entropy * strongest later attention * content``.
 
     Retrieval is triggered at the first token whose value is above a threshold.  Source: DRAGIN (Su et al., 2024,
     section 3.1, equations 1 to 4: RIND).
 
     Args:
-        entropies: Of the distributions that the tokens were drawn from, nats, shape ``(n,)``.
-        attention: Row j, column i: how strongly token j attends to token i, averaged over heads; shape ``(m, n)`` with
-            ``m >= n``: a reply's end may look back too.
+        entropies: Entropies of the tokens' distributions, nats, shape ``(n,)``.
+        attention: Attention of token j (row) to token i (column), averaged over heads; shape ``(m, n)`` with ``m >= n``,
+            because the end of a reply attends too.
         is_content: False for stop words, shape ``(n,)``.
 
     Returns:
-        Shape ``(n,)``; 0 for a token that nothing follows.
+        Shape ``(n,)``; 0 for the last token.
     """
     n = len(entropies)
+    # Below the diagonal: only later tokens count, not a token's attention to itself.
     later = np.tril(np.asarray(attention, dtype=np.float64), k=-1)[:, :n]
     strongest = later.max(axis=0) if len(later) else np.zeros(n)
-    found: npt.NDArray[np.float64] = np.asarray(entropies, dtype=np.float64) * strongest * np.asarray(is_content)
-    return found
+    scores: npt.NDArray[np.float64] = np.asarray(entropies, dtype=np.float64) * strongest * np.asarray(is_content)
+    return scores
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,10 +138,10 @@ class Generated:
     """One reply, read again in one pass.
 
     Attributes:
-        entropies: Of each token's distribution over the whole vocabulary, nats, shape ``(n,)``.
-        attention: Of the last layer among reply tokens and the end that follows, mean over heads, shape ``(n + 1, n)``;
-            without the end, if the reply was cut off, ``(n, n)``.
-        cost: Of the pass.
+        entropies: Entropy of each token's distribution over the vocabulary, nats, shape ``(n,)``.
+        attention: Attention of the last layer between reply tokens and the end token, mean over heads, shape
+            ``(n + 1, n)``; ``(n, n)`` if the reply was cut off.
+        cost: Cost of the pass.
     """
 
     entropies: npt.NDArray[np.float64]
@@ -152,27 +152,28 @@ class Generated:
 def generated(model: TransformersModel, question: str, reply: Reply, passages: Sequence[Passage] = ()) -> Generated:
     """Read a reply again for its exact entropies and attentions.
 
-    A system that generates with attentions at hand gets them on the way; here they take one more pass.
+    A system that generates with attentions gets them for free; here they take another pass.
 
     Raises:
-        ModelError: The model shows no attentions.
+        ModelError: The model returns no attentions.
     """
     import torch
 
-    prompt, spoken, ended = _ids(model, question, reply, passages)
+    prompt, content, end = _ids(model, question, reply, passages)
     began = time.perf_counter()
-    tokens = torch.tensor([[*prompt, *spoken, *ended]], device=model.loaded.network.device)
+    tokens = torch.tensor([[*prompt, *content, *end]], device=model.loaded.network.device)
     with torch.inference_mode(), model.loaded.lock, _eager(model.loaded):
-        made = model.loaded.network(input_ids=tokens, output_attentions=True, use_cache=False)
-    if not made.attentions or made.attentions[-1] is None:
+        output = model.loaded.network(input_ids=tokens, output_attentions=True, use_cache=False)
+    if not output.attentions or output.attentions[-1] is None:
         raise ModelError(
-            f"{model.id!r} shows no attentions: load it with options={{'attn_implementation': 'eager'}}, or leave "
+            f"{model.id!r} returns no attentions: load it with options={{'attn_implementation': 'eager'}}, or leave "
             "DRAGIN out"
         )
-    n, first = len(spoken), len(prompt)
-    logprobs = torch.log_softmax(made.logits[0, first - 1 : first - 1 + n].double(), dim=-1)
+    n, first = len(content), len(prompt)
+    # The logits at position i predict token i + 1, so those of the reply start at the last prompt token.
+    logprobs = torch.log_softmax(output.logits[0, first - 1 : first - 1 + n].double(), dim=-1)
     entropies = -(logprobs.exp() * logprobs.clamp(min=-1e4)).sum(-1)
-    attention = made.attentions[-1][0].double().mean(0)[first:, first : first + n]
+    attention = output.attentions[-1][0].double().mean(0)[first:, first : first + n]
     cost = Cost(calls=1.0, uncached_tokens=float(tokens.shape[1]), seconds=time.perf_counter() - began)
     return Generated(entropies=entropies.cpu().numpy(), attention=attention.cpu().numpy(), cost=cost)
 
@@ -180,16 +181,16 @@ def generated(model: TransformersModel, question: str, reply: Reply, passages: S
 def dragin_scores(
     model: TransformersModel, question: str, reply: Reply, passages: Sequence[Passage] = ()
 ) -> tuple[npt.NDArray[np.float64], Cost]:
-    """Return RIND of each token of a reply, shape ``(n_tokens,)``, and what reading them cost; see `rind`."""
-    read = generated(model, question, reply, passages)
+    """Return RIND of each token of a reply, shape ``(n_tokens,)``, and the cost of the pass; see `rind`."""
+    reading = generated(model, question, reply, passages)
     words = [token.text.strip(_BLANKS).lower() for token in reply.tokens or ()]
     is_content = np.array([word not in STOP_WORDS for word in words], dtype=np.bool_)
-    return rind(read.entropies, read.attention, is_content), read.cost
+    return rind(reading.entropies, reading.attention, is_content), reading.cost
 
 
 @contextmanager
 def _eager(model: LoadedModel) -> Iterator[None]:
-    """Compute attention in the way that tells its weights, and go back to the model's own way."""
+    """Switch to the attention implementation that returns its weights, and back afterwards."""
     config = model.network.config
     usual = getattr(config, "_attn_implementation", None)
     if usual in {None, "eager"} or not hasattr(model.network, "set_attn_implementation"):
@@ -213,16 +214,16 @@ def sample_states(
     *,
     layer: int | None = None,
 ) -> tuple[npt.NDArray[np.float32], Cost]:
-    """Return the state of each reply's last token, for `gram_uncertainty`, and what reading them cost.
+    """Return the state of each reply's last token, for `gram_uncertainty`, and the cost of the passes.
 
-    An empty reply gives the state of the prompt's last token.
+    For an empty reply it is the state of the last prompt token.
 
     Args:
-        model: The model that made the replies.
+        model: The model that generated the replies.
         question: The question.
         replies: Samples of its answer.
-        passages: Those that the replies were made from.
-        layer: As in transformers' `hidden_states`; None for the last.
+        passages: The passages in the prompt of the replies.
+        layer: Index in transformers' `hidden_states`; None for the last.
 
     Returns:
         Shape ``(n, width)``, and the cost.
@@ -230,8 +231,8 @@ def sample_states(
     began = time.perf_counter()
     rows = []
     for reply in replies:
-        prompt, spoken, _ = _ids(model, question, reply, passages)
-        rows.append([*prompt, *spoken])
+        prompt, content, _ = _ids(model, question, reply, passages)
+        rows.append([*prompt, *content])
     layers = (model.loaded.n_layers if layer is None else layer,)
     states = last_states(model.loaded, rows, layers)[:, 0]
     tokens = float(sum(map(len, rows)))
@@ -241,14 +242,14 @@ def sample_states(
 def _ids(
     model: TransformersModel, question: str, reply: Reply, passages: Sequence[Passage]
 ) -> tuple[list[int], list[int], list[int]]:
-    """Return the tokens of the prompt, of the reply, and the one that ended it, if it ended."""
+    """Return the tokens of the prompt, those of the reply, and the end token if there is one."""
     tokenizer: Any = model.loaded.tokenizer
     if reply.tokens is None:
-        raise DataError("a reply without tokens cannot be read again: ask the local model for it")
+        raise DataError("a reply without tokens cannot be read again: generate it with the local model")
     prompt = model._ids(question, passages)  # noqa: SLF001 - the same package; a prompt is encoded in one place
-    spoken = [int(token) for token in tokenizer.convert_tokens_to_ids([token.text for token in reply.tokens])]
-    ended = sorted(model.loaded.ends)[:1] if reply.finish_reason == "stop" else []
-    return prompt, spoken, ended
+    content = [int(token) for token in tokenizer.convert_tokens_to_ids([token.text for token in reply.tokens])]
+    end = sorted(model.loaded.ends)[:1] if reply.finish_reason == "stop" else []
+    return prompt, content, end
 
 
 # Directions: CtrlA.
@@ -256,7 +257,7 @@ def _ids(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Directions:
-    """One direction for each layer, along which a model's states show an attitude.
+    """One direction per layer that represents an attitude in a model's states.
 
     Attributes:
         vectors: Unit vectors, shape ``(n_layers, width)``.
@@ -277,14 +278,14 @@ class Directions:
         Returns:
             Shape ``(n,)``; NaN where a state is undefined.
         """
-        found: npt.NDArray[np.float64] = np.einsum("nld,ld->nl", states, self.vectors).mean(axis=1) - self.centre
-        return found
+        projections: npt.NDArray[np.float64] = np.einsum("nld,ld->nl", states, self.vectors).mean(axis=1) - self.centre
+        return projections
 
 
 def contrast_directions(positive: npt.NDArray[np.floating], negative: npt.NDArray[np.floating]) -> Directions:
     """Return the first principal direction of the differences between paired states, pointing to the positive side.
 
-    The differences are not centred: their common part is the direction.  Source: CtrlA (Liu et al., 2024, section
+    The differences are not centred, because their common part is the direction.  Source: CtrlA (Liu et al., 2024, section
     3.1: honesty and confidence features by principal components of contrasted states), after Zou et al. (2023).
 
     Args:
@@ -292,7 +293,7 @@ def contrast_directions(positive: npt.NDArray[np.floating], negative: npt.NDArra
         negative: States of the same statements under its opposite, same shape.
 
     Raises:
-        DataError: The shapes differ, there is no pair, or a state is undefined.
+        DataError: The shapes differ, there are no pairs, or a state is undefined.
     """
     if positive.shape != negative.shape or positive.ndim != _MATRICES or not len(positive):
         raise DataError(
@@ -301,11 +302,12 @@ def contrast_directions(positive: npt.NDArray[np.floating], negative: npt.NDArra
         )
     above, below = np.asarray(positive, dtype=np.float64), np.asarray(negative, dtype=np.float64)
     if not (np.isfinite(above).all() and np.isfinite(below).all()):
-        raise DataError("a contrast needs defined states, and some are NaN or infinite")
+        raise DataError("a contrast needs finite states, but some are NaN or infinite: read them in float32")
     vectors = []
     for layer in range(above.shape[1]):
         differences = above[:, layer] - below[:, layer]
         first = np.linalg.svd(differences, full_matrices=False)[2][0]
+        # The sign of a singular vector is arbitrary: turn it so that the mean difference points along it.
         vectors.append(first if differences.mean(axis=0) @ first >= 0 else -first)
     plain = Directions(vectors=np.stack(vectors), centre=0.0)
     centre = (plain.project(above).mean() + plain.project(below).mean()) / 2

@@ -358,7 +358,7 @@ def _finished(path: Path, config: Mapping[str, Any]) -> PreferenceSummary | None
         old, summary, digest = card["config"], card["summary"], card["sha256"]
     except (OSError, ValueError, KeyError, TypeError):
         raise DataError(
-            f"{path} already exists without a card ({card_path(path).name}) that describes it: move it away, "
+            f"{path} already exists but has no card ({card_path(path).name}) that describes it: move it away, "
             "or write to another file"
         ) from None
     changed = differences(old, json.loads(json.dumps(config)))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from typing import Any
 
-__all__ = ["load_json", "well_formed"]
+__all__ = ["load_json", "number_or_none", "well_formed"]
 
 _SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
 
@@ -46,3 +47,12 @@ def load_json(text: str) -> Any:
         raise ValueError("it is nested too deeply") from None
     # Only an escape can bring a surrogate into decoded text.
     return well_formed(value) if _SURROGATE_ESCAPE.search(text) else value
+
+
+def number_or_none(value: float) -> float | None:
+    """Return a number as JSON and tables hold it: None where it is undefined.
+
+    >>> number_or_none(0.5), number_or_none(math.nan)
+    (0.5, None)
+    """
+    return None if math.isnan(value) else float(value)

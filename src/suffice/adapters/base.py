@@ -9,11 +9,12 @@ from typing import Any
 
 from suffice.embedding.base import Embedder, identity
 from suffice.errors import DataError
-from suffice.loop.rows import cost_names, fill_costs
+from suffice.json_text import number_or_none
+from suffice.loop.rows import cost_names, fill_costs, measured_columns, said_columns
 from suffice.metrics import METRICS
-from suffice.rounds import COST_KINDS, Cost, End, Round
-from suffice.signals import EMBEDDER, SIGNALS, compute_signals
-from suffice.store.schema import EMBEDDING, column_kind, cost_column
+from suffice.rounds import Cost, End, Round
+from suffice.signals import EMBEDDER, SIGNALS
+from suffice.store.schema import column_kind
 
 __all__ = [
     "ImportedRun",
@@ -145,29 +146,17 @@ def _rows(trajectory: ImportedTrajectory) -> Iterable[dict[str, Any]]:
             "end": trajectory.end,
             "question": trajectory.question or None,
             "golds": list(trajectory.golds),
-            "answer": item.answer,
+            **said_columns(item),
             "text": item.text or None,
-            "passage_ids": [passage.passage_id for passage in item.passages],
-            "finish_reason": item.finish_reason,
-            "feedback": item.feedback,
+            **{name: number_or_none(value) for name, value in trajectory.metrics[i].items()},
+            **measured_columns(trajectory.rounds[: i + 1], {}),
         }
-        if item.embedding is not None:
-            row[EMBEDDING] = item.embedding.tolist()
-        row |= {name: _json(value) for name, value in trajectory.metrics[i].items()}
-        signals = compute_signals(trajectory.rounds[: i + 1], state={})
-        row |= {name: _json(value) for name, value in signals.items()}
-        for component, cost in item.costs.items():
-            row |= {cost_column(component, kind): _json(getattr(cost, kind)) for kind in COST_KINDS}
         extras = trajectory.extras[i] if trajectory.extras else {}
         for name, value in {**trajectory.labels, **extras}.items():
             # A foreign column must not pass for one of ours; labels are what an importer knows the meaning of.
             taken = name in row or (column_kind(name) != "label" and name not in trajectory.labels)
             row[f"imported_{name}" if taken else name] = value
         yield row
-
-
-def _json(value: float) -> float | None:
-    return None if math.isnan(value) else float(value)
 
 
 def score(answer: str | None, golds: Sequence[str]) -> dict[str, float]:

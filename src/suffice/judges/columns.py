@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from suffice.errors import AuthenticationFailedError, DataError, ModelError
+from suffice.errors import DataError
+from suffice.judges.asking import ask_each
 from suffice.judges.marks import SCORE, Draft
 from suffice.judges.pairwise import Comparison, PairwiseJudge
 from suffice.judges.recording import GAIN, drafts_of, gains
@@ -144,41 +145,21 @@ async def prefer_to_last(
     drafts = drafts_of(recording, passages)
     last = _last_drafts(recording, drafts)
     pairs = {_key(draft, end): (draft, end) for draft, end in zip(drafts, last, strict=True) if _differ(draft, end)}
-    found: dict[tuple[Any, ...], Comparison] = {}
-    failed: list[str] = []
-    refused: list[ModelError] = []
-    gate = asyncio.Semaphore(concurrency)
-
-    async def one(key: tuple[Any, ...], draft: Draft, end: Draft | None) -> None:
-        assert end is not None
-        async with gate:
-            try:
-                found[key] = await judge.compare(draft.question, _text(draft), _text(end), end.contexts)
-            except AuthenticationFailedError:
-                raise
-            except ModelError as error:
-                if error.retryable:
-                    failed.append(str(error))
-                else:
-                    refused.append(error)
-        if on_progress is not None:
-            on_progress(len(found) + len(failed) + len(refused), len(pairs))
-
-    try:
-        async with asyncio.TaskGroup() as group:
-            for key, (draft, end) in pairs.items():
-                group.create_task(one(key, draft, end))
-    except ExceptionGroup as group_error:
-        raise group_error.exceptions[0] from None
+    requests = {
+        key: partial(judge.compare, draft.question, _text(draft), _text(end), () if end is None else end.contexts)
+        for key, (draft, end) in pairs.items()
+    }
+    replies = await ask_each(requests, concurrency=concurrency, on_progress=on_progress)
+    found, refused = replies.answers, replies.refused
     if refused and not found:
-        raise refused[0]
+        raise next(iter(refused.values()))
     name = f"judge:{PREFERRED}"
     verdicts = Counter(comparison.verdict for comparison in found.values())
     return Preference(
         columns=_columns(recording, drafts, last, found, name),
         verdicts=dict(verdicts) | ({"refused": len(refused)} if refused else {}),
         pairs=len(pairs),
-        failed=tuple(failed),
+        failed=tuple(replies.retryable),
         metadata={"fingerprint": {"judge": judge.model.fingerprint(), "prompt_id": judge.prompt.prompt_id}},
     )
 

@@ -6,8 +6,6 @@ with question and passages and ends with the text it judges, so that a prefix ca
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from types import MappingProxyType
@@ -15,7 +13,7 @@ from typing import Any, Literal
 
 from suffice.judges.endpoint import UnreadableError
 from suffice.llm import Prompt
-from suffice.llm.prompts import Message
+from suffice.llm.prompts import Message, VersionedPrompt
 from suffice.rounds import Passage
 
 __all__ = [
@@ -63,10 +61,6 @@ def schema_of(shape: str) -> dict[str, Any]:
     return _SCHEMAS[shape]
 
 
-def _hash(values: Any) -> str:
-    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
-
-
 def _messages(system: str, shape: str, question: str, passages: Sequence[Passage], rest: str) -> tuple[Message, ...]:
     system = f"{system}\nReply with one JSON object and nothing else:\n{_SAID[shape]}"
     user = Prompt(name="judge", version=1, system=system).user(question, passages) + rest
@@ -74,7 +68,7 @@ def _messages(system: str, shape: str, question: str, passages: Sequence[Passage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MarkPrompt:
+class MarkPrompt(VersionedPrompt):
     """How one mark is asked for, and in which shape it is replied.
 
     Attributes:
@@ -88,27 +82,13 @@ class MarkPrompt:
         rest: Template of the last part of the user message; `{text}` is replaced by the subject.
     """
 
-    name: str
-    version: int
-    system: str
     shape: Literal["statements", "passages", "scale"]
     subject: Literal["draft", "reference"] = "draft"
     with_contexts: bool = True
     rest: str = "\n\nDraft: {text}"
 
-    @property
-    def prompt_id(self) -> str:
-        """Name and version, as recordings store them.
-
-        >>> FAITHFULNESS.prompt_id
-        'faithfulness@1'
-        """
-        return f"{self.name}@{self.version}"
-
-    @property
-    def sha256(self) -> str:
-        """Hash of every field and of the reply's shape, 64 hexadecimal digits."""
-        return _hash([asdict(self), _SCHEMAS[self.shape], _SAID[self.shape]])
+    def _hashed(self) -> Any:
+        return [asdict(self), _SCHEMAS[self.shape], _SAID[self.shape]]
 
     def messages(self, question: str, passages: Sequence[Passage], text: str) -> tuple[Message, ...]:
         """Return the chat messages about a draft (or a reference), judged from the passages."""
@@ -117,7 +97,7 @@ class MarkPrompt:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PairPrompt:
+class PairPrompt(VersionedPrompt):
     """How a judge is asked which of two drafts is better; fields as in `MarkPrompt`.
 
     Attributes:
@@ -126,19 +106,8 @@ class PairPrompt:
         system: The instructions.
     """
 
-    name: str
-    version: int
-    system: str
-
-    @property
-    def prompt_id(self) -> str:
-        """Name and version."""
-        return f"{self.name}@{self.version}"
-
-    @property
-    def sha256(self) -> str:
-        """Hash of every field and of the reply's shape, 64 hexadecimal digits."""
-        return _hash([asdict(self), _SCHEMAS["winner"], _SAID["winner"]])
+    def _hashed(self) -> Any:
+        return [asdict(self), _SCHEMAS["winner"], _SAID["winner"]]
 
     def messages(self, question: str, passages: Sequence[Passage], a: str, b: str) -> tuple[Message, ...]:
         """Return the chat messages that show one draft as A, the other as B."""

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from suffice.errors import AuthenticationFailedError, DataError, ModelError
+from suffice.errors import DataError
+from suffice.json_text import number_or_none
+from suffice.judges.asking import Replies, ask_each
 from suffice.judges.marks import SCORE, Draft, Judgement, Panel
 from suffice.judges.noise import Noise, noise_of
 from suffice.rounds import COST_KINDS, Cost, Passage
@@ -106,13 +108,10 @@ def drafts_of(recording: Recording, passages: Mapping[str, Passage] | None = Non
 class _Run:
     """The distinct requests of one run, and their answers."""
 
-    def __init__(self, panel: Panel, concurrency: int, tell: Callable[[int, int], None] | None) -> None:
-        self.panel, self.tell = panel, tell
-        self.gate = asyncio.Semaphore(concurrency)
+    def __init__(self, panel: Panel) -> None:
+        self.panel = panel
         self.wanted: dict[str, tuple[str, Draft, int]] = {}
         self.found: dict[str, Judgement] = {}
-        self.retryable: list[str] = []
-        self.refused: list[ModelError] = []
 
     def key(self, mark: str, draft: Draft, repeat: int = 0) -> str:
         """Return what tells one request from another; requests that need no call, too."""
@@ -121,32 +120,17 @@ class _Run:
     def want(self, mark: str, draft: Draft, repeat: int = 0) -> None:
         self.wanted.setdefault(self.key(mark, draft, repeat), (mark, draft, repeat))
 
-    async def ask(self) -> None:
-        try:
-            async with asyncio.TaskGroup() as group:
-                for key in self.wanted:
-                    group.create_task(self._one(key))
-        except ExceptionGroup as group:
-            first = group.exceptions[0]
-        else:
-            return
-        raise first
-
-    async def _one(self, key: str) -> None:
-        mark, draft, repeat = self.wanted[key]
-        async with self.gate:
-            try:
-                self.found[key] = await self.panel.judges[mark].judge(draft, repeat=repeat)
-            except AuthenticationFailedError:
-                raise
-            except ModelError as error:
-                if error.retryable:
-                    self.retryable.append(str(error))
-                else:
-                    self.refused.append(error)
-                    self.found[key] = Judgement(mark=math.nan, note=f"the endpoint refused: {error}")
-        if self.tell is not None:
-            self.tell(len(self.found) + len(self.retryable), len(self.wanted))
+    async def ask(self, concurrency: int, on_progress: Callable[[int, int], None] | None) -> Replies[str, Judgement]:
+        judges = self.panel.judges
+        requests = {
+            key: partial(judges[mark].judge, draft, repeat=repeat) for key, (mark, draft, repeat) in self.wanted.items()
+        }
+        replies = await ask_each(requests, concurrency=concurrency, on_progress=on_progress)
+        self.found = replies.answers | {
+            key: Judgement(mark=math.nan, note=f"the endpoint refused: {error}")
+            for key, error in replies.refused.items()
+        }
+        return replies
 
     @property
     def asked(self) -> int:
@@ -203,7 +187,7 @@ async def judge_recording(
             f"repeats, sample and concurrency must be at least 1, got {repeats!r}, {sample!r}, {concurrency!r}"
         )
     drafts = drafts_of(recording, passages)
-    run = _Run(panel, concurrency, on_progress)
+    run = _Run(panel)
     for draft in drafts:
         for mark in panel.marks:
             run.want(mark, draft)
@@ -213,9 +197,9 @@ async def judge_recording(
         for mark in panel.marks:
             for repeat in range(1, repeats):
                 run.want(mark, draft, repeat)
-    await run.ask()
-    if run.refused and not run.answered:
-        raise run.refused[0]
+    replies = await run.ask(concurrency, on_progress)
+    if replies.refused and not run.answered:
+        raise next(iter(replies.refused.values()))
     extra = Cost()
     for key, (_, _, repeat) in run.wanted.items():
         if repeat and key in run.found:
@@ -230,7 +214,7 @@ async def judge_recording(
         asked=run.asked,
         repeated=sum(said.attempts > 1 for said in run.found.values()),
         unreadable=_unreadable(run, recording, drafts),
-        failed=tuple(run.retryable),
+        failed=tuple(replies.retryable),
         repeats_cost=extra,
         metadata={"fingerprint": dict(panel.fingerprint()), "marks": [_described(part) for part in parts]},
     )
@@ -300,10 +284,10 @@ def _described(part: JudgedPart) -> dict[str, Any]:
     noise = part.noise
     return {
         "mark": part.mark,
-        "mean": _plain(part.mean),
+        "mean": number_or_none(part.mean),
         "rounds": part.rounds,
         "undefined": dict(part.notes),
-        "noise": None if noise is None else {name: _plain(getattr(noise, name)) for name in noise.__slots__},
+        "noise": None if noise is None else {name: number_or_none(getattr(noise, name)) for name in noise.__slots__},
     }
 
 
@@ -319,10 +303,6 @@ def _unreadable(run: _Run, recording: Recording, drafts: Sequence[Draft]) -> flo
     return len(lost) / len(set(ids)) if ids else 0.0
 
 
-def _plain(value: float) -> float | None:
-    return None if math.isnan(value) else value
-
-
 def with_columns(table: pa.Table, columns: Mapping[str, Sequence[float]], *, signals: Collection[str] = ()) -> pa.Table:
     """Return a recording's table with metrics, signals and costs in it; columns of these names are replaced.
 
@@ -336,7 +316,7 @@ def with_columns(table: pa.Table, columns: Mapping[str, Sequence[float]], *, sig
         unit = {"calls": "count", "seconds": "seconds"}.get(name.rsplit(".", 1)[-1], "tokens") if is_cost else "score"
         kind = "cost" if is_cost else "signal" if name in signals else "metric"
         new = pa.field(name, pa.float64(), metadata={"kind": kind, "unit": unit})
-        column = pa.array([_plain(value) for value in values], type=pa.float64())
+        column = pa.array([number_or_none(value) for value in values], type=pa.float64())
         place = table.schema.get_field_index(name)
         table = table.append_column(new, column) if place < 0 else table.set_column(place, new, column)
     return table

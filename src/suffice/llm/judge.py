@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from suffice.errors import DataError
 from suffice.llm.chat import ChatModel
-from suffice.llm.prompts import Message, Prompt
+from suffice.llm.prompts import Message, Prompt, VersionedPrompt
 from suffice.rounds import Cost, Passage, Reply
 from suffice.signals import Measurement, strip_thinking
 
@@ -32,7 +30,7 @@ _OTHER_SCALE = re.compile(r"\s?%|[-\u2013\u2014][0-9]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JudgePrompt:
+class JudgePrompt(VersionedPrompt):
     """How a question, its passages and an answer become messages for a judge.
 
     The answer comes last, after the passages in the order in which they were revealed, so that with a prefix cache only
@@ -46,25 +44,8 @@ class JudgePrompt:
         answer: Template of the last part of the user message; `{answer}` is replaced.
     """
 
-    name: str
-    version: int
-    system: str
     scale: tuple[str, str, str, str, str]
     answer: str = "\n\nProposed answer: {answer}"
-
-    @property
-    def prompt_id(self) -> str:
-        """Name and version, as recordings store them.
-
-        >>> ENTAILMENT.prompt_id
-        'entailment@1'
-        """
-        return f"{self.name}@{self.version}"
-
-    @property
-    def sha256(self) -> str:
-        """Hash of every field, 64 hexadecimal digits."""
-        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()
 
     def messages(
         self, question: str, passages: Sequence[Passage], answer: str, *, descending: bool = False

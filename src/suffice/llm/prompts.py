@@ -14,7 +14,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from suffice.errors import DataError
 from suffice.rounds import Passage
@@ -29,6 +29,7 @@ __all__ = [
     "DraftingPrompt",
     "Message",
     "Prompt",
+    "VersionedPrompt",
     "filled",
     "prompt",
 ]
@@ -54,22 +55,18 @@ _SCALE = "The confidence is a whole number from 1 (a guess) to 5 (certain)."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Evidence:
-    """The start of every prompt: instructions, and templates for question and passages.
+class VersionedPrompt:
+    """Instructions with a name and a version: what every prompt begins with.
 
     Attributes:
         name: Name in reports.
         version: Increased with every change of the text.
         system: The instructions.
-        question: Template of the first part of the user message; `{question}` is replaced.
-        passage: Template of each further part; `{number}`, `{title}` and `{text}` are replaced.
     """
 
     name: str
     version: int
     system: str
-    question: str = "Question: {question}"
-    passage: str = "\n\nPassage {number}: {title}\n{text}"
 
     @property
     def prompt_id(self) -> str:
@@ -82,9 +79,28 @@ class _Evidence:
 
     @property
     def sha256(self) -> str:
-        """Hash of all fields, 64 hexadecimal digits; it differs between prompts with the same id but other texts."""
-        text = json.dumps(asdict(self), sort_keys=True, ensure_ascii=False)
+        """Hash of its texts, 64 hexadecimal digits; it differs between prompts with the same id but other texts."""
+        text = json.dumps(self._hashed(), sort_keys=True, ensure_ascii=self._escaped)
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+    _escaped: ClassVar[bool] = True
+
+    def _hashed(self) -> Any:
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Evidence(VersionedPrompt):
+    """How a question and its passages become text.
+
+    Attributes:
+        question: Template of the first part of the user message; `{question}` is replaced.
+        passage: Template of each further part; `{number}`, `{title}` and `{text}` are replaced.
+    """
+
+    _escaped: ClassVar[bool] = False
+    question: str = "Question: {question}"
+    passage: str = "\n\nPassage {number}: {title}\n{text}"
 
     def user(self, question: str, passages: Sequence[Passage] = ()) -> str:
         """Return the user message; with k passages it is a prefix of that with k + 1.

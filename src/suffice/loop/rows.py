@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import base64
-import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
+from suffice.json_text import number_or_none
 from suffice.metrics import METRICS
 from suffice.retrieval import Question
 from suffice.rounds import COST_KINDS, Cost, End, Reply, Round, Token
 from suffice.signals import LOOP_COMPONENTS, compute_signals
 from suffice.signals.state import FittedState
-from suffice.store.schema import cost_column
+from suffice.store.schema import EMBEDDING, cost_column
 
-__all__ = ["cost_columns", "cost_names", "fill_costs", "reply_from_payload", "reply_to_payload", "rows_of"]
-
-
-def _number(value: float) -> float | None:
-    return None if math.isnan(value) else value
+__all__ = [
+    "cost_names",
+    "fill_costs",
+    "measured_columns",
+    "reply_from_payload",
+    "reply_to_payload",
+    "rows_of",
+    "said_columns",
+]
 
 
 def reply_to_payload(reply: Reply, recorded_at: float) -> dict[str, Any]:
@@ -99,17 +103,9 @@ def rows_of(
             "question": question.question,
             "question_type": question.type,
             "golds": list(question.answers),
-            "answer": observed.answer,
-            "text": observed.text,
-            "passage_ids": [passage.passage_id for passage in observed.passages],
-            "finish_reason": observed.finish_reason,
-            "feedback": observed.feedback,
+            **said_columns(observed),
+            **measured_columns(rounds[: position + 1], state),
         }
-        if observed.embedding is not None:
-            row["embedding"] = observed.embedding.tolist()
-        signals = compute_signals(rounds[: position + 1], state=state)
-        row |= {name: _number(value) for name, value in signals.items()}
-        row |= cost_columns(observed.costs)
         for name, metric in METRICS.items():
             row[name] = metric(observed.answer, question.answers) if question.answers else None
         row["recorded_at"] = recorded_at[position]
@@ -117,13 +113,24 @@ def rows_of(
     return rows
 
 
-def cost_columns(costs: Mapping[str, Cost]) -> dict[str, float | None]:
-    """Return the cost columns of one round; what the endpoint did not tell is None."""
-    columns = {}
-    for component, cost in costs.items():
-        for kind in COST_KINDS:
-            columns[cost_column(component, kind)] = _number(float(getattr(cost, kind)))
-    return columns
+def said_columns(observed: Round) -> dict[str, Any]:
+    """Return the columns of what happened in a round."""
+    columns: dict[str, Any] = {
+        "answer": observed.answer,
+        "text": observed.text,
+        "passage_ids": [passage.passage_id for passage in observed.passages],
+        "finish_reason": observed.finish_reason,
+        "feedback": observed.feedback,
+    }
+    return columns if observed.embedding is None else {**columns, EMBEDDING: observed.embedding.tolist()}
+
+
+def measured_columns(rounds: Sequence[Round], state: Mapping[str, FittedState]) -> dict[str, float | None]:
+    """Return the signals and the costs of the last of `rounds`; what is undefined or unknown is None."""
+    values = compute_signals(rounds, state=state)
+    for component, cost in rounds[-1].costs.items():
+        values |= {cost_column(component, kind): getattr(cost, kind) for kind in COST_KINDS}
+    return {name: number_or_none(value) for name, value in values.items()}
 
 
 def cost_names(rows: Iterable[Mapping[str, Any]]) -> set[str]:

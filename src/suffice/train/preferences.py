@@ -22,6 +22,7 @@ from typing import Any
 from suffice._version import __version__
 from suffice.errors import ConfigMismatchError, DataError
 from suffice.files import write_file
+from suffice.json_text import number_or_none
 from suffice.retrieval import PoolBM25, Question, Retriever, dataset_hash
 from suffice.retrieval.tokens import passage_text
 from suffice.rounds import Passage
@@ -262,9 +263,9 @@ def _plain(scored: Scored) -> dict[str, Any]:
     return {
         "question_id": scored.question_id,
         "query": scored.query,
-        "confidence": _or_none(scored.confidence),
+        "confidence": number_or_none(scored.confidence),
         "texts": list(scored.texts),
-        "increases": [_or_none(inc) for inc in scored.increases],
+        "increases": [number_or_none(inc) for inc in scored.increases],
         "repeated": scored.repeated,
         "empty": scored.empty,
     }
@@ -277,10 +278,6 @@ def _scored(row: Mapping[str, Any]) -> Scored:
         "increases": tuple(map(_or_nan, row["increases"])),
     }
     return Scored(**{**row, **numbers})
-
-
-def _or_none(value: float) -> float | None:
-    return None if math.isnan(value) else value
 
 
 def _or_nan(value: float | None) -> float:

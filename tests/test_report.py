@@ -21,9 +21,9 @@ from suffice.certificates import Claim, certify, listed
 from suffice.errors import ConfigMismatchError, DataError
 from suffice.replays import CostTable, Price, outcome, policy_for, replay
 from suffice.replays.baselines import Bench, run_policy
+from suffice.replays.charts import pareto_chart, reliability_chart, stops_chart
 from suffice.replays.tables import replay_notes, replay_tables
 from suffice.reports import Settings, make_report, render_html
-from suffice.reports.charts import pareto_chart, reliability_chart, stops_chart
 from suffice.reports.headline import headline
 from suffice.reports.html import LARGEST
 from suffice.reports.packing import Pool, json_in_html

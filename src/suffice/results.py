@@ -7,13 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
+from suffice.display import Displayed
 from suffice.tables import Table
 
 __all__ = ["Result", "jsonable"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
+class Result(Displayed):
     """The figures of one evaluation; a subclass adds its fields, and defines `table` or, if it has several, `tables`."""
 
     def tables(self) -> Sequence[Table]:

@@ -14,7 +14,9 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from suffice.display import Displayed, facts_table
 from suffice.errors import UnknownSignalError, did_you_mean
+from suffice.tables import Table
 
 __all__ = [
     "COST_KINDS",
@@ -192,7 +194,7 @@ class Trajectory:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
+class Decision(Displayed):
     """The outcome of one observed round.
 
     Attributes:
@@ -218,6 +220,12 @@ class Decision:
         values = {item.name: getattr(self, item.name) for item in fields(self)}
         values["signals"] = {name: None if math.isnan(value) else value for name, value in self.signals.items()}
         return values
+
+    def tables(self) -> list[Table]:
+        """Return what was decided, as one table."""
+        read = ", ".join(f"{name} = {value:.4g}" for name, value in self.signals.items())
+        facts = {name: getattr(self, name) for name in ("stop_round", "answer", "answer_round", "reason", "fired")}
+        return [facts_table("Decision", {"stop": "yes" if self.stop else "no", **facts, "signals": read})]
 
 
 class Rounds:

@@ -134,6 +134,22 @@ class Table:
         """Return every cell as it is printed."""
         return [[column.text(value) for column, value in zip(self.columns, row, strict=True)] for row in self.rows]
 
+    def flat(self) -> tuple[list[str], list[list[Any]]]:
+        """Return names and rows of raw, unscaled values; NaN becomes None, an interval or a range three columns."""
+        wide = [
+            column.interval or any(isinstance(row[place], tuple) for row in self.rows)
+            for place, column in enumerate(self.columns)
+        ]
+        names: list[str] = []
+        for column, ends in zip(self.columns, wide, strict=True):
+            names += [column.name, f"{column.name} low", f"{column.name} high"] if ends else [column.name]
+        rows: list[list[Any]] = [[] for _ in self.rows]
+        for flat, row in zip(rows, self.rows, strict=True):
+            for ends, value in zip(wide, row, strict=True):
+                parts = value if isinstance(value, tuple) else (value, None, None) if ends else (value,)
+                flat += [_plain(part) for part in (parts if len(parts) != 2 else (None, *parts))]  # noqa: PLR2004
+        return names, rows
+
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-ready raw values, unscaled; NaN becomes None, intervals and ranges objects of value, low and high."""
         names = [column.name for column in self.columns]
@@ -190,20 +206,9 @@ def _csv(table: Table) -> str:
     """Return raw values, intervals and ranges as three columns."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    names: list[str] = []
-    wide = [
-        column.interval or any(isinstance(row[place], tuple) for row in table.rows)
-        for place, column in enumerate(table.columns)
-    ]
-    for column, ends in zip(table.columns, wide, strict=True):
-        names += [column.name, f"{column.name} low", f"{column.name} high"] if ends else [column.name]
+    names, rows = table.flat()
     writer.writerow(names)
-    for row in table.rows:
-        cells: list[Any] = []
-        for ends, value in zip(wide, row, strict=True):
-            parts = value if isinstance(value, tuple) else (value, None, None) if ends else (value,)
-            cells += [_plain(part) for part in (parts if len(parts) != 2 else (None, *parts))]  # noqa: PLR2004
-        writer.writerow([_inert(cell) for cell in cells])
+    writer.writerows([_inert(cell) for cell in row] for row in rows)
     return out.getvalue()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,16 +12,18 @@ from suffice._version import __version__
 from suffice.adapters.base import ImportedRun, with_embeddings
 from suffice.adapters.importers import importer
 from suffice.adapters.summary import ColumnCount, RoundMeans, column_counts, round_means
+from suffice.display import Displayed, facts_table
 from suffice.embedding import Embedder
 from suffice.errors import DataError, UnsettledError
 from suffice.results import jsonable
 from suffice.store import read_recording, write_recording
+from suffice.tables import Column, Table
 
 __all__ = ["ImportSummary", "import_recording"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ImportSummary:
+class ImportSummary(Displayed):
     """What an import wrote.
 
     Attributes:
@@ -43,6 +45,18 @@ class ImportSummary:
     columns: tuple[ColumnCount, ...]
     by_round: tuple[RoundMeans, ...]
     notes: tuple[str, ...]
+
+    def tables(self) -> list[Table]:
+        """Return what was imported, and what became of the values of each column."""
+        facts = {name: getattr(self, name) for name in ("trajectories", "clusters", "rounds", "censored")}
+        columns = tuple(
+            Column(name, "" if name == "column" else ",.0f") for name in ("column", "defined", "nulled", "clipped")
+        )
+        rows = tuple((item.name, item.defined, item.nulled, item.clipped) for item in self.columns)
+        return [
+            replace(facts_table(f"Imported to {self.path}", facts), notes=self.notes),
+            Table(title="Columns", columns=columns, rows=rows),
+        ]
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-ready values; NaN becomes None."""

@@ -107,6 +107,11 @@ class Certification(Result):
         )
 
     @property
+    def lead(self) -> str:
+        """The headline."""
+        return self.headline
+
+    @property
     def dominated_by(self) -> str | None:
         """The fixed_k or random policy that dominates the chosen one on the certification questions; None if none does."""
         return None if self.certificate is None else self.measured.rivals[self.certificate.position].dominating

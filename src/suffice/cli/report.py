@@ -162,8 +162,7 @@ def _policies(
 def _text(report: Report, form: str) -> str:
     if form == "json":
         return json.dumps(report.to_dict(), ensure_ascii=False, allow_nan=False, indent=2) + "\n"
-    tables = [table for _, listed in report.tables() for table in listed]
-    return render([*tables, report.provenance()], form)
+    return render([*report.tables(), report.provenance()], form)
 
 
 def _command(

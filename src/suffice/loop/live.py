@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any, ClassVar
 
+from suffice.display import Displayed
 from suffice.errors import AuthenticationFailedError, ModelError
 from suffice.loop.blocking import finished, run_blocking
 from suffice.loop.course import Course, drive, send
@@ -18,12 +19,13 @@ from suffice.rounds import Cost, Decision, Passage, Round, total_cost
 from suffice.seen import Seen
 from suffice.session import Policy, Session
 from suffice.signals import EMBEDDER, Enricher
+from suffice.tables import Column, Table
 
 __all__ = ["LiveLoop", "Outcome", "fitted_of"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class Outcome(Displayed):
     """What the loop returned for one question.
 
     Attributes:
@@ -42,6 +44,13 @@ class Outcome:
     def answer(self) -> str | None:
         """The returned answer; None if no round has one."""
         return self.decision.answer
+
+    def tables(self) -> list[Table]:
+        """Return the decision, and every round that ran."""
+        columns = (Column("round", ".0f"), Column("answer"), Column("calls", ".0f"), Column("tokens", ",.0f"))
+        costs = [total_cost(item.costs) for item in self.rounds]
+        rows = tuple((r.index, r.answer, cost.calls, cost.tokens) for r, cost in zip(self.rounds, costs, strict=True))
+        return [*self.decision.tables(), Table(title="Rounds", columns=columns, rows=rows)]
 
     @property
     def costs(self) -> dict[str, Cost]:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from suffice._version import __version__
+from suffice.display import Displayed, facts_table
 from suffice.errors import AuthenticationFailedError, ConfigMismatchError, DataError, ModelError, SufficeError
 from suffice.files import check_file
 from suffice.loop.assembly import Assembly
@@ -28,6 +29,7 @@ from suffice.rounds import Cost, total_cost
 from suffice.store.journal import Journal, differences
 from suffice.store.recording import open_recording, remove_leftovers
 from suffice.store.stored import StoredRows
+from suffice.tables import Table
 
 __all__ = ["Progress", "RecordSummary", "record", "record_async"]
 
@@ -66,7 +68,7 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RecordSummary:
+class RecordSummary(Displayed):
     """Outcome of a recording run.
 
     Attributes:
@@ -95,6 +97,18 @@ class RecordSummary:
     def cost(self) -> Cost:
         """What this run spent, over all components."""
         return total_cost(self.costs)
+
+    def tables(self) -> list[Table]:
+        """Return the outcome, as one table."""
+        facts = {
+            "questions": f"{self.questions:,}",
+            "rounds": f"{self.rounds:,}",
+            "failed": f"{len(self.failed):,}; run it again to complete them" if self.failed else "",
+            "unread": f"{self.unread:,} of {self.replies:,} replies. {self.remedy}" if self.unread else "",
+            "calls now": f"{self.cost.calls:,}",
+            "seconds": f"{self.seconds:,.1f}",
+        }
+        return [facts_table(f"Recorded to {self.path}", facts)]
 
 
 def record(

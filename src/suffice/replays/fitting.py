@@ -12,6 +12,7 @@ import numpy as np
 from suffice._version import __version__
 from suffice.calibration import CALIBRATED, CalibrationReport, Calibrator, calibration_report
 from suffice.calibration.calibrator import Method
+from suffice.display import Chart
 from suffice.errors import DataError
 from suffice.replays.baselines import Bench, run_policy
 from suffice.replays.checks import policy_for
@@ -139,6 +140,19 @@ class CalibrationSummary(Result):
             rows=tuple((form.text, form.brier_text, form.quality, form.calls) for form in self.comparisons),
         )
         return [forms, *(fit.table() for fit in self.fits)]
+
+    def plot(self, output: str = P_CORRECT) -> Chart:
+        """Return the reliability diagram of a calibrated signal, on the tune questions themselves.
+
+        Raises:
+            DataError: No calibrator of that signal was fitted.
+        """
+        from suffice.replays.charts import reliability_chart
+
+        reports = {fit.output: fit.report for fit in self.fits}
+        if output not in reports:
+            raise DataError(f"no calibrator of {output!r} was fitted; there are: {', '.join(reports) or 'none'}")
+        return Chart(reliability_chart({"all rounds": reports[output]}, output))
 
 
 def calibrate(

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from suffice.display import Chart
 from suffice.errors import DataError
 from suffice.results import Result, jsonable
 from suffice.statistics import MarginTest, PairedResult
@@ -205,6 +206,27 @@ class ReplayResult(Result):
         from suffice.replays.tables import replay_tables
 
         return replay_tables(self)
+
+    @property
+    def lead(self) -> str:
+        """The headline of the first row."""
+        return self.headline(self.rows[0].label) if self.rows else ""
+
+    def plot(self, cost: str = "calls") -> Chart:
+        """Return the chart of quality against a cost, for every policy, baseline and oracle.
+
+        Args:
+            cost: `calls`, `tokens`, `seconds` or `money`.
+
+        Raises:
+            DataError: The cost is not known for every row.
+        """
+        from suffice.replays.charts import pareto_chart, pareto_costs
+
+        known = pareto_costs(self) if self.metrics else []
+        if cost not in known:
+            raise DataError(f"nothing to plot against {cost!r}; known for every row: {', '.join(known) or 'nothing'}")
+        return Chart(pareto_chart(self, cost))
 
 
 _POINTS = Column("points", ".1f", scale=100)

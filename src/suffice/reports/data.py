@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -12,6 +12,7 @@ import numpy as np
 
 from suffice._version import __version__
 from suffice.calibration import CalibrationReport, calibration_report
+from suffice.display import Displayed
 from suffice.errors import ConfigMismatchError, DataError
 from suffice.replays import CostTable, Price, ReplayResult, Row, outcome, replay
 from suffice.replays.baselines import Bench
@@ -167,7 +168,7 @@ class Cell:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Report:
+class Report(Displayed):
     """A report: cells, and how they were computed."""
 
     cells: tuple[Cell, ...]
@@ -209,12 +210,15 @@ class Report:
             notes=first.notes,
         )
 
-    def tables(self) -> Iterator[tuple[str, list[Table]]]:
-        """Yield the tables under headings: those of all cells together, then of each cell."""
-        if len(self.cells) > 1:
-            yield "all recordings", [self.cells_table()]
-        for cell in self.cells:
-            yield cell.name, cell.tables()
+    def tables(self) -> list[Table]:
+        """Return the table of all cells together, if there are several, and those of each cell."""
+        together = [self.cells_table()] if len(self.cells) > 1 else []
+        return [*together, *(table for cell in self.cells for table in cell.tables())]
+
+    @property
+    def lead(self) -> str:
+        """The first headline."""
+        return self.cells[0].headlines[0].sentence
 
     def provenance(self) -> Table:
         """Return what the whole report rests on."""

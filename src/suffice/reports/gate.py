@@ -9,7 +9,7 @@ from suffice.errors import SufficeError
 from suffice.gates import GateBench, GatePoint, Transitions, even_betas, gate_rule, transitions
 from suffice.gates.tables import examples_table, points_table, transitions_table
 from suffice.replays import selected_on
-from suffice.reports.charts import chart_of, legend_entry
+from suffice.replays.charts import chart_of, legend_entry
 from suffice.reports.part import Part
 from suffice.signals import KNOWN
 from suffice.store.recording import Recording

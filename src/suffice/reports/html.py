@@ -6,13 +6,17 @@ import base64
 import hashlib
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
 from suffice._version import __version__
+from suffice.display import html_table
+from suffice.display.chart import VENDOR, vendored
+from suffice.display.tables import style
 from suffice.replays import Row
+from suffice.replays.charts import pareto_chart, pareto_costs, path_chart, reliability_chart, stops_chart
 from suffice.replays.result import at_least
 from suffice.replays.tables import (
     costs_table,
@@ -24,12 +28,11 @@ from suffice.replays.tables import (
     stops_table,
     verdict,
 )
-from suffice.reports.charts import pareto_chart, pareto_costs, path_chart, reliability_chart, stops_chart
 from suffice.reports.data import Cell, Report
 from suffice.reports.packing import Pool, json_in_html, pack_bytes
 from suffice.reports.slider import make_slider, slidable
 from suffice.reports.trajectories import FEW, Passages, choose, to_dicts
-from suffice.tables import Column, Table
+from suffice.tables import Column
 
 __all__ = ["LARGEST", "render_html"]
 
@@ -41,8 +44,6 @@ _RESERVED = 500_000
 
 _LEAST = 50_000
 """Bytes for trajectories where all else has used up the room."""
-
-_VENDOR = ("vega.min.js", "vega-lite.min.js", "vega-embed.min.js")
 
 
 def render_html(report: Report, *, everything: bool = False, passages: Passages | None = None) -> str:
@@ -57,7 +58,7 @@ def render_html(report: Report, *, everything: bool = False, passages: Passages 
     pool = Pool()
     room = LARGEST // len(report.cells)
     cells = []
-    spent = sum(len(_part(name)) for name in (*_names(), *_VENDOR)) // len(report.cells)
+    spent = sum(len(text) for text in (*map(_part, _names()), *map(vendored, VENDOR))) // len(report.cells)
     for cell in report.cells:
         before = pool.size
         sliders, left_out = _sliders(cell, pool, None if everything else room - spent)
@@ -68,7 +69,7 @@ def render_html(report: Report, *, everything: bool = False, passages: Passages 
         )
         cells.append(shown)
     data = json_in_html({"arrays": pool.arrays, "cells": [shown.pop("data") for shown in cells]})
-    scripts = [*map(_vendored, _VENDOR), _part("report.js")]
+    scripts = [*map(vendored, VENDOR), _part("report.js")]
     page: str = (
         _environment()
         .get_template("report.html")
@@ -79,7 +80,7 @@ def render_html(report: Report, *, everything: bool = False, passages: Passages 
             version=__version__,
             scripts=scripts,
             hashes=[_digest(script) for script in scripts],
-            style=_part("report.css"),
+            style=style("colours") + style("tables") + _part("report.css"),
             data=data,
         )
     )
@@ -202,16 +203,8 @@ def _names() -> Sequence[str]:
 
 @cache
 def _part(name: str) -> str:
-    """Return a file of this package: a template, or a vendored script."""
-    folder = "vendor" if name in _VENDOR else "templates"
-    return files("suffice.reports").joinpath(folder, name).read_text("utf-8")
-
-
-def _vendored(name: str) -> str:
-    """Return a vendored script without its pointer to a source map, which is not there."""
-    script = _part(name)
-    assert "</script" not in script
-    return "\n".join(line for line in script.splitlines() if not line.startswith("//# sourceMappingURL="))
+    """Return a template of this package."""
+    return files("suffice.reports").joinpath("templates", name).read_text("utf-8")
 
 
 def _digest(script: str) -> str:
@@ -220,20 +213,10 @@ def _digest(script: str) -> str:
 
 def _environment() -> Any:
     from jinja2 import Environment, FunctionLoader, StrictUndefined
+    from markupsafe import Markup
 
     environment = Environment(
         autoescape=True, loader=FunctionLoader(_part), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    environment.filters["cells"] = _table_cells
+    environment.filters["html"] = lambda table, caption=True: Markup(html_table(table, caption=caption))  # noqa: S704
     return environment
-
-
-def _table_cells(table: Table) -> Iterable[list[dict[str, Any]]]:
-    """Return the cells of a table: the text that is shown and the raw values behind it."""
-    for row, texts in zip(table.rows, table.texts(), strict=True):
-        cells = []
-        for column, value, text in zip(table.columns, row, texts, strict=True):
-            raw = value if isinstance(value, tuple) else (value,)
-            known = [v for v in raw if isinstance(v, int | float) and math.isfinite(v)]
-            cells.append({"text": text, "numeric": column.numeric, "raw": " ".join(map(repr, known))})
-        yield cells

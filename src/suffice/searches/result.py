@@ -166,6 +166,11 @@ class SearchResult(Result):
             front = np.array([p for p in front.tolist() if p in kept or p == self.best])
         return [int(position) for position in front]
 
+    @property
+    def lead(self) -> str:
+        """The headline of the chosen rule."""
+        return "" if self.chosen is None else self.chosen.headline
+
     def tables(self) -> list[Table]:
         """Return locked thresholds, the front, and the optimism."""
         locked = [_locked_table(self)] if self.locked else []

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from suffice.calibration import CALIBRATED, Calibrator
+from suffice.display import Displayed, facts_table
 from suffice.errors import (
     ConfigMismatchError,
     DataError,
@@ -37,6 +38,7 @@ from suffice.signals import (
     clean_column,
 )
 from suffice.signals.state import FittedState, ZScore, state_from_dict
+from suffice.tables import Table
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -51,7 +53,7 @@ _NOT_DECIDING = ("name", "provenance", "certificate", "format", "version")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Policy:
+class Policy(Displayed):
     """When to stop and which answer to return, with everything that the decision depends on.
 
     >>> Policy(rule="tasr", selector="max_p_correct").signals
@@ -334,6 +336,23 @@ class Policy:
             )
         except (TypeError, AttributeError) as error:
             raise SchemaError(f"a policy file does not read: {error}") from None
+
+    def tables(self) -> list[Table]:
+        """Return what decides, as one table."""
+        certificate = (
+            "none" if self.certificate is None else "valid" if self.certified else "void: the policy was changed"
+        )
+        facts = {
+            "rule": self.rule,
+            "selector": self.selector,
+            "rounds": f"{self.start_round} to {self.max_rounds}",
+            "signals": ", ".join(self.signals),
+            "calibrated": ", ".join(f"{item.output} from {item.signal}" for item in self.calibrators),
+            "needs": ", ".join(sorted(self.needs)),
+            "depends on": ", ".join(f"{name} = {value}" for name, value in self.depends.items()),
+            "certificate": certificate,
+        }
+        return [facts_table(f"Policy {self.label}", facts)]
 
     def save(self, path: str | Path) -> None:
         """Write the policy as JSON, whole or not at all.

@@ -16,6 +16,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from suffice.display import Displayed, facts_table
+from suffice.display.tables import Library, frame_of
 from suffice.errors import DataError, SchemaError, UnknownSignalError, did_you_mean
 from suffice.files import replacing
 from suffice.rounds import Floats, Mask, Rounds
@@ -23,6 +25,7 @@ from suffice.seen import one_name_per_text
 from suffice.signals import clean_column
 from suffice.store.digest import ColumnDigest, TableDigest, damaged, stored_digests
 from suffice.store.schema import FORMAT, META_KEY, VERSION, build_table, column_kind
+from suffice.tables import Table
 
 __all__ = [
     "OpenRecording",
@@ -39,7 +42,7 @@ _FEW = 1000
 _ENDS = frozenset({"max_rounds", "exhausted", "rule", "failed"})
 
 
-class Recording:
+class Recording(Displayed):
     """Recorded rounds of many questions; every array has the shape ``(n_questions, n_rounds)``.
 
     Args:
@@ -179,6 +182,27 @@ class Recording:
         available = {name: self.column(name) for name in wanted if name in self.table.column_names}
         answers = self.answers if "answer" in self.table.column_names else None
         return Rounds(available, self.index, self.seen, answers)
+
+    def tables(self) -> list[Table]:
+        """Return what the recording holds, as one table."""
+        ends = self.ends.tolist()
+        kinds = ("metric", "signal", "cost", "label")
+        facts = {
+            "questions": f"{self.shape[0]:,}",
+            "rounds": f"{int(self.index[0])} to {int(self.index[-1])}, {self.table.num_rows:,} rows",
+            **{f"{kind} columns": ", ".join(self.names(kind)) for kind in kinds},
+            "censored": f"{ends.count('rule'):,} questions that a rule ended",
+            "failed": f"{ends.count('failed'):,} questions",
+            "data hash": self.data_hash,
+        }
+        return [facts_table("Recording", facts)]
+
+    def to_frame(self, library: Library | None = None, *, table: int = 0) -> Any:  # noqa: ARG002 - there is one
+        """Return the recorded rows as a data frame, one for each question and round."""
+        return frame_of(self.table, library)
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        return self.table.__arrow_c_stream__(requested_schema)
 
     def select(self, keep: npt.NDArray[np.bool_]) -> Recording:
         """Return the recording of the questions where `keep`, shape ``(n_questions,)``, is True."""

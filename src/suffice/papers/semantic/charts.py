@@ -9,7 +9,7 @@ from suffice.papers.semantic.comparisons import Compared
 from suffice.papers.semantic.convergence import Convergence
 from suffice.papers.semantic.policies import Replayed
 from suffice.papers.semantic.protocol_tables import saved, shown
-from suffice.reports.charts import axis_of, chart_of, legend_entry, merge_points, scale_of, spread_labels
+from suffice.replays.charts import axis_of, chart_of, legend_entry, merge_points, scale_of, spread_labels
 
 __all__ = ["distance_chart", "frontier_chart", "saved_chart"]
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from suffice.calibration import CalibrationReport
-from suffice.replays import ReplayResult, Row
+from suffice.replays.result import ReplayResult, Row
 from suffice.tables import figure
 
 __all__ = [

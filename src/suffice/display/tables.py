@@ -1,0 +1,167 @@
+"""Tables as HTML and as data frames."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from html import escape
+from importlib import import_module
+from importlib.resources import files
+from typing import Any, Literal
+
+from suffice.errors import DataError
+from suffice.tables import Column, Table
+
+__all__ = ["LIBRARIES", "Displayed", "Library", "arrow_table", "facts_table", "frame_of", "html_table", "style"]
+
+Library = Literal["pandas", "polars", "pyarrow"]
+LIBRARIES: tuple[Library, ...] = ("pandas", "polars", "pyarrow")
+"""The data frames that `to_frame` makes."""
+
+# In a notebook the colours follow the page, light or dark, whatever its theme calls them.
+_IN_A_NOTEBOOK = """.suffice { font: 14px/1.5 system-ui, sans-serif; --muted: color-mix(in srgb, currentColor 65%, transparent);
+--line: color-mix(in srgb, currentColor 16%, transparent); --raised: color-mix(in srgb, currentColor 5%, transparent);
+table { margin: 0; } summary { cursor: pointer; margin: .5rem 0 0; } """
+
+
+@cache
+def style(name: str) -> str:
+    """Return a style sheet of this package: `colours` or `tables`."""
+    return files("suffice.display").joinpath(f"{name}.css").read_text("utf-8")
+
+
+def html_table(table: Table, *, caption: bool = True) -> str:
+    """Return a table as HTML; all text is escaped.
+
+    >>> print(html_table(Table(title="T", columns=(Column("rule"), Column("F1", ".1f", 100)), rows=(("a & b", 0.5),))))
+    <div class="scroll" role="region" aria-label="T" tabindex="0">
+    <table>
+    <caption>T</caption>
+    <thead><tr><th scope="col">rule</th><th scope="col" class="num">F1</th></tr></thead>
+    <tbody>
+    <tr><th scope="row">a &amp; b</th><td class="num" data-value="0.5">50.0</td></tr>
+    </tbody>
+    </table>
+    </div>
+
+    Args:
+        table: The table.
+        caption: Whether its title is seen, or only read aloud.
+    """
+    title = escape(table.title)
+    heads = "".join(f'<th scope="col"{_numeric(column)}>{escape(column.name)}</th>' for column in table.columns)
+    return "\n".join(
+        [
+            f'<div class="scroll" role="region" aria-label="{title}" tabindex="0">',
+            "<table>",
+            f"<caption>{title}</caption>" if caption else f'<caption class="quiet">{title}</caption>',
+            f"<thead><tr>{heads}</tr></thead>",
+            "<tbody>",
+            *(
+                f"<tr>{''.join(_cells(table, row, texts))}</tr>"
+                for row, texts in zip(table.rows, table.texts(), strict=True)
+            ),
+            "</tbody>",
+            "</table>",
+            "</div>",
+            *(f'<p class="note">{escape(note)}</p>' for note in table.notes),
+        ]
+    )
+
+
+def _cells(table: Table, row: Sequence[Any], texts: Sequence[str]) -> Iterator[str]:
+    for position, (column, value, text) in enumerate(zip(table.columns, row, texts, strict=True)):
+        if position == 0:
+            yield f'<th scope="row">{escape(text)}</th>'
+            continue
+        parts = value if isinstance(value, tuple) else (value,)
+        known = " ".join(repr(part) for part in parts if isinstance(part, int | float) and math.isfinite(part))
+        raw = f' data-value="{known}"' if known else ""
+        yield f"<td{_numeric(column)}{raw}>{escape(text)}</td>"
+
+
+def _numeric(column: Column) -> str:
+    return ' class="num"' if column.numeric else ""
+
+
+def facts_table(title: str, facts: Mapping[str, Any]) -> Table:
+    """Return a table of two columns, what and value; facts that are empty are left out."""
+    rows = tuple((name, str(value)) for name, value in facts.items() if value not in (None, "", (), {}, []))
+    return Table(title=title, columns=(Column("what"), Column("value")), rows=rows)
+
+
+def arrow_table(table: Table) -> Any:
+    """Return raw, unscaled values as a `pyarrow.Table`; an interval is three columns, ``X``, ``X low`` and ``X high``."""
+    import pyarrow as pa
+
+    names, rows = table.flat()
+    columns = list(zip(*rows, strict=True)) if rows else [()] * len(names)
+    return pa.table([pa.array(_alike(values)) for values in columns], names=names)
+
+
+def _alike(values: Sequence[Any]) -> list[Any]:
+    """Return values of one type: text where some are, floating point where some are."""
+    kinds = {type(value) for value in values if value is not None}
+    if str in kinds and len(kinds) > 1:
+        return [None if value is None else str(value) for value in values]
+    return [float(value) if float in kinds and value is not None else value for value in values]
+
+
+def frame_of(arrow: Any, library: Library | None) -> Any:
+    """Return a `pyarrow.Table` as a data frame.
+
+    Raises:
+        DataError: The library is unknown or not installed.
+    """
+    if library is not None and library not in LIBRARIES:
+        raise DataError(f"{library!r} is not a library of data frames that is known; there are: {', '.join(LIBRARIES)}")
+    if library != "pyarrow":
+        try:
+            frames = import_module(library or "pandas")
+        except ImportError as error:
+            if library is not None:
+                raise DataError(f"{library} is not installed: pip install {library}, or ask for 'pyarrow'") from error
+        else:
+            return frames.from_arrow(arrow) if library == "polars" else arrow.to_pandas()
+    return arrow
+
+
+class Displayed:
+    """What has tables: it shows them in a notebook, and gives them as data frames."""
+
+    __slots__ = ()
+
+    def tables(self) -> Sequence[Table]:
+        """Return all tables, the most important first."""
+        raise NotImplementedError
+
+    @property
+    def lead(self) -> str:
+        """What is said before the tables, a sentence or nothing."""
+        return ""
+
+    def to_frame(self, library: Library | None = None, *, table: int = 0) -> Any:
+        """Return a table as a data frame, with raw values: shares from 0 to 1, an interval as three columns.
+
+        Args:
+            library: `pandas`, `polars` or `pyarrow`; None = pandas if it is installed, else pyarrow.
+            table: Which one, by its place in `tables()`.
+
+        Raises:
+            DataError: The library is unknown or not installed.
+        """
+        return frame_of(arrow_table(self.tables()[table]), library)
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        return arrow_table(self.tables()[0]).__arrow_c_stream__(requested_schema)
+
+    def _repr_html_(self) -> str:
+        first, *others = self.tables()
+        lead = f"<p><strong>{escape(self.lead)}</strong></p>" if self.lead else ""
+        more = (
+            f"<details><summary>{escape(table.title)}</summary>{html_table(table, caption=False)}</details>"
+            for table in others
+        )
+        css = f"{_IN_A_NOTEBOOK}{style('tables')}}}"
+        return f'<div class="suffice"><style>{css}</style>{lead}{html_table(first)}{"".join(more)}</div>'

@@ -20,6 +20,7 @@ from sklearn.metrics import roc_auc_score
 from suffice.diagnostics import Diagnosis, diagnose
 from suffice.replays import calibrate, replay
 from suffice.session import Policy
+from suffice.statistics import Resampling
 from suffice.store.recording import Recording
 
 QUESTIONS, ROUNDS, EXTRA, SEED = 20_000, 5, 18, 42
@@ -63,7 +64,7 @@ def check(found: Diagnosis, kept: Recording, policy: Policy) -> None:
         expected = roc_auc_score(em, kept.column(name).ravel())
         assert abs(found.parts["signals"].signal(name).auroc - expected) < 1e-9
     own = next(point for point in found.parts["sweep p_correct > 0.25"].points if point.own)
-    row = replay(kept, [policy], n_resamples=2).row("tasr")
+    row = replay(kept, [policy], resampling=Resampling(n_resamples=2)).row("tasr")
     assert (own.quality, own.calls) == (row.metrics["f1"], row.calls.mean)
 
 

@@ -25,6 +25,7 @@ from suffice.reports import make_report, render_html
 from suffice.reports.html import LARGEST
 from suffice.rules.rethreshold import find_threshold, with_threshold
 from suffice.session import Policy
+from suffice.statistics import Resampling
 from suffice.store import read_recording, write_recording
 
 QUESTIONS, ROUNDS, SEED = 20_000, 5, 42
@@ -89,7 +90,7 @@ def check(path: Path, text: str) -> None:
     rows = np.arange(QUESTIONS)
     for threshold in (0.1, 0.25, 0.333, 0.5, 0.8):
         moved = replace(policy, rule=with_threshold(policy.rule, literal, threshold))
-        row = replay(kept, [moved], n_resamples=2, prices=PRICE).rows[0]
+        row = replay(kept, [moved], resampling=Resampling(n_resamples=2), prices=PRICE).rows[0]
         region = (values <= threshold).sum(axis=1)
         wanted = {"f1": row.metrics["f1"], "calls": row.calls.mean, "money": row.costs["money"]}
         for name, value in wanted.items():

@@ -24,6 +24,7 @@ import pyarrow.parquet as pq
 
 from suffice.replays import replay
 from suffice.replays.streaming import replay_stream
+from suffice.statistics import Resampling
 from suffice.store import read_recording
 from suffice.store.schema import FORMAT, META_KEY, VERSION
 
@@ -97,7 +98,9 @@ def check(folder: Path) -> None:
     """Assert that streamed figures are those of `replay`, with blocks that cut trajectories."""
     path = folder / "small.parquet"
     write(path, 500)
-    expected = replay(read_recording(path), ["tasr"], metrics=("f1",), n_resamples=10).row("tasr")
+    expected = replay(read_recording(path), ["tasr"], metrics=("f1",), resampling=Resampling(n_resamples=10)).row(
+        "tasr"
+    )
     found = replay_stream(path, "tasr", block_rows=333).policy
     assert math.isclose(found.metrics["f1"], expected.metrics["f1"], rel_tol=1e-12)
     assert found.stop_rounds == expected.stop_rounds

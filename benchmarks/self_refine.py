@@ -24,6 +24,7 @@ from suffice.replays import policy_for, replay
 from suffice.replays.evaluate import drop_failed
 from suffice.rules import parse_selector
 from suffice.rules.selectors_of_drafts import DISTANCES, pairwise_distances
+from suffice.statistics import Resampling
 from suffice.store import BUNDLED_RECORDINGS, Recording, bundled_recording
 from suffice.store.schema import build_table
 from suffice.tables import Column, Table, render
@@ -38,7 +39,11 @@ def chosen(recording: Recording, rule: str, metric: str, title: str, *, extra: d
     families = draft_families(recording)
     families |= {name: (Unjudged(parse_selector(text)),) for name, text in (extra or {}).items()}
     found = compare_judged(
-        recording, policy_for(recording, rule), families, metric=metric, n_resamples=RESAMPLES, seed=SEED
+        recording,
+        policy_for(recording, rule),
+        families,
+        metric=metric,
+        resampling=Resampling(n_resamples=RESAMPLES, seed=SEED),
     )
     table = found.table()
     thresholds = [
@@ -56,7 +61,12 @@ def against_fixed(recording: Recording, title: str) -> Table:
         for k in range(2, full.max_rounds + 1)
     ]
     result = replay(
-        recording, policies, metrics=(METRIC,), baseline="fixed_k(2)", n_resamples=RESAMPLES, seed=SEED, margins=()
+        recording,
+        policies,
+        metrics=(METRIC,),
+        baseline="fixed_k(2)",
+        resampling=Resampling(n_resamples=RESAMPLES, seed=SEED),
+        margins=(),
     )
     rows = []
     for label in (*(p.label for p in policies), *(f"fixed_k({k})" for k in range(1, full.max_rounds + 1))):

@@ -27,6 +27,7 @@ from suffice.retrieval import PoolBM25, load_questions
 from suffice.rounds import Passage
 from suffice.rules import parse_rule
 from suffice.signals import Idf
+from suffice.statistics import Resampling
 from suffice.store import Recording, read_recording
 from suffice.tables import Column, Table, render
 
@@ -116,7 +117,9 @@ def judged(tune: Recording, evaluation: Recording, features: tuple[str, ...], ti
     fit = fit_ranker(tune, base, features=features, seed=SEED)
     rules = {text: policy_for(evaluation, text).rule if text == "full" else parse_rule(text) for text in RULES}
     policies = [replace(fit.policy, rule=rule, name=text) for text, rule in rules.items()]
-    result = compare_selectors(evaluation, policies, [*SIMPLE, fit.policy.selector], seed=SEED, n_resamples=2000)
+    result = compare_selectors(
+        evaluation, policies, [*SIMPLE, fit.policy.selector], resampling=Resampling(n_resamples=2000, seed=SEED)
+    )
     table = result.table()
     return replace(table, title=f"{title}. {table.title}", notes=(f"ranked = {fit.policy.selector}", *table.notes))
 

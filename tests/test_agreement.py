@@ -19,6 +19,7 @@ from suffice.searches import FORMS, Block, Explorer, Literal, Space
 from suffice.searches.data import Questions
 from suffice.session import Policy, Session, stops
 from suffice.signals import Idf
+from suffice.statistics import Resampling
 from suffice.store.recording import Recording, write_recording
 from tests.strategies import CALIBRATOR, NAN, RECORDED, RULE_SIGNALS, record, recorded, rules
 
@@ -106,7 +107,9 @@ def check(folder, trajectories: list[Trajectory], recording: Recording, text: st
     path = folder / "r.parquet"
     write_recording(path, recording.table)
     try:
-        row = replay(recording, [policy], metrics=("f1",), baseline="full", n_resamples=2).rows[0]
+        row = replay(recording, [policy], metrics=("f1",), baseline="full", resampling=Resampling(n_resamples=2)).rows[
+            0
+        ]
     except UnknownSignalError:  # what the rule reads is undefined in every round: refused whichever way in
         with pytest.raises(UnknownSignalError):
             replay_stream(path, policy, metrics=("f1",), baseline="fixed_k(1)")
@@ -174,7 +177,7 @@ def test_every_rule_of_a_searched_space_stops_and_costs_as_it_does_live(data):
                 recording,
                 [policy_for(recording, Threshold(name, ">", 0.0), **FITTED) for name in names],
                 metrics=(PLACE,),
-                n_resamples=1,
+                resampling=Resampling(n_resamples=1),
                 baseline="fixed_k(1)",
             )
         return
@@ -185,7 +188,9 @@ def test_every_rule_of_a_searched_space_stops_and_costs_as_it_does_live(data):
     expected = [[live(policy, item) for item in trajectories] for policy in policies]
     for part, side, position in explorer.positions(numbers):
         assert side.view.index[np.minimum(position, side.last)].tolist() == expected[part]
-    rows = replay(recording, policies, metrics=(PLACE,), baseline="fixed_k(1)", n_resamples=1).rows
+    rows = replay(
+        recording, policies, metrics=(PLACE,), baseline="fixed_k(1)", resampling=Resampling(n_resamples=1)
+    ).rows
     means = explorer.means(numbers)
     for place, row in enumerate(rows[: len(rules)]):
         found = (means["quality"][place], means["calls"][place], means["tokens"][place])

@@ -15,6 +15,7 @@ from suffice.errors import DataError
 from suffice.replays import policy_for, replay, replay_stream
 from suffice.rules import parse_selector
 from suffice.session import Policy
+from suffice.statistics import Resampling
 from suffice.store.recording import Recording, write_recording
 from suffice.store.schema import build_table
 from tests.cli_tools import cli
@@ -83,7 +84,7 @@ def policy(recording: Recording, selector: str, name: str = "", rule: str = RULE
 
 def test_a_vote_is_compared_with_the_full_vote_and_not_with_a_single_sample(recording):
     ours = policy(recording, "majority")
-    result = replay(recording, [ours], metrics=("em",), baseline="full", n_resamples=50)
+    result = replay(recording, [ours], metrics=("em",), baseline="full", resampling=Resampling(n_resamples=50))
     row = result.row(ours.label)
     assert (row.baseline, row.selector) == ("fixed_k(10), majority", "majority")
     assert row.metrics["em"] == pytest.approx(by_rule())
@@ -96,7 +97,7 @@ def test_a_vote_is_compared_with_the_full_vote_and_not_with_a_single_sample(reco
 
 def test_each_selector_in_use_has_its_own_frontier_and_its_own_baseline(recording):
     last, majority = policy(recording, "last"), policy(recording, "majority")
-    result = replay(recording, [last, majority], metrics=("em",), n_resamples=50)
+    result = replay(recording, [last, majority], metrics=("em",), resampling=Resampling(n_resamples=50))
     assert (result.row(last.label).baseline, result.row(majority.label).baseline) == (
         "fixed_k(3)",
         "fixed_k(3), majority",
@@ -107,7 +108,7 @@ def test_each_selector_in_use_has_its_own_frontier_and_its_own_baseline(recordin
         assert result.row(f"fixed_k({k}), majority").metrics["em"] == pytest.approx(voted(k))
     assert result.against == "the baseline of its selector"
     assert "vs fixed_k(3), majority" in result.headline(majority.label)
-    alone = replay(recording, [last], metrics=("em",), n_resamples=50)
+    alone = replay(recording, [last], metrics=("em",), resampling=Resampling(n_resamples=50))
     assert [row.label for row in alone.rows if row.kind == "fixed"] == [f"fixed_k({k})" for k in range(1, ROUNDS + 1)]
     assert alone.row(last.label).deltas["em"].delta == result.row(last.label).deltas["em"].delta
 
@@ -115,11 +116,21 @@ def test_each_selector_in_use_has_its_own_frontier_and_its_own_baseline(recordin
 def test_a_baseline_that_is_named_by_its_row_is_the_same_for_all(recording):
     last, majority = policy(recording, "last"), policy(recording, "majority")
     for baseline in (last.label, "oracle_best", "fixed_k(10), majority"):
-        result = replay(recording, [last, majority], metrics=("em",), baseline=baseline, n_resamples=10)
+        result = replay(
+            recording, [last, majority], metrics=("em",), baseline=baseline, resampling=Resampling(n_resamples=10)
+        )
         assert {row.baseline for row in result.rows} == {baseline}
-    named = replay(recording, [majority], metrics=("em",), baseline=policy(recording, "last", "x"), n_resamples=10)
+    named = replay(
+        recording,
+        [majority],
+        metrics=("em",),
+        baseline=policy(recording, "last", "x"),
+        resampling=Resampling(n_resamples=10),
+    )
     assert named.row(majority.label).baseline == "x"
-    beyond = replay(recording, [last, majority], metrics=("em",), baseline="vote_lead >= 3", n_resamples=10)
+    beyond = replay(
+        recording, [last, majority], metrics=("em",), baseline="vote_lead >= 3", resampling=Resampling(n_resamples=10)
+    )
     assert [row.baseline for row in beyond.rows[:2]] == ["vote_lead >= 3", "vote_lead >= 3, majority"]
 
 
@@ -133,10 +144,13 @@ def test_a_selector_with_its_own_fitted_state_has_its_own_frontier(recording):
         policy_for(recording, RULE, selector=parse_selector("max_p_correct"), calibrators=(fitted(turned),), name=name)
         for name, turned in (("one", False), ("two", True))
     ]
-    result = replay(recording, items, metrics=("em",), n_resamples=10)
+    result = replay(recording, items, metrics=("em",), resampling=Resampling(n_resamples=10))
     assert result.row("one").baseline == "fixed_k(3), max_p_correct"
     assert result.row("two").baseline == "fixed_k(3), max_p_correct #2"
-    assert replay(recording, items[:1] * 2, metrics=("em",), n_resamples=10).against == "fixed_k(3), max_p_correct"
+    assert (
+        replay(recording, items[:1] * 2, metrics=("em",), resampling=Resampling(n_resamples=10)).against
+        == "fixed_k(3), max_p_correct"
+    )
 
 
 def test_a_certificate_compares_a_vote_with_the_full_vote(recording):
@@ -157,7 +171,9 @@ def test_a_stream_and_a_diagnosis_compare_a_vote_with_the_vote_of_a_fixed_budget
     assert streamed.baseline.metrics["em"] == pytest.approx(voted(ROUNDS))
     rows = [{**row, "question_type": "any"} for row in recording.table.to_pylist()]
     typed = Recording(build_table(rows, kinds={"vote_lead": "signal"}))
-    part = diagnose(typed, policy=ours, quality="em", baseline="full", n_resamples=10).parts["types"]
+    part = diagnose(typed, policy=ours, quality="em", baseline="full", resampling=Resampling(n_resamples=10)).parts[
+        "types"
+    ]
     assert (part.baseline, part.rows[0].baseline) == ("full, majority", pytest.approx(voted(ROUNDS)))
 
 
@@ -177,7 +193,7 @@ def test_the_command_has_a_selector_and_a_highest_round(recording, tmp_path):
 
 def test_what_was_recorded_at_full_width_is_the_full_budget(recording):
     recorded, full = (
-        replay(recording, ["fixed_k(1)"], metrics=("em",), baseline=name, n_resamples=10)
+        replay(recording, ["fixed_k(1)"], metrics=("em",), baseline=name, resampling=Resampling(n_resamples=10))
         for name in ("recorded", "full")
     )
     assert recorded.baseline == full.baseline

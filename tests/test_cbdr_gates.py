@@ -6,7 +6,7 @@ import pytest
 from suffice.gates import GateBench
 from suffice.gates.answered import Answered, answered_recording
 from suffice.papers.cbdr.gates import gate_points, probe_signal
-from suffice.statistics import holm
+from suffice.statistics import Resampling, holm
 
 N = 80
 PROBES = ((1, 5), (2, 5))
@@ -29,7 +29,7 @@ def bench(share_right, seed=0):
         )
         for i in range(N)
     ]
-    return GateBench(answered_recording(answers, scores), metrics=("em",), n_resamples=200)
+    return GateBench(answered_recording(answers, scores), metrics=("em",), resampling=Resampling(n_resamples=200))
 
 
 def points(**others):

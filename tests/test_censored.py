@@ -19,6 +19,7 @@ from suffice.replays.tables import stops_table
 from suffice.rounds import Trajectory
 from suffice.searches import search
 from suffice.session import stops
+from suffice.statistics import Resampling
 from suffice.store.recording import write_recording
 from suffice.store.schema import build_table
 from tests import strategies as drawn
@@ -48,8 +49,8 @@ def test_whatever_rule_cut_a_recording_the_truth_lies_within_the_bounds(data):
     if left.index[-1] != whole.recording.index[-1]:
         return  # the recording's highest round has gone, and nobody could tell that there was one
     try:
-        truth = replay(whole.recording, ours, metrics=("f1", "em"), n_resamples=2)
-        result = replay(left, ours, metrics=("f1", "em"), n_resamples=2)
+        truth = replay(whole.recording, ours, metrics=("f1", "em"), resampling=Resampling(n_resamples=2))
+        result = replay(left, ours, metrics=("f1", "em"), resampling=Resampling(n_resamples=2))
     except UnknownSignalError:
         return  # nothing is left of a signal
     labels = {row.label for row in truth.rows}
@@ -87,9 +88,9 @@ def test_the_coin_would_win_if_what_never_ran_were_zero(cut):
 
 
 def test_replay_bounds_what_a_coin_kept_from_running(cut):
-    result = replay(cut.cut, [RULE, FULL], metrics=("em",), n_resamples=50)
+    result = replay(cut.cut, [RULE, FULL], metrics=("em",), resampling=Resampling(n_resamples=50))
     ours, full = result.rows[:2]
-    truth = replay(cut.whole, [RULE, FULL], metrics=("em",), n_resamples=50)
+    truth = replay(cut.whole, [RULE, FULL], metrics=("em",), resampling=Resampling(n_resamples=50))
     assert ours.metrics["em"] == truth.row(RULE).metrics["em"]
     assert (ours.censored, ours.undecided) == (False, ("cheapest_match", "dominated_by"))
     for row in result.rows:
@@ -110,7 +111,7 @@ def test_replay_bounds_what_a_coin_kept_from_running(cut):
 
 
 def test_the_random_twin_of_a_gate_on_its_own_log_is_unknown_and_not_the_gate_itself(cut):
-    result = replay(cut.cut, [RULE, "p_known > 0.3"], metrics=("em",), n_resamples=50)
+    result = replay(cut.cut, [RULE, "p_known > 0.3"], metrics=("em",), resampling=Resampling(n_resamples=50))
     twin = result.row(f"random({RULE})")
     assert twin.n_censored == cut.heads.sum()
     share = float(cut.heads.mean())  # of the stops at round 0: a cut question is dealt round 1 as often as the others
@@ -125,7 +126,7 @@ def test_the_random_twin_of_a_gate_on_its_own_log_is_unknown_and_not_the_gate_it
 @pytest.mark.parametrize("baseline", [FULL, "fixed_k(1)", "fixed_k(3)"])
 def test_replay_refuses_a_baseline_that_never_ran(cut, baseline):
     with pytest.raises(CensoredError, match="Compare with 'recorded'"):
-        replay(cut.cut, [RULE], metrics=("em",), baseline=baseline, n_resamples=10)
+        replay(cut.cut, [RULE], metrics=("em",), baseline=baseline, resampling=Resampling(n_resamples=10))
 
 
 def test_the_command_marks_every_row_and_prints_no_false_gain(cut, path):

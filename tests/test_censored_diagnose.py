@@ -12,6 +12,7 @@ from suffice.diagnostics.selection import compare_selectors
 from suffice.errors import CensoredError
 from suffice.gates import GateBench
 from suffice.replays import policy_for
+from suffice.statistics import Resampling
 from suffice.store.recording import Recording, write_recording
 from suffice.store.schema import build_table
 from tests.cli_tools import cli
@@ -45,7 +46,7 @@ def shortened(recording: Recording, keep: int, every: int = 2) -> Recording:
 
 def test_gates_refuse_questions_whose_retrieval_never_ran(cut, path):
     with pytest.raises(CensoredError, match=f"{cut.heads.sum()} of {len(cut.heads)} questions"):
-        GateBench(cut.cut, metrics=("em",), n_resamples=10)
+        GateBench(cut.cut, metrics=("em",), resampling=Resampling(n_resamples=10))
     refused = cli(
         "gate", "compare", path, "--column", "p_known", "--no-questions", "--metric", "em", "--resamples", "20"
     )
@@ -56,7 +57,13 @@ def test_gates_refuse_questions_whose_retrieval_never_ran(cut, path):
 
 def test_selectors_refuse_a_rule_that_goes_on_past_the_recording(cut, path):
     with pytest.raises(CensoredError, match="because a rule ended their recording"):
-        compare_selectors(cut.cut, [policy_for(cut.cut, "full")], ["last", "majority"], metric="em", n_resamples=10)
+        compare_selectors(
+            cut.cut,
+            [policy_for(cut.cut, "full")],
+            ["last", "majority"],
+            metric="em",
+            resampling=Resampling(n_resamples=10),
+        )
     whole = path.parent / "whole.parquet"
     write_recording(whole, cut.whole.table, cut.whole.metadata)
     refused = cli("data", "selectors", path, "--tune", whole, "--rule", "full", "--selector", "last", "--metric", "em")
@@ -69,14 +76,14 @@ def test_selectors_do_not_know_the_best_of_all_rounds_where_some_never_ran():
     cut = shortened(recording, keep=2)
     rule = policy_for(cut, "fixed_k(2)")
     exact, partly = (
-        compare_selectors(item, [rule], ["first"], n_resamples=20).row("fixed_k(2)", "first")
+        compare_selectors(item, [rule], ["first"], resampling=Resampling(n_resamples=20)).row("fixed_k(2)", "first")
         for item in (recording, cut)
     )
     assert (partly.quality, partly.delta, partly.gap_seen) == (exact.quality, exact.delta, exact.gap_seen)
     assert math.isnan(partly.oracle_full)
     assert all(map(math.isnan, partly.gap_full))
     assert not math.isnan(exact.oracle_full)
-    notes = compare_selectors(cut, [rule], ["first"], n_resamples=20).notes
+    notes = compare_selectors(cut, [rule], ["first"], resampling=Resampling(n_resamples=20)).notes
     assert any("the best of all rounds is unknown" in note for note in notes)
 
 
@@ -96,18 +103,24 @@ def test_diagnose_prints_no_false_gain(cut, path):
 
 def test_types_of_a_cut_recording_are_compared_with_what_was_recorded():
     cut = shortened(made(5), keep=2)
-    types = diagnose(cut, policy="fixed_k(2)", n_resamples=20).parts["types"]
+    types = diagnose(cut, policy="fixed_k(2)", resampling=Resampling(n_resamples=20)).parts["types"]
     assert types.baseline == "recorded"
     last = cut.seen.sum(axis=1) - 1
     recorded = cut.column("f1")[np.arange(len(last)), last].mean()
     assert types.rows[-1].baseline == pytest.approx(recorded)
-    assert diagnose(made(5), policy="fixed_k(2)", n_resamples=20).parts["types"].baseline == "fixed_k(3)"
+    assert (
+        diagnose(made(5), policy="fixed_k(2)", resampling=Resampling(n_resamples=20)).parts["types"].baseline
+        == "fixed_k(3)"
+    )
 
 
 def test_what_would_have_come_after_a_cut_counts_in_no_fate():
     recording, cut = made(5), shortened(made(5), keep=3)
     policy = policy_for(recording, "fixed_k(2)")
-    whole, partly = (diagnose(item, policy=policy, n_resamples=20).parts["premature"] for item in (recording, cut))
+    whole, partly = (
+        diagnose(item, policy=policy, resampling=Resampling(n_resamples=20)).parts["premature"]
+        for item in (recording, cut)
+    )
     gone = set(cut.question_ids[::2])
     for name in ("right_later", "right_at_end", "spared"):
         kept = [q for q in getattr(whole, name).question_ids if q not in gone]
@@ -120,9 +133,15 @@ def test_what_would_have_come_after_a_cut_counts_in_no_fate():
 def test_a_sweep_leaves_out_thresholds_whose_rounds_never_ran():
     recording, cut = made(5), shortened(made(5), keep=3)
     policy = policy_for(cut, "(answer_margin > 0.01) & (round >= 2)")
-    swept = next(part for name, part in diagnose(cut, policy=policy, n_resamples=20).parts.items() if "margin" in name)
+    swept = next(
+        part
+        for name, part in diagnose(cut, policy=policy, resampling=Resampling(n_resamples=20)).parts.items()
+        if "margin" in name
+    )
     exact = next(
-        part for name, part in diagnose(recording, policy=policy, n_resamples=20).parts.items() if "margin" in name
+        part
+        for name, part in diagnose(recording, policy=policy, resampling=Resampling(n_resamples=20)).parts.items()
+        if "margin" in name
     )
     unknown = [point for point in swept.points if math.isnan(point.quality)]
     assert unknown
@@ -137,7 +156,9 @@ def test_a_floor_is_not_judged_where_it_goes_on_past_the_recording():
 
     policy, _ = calibrate(made(1, prefix="t"), rule="(answer_stable >= 1) & (p_correct > 0.6)")
     recording, cut = made(4, n=80), shortened(made(4, n=80), keep=2)
-    whole, partly = (diagnose(item, policy=policy, n_resamples=20).parts["floor"] for item in (recording, cut))
+    whole, partly = (
+        diagnose(item, policy=policy, resampling=Resampling(n_resamples=20)).parts["floor"] for item in (recording, cut)
+    )
     assert partly.n + partly.n_unmeasured == whole.n
     assert partly.n_unmeasured > 0
     judged = {q for group in (partly.unchanged, partly.rescued, partly.harmed, partly.spent_right, partly.spent_wrong)
@@ -151,7 +172,9 @@ def test_a_rule_that_goes_on_past_the_recording_has_no_figures_beside_its_calibr
     tune = made(1, prefix="t")
     policy, _ = calibrate_tasr(tune)
     cut = shortened(made(4, n=80), keep=2)
-    found = diagnose(cut, policy=policy, tune=tune, cells={"other": made(6, prefix="o")}, n_resamples=20)
+    found = diagnose(
+        cut, policy=policy, tune=tune, cells={"other": made(6, prefix="o")}, resampling=Resampling(n_resamples=20)
+    )
     assert all(math.isnan(form.quality) and math.isnan(form.calls) for form in found.parts["calibration"].forms)
     here, other = found.parts["cells"].cells
     assert math.isnan(here.quality)

@@ -27,6 +27,7 @@ from suffice.replays import id_hash, replay, tuned_on
 from suffice.replays.outcomes import outcome
 from suffice.rules import parse_selector
 from suffice.session import stops
+from suffice.statistics import Resampling
 from suffice.store import Recording
 from suffice.store.schema import build_table
 from tests.certify_tools import planted, rows
@@ -541,7 +542,7 @@ def test_what_was_certified_on_a_set_is_selected_there(certified, fresh, tune, p
 
 def test_the_baseline_that_dominates_the_certified_policy_is_named_in_headline_table_and_json(fresh, policy):
     found = certify(fresh, listed(["fixed_k(5)"], policy), Claim(epsilon=0.3, confidence=0.8))
-    rival = replay(fresh, ["fixed_k(5)"], n_resamples=2).rows[0].dominated_by
+    rival = replay(fresh, ["fixed_k(5)"], resampling=Resampling(n_resamples=2)).rows[0].dominated_by
     assert rival is not None
     assert found.dominated_by == rival
     assert f"dominated by {rival}, which gives at least as much for no more calls" in found.headline
@@ -551,7 +552,7 @@ def test_the_baseline_that_dominates_the_certified_policy_is_named_in_headline_t
 
 def test_a_certified_policy_that_nothing_dominates_names_the_cheapest_that_is_as_good(fresh, policy):
     found = certify(fresh, listed(["fixed_k(1)"], policy), Claim(epsilon=0.95))
-    row = replay(fresh, ["fixed_k(1)"], n_resamples=2).rows[0]
+    row = replay(fresh, ["fixed_k(1)"], resampling=Resampling(n_resamples=2)).rows[0]
     assert found.dominated_by is row.dominated_by is None
     assert f"cheapest fixed or random policy of at least this f1 here: {row.cheapest_match}" in found.headline
     assert found.to_dict()["sequence"][0]["cheapest_match"] == row.cheapest_match

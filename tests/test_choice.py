@@ -15,6 +15,7 @@ from suffice.replays import calibrate, policy_for, replay
 from suffice.replays.outcomes import choice_note, default_metrics
 from suffice.rules import parse_rule, parse_selector
 from suffice.searches import search
+from suffice.statistics import Resampling
 from suffice.store import Recording, write_recording
 from suffice.store.schema import build_table
 from tests.cli_tools import cli
@@ -58,19 +59,19 @@ def test_the_quality_of_multiple_choice_is_exact_match_wherever_a_metric_is_chos
     kept = recording(letters, golds=golds)
     assert default_metrics(kept) == ("em",)
     said = choice_note(kept)
-    result = replay(kept, ["answer_stable"], n_resamples=2)
+    result = replay(kept, ["answer_stable"], resampling=Resampling(n_resamples=2))
     assert (result.metrics, said in result.notes) == (("em",), True)
-    told = search(kept, n_resamples=0).notes
+    told = search(kept, resampling=Resampling(n_resamples=0)).notes
     assert any(note.endswith(said[-30:]) for note in told)  # its counts are those of the searched half
-    assert search(kept, n_resamples=0).metric == "em"
+    assert search(kept, resampling=Resampling(n_resamples=0)).metric == "em"
     _, summary = calibrate(kept, rule="p_correct > 0.5")
     assert (summary.quality_metric, said in summary.notes) == ("em", True)
-    assert said in diagnose(kept, policy="answer_stable", n_resamples=2).notes
+    assert said in diagnose(kept, policy="answer_stable", resampling=Resampling(n_resamples=2)).notes
 
 
 def test_f1_that_is_asked_for_is_printed_with_a_word_about_it():
     kept = recording()
-    result = replay(kept, ["answer_stable"], metrics=("f1",), n_resamples=2)
+    result = replay(kept, ["answer_stable"], metrics=("f1",), resampling=Resampling(n_resamples=2))
     assert result.row("fixed_k(1)").metrics["f1"] < np.mean(kept.column("em")[:, 0]) - 0.1
     assert choice_note(kept) in result.notes
     assert choice_note(kept) in measure(kept, listed(["fixed_k(1)"], kept).policies, Claim(epsilon=0.5)).notes
@@ -79,23 +80,34 @@ def test_f1_that_is_asked_for_is_printed_with_a_word_about_it():
 def test_a_threshold_on_a_metric_and_selectors_get_the_same_word():
     kept = recording()
     said, rule = choice_note(kept), parse_rule("answer_stable")
-    assert said in replay(kept, [rule], metrics=("f1 > 0.5",), n_resamples=2).notes
-    assert said in diagnose(kept, policy=rule, metric="f1 > 0.5", n_resamples=2).notes
+    assert said in replay(kept, [rule], metrics=("f1 > 0.5",), resampling=Resampling(n_resamples=2)).notes
+    assert said in diagnose(kept, policy=rule, metric="f1 > 0.5", resampling=Resampling(n_resamples=2)).notes
     claim = Claim(metric="f1>0.5", epsilon=0.5)
     assert said in measure(kept, listed(["fixed_k(1)"], kept).policies, claim).notes
     policy = policy_for(kept, rule)
-    assert said in compare_selectors(kept, [policy], ["last"], metric="f1", n_resamples=2).notes
+    assert said in compare_selectors(kept, [policy], ["last"], metric="f1", resampling=Resampling(n_resamples=2)).notes
     assert (
         said
-        in compare_judged(kept, policy, {"last": [Unjudged(parse_selector("last"))]}, metric="f1", n_resamples=2).notes
+        in compare_judged(
+            kept,
+            policy,
+            {"last": [Unjudged(parse_selector("last"))]},
+            metric="f1",
+            resampling=Resampling(n_resamples=2),
+        ).notes
     )
-    assert said not in compare_selectors(kept, [policy], ["last"], metric="contains", n_resamples=2).notes
+    assert (
+        said
+        not in compare_selectors(
+            kept, [policy], ["last"], metric="contains", resampling=Resampling(n_resamples=2)
+        ).notes
+    )
 
 
 def test_words_are_scored_by_f1_as_ever():
     kept = recording(words=True)
     assert (default_metrics(kept), choice_note(kept)) == (("f1", "em"), None)
-    assert replay(kept, ["answer_stable"], n_resamples=2).metrics == ("f1", "em")
+    assert replay(kept, ["answer_stable"], resampling=Resampling(n_resamples=2)).metrics == ("f1", "em")
     bare = Recording(kept.table.drop_columns(["em"]))
     assert default_metrics(bare) == ("f1", "em")
     assert default_metrics(Recording(kept.table.drop_columns(["f1"]))) == ("f1", "em")

@@ -19,6 +19,7 @@ from suffice.rules import FirstOf, Never, Rule, fixed_k, parse_rule, parse_selec
 from suffice.session import Policy, stops
 from suffice.signals import SIGNALS, Signal
 from suffice.signals import base as signals_base
+from suffice.statistics import Resampling
 from suffice.store.recording import Recording
 from suffice.store.schema import build_table
 from tests import reference
@@ -85,7 +86,7 @@ def test_the_ledger_equals_plain_loops(data):
 def test_operational_and_evaluation_costs_add_up_to_what_was_recorded(data):
     drawn = data.draw(recorded(start=1))
     policy = data.draw(policies(drawn.recording, replayable=True))
-    result = replay(drawn.recording, [policy], n_resamples=10, prices=PRICE)
+    result = replay(drawn.recording, [policy], resampling=Resampling(n_resamples=10), prices=PRICE)
     for row in result.rows:
         for kind in ("calls", "tokens", "seconds", "money"):
             recorded_total = CostTable(drawn.recording, PRICE).recorded

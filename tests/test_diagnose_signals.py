@@ -26,7 +26,7 @@ from suffice.diagnostics import (
 )
 from suffice.diagnostics.separation import ends
 from suffice.errors import DataError
-from suffice.statistics import Coded, area_under_roc
+from suffice.statistics import Coded, Resampling, area_under_roc
 from suffice.store.recording import Recording
 from suffice.store.schema import build_table
 
@@ -249,7 +249,9 @@ def test_a_set_drawn_from_itself_rarely_drifts():
 def test_figures_by_round_are_those_of_the_round_alone():
     em = (np.random.default_rng(0).random((30, 3)) < 0.5).astype(float)
     margin = np.abs(np.random.default_rng(1).normal(size=(30, 3))) + em
-    found = diagnose(recording({"answer_margin": margin, "em": em}), n_resamples=50).parts["signals"]
+    found = diagnose(recording({"answer_margin": margin, "em": em}), resampling=Resampling(n_resamples=50)).parts[
+        "signals"
+    ]
     for r in (1, 2, 3):
         alone = found.by_round[r][0]
         assert alone.auroc == pytest.approx(roc_auc_score(em[:, r - 1], margin[:, r - 1]))

@@ -30,6 +30,7 @@ from suffice.replays.costs import CostTable
 from suffice.rules import parse_rule, thresholds
 from suffice.rules.rethreshold import with_threshold
 from suffice.session import Policy, stops
+from suffice.statistics import Resampling
 from suffice.store import write_recording
 from suffice.store.recording import Recording
 from suffice.store.schema import build_table
@@ -178,7 +179,7 @@ def test_the_knee_lies_farthest_above_the_line_between_the_ends(quality, calls, 
 
 def test_calibrators_are_fitted_on_tune_and_judged_on_the_recording_with_the_rules_outcome_beside():
     tune, recording = made(1, prefix="t"), made(2)
-    found = diagnose(recording, policy="tasr", tune=tune, n_resamples=20).parts["calibration"]
+    found = diagnose(recording, policy="tasr", tune=tune, resampling=Resampling(n_resamples=20)).parts["calibration"]
     forms = {form.form: form for form in found.forms}
     assert set(forms) == {"the policy's", "per-round isotonic", "global isotonic", "per-round Platt", "global Platt"}
     em = recording.column("em")
@@ -201,7 +202,7 @@ def test_calibrators_are_fitted_on_tune_and_judged_on_the_recording_with_the_rul
 def test_a_recorded_probability_is_judged_without_tune_questions():
     recording = made()
     table = recording.table.append_column("p_correct", [[0.25] * recording.table.num_rows])
-    found = diagnose(Recording(table), policy="tasr", n_resamples=20).parts["calibration"]
+    found = diagnose(Recording(table), policy="tasr", resampling=Resampling(n_resamples=20)).parts["calibration"]
     assert [form.form for form in found.forms] == ["as recorded"]
     assert found.forms[0].overall.brier == pytest.approx(np.mean((0.25 - recording.column("em")) ** 2))
     assert math.isfinite(found.forms[0].calls)
@@ -212,12 +213,12 @@ def test_a_recorded_probability_is_judged_without_tune_questions():
 
 def test_each_type_is_the_replay_of_its_own_questions():
     recording = made()
-    found = diagnose(recording, policy="answer_stable", n_resamples=200).parts["types"]
+    found = diagnose(recording, policy="answer_stable", resampling=Resampling(n_resamples=200)).parts["types"]
     kinds = recording.per_question("question_type", [])
     assert [row.type for row in found.rows] == ["bridge", "comparison", "all"]
     for row in found.rows:
         part = recording if row.type == "all" else recording.select(kinds == row.type)
-        alone = replay(part, ["answer_stable"], n_resamples=200).row("answer_stable")
+        alone = replay(part, ["answer_stable"], resampling=Resampling(n_resamples=200)).row("answer_stable")
         assert (row.n, row.quality, row.calls) == pytest.approx((alone.n, alone.metrics["f1"], alone.calls.mean))
         for got, name in ((row.delta, "f1"), (row.delta_calls, "calls")):
             expected = alone.deltas[name]
@@ -251,7 +252,7 @@ def fates(recording: Recording, policy: Policy) -> dict[str, set[str]]:
 def test_premature_stops_are_those_of_a_plain_loop(text):
     recording = made(3)
     policy = policy_for(recording, text)
-    found = diagnose(recording, policy=policy, n_resamples=20).parts["premature"]
+    found = diagnose(recording, policy=policy, resampling=Resampling(n_resamples=20)).parts["premature"]
     expected = fates(recording, policy)
     names = {
         "early": found.early, "wrong": found.wrong, "later": found.right_later, "end": found.right_at_end,
@@ -268,7 +269,7 @@ def test_premature_stops_are_those_of_a_plain_loop(text):
 def test_the_floor_is_compared_with_the_same_rule_without_it():
     tune, recording = made(1, prefix="t"), made(4, n=80)
     policy, _ = calibrate(tune, rule="(answer_stable >= 1) & (p_correct > 0.4)")
-    found = diagnose(recording, policy=policy, n_resamples=100).parts["floor"]
+    found = diagnose(recording, policy=policy, resampling=Resampling(n_resamples=100)).parts["floor"]
     bare = replace(policy, rule=parse_rule("answer_stable"))
     at = {name: stops(p, recording.rounds(policy.raw_columns)).position for name, p in (("a", bare), ("b", policy))}
     em = recording.column("em")
@@ -355,11 +356,13 @@ def test_a_cross_fitted_probability_never_saw_its_question():
 
 def test_every_part_stands_where_its_inputs_do_and_a_note_names_what_is_missing():
     recording, tune = made(), made(1, prefix="t")
-    alone = diagnose(recording, n_resamples=20)
+    alone = diagnose(recording, resampling=Resampling(n_resamples=20))
     assert list(alone.parts) == ["signals", "correlations"]
     assert "no recording of tune questions" in alone.notes[0]
     assert "no policy" in alone.notes[1]
-    full = diagnose(recording, policy="tasr", tune=tune, cells={"other": made(9)}, n_resamples=20)
+    full = diagnose(
+        recording, policy="tasr", tune=tune, cells={"other": made(9)}, resampling=Resampling(n_resamples=20)
+    )
     assert list(full.parts) == [
         "signals", "correlations", "drift", "calibration", "sweep p_correct > 0.25", "types", "premature", "floor", "cells",
     ]  # fmt: skip
@@ -373,7 +376,7 @@ def test_every_part_stands_where_its_inputs_do_and_a_note_names_what_is_missing(
 def test_shared_questions_and_a_policys_own_are_selected_here():
     recording = made()
     policy, _ = calibrate(recording, rule="tasr")
-    said = " ".join(diagnose(recording, policy=policy, tune=recording, n_resamples=20).notes)
+    said = " ".join(diagnose(recording, policy=policy, tune=recording, resampling=Resampling(n_resamples=20)).notes)
     assert "selected here: 60 questions are in the tune recording too" in said
     assert "the policy was fitted or selected on 60" in said
 
@@ -381,14 +384,15 @@ def test_shared_questions_and_a_policys_own_are_selected_here():
 def test_the_same_seed_gives_the_same_numbers():
     recording, tune = made(), made(1, prefix="t")
     first, again, other = (
-        diagnose(recording, policy="tasr", tune=tune, n_resamples=50, seed=seed).to_dict() for seed in (1, 1, 2)
+        diagnose(recording, policy="tasr", tune=tune, resampling=Resampling(n_resamples=50, seed=seed)).to_dict()
+        for seed in (1, 1, 2)
     )
     assert first == again
     assert first != other
 
 
 def test_a_censored_recording_is_noted():
-    found = diagnose(made(end="rule"), policy="answer_stable", n_resamples=20)
+    found = diagnose(made(end="rule"), policy="answer_stable", resampling=Resampling(n_resamples=20))
     assert "censored: a rule ended 60 of 60" in found.notes[0]
     assert found.parts["premature"].n_censored == found.parts["premature"].early.n > 0
     assert "censored" in " ".join(found.parts["premature"].notes())
@@ -400,14 +404,23 @@ def test_all_right_or_all_wrong_leaves_no_warning(value):
         return Recording(build_table([{**row, "em": value, "f1": value} for row in recording.table.to_pylist()]))
 
     found = diagnose(
-        flat(made()), policy="tasr", tune=flat(made(1, prefix="t")), cells={"other": flat(made(2))}, n_resamples=20
+        flat(made()),
+        policy="tasr",
+        tune=flat(made(1, prefix="t")),
+        cells={"other": flat(made(2))},
+        resampling=Resampling(n_resamples=20),
     )
     assert found.parts["calibration"].forms[0].overall.brier == 0
     json.dumps(found.to_dict(), allow_nan=False)
 
 
 def test_one_question_of_one_round_is_enough():
-    found = diagnose(made(n=1, width=1), policy="answer_margin > 1", cells={"other": made(n=1)}, n_resamples=20)
+    found = diagnose(
+        made(n=1, width=1),
+        policy="answer_margin > 1",
+        cells={"other": made(n=1)},
+        resampling=Resampling(n_resamples=20),
+    )
     assert found.parts["premature"].early.n == 0
     assert math.isnan(found.parts["premature"].wrong.share)
     assert "cells" not in found.parts
@@ -417,12 +430,18 @@ def test_one_question_of_one_round_is_enough():
 def test_missing_margins_are_notes_and_not_errors():
     listed = [{**row, "answer_margin": NAN} for row in made().table.to_pylist()]
     blank = Recording(build_table(listed))
-    found = diagnose(blank, policy="answer_stable", tune=made(1, prefix="t"), cells={"other": made()}, n_resamples=20)
+    found = diagnose(
+        blank,
+        policy="answer_stable",
+        tune=made(1, prefix="t"),
+        cells={"other": made()},
+        resampling=Resampling(n_resamples=20),
+    )
     said = " ".join(found.notes)
     assert "no calibrated signal" in said
     assert "cells are not compared" in said
     without = Recording(made().table.drop_columns(["question_type", "answer_stable"]))
-    bare = diagnose(without, policy="answer_margin > 1", n_resamples=20)
+    bare = diagnose(without, policy="answer_margin > 1", resampling=Resampling(n_resamples=20))
     assert "no column 'question_type'" in " ".join(bare.notes)
     assert math.isnan(bare.parts["premature"].wrong_and_stable_rate)
 

@@ -17,6 +17,7 @@ from suffice.display import Chart, html_table
 from suffice.display import tables as displayed
 from suffice.errors import DataError
 from suffice.reports import Settings
+from suffice.statistics import Resampling
 from suffice.store import bundled_recording
 from suffice.tables import Column, Table
 
@@ -33,7 +34,7 @@ def recording():
 
 @pytest.fixture(scope="module")
 def result(recording):
-    return replay(recording, ["semantic(0.03)", "fixed_k(2)"], metrics=[QUALITY], n_resamples=20)
+    return replay(recording, ["semantic(0.03)", "fixed_k(2)"], metrics=[QUALITY], resampling=Resampling(n_resamples=20))
 
 
 def values(recording, result):
@@ -41,7 +42,7 @@ def values(recording, result):
     session = Session("fixed_k(1)")
     decision = session.observe(Round(index=1, answer=HOSTILE))
     claim = Claim(epsilon=0.3, metric=QUALITY)
-    settings = Settings(metrics=(QUALITY,), n_resamples=20)
+    settings = Settings(metrics=(QUALITY,), resampling=Resampling(n_resamples=20))
     return {
         "recording": recording,
         "replay": result,
@@ -49,7 +50,7 @@ def values(recording, result):
         "calibration": fit,
         "decision": decision,
         "certification": certify(recording, ["fixed_k(2)"], claim),
-        "diagnosis": diagnose(recording, metric=QUALITY, n_resamples=20),
+        "diagnosis": diagnose(recording, metric=QUALITY, resampling=Resampling(n_resamples=20)),
         "report": report(recording, ["fixed_k(2)"], settings=settings),
     }
 

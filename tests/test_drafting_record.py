@@ -28,6 +28,7 @@ from suffice.loop import Measurement
 from suffice.replays import CostTable, operational_masks, replay
 from suffice.replays.checks import policy_for
 from suffice.session import stops
+from suffice.statistics import Resampling
 from suffice.store import Recording, ResponseCache
 from tests import llamacpp
 from tests import strategies as drawn
@@ -300,11 +301,13 @@ def test_fixed_budgets_pay_for_no_critique_that_nobody_reads(whims):
     _, recording = whims
     drafted = recording.answers != None  # noqa: E711 - an array
     for k in range(1, ROUNDS + 1):
-        found = replay(recording, [f"fixed_k({k})"], metrics=("f1",), n_resamples=10)
+        found = replay(recording, [f"fixed_k({k})"], metrics=("f1",), resampling=Resampling(n_resamples=10))
         paid = found.row(f"fixed_k({k})").components
         assert paid["writer"]["calls"] == k
         assert paid["critic"]["calls"] == pytest.approx(drafted[:, : k - 1].sum() / 5)
-    published = replay(recording, ["fixed_k(1)"], metrics=("f1",), n_resamples=10, ledger="published")
+    published = replay(
+        recording, ["fixed_k(1)"], metrics=("f1",), resampling=Resampling(n_resamples=10), ledger="published"
+    )
     assert published.row("fixed_k(1)").components["critic"]["calls"] == pytest.approx(drafted[:, 0].mean())
 
 

@@ -33,6 +33,7 @@ from suffice.retrieval import InMemoryRetriever, Question
 from suffice.rounds import COST_KINDS
 from suffice.session import stops
 from suffice.signals import Idf
+from suffice.statistics import Resampling
 from tests import strategies as drawn
 from tests.gating import ScriptedGate
 from tests.test_loop import Judge
@@ -368,7 +369,7 @@ def test_replay_of_a_gate_shows_what_it_saves(tmp_path):
     record(questions(), recordable(), tmp_path / "r.parquet")
     recording = read_recording(tmp_path / "r.parquet")
     gate = Policy(rule=parse_rule("p_known > 0.5"), start_round=0, max_rounds=ROUNDS)
-    result = replay(recording, [gate], baseline="full", n_resamples=50)
+    result = replay(recording, [gate], baseline="full", resampling=Resampling(n_resamples=50))
     row = next(row for row in result.rows if row.kind == "rule")
     assert row.calls.mean == pytest.approx((1 + 3 + 1 + 3 + 1) / 3)  # a pass that goes on is one call
 

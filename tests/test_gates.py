@@ -54,7 +54,7 @@ from suffice.reports import Settings, make_report, render_html
 from suffice.reports.gate import gate_part
 from suffice.rules import parse_rule, tasr
 from suffice.session import Policy
-from suffice.statistics import area_under_roc
+from suffice.statistics import Resampling, area_under_roc
 from suffice.store import Recording, read_recording, write_recording
 from suffice.store.schema import build_table
 from suffice.tables import render
@@ -78,7 +78,7 @@ def answered(direct, retrieved, *, prefix="q"):
 
 def bench_of(direct, retrieved, scores=None, **settings_):
     recording = answered_recording(answered(direct, retrieved), scores)
-    return GateBench(recording, **{"n_resamples": 50, **settings_})
+    return GateBench(recording, **{"resampling": Resampling(n_resamples=50), **settings_})
 
 
 def random_world(seed, n=60):
@@ -151,9 +151,9 @@ def test_the_random_gate_is_the_random_twin_of_replay(world, beta):
     direct, retrieved, scores = world
     bench = bench_of(direct, retrieved, {"p_known": scores})
     policy = policy_for(bench.recording, gate_rule("p_known", beta), start_round=0, name="gate")
-    twin = replay(bench.recording, [policy], metrics=("contains",), baseline="closed_book", n_resamples=5).row(
-        "random(gate)"
-    )
+    twin = replay(
+        bench.recording, [policy], metrics=("contains",), baseline="closed_book", resampling=Resampling(n_resamples=5)
+    ).row("random(gate)")
     point = bench.point(gate_rule("p_known", beta), beta)
     assert bench.random(point.retrieval_rate).metrics["contains"] == pytest.approx(twin.metrics["contains"])
 
@@ -265,7 +265,10 @@ def test_knowledge_that_is_planted_is_found_and_its_reverse_does_harm():
     needed = (~direct & retrieved).astype(float)
     bench = bench_of(direct, retrieved)
     half = {"tune": np.arange(200) % 2 == 0, "eval": np.arange(200) % 2 == 1}
-    tune, evaluation = (GateBench(bench.recording.select(half[name]), n_resamples=100) for name in ("tune", "eval"))
+    tune, evaluation = (
+        GateBench(bench.recording.select(half[name]), resampling=Resampling(n_resamples=100))
+        for name in ("tune", "eval")
+    )
     knows = Scored(name="knows", tune=1 - needed[half["tune"]], evaluation=1 - needed[half["eval"]])
     misled = Scored(name="misled", tune=needed[half["tune"]], evaluation=needed[half["eval"]], beta=0.5)
     found = compare_gates(evaluation, [knows, misled], tune)
@@ -385,7 +388,9 @@ def test_a_held_out_threshold_never_sees_its_own_fold():
 def test_question_gates_read_questions_alone_and_cost_no_call():
     direct, retrieved, _ = random_world(6, n=120)
     tune = bench_of(direct[:60], retrieved[:60])
-    evaluation = GateBench(answered_recording(answered(direct[60:], retrieved[60:], prefix="e")), n_resamples=50)
+    evaluation = GateBench(
+        answered_recording(answered(direct[60:], retrieved[60:], prefix="e")), resampling=Resampling(n_resamples=50)
+    )
 
     def embed(texts):
         return np.array([[len(text), text.count("1")] for text in texts], dtype=float)
@@ -456,9 +461,11 @@ def rounds_recording(n=40, **columns):
 
 def test_a_recorded_column_is_a_gate_and_pays_for_what_it_reads():
     recording = rounds_recording()
-    bench = GateBench(recording, n_resamples=50)
+    bench = GateBench(recording, resampling=Resampling(n_resamples=50))
     half = np.arange(40) % 2 == 0
-    tune, evaluation = (GateBench(recording.select(rows), n_resamples=50) for rows in (half, ~half))
+    tune, evaluation = (
+        GateBench(recording.select(rows), resampling=Resampling(n_resamples=50)) for rows in (half, ~half)
+    )
     found = compare_gates(
         evaluation, [column_gate("p_known", evaluation, tune), column_gate("answer_margin:low", evaluation, tune)], tune
     )
@@ -499,9 +506,11 @@ def test_calls_are_the_same_through_json_lines_and_through_import(tmp_path):
     given, imported = answered_recording(questions, {"p_known": score}), read_recording(tmp_path / "table.parquet")
     for rule in ("p_known > 0.5", "p_known < 0.25", "fixed_k(1)"):
         policy = Policy(rule=parse_rule(rule), start_round=0, max_rounds=1)
-        one, other = (replay(item, [policy], n_resamples=20).rows[0] for item in (given, imported))
+        one, other = (
+            replay(item, [policy], resampling=Resampling(n_resamples=20)).rows[0] for item in (given, imported)
+        )
         assert other.calls.mean == one.calls.mean, rule
-    benches = [GateBench(item, n_resamples=20) for item in (given, imported)]
+    benches = [GateBench(item, resampling=Resampling(n_resamples=20)) for item in (given, imported)]
     one, other = (compare_gates(bench, [column_gate("p_known", bench, None)]).rows[0].point for bench in benches)
     assert other.costs["calls"] == one.costs["calls"] == 1.0
 
@@ -515,7 +524,7 @@ def test_a_gate_that_is_not_the_recorded_one_does_not_pay_for_it():
         column = np.where(np.array(recording.table.column("round")) == 0, calls, 1.0)
         place = recording.table.column_names.index("cost.generator.calls")
         table = recording.table.set_column(place, recording.table.schema.field(place), [column])
-        bench = GateBench(Recording(table), n_resamples=20)
+        bench = GateBench(Recording(table), resampling=Resampling(n_resamples=20))
         point = compare_gates(bench, [gate]).rows[0].point
         assert point.costs["calls"] == pytest.approx(direct + (3 - direct) * point.retrieval_rate)
         assert bench.ungated().reference("never").costs["calls"] == direct
@@ -524,7 +533,7 @@ def test_a_gate_that_is_not_the_recorded_one_does_not_pay_for_it():
 
 def test_a_gate_stands_in_front_of_a_stopping_rule():
     recording = rounds_recording()
-    bench = GateBench(recording, Policy(rule=tasr().rules[0], max_rounds=3), n_resamples=50)
+    bench = GateBench(recording, Policy(rule=tasr().rules[0], max_rounds=3), resampling=Resampling(n_resamples=50))
     assert bench.always.label == "always retrieve"
     policy = bench.gated(gate_rule("p_known", 0.5))
     assert str(policy.rule) == "((p_known > 0.5) & (round < 1)) | (answer_stable >= 1)"
@@ -534,7 +543,7 @@ def test_a_gate_stands_in_front_of_a_stopping_rule():
     assert np.array_equal(run.rounds[asked], bench.always.rounds[asked])
     assert set(bench.always.rounds.tolist()) == {2, 3}
     with pytest.raises(UnknownSignalError):
-        GateBench(Recording(recording.table.drop_columns(["p_known"])), n_resamples=50).point(
+        GateBench(Recording(recording.table.drop_columns(["p_known"])), resampling=Resampling(n_resamples=50)).point(
             gate_rule("p_known", 0.5), 0.5
         )
 
@@ -554,12 +563,26 @@ def test_what_certify_and_replay_save_may_be_retrievals():
     assert str(found.policy.rule) == "(p_known > 0.5) & (round < 1)"
     assert "0.50 retrievals against 1.00 (-50.0 %)" in found.headline
     assert "retrievals" in render([found.table()], "md")
-    result = replay(fresh, [policy], metrics=("contains",), baseline="fixed_k(1)", n_resamples=20, cost="retrievals")
+    result = replay(
+        fresh,
+        [policy],
+        metrics=("contains",),
+        baseline="fixed_k(1)",
+        resampling=Resampling(n_resamples=20),
+        cost="retrievals",
+    )
     assert result.rows[0].costs["retrievals"] == pytest.approx(0.5)
     assert "0.50 retrievals" in result.headline(result.rows[0].label)
     bare = Recording(fresh.table.drop_columns(["cost.retrieval.calls"]))
     with pytest.raises(DataError, match="retrievals of .* are unknown"):
-        replay(bare, [policy], metrics=("contains",), baseline="fixed_k(1)", n_resamples=20, cost="retrievals")
+        replay(
+            bare,
+            [policy],
+            metrics=("contains",),
+            baseline="fixed_k(1)",
+            resampling=Resampling(n_resamples=20),
+            cost="retrievals",
+        )
     with pytest.raises(DataError, match="retrievals of some policies were not recorded"):
         certify(bare, threshold_path(policy, "p_known", [0.5]), claim, cheapest="retrievals")
     with pytest.raises(DataError, match="nothing to be cheap in"):
@@ -589,7 +612,7 @@ HEADROOM = {  # never, always, perfect, needed, harmed: percent of questions
 @pytest.mark.parametrize("name", ["hotpotqa_llama31_eval", "hotpotqa_llama31_tune", "2wiki_llama31_tune"])
 def test_the_headroom_of_the_real_answers_is_as_measured(name):
     questions = load_answered(name)
-    bench = GateBench(answered_recording(questions), n_resamples=10)
+    bench = GateBench(answered_recording(questions), resampling=Resampling(n_resamples=10))
     assert len(questions) == bench.n == {"hotpotqa_llama31_eval": 438, "hotpotqa_llama31_tune": 450}.get(name, 500)
     for (source, metric), figures in HEADROOM.items():
         if source == name:
@@ -621,7 +644,9 @@ def test_what_is_no_question_answered_twice_is_refused(tmp_path):
         return load_answered(path)
 
     assert load(good)[0].retrieved is None
-    bench = GateBench(answered_recording(load(good, {**good, "id": "b", "one_retrieval": "x"})), n_resamples=5)
+    bench = GateBench(
+        answered_recording(load(good, {**good, "id": "b", "one_retrieval": "x"})), resampling=Resampling(n_resamples=5)
+    )
     assert bench.always.values["em"].tolist() == [0.0, 1.0]  # a missing answer scores 0
     for change, message in [
         ({"answers": []}, "no gold answers"),
@@ -726,7 +751,9 @@ def test_a_gate_chosen_by_rate_reaches_it_on_tune():
     for rate in (0.0, 0.25, 0.5, 1.0):
         assert np.mean(~(scores > choose_beta(scores, never, always, rate=rate))) == pytest.approx(rate)
     tune = bench_of(direct, retrieved)
-    evaluation = GateBench(answered_recording(answered(direct, retrieved, prefix="e")), n_resamples=20)
+    evaluation = GateBench(
+        answered_recording(answered(direct, retrieved, prefix="e")), resampling=Resampling(n_resamples=20)
+    )
     gate = Scored(name="g", tune=scores, evaluation=scores, price=Price(calls=1.0))
     at = {rate: compare_gates(evaluation, [gate], tune, rate=rate) for rate in (0.25, 0.75)}
     assert [row.point.retrieval_rate for item in at.values() for row in item.rows] == pytest.approx([0.25, 0.75])
@@ -760,10 +787,12 @@ def test_folds_follow_the_ids():
 def test_a_report_shows_the_sweep_over_p_known_and_who_changes_sides():
     direct, retrieved, scores = random_world(12, n=80)
     recording = answered_recording(answered(direct, retrieved), {"p_known": scores})
-    (part,) = gate_part(recording, ("contains", "em"), n_resamples=50, seed=1, level=0.9, margin=0.02)
+    (part,) = gate_part(
+        recording, ("contains", "em"), resampling=Resampling(n_resamples=50, seed=1, level=0.9), margin=0.02
+    )
     assert set(part.charts) == {"gate", "gate-transitions"}
     shown = part.charts["gate"][0]["data"]["values"]
-    bench = GateBench(recording, metrics=("contains", "em"), n_resamples=50, seed=1, level=0.9)
+    bench = GateBench(recording, metrics=("contains", "em"), resampling=Resampling(n_resamples=50, seed=1, level=0.9))
     for row in shown:
         point = bench.point(gate_rule("p_known", row["beta"]), row["beta"])
         assert row["quality"] == pytest.approx(100 * point.metrics["contains"])
@@ -776,7 +805,7 @@ def test_a_report_shows_the_sweep_over_p_known_and_who_changes_sides():
     report = make_report(
         {"r": recording},
         [policy_for(recording, "full")],
-        settings=Settings(metrics=("contains",), baseline="fixed_k(1)", n_resamples=50),
+        settings=Settings(metrics=("contains",), baseline="fixed_k(1)", resampling=Resampling(n_resamples=50)),
     )
     assert [found.title for found in report.cells[0].parts] == ["The gate"]
     page = render_html(report)
@@ -785,7 +814,7 @@ def test_a_report_shows_the_sweep_over_p_known_and_who_changes_sides():
 
 
 def test_a_report_without_p_known_or_round_0_has_no_such_part():
-    settings_ = {"n_resamples": 5, "seed": 1, "level": 0.9, "margin": 0.02}
+    settings_ = {"resampling": Resampling(n_resamples=5, seed=1, level=0.9), "margin": 0.02}
     recording = answered_recording(answered([1, 0], [0, 1]))
     assert gate_part(recording, ("em",), **settings_) == ()
     assert gate_part(with_scores(recording, {"p_known": [math.nan] * 2}), ("em",), **settings_) == ()

@@ -22,6 +22,7 @@ from suffice.judges import (
     with_columns,
 )
 from suffice.replays import replay
+from suffice.statistics import Resampling
 from suffice.store import Recording, ResponseCache, read_recording, write_recording
 from suffice.store.schema import build_table
 from tests.cli_tools import cli
@@ -140,7 +141,12 @@ def test_the_command_adds_figures_and_a_replay_takes_them_as_quality(path, tmp_p
     assert similar[0, 3] > similar[0, 0]
     assert "rouge_l" in cli("judge", "gold", path, "-o", out).out
     known = made.select(np.array([True, False, False]))
-    assert replay(known, ["fixed_k(2)"], metrics=("token_f1",), n_resamples=10).rows[0].metrics["token_f1"] == 1.0
+    assert (
+        replay(known, ["fixed_k(2)"], metrics=("token_f1",), resampling=Resampling(n_resamples=10))
+        .rows[0]
+        .metrics["token_f1"]
+        == 1.0
+    )
     assert "not 'bleu'" in cli("judge", "gold", path, "-o", out, "--measures", "bleu").error
 
 
@@ -195,7 +201,7 @@ def test_the_last_round_is_neither_better_nor_worse_than_itself_in_a_replay():
     with Endpoint(likes("Norway")) as endpoint:
         found = compared(endpoint)
     made = Recording(with_columns(recording().table, found.columns)).select(np.array([True, False, False]))
-    result = replay(made, ["fixed_k(2)"], metrics=(PREFERRED,), n_resamples=10, baseline="full")
+    result = replay(made, ["fixed_k(2)"], metrics=(PREFERRED,), resampling=Resampling(n_resamples=10), baseline="full")
     assert result.row("fixed_k(4)").metrics[PREFERRED] == 0.5
     assert result.rows[0].metrics[PREFERRED] == 1.0
 

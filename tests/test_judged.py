@@ -256,7 +256,6 @@ def test_only_what_was_recorded_is_offered():
     [
         ({}, {}, "nothing to compare"),
         ({}, {"x": []}, "nothing to compare"),
-        ({"level": 1.0}, {"x": [JudgeAll()]}, "level"),
         ({"n_folds": 1}, {"x": [JudgeAll(), JudgeAll()]}, "two folds"),
         ({"n_folds": 50}, {"x": [JudgeAll(), JudgeAll()]}, "folds empty"),
         ({"marks": "missing"}, {"x": [JudgeAll()]}, "no metric 'missing'"),

@@ -10,6 +10,7 @@ from suffice.replays import LEDGERS, CostTable, replay
 from suffice.replays.charging import PUBLISHED
 from suffice.rules import parse_rule, parse_selector
 from suffice.session import Policy, stops
+from suffice.statistics import Resampling
 from suffice.store import write_recording
 from suffice.store.recording import Recording
 from suffice.store.schema import build_table
@@ -58,12 +59,16 @@ def recording(metadata: dict | None = None) -> Recording:
 def tokens(rule: str, ledger: str, **changes) -> float:
     """The mean of the two questions."""
     policy = Policy(rule=parse_rule(rule), max_rounds=6, name="it", **changes)
-    found = replay(recording(), [policy], metrics=("information_score",), n_resamples=10, ledger=ledger)
+    found = replay(
+        recording(), [policy], metrics=("information_score",), resampling=Resampling(n_resamples=10), ledger=ledger
+    )
     return found.row("it").costs["tokens"]
 
 
 def of(name: str, ledger: str) -> float:
-    found = replay(recording(), [FULL], metrics=("information_score",), n_resamples=10, ledger=ledger)
+    found = replay(
+        recording(), [FULL], metrics=("information_score",), resampling=Resampling(n_resamples=10), ledger=ledger
+    )
     return found.row(name).costs["tokens"]
 
 
@@ -133,7 +138,9 @@ def test_the_judge_of_a_users_own_metric_is_found_by_the_recordings_word():
         [n.replace("judge:information_score", "judge:mine") for n in made.table.column_names]
     )
     named = Recording(table, made.metadata)
-    found = replay(named, ["fixed_k(1)"], metrics=("information_score",), n_resamples=10, ledger="published")
+    found = replay(
+        named, ["fixed_k(1)"], metrics=("information_score",), resampling=Resampling(n_resamples=10), ledger="published"
+    )
     assert found.row("oracle_best").components["judge:mine"]["calls"] == 3.5
 
 
@@ -147,8 +154,14 @@ def test_the_masks_have_one_row_for_each_question_also_from_a_later_start():
 
 
 def test_the_convention_is_named_in_the_result_and_the_default_says_nothing():
-    usual = replay(recording(), ["fixed_k(2)"], metrics=("information_score",), n_resamples=10)
-    other = replay(recording(), ["fixed_k(2)"], metrics=("information_score",), n_resamples=10, ledger="published")
+    usual = replay(recording(), ["fixed_k(2)"], metrics=("information_score",), resampling=Resampling(n_resamples=10))
+    other = replay(
+        recording(),
+        ["fixed_k(2)"],
+        metrics=("information_score",),
+        resampling=Resampling(n_resamples=10),
+        ledger="published",
+    )
     assert (usual.ledger, other.ledger) == ("live", "published")
     assert [note for note in usual.notes if "charged as" in note] == []
     assert [note for note in other.notes if "charged as" in note] == [LEDGERS["published"].note]
@@ -196,5 +209,7 @@ def test_a_charge_of_shares_is_the_mean_of_the_charges_and_unknown_only_where_it
 def test_a_log_that_ended_by_itself_had_its_last_critique_read(end, critiques):
     made = [{**row, "end": end} for row in rows()]
     policy = Policy(rule=parse_rule("never()"), max_rounds=7 if end == "exhausted" else 6, name="it")
-    found = replay(Recording(build_table(made)), [policy], metrics=("information_score",), n_resamples=10)
+    found = replay(
+        Recording(build_table(made)), [policy], metrics=("information_score",), resampling=Resampling(n_resamples=10)
+    )
     assert found.row("it").components["critic"]["calls"] == critiques

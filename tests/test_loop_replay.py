@@ -27,6 +27,7 @@ from suffice.replays import replay
 from suffice.retrieval import InMemoryRetriever, PoolBM25, Question
 from suffice.session import stops
 from suffice.signals import Idf
+from suffice.statistics import Resampling
 from tests import strategies as drawn
 from tests.test_loop import Judge
 
@@ -199,7 +200,11 @@ def test_live_equals_replayed_for_fitted_policies_through_their_file(recorded, t
 def test_a_live_run_spends_what_replay_charges_component_by_component(recorded, rule):
     questions, script, marks, recording = recorded
     policy, _ = calibrate(recording, rule=rule, unseen_round="nearest")
-    row = next(row for row in replay(recording, [policy], baseline="full", n_resamples=10).rows if row.kind == "rule")
+    row = next(
+        row
+        for row in replay(recording, [policy], baseline="full", resampling=Resampling(n_resamples=10)).rows
+        if row.kind == "rule"
+    )
     loop = fresh(script, marks, policy, PoolBM25())
     outcomes = [loop.run(question.question, question.passages) for question in questions]
     spent = [cost for outcome in outcomes for name, cost in outcome.costs.items() if name != "retrieval"]

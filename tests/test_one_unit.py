@@ -14,7 +14,7 @@ from suffice.papers.semantic.tuning import given
 from suffice.replays import policy_for, replay
 from suffice.replays.tables import replay_notes, replay_tables
 from suffice.reports import make_report, render_html
-from suffice.statistics import ONE_UNIT
+from suffice.statistics import ONE_UNIT, Resampling
 from suffice.store import Recording
 from suffice.store.schema import build_table
 from suffice.tables import render
@@ -46,7 +46,7 @@ def recording(n: int = 1, name: str = "", cluster: str = "the same") -> Recordin
 @pytest.mark.parametrize("n", [1, 3])
 def test_replay_and_its_page_give_no_interval_and_say_why(n):
     kept = recording(n)
-    result = replay(kept, [RULE], n_resamples=20)
+    result = replay(kept, [RULE], resampling=Resampling(n_resamples=20))
     difference = result.row("fixed_k(1)").deltas["f1"]
     assert (difference.delta, difference.warning) == (-1.0, ONE_UNIT)
     assert math.isnan(difference.low)
@@ -60,12 +60,17 @@ def test_replay_and_its_page_give_no_interval_and_say_why(n):
 
 def test_diagnose_gates_selectors_and_the_protocol_say_so_too():
     kept = recording()
-    assert ONE_UNIT in diagnose(kept, policy=RULE, n_resamples=20).notes
-    compared = compare_selectors(kept, [policy_for(kept, RULE)], ["first"], metric="f1", n_resamples=20)
+    assert ONE_UNIT in diagnose(kept, policy=RULE, resampling=Resampling(n_resamples=20)).notes
+    compared = compare_selectors(
+        kept, [policy_for(kept, RULE)], ["first"], metric="f1", resampling=Resampling(n_resamples=20)
+    )
     assert ONE_UNIT in compared.notes
     assert all(math.isnan(low) for row in compared.rows for _, low, _ in (row.delta, row.gap_seen, row.gap_full))
-    bench, tune = (GateBench(part, metrics=("em",), n_resamples=20) for part in (kept, recording(9, "tune", "")))
+    bench, tune = (
+        GateBench(part, metrics=("em",), resampling=Resampling(n_resamples=20))
+        for part in (kept, recording(9, "tune", ""))
+    )
     gates = compare_gates(bench, [column_gate("own_score", bench, tune)], tune=tune)
     assert ONE_UNIT in gates.notes
     assert "[n/a]" in render([comparison_table(gates)], "md")
-    assert ONE_UNIT in semantic_protocol(drafts(1), given(0.06), n_resamples=20).notes
+    assert ONE_UNIT in semantic_protocol(drafts(1), given(0.06), resampling=Resampling(n_resamples=20)).notes

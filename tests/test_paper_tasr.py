@@ -19,20 +19,19 @@ from suffice.metrics import normalize_answer
 from suffice.papers.published import published_tasr
 from suffice.papers.tasr.cells import Cell, load_cell, read_cells
 from suffice.papers.tasr.frontier import cell_table, macro_table
-from suffice.papers.tasr.rows import Draws
 from suffice.papers.tasr.searched import search_summary
 from suffice.papers.tasr.signal_tables import margin_figure
 from suffice.papers.tasr.tables import PARTS, paper_tasr
 from suffice.replays import replay
 from suffice.retrieval import dataset_hash
 from suffice.searches import search
+from suffice.statistics import Resampling
 from tests import paper
 from tests.cli_tools import cli
 from tests.reference import dominated
 
 ROOT = Path(__file__).resolve().parent.parent
-DRAWS = Draws(n_resamples=200)
-SMALL = {"n_resamples": 200}
+DRAWS = Resampling(n_resamples=200)
 
 
 @pytest.fixture(scope="module")
@@ -49,12 +48,12 @@ def cells(folder):
 
 @pytest.fixture(scope="module")
 def loaded(cells):
-    return [load_cell(cell, **SMALL) for cell in cells]
+    return [load_cell(cell, resampling=DRAWS) for cell in cells]
 
 
 @pytest.fixture(scope="module")
 def made(cells):
-    return paper_tasr(cells, **SMALL)
+    return paper_tasr(cells, resampling=DRAWS)
 
 
 def table(made, start):
@@ -192,7 +191,7 @@ def test_cells_with_the_same_questions_share_their_draws(loaded):
 
 def test_the_interval_of_one_cell_is_that_of_replay(loaded):
     item = loaded[0]
-    row = replay(item.eval, [item.policy], metrics=("f1",), **SMALL).row("tasr").deltas["f1"]
+    row = replay(item.eval, [item.policy], metrics=("f1",), resampling=DRAWS).row("tasr").deltas["f1"]
     found = line(cell_table([item], published_tasr(), DRAWS, "distractor"), cell=item.cell.name)
     assert found["ΔF1 vs k=3"] == pytest.approx((row.delta, row.low, row.high))
 
@@ -314,7 +313,7 @@ def test_figures_3_and_4_hold_the_points_of_the_tables(made):
 def test_the_search_counts_what_dominates_tasr_and_reports_what_tune_chose(made, loaded):
     item = loaded[0]
     found = line(table(made, "Section 5.3"), cell="ours_qwen_hp", space="tasr-dnf-876")
-    result = search(item.eval, "tasr-dnf-876", tune=item.tune, **SMALL)
+    result = search(item.eval, "tasr-dnf-876", tune=item.tune, resampling=DRAWS)
     tasr = next(named for named in result.named if named.name == "tasr")
     points = {
         number: (row["quality"], row["calls"], row["members"])
@@ -323,7 +322,7 @@ def test_the_search_counts_what_dominates_tasr_and_reports_what_tune_chose(made,
     better = dominated((tasr.quality, tasr.calls), {number: point[:2] for number, point in points.items()})
     assert found["rules"] == 876 == sum(point[2] for point in points.values())
     assert found["dominate TASR"] == sum(points[number][2] for number in better)
-    chosen = replay(item.eval, [result.chosen.policy], metrics=("f1",), **SMALL).rows[0]
+    chosen = replay(item.eval, [result.chosen.policy], metrics=("f1",), resampling=DRAWS).rows[0]
     assert value(found["chosen, ΔF1 vs k=3"]) == pytest.approx(chosen.deltas["f1"].delta)
     assert found["calls"] == pytest.approx(chosen.calls.mean)
     assert found["chosen on tune"] == chosen.rule
@@ -343,7 +342,7 @@ def test_a_file_of_two_prompts_gives_each_cell_its_own_and_the_search_both(cells
     files = {split: two_prompts(tmp_path, split, n) for split, n in (("tune", 40), ("eval", 60))}
     plain = replace(cells[0], **files)
     asked = replace(cells[3], name="asked", **files)
-    again = paper_tasr([plain, asked], **SMALL)
+    again = paper_tasr([plain, asked], resampling=DRAWS)
     own = line(table(made, "Table 2"), cell="ours_qwen_hp")
     assert line(table(again, "Table 2"), cell="ours_qwen_hp") == own
     assert line(table(again, "Figure 5"), prompt="confidence_first")["rounds"] == 300
@@ -352,7 +351,7 @@ def test_a_file_of_two_prompts_gives_each_cell_its_own_and_the_search_both(cells
     with pytest.raises(
         DataError, match=r"prompt 'no_confidence', its recordings 'answer_first', 'confidence_first': set"
     ):
-        load_cell(replace(plain, published="", prompt="no_confidence"), **SMALL)
+        load_cell(replace(plain, published="", prompt="no_confidence"), resampling=DRAWS)
 
 
 def test_a_rule_as_good_and_as_cheap_as_tasr_does_not_dominate_it():
@@ -463,7 +462,7 @@ def without(folder, name, *columns, change=None):
 
 def test_a_part_that_cannot_be_made_says_why_and_the_others_are_made(cells, tmp_path):
     silent = replace(cells[0], eval=without(tmp_path, "silent", "llm_confidence"))
-    made = paper_tasr([silent], **SMALL)
+    made = paper_tasr([silent], resampling=DRAWS)
     assert set(made.not_made) == {"Table 4", "Table 5", "Figure 5"}
     assert made.not_made["Figure 5"] == "left out, ours_qwen_hp: no stated confidence was recorded"
     assert "'open'" in made.not_made["Table 4"]
@@ -472,7 +471,7 @@ def test_a_part_that_cannot_be_made_says_why_and_the_others_are_made(cells, tmp_
 
 def test_without_f1_there_is_no_frontier_but_there_are_signals(cells, tmp_path):
     blind = replace(cells[0], eval=without(tmp_path, "blind", "current_f1"))
-    made = paper_tasr([blind], **SMALL)
+    made = paper_tasr([blind], resampling=DRAWS)
     signals = {"Table 3", "Figure 2, left", "Figure 2, right", "Figure 5"}
     assert set(made.not_made) == set(PARTS) - signals
     assert "f1" in made.not_made["Table 1"]
@@ -481,7 +480,7 @@ def test_without_f1_there_is_no_frontier_but_there_are_signals(cells, tmp_path):
 
 def test_a_cell_that_lacks_a_column_is_left_out_and_named(cells, tmp_path):
     blind = replace(cells[0], name="blind", published="", eval=without(tmp_path, "blind", "current_f1"))
-    made = paper_tasr([blind, cells[1]], **SMALL)
+    made = paper_tasr([blind, cells[1]], resampling=DRAWS)
     found = table(made, "Table 2")
     assert {row["cell"] for row in rows(found)} == {"ours_gemma_hp", "macro"}
     assert any(note.startswith("left out, blind: ") and "f1" in note for note in found.notes)
@@ -489,7 +488,7 @@ def test_a_cell_that_lacks_a_column_is_left_out_and_named(cells, tmp_path):
 
 def test_without_margins_the_recorded_p_correct_is_read_and_said(cells, tmp_path):
     path = without(tmp_path, "bare", "answer_token_margin", "first_token_margin")
-    made = paper_tasr([replace(cells[0], eval=path)], **SMALL)
+    made = paper_tasr([replace(cells[0], eval=path)], resampling=DRAWS)
     assert any("as it was recorded" in note for note in table(made, "Table 2").notes)
     stops = [tasr_stop(q, [row["calibrated_logit_margin"] for row in q]) for q in recorded("ours_qwen_hp")[1]]
     assert value(line(table(made, "Table 2"), cell="ours_qwen_hp")["calls"]) == pytest.approx(fmean(stops) + 1)
@@ -499,24 +498,24 @@ def test_fewer_rounds_leave_out_what_needs_them(cells, tmp_path):
     short = paper.imported(
         tmp_path, "short", [r for r in paper.rows("qwen", "hotpotqa", "eval", 60) if r["round"] <= 4]
     )
-    made = paper_tasr([replace(cells[0], name="short", published="", eval=short), cells[1]], **SMALL)
+    made = paper_tasr([replace(cells[0], name="short", published="", eval=short), cells[1]], resampling=DRAWS)
     assert "fixed_k(5)" not in {row["method"] for row in rows(table(made, "Table 1"))}
     assert any("fixed_k(5) is missing" in note and "short" in note for note in table(made, "Table 1").notes)
     shorter = paper.imported(
         tmp_path, "shorter", [r for r in paper.rows("qwen", "hotpotqa", "eval", 60) if r["round"] <= 2]
     )
-    assert "ends at round 2" in load_cell(replace(cells[0], eval=shorter), **SMALL).problem
+    assert "ends at round 2" in load_cell(replace(cells[0], eval=shorter), resampling=DRAWS).problem
 
 
 def test_the_closed_book_stands_beside_where_it_was_recorded(cells, tmp_path):
     listed = paper.rows("qwen", "hotpotqa", "eval", 60)
     alone = [{**row, "round": 0, "current_f1": 0.25, "current_em": 0} for row in listed if row["round"] == 1]
-    made = paper_tasr([replace(cells[0], eval=paper.imported(tmp_path, "alone", [*alone, *listed]))], **SMALL)
+    made = paper_tasr([replace(cells[0], eval=paper.imported(tmp_path, "alone", [*alone, *listed]))], resampling=DRAWS)
     row = line(table(made, "Table 1"), method="closed_book")
     assert (row["F1"], row["calls"]) == (0.25, 1.0)
     stops = replayed("ours_qwen_hp")["tasr"][1]
     assert value(line(table(made, "Table 1"), method="tasr")["calls"]) == pytest.approx(fmean(stops))
-    without_it = paper_tasr([cells[0]], **SMALL)
+    without_it = paper_tasr([cells[0]], resampling=DRAWS)
     for start in ("Table 3", "Table 6", "Figure 5"):  # signals are those of rounds with evidence
         assert table(made, start).rows == table(without_it, start).rows
 
@@ -524,7 +523,7 @@ def test_the_closed_book_stands_beside_where_it_was_recorded(cells, tmp_path):
 def test_a_round_without_its_score_makes_one_figure_undefined(cells, tmp_path):
     listed = paper.rows("qwen", "hotpotqa", "eval", 60)
     listed[0]["current_f1"] = None  # the first round of the first question: TASR never stops there
-    made = paper_tasr([replace(cells[0], eval=paper.imported(tmp_path, "gap", listed))], **SMALL)
+    made = paper_tasr([replace(cells[0], eval=paper.imported(tmp_path, "gap", listed))], resampling=DRAWS)
     found = line(table(made, "Figure 4"), cell="ours_qwen_hp")
     assert math.isnan(found["k=1 F1"])
     assert isinstance(found["TASR F1"], tuple), "the others keep their intervals"
@@ -537,7 +536,7 @@ def test_rounds_past_the_papers_budget_do_not_count(cells, tmp_path, made):
     listed = paper.rows("qwen", "hotpotqa", "eval", 60)
     more = [{**row, "round": 6, "current_f1": 1.0, "current_em": 1} for row in listed if row["round"] == 5]
     path = paper.imported(tmp_path, "long", [*listed, *more])
-    again = paper_tasr([replace(cells[0], eval=path)], **SMALL)
+    again = paper_tasr([replace(cells[0], eval=path)], resampling=DRAWS)
     assert line(table(again, "Table 2"), cell="ours_qwen_hp") == line(table(made, "Table 2"), cell="ours_qwen_hp")
 
 
@@ -547,7 +546,7 @@ def test_cells_of_different_sizes_are_averaged_and_said(made):
 
 def test_cells_that_share_only_some_questions_get_no_macro_interval(cells, tmp_path):
     some = paper.imported(tmp_path, "some", paper.rows("gemma", "hotpotqa", "eval", 50))
-    made = paper_tasr([cells[0], replace(cells[1], eval=some)], **SMALL)
+    made = paper_tasr([cells[0], replace(cells[1], eval=some)], resampling=DRAWS)
     found = table(made, "Table 1")
     assert isinstance(line(found, method="tasr")["F1"], float)
     assert any(note.startswith("no intervals: ") for note in found.notes)
@@ -557,14 +556,14 @@ def test_cells_that_share_only_some_questions_get_no_macro_interval(cells, tmp_p
 @pytest.mark.parametrize("em", [0, 1])
 def test_all_right_or_all_wrong_is_no_failure(cells, tmp_path, em):
     same = without(tmp_path, f"same{em}", change={"current_em": em, "current_f1": float(em)})
-    made = paper_tasr([replace(cells[0], eval=same)], **SMALL)
+    made = paper_tasr([replace(cells[0], eval=same)], resampling=DRAWS)
     assert line(table(made, "Table 2"), cell="ours_qwen_hp")["F1"] == em
     assert "Table 3" in made.not_made
 
 
 def test_a_single_question_is_no_failure(cells, tmp_path):
     one = paper.imported(tmp_path, "one", paper.rows("qwen", "hotpotqa", "eval", 1))
-    assert table(paper_tasr([replace(cells[0], eval=one)], **SMALL), "Table 2").rows
+    assert table(paper_tasr([replace(cells[0], eval=one)], resampling=DRAWS), "Table 2").rows
 
 
 # Wrong inputs

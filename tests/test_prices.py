@@ -15,6 +15,7 @@ from suffice.errors import DataError
 from suffice.replays import Price, list_price, list_prices, load_prices, policy_for, replay
 from suffice.replays.costs_by_round import round_costs
 from suffice.replays.prices import price_table
+from suffice.statistics import Resampling
 from suffice.store.recording import Recording, write_recording
 from suffice.store.schema import build_table
 from tests import strategies as drawn
@@ -110,7 +111,7 @@ def test_each_round_is_billed_as_recorded_without_reuse_and_with_all_shared_pref
 @given(drawn.recorded(start=1, complete=True))
 def test_rounds_as_recorded_add_up_to_the_full_budget(data):
     rows = [row for row in round_costs(data.recording, PRICE).rows if row.billing == "as recorded"]
-    full = replay(data.recording, ["full"], n_resamples=5, prices=PRICE).row("full")
+    full = replay(data.recording, ["full"], resampling=Resampling(n_resamples=5), prices=PRICE).row("full")
     for mine, kind in (("calls", "calls"), ("uncached_tokens",) * 2, ("output_tokens",) * 2, ("seconds",) * 2):
         assert sum(getattr(row, mine) for row in rows) == pytest.approx(full.costs[kind])
     assert sum(row.money for row in rows) == pytest.approx(full.costs["money"])
@@ -143,9 +144,15 @@ def test_one_question_without_answers_costs_what_it_costs():
 
 
 def test_a_replay_with_list_prices_prints_their_date():
-    result = replay(recording(), ["full"], metrics=("f1",), n_resamples=5, prices=list_price("gpt-4o-mini").price)
+    result = replay(
+        recording(),
+        ["full"],
+        metrics=("f1",),
+        resampling=Resampling(n_resamples=5),
+        prices=list_price("gpt-4o-mini").price,
+    )
     assert any(note.startswith("list price as of 20") and "--prices" in note for note in result.notes)
-    own = replay(recording(), ["full"], metrics=("f1",), n_resamples=5, prices=PRICE)
+    own = replay(recording(), ["full"], metrics=("f1",), resampling=Resampling(n_resamples=5), prices=PRICE)
     assert not any("list price" in note for note in own.notes)
 
 
@@ -201,7 +208,7 @@ def test_the_verdict_and_the_cheapest_match_follow_the_cost_that_is_asked_for(co
             )
     data = Recording(build_table(rows, kinds={"enough": "signal"}))
     policy = policy_for(data, "enough > 0", start_round=0, name="mine")
-    result = replay(data, [policy], metrics=("f1",), n_resamples=5, prices=PRICE, cost=cost)
+    result = replay(data, [policy], metrics=("f1",), resampling=Resampling(n_resamples=5), prices=PRICE, cost=cost)
     row = result.row("mine")
     assert row.metrics["f1"] == 1
     assert (row.cheapest_match, row.dominated_by) == ("fixed_k(2)", dominating)
@@ -212,9 +219,9 @@ def test_the_verdict_and_the_cheapest_match_follow_the_cost_that_is_asked_for(co
 
 def test_a_cost_that_is_unknown_gives_no_verdict():
     with pytest.raises(DataError, match="judging by money needs prices"):
-        replay(recording(), ["full"], metrics=("f1",), n_resamples=5, cost="money")
+        replay(recording(), ["full"], metrics=("f1",), resampling=Resampling(n_resamples=5), cost="money")
     with pytest.raises(DataError, match="no cost 'time'"):
-        replay(recording(), ["full"], metrics=("f1",), n_resamples=5, cost="time")
+        replay(recording(), ["full"], metrics=("f1",), resampling=Resampling(n_resamples=5), cost="time")
 
 
 @pytest.mark.parametrize("cost", ["calls", "money"])

@@ -25,9 +25,10 @@ from suffice.papers.semantic.tuning import thresholds
 from suffice.replays import id_hash
 from suffice.rules.named import semantic_full
 from suffice.session import stops
+from suffice.statistics import Resampling
 from tests.protocol_tools import EMBEDDER, NAN, drafts, plain_cell, row, table
 
-FEW = {"n_resamples": 60}
+FEW = Resampling(n_resamples=60)
 SCORE = "information_score"
 
 
@@ -121,7 +122,7 @@ def test_nothing_is_equal_by_construction_where_every_member_fires_somewhere():
 
 def test_cells_whose_signal_was_not_recorded_are_left_out_with_a_note():
     rows = [{**item, "information_gain": None, "critic_approved": None} for item in drafts(20).table.to_pylist()]
-    found = semantic_protocol(table(rows), given(0.05), **FEW)
+    found = semantic_protocol(table(rows), given(0.05), resampling=FEW)
     assert set(found.replayed.policies) == {"judge_free"}
     assert found.replayed.missing == ("critic", "gain")
     [note] = [note for note in found.tables()[2].notes if "left out" in note]
@@ -134,7 +135,7 @@ def test_cells_whose_signal_was_not_recorded_are_left_out_with_a_note():
 
 
 def test_the_whole_frontier_stands_first_and_a_uniform_round_is_its_mean():
-    found = semantic_protocol(ragged(), given(0.04, 2), **FEW)
+    found = semantic_protocol(ragged(), given(0.04, 2), resampling=FEW)
     first = [cells[0] for cells in found.tables()[0].rows]
     assert first[:6] == [f"fixed_k({k})" for k in range(1, 7)]
     done = found.replayed
@@ -174,7 +175,7 @@ def test_an_expectation_that_equals_the_full_width_up_to_rounding_is_no_differen
         row(f"q{q}", r, distance=0.01 * r if r > 1 else NAN, score=0.7) for q in range(30) for r in range(1, 2 + q % 6)
     ]
     read, done = replayed(table(rows), given(0.035, 1))
-    found = compare(read, done, **FEW).differences["random(judge_free)"][SCORE]
+    found = compare(read, done, resampling=FEW).differences["random(judge_free)"][SCORE]
     assert (found.n_nonzero, found.p_wilcoxon, found.delta) == (0, 1.0, 0.0)
 
 
@@ -196,7 +197,7 @@ def settling(n=60, seed=0):
 
 
 def test_a_planted_winner_is_not_dominated_and_reaches_the_oracle():
-    found = semantic_protocol(settling(), given(0.05, 1), **FEW)
+    found = semantic_protocol(settling(), given(0.05, 1), resampling=FEW)
     assert found.result.row("judge_free").dominated_by is None
     assert found.result.row("judge_free").cheapest_match is None
     assert "Not dominated" in found.headline("judge_free")
@@ -208,7 +209,7 @@ def test_a_planted_winner_is_not_dominated_and_reaches_the_oracle():
 
 
 def test_where_the_first_draft_is_best_the_headline_says_dominated():
-    found = semantic_protocol(drafts(60, quality=(0.8, 0.5, 0.5, 0.5, 0.5, 0.5)), given(0.03, 2), **FEW)
+    found = semantic_protocol(drafts(60, quality=(0.8, 0.5, 0.5, 0.5, 0.5, 0.5)), given(0.03, 2), resampling=FEW)
     told = found.headline("judge_free")
     assert "DOMINATED: fixed_k(1) reaches" in told
     assert found.to_dict()["dominated"]["judge_free"] == "fixed_k(1)"
@@ -230,12 +231,12 @@ def test_the_headline_names_the_cheapest_policy_of_the_same_quality_when_it_cost
         for q in range(30)
         for r in range(1, 7)
     ]
-    found = semantic_protocol(table(rows), given(0.05, 1), **FEW)
+    found = semantic_protocol(table(rows), given(0.05, 1), resampling=FEW)
     assert "Not dominated: the cheapest of at least this quality is fixed_k(4)" in found.headline("judge_free")
 
 
 def test_table_one_says_what_the_tests_say():
-    found = semantic_protocol(drafts(60, approve=0.1), given(0.04, 2), n_resamples=200)
+    found = semantic_protocol(drafts(60, approve=0.1), given(0.04, 2), resampling=Resampling(n_resamples=200))
     first = found.tables()[0]
     names = [column.name for column in first.columns]
     assert "all but its name" not in found.headline("judge_free")
@@ -260,7 +261,7 @@ def test_table_one_says_what_the_tests_say():
 
 @pytest.mark.parametrize("ledger", ["live", "published"])
 def test_verdicts_go_by_the_tokens_of_the_ledger(ledger):
-    found = semantic_protocol(drafts(40), given(0.04, 2), ledger=ledger, **FEW)
+    found = semantic_protocol(drafts(40), given(0.04, 2), ledger=ledger, resampling=FEW)
     assert found.result.cost == "tokens"
     for label in found.replayed.policies:
         assert found.result.row(label).costs["tokens"] == pytest.approx(found.replayed.spent(label).mean())
@@ -288,7 +289,9 @@ def test_permuting_the_test_labels_never_changes_eps_and_permuting_those_of_dev_
     chosen = {
         (found.tuned.eps, found.tuned.patience)
         for seed in range(5)
-        for found in [semantic_protocol(permuted(test, seed, [SCORE, "semantic_distance"]), tune(dev, SCORE), **FEW)]
+        for found in [
+            semantic_protocol(permuted(test, seed, [SCORE, "semantic_distance"]), tune(dev, SCORE), resampling=FEW)
+        ]
     }
     assert len(chosen) == 1
     others = {(t.eps, t.patience) for t in (tune(permuted(dev, seed, [SCORE]), SCORE) for seed in range(5))}
@@ -372,7 +375,7 @@ def test_thresholds_are_quantiles_above_zero_and_a_column_of_zeros_still_has_one
 
 def test_the_page_and_the_json_say_selected_on_dev_with_grid_and_criterion():
     dev = drafts(30, seed=2, prefix="d")
-    found = semantic_protocol(drafts(40), tune(dev, SCORE), **FEW)
+    found = semantic_protocol(drafts(40), tune(dev, SCORE), resampling=FEW)
     told = found.to_dict()["convergence_rule"]
     assert told["how"] == "selected on dev"
     assert "quantiles of the dev distances" in told["grid"]
@@ -389,20 +392,20 @@ def test_the_page_and_the_json_say_selected_on_dev_with_grid_and_criterion():
 def test_dev_and_test_must_not_share_a_question_nor_a_cluster():
     test = drafts(40)
     with pytest.raises(ConfigMismatchError, match="are in dev and test"):
-        semantic_protocol(test, tune(drafts(10), SCORE), **FEW)
+        semantic_protocol(test, tune(drafts(10), SCORE), resampling=FEW)
     rows = [{**item, "cluster": "q1"} for item in drafts(8, prefix="d").table.to_pylist()]
     with pytest.raises(ConfigMismatchError, match="'q1'"):
-        semantic_protocol(test, tune(table(rows), SCORE), **FEW)
+        semantic_protocol(test, tune(table(rows), SCORE), resampling=FEW)
     repeated = [{**item, "cluster": "q1"} for item in drafts(8, prefix="t").table.to_pylist()]
     with pytest.raises(ConfigMismatchError, match="'q1'"):
-        semantic_protocol(table(repeated), tune(table(rows), SCORE), **FEW)
+        semantic_protocol(table(repeated), tune(table(rows), SCORE), resampling=FEW)
 
 
 def test_eps_of_another_embedder_is_refused():
     other = {"embedder": {"id": "another", "revision": "1", "pooling": "mean"}}
     tuned = tune(drafts(20, prefix="d", depends=other), SCORE)
     with pytest.raises(ConfigMismatchError, match="another"):
-        semantic_protocol(drafts(30), tuned, **FEW)
+        semantic_protocol(drafts(30), tuned, resampling=FEW)
 
 
 def test_the_published_threshold_is_for_the_published_embedder_only():
@@ -421,7 +424,7 @@ def test_the_published_threshold_is_for_the_published_embedder_only():
 @pytest.fixture(scope="module")
 def statistics():
     read, done = replayed(drafts(60, seed=11, approve=0.05), given(0.04, 2))
-    return read, done, compare(read, done, n_resamples=400, seed=1)
+    return read, done, compare(read, done, resampling=Resampling(n_resamples=400, seed=1))
 
 
 def test_tests_are_those_of_scipy_and_statsmodels(statistics):
@@ -497,7 +500,7 @@ def test_margins_are_one_and_two_sided_t_tests_and_holm_counts_the_family(statis
 
 
 def test_against_its_own_stops_at_random_a_policy_that_knows_gains_and_one_that_does_not_gains_nothing():
-    found = semantic_protocol(drafts(60, seed=11, approve=0.05), given(0.04, 2), n_resamples=400)
+    found = semantic_protocol(drafts(60, seed=11, approve=0.05), given(0.04, 2), resampling=Resampling(n_resamples=400))
     assert set(found.chance) == {"judge_free", "cascade", "critic_only"}
     done = found.replayed
     delta = done.runs["judge_free"].values[SCORE] - done.runs["random(judge_free)"].values[SCORE]
@@ -505,19 +508,19 @@ def test_against_its_own_stops_at_random_a_policy_that_knows_gains_and_one_that_
     assert blind.delta == pytest.approx(delta.mean())
     assert blind.low < 0 < blind.high
     assert blind.p > 0.05
-    knows = semantic_protocol(settling(), given(0.05, 1), n_resamples=400)
+    knows = semantic_protocol(settling(), given(0.05, 1), resampling=Resampling(n_resamples=400))
     assert knows.chance["judge_free"].low > 0.2
     assert knows.chance["judge_free"].p == pytest.approx(1 / 401)
     assert "Do the signals know" in knows.tables()[1].title
 
 
 def test_what_cannot_differ_is_no_test_and_does_not_count_for_holm():
-    found = semantic_protocol(drafts(40, approve=0.0), given(0.03, 2), **FEW)
+    found = semantic_protocol(drafts(40, approve=0.0), given(0.03, 2), resampling=FEW)
     assert "critic_only" not in found.compared.family
     assert {"judge_free", "cascade"} <= set(found.compared.family)
     assert math.isnan(found.compared.differences["critic_only"][SCORE].p_t_holm)
     rows = [{**item, "information_gain": 0.5 if item["round"] > 1 else None} for item in drafts(40).table.to_pylist()]
-    found = semantic_protocol(table(rows), given(0.03, 2), **FEW)
+    found = semantic_protocol(table(rows), given(0.03, 2), resampling=FEW)
     assert found.replayed.silent == {"critic": "the critic never approves", "gain": "the score always rises"}
     assert len({"judge_free", "cascade"} & set(found.compared.family)) == 1
 
@@ -530,7 +533,7 @@ def test_the_permutation_test_is_that_of_every_permutation():
         for q, line in scores.items()
         for r, s in enumerate(line, 1)
     ]
-    found = semantic_protocol(table(rows), given(0.05, 1), n_resamples=4000).chance["judge_free"]
+    found = semantic_protocol(table(rows), given(0.05, 1), resampling=Resampling(n_resamples=4000)).chance["judge_free"]
     means = [
         np.mean([scores[q][k - 1] for q, k in enumerate(dealt)]) for dealt in itertools.permutations(stop.values())
     ]
@@ -552,7 +555,7 @@ def test_one_lucky_stop_does_not_prove_that_a_signal_knows():
         for q in range(200)
         for r in (1, 2, 3)
     ]
-    found = semantic_protocol(table(rows), given(0.05, 1), n_resamples=400)
+    found = semantic_protocol(table(rows), given(0.05, 1), resampling=Resampling(n_resamples=400))
     assert found.chance["judge_free"].delta > 0
     assert found.chance["judge_free"].low <= 0
     told = found.headline("judge_free")
@@ -561,7 +564,7 @@ def test_one_lucky_stop_does_not_prove_that_a_signal_knows():
 
 def test_repeated_questions_have_an_interval_but_no_permutations():
     rows = [{**item, "cluster": item["question_id"][:2]} for item in drafts(30).table.to_pylist()]
-    found = semantic_protocol(table(rows), given(0.05, 2), **FEW).chance["judge_free"]
+    found = semantic_protocol(table(rows), given(0.05, 2), resampling=FEW).chance["judge_free"]
     assert math.isnan(found.p)
     assert found.low <= found.delta <= found.high
 
@@ -577,12 +580,12 @@ def test_repeating_every_question_as_a_cluster_changes_no_p_value():
     (alone, first), (both, second) = (
         (r, replay_all(r, given(0.04))) for r in (read_drafts(once, SCORE), read_drafts(table(twice), SCORE))
     )
-    one, two = compare(alone, first, **FEW), compare(both, second, **FEW)
+    one, two = compare(alone, first, resampling=FEW), compare(both, second, resampling=FEW)
     assert two.n_clusters == one.n_clusters == 30
     for label, name in itertools.product(("judge_free", "fixed_k(2)"), (SCORE, "tokens")):
         a, b = one.differences[label][name], two.differences[label][name]
         assert (b.p_t, b.p_wilcoxon, b.d_z, b.low) == pytest.approx((a.p_t, a.p_wilcoxon, a.d_z, a.low), nan_ok=True)
-    alone_trend, both_trend = converge(alone, 0.04, **FEW), converge(both, 0.04, **FEW)
+    alone_trend, both_trend = converge(alone, 0.04, resampling=FEW), converge(both, 0.04, resampling=FEW)
     assert (both_trend.p_t, both_trend.p_wilcoxon, both_trend.slope, both_trend.d_z) == pytest.approx(
         (alone_trend.p_t, alone_trend.p_wilcoxon, alone_trend.slope, alone_trend.d_z)
     )
@@ -595,7 +598,7 @@ def test_the_share_of_monotone_trajectories_is_the_planted_one():
     falling, rising, gap, short = (NAN, 0.4, 0.3, 0.3), (NAN, 0.2, 0.3, 0.1), (NAN, 0.4, NAN, 0.5), (NAN, 0.4)
     planted = [falling] * 3 + [rising] * 4 + [gap] + [short] * 2
     rows = [row(f"q{q}", r, distance=d) for q, t in enumerate(planted) for r, d in enumerate(t, 1)]
-    found = converge(read_drafts(table(rows), SCORE), 0.35, **FEW)
+    found = converge(read_drafts(table(rows), SCORE), 0.35, resampling=FEW)
     assert (found.n, found.n_usable) == (10, 8)
     assert found.monotone == pytest.approx(3 / 8)
     assert found.falling == pytest.approx(7 / 8)
@@ -620,7 +623,7 @@ def test_slopes_are_those_of_numpy_on_the_defined_rounds():
 
 def test_the_slope_is_tested_over_trajectories_and_the_published_test_over_pooled_steps():
     read = read_drafts(drafts(60, seed=9), SCORE)
-    found = converge(read, 0.05, **FEW)
+    found = converge(read, 0.05, resampling=FEW)
     each = slopes(read.distance, read.index)
     assert found.slope == pytest.approx(each.mean())
     assert found.p_t == pytest.approx(stats.ttest_1samp(each, 0).pvalue)
@@ -630,7 +633,7 @@ def test_the_slope_is_tested_over_trajectories_and_the_published_test_over_poole
     theirs = stats.wilcoxon(steps, alternative="less")
     assert (found.pooled.n_steps, found.pooled.mean_step) == (240, pytest.approx(np.mean(steps)))
     assert found.pooled.p_decreasing == pytest.approx(theirs.pvalue)
-    told = semantic_protocol(drafts(60, seed=9), given(0.05), **FEW)
+    told = semantic_protocol(drafts(60, seed=9), given(0.05), resampling=FEW)
     [conjecture] = [t for t in told.tables() if t.title.startswith("The conjecture")]
     assert any("published method (pools dependent steps)" in cells[0] for cells in conjecture.rows)
 
@@ -643,12 +646,12 @@ def test_the_verdict_on_the_conjecture_follows_the_planted_trend(sign, verdict):
         for q in range(40)
         for r in range(1, 7)
     ]
-    assert converge(read_drafts(table(rows), SCORE), 0.05, **FEW).verdict == verdict
+    assert converge(read_drafts(table(rows), SCORE), 0.05, resampling=FEW).verdict == verdict
 
 
 def test_identical_drafts_have_no_trend_and_two_drafts_no_slope():
     same = [row(f"q{q}", r, distance=0.0 if r > 1 else NAN) for q in range(4) for r in range(1, 5)]
-    found = semantic_protocol(table(same), given(0.05), **FEW)
+    found = semantic_protocol(table(same), given(0.05), resampling=FEW)
     assert found.convergence.monotone == 1
     assert found.convergence.slope == 0
     assert found.convergence.verdict == "no trend is shown"
@@ -657,7 +660,7 @@ def test_identical_drafts_have_no_trend_and_two_drafts_no_slope():
     pair = [
         row(f"q{q}", r, distance=0.1 if r > 1 else NAN, gain=0.0 if r > 1 else NAN) for q in range(4) for r in (1, 2)
     ]
-    found = semantic_protocol(table(pair), given(0.05, 1), **FEW)
+    found = semantic_protocol(table(pair), given(0.05, 1), resampling=FEW)
     assert found.convergence.verdict == "not testable: no trajectory has two distances"
     json.dumps(found.to_dict(), allow_nan=False)
 
@@ -704,13 +707,13 @@ def test_questions_without_marks_are_left_out_of_every_policy_alike_and_counted(
     for item in rows:
         if item["question_id"] in ("q3", "q7") and item["round"] == 4:
             item["information_score"] = item["information_gain"] = None
-    found = semantic_protocol(table(rows), given(0.05), **FEW)
+    found = semantic_protocol(table(rows), given(0.05), resampling=FEW)
     assert found.drafts.n == 18
     assert {run.values[SCORE].shape for run in found.replayed.runs.values()} == {(18,)}
     assert any("WARNING: 2 of 20 questions are left out" in note for note in found.notes)
     rows = drafts(40).table.to_pylist()
     rows[3]["information_score"] = None
-    few = semantic_protocol(table(rows), given(0.05), **FEW)
+    few = semantic_protocol(table(rows), given(0.05), resampling=FEW)
     assert any(note.startswith("1 of 40 questions are left out") for note in few.notes)
 
 
@@ -719,12 +722,12 @@ def test_an_empty_draft_needs_no_mark_because_no_policy_returns_it():
     for item in rows:
         if item["question_id"] == "q3" and item["round"] == 4:
             item["answer"] = item["information_score"] = None
-    assert semantic_protocol(table(rows), given(0.05), **FEW).drafts.n == 10
+    assert semantic_protocol(table(rows), given(0.05), resampling=FEW).drafts.n == 10
 
 
 def test_a_trajectory_of_one_round_is_returned_by_every_policy():
     rows = [*drafts(20).table.to_pylist(), row("alone", 1, score=0.7, end="exhausted")]
-    found = semantic_protocol(table(rows), given(0.05), **FEW)
+    found = semantic_protocol(table(rows), given(0.05), resampling=FEW)
     position = found.drafts.bench.recording.question_ids.index("alone")
     assert {round(float(values[position]), 12) for values in found.replayed.rounds.values()} == {1.0}
     assert found.convergence.n_usable == 20
@@ -735,7 +738,7 @@ def test_a_closed_book_round_before_the_drafts_is_neither_stopped_at_nor_charged
     plain = drafts(20, approve=0.1, shorter=0.2)
     rows = [row(q, 0, score=0.9, end=end) for q, end in zip(plain.question_ids, plain.ends, strict=True)]
     before, after = (
-        semantic_protocol(r, given(0.05), **FEW) for r in (plain, table([*rows, *plain.table.to_pylist()]))
+        semantic_protocol(r, given(0.05), resampling=FEW) for r in (plain, table([*rows, *plain.table.to_pylist()]))
     )
     for label, rounds in before.replayed.rounds.items():
         assert np.array_equal(rounds, after.replayed.rounds[label]), label
@@ -750,7 +753,7 @@ def test_a_closed_book_round_before_the_drafts_is_neither_stopped_at_nor_charged
 
 def test_failed_questions_are_left_out_and_counted():
     rows = [{**item, "end": "failed"} if item["question_id"] == "q1" else item for item in drafts(12).table.to_pylist()]
-    found = semantic_protocol(table(rows), given(0.05), **FEW)
+    found = semantic_protocol(table(rows), given(0.05), resampling=FEW)
     assert found.drafts.n == 11
     assert any("left out of every policy alike: 1" in note for note in found.notes)
 
@@ -759,9 +762,9 @@ def test_a_recording_that_a_rule_cut_is_refused_for_what_never_ran_is_unknown():
     whole = drafts(12, rounds=4).table.to_pylist()
     rows = [{**item, "end": "rule"} for item in whole if item["question_id"] != "q1" or item["round"] < 3]
     with pytest.raises(CensoredError, match="a rule ended 1 of 12 recorded questions early"):
-        semantic_protocol(table(rows), given(0.0001), **FEW)
+        semantic_protocol(table(rows), given(0.0001), resampling=FEW)
     at_the_end = [{**item, "end": "rule"} for item in whole]  # cut after the last round: nothing is missing
-    assert semantic_protocol(table(at_the_end), given(0.0001), **FEW).drafts.n == 12
+    assert semantic_protocol(table(at_the_end), given(0.0001), resampling=FEW).drafts.n == 12
 
 
 def test_any_metric_in_the_unit_interval_will_do():
@@ -775,13 +778,13 @@ def test_any_metric_in_the_unit_interval_will_do():
             "flag",
         ),
         metric="flag",
-        **FEW,
+        resampling=FEW,
     )
     assert found.drafts.metric == "flag"
     assert (
         found.result.row("judge_free").dominated_by == "fixed_k(2)" or found.replayed.rounds["judge_free"].mean() == 2
     )
-    assert semantic_protocol(drafts(20), given(0.05), metric="agreement", **FEW).drafts.metric == "agreement"
+    assert semantic_protocol(drafts(20), given(0.05), metric="agreement", resampling=FEW).drafts.metric == "agreement"
 
 
 def test_unknown_prompt_tokens_leave_output_tokens_and_unknown_costs_leave_calls():
@@ -789,11 +792,11 @@ def test_unknown_prompt_tokens_leave_output_tokens_and_unknown_costs_leave_calls
         rows = drafts(15, approve=0.2).table.to_pylist()
         return table([{k: v for k, v in item.items() if not k.endswith(endings)} for item in rows])
 
-    found = semantic_protocol(without("uncached_tokens", "cached_tokens"), given(0.05), **FEW)
+    found = semantic_protocol(without("uncached_tokens", "cached_tokens"), given(0.05), resampling=FEW)
     assert found.replayed.tokens_name == "output tokens"
     assert found.result.cost == "calls"
     assert any("output tokens saved" in column.name for column in found.tables()[0].columns)
-    found = semantic_protocol(without("tokens", "calls", "seconds"), given(0.05), **FEW)
+    found = semantic_protocol(without("tokens", "calls", "seconds"), given(0.05), resampling=FEW)
     assert found.result.cost == "calls"
     assert all(math.isnan(cells[3]) and cells[4] is None for cells in found.tables()[0].rows)
     json.dumps(found.to_dict(), allow_nan=False)
@@ -801,9 +804,9 @@ def test_unknown_prompt_tokens_leave_output_tokens_and_unknown_costs_leave_calls
 
 def test_a_judge_whose_calls_were_not_recorded_is_said_to_flatter():
     rows = [{k: v for k, v in item.items() if "judge" not in k} for item in drafts(10).table.to_pylist()]
-    found = semantic_protocol(table(rows), given(0.05), **FEW)
+    found = semantic_protocol(table(rows), given(0.05), resampling=FEW)
     assert any("look cheaper than they are" in note for note in found.notes)
-    assert not any("look cheaper" in note for note in semantic_protocol(drafts(10), given(0.05), **FEW).notes)
+    assert not any("look cheaper" in note for note in semantic_protocol(drafts(10), given(0.05), resampling=FEW).notes)
 
 
 def without(recording, name):
@@ -825,7 +828,7 @@ def without(recording, name):
 )
 def test_a_recording_that_cannot_tell_is_refused_with_what_to_do(make, told):
     with pytest.raises(SufficeError, match=told):
-        semantic_protocol(make(), given(0.05), **FEW)
+        semantic_protocol(make(), given(0.05), resampling=FEW)
 
 
 def test_settings_out_of_range_are_refused():
@@ -841,10 +844,10 @@ def test_settings_out_of_range_are_refused():
         lambda: tune(drafts(10), SCORE, tolerance=-0.1),
         lambda: tune(drafts(10), SCORE, patiences=(0,)),
         lambda: tune(drafts(10, rounds=2), SCORE, patiences=(2, 3)),
-        lambda: semantic_protocol(drafts(10), given(0.1), margins=(), **FEW),
-        lambda: semantic_protocol(drafts(10), given(0.1), margins=(-0.1,), **FEW),
-        lambda: semantic_protocol(drafts(10), given(0.1), ledger="theirs", **FEW),
-        lambda: semantic_protocol(drafts(10), given(0.1), metric="nothing", **FEW),
+        lambda: semantic_protocol(drafts(10), given(0.1), margins=(), resampling=FEW),
+        lambda: semantic_protocol(drafts(10), given(0.1), margins=(-0.1,), resampling=FEW),
+        lambda: semantic_protocol(drafts(10), given(0.1), ledger="theirs", resampling=FEW),
+        lambda: semantic_protocol(drafts(10), given(0.1), metric="nothing", resampling=FEW),
     ):
         with pytest.raises(DataError):
             call()

@@ -9,6 +9,7 @@ import pytest
 
 from suffice.papers.semantic import given, semantic_protocol
 from suffice.papers.semantic.page import protocol_report
+from suffice.statistics import Resampling
 from suffice.store import write_recording
 from suffice.tables import render
 from tests.cli_tools import cli
@@ -81,7 +82,7 @@ def test_json_holds_every_table_with_columns_of_different_names(paged):
     }
     assert told["convergence_rule"]["how"] == "selected on dev"
     assert [claim["holds"] for claim in told["claims"]] == [True] * 5
-    found = semantic_protocol(drafts(20), given(0.05), n_resamples=20)
+    found = semantic_protocol(drafts(20), given(0.05), resampling=Resampling(n_resamples=20))
     for item in found.tables():
         names = [column.name for column in item.columns]
         assert len(set(names)) == len(names), item.title
@@ -187,7 +188,7 @@ def test_the_page_needs_no_network_and_keeps_hostile_names_in_their_place(tmp_pa
 
 
 def test_the_tables_of_the_report_hold_those_of_the_protocol():
-    found = semantic_protocol(drafts(20), given(0.05), n_resamples=20)
+    found = semantic_protocol(drafts(20), given(0.05), resampling=Resampling(n_resamples=20))
     report = protocol_report(found, "drafts")
     [(name, tables)] = list(report.tables())
     assert name == "drafts"

@@ -18,6 +18,7 @@ from suffice.reports import make_report
 from suffice.rounds import COST_KINDS
 from suffice.rules import parse_rule, parse_selector
 from suffice.session import Policy
+from suffice.statistics import Resampling
 from suffice.store import Recording, read_recording, write_recording
 from suffice.store.schema import build_table
 from tests.cli_tools import cli
@@ -48,7 +49,7 @@ def recording(*, depends=None, start: int = 1, answers=ANSWERS, **columns) -> Re
 
 
 def replayed(of: Recording, item):
-    return replay(of, [item], n_resamples=20)
+    return replay(of, [item], resampling=Resampling(n_resamples=20))
 
 
 def streamed(of: Recording, item, folder):
@@ -75,7 +76,9 @@ EVERY = {
     "calibrate": lambda of, rule, folder: calibrate(of, rule=rule),
     "diagnose": lambda of, rule, folder: diagnose(of, policy=rule),
     "selectors": lambda of, rule, folder: compare_selectors(of, [policy_for(of, rule)], ["majority"]),
-    "baseline": lambda of, rule, folder: replay(of, ["fixed_k(1)"], baseline=rule, n_resamples=20),
+    "baseline": lambda of, rule, folder: replay(
+        of, ["fixed_k(1)"], baseline=rule, resampling=Resampling(n_resamples=20)
+    ),
 }
 
 
@@ -155,21 +158,23 @@ def test_a_rule_on_costs_is_an_error_where_none_were_recorded(rule):
     of = recording()
     bare = Recording(of.table.drop_columns(of.names("cost")), of.metadata)
     with pytest.raises(UnknownSignalError, match=f"{rule.split()[0]}.*adds up recorded costs"):
-        replay(bare, [rule], baseline="fixed_k(1)", metrics=("em",), n_resamples=20)
+        replay(bare, [rule], baseline="fixed_k(1)", metrics=("em",), resampling=Resampling(n_resamples=20))
 
 
 def test_a_gate_without_a_single_score_is_an_error():
     of = recording(start=0, own_gate=NOTHING)
     with pytest.raises(SufficeError, match="own_gate"):
-        GateBench(of, metrics=("em",), n_resamples=20).run(parse_rule("(own_gate > 0.5) & (round < 1)"))
-    bench = GateBench(of, metrics=("em",), n_resamples=20)
+        GateBench(of, metrics=("em",), resampling=Resampling(n_resamples=20)).run(
+            parse_rule("(own_gate > 0.5) & (round < 1)")
+        )
+    bench = GateBench(of, metrics=("em",), resampling=Resampling(n_resamples=20))
     for tune in (None, bench):
         with pytest.raises(SufficeError, match="'own_gate' is undefined at round 0 of all 4 questions"):
             column_gate("own_gate", bench, tune)
     nothing = np.full(4, math.nan)
     with pytest.raises(SufficeError, match="'mute'"):
         compare_gates(
-            GateBench(of, metrics=("em",), n_resamples=20),
+            GateBench(of, metrics=("em",), resampling=Resampling(n_resamples=20)),
             [Scored(name="mute", tune=nothing, evaluation=nothing, beta=0.5)],
         )
 

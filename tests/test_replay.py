@@ -22,6 +22,7 @@ from suffice.rounds import Cost, Round, Rounds, Trajectory
 from suffice.rules import Never, fixed_k, parse_rule, parse_selector, signal
 from suffice.session import Policy, Session, stops
 from suffice.signals import AnswerPosition
+from suffice.statistics import Resampling
 from suffice.store.recording import Recording
 from suffice.store.schema import build_table
 from tests import reference
@@ -209,7 +210,7 @@ def test_oracles_equal_plain_loops(data):
 def test_the_dominated_verdict_equals_a_plain_comparison(data):
     drawn = data.draw(recorded(complete=True, start=1))
     policy = data.draw(policies(drawn.recording, replayable=True))
-    result = replay(drawn.recording, [policy], n_resamples=20)
+    result = replay(drawn.recording, [policy], resampling=Resampling(n_resamples=20))
     points = {row.label: (row.metrics["f1"], row.calls.mean) for row in result.rows if row.kind in ("fixed", "random")}
     for row in result.rows:
         rivals = {label: point for label, point in points.items() if label != row.label}
@@ -226,7 +227,7 @@ def test_the_dominated_verdict_equals_a_plain_comparison(data):
 def test_a_rule_compared_with_itself_has_delta_exactly_zero(data):
     drawn = data.draw(recorded(start=1))
     policy = replace(data.draw(policies(drawn.recording, replayable=True)), name="itself")
-    result = replay(drawn.recording, [policy], baseline=policy, n_resamples=20)
+    result = replay(drawn.recording, [policy], baseline=policy, resampling=Resampling(n_resamples=20))
     for delta in result.row("itself").deltas.values():
         assert (delta.delta, delta.n_nonzero, delta.p_exact) == (0.0, 0, 1.0)
         end = 0.0 if result.n_clusters > 1 else math.nan
@@ -330,7 +331,7 @@ def test_a_baseline_may_be_a_label_a_rule_or_a_policy():
         (Policy(rule=fixed_k(2), max_rounds=3), "round >= 2"),
         (Policy(rule=fixed_k(1), max_rounds=3, name="answer_stable"), "answer_stable (baseline)"),
     ]:
-        result = replay(recording, ["answer_stable"], baseline=baseline, n_resamples=10)
+        result = replay(recording, ["answer_stable"], baseline=baseline, resampling=Resampling(n_resamples=10))
         assert result.baseline == label
         assert result.row(label).deltas["f1"].delta == 0.0
 
@@ -371,7 +372,12 @@ def test_a_question_without_a_cluster_is_its_own():
     ]
     recording = Recording(build_table(rows))
     assert recording.clusters.tolist() == ["c", "c", "q2", "q3", "q4", "q5"]
-    assert replay(recording, ["fixed_k(1)"], metrics=("em",), baseline="full", n_resamples=10).n_clusters == 5
+    assert (
+        replay(
+            recording, ["fixed_k(1)"], metrics=("em",), baseline="full", resampling=Resampling(n_resamples=10)
+        ).n_clusters
+        == 5
+    )
 
 
 # --- refusals -------------------------------------------------------------------------------------------------------

@@ -31,6 +31,7 @@ from suffice.reports.slider import make_slider, slidable
 from suffice.reports.trajectories import Stopped, choose
 from suffice.rules import thresholds
 from suffice.rules.rethreshold import with_threshold
+from suffice.statistics import Resampling
 from suffice.store import read_recording, write_recording
 from suffice.tables import FORMATS
 from tests.cli_tools import cli
@@ -183,7 +184,7 @@ def test_a_signal_without_a_value_still_slides():
 
 def test_the_headline_names_the_dominating_baseline_and_the_interval():
     kept = simple([["a", "b", "b"]] * 6 + [["b", "a", "a"]] * 2, answer_stable=[[None, 0.0, 1.0]] * 8)
-    result = replay(kept, ["answer_stable"], n_resamples=50)
+    result = replay(kept, ["answer_stable"], resampling=Resampling(n_resamples=50))
     row = result.row("answer_stable")
     told = headline(result, "answer_stable")
     assert row.dominated_by == "fixed_k(1)"
@@ -206,14 +207,14 @@ def test_what_limits_a_figure_is_said_beside_it(files):
     from suffice.replays import id_hash
 
     seen = policy_for(kept, TASR, provenance={"tune_ids": [id_hash(q) for q in kept.question_ids[:7]]})
-    result = replay(kept, [seen], metrics=("agreement",), n_resamples=50)
+    result = replay(kept, [seen], metrics=("agreement",), resampling=Resampling(n_resamples=50))
     told = headline(result, seen.label)
     assert any("Selected here" in text and "7 of these questions" in text for text in told.caveats)
     assert any("not truth" in text for text in told.caveats)
     assert "agreement with the full budget" in told.sentence
     assert "selected here" in told.sentence
     cut = simple([["a", "b", "c"], ["a", "c"]], end="rule", answer_stable=[[None, 0.0, 0.0], [None, 0.0]])
-    result = replay(cut, ["answer_stable"], n_resamples=50)
+    result = replay(cut, ["answer_stable"], resampling=Resampling(n_resamples=50))
     assert any("Censored (†): for 1 of 2" in text for text in headline(result, "answer_stable").caveats)
 
 
@@ -223,7 +224,7 @@ def test_a_certificate_is_quoted_and_a_changed_policy_has_none():
     policy = policy_for(kept, "answer_stable", name="as")
     found = certify(kept, listed([policy], policy), Claim(epsilon=0.05, metric="f1"))
     assert found.policy is not None
-    quick = Settings(n_resamples=20)
+    quick = Settings(resampling=Resampling(n_resamples=20))
     told = make_report({"x": kept}, [found.policy], settings=quick).cells[0].headlines[0]
     assert "is certified: with 95 % confidence" in told.certificate
     changed = replace(found.policy, max_rounds=2)
@@ -391,7 +392,9 @@ def test_long_texts_leave_out_trajectories_and_all_keeps_them(tmp_path, monkeypa
         row["text"] = rng.integers(33, 126, 4_000).astype(np.uint8).tobytes().decode("ascii")
     write_recording(tmp_path / "long.parquet", listed)
     kept = read_recording(tmp_path / "long.parquet")
-    made = make_report({"long": kept}, [policy_for(kept, "answer_stable")], settings=Settings(n_resamples=50))
+    made = make_report(
+        {"long": kept}, [policy_for(kept, "answer_stable")], settings=Settings(resampling=Resampling(n_resamples=50))
+    )
     capped, whole = render_html(made), render_html(made, everything=True)
     assert largest < LARGEST
     assert len(capped.encode()) <= largest < len(whole.encode())
@@ -405,7 +408,9 @@ def test_long_texts_leave_out_trajectories_and_all_keeps_them(tmp_path, monkeypa
 
 def test_sliders_that_do_not_fit_are_counted_and_leave_nothing_behind(files, monkeypatch):
     kept = read_recording(files / "judged.parquet")
-    made = make_report({"judged": kept}, [policy_for(kept, JUDGED)], settings=Settings(n_resamples=20))
+    made = make_report(
+        {"judged": kept}, [policy_for(kept, JUDGED)], settings=Settings(resampling=Resampling(n_resamples=20))
+    )
     whole = page_data(render_html(made))
     assert len(whole["cells"][0]["sliders"]) == 3
     monkeypatch.setattr("suffice.reports.html._RESERVED", LARGEST)
@@ -420,7 +425,9 @@ def test_sliders_that_do_not_fit_are_counted_and_leave_nothing_behind(files, mon
 def test_at_most_300_trajectories_unless_all_are_asked_for(tmp_path):
     recording(tmp_path / "many.parquet", n=340)
     kept = read_recording(tmp_path / "many.parquet")
-    made = make_report({"many": kept}, [policy_for(kept, "answer_stable")], settings=Settings(n_resamples=50))
+    made = make_report(
+        {"many": kept}, [policy_for(kept, "answer_stable")], settings=Settings(resampling=Resampling(n_resamples=50))
+    )
     assert len(trajectories(page_data(render_html(made))["cells"][0])) == 300
     assert len(trajectories(page_data(render_html(made, everything=True))["cells"][0])) == 340
 
@@ -489,7 +496,9 @@ def test_a_policy_of_another_model_stays_out_of_a_cell_and_is_refused_alone(file
     other = read_recording(tmp_path / "other.parquet")
     fitted = policy_for(other, "answer_stable", name="theirs")
     bound = policy_for(one, "answer_stable", name="ours", depends={"model": "mine"})
-    both = make_report({"one": one, "other": other}, [fitted, bound], settings=Settings(n_resamples=50))
+    both = make_report(
+        {"one": one, "other": other}, [fitted, bound], settings=Settings(resampling=Resampling(n_resamples=50))
+    )
     assert [[policy.label for policy in cell.policies] for cell in both.cells] == [["theirs", "ours"], ["theirs"]]
     with pytest.raises(ConfigMismatchError, match="made for model"):
         make_report({"other": other}, [bound])
@@ -546,7 +555,9 @@ def test_nothing_to_report_is_refused():
 def test_one_question_and_all_right_and_all_wrong_make_a_page():
     for answers in ([["a", "a", "a"]], [["b", "b", "b"]] * 3, [["a", "a", "a"]] * 3):
         kept = simple(answers, answer_stable=[[None, 1.0, 1.0]] * len(answers))
-        made = make_report({"x": kept}, [policy_for(kept, "answer_stable")], settings=Settings(n_resamples=20))
+        made = make_report(
+            {"x": kept}, [policy_for(kept, "answer_stable")], settings=Settings(resampling=Resampling(n_resamples=20))
+        )
         assert len(trajectories(page_data(render_html(made))["cells"][0])) == len(answers)
 
 

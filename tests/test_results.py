@@ -4,9 +4,12 @@ import json
 import math
 from dataclasses import dataclass
 
+import numpy as np
 import pytest
 
-from suffice.results import Result, jsonable
+from suffice.errors import DataError
+from suffice.results import Evaluation, Result, jsonable
+from suffice.statistics import Resampling, bootstrap_weights, holm_within, paired_results, permutation_tests
 from suffice.tables import Column, Table
 
 
@@ -58,3 +61,61 @@ def test_a_result_defines_one_table_or_several():
 @pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan])
 def test_what_json_cannot_hold_is_none(value):
     assert jsonable({"a": [value, (1, value)]}) == {"a": [None, [1, None]]}
+
+
+def test_an_evaluation_lists_its_resampling_beside_its_other_values():
+    made = Evaluation(n=3, resampling=Resampling(seed=7, level=0.9), data_hash="ab", notes=("one",))
+    drawn = {"n_resamples": 1000, "seed": 7, "level": 0.9, "interval": "expanded"}
+    assert made.to_dict() == {"n": 3, **drawn, "data_hash": "ab", "notes": ["one"]}
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"level": 1.0}, "a level lies strictly between"),
+        ({"interval": "normal"}, "'normal' is not a method of intervals; allowed: expanded"),
+        ({"n_resamples": -1}, "-1 resamples"),
+    ],
+)
+def test_a_resampling_that_cannot_be_is_refused(options, words):
+    with pytest.raises(DataError, match=words):
+        Resampling(**options)
+
+
+def test_a_resampling_without_draws_gives_none():
+    with pytest.raises(DataError, match="needs units and resamples"):
+        Resampling(n_resamples=0).draws(5)
+
+
+def test_draws_are_those_of_the_seed_over_clusters():
+    draws = Resampling(n_resamples=20, seed=3).draws(3, ["a", "b", "a"])
+    assert np.array_equal(draws.weights, bootstrap_weights(2, 20, rng=3))
+    assert Resampling().draws(2, ["a", "b"]).clusters is None
+
+
+def test_differences_compared_together_are_those_compared_alone_and_unknown_ones_are_left_out():
+    rng = np.random.default_rng(0)
+    rows = {"a": rng.normal(0.3, 1.0, 30), "b": rng.normal(0.0, 1.0, 30), "c": np.full(30, np.nan)}
+    how = Resampling(n_resamples=200, seed=5, level=0.9, interval="t")
+    draws = how.draws(30)
+    together = draws.compare(rows, family={"a", "b"})
+    assert set(together) == {"a", "b"}
+    for name in "ab":
+        [alone] = paired_results(rows[name], draws.weights, level=0.9, method="t")
+        for other in (draws.compare(rows)[name], draws.paired(rows[name])):
+            assert (other.delta, other.low, other.high) == pytest.approx((alone.delta, alone.low, alone.high))
+    tests = dict(zip("ab", permutation_tests(np.stack([rows["a"], rows["b"]]), n_resamples=200, rng=5), strict=True))
+    assert {name: result.p for name, result in together.items()} == {name: test.p for name, test in tests.items()}
+    assert {name: result.p_holm for name, result in together.items()} == holm_within(
+        {name: test.p for name, test in tests.items()}, {"a", "b"}
+    )
+    assert math.isnan(draws.compare(rows, family={"b"})["a"].p_holm)
+
+
+def test_a_ratio_leaves_out_draws_without_a_denominator():
+    draws = Resampling(n_resamples=200, seed=1).draws(3)
+    (value, low, high), defined = draws.ratio(np.array([1.0, 0.0, 0.0]), np.array([2.0, 0.0, 0.0]))
+    assert (value, low, high, defined) == (0.5, 0.5, 0.5, False)
+    (value, *_), defined = draws.ratio(np.ones(3), np.zeros(3))
+    assert math.isnan(value)
+    assert defined

@@ -39,6 +39,7 @@ from suffice.searches.bits import first_bit, in_a_row, pack
 from suffice.searches.data import Questions, by_prompt, fit
 from suffice.searches.families import Family
 from suffice.signals import SIGNALS
+from suffice.statistics import Resampling
 from suffice.store import Recording, read_recording, write_recording
 from suffice.store.schema import build_table
 from suffice.tables import render
@@ -251,17 +252,17 @@ def imported(tmp_path, **changes):
 
 def test_an_imported_file_with_two_prompts_is_searched_with_381_and_876_rules(tmp_path):
     whole = imported(tmp_path)
-    result = search(whole, "tasr-381", n_resamples=50)
+    result = search(whole, "tasr-381", resampling=Resampling(n_resamples=50))
     assert result.n_rules == 381
     assert set(result.explorer.questions.sides) == {"answer_first", "confidence_first"}
     assert result.n + result.n_tune == 60  # a question with two prompts is one
     assert [named.prompt for named in result.named] == ["answer_first", "confidence_first"]
     first = whole.select(np.array([p == "answer_first@1" for p in whole.per_question("prompt_id", []).tolist()]))
-    assert search(first, "tasr-dnf-876", n_resamples=0).n_rules == 876
+    assert search(first, "tasr-dnf-876", resampling=Resampling(n_resamples=0)).n_rules == 876
 
 
 def test_each_block_reads_the_rounds_of_its_own_prompt(tmp_path):
-    result = search(imported(tmp_path), "tasr-381", n_resamples=0)
+    result = search(imported(tmp_path), "tasr-381", resampling=Resampling(n_resamples=0))
     made = result.explorer
     numbers = np.array([254, 255, 317, 318])
     prompts, _ = made.settings(numbers)
@@ -333,7 +334,7 @@ def test_outcomes_are_those_of_replay():
     numbers = np.array([0, 7, 30, 50])
     means = made.means(numbers)
     deltas = next(made.deltas(numbers))[1]
-    replayed = replay(of, made.rules(numbers), metrics=("f1",), n_resamples=1)
+    replayed = replay(of, made.rules(numbers), metrics=("f1",), resampling=Resampling(n_resamples=1))
     for i, rule in enumerate(made.rules(numbers)):
         row = replayed.row(str(rule))
         assert means["quality"][i] == pytest.approx(row.metrics["f1"], abs=1e-12)
@@ -352,7 +353,7 @@ def test_rules_with_a_gate_start_at_round_0_and_outcomes_are_those_of_replay(for
         assert {reads_round_0(rule) for rule in rules} == ({True, False} if len(names) > 1 else {True})
         means = made.means(numbers)
         deltas = [deltas["quality"].mean(axis=1) for _, deltas in made.deltas(numbers)]
-        replayed = replay(of, rules, metrics=("f1",), n_resamples=1)
+        replayed = replay(of, rules, metrics=("f1",), resampling=Resampling(n_resamples=1))
         for i, (rule, delta) in enumerate(zip(rules, np.concatenate(deltas), strict=True)):
             row = replayed.row(str(rule))
             assert means["quality"][i] == pytest.approx(row.metrics["f1"]), str(rule)
@@ -414,11 +415,15 @@ def test_a_gate_is_locked_selected_and_written_with_its_start_round(baseline):
     names = ("p_known", "overlap")
     block = Block(form="and", literals=tuple(Literal(signal=name) for name in names))
     made = Space(name="gate", blocks=(block,))
-    result = search(of, made, tune=tune, metric="f1", n_resamples=50, budget=9.0, baseline=baseline)
+    result = search(
+        of, made, tune=tune, metric="f1", resampling=Resampling(n_resamples=50), budget=9.0, baseline=baseline
+    )
     assert result.locked[0].literal.signal == "p_known"
     values = tune.column("p_known")[:, 0]
     tried = np.linspace(values.min(), values.max(), 40)
-    rows = replay(tune, [f"p_known > {v!r}" for v in tried.tolist()], metrics=("f1",), n_resamples=1).rows[:40]
+    rows = replay(
+        tune, [f"p_known > {v!r}" for v in tried.tolist()], metrics=("f1",), resampling=Resampling(n_resamples=1)
+    ).rows[:40]
     assert result.locked[0].quality == pytest.approx(max(row.metrics["f1"] for row in rows))
     chosen = result.chosen
     assert chosen.policy.start_round == (0 if "p_known" in chosen.policy.rule.signals else 1)
@@ -429,7 +434,11 @@ def test_a_gate_is_locked_selected_and_written_with_its_start_round(baseline):
     assert nested.calls == pytest.approx(chosen.row.calls.mean)
     assert nested.delta.delta == pytest.approx(chosen.row.deltas["f1"].delta)
     for row in result.rows(range(len(result.distinct))):
-        expected = replay(of, [row["rule"]], metrics=("f1",), n_resamples=50, baseline=baseline).rows[0].deltas
+        expected = (
+            replay(of, [row["rule"]], metrics=("f1",), resampling=Resampling(n_resamples=50), baseline=baseline)
+            .rows[0]
+            .deltas
+        )
         assert (row["delta"], row["low"], row["high"]) == pytest.approx(interval(expected["f1"]))
         assert row["calls_delta"] == pytest.approx(expected["calls"].delta)
 
@@ -437,7 +446,12 @@ def test_a_gate_is_locked_selected_and_written_with_its_start_round(baseline):
 def test_a_gate_alone_is_a_space_and_starts_the_chosen_policy_at_round_0():
     made = Space(name="gate", blocks=(Block(form="or", literals=(Literal(signal="p_known", grid=5),)),))
     result = search(
-        gated(40, seed=2, prefix="e"), made, tune=gated(40, seed=1), metric="f1", n_resamples=20, budget=2.0
+        gated(40, seed=2, prefix="e"),
+        made,
+        tune=gated(40, seed=1),
+        metric="f1",
+        resampling=Resampling(n_resamples=20),
+        budget=2.0,
     )
     assert result.n_rules == 5
     assert result.chosen.policy.start_round == 0
@@ -528,7 +542,7 @@ def test_rules_are_merged_if_and_only_if_they_stop_alike(monkeypatch, pending):
 
 
 def test_the_same_stops_with_another_prompt_are_not_merged(tmp_path):
-    result = search(imported(tmp_path), "tasr-381", n_resamples=0)
+    result = search(imported(tmp_path), "tasr-381", resampling=Resampling(n_resamples=0))
     made = result.explorer
     everything = stops_of_all(made, all_numbers(made))
     prompts, _ = made.settings(all_numbers(made))
@@ -562,7 +576,7 @@ def test_the_interval_of_equivalent_thresholds_is_the_one_that_bisection_finds(f
 
 def test_a_threshold_is_the_best_of_forty_within_the_budget():
     tune, of = recording(80, seed=7), recording(80, seed=8, prefix="e")
-    result = search(of, Space(name="s", blocks=(Block(form="or", literals=(Literal(signal="overlap"),)),)), tune=tune, n_resamples=0, budget=2.5)  # fmt: skip
+    result = search(of, Space(name="s", blocks=(Block(form="or", literals=(Literal(signal="overlap"),)),)), tune=tune, resampling=Resampling(n_resamples=0), budget=2.5)  # fmt: skip
     values = tune.column("overlap")
     tried = np.linspace(np.nanmin(values), np.nanmax(values), 40)
     rows = []
@@ -582,7 +596,7 @@ def test_a_threshold_is_the_best_of_forty_within_the_budget():
 def test_a_grid_starts_at_its_lowest_value_or_at_the_signals(low, start):
     tune, of = recording(20, seed=7), recording(20, seed=8, prefix="e")
     made = space("or", ()).with_literals([[Literal(signal="overlap", grid=5, low=low)]])
-    result = search(of, made, tune=tune, n_resamples=0)
+    result = search(of, made, tune=tune, resampling=Resampling(n_resamples=0))
     values = tune.column("overlap")[:, 1:]  # undefined in round 1
     (literal,) = result.explorer.space.blocks[0].literals
     expected = np.linspace(np.nanmin(values) if start is None else start, np.nanmax(values), 5)
@@ -598,7 +612,11 @@ def test_a_lowest_value_belongs_to_thresholds_that_are_found(changes):
 def test_where_no_threshold_meets_the_budget_the_cheapest_is_taken_and_said():
     tune, of = recording(50, seed=9), recording(50, seed=10, prefix="e")
     result = search(
-        of, space("or", ()).with_literals([[Literal(signal="overlap")]]), tune=tune, budget=0.5, n_resamples=10
+        of,
+        space("or", ()).with_literals([[Literal(signal="overlap")]]),
+        tune=tune,
+        budget=0.5,
+        resampling=Resampling(n_resamples=10),
     )
     assert not result.locked[0].within_budget
     text = render(result.tables(), "md")
@@ -610,18 +628,21 @@ def test_where_no_threshold_meets_the_budget_the_cheapest_is_taken_and_said():
 
 def test_the_choice_is_made_on_tune_and_reported_on_eval():
     tune, of = recording(60, seed=11), recording(60, seed=12, prefix="e")
-    result = search(of, space("dnf", NAMES[:3], grid=3), tune=tune, n_resamples=100)
+    result = search(of, space("dnf", NAMES[:3], grid=3), tune=tune, resampling=Resampling(n_resamples=100))
     on_tune = explorer(result.explorer.space, tune)
     means = on_tune.means(all_numbers(on_tune))
     allowed = means["calls"] <= 3
     assert result.chosen.quality == pytest.approx(means["quality"][allowed].max())
     rule = result.chosen.policy.rule
-    row = replay(of, [rule], metrics=("f1",), n_resamples=100).row(str(rule))
+    row = replay(of, [rule], metrics=("f1",), resampling=Resampling(n_resamples=100)).row(str(rule))
     assert result.chosen.row.metrics == row.metrics
     assert interval(result.chosen.row.deltas["f1"]) == interval(row.deltas["f1"])
     assert not result.chosen.row.selected_here
     assert result.chosen.policy.provenance["search"]["n_rules"] == result.n_rules
-    assert replay(tune, [result.chosen.policy], metrics=("f1",), n_resamples=1).rows[0].n_selected == 60
+    assert (
+        replay(tune, [result.chosen.policy], metrics=("f1",), resampling=Resampling(n_resamples=1)).rows[0].n_selected
+        == 60
+    )
     nested = result.optimism.estimate("nested")
     assert nested.quality == pytest.approx(row.metrics["f1"])
     assert interval(nested.delta) == pytest.approx(interval(row.deltas["f1"]))
@@ -636,7 +657,7 @@ def test_the_naive_best_flatters_and_cross_fitting_does_not():
         table = of.table.set_column(
             of.table.column_names.index("f1"), "f1", pa.array(np.random.default_rng(seed).random(300))
         )
-        options = {"metric": "f1", "n_resamples": 200, "baseline": "fixed_k(1)"}
+        options = {"metric": "f1", "resampling": Resampling(n_resamples=200), "baseline": "fixed_k(1)"}
         made = search(Recording(table), space("dnf", NAMES, grid=2), tune=tune, **options)
         naive.append(made.optimism.estimate("naive").quality)
         crossed.append(made.optimism.estimate("cross-fitted").quality)
@@ -649,7 +670,9 @@ def test_the_naive_best_flatters_and_cross_fitting_does_not():
 
 def test_cross_fitted_values_come_from_the_rules_of_the_other_folds():
     tune, of = recording(40, seed=13), recording(41, seed=14, prefix="e")
-    made = search(of, space("or", NAMES[:2], grid=2), tune=tune, n_resamples=20, folds=4, budget=4.0)
+    made = search(
+        of, space("or", NAMES[:2], grid=2), tune=tune, resampling=Resampling(n_resamples=20), folds=4, budget=4.0
+    )
     found = made.optimism.estimate("cross-fitted")
     ex = made.explorer
     values = next(ex.values(made.distinct.number))[1]
@@ -665,9 +688,11 @@ def test_cross_fitted_values_come_from_the_rules_of_the_other_folds():
 
 def test_intervals_of_every_row_are_those_of_replay_on_the_same_draws():
     tune, of = recording(30, seed=15), recording(50, seed=16, prefix="e")
-    made = search(of, space("or", NAMES[:2]), tune=tune, n_resamples=200, seed=5)
+    made = search(of, space("or", NAMES[:2]), tune=tune, resampling=Resampling(n_resamples=200, seed=5))
     rows = made.rows(range(len(made.distinct)))
-    replayed = replay(of, [row["rule"] for row in rows], metrics=("f1",), n_resamples=200, seed=5)
+    replayed = replay(
+        of, [row["rule"] for row in rows], metrics=("f1",), resampling=Resampling(n_resamples=200, seed=5)
+    )
     for row in rows:
         expected = replayed.row(row["rule"]).deltas
         assert (row["delta"], row["low"], row["high"]) == pytest.approx(
@@ -697,14 +722,17 @@ def test_without_tune_questions_the_recording_is_split_by_id():
 
 def test_tasr_is_added_outside_the_count():
     tune, of = recording(60, seed=17), recording(60, seed=18, prefix="e")
-    made = search(of, space("or", ("overlap",)), tune=tune, n_resamples=50)
+    made = search(of, space("or", ("overlap",)), tune=tune, resampling=Resampling(n_resamples=50))
     assert made.n_rules == 1
     (named,) = made.named
-    row = replay(of, ["tasr"], metrics=("f1",), n_resamples=50).row("tasr")
+    row = replay(of, ["tasr"], metrics=("f1",), resampling=Resampling(n_resamples=50)).row("tasr")
     assert (named.quality, named.calls) == pytest.approx((row.metrics["f1"], row.calls.mean))
     assert interval(named.delta) == pytest.approx(interval(row.deltas["f1"]))
     both = Block(form="and", literals=(Literal(signal="answer_stable", comparison=">=", thresholds=(1.0,)), Literal(signal="p_correct", thresholds=(0.25,))))  # fmt: skip
-    assert search(of, Space(name="t", blocks=(both,)), tune=tune, n_resamples=0).named[0].members == 1
+    assert (
+        search(of, Space(name="t", blocks=(both,)), tune=tune, resampling=Resampling(n_resamples=0)).named[0].members
+        == 1
+    )
 
 
 # Bad input --------------------------------------------------------------------------------------------------------------
@@ -731,7 +759,7 @@ def test_one_question_is_searched_and_cannot_be_split():
     of = recording(1, prefix="e")
     with pytest.raises(DataError, match="cannot be split"):
         search(of, space())
-    made = search(of, space("or"), tune=recording(20), n_resamples=20, budget=5)
+    made = search(of, space("or"), tune=recording(20), resampling=Resampling(n_resamples=20), budget=5)
     assert made.n == 1
     assert made.optimism.estimate("cross-fitted") is None
     assert "1 questions" in render(made.tables(), "md")
@@ -743,7 +771,7 @@ def test_columns_without_a_value_are_refused_and_left_out_of_what_is_available()
     made = Space(name="s", blocks=(Block(form="or", literals=(Literal(signal="overlap"),)),))
     with pytest.raises(UnknownSignalError, match="overlap: there, but without a single value"):
         search(of, made, tune=tune)
-    found = search(of, "available", tune=tune, n_resamples=0)
+    found = search(of, "available", tune=tune, resampling=Resampling(n_resamples=0))
     names = [item.signal for item in found.explorer.space.blocks[0].literals]
     assert names == ["p_correct", "answer_stable", "score_gap", "top_score_z_pool"]
     assert found.n_rules == 51  # Bell(5) - 1
@@ -754,16 +782,27 @@ def test_nan_everywhere_on_eval_is_refused():
     tune = recording(30)
     of = recording(30, prefix="e", overlap=lambda _: NAN)
     with pytest.raises(UnknownSignalError, match="'overlap', undefined in every recorded round"):
-        search(of, space("or", ("overlap",)), tune=tune, n_resamples=0)
+        search(of, space("or", ("overlap",)), tune=tune, resampling=Resampling(n_resamples=0))
 
 
 def test_constant_signals_have_one_threshold_and_never_exceed_it():
     tune, of = recording(30, overlap=lambda _: 0.4), recording(30, prefix="e", overlap=lambda _: 0.4)
-    made = search(of, space("or", ()).with_literals([[Literal(signal="overlap")]]), tune=tune, n_resamples=0, budget=5)
+    made = search(
+        of,
+        space("or", ()).with_literals([[Literal(signal="overlap")]]),
+        tune=tune,
+        resampling=Resampling(n_resamples=0),
+        budget=5,
+    )
     assert made.locked[0].literal.thresholds == (0.4,)
     assert made.locked[0].n_tried == 1
     assert made.columns["calls"].tolist() == [5.0]
-    grid = search(of, space("or", ()).with_literals([[Literal(signal="overlap", grid=7)]]), tune=tune, n_resamples=0)
+    grid = search(
+        of,
+        space("or", ()).with_literals([[Literal(signal="overlap", grid=7)]]),
+        tune=tune,
+        resampling=Resampling(n_resamples=0),
+    )
     assert grid.n_rules == 1
 
 
@@ -772,7 +811,7 @@ def test_a_recording_that_a_rule_cut_is_refused(cut):
     whole, short = recording(30), recording(40, lengths=True, end="rule", prefix="e", seed=20)
     tune, of = (short, whole) if cut == "tune" else (whole, short)
     with pytest.raises(CensoredError, match=r"a rule ended \d+ of 40 recorded questions early, and a search tries"):
-        search(of, space("or", NAMES[:2]), tune=tune, n_resamples=20)
+        search(of, space("or", NAMES[:2]), tune=tune, resampling=Resampling(n_resamples=20))
 
 
 def test_a_metric_that_was_not_measured_everywhere_is_refused():
@@ -790,7 +829,12 @@ def test_a_metric_that_was_not_measured_everywhere_is_refused():
 def test_all_right_or_all_wrong_answers_are_no_trouble():
     for value in (0.0, 1.0):
         right = {"em": lambda _, value=value: value, "f1": lambda _, value=value: value}
-        made = search(recording(30, prefix="e", **right), space(), tune=recording(30, **right), n_resamples=30)
+        made = search(
+            recording(30, prefix="e", **right),
+            space(),
+            tune=recording(30, **right),
+            resampling=Resampling(n_resamples=30),
+        )
         assert made.optimism.estimate("naive").delta.delta == 0
         json.dumps(made.to_dict(), allow_nan=False)
 
@@ -875,7 +919,10 @@ def test_a_file_that_is_no_space_is_refused(tmp_path):
 def test_the_parquet_file_has_one_row_for_each_set_of_stops(tmp_path, monkeypatch):
     monkeypatch.setattr("suffice.searches.result._ROWS", 7)
     made = search(
-        recording(40, prefix="e"), space("dnf", NAMES[:3], patience=(1, 2)), tune=recording(40), n_resamples=50
+        recording(40, prefix="e"),
+        space("dnf", NAMES[:3], patience=(1, 2)),
+        tune=recording(40),
+        resampling=Resampling(n_resamples=50),
     )
     write_rules(made, tmp_path / "rules.parquet")
     table = pq.read_table(tmp_path / "rules.parquet")

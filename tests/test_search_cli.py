@@ -8,6 +8,7 @@ import pytest
 
 from suffice.searches import search
 from suffice.session import Policy
+from suffice.statistics import Resampling
 from suffice.store import read_recording, write_recording
 from tests.cli_tools import cli
 from tests.test_search import rows_of
@@ -27,7 +28,9 @@ def test_the_command_prints_what_the_function_finds(recordings, tmp_path):
     found = cli(*arguments, "--json", *files)
     assert (found.code, found.err) == (0, "")
     result = search(
-        read_recording(recordings / "eval.parquet"), tune=read_recording(recordings / "tune.parquet"), n_resamples=50
+        read_recording(recordings / "eval.parquet"),
+        tune=read_recording(recordings / "tune.parquet"),
+        resampling=Resampling(n_resamples=50),
     )
     assert found.json == json.loads(json.dumps(result.to_dict()))
     assert pq.read_table(tmp_path / "rules.parquet").num_rows == found.json["n_distinct"] == len(result.distinct)

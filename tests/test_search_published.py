@@ -22,6 +22,7 @@ from suffice.replays import policy_for
 from suffice.rules import AllOf, AnyOf
 from suffice.searches import PRESETS, search
 from suffice.session import stops
+from suffice.statistics import Resampling
 from suffice.store import read_recording, write_recording
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -146,7 +147,9 @@ def recordings(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def result(recordings):
-    return search(recordings["eval"], "tasr-dnf-876", tune=recordings["tune"], budget=BUDGET, n_resamples=0)
+    return search(
+        recordings["eval"], "tasr-dnf-876", tune=recordings["tune"], budget=BUDGET, resampling=Resampling(n_resamples=0)
+    )
 
 
 def stable(row):

@@ -22,6 +22,7 @@ from suffice.searches import search
 from suffice.searches.data import check_disjoint
 from suffice.seen import Seen, id_hash
 from suffice.signals import Idf, state_from_dict
+from suffice.statistics import Resampling
 from suffice.store import Recording, read_recording, write_recording
 from suffice.store.schema import build_table
 from tests.certify_tools import planted
@@ -94,26 +95,31 @@ def test_a_gate_whose_questions_are_not_on_record_is_certified_with_a_note_that_
     found = certify(unknown, listed([GATED], unknown), LOOSE)
     assert any("not on record which questions the gate was fitted on" in note for note in found.measured.notes)
     assert found.certificate is None or found.certificate.notes == found.measured.notes
-    assert any("the gate" in note for note in replay(unknown, [GATED], n_resamples=2).notes)
-    assert not any("the gate" in note for note in replay(unknown, ["fixed_k(1)"], n_resamples=2).notes)
+    assert any("the gate" in note for note in replay(unknown, [GATED], resampling=Resampling(n_resamples=2)).notes)
+    assert not any(
+        "the gate" in note for note in replay(unknown, ["fixed_k(1)"], resampling=Resampling(n_resamples=2)).notes
+    )
 
 
 def test_replay_calibrate_compare_gates_diagnose_and_report_mark_what_was_seen(leaky, clean):
     said = "the gate was fitted on 30"
-    result = replay(leaky, [GATED, "fixed_k(1)"], baseline="full", n_resamples=2)
+    result = replay(leaky, [GATED, "fixed_k(1)"], baseline="full", resampling=Resampling(n_resamples=2))
     gated, fixed = result.rows[:2]
     assert (gated.selected_here, gated.n_selected, fixed.selected_here) == (True, 30, False)
     assert any(said in note for note in result.notes)
     _, summary = calibrate(leaky, rule=GATED)
     assert any(said in note for note in summary.notes)
-    bench = GateBench(leaky, n_resamples=2)
+    bench = GateBench(leaky, resampling=Resampling(n_resamples=2))
     compared = compare_gates(bench, [column_gate("p_known", bench, None)])
     assert any(said in note for note in compared.notes)
     assert any(said in note for note in compared.to_dict()["notes"])
-    assert any(said in note for note in diagnose(leaky, n_resamples=2).notes)
-    [part] = gate_part(leaky, ("f1",), n_resamples=2, seed=0, level=0.95, margin=0.02)
+    assert any(said in note for note in diagnose(leaky, resampling=Resampling(n_resamples=2)).notes)
+    [part] = gate_part(leaky, ("f1",), resampling=Resampling(n_resamples=2, seed=0, level=0.95), margin=0.02)
     assert any(said in sentence for sentence in part.sentences)
-    for notes in (replay(clean, [GATED], n_resamples=2).notes, calibrate(clean, rule=GATED)[1].notes):
+    for notes in (
+        replay(clean, [GATED], resampling=Resampling(n_resamples=2)).notes,
+        calibrate(clean, rule=GATED)[1].notes,
+    ):
         assert not any("the gate" in note for note in notes)
 
 
@@ -131,12 +137,15 @@ def test_the_command_line_says_what_the_gate_saw(leaky, tmp_path):
 def test_a_calibrated_policy_saw_its_tune_questions_by_id_and_by_text(clean, tmp_path):
     policy, _ = calibrate(clean, rule=GATED)
     again = made(tmp_path / "r.parquet", seen=Seen(), prefix="other")
-    assert replay(again, [policy], n_resamples=2).rows[0].n_selected == N
+    assert replay(again, [policy], resampling=Resampling(n_resamples=2)).rows[0].n_selected == N
     with pytest.raises(ConfigMismatchError, match="the policy was fitted or selected on 40"):
         certify(again, listed([policy], policy), LOOSE)
     with pytest.raises(ConfigMismatchError, match="40 of 40 questions are among the tune questions"):
         check_disjoint(clean, again)
-    bench, tune = GateBench(again, n_resamples=2), GateBench(clean, n_resamples=2)
+    bench, tune = (
+        GateBench(again, resampling=Resampling(n_resamples=2)),
+        GateBench(clean, resampling=Resampling(n_resamples=2)),
+    )
     with pytest.raises(DataError, match="40 questions are among the tune questions"):
         compare_gates(bench, [column_gate("p_known", bench, tune)], tune)
 
@@ -154,7 +163,7 @@ def test_a_certificate_keeps_the_texts_that_it_was_given_on(clean, tmp_path):
 def test_a_stream_marks_what_replay_marks_whatever_the_blocks(leaky, tmp_path):
     path = tmp_path / "r.parquet"
     write_recording(path, leaky.table, leaky.metadata)
-    result = replay(leaky, [GATED], n_resamples=2)
+    result = replay(leaky, [GATED], resampling=Resampling(n_resamples=2))
     for rows in (3, 1000):
         streamed = replay_stream(path, GATED, block_rows=rows, baseline="fixed_k(1)")
         assert streamed.policy.n_selected == result.rows[0].n_selected == 30
@@ -163,7 +172,7 @@ def test_a_stream_marks_what_replay_marks_whatever_the_blocks(leaky, tmp_path):
 
 def test_without_texts_only_ids_are_compared_and_that_is_said(leaky):
     bare = Recording(leaky.table.drop_columns(["question"]), leaky.metadata)
-    result = replay(bare, [GATED], n_resamples=2)
+    result = replay(bare, [GATED], resampling=Resampling(n_resamples=2))
     assert not result.rows[0].selected_here
     assert any("only ids tell whether the gate saw these questions" in note for note in result.notes)
 
@@ -180,7 +189,7 @@ def test_a_reranker_that_was_trained_on_these_questions_spoils_every_figure(tmp_
     scorer = CrossEncoderScorer(folder)
     scorer._encoder = Lengths()
     recording = made(tmp_path / "r.parquet", seen=Seen(), retriever=Reranked(InMemoryRetriever(), scorer))
-    row = replay(recording, ["fixed_k(1)"], n_resamples=2).rows[0]
+    row = replay(recording, ["fixed_k(1)"], resampling=Resampling(n_resamples=2)).rows[0]
     assert row.n_selected == 7
     with pytest.raises(ConfigMismatchError, match="7 of the 40.*the retriever was fitted on 7"):
         certify(recording, listed(["fixed_k(1)"], recording), LOOSE)
@@ -206,7 +215,9 @@ def test_document_frequencies_know_whose_passages_they_weigh(tmp_path):
 def test_a_search_keeps_two_questions_of_one_text_on_one_side():
     recording = planted(40, seed=0)
     texts = [f"Who is {int(name[1:]) // 2}?" for name in recording.table.column("question_id").to_pylist()]
-    result = search(Recording(recording.table.append_column("question", [texts])), n_resamples=0, budget=5)
+    result = search(
+        Recording(recording.table.append_column("question", [texts])), resampling=Resampling(n_resamples=0), budget=5
+    )
     assert result.n_tune % 2 == 0
 
 
@@ -214,10 +225,10 @@ def test_a_search_says_that_what_ordered_the_passages_saw_some_questions():
     recording = planted(40, seed=0)
     seen = Seen.of(recording.question_ids[:6]).to_dict()
     marked = Recording(recording.table, {**recording.metadata, "fitted": {"retriever": seen}})
-    notes = " ".join(search(marked, n_resamples=0, budget=5).notes)
+    notes = " ".join(search(marked, resampling=Resampling(n_resamples=0), budget=5).notes)
     assert "selected here: of these" in notes
     assert "the retriever was fitted on" in notes
-    assert "selected here" not in " ".join(search(recording, n_resamples=0, budget=5).notes)
+    assert "selected here" not in " ".join(search(recording, resampling=Resampling(n_resamples=0), budget=5).notes)
 
 
 def test_hashes_that_are_no_lists_of_text_are_refused():
@@ -234,10 +245,14 @@ def test_questions_of_one_text_are_one_unit_and_replay_says_where_clusters_make_
          "em": float(q % 2), "f1": float(q % 2), "cost.generator.calls": 1.0}
         for q in range(6)
     ]  # fmt: skip
-    notes = replay(Recording(build_table(rows)), ["full"], baseline="fixed_k(1)", n_resamples=10).notes
+    notes = replay(
+        Recording(build_table(rows)), ["full"], baseline="fixed_k(1)", resampling=Resampling(n_resamples=10)
+    ).notes
     assert any("6 questions have 3 texts" in note for note in notes)
     bare = [{name: value for name, value in row.items() if name != "cluster"} for row in rows]
     for clustered in ([{**row, "cluster": row["question"]} for row in rows], bare):
-        result = replay(Recording(build_table(clustered)), ["full"], baseline="fixed_k(1)", n_resamples=10)
+        result = replay(
+            Recording(build_table(clustered)), ["full"], baseline="fixed_k(1)", resampling=Resampling(n_resamples=10)
+        )
         assert result.n_clusters == 3
         assert not any("texts" in note for note in result.notes)

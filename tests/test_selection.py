@@ -17,6 +17,7 @@ from suffice.replays import calibrate, policy_for, replay
 from suffice.rules import parse_rule, parse_selector
 from suffice.rules.ranker import Ranked
 from suffice.session import Policy
+from suffice.statistics import Resampling
 from suffice.store import bundled_recording
 from suffice.store.recording import Recording, write_recording
 from suffice.store.schema import build_table
@@ -122,7 +123,7 @@ def test_repeated_rows_of_one_question_stay_in_one_part():
 def test_shares_and_intervals_equal_plain_loops():
     data = recording(50, 7)
     policy = policy_for(data, "fixed_k(3)")
-    row = compare_selectors(data, [policy], ["max_answer_margin"], n_resamples=200, seed=3).row(
+    row = compare_selectors(data, [policy], ["max_answer_margin"], resampling=Resampling(n_resamples=200, seed=3)).row(
         "fixed_k(3)", "max_answer_margin"
     )
     f1, margin = data.column("f1"), data.column("answer_margin")
@@ -190,7 +191,7 @@ def test_what_is_missing_is_named():
     with pytest.raises(DataError, match="nothing to compare"):
         compare_selectors(data, [], ["last"])
     with pytest.raises(DataError, match="level"):
-        compare_selectors(data, FULL, ["last"], level=1.0)
+        compare_selectors(data, FULL, ["last"], resampling=Resampling(level=1.0))
 
 
 def test_questions_that_a_policy_was_tuned_on_are_marked_selected_here():

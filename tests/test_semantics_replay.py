@@ -19,6 +19,7 @@ from suffice.rounds import COST_KINDS
 from suffice.rules import FirstOf, Never, fixed_k, parse_rule, parse_selector
 from suffice.session import Policy, stops
 from suffice.signals import ZScore
+from suffice.statistics import Resampling
 from suffice.store.recording import Recording
 from suffice.store.schema import build_table
 from suffice.tables import figure
@@ -56,7 +57,7 @@ def policy(rule, **changes) -> Policy:
 
 
 def rows_of(recording: Recording, *items, **options):
-    return replay(recording, list(items), n_resamples=20, **options)
+    return replay(recording, list(items), resampling=Resampling(n_resamples=20), **options)
 
 
 # --- Rounds, rules, decisions ---------------------------------------------------------------------------------------
@@ -332,7 +333,7 @@ def test_agreement_needs_no_gold_answers_and_says_that_it_measures_sameness():
 def test_one_draw_is_shared_by_every_rule():
     recording = recording_of([["a", "b", "a"], ["b", "a", "b"], ["b", "b", "a"], ["a", "a", "b"]])
     one, two = policy("round >= 1", name="x"), policy("round <= 1", name="y")  # the same stops by other words
-    result = replay(recording, [one, two], n_resamples=50)
+    result = replay(recording, [one, two], resampling=Resampling(n_resamples=50))
     assert result.row("x").deltas["f1"].to_dict() == result.row("y").deltas["f1"].to_dict()
 
 

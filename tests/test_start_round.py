@@ -10,6 +10,7 @@ from suffice.errors import DataError, UnknownSignalError
 from suffice.metrics import exact_match, f1
 from suffice.replays import calibrate, policy_for, replay
 from suffice.session import Policy, stops
+from suffice.statistics import Resampling
 from suffice.store import Recording, write_recording
 from suffice.store.schema import build_table
 from tests.cli_tools import cli
@@ -93,7 +94,7 @@ def test_p_correct_is_fitted_to_any_numeric_column_and_gates_with_it(recording, 
     [fit] = summary.fits
     assert (fit.signal, fit.output, sorted(fit.rounds_fitted)) == ("own", "p_correct", [0, 1, 2])
     fresh = Recording(build_table(rows("e", seed=1), kinds={"own": "signal"}))
-    result = replay(fresh, [policy], baseline="fixed_k(2)", n_resamples=2).row("p_correct > 0.5")
+    result = replay(fresh, [policy], baseline="fixed_k(2)", resampling=Resampling(n_resamples=2)).row("p_correct > 0.5")
     assert result.metrics["em"] == 1.0
     assert result.stop_rounds[0] > 0.3
     done = cli("calibrate", path, "--rule", "p_correct > 0.5", "--signal", "own", "-o", tmp_path / "p.json", "--json")

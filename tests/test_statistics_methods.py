@@ -337,7 +337,9 @@ def test_cohens_d_z_is_the_mean_over_the_deviation_of_the_pairs():
 
 def test_what_cannot_be_tested_is_refused():
     weights = bootstrap_weights(3, 10, rng=0)
-    with pytest.raises(DataError, match="'student' is no method of intervals; allowed: expanded, percentile, bca, t"):
+    with pytest.raises(
+        DataError, match="'student' is not a method of intervals; allowed: expanded, percentile, bca, t"
+    ):
         paired_bootstrap(np.zeros(3), weights, method="student")
     with pytest.raises(DataError, match="no rules"):
         max_statistic(np.empty((0, 3)), weights)

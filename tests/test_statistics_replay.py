@@ -14,7 +14,7 @@ from suffice.errors import DataError
 from suffice.replays import replay
 from suffice.replays.tables import differences_table, margins_table, outcomes_table, replay_tables
 from suffice.session import Policy
-from suffice.statistics import INTERVALS, bootstrap_weights, paired_bootstrap, permutation_tests
+from suffice.statistics import INTERVALS, Resampling, bootstrap_weights, paired_bootstrap, permutation_tests
 from suffice.store.recording import Recording
 from suffice.store.schema import build_table
 from tests.cli_tools import cli
@@ -58,7 +58,7 @@ def outcomes(of: Recording, metric: str, round_: int) -> np.ndarray:
 
 def test_em_has_mcnemars_p_and_other_metrics_that_of_the_permutation_test():
     of = recording()
-    row = replay(of, policies(*RULES), seed=7, n_resamples=200).row("round >= 1")
+    row = replay(of, policies(*RULES), resampling=Resampling(n_resamples=200, seed=7)).row("round >= 1")
     rule, base = outcomes(of, "em", 1), outcomes(of, "em", 3)
     table = [[int(((rule == a) & (base == b)).sum()) for b in (1, 0)] for a in (1, 0)]
     em = row.deltas["em"]
@@ -72,7 +72,7 @@ def test_em_has_mcnemars_p_and_other_metrics_that_of_the_permutation_test():
 
 @pytest.mark.parametrize("metric", ["f1", "em"])
 def test_holm_counts_the_policies_given_and_nothing_else(metric):
-    result = replay(recording(), policies(*RULES), n_resamples=200)
+    result = replay(recording(), policies(*RULES), resampling=Resampling(n_resamples=200))
     family = [result.row(rule).deltas[metric] for rule in RULES]
     expected = multipletests([delta.p for delta in family], method="holm")[1]
     assert [delta.p_holm for delta in family] == pytest.approx(expected, abs=1e-12)
@@ -84,7 +84,7 @@ def test_holm_counts_the_policies_given_and_nothing_else(metric):
 
 def test_a_policy_that_is_the_baseline_is_no_member_of_its_family():
     made = policies(*RULES)
-    result = replay(recording(), made, baseline=made[1], n_resamples=100)
+    result = replay(recording(), made, baseline=made[1], resampling=Resampling(n_resamples=100))
     assert result.baseline == "round >= 2"
     assert math.isnan(result.row("round >= 2").deltas["em"].p_holm)
     family = [result.row(rule).deltas["em"] for rule in (RULES[0], RULES[2])]
@@ -95,24 +95,24 @@ def test_a_policy_that_is_the_baseline_is_no_member_of_its_family():
 @pytest.mark.parametrize("method", INTERVALS)
 def test_replay_takes_the_interval_that_is_asked_for(method):
     of = recording()
-    result = replay(of, policies(*RULES), interval=method, n_resamples=200, seed=3, level=0.9)
+    result = replay(of, policies(*RULES), resampling=Resampling(n_resamples=200, seed=3, level=0.9, interval=method))
     delta = outcomes(of, "f1", 1) - outcomes(of, "f1", 3)
     expected = paired_bootstrap(delta, bootstrap_weights(N, 200, rng=3), method=method, level=0.9)
     found = result.row("round >= 1").deltas["f1"]
     assert (found.low, found.high) == pytest.approx((expected.low[0], expected.high[0]), abs=1e-12)
-    assert (found.interval, result.interval, result.to_dict()["interval"]) == (method, method, method)
+    assert (found.interval, result.resampling.interval, result.to_dict()["interval"]) == (method, method, method)
 
 
 def test_an_unknown_interval_is_refused():
-    with pytest.raises(DataError, match="'studentized' is no method of intervals; allowed: expanded, percentile"):
-        replay(recording(), policies("round >= 1"), interval="studentized")
+    with pytest.raises(DataError, match="'studentized' is not a method of intervals; allowed: expanded, percentile"):
+        replay(recording(), policies("round >= 1"), resampling=Resampling(interval="studentized"))
 
 
 def test_tests_of_replay_flip_clusters_whole():
     of = recording(clusters=12)
     [name] = {str(c) for c in of.clusters[:1]}
     assert name == "c0"
-    found = replay(of, policies("round >= 1"), n_resamples=100).row("round >= 1").deltas["em"]
+    found = replay(of, policies("round >= 1"), resampling=Resampling(n_resamples=100)).row("round >= 1").deltas["em"]
     delta = outcomes(of, "em", 1) - outcomes(of, "em", 3)
     [expected] = permutation_tests(delta, n_resamples=100, rng=42, clusters=of.clusters)
     assert (found.n_clusters, found.p, found.test) == (12, expected.p, expected.test)
@@ -120,7 +120,7 @@ def test_tests_of_replay_flip_clusters_whole():
 
 
 def test_the_tables_name_the_tests_the_family_and_the_interval():
-    result = replay(recording(), policies(*RULES), n_resamples=100, margins=(0.02, 0.9))
+    result = replay(recording(), policies(*RULES), resampling=Resampling(n_resamples=100), margins=(0.02, 0.9))
     table = differences_table(result)
     assert table.title == "Tests of no difference to fixed_k(3); Holm's correction, policies: 3"
     assert [(row[0], row[1]) for row in table.rows] == [(rule, name) for name in ("f1", "em") for rule in RULES]
@@ -134,11 +134,11 @@ def test_the_tables_name_the_tests_the_family_and_the_interval():
 @pytest.mark.parametrize("method", INTERVALS)
 @pytest.mark.parametrize("n", [1, 2])
 def test_hardly_any_questions_give_results_without_warnings_and_strict_json(method, n):
-    result = replay(recording(n, n), policies(*RULES), interval=method, n_resamples=20)
+    result = replay(recording(n, n), policies(*RULES), resampling=Resampling(n_resamples=20, interval=method))
     json.dumps(result.to_dict(), allow_nan=False)
     for table in replay_tables(result):
         assert "nan" not in str(table.texts())
-    assert len(replay_tables(replay(recording(n, n), [], n_resamples=20))) == 3
+    assert len(replay_tables(replay(recording(n, n), [], resampling=Resampling(n_resamples=20)))) == 3
     assert all(row.deltas["f1"].p == 1.0 for row in result.rows if n == 1)
 
 

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from suffice.reports import report
     from suffice.retrieval import PoolBM25, Question, load_questions
     from suffice.searches import search
+    from suffice.statistics import Resampling
     from suffice.store import Recording, read_recording, write_recording
 
 _LAZY = {
@@ -51,6 +52,7 @@ _LAZY = {
     "PoolBM25": "suffice.retrieval",
     "Question": "suffice.retrieval",
     "Recording": "suffice.store",
+    "Resampling": "suffice.statistics",
     "RetrievalLoop": "suffice.loop",
     "ScriptedModel": "suffice.llm",
     "SpanReaderModel": "suffice.llm",
@@ -92,6 +94,7 @@ __all__ = [
     "Question",
     "Recording",
     "Reply",
+    "Resampling",
     "RetrievalLoop",
     "Round",
     "Rounds",

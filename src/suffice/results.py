@@ -8,9 +8,10 @@ from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 from suffice.display import Displayed
+from suffice.statistics import Resampling
 from suffice.tables import Table
 
-__all__ = ["Result", "jsonable"]
+__all__ = ["Evaluation", "Result", "jsonable"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,8 +27,29 @@ class Result(Displayed):
         return self.tables()[0]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return JSON-ready values by field; NaN and infinities become None."""
-        return {field.name: jsonable(getattr(self, field.name)) for field in fields(self)}
+        """Return JSON-ready values by field, those of `Resampling` one by one; NaN and infinities become None."""
+        values: dict[str, Any] = {}
+        for field in fields(self):
+            value = getattr(self, field.name)
+            values |= value.to_dict() if isinstance(value, Resampling) else {field.name: jsonable(value)}
+        return values
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluation(Result):
+    """A result on the questions of a recording.
+
+    Attributes:
+        n: Questions.
+        resampling: How intervals were made.
+        data_hash: Of the recording.
+        notes: What a reader must know.
+    """
+
+    n: int
+    resampling: Resampling
+    data_hash: str
+    notes: tuple[str, ...] = ()
 
 
 def jsonable(value: Any) -> Any:

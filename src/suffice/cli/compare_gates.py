@@ -29,6 +29,7 @@ from suffice.gates import (
 )
 from suffice.llm import PROMPTS
 from suffice.replays.outcomes import choice_note
+from suffice.statistics import Resampling
 from suffice.store import Recording, read_recording
 from suffice.tables import render
 
@@ -92,7 +93,10 @@ def compare_gates_command(
     Example: suffice gate compare 2wiki_llama31_tune
     """
     _check(questions or bool(column) or model is not None, model, tune, markdown)
-    how: dict[str, Any] = {"n_resamples": resamples, "seed": seed, "level": level, "margin": margin}
+    how: dict[str, Any] = {
+        "resampling": Resampling(n_resamples=resamples, seed=seed, level=level),
+        "margin": margin,
+    }
     answers = {source: read_answers(source) for source in recordings}
     names = tuple(metric or (("em",) if any(map(choice_note, answers.values())) else _METRICS))
     tuned = None if tune is None else GateBench(read_answers(tune), metrics=names, **how)
@@ -175,8 +179,9 @@ def comparison_lines(found: Comparison) -> list[str]:
 
 
 def _title(found: Comparison, name: str) -> str:
-    how = f"{100 * found.level:g} % intervals, {found.n_resamples:,} draws, seed {found.seed}"
-    return f"Gates on {name or 'these questions'}: {found.n} questions (data {found.data_hash}); {how}"
+    return (
+        f"Gates on {name or 'these questions'}: {found.n} questions (data {found.data_hash}); {found.resampling.text}"
+    )
 
 
 def comparison_page(found: Comparison, name: str) -> str:

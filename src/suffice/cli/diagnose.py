@@ -11,6 +11,7 @@ from suffice.cli import options
 from suffice.cli.console import errors, print_json, print_table, say
 from suffice.diagnostics import Diagnosis, diagnose
 from suffice.session import Policy
+from suffice.statistics import Resampling
 from suffice.store import read_recording
 
 __all__ = ["diagnose_command", "show_diagnosis"]
@@ -59,9 +60,7 @@ def diagnose_command(
             baseline=options.read_baseline(baseline),
             type_column=type_column,
             name=path.stem,
-            level=level,
-            n_resamples=resamples,
-            seed=seed,
+            resampling=Resampling(n_resamples=resamples, seed=seed, level=level),
         )
     if as_json:
         print_json(found.to_dict())

@@ -29,7 +29,7 @@ from suffice.replays.tables import replay_notes, replay_tables
 from suffice.rules import answer_stable, parse_selector, signal, tasr
 from suffice.session import Policy
 from suffice.signals import GATE, LOOP_COMPONENTS
-from suffice.statistics import DEFAULT_INTERVAL, INTERVALS
+from suffice.statistics import DEFAULT_INTERVAL, INTERVALS, Resampling
 from suffice.store import Recording, read_recording
 
 __all__ = [
@@ -196,12 +196,9 @@ def replay_command(
         with_guarded(policies, recording),
         metrics=tuple(metric) if metric else None,
         baseline=options.read_baseline(baseline),
-        n_resamples=resamples,
-        seed=seed,
-        level=level,
+        resampling=Resampling(n_resamples=resamples, seed=seed, level=level, interval=interval),
         prices=prices_for(prices, recording) if model is None else list_price(model).price,
         margins=tuple(margin or (0.02,)),
-        interval=interval,
         cost=cost,
         ledger=ledger,
     )

@@ -23,6 +23,7 @@ from suffice.retrieval import load_questions
 from suffice.rounds import Passage
 from suffice.rules import parse_rule
 from suffice.session import Policy
+from suffice.statistics import Resampling
 from suffice.store import Recording, read_recording
 from suffice.tables import FORMATS, render
 
@@ -82,9 +83,7 @@ def report_command(
     settings = Settings(
         metrics=tuple(metric or min(map(default_metrics, recordings.values()), key=len)),
         baseline=options.read_baseline(baseline),
-        n_resamples=resamples,
-        seed=seed,
-        level=level,
+        resampling=Resampling(n_resamples=resamples, seed=seed, level=level),
         margins=tuple(margin or (0.02,)),
         command=_command(paths, policy, rule, tune, metric, baseline, prices),
     )

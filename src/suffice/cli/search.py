@@ -15,6 +15,7 @@ from suffice.cli.console import errors, print_json, print_table, say
 from suffice.errors import DataError
 from suffice.searches import PRESETS, SearchResult, read_space, search, write_rules
 from suffice.searches.explore import Progress as Report
+from suffice.statistics import Resampling
 from suffice.store import read_recording
 
 __all__ = ["search_command"]
@@ -81,9 +82,7 @@ def search_command(
             budget=budget,
             baseline=baseline,
             target=target,
-            n_resamples=resamples,
-            seed=seed,
-            level=level,
+            resampling=Resampling(n_resamples=resamples, seed=seed, level=level),
             folds=folds,
             progress=progress("rules"),
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 import typer
@@ -22,6 +22,7 @@ from suffice.replays.outcomes import default_metrics
 from suffice.rules import Selector, parse_rule, parse_selector
 from suffice.rules.ranker import Ranked, Term
 from suffice.session import Policy
+from suffice.statistics import Resampling
 from suffice.store import Recording, read_recording
 
 __all__ = ["selectors_command"]
@@ -79,12 +80,12 @@ def selectors_command(
         chosen.append(fit.policy.selector)
         policies = [replace(policy, provenance=fit.policy.provenance) for policy in policies]
     recording = read_recording(path)
-    drawn: dict[str, Any] = {"n_resamples": resamples, "seed": seed, "level": level}
-    result = compare_selectors(recording, policies, chosen, metric=metric, **drawn)
+    resampling = Resampling(n_resamples=resamples, seed=seed, level=level)
+    result = compare_selectors(recording, policies, chosen, metric=metric, resampling=resampling)
     judged: list[JudgedComparison] = []
     for policy in policies if judge is not None else ():
         families = select_variants(tuned, policy, draft_families(tuned), metric=metric, marks=judge)
-        judged.append(compare_judged(recording, policy, families, metric=metric, marks=judge, **drawn))
+        judged.append(compare_judged(recording, policy, families, metric=metric, marks=judge, resampling=resampling))
     if out is not None:
         if fit is None:
             raise DataError("there is no fitted ranker to write: leave out --selector")

@@ -30,7 +30,7 @@ from suffice.results import Result
 from suffice.rules import Rule, parse_rule, thresholds
 from suffice.session import Policy, Stops
 from suffice.signals import KNOWN
-from suffice.statistics import ONE_UNIT
+from suffice.statistics import ONE_UNIT, Resampling
 from suffice.store.recording import Recording
 from suffice.tables import Table, counted
 
@@ -81,9 +81,7 @@ def diagnose(
     baseline: str | Policy | None = None,
     type_column: str = "question_type",
     name: str = "this recording",
-    level: float = 0.95,
-    n_resamples: int = 1000,
-    seed: int = 42,
+    resampling: Resampling = Resampling(),
 ) -> Diagnosis:
     """Diagnose a recording: its signals, and with a policy or a tune recording its calibrators and stops.
 
@@ -91,7 +89,7 @@ def diagnose(
 
     >>> from suffice import diagnose
     >>> from suffice.store import bundled_recording
-    >>> result = diagnose(bundled_recording("self_refine_dv3"), metric="target_sentiment", n_resamples=20)
+    >>> result = diagnose(bundled_recording("self_refine_dv3"), metric="target_sentiment", resampling=Resampling(n_resamples=20))
     >>> print(", ".join(result.parts))
     signals, correlations
 
@@ -107,9 +105,7 @@ def diagnose(
             None = `fixed_k(3)`, or `recorded` where a rule ended some recordings.
         type_column: Where the types of questions stand.
         name: What the recording is called among the cells.
-        level: Nominal coverage of intervals.
-        n_resamples: Bootstrap draws.
-        seed: Of the draws.
+        resampling: How intervals are made.
 
     Raises:
         DataError: `metric` takes other values than 0 and 1, or all questions failed.
@@ -125,9 +121,7 @@ def diagnose(
         quality=quality or next((name for name in default_metrics(kept)[:1] if has_metric(kept, name)), metric),
         baseline=baseline,
         type_column=type_column,
-        level=level,
-        n_resamples=n_resamples,
-        seed=seed,
+        resampling=resampling,
     )
     notes = [f"{counted(n_failed, 'question')} failed while recording: left out"] if n_failed else []
     notes += _input_notes(kept, tuned, made, settings)
@@ -166,9 +160,7 @@ class _Settings:
     quality: str
     baseline: str | Policy | None
     type_column: str
-    level: float
-    n_resamples: int
-    seed: int
+    resampling: Resampling
 
 
 def _input_notes(
@@ -205,16 +197,18 @@ def _input_notes(
 def _signal_parts(
     kept: Recording, tune: Recording | None, policy: Policy | None, settings: _Settings
 ) -> dict[str, Result]:
-    metric, level = settings.metric, settings.level
+    metric, how = settings.metric, settings.resampling
     rows = rows_of(kept, metric, policy)
-    draws = draw_d(rows, list(rows.columns), n_resamples=settings.n_resamples, rng=settings.seed)
+    draws = draw_d(rows, list(rows.columns), n_resamples=how.n_resamples, rng=how.seed)
     parts: dict[str, Result] = {
-        "signals": summarise_signals(kept, rows, draws, metric=metric, level=level, seed=settings.seed),
+        "signals": summarise_signals(kept, rows, draws, metric=metric, resampling=how),
         "correlations": correlate(rows),
     }
     if tune is not None:
-        rng = np.random.default_rng([settings.seed, 1])  # tune questions are drawn on their own
-        parts["drift"] = measure_drift(rows_of(tune, metric, policy), rows, draws, metric=metric, level=level, rng=rng)
+        rng = np.random.default_rng([how.seed, 1])  # tune questions are drawn on their own
+        parts["drift"] = measure_drift(
+            rows_of(tune, metric, policy), rows, draws, metric=metric, level=how.level, rng=rng
+        )
     return parts
 
 
@@ -289,9 +283,7 @@ def _types(bench: Bench, run: Run, settings: _Settings, notes: list[str]) -> dic
         metric=quality,
         clusters=kept.clusters,
         column=column,
-        level=settings.level,
-        n_resamples=settings.n_resamples,
-        seed=settings.seed,
+        resampling=settings.resampling,
     )
     return {"types": found}
 
@@ -330,8 +322,6 @@ def _stop_parts(bench: Bench, policy: Policy, stopped: Stops, settings: _Setting
         question_ids=ids,
         clusters=kept.clusters,
         ends=kept.ends,
-        level=settings.level,
-        n_resamples=settings.n_resamples,
-        seed=settings.seed,
+        resampling=settings.resampling,
     )
     return parts if effect is None else {**parts, "floor": effect}

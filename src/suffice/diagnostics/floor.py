@@ -12,7 +12,7 @@ from suffice.results import Result
 from suffice.rounds import Floats, Rounds
 from suffice.rules import AllOf, Rule, Threshold
 from suffice.session import Policy, stops
-from suffice.statistics import PairedResult, Units, bootstrap_weights, paired_results
+from suffice.statistics import PairedResult, Resampling
 from suffice.tables import Column, Table, figure
 
 __all__ = ["FloorEffect", "compare_floor", "without_floor"]
@@ -112,9 +112,7 @@ def compare_floor(
     question_ids: npt.NDArray[np.object_],
     clusters: npt.NDArray[np.object_],
     ends: npt.NDArray[np.object_],
-    level: float = 0.95,
-    n_resamples: int = 1000,
-    seed: int = 42,
+    resampling: Resampling = Resampling(),
 ) -> FloorEffect | None:
     """Compare a policy with the same one without its floor on `p_correct`; None if its rule has no such floor.
 
@@ -126,9 +124,7 @@ def compare_floor(
         question_ids: Shape ``(n_questions,)``.
         clusters: The unit of each question.
         ends: Why each recording has no further round.
-        level: Nominal coverage.
-        n_resamples: Bootstrap draws.
-        seed: Of the draws.
+        resampling: How intervals are made.
     """
     split = without_floor(policy.rule)
     if split is None:
@@ -141,10 +137,7 @@ def compare_floor(
     if not known.any():
         return None
     delayed = known & (floored.position > plain.position)
-    units = clusters[known]
-    weights = bootstrap_weights(Units.of(len(units), units).n_units, n_resamples, rng=seed)
-    differences = np.stack([(after - before)[known], (floored.position - plain.position)[known].astype(np.float64)])
-    delta, rounds = paired_results(differences, weights, clusters=units, level=level)
+    draws = resampling.draws(int(known.sum()), clusters[known])
 
     def group(mask: npt.NDArray[np.bool_]) -> Group:
         return Group.of(mask, known, question_ids)
@@ -161,6 +154,6 @@ def compare_floor(
         harmed=group(delayed & (before == 1) & (after == 0)),
         spent_right=group(delayed & (before == 1) & (after == 1)),
         spent_wrong=group(delayed & (before == 0) & (after == 0)),
-        delta=delta,
-        delta_rounds=rounds,
+        delta=draws.paired((after - before)[known]),
+        delta_rounds=draws.paired((floored.position - plain.position)[known].astype(np.float64)),
     )

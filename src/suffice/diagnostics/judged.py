@@ -19,13 +19,11 @@ from suffice.replays.checks import check_policy
 from suffice.replays.costs import CostTable
 from suffice.replays.evaluate import drop_failed
 from suffice.replays.outcomes import choice_notes, outcome
-from suffice.results import Result
+from suffice.results import Evaluation
 from suffice.rounds import Floats, Mask, Rounds
 from suffice.rules.selectors import Selector, last_of
 from suffice.session import Policy, Stops, stops
-from suffice.statistics.bootstrap import bootstrap_weights
-from suffice.statistics.folds import hash_folds
-from suffice.statistics.units import Units
+from suffice.statistics import Resampling, hash_folds
 from suffice.store.recording import Recording
 from suffice.store.schema import cost_column
 from suffice.tables import Column, Table, figure
@@ -67,7 +65,7 @@ class JudgedRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JudgedComparison(Result):
+class JudgedComparison(Evaluation):
     """Ways to choose on one recording, under one stopping rule.
 
     Attributes:
@@ -75,32 +73,20 @@ class JudgedComparison(Result):
         rule: The stopping rule.
         metric: What quality means.
         judge: The column of the judge's marks.
-        n: Questions.
         n_failed: Questions left out because their recording failed.
         last: Mean metric of the latest draft.
         oracle: Of the best seen one.
         n_folds: Folds of cross-fitting.
-        level: Nominal coverage of the percentile intervals.
-        n_resamples: Draws, shared by all rows.
-        seed: Of the draws.
-        data_hash: Of the recording.
-        notes: What a reader must know.
     """
 
     rows: tuple[JudgedRow, ...]
     rule: str
     metric: str
     judge: str
-    n: int
     n_failed: int
     last: float
     oracle: float
     n_folds: int
-    level: float
-    n_resamples: int
-    seed: int
-    data_hash: str
-    notes: tuple[str, ...]
 
     def row(self, name: str) -> JudgedRow:
         """Return the row of a family.
@@ -131,7 +117,7 @@ class JudgedComparison(Result):
         )
         title = (
             f"Which draft under {self.rule}: {self.n} questions, last {figure(self.last, '.1f', 100)}, oracle {figure(self.oracle, '.1f', 100)}; "
-            f"{100 * self.level:g} % intervals, {self.n_resamples:,} paired bootstrap draws, seed {self.seed}"
+            f"{self.resampling.text}"
         )
         return Table(title=title, columns=columns, rows=rows, notes=self.notes)
 
@@ -164,9 +150,7 @@ def compare_judged(
     metric: str,
     marks: str | None = None,
     n_folds: int = 5,
-    n_resamples: int = 1000,
-    seed: int = 42,
-    level: float = 0.95,
+    resampling: Resampling = Resampling(),
 ) -> JudgedComparison:
     """Compare ways to choose among the drafts seen at the stop, with the judge's calls that each makes.
 
@@ -180,20 +164,16 @@ def compare_judged(
         metric: What quality means, a column in [0, 1].
         marks: The column of the judge's marks; None = the metric itself: a judge without error.
         n_folds: Folds, by the hash of the question's id.
-        n_resamples: Bootstrap draws over questions (clusters), shared by all rows.
-        seed: Of the draws.
-        level: Nominal coverage of intervals.
+        resampling: How intervals are made, shared by all rows; those of ratios are percentile intervals.
 
     Raises:
         DataError: Nothing to compare, fewer than two folds or a fold without questions, or a metric that was not
             measured where a procedure returns an answer.
         UnknownSignalError: A procedure reads a signal that was not recorded.
     """
-    if not 0 < level < 1:
-        raise DataError(f"a level lies strictly between 0 and 1, as 0.95, not {level!r}")
+    resampling = replace(resampling, interval="percentile")
     judge = marks or metric
-    weights = (n_resamples, seed, level)
-    made, kept, n_failed = _made(recording, policy, families, (metric, judge), weights)
+    made, kept, n_failed = _made(recording, policy, families, metric=metric, judge=judge, resampling=resampling)
     several = any(len(variants) > 1 for variants in families.values())
     folds = whole_folds(kept, n_folds) if several else np.zeros(len(kept.question_ids), dtype=np.int64)
     rows = tuple(made.row(name, tuple(variants), folds) for name, variants in families.items())
@@ -215,9 +195,7 @@ def compare_judged(
         last=float(reference.last.mean()),
         oracle=float(reference.seen.mean()),
         n_folds=n_folds,
-        level=level,
-        n_resamples=n_resamples,
-        seed=seed,
+        resampling=resampling,
         data_hash=recording.data_hash,
         notes=tuple(notes),
     )
@@ -240,7 +218,9 @@ def select_variants(
         metric: The same.
         marks: The same.
     """
-    made, kept, _ = _made(dev, policy, families, (metric, marks or metric), (1, 0, 0.95))
+    made, kept, _ = _made(
+        dev, policy, families, metric=metric, judge=marks or metric, resampling=Resampling(n_resamples=1)
+    )
     nobody = np.full(len(kept.question_ids), -1)
     return {name: (variants[made.selected(tuple(variants), nobody)],) for name, variants in families.items()}
 
@@ -249,21 +229,20 @@ def _made(
     recording: Recording,
     policy: Policy,
     families: Mapping[str, Sequence[Procedure]],
-    measured: tuple[str, str],
-    draws: tuple[int, int, float],
+    *,
+    metric: str,
+    judge: str,
+    resampling: Resampling,
 ) -> tuple[_Made, Recording, int]:
     """Return what evaluates variants, the questions that did not fail, and how many did."""
     if not families or not all(families.values()):
         raise DataError("nothing to compare: give each family one procedure at least")
-    (metric, judge), (n_resamples, seed, level) = measured, draws
     kept, n_failed = drop_failed(recording)
     names = frozenset().union(*(item.signals for variants in families.values() for item in variants))
     reading = replace(policy, selector=_Reading(names))
     check_policy(reading, kept)
     bench = Bench(kept, {metric: outcome(kept, metric)}, CostTable(kept), kept.rounds(reading.raw_columns))
-    units = Units.of(len(kept.question_ids), kept.clusters)
-    weights = bootstrap_weights(len(units.sizes), n_resamples, rng=seed)
-    reference = Reference(bench, reading, metric, (units, weights), level)
+    reference = Reference(bench, reading, metric, resampling.draws(len(kept.question_ids), kept.clusters))
     return _Made(bench, stops(reading, bench.raw), reference, metric, judge), kept, n_failed
 
 

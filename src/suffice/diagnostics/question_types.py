@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from suffice.replays.baselines import Run
 from suffice.results import Result
-from suffice.statistics import PairedResult, Units, bootstrap_weights, paired_results
+from suffice.statistics import PairedResult, Resampling
 from suffice.tables import Column, Table
 
 __all__ = ["ByType", "TypeRow", "by_type"]
@@ -101,9 +101,7 @@ def by_type(
     metric: str,
     clusters: npt.NDArray[Any],
     column: str = "question_type",
-    level: float = 0.95,
-    n_resamples: int = 1000,
-    seed: int = 42,
+    resampling: Resampling = Resampling(),
 ) -> ByType:
     """Compare two runs on each type of question, and on all.
 
@@ -114,9 +112,7 @@ def by_type(
         metric: The quality, measured in both runs.
         clusters: The unit of each question.
         column: What the types are called.
-        level: Nominal coverage.
-        n_resamples: Bootstrap draws within each type.
-        seed: Of the draws.
+        resampling: How intervals are made, within each type.
     """
     named = np.array([UNKNOWN if kind is None else str(kind) for kind in types], dtype=object)
     kinds, counts = np.unique(named, return_counts=True)
@@ -125,12 +121,7 @@ def by_type(
     masks["all"] = np.ones(len(named), dtype=np.bool_)
     rows = []
     for kind, mask in masks.items():
-        units = clusters[mask]
-        weights = bootstrap_weights(Units.of(len(units), units).n_units, n_resamples, rng=seed)
-        deltas = np.stack(
-            [(run.values[metric] - reference.values[metric])[mask], (run.ledger.calls - reference.ledger.calls)[mask]]
-        )
-        quality, calls = paired_results(deltas, weights, clusters=units, level=level)
+        draws = resampling.draws(int(mask.sum()), clusters[mask])
         rows.append(
             TypeRow(
                 type=kind,
@@ -138,8 +129,8 @@ def by_type(
                 quality=float(run.values[metric][mask].mean()),
                 baseline=float(reference.values[metric][mask].mean()),
                 calls=float(run.ledger.calls[mask].mean()),
-                delta=quality,
-                delta_calls=calls,
+                delta=draws.paired((run.values[metric] - reference.values[metric])[mask]),
+                delta_calls=draws.paired((run.ledger.calls - reference.ledger.calls)[mask]),
             )
         )
     return ByType(rows=tuple(rows), policy=run.label, baseline=reference.label, metric=metric, column=column)

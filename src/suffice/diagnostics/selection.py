@@ -14,12 +14,12 @@ from suffice.replays.costs import CostTable
 from suffice.replays.evaluate import drop_failed
 from suffice.replays.outcomes import choice_notes, outcome
 from suffice.replays.selected import tuned_on
-from suffice.results import Result
+from suffice.results import Evaluation
 from suffice.rounds import Floats
 from suffice.rules.parse import parse_selector
 from suffice.rules.selectors import Last, Selector
 from suffice.session import Policy
-from suffice.statistics import ONE_UNIT, Units, bootstrap_weights
+from suffice.statistics import ONE_UNIT, Draws, Resampling
 from suffice.store.recording import Recording
 from suffice.tables import Column, Table
 
@@ -58,30 +58,18 @@ class SelectorRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SelectorComparison(Result):
+class SelectorComparison(Evaluation):
     """Selectors under stopping rules on one recording.
 
     Attributes:
         rows: Rules in the order given, selectors within.
         metric: What quality means.
-        n: Questions.
         n_failed: Questions left out because their recording failed.
-        level: Nominal coverage of the percentile intervals.
-        n_resamples: Draws, shared by all rows.
-        seed: Of the draws.
-        data_hash: Of the recording.
-        notes: What a reader must know.
     """
 
     rows: tuple[SelectorRow, ...]
     metric: str
-    n: int
     n_failed: int
-    level: float
-    n_resamples: int
-    seed: int
-    data_hash: str
-    notes: tuple[str, ...]
 
     def row(self, rule: str, selector: str) -> SelectorRow:
         """Return the row of a rule and a selector.
@@ -123,10 +111,7 @@ class SelectorComparison(Result):
             )
             for row in self.rows
         )
-        title = (
-            f"Which round: {self.n} questions; {100 * self.level:g} % intervals, {self.n_resamples:,} paired bootstrap "
-            f"draws, seed {self.seed}"
-        )
+        title = f"Which round: {self.n} questions; {self.resampling.text}"
         return Table(title=title, columns=columns, rows=rows, notes=self.notes)
 
 
@@ -140,9 +125,7 @@ def compare_selectors(
     selectors: Sequence[Selector | str],
     *,
     metric: str = "f1",
-    n_resamples: int = 1000,
-    seed: int = 42,
-    level: float = 0.95,
+    resampling: Resampling = Resampling(),
 ) -> SelectorComparison:
     """Compare selectors under stopping rules, each with the share of the oracle's gap that it closes.
 
@@ -151,9 +134,7 @@ def compare_selectors(
         policies: The stopping rules; their own selectors are not read.
         selectors: What to compare; `last` is always the reference.
         metric: A column in [0, 1], or `agreement`.
-        n_resamples: Bootstrap draws over questions (clusters), shared by all rows.
-        seed: Of the draws.
-        level: Nominal coverage of intervals.
+        resampling: How intervals are made, shared by all rows; those of ratios are percentile intervals.
 
     Raises:
         DataError: No policy or selector, or the metric was not measured where a policy returns an answer.
@@ -163,19 +144,17 @@ def compare_selectors(
     """
     if not policies or not selectors:
         raise DataError("nothing to compare: give one policy and one selector at least")
-    if not 0 < level < 1:
-        raise DataError(f"a level lies strictly between 0 and 1, as 0.95, not {level!r}")
+    resampling = replace(resampling, interval="percentile")
     kept, n_failed = drop_failed(recording)
     chosen = {str(s): s for s in (parse_selector(s) if isinstance(s, str) else s for s in selectors)}
     chosen.setdefault("last", Last())
     made = [replace(policy, selector=selector) for policy in policies for selector in chosen.values()]
     columns = sorted({column for policy in made for column in policy.raw_columns})
     bench = Bench(kept, {metric: outcome(kept, metric)}, CostTable(kept), kept.rounds(columns))
-    units = Units.of(len(kept.question_ids), kept.clusters)
-    weights = bootstrap_weights(len(units.sizes), n_resamples, rng=seed)
+    draws = resampling.draws(len(kept.question_ids), kept.clusters)
     rows, undefined, notes = [], False, list[str]()
     for policy in policies:
-        compared = Reference(bench, policy, metric, (units, weights), level)
+        compared = Reference(bench, policy, metric, draws)
         for selector in chosen.values():
             rows.append(compared.row(selector))
             undefined |= compared.undefined
@@ -185,7 +164,7 @@ def compare_selectors(
         notes.append(
             f"censored: a rule ended {int(bench.cut.sum())} of {len(bench.cut)} questions, so the best of all rounds is unknown"
         )
-    if weights.shape[1] == 1:
+    if draws.units.n_units == 1:
         notes.append(ONE_UNIT)
     elif undefined:
         notes.append("some resamples have no gap between last and oracle; intervals of shares leave them out")
@@ -196,9 +175,7 @@ def compare_selectors(
         metric=metric,
         n=len(kept.question_ids),
         n_failed=n_failed,
-        level=level,
-        n_resamples=n_resamples,
-        seed=seed,
+        resampling=resampling,
         data_hash=recording.data_hash,
         notes=tuple(notes),
     )
@@ -218,18 +195,15 @@ class Reference:
         bench: The recording.
         policy: The rule; its selector is not read.
         metric: What quality means.
-        draws: The units of resampling and their weights.
-        level: Nominal coverage of intervals.
+        draws: What all selectors are compared on.
 
     Raises:
         DataError: The metric was not measured where `last` returns an answer.
         CensoredError: The rule goes on past what was recorded of some questions.
     """
 
-    def __init__(self, bench: Bench, policy: Policy, metric: str, draws: tuple[Units, Floats], level: float) -> None:
-        self._bench, self._policy, self._metric = bench, policy, metric
-        self._units, self._weights = draws
-        self._level = level
+    def __init__(self, bench: Bench, policy: Policy, metric: str, draws: Draws) -> None:
+        self._bench, self._policy, self._metric, self._draws = bench, policy, metric, draws
         self.undefined = False
         latest = replace(policy, selector=Last())
         self.notes = dict.fromkeys(check_policy(latest, bench.recording))
@@ -283,22 +257,7 @@ class Reference:
         )
 
     def ratio(self, above: Floats, below: Floats, per: Floats | None = None) -> tuple[float, float, float]:
-        """Return the ratio of two means with its percentile interval, all on the same draws; NaN without a gap.
-
-        Args:
-            above: Shape ``(n_questions,)``.
-            below: Same shape.
-            per: Same shape: the ratio is given for each unit of its mean; NaN where that is 0 or unknown.
-        """
-        mean = 1.0 if per is None else float(per.mean())
-        if not (below.sum() > 0 and mean > 0):
-            return (float("nan"),) * 3
-        top, bottom = (self._weights @ self._units.sums(part) for part in (above, below))
-        if per is not None:
-            bottom = bottom * (self._weights @ self._units.sums(per)) / (self._weights @ self._units.sizes)
-        defined = bottom > 0
-        self.undefined |= not bool(defined.all())
-        ratios = top[defined] / bottom[defined]
-        tail = (1 - self._level) / 2
-        low, high = np.quantile(ratios, (tail, 1 - tail)).tolist() if len(ratios) else (float("nan"),) * 2
-        return float(above.sum() / below.sum() / mean), low, high
+        """Return the ratio of two means with its interval, see `Draws.ratio`, and keep in mind where it is undefined."""
+        value, defined = self._draws.ratio(above, below, per)
+        self.undefined |= not defined
+        return value

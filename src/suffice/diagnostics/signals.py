@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from suffice.diagnostics.rows import Rows, unit_of
 from suffice.diagnostics.separation import cohens_d, ends
 from suffice.results import Result
 from suffice.rounds import Floats, Mask
-from suffice.statistics import Coded, area_under_roc
+from suffice.statistics import Coded, Resampling, area_under_roc
 from suffice.store.recording import Recording
 from suffice.tables import Column, Table
 
@@ -82,18 +82,14 @@ class SignalTable(Result):
         by_round: The same at each round.
         metric: What counts as right.
         n_units: Questions (or clusters): what intervals are taken over.
-        level: Nominal coverage.
-        n_resamples: Draws of the intervals of d.
-        seed: Seed of the draws.
+        resampling: How intervals are made, those of d by draws.
     """
 
     signals: tuple[SignalSummary, ...]
     by_round: Mapping[int, tuple[SignalSummary, ...]]
     metric: str
     n_units: int
-    level: float
-    n_resamples: int
-    seed: int
+    resampling: Resampling
 
     def signal(self, name: str) -> SignalSummary:
         """Return the summary of one signal over all rounds.
@@ -147,8 +143,10 @@ class SignalTable(Result):
 
     def notes(self) -> tuple[str, ...]:
         """Return what a reader of the table must know."""
+        how = self.resampling
         intervals = (
-            f"{100 * self.level:g} % intervals, the question being the unit; d: {self.n_resamples:,} bootstrap draws, seed {self.seed}; "
+            f"{100 * how.level:g} % intervals, the question being the unit; d: {how.n_resamples:,} bootstrap draws, "
+            f"seed {how.seed}; "
             "AUROC: clustered DeLong"
         )
         notes = [
@@ -224,8 +222,7 @@ def summarise_signals(
     d_draws: Floats,
     *,
     metric: str = "em",
-    level: float = 0.95,
-    seed: int = 42,
+    resampling: Resampling = Resampling(),
 ) -> SignalTable:
     """Return what each signal does, over all rounds and at each.
 
@@ -234,16 +231,15 @@ def summarise_signals(
         rows: Its rounds, from `rows_of`.
         d_draws: From `draw_d` of all signals in the order of `rows.columns`.
         metric: What counts as right, for titles.
-        level: Nominal coverage.
-        seed: Of the draws, for titles.
+        resampling: How `d_draws` were drawn; its level is that of all intervals.
     """
     names = list(rows.columns)
     units = {name: unit_of(recording, name) for name in names}
-    low, high = ends(d_draws, level)
+    low, high = ends(d_draws, resampling.level)
     everywhere = np.ones(len(rows.right), dtype=np.bool_)
     d = cohens_d(rows, names)
     whole = tuple(
-        _summary(rows, name, units[name], where=everywhere, d=(d[i], low[i], high[i]), level=level)
+        _summary(rows, name, units[name], where=everywhere, d=(d[i], low[i], high[i]), level=resampling.level)
         for i, name in enumerate(names)
     )
     by_round = {}
@@ -259,7 +255,7 @@ def summarise_signals(
         d = cohens_d(at, names)
         there = np.ones(len(at.right), dtype=np.bool_)
         by_round[int(r)] = tuple(
-            _summary(at, name, units[name], where=there, d=(d[i], _NAN, _NAN), level=level)
+            _summary(at, name, units[name], where=there, d=(d[i], _NAN, _NAN), level=resampling.level)
             for i, name in enumerate(names)
         )
     return SignalTable(
@@ -267,9 +263,7 @@ def summarise_signals(
         by_round=by_round,
         metric=metric,
         n_units=rows.n_units,
-        level=level,
-        n_resamples=len(d_draws),
-        seed=seed,
+        resampling=replace(resampling, n_resamples=len(d_draws), interval="percentile"),
     )
 
 

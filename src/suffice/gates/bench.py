@@ -25,13 +25,7 @@ from suffice.rounds import Floats, Mask, Rounds
 from suffice.rules import Rule
 from suffice.rules import signal as named
 from suffice.session import Policy
-from suffice.statistics import (
-    PairedResult,
-    Units,
-    bootstrap_weights,
-    non_inferiority,
-    paired_results,
-)
+from suffice.statistics import Resampling
 from suffice.store.recording import Recording
 from suffice.tables import figure
 
@@ -78,9 +72,7 @@ class GateBench:
             such as `tasr` puts the gate in front of it.
         metrics: Columns in [0, 1]; the first is what quality means.
         prices: For money; None = unknown.
-        n_resamples: Bootstrap draws.
-        seed: Of the draws.
-        level: Nominal coverage of intervals.
+        resampling: How intervals are made.
         margin: For non-inferiority to always retrieving.
 
     Raises:
@@ -95,9 +87,7 @@ class GateBench:
         *,
         metrics: Sequence[str] = _METRICS,
         prices: Price | Mapping[str, Price] | None = None,
-        n_resamples: int = 1000,
-        seed: int = 42,
-        level: float = 0.95,
+        resampling: Resampling = Resampling(),
         margin: float = 0.02,
     ) -> None:
         require_round_0(recording)
@@ -107,13 +97,13 @@ class GateBench:
         self.recording = kept
         self.metrics = tuple(metrics)
         self._prices = prices
-        self.level, self.margin, self.seed, self.n_resamples = level, margin, seed, n_resamples
+        self.margin, self.resampling = margin, resampling
         self.after = policy or policy_for(kept, "full", name="")
         check_policy(replace(self.after, start_round=1), kept)
         values = {name: outcome(kept, name) for name in self.metrics}
         raw = kept.rounds(sorted({*self.after.raw_columns, *kept.names("signal")}))
         self.bench = Bench(kept, values, CostTable(kept, prices), raw)
-        self.weights = bootstrap_weights(Units.of(len(kept.question_ids), kept.clusters).n_units, n_resamples, rng=seed)
+        self.draws = resampling.draws(len(kept.question_ids), kept.clusters)
         self.never = closed_book(self.bench)
         self.always = run_policy(self.bench, replace(self.after, start_round=1), label=ALWAYS)[0]
         self._refuse_unmeasured()
@@ -232,13 +222,7 @@ class GateBench:
         first = self.metrics[0]
         margin = None
         if kind != "always":
-            margin = non_inferiority(
-                values[first] - always[first],
-                self.margin,
-                weights=self.weights,
-                clusters=self.recording.clusters,
-                level=self.level,
-            )
+            margin = self.draws.non_inferior(values[first] - always[first], self.margin)
         needed, dominated = self.label_blind(float(values[first].mean()), rate)
         return GatePoint(
             label=label,
@@ -247,8 +231,8 @@ class GateBench:
             retrieval_rate=rate,
             metrics={name: float(column.mean()) for name, column in values.items()},
             costs=found.costs,
-            against_always=self._paired({name: values[name] - always[name] for name in self.metrics}),
-            against_random=self._paired({name: values[name] - blind[name] for name in self.metrics}),
+            against_always=self.draws.compare({name: values[name] - always[name] for name in self.metrics}),
+            against_random=self.draws.compare({name: values[name] - blind[name] for name in self.metrics}),
             p_random=found.p_random,
             margin=margin,
             label_blind_rate=needed,
@@ -271,14 +255,8 @@ class GateBench:
         """What a direct answer gains each question, and its sum over the first k of shuffled questions, for every k."""
         first = self.metrics[0]
         gain = self.never.values[first] - self.always.values[first]
-        shuffled = np.random.default_rng(self.seed).permuted(np.tile(gain, (_SHUFFLES, 1)), axis=1)
+        shuffled = np.random.default_rng(self.resampling.seed).permuted(np.tile(gain, (_SHUFFLES, 1)), axis=1)
         return gain, np.cumsum(shuffled, axis=1)
-
-    def _paired(self, differences: Mapping[str, Floats]) -> dict[str, PairedResult]:
-        found = paired_results(
-            np.stack(list(differences.values())), self.weights, clusters=self.recording.clusters, level=self.level
-        )
-        return dict(zip(differences, found, strict=True))
 
     def label_blind(self, quality: float, rate: float) -> tuple[float | None, str | None]:
         """Return the lowest retrieval rate of a label-blind gate of at least this quality, and its name if it dominates.

@@ -14,7 +14,7 @@ from suffice.errors import DataError
 from suffice.gates.bench import GateBench, gate_rule
 from suffice.gates.point import GatePoint
 from suffice.replays.selected import seen_from, seen_in, selected_on
-from suffice.results import jsonable
+from suffice.results import Evaluation, jsonable
 from suffice.rounds import Floats, Mask
 from suffice.seen import Seen
 from suffice.signals import GATE, KNOWN
@@ -105,14 +105,12 @@ class Compared:
             "n_undefined": self.n_undefined,
             "p_holm": self.p_holm,
         }
-        found = jsonable({**plain, **areas})
-        assert isinstance(found, dict)
         points = {"point": self.point, "random": self.random, "tune": self.tune}
-        return found | {name: None if point is None else point.to_dict() for name, point in points.items()}
+        return {name: jsonable(value) for name, value in {**plain, **areas, **points}.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
+class Comparison(Evaluation):
     """Gates on one set of questions.
 
     Attributes:
@@ -121,14 +119,8 @@ class Comparison:
         always: Always retrieving.
         perfect: The gate that knows where retrieval helps.
         metrics: The first is what quality means.
-        n: Questions.
         n_tune: Tune questions; 0 where thresholds were cross-fitted.
-        level: Nominal coverage of intervals.
-        n_resamples: Bootstrap draws.
-        seed: Of the draws.
-        data_hash: Of the recording.
         chosen: How thresholds were chosen, in words.
-        notes: What a reader must know: a recorded gate that was fitted on some of these questions.
     """
 
     rows: tuple[Compared, ...]
@@ -136,21 +128,15 @@ class Comparison:
     always: GatePoint
     perfect: GatePoint
     metrics: tuple[str, ...]
-    n: int
     n_tune: int
-    level: float
-    n_resamples: int
-    seed: int
-    data_hash: str
     chosen: str
-    notes: tuple[str, ...] = ()
 
     @property
     def headline(self) -> str:
         """Whether any gate beats always retrieving, in one sentence."""
         first = self.metrics[0]
         better = [row for row in self.rows if row.point.against_always[first].low > 0]
-        told = [row for row in self.rows if row.p_holm < 1 - self.level]
+        told = [row for row in self.rows if row.p_holm < 1 - self.resampling.level]
         informed = [row.scored.name for row in told if row.point.against_random[first].delta > 0]
         misled = [row.scored.name for row in told if row.point.against_random[first].delta < 0]
         one = f"{len(self.rows)} gates: " if len(self.rows) != 1 else "1 gate: "
@@ -161,15 +147,11 @@ class Comparison:
         )
         knows = f"better than a random gate of the same retrieval rate: {', '.join(informed) or 'none is shown to be'}"
         worse = f"; worse than one: {', '.join(misled)}" if misled else ""
-        return f"{one}{beats} ({100 * self.level:g} % intervals); {knows}{worse}"
+        return f"{one}{beats} ({100 * self.resampling.level:g} % intervals); {knows}{worse}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-ready values; NaN becomes None."""
-        names = ("metrics", "n", "n_tune", "level", "n_resamples", "seed", "data_hash", "chosen", "headline", "notes")
-        found = jsonable({name: getattr(self, name) for name in names})
-        assert isinstance(found, dict)
-        found |= {name: getattr(self, name).to_dict() for name in ("never", "always", "perfect")}
-        return {**found, "rows": [row.to_dict() for row in self.rows]}
+        return {**Evaluation.to_dict(self), "headline": self.headline}
 
 
 def choose_beta(
@@ -250,9 +232,7 @@ def compare_gates(
         metrics=bench.metrics,
         n=bench.n,
         n_tune=0 if tune is None else tune.n,
-        level=bench.level,
-        n_resamples=bench.n_resamples,
-        seed=bench.seed,
+        resampling=bench.resampling,
         data_hash=bench.recording.data_hash,
         chosen=_chosen(bench, tune, rate),
         notes=_notes(bench, gates, tune),
@@ -263,7 +243,7 @@ def _notes(bench: GateBench, gates: Sequence[Scored], tune: GateBench | None) ->
     """Return what the recorded gate, where it is compared, has seen of the questions."""
     rules = [gate_rule(KNOWN, 0.5)] if any(gate.component == GATE for gate in gates) else []
     notes = [*selected_on(map(bench.gated, rules), bench.recording).notes]
-    notes += [ONE_UNIT] if bench.weights.shape[1] == 1 else []
+    notes += [ONE_UNIT] if bench.draws.units.n_units == 1 else []
     if tune is not None:
         notes += [f"tune: {note}" for note in selected_on(map(tune.gated, rules), tune.recording).notes]
     return tuple(notes)
@@ -295,8 +275,8 @@ def _compared(bench: GateBench, gate: Scored, tune: GateBench | None, rate: floa
         point=point,
         random=bench.random(point.retrieval_rate),
         tune=on_tune,
-        known=area_under_roc(sure, direct, level=bench.level),
-        not_needed=area_under_roc(sure, direct | ~retrieved, level=bench.level),
+        known=area_under_roc(sure, direct, level=bench.resampling.level),
+        not_needed=area_under_roc(sure, direct | ~retrieved, level=bench.resampling.level),
         n_undefined=int((~np.isfinite(gate.evaluation)).sum()),
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from suffice.results import jsonable
@@ -74,13 +74,4 @@ class GatePoint:
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-ready values; NaN becomes None."""
-        plain = {
-            name: getattr(self, name)
-            for name in ("label", "kind", "beta", "retrieval_rate", "metrics", "costs", "p_random")
-        }
-        found = jsonable({**plain, "label_blind_rate": self.label_blind_rate, "dominated_by": self.dominated_by})
-        assert isinstance(found, dict)
-        for name in ("against_always", "against_random"):
-            found[name] = {metric: delta.to_dict() for metric, delta in getattr(self, name).items()}
-        found["margin"] = None if self.margin is None else self.margin.to_dict()
-        return found
+        return {field.name: jsonable(getattr(self, field.name)) for field in fields(self)}

@@ -115,8 +115,7 @@ def comparison_table(found: Comparison, title: str = "") -> Table:
     named = [(row.point, row) for row in found.rows]
     points = [(found.never, None), (found.always, None), *named, (found.perfect, None)]
     return Table(
-        title=title
-        or f"{found.n} questions; {100 * found.level:g} % intervals, {found.n_resamples:,} draws, seed {found.seed}",
+        title=title or f"{found.n} questions; {found.resampling.text}",
         columns=(
             Column("gate"),
             *(Column(name.upper(), ".1f", scale=100) for name in found.metrics),

@@ -15,6 +15,7 @@ from suffice.papers.printing import SHAPES, checked_form, print_paper, stage_bar
 from suffice.papers.semantic.tables import TITLE, paper_semantic
 from suffice.papers.tasr.cells import Cell, read_cells
 from suffice.papers.tasr.tables import paper_tasr
+from suffice.statistics import Resampling
 
 __all__ = ["semantic_command", "tasr_command"]
 
@@ -50,7 +51,10 @@ def tasr_command(
     words = ["suffice", "paper", "tasr", *(str(word) for pair in changed.items() for word in pair)]
     with stage_bar() as tell:
         paper = paper_tasr(
-            listed, n_resamples=resamples, seed=seed, level=level, command=shlex.join(words), on_progress=tell
+            listed,
+            resampling=Resampling(n_resamples=resamples, seed=seed, level=level),
+            command=shlex.join(words),
+            on_progress=tell,
         )
     print_paper(paper, form, out, "The tables of TASR")
     for name, why in paper.not_made.items():

@@ -1,95 +1,52 @@
-"""The runs of a replay against its baseline: paired differences, tests and margins, all on the same draws."""
+"""The runs of a replay against their baselines: paired differences, tests and margins, all on the same draws."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from suffice.replays.baselines import Run
 from suffice.rounds import Floats
-from suffice.statistics import (
-    MarginTest,
-    PairedResult,
-    equivalence,
-    holm,
-    non_inferiority,
-    paired_results,
-    permutation_tests,
-)
+from suffice.statistics import Draws, MarginTest, PairedResult
 
-__all__ = ["Comparison", "difference_bounds"]
+__all__ = ["difference_bounds", "margin_tests", "paired_differences"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
-    """What every run is compared with, and how.
+def paired_differences(
+    runs: Sequence[Run], references: Sequence[Run], draws: Draws, *, n_policies: int
+) -> list[dict[str, PairedResult]]:
+    """Return the paired differences of each run: every metric with its test, calls and tokens with intervals only.
 
-    Attributes:
-        references: The baseline of each run, in the order of the runs; each is exact.
-        clusters: The unit of each question, shape ``(n_questions,)``; None if each is its own.
-        weights: The draws, from `bootstrap_weights`.
-        level: Nominal coverage of intervals.
-        interval: Their method, see `paired_bootstrap`.
-        seed: Of random signs, where a test needs them; there are as many as draws.
+    Args:
+        runs: All runs.
+        references: The baseline of each; all of them are exact.
+        draws: What all are compared on.
+        n_policies: How many runs, the first ones, are the policies given: the family of Holm's correction, less the
+            one that is the baseline itself.
     """
+    deltas: list[dict[str, PairedResult]] = [{} for _ in runs]
+    own, base = [_quantities(run) for run in runs], [_quantities(run) for run in references]
+    policies = {k for k in range(n_policies) if runs[k] is not references[k]}
+    for name in base[0]:
+        rows = {k: mine[name] - other[name] for k, (mine, other) in enumerate(zip(own, base, strict=True))}
+        family = policies if name in references[0].worst else None
+        for k, result in draws.compare(rows, family=family).items():
+            deltas[k][name] = result
+    return deltas
 
-    references: Sequence[Run]
-    clusters: npt.NDArray[np.object_] | None
-    weights: Floats
-    level: float
-    interval: str
-    seed: int
 
-    def deltas(self, runs: Sequence[Run], n_policies: int) -> list[dict[str, PairedResult]]:
-        """Return the paired differences of each run: every metric with its test, calls and tokens with intervals only.
-
-        Args:
-            runs: All runs.
-            n_policies: How many of them, the first ones, are the policies given: the family of Holm's correction,
-                less the one that is the baseline itself.
-        """
-        deltas: list[dict[str, PairedResult]] = [{} for _ in runs]
-        own, base = [_quantities(run) for run in runs], [_quantities(run) for run in self.references]
-        for name in base[0]:
-            rows = [mine[name] - other[name] for mine, other in zip(own, base, strict=True)]
-            known = [position for position, row in enumerate(rows) if not np.isnan(row).any()]
-            if not known:
-                continue
-            matrix = np.stack([rows[position] for position in known])
-            found = paired_results(matrix, self.weights, clusters=self.clusters, level=self.level, method=self.interval)
-            if name in self.references[0].worst:
-                family = [p < n_policies and runs[p] is not self.references[p] for p in known]
-                found = self._tested(found, matrix, np.array(family))
-            for position, result in zip(known, found, strict=True):
-                deltas[position][name] = result
-        return deltas
-
-    def _tested(
-        self, found: Sequence[PairedResult], matrix: Floats, family: npt.NDArray[np.bool_]
-    ) -> list[PairedResult]:
-        tests = permutation_tests(matrix, n_resamples=len(self.weights), rng=self.seed, clusters=self.clusters)
-        adjusted = holm(np.where(family, [test.p for test in tests], np.nan))
-        return [
-            replace(result, p=test.p, p_holm=float(p_holm), test=test.test)
-            for result, test, p_holm in zip(found, tests, adjusted, strict=True)
-        ]
-
-    def margins(
-        self, run: Run, reference: Run, metrics: Sequence[str], margins: Sequence[float]
-    ) -> tuple[MarginTest, ...]:
-        """Return non-inferiority and equivalence of the first metric at each margin; none where it is unknown."""
-        if not metrics or run is reference:
-            return ()
-        difference = run.values[metrics[0]] - reference.values[metrics[0]]
-        if np.isnan(difference).any():
-            return ()
-        how: dict[str, Any] = {"weights": self.weights, "clusters": self.clusters, "level": self.level}
-        return tuple(test(difference, margin, **how) for margin in margins for test in (non_inferiority, equivalence))
+def margin_tests(
+    run: Run, reference: Run, metrics: Sequence[str], margins: Sequence[float], draws: Draws
+) -> tuple[MarginTest, ...]:
+    """Return non-inferiority and equivalence of the first metric at each margin; none where it is unknown."""
+    if not metrics or run is reference:
+        return ()
+    difference = run.values[metrics[0]] - reference.values[metrics[0]]
+    if np.isnan(difference).any():
+        return ()
+    return tuple(test for pair in draws.margins(difference, margins) for test in pair)
 
 
 def difference_bounds(run: Run, reference: Run) -> dict[str, tuple[float, float]]:

@@ -19,7 +19,7 @@ from suffice.replays.baselines import (
 )
 from suffice.replays.charging import LIVE, Charging, charging_of
 from suffice.replays.checks import check_policy, policy_for
-from suffice.replays.comparisons import Comparison, difference_bounds
+from suffice.replays.comparisons import difference_bounds, margin_tests, paired_differences
 from suffice.replays.costs import TOKEN_KINDS, CostTable, Ledger
 from suffice.replays.outcomes import agreement_note, choice_notes, default_metrics, is_agreement, outcome
 from suffice.replays.prices import Price
@@ -36,7 +36,7 @@ from suffice.replays.selected import dividing_names, selected_on, tuned_on
 from suffice.rounds import COST_KINDS, Floats, Mask, Rounds
 from suffice.rules import Rule
 from suffice.session import Policy
-from suffice.statistics import DEFAULT_INTERVAL, ONE_UNIT, MarginTest, PairedResult, Units, bootstrap_weights
+from suffice.statistics import ONE_UNIT, MarginTest, PairedResult, Resampling
 from suffice.store.recording import Recording
 from suffice.tables import counted
 
@@ -63,12 +63,9 @@ def replay(
     *,
     metrics: Sequence[str] | None = None,
     baseline: str | Policy | None = None,
-    n_resamples: int = 1000,
-    seed: int = 42,
-    level: float = 0.95,
+    resampling: Resampling = Resampling(),
     prices: Price | Mapping[str, Price] | None = None,
     margins: Sequence[float] = (0.02,),
-    interval: str = DEFAULT_INTERVAL,
     cost: str = "calls",
     ledger: str = LIVE.name,
 ) -> ReplayResult:
@@ -93,12 +90,9 @@ def replay(
         baseline: What differences are taken against: the label of a row (`fixed_k(3)`, `closed_book`,
             `oracle_best`, `recorded`), `full`, a rule or a policy.  None is `fixed_k(3)`, and `recorded` for a recording
             that a rule ended in some questions.
-        n_resamples: Bootstrap draws.
-        seed: Of the draws.
-        level: Nominal coverage of intervals.
+        resampling: How intervals are made.
         prices: For all language models, or by component; None = money is NaN.
         margins: Margins of the first metric for non-inferiority and equivalence.
-        interval: Method of the intervals, see `paired_bootstrap`.
         cost: What "cheapest" and "dominated" compare: one of `suffice.replays.result.COSTS`.
         ledger: Which calls a policy is charged for: `live`, what it would have paid, or `published`, as Semantic
             Early-Stopping counted; see `suffice.replays.charging`.
@@ -121,20 +115,15 @@ def replay(
     runs = _policy_runs(bench, made, notes, metrics) + baseline_runs(bench, made, selectors, metrics)
     runs, references = with_references(bench, runs, selectors, baseline, metrics)
     check_cost(runs, cost)
-    units = Units.of(len(kept.question_ids), kept.clusters)
-    clusters = None if units.codes is None else kept.clusters  # told once that all differ, no test looks again
-    weights = bootstrap_weights(units.n_units, n_resamples, rng=seed)
-    compared = Comparison(
-        references=references, clusters=clusters, weights=weights, level=level, interval=interval, seed=seed
-    )
-    deltas = compared.deltas(runs, len(made))
+    draws = resampling.draws(len(kept.question_ids), kept.clusters)
+    deltas = paired_differences(runs, references, draws, n_policies=len(made))
     rows = [
         _row(
             bench,
             run,
             other,
             deltas=found,
-            tests=compared.margins(run, other, metrics, margins),
+            tests=margin_tests(run, other, metrics, margins, draws),
             rival=find_rival(run, runs, metrics, cost),
             n_failed=n_failed,
         )
@@ -145,12 +134,9 @@ def replay(
         metrics=metrics,
         baseline=references[0].label,
         n=len(kept.question_ids),
-        n_clusters=weights.shape[1],
+        n_clusters=draws.units.n_units,
         n_failed=n_failed,
-        level=level,
-        n_resamples=n_resamples,
-        seed=seed,
-        interval=interval,
+        resampling=resampling,
         cost=cost,
         ledger=ledger,
         data_hash=recording.data_hash,

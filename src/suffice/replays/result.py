@@ -9,7 +9,7 @@ from typing import Any
 
 from suffice.display import Chart
 from suffice.errors import DataError
-from suffice.results import Result, jsonable
+from suffice.results import Evaluation, jsonable
 from suffice.statistics import MarginTest, PairedResult
 from suffice.tables import Column, Table
 
@@ -116,7 +116,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReplayResult(Result):
+class ReplayResult(Evaluation):
     """All rows of a replay.
 
     Attributes:
@@ -124,33 +124,19 @@ class ReplayResult(Result):
         metrics: The metrics, the one that quality means first.
         baseline: The label of the row that differences are taken against; that of the first row, if policies with
             several selectors have one each (`Row.baseline`).
-        n: Questions.
         n_clusters: Units that were resampled.
         n_failed: Questions left out because their recording failed.
-        level: Nominal coverage of intervals.
-        n_resamples: Draws.
-        seed: Seed of the draws.
-        interval: Method of the intervals, see `suffice.statistics.paired_bootstrap`.
         cost: What "cheapest" and "dominated" compare: one of `COSTS`.
         ledger: Which calls a policy is charged for: `live` or `published`.
-        data_hash: Of the recording.
-        notes: What a reader must know.
     """
 
     rows: tuple[Row, ...]
     metrics: tuple[str, ...]
     baseline: str
-    n: int
     n_clusters: int
     n_failed: int
-    level: float
-    n_resamples: int
-    seed: int
-    interval: str
     cost: str
     ledger: str
-    data_hash: str
-    notes: tuple[str, ...]
 
     @property
     def against(self) -> str:

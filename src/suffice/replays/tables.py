@@ -57,14 +57,15 @@ def outcomes_table(result: ReplayResult) -> Table:
     """Return metrics, paired differences to the baseline, calls, and whether a baseline dominates."""
     quality = result.metrics
     shown = [name for name in (*quality[:1], "calls") if any(difference_of(row, name) for row in result.rows)]
-    how = f"{_INTERVALS[result.interval]}, {result.n_resamples:,} paired bootstrap draws, seed {result.seed}"
+    how = result.resampling
+    intervals = f"{_INTERVALS[how.interval]}, {how.n_resamples:,} paired bootstrap draws, seed {how.seed}"
     marks = [_CENSORED] if any(row.censored for row in result.rows) else []
     marks += [_SELECTED] if any(row.selected_here for row in result.rows) else []
     whole = result.n_clusters == result.n
     rows = counted(result.n, "question" if whole else "row")
     rows += "" if whole else f" of {counted(result.n_clusters, 'question')}"
     return Table(
-        title=f"{rows}; {100 * result.level:g} % intervals ({how})",
+        title=f"{rows}; {100 * how.level:g} % intervals ({intervals})",
         columns=(
             Column("policy"),
             *(Column(name.upper(), ",.1f", scale=100) for name in quality),
@@ -111,7 +112,7 @@ def differences_table(result: ReplayResult) -> Table:
                 delta.n_nonzero,
                 delta.p,
                 delta.p_holm,
-                _TESTS[delta.test].format(n=result.n_resamples),
+                _TESTS[delta.test].format(n=result.resampling.n_resamples),
             )
             for row, name, delta in lines
         ),

@@ -26,6 +26,7 @@ from suffice.reports.headline import Headline, headline
 from suffice.reports.part import Part
 from suffice.reports.trajectories import Stopped
 from suffice.session import Policy
+from suffice.statistics import Resampling
 from suffice.store.recording import Recording
 from suffice.tables import Column, Table
 
@@ -39,9 +40,7 @@ class Settings:
     Attributes:
         metrics: See `replay`; the first is what quality means.
         baseline: What differences are taken against, see `replay`.
-        n_resamples: Bootstrap draws.
-        seed: Of the draws and of the sample of questions.
-        level: Nominal coverage of intervals.
+        resampling: How intervals are made; its seed also draws the sample of questions.
         margins: For non-inferiority and equivalence.
         cost: What "cheapest" and "dominated" compare, see `replay`.
         ledger: Which calls a policy is charged for, see `replay`.
@@ -50,9 +49,7 @@ class Settings:
 
     metrics: tuple[str, ...] = ("f1", "em")
     baseline: str | Policy | None = None
-    n_resamples: int = 1000
-    seed: int = 42
-    level: float = 0.95
+    resampling: Resampling = Resampling()
     margins: tuple[float, ...] = (0.02,)
     cost: str = "calls"
     ledger: str = "live"
@@ -222,7 +219,7 @@ class Report(Displayed):
 
     def provenance(self) -> Table:
         """Return what the whole report rests on."""
-        settings = self.settings
+        settings, how = self.settings, self.settings.resampling
         rows = [
             ("suffice", __version__),
             ("python, numpy", f"{platform.python_version()}, {np.__version__}"),
@@ -230,7 +227,7 @@ class Report(Displayed):
             ("metrics", ", ".join(settings.metrics)),
             (
                 "intervals",
-                f"{100 * settings.level:g} %, {settings.n_resamples:,} paired bootstrap draws, seed {settings.seed}",
+                f"{100 * how.level:g} %, {how.n_resamples:,} paired bootstrap draws, seed {how.seed}",
             ),
         ]
         return Table(title="How this report was made", columns=(Column("what"), Column("value")), rows=tuple(rows))
@@ -240,7 +237,7 @@ class Report(Displayed):
         return {
             "suffice": __version__,
             "command": self.settings.command,
-            "seed": self.settings.seed,
+            "seed": self.settings.resampling.seed,
             "cells": [cell.to_dict() for cell in self.cells],
         }
 
@@ -313,9 +310,7 @@ def _cell(
         named,
         metrics=settings.metrics,
         baseline=settings.baseline,
-        n_resamples=settings.n_resamples,
-        seed=settings.seed,
-        level=settings.level,
+        resampling=settings.resampling,
         prices=prices,
         margins=settings.margins,
         cost=settings.cost,
@@ -326,7 +321,6 @@ def _cell(
     values = {metric: outcome(kept, metric) for metric in result.metrics}
     raw = kept.rounds(sorted(columns))
     bench = Bench(kept, values, CostTable(kept, prices), raw, charging_of(settings.ledger))
-    drawn = {"n_resamples": settings.n_resamples, "seed": settings.seed}
     extra, notes = diagnostics(
         kept,
         named[0],
@@ -335,12 +329,11 @@ def _cell(
         name=name,
         others=others,
         baseline=settings.baseline,
-        level=settings.level,
-        **drawn,
+        resampling=settings.resampling,
     )
     if bench.cut.any():
         notes.append("no threshold to move: a rule cut this recording, and at other thresholds more rounds never ran")
-    rounds, missing = which_round(kept, _different(named, result), result.metrics[0], level=settings.level, **drawn)
+    rounds, missing = which_round(kept, _different(named, result), result.metrics[0], resampling=settings.resampling)
     return Cell(
         name=name,
         result=result,
@@ -349,7 +342,7 @@ def _cell(
         extra=rounds | extra,
         notes=(*notes, *missing),
         parts=gate_part(
-            kept, result.metrics, level=settings.level, margin=min(settings.margins, default=0.02), **drawn
+            kept, result.metrics, resampling=settings.resampling, margin=min(settings.margins, default=0.02)
         ),
     )
 

@@ -10,6 +10,7 @@ from suffice.errors import SufficeError
 from suffice.replays.outcomes import is_agreement
 from suffice.rules import Selector, parse_selector
 from suffice.session import Policy
+from suffice.statistics import Resampling
 from suffice.store.recording import Recording
 from suffice.tables import Table
 
@@ -38,9 +39,7 @@ def diagnostics(
     name: str,
     others: Mapping[str, Recording],
     baseline: str | Policy | None,
-    n_resamples: int,
-    seed: int,
-    level: float,
+    resampling: Resampling,
 ) -> tuple[dict[str, list[Table]], list[str]]:
     """Return the tables of `diagnose` by heading, and notes.
 
@@ -52,9 +51,7 @@ def diagnostics(
         name: What the recording is called.
         others: Other recordings by name, to stand beside it.
         baseline: What differences of quality are taken against.
-        n_resamples: Bootstrap draws.
-        seed: Of the draws.
-        level: Nominal coverage of intervals.
+        resampling: How intervals are made.
     """
     metric = "em" if "em" in recording.table.column_names else metrics[0]
     if metric != "em" and not is_agreement(metric) and ">" not in metric:
@@ -69,9 +66,7 @@ def diagnostics(
             metric=metric,
             quality=metrics[0],
             baseline=baseline,
-            n_resamples=n_resamples,
-            seed=seed,
-            level=level,
+            resampling=resampling,
         )
     except SufficeError as error:
         return {}, [f"no diagnostics: {error}"]
@@ -80,7 +75,7 @@ def diagnostics(
 
 
 def which_round(
-    recording: Recording, policies: Sequence[Policy], metric: str, *, n_resamples: int, seed: int, level: float
+    recording: Recording, policies: Sequence[Policy], metric: str, *, resampling: Resampling
 ) -> tuple[dict[str, list[Table]], list[str]]:
     """Return the table of selectors under the policies' rules: which seen round's answer to return."""
     if "answer" not in recording.table.column_names:
@@ -91,9 +86,7 @@ def which_round(
     own = {str(policy.selector): policy.selector for policy in policies}
     selectors += [selector for text, selector in own.items() if text not in set(map(str, selectors))]
     try:
-        found = compare_selectors(
-            recording, policies, selectors, metric=metric, n_resamples=n_resamples, seed=seed, level=level
-        )
+        found = compare_selectors(recording, policies, selectors, metric=metric, resampling=resampling)
     except SufficeError as error:
         return {}, [f"no comparison of selectors: {error}"]
     return {"Which round's answer to return": [found.table()]}, []

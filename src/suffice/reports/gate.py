@@ -12,6 +12,7 @@ from suffice.replays import selected_on
 from suffice.replays.charts import chart_of, legend_entry
 from suffice.reports.part import Part
 from suffice.signals import KNOWN
+from suffice.statistics import Resampling
 from suffice.store.recording import Recording
 
 __all__ = ["gate_part"]
@@ -28,16 +29,14 @@ _QUALITY = "var(--accent)"
 
 
 def gate_part(
-    recording: Recording, metrics: Sequence[str], *, n_resamples: int, seed: int, level: float, margin: float
+    recording: Recording, metrics: Sequence[str], *, resampling: Resampling, margin: float
 ) -> tuple[Part, ...]:
     """Return the part about `p_known`; none where round 0, the rounds after it or the signal were not recorded.
 
     Args:
         recording: Recorded rounds.
         metrics: The first is what quality means.
-        n_resamples: Bootstrap draws.
-        seed: Of the draws.
-        level: Nominal coverage of intervals.
+        resampling: How intervals are made.
         margin: For non-inferiority to always retrieving.
     """
     if int(recording.index[0]) != 0 or len(recording.index) == 1 or KNOWN not in recording.table.column_names:
@@ -46,7 +45,7 @@ def gate_part(
     if not betas:
         return ()
     try:
-        bench = GateBench(recording, metrics=metrics, n_resamples=n_resamples, seed=seed, level=level, margin=margin)
+        bench = GateBench(recording, metrics=metrics, resampling=resampling, margin=margin)
     except SufficeError as error:
         return (Part(title="The gate", sentences=(f"The gate cannot be judged here: {error}",)),)
     points = [bench.point(gate_rule(KNOWN, beta), beta, label=f"{KNOWN} > {beta:.4f}") for beta in betas]

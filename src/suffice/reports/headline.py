@@ -78,7 +78,7 @@ def _difference(result: ReplayResult, row: Row, metric: str) -> list[str]:
         return [f"{change} (no interval)"]
     sided = "so no difference is shown" if delta.low <= 0 <= delta.high else "which excludes zero"
     bounds = f"{figure(delta.low, '+.1f', 100)} to {figure(delta.high, '+.1f', 100)}"
-    return [f"{change} ({100 * result.level:g} % interval {bounds}, {sided})"]
+    return [f"{change} ({100 * result.resampling.level:g} % interval {bounds}, {sided})"]
 
 
 def _verdict(result: ReplayResult, row: Row, name: str) -> str:

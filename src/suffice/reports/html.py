@@ -65,7 +65,7 @@ def render_html(report: Report, *, everything: bool = False, passages: Passages 
         shown = {**_cell(cell, sliders), "no_slider": left_out}
         left = room - spent - (pool.size - before) - len(json_in_html(shown["data"])) - 2 * len(str(shown["sections"]))
         shown["data"]["browser"] = _browser(
-            cell, report.settings.seed, None if everything else max(left, _LEAST), passages
+            cell, report.settings.resampling.seed, None if everything else max(left, _LEAST), passages
         )
         cells.append(shown)
     data = json_in_html({"arrays": pool.arrays, "cells": [shown.pop("data") for shown in cells]})

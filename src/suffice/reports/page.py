@@ -32,9 +32,9 @@ def report(
     """Replay policies on recordings and collect all that there is to see, as one HTML page if `out` names a file.
 
     >>> import tempfile
-    >>> from suffice import report
+    >>> from suffice import Resampling, report
     >>> from suffice.store import bundled_recording
-    >>> quick = Settings(metrics=("target_sentiment",), n_resamples=20)
+    >>> quick = Settings(metrics=("target_sentiment",), resampling=Resampling(n_resamples=20))
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     page = Path(folder, "report.html")
     ...     result = report(bundled_recording("self_refine_dv3"), ["fixed_k(2)"], page, settings=quick)

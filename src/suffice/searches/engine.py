@@ -26,21 +26,19 @@ from suffice.searches.result import Chosen, Named, SearchResult
 from suffice.searches.space import Literal, Space
 from suffice.searches.thresholds import lock
 from suffice.session import Policy
-from suffice.statistics import PairedResult, Units, bootstrap_weights, hash_places, paired_bootstrap, paired_results
+from suffice.statistics import Draws, Resampling, hash_places
 from suffice.store.recording import Recording
 
 __all__ = ["differences", "search", "split"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Settings:
+class _Goal:
+    """What a search looks for: the best metric within a budget of calls, against a baseline."""
+
     metric: str
     budget: float
     baseline: str
-    n_resamples: int
-    seed: int
-    level: float
-    folds: int
 
 
 def search(
@@ -55,9 +53,7 @@ def search(
     budget: float = 3.0,
     baseline: str = "fixed_k(3)",
     target: str | None = None,
-    n_resamples: int = 1000,
-    seed: int = 42,
-    level: float = 0.95,
+    resampling: Resampling = Resampling(),
     folds: int = 5,
     progress: Progress | None = None,
 ) -> SearchResult:
@@ -67,14 +63,14 @@ def search(
     the chosen one, from the others.  Answers are those of the stop round (selector `last`), and calls and tokens those
     of the loop itself: what a judge or reranker costs depends on a rule's order, and `replay` charges it.
 
-    >>> from suffice import search
+    >>> from suffice import Resampling, search
     >>> from suffice.searches import Block, Literal, Space
     >>> from suffice.store import bundled_recording
     >>> distances = Literal(signal="semantic_distance", comparison="<", thresholds=(0.02, 0.05, 0.1))
     >>> space = Space(name="distances", blocks=(Block(form="or", literals=(distances,)),), patience=(1, 2))
-    >>> quality = "target_sentiment"
+    >>> quality, few = "target_sentiment", Resampling(n_resamples=20)
     >>> recording = bundled_recording("self_refine_dv3")
-    >>> result = search(recording, space, metric=quality, target=quality, budget=8.0, n_resamples=20)
+    >>> result = search(recording, space, metric=quality, target=quality, budget=8.0, resampling=few)
     >>> result.n_rules, str(result.chosen.policy.rule)
     (6, 'semantic_distance < 0.02')
 
@@ -89,9 +85,8 @@ def search(
         budget: Most mean calls of a locked threshold and of what is selected.
         baseline: What differences are taken against: a rule's text or `full`.
         target: What calibrators are fitted to; None = `em`, or `metric` where that needs no gold answers.
-        n_resamples: Bootstrap draws; 0 = no intervals and no optimism.
-        seed: Of draws, folds and the split.
-        level: Nominal coverage of intervals.
+        resampling: How intervals are made; with 0 resamples there are none, and no optimism.  Its seed also draws the
+            folds and the split.
         folds: Of the cross-fitted estimate.
         progress: Called with rules done and rules in all.
 
@@ -102,21 +97,13 @@ def search(
         ConfigMismatchError: Tune questions are among those searched, or a prompt was not recorded.
         RuleSyntaxError: The baseline is no rule.
     """
-    metric = metric or default_metrics(recording)[0]
+    metric, data_hash = metric or default_metrics(recording)[0], recording.data_hash
     if tune is None:
-        tune, recording = split(recording, tune_share, seed)
+        tune, recording = split(recording, tune_share, resampling.seed)
     check_disjoint(tune, recording)
     for of in (tune, recording):
         require_whole(of, "a search tries rules that stop later")
-    made = _Settings(
-        metric=metric,
-        budget=budget,
-        baseline=baseline,
-        n_resamples=n_resamples,
-        seed=seed,
-        level=level,
-        folds=folds,
-    )
+    goal = _Goal(metric=metric, budget=budget, baseline=baseline)
     spec = _space(space, by_prompt(tune))
     spec = replace(
         spec,
@@ -125,21 +112,21 @@ def search(
     )
     spec.check()
     policies = _policies(spec, by_prompt(tune), target or (metric if is_agreement(metric) else "em"))
-    on_tune, questions = (_questions(of, policies, made) for of in (tune, recording))
+    on_tune, questions = (_questions(of, policies, goal) for of in (tune, recording))
     locked_space, locked = lock(spec, on_tune, budget=budget)
     explorer = Explorer(locked_space, questions)
     distinct = explorer.distinct(progress)
     columns: dict[str, Floats] = explorer.means(distinct.number)
-    weights = None
-    if n_resamples:
-        units = Units.of(len(questions), questions.clusters)
-        weights = bootstrap_weights(len(units.sizes), n_resamples, rng=seed)
-        columns |= differences(explorer, distinct, weights, level, progress)
+    draws = resampling.draws(len(questions), questions.clusters) if resampling.n_resamples else None
+    if draws is not None:
+        columns |= differences(explorer, distinct, draws, progress)
     best = best_within(columns["quality"], columns["calls"], budget)
-    chosen, picked = _chosen(Explorer(locked_space, on_tune), on_tune, questions, policies, made)
+    chosen, picked = _chosen(
+        Explorer(locked_space, on_tune), on_tune, questions, policies, goal=goal, resampling=resampling
+    )
     optimism = None
-    if weights is not None and best is not None:
-        optimism = _optimism(explorer, distinct, columns, best, picked=picked, weights=weights, made=made)
+    if draws is not None and best is not None:
+        optimism = _optimism(explorer, distinct, columns, best, picked=picked, draws=draws, budget=budget, folds=folds)
     return SearchResult(
         explorer=explorer,
         distinct=distinct,
@@ -149,15 +136,15 @@ def search(
         budget=budget,
         baseline=baseline,
         locked=locked,
-        named=_named(explorer, distinct, weights, level),
+        named=_named(explorer, distinct, draws),
         best=best,
         chosen=chosen,
         optimism=optimism,
         n_tune=len(on_tune),
-        level=level,
-        n_resamples=n_resamples,
-        seed=seed,
-        notes=_notes(explorer, on_tune, chosen, best, made),
+        n=len(questions),
+        resampling=resampling,
+        data_hash=data_hash,
+        notes=_notes(explorer, on_tune, chosen, best, goal),
     )
 
 
@@ -192,10 +179,10 @@ def _space(space: Space | str, tune: Mapping[str, Recording]) -> Space:
     return available(fitted_columns(next(iter(tune.values()))))
 
 
-def _questions(recording: Recording, policies: Mapping[str, Policy], made: _Settings) -> Questions:
+def _questions(recording: Recording, policies: Mapping[str, Policy], goal: _Goal) -> Questions:
     parts = by_prompt(recording)
     read = {prompt: _part(parts, prompt) for prompt in policies}
-    return Questions.of(read, policies, metric=made.metric, baseline=made.baseline)
+    return Questions.of(read, policies, metric=goal.metric, baseline=goal.baseline)
 
 
 def _part(parts: Mapping[str, Recording], prompt: str) -> Recording:
@@ -227,13 +214,13 @@ def _policies(space: Space, tune: Mapping[str, Recording], target: str) -> dict[
 
 
 def differences(
-    explorer: Explorer, distinct: Distinct, weights: Floats, level: float, progress: Progress | None = None
+    explorer: Explorer, distinct: Distinct, draws: Draws, progress: Progress | None = None
 ) -> dict[str, Floats]:
     """Return mean differences to the baseline with intervals, for quality and (with a prefix) calls."""
     columns = {f"{of}{name}": np.empty(len(distinct)) for of in ("", "calls_") for name in ("delta", "low", "high")}
     for part, deltas in explorer.deltas(distinct.number):
         for of, outcome in (("", "quality"), ("calls_", "calls")):
-            found = paired_bootstrap(deltas[outcome], weights, clusters=explorer.questions.clusters, level=level)
+            found = draws.intervals(deltas[outcome])
             for name in ("delta", "low", "high"):
                 columns[f"{of}{name}"][part] = getattr(found, name)
         if progress is not None:
@@ -242,12 +229,18 @@ def differences(
 
 
 def _chosen(
-    on_tune: Explorer, tune: Questions, questions: Questions, policies: Mapping[str, Policy], made: _Settings
+    on_tune: Explorer,
+    tune: Questions,
+    questions: Questions,
+    policies: Mapping[str, Policy],
+    *,
+    goal: _Goal,
+    resampling: Resampling,
 ) -> tuple[Chosen | None, npt.NDArray[np.int64]]:
     """Return what tune selects, with its figures on the searched questions, and its number in the space."""
     tried = on_tune.distinct()
     means = on_tune.means(tried.number)
-    best = best_within(means["quality"], means["calls"], made.budget)
+    best = best_within(means["quality"], means["calls"], goal.budget)
     if best is None:
         return None, np.empty(0, dtype=np.int64)
     number = tried.number[[best]]
@@ -261,17 +254,15 @@ def _chosen(
         name="",
         calibrators=tuple(c for c in policy.calibrators if c.output in on_tune.rules(number)[0].signals),
         state={name: state for name, state in policy.state.items() if name in on_tune.rules(number)[0].signals},
-        provenance={**policy.provenance, "search": _provenance(on_tune.space, len(tried), made), **_ids(tune)},
+        provenance={**policy.provenance, "search": _provenance(on_tune.space, len(tried), goal), **_ids(tune)},
     )
     side = questions.sides[prompt]
     result = replay(
         side.recording,
         [policy],
-        metrics=(made.metric,),
-        baseline=made.baseline,
-        n_resamples=max(1, made.n_resamples),
-        seed=made.seed,
-        level=made.level,
+        metrics=(goal.metric,),
+        baseline=goal.baseline,
+        resampling=replace(resampling, n_resamples=max(1, resampling.n_resamples)),
     )
     found = Chosen(
         policy=policy,
@@ -288,13 +279,13 @@ def _ids(tune: Questions) -> dict[str, Any]:
     return reduce(or_, (seen_from(side.recording) for side in tune.sides.values())).to_dict()
 
 
-def _provenance(space: Space, n_distinct: int, made: _Settings) -> dict[str, Any]:
+def _provenance(space: Space, n_distinct: int, goal: _Goal) -> dict[str, Any]:
     return {
         "space": space.name,
         "n_rules": space.count,
         "n_distinct": n_distinct,
-        "metric": made.metric,
-        "budget": made.budget,
+        "metric": goal.metric,
+        "budget": goal.budget,
         "selected_on": "tune",
     }
 
@@ -306,22 +297,21 @@ def _optimism(
     best: int,
     *,
     picked: npt.NDArray[np.int64],
-    weights: Floats,
-    made: _Settings,
+    draws: Draws,
+    budget: float,
+    folds: int,
 ) -> Optimism:
-    within = np.flatnonzero(columns["calls"] <= made.budget + 1e-12)
-    raw, corrected = lead_p_values(explorer, distinct.number[within], int(np.searchsorted(within, best)), weights)
-    estimates = [_estimate("naive", explorer, distinct.number[[best]], weights, made)]
+    within = np.flatnonzero(columns["calls"] <= budget + 1e-12)
+    raw, corrected = lead_p_values(explorer, distinct.number[within], int(np.searchsorted(within, best)), draws)
+    estimates = [_estimate("naive", explorer, distinct.number[[best]], draws)]
     if len(picked):
-        estimates.append(_estimate("nested", explorer, picked, weights, made))
+        estimates.append(_estimate("nested", explorer, picked, draws))
     crossed = cross_fitted(
         explorer,
         distinct.number,
-        budget=made.budget,
-        folds=made.folds,
-        seed=made.seed,
-        weights=weights,
-        level=made.level,
+        budget=budget,
+        folds=folds,
+        draws=draws,
     )
     return Optimism(
         estimates=(*estimates, *([crossed] if crossed is not None else [])),
@@ -333,24 +323,19 @@ def _optimism(
     )
 
 
-def _estimate(
-    how: str, explorer: Explorer, number: npt.NDArray[np.int64], weights: Floats, made: _Settings
-) -> Estimate:
+def _estimate(how: str, explorer: Explorer, number: npt.NDArray[np.int64], draws: Draws) -> Estimate:
     means = explorer.means(number)
     _, deltas = next(explorer.deltas(number))
-    found: PairedResult = paired_results(
-        deltas["quality"], weights, clusters=explorer.questions.clusters, level=made.level
-    )[0]
     return Estimate(
         how=how,
         rules=(str(explorer.rules(number)[0]),),
         quality=float(means["quality"][0]),
         calls=float(means["calls"][0]),
-        delta=found,
+        delta=draws.paired(deltas["quality"][0]),
     )
 
 
-def _named(explorer: Explorer, distinct: Distinct, weights: Floats | None, level: float) -> tuple[Named, ...]:
+def _named(explorer: Explorer, distinct: Distinct, draws: Draws | None) -> tuple[Named, ...]:
     """Return `tasr` on every prompt that has its columns."""
     found = []
     for prompt, side in explorer.questions.sides.items():
@@ -359,10 +344,10 @@ def _named(explorer: Explorer, distinct: Distinct, weights: Floats | None, level
         position, hashed = explorer.of_rule(tasr(), prompt)
         rows = np.arange(len(position))
         alike = distinct.members[distinct.hash == hashed]
-        quality, clusters = side.tables["quality"][rows, position], explorer.questions.clusters
+        quality = side.tables["quality"][rows, position]
         delta = None
-        if weights is not None:
-            delta = paired_results(quality - side.baseline["quality"], weights, clusters=clusters, level=level)[0]
+        if draws is not None:
+            delta = draws.paired(quality - side.baseline["quality"])
         found.append(
             Named(
                 name="tasr" if len(explorer.questions.sides) == 1 else f"tasr  [{prompt}]",
@@ -377,17 +362,17 @@ def _named(explorer: Explorer, distinct: Distinct, weights: Floats | None, level
 
 
 def _notes(
-    explorer: Explorer, tune: Questions, chosen: Chosen | None, best: int | None, made: _Settings
+    explorer: Explorer, tune: Questions, chosen: Chosen | None, best: int | None, goal: _Goal
 ) -> tuple[str, ...]:
     notes = [*explorer.questions.notes, *(f"tune: {note}" for note in tune.notes)]
     choices = (choice_note(side.recording) for side in explorer.questions.sides.values())
-    notes += dict.fromkeys(note for note in choices if note and made.metric in ("f1", "em"))
-    if is_agreement(made.metric):
+    notes += dict.fromkeys(note for note in choices if note and goal.metric in ("f1", "em"))
+    if is_agreement(goal.metric):
         notes.append("agreement measures sameness with the full-budget run's answer, not truth")
     if chosen is None:
-        notes.append(f"no rule needs at most {made.budget:g} mean calls on tune: nothing was selected there")
+        notes.append(f"no rule needs at most {goal.budget:g} mean calls on tune: nothing was selected there")
     if best is None:
-        notes.append(f"no rule needs at most {made.budget:g} mean calls here")
+        notes.append(f"no rule needs at most {goal.budget:g} mean calls here")
     asked = sorted({signal for block in explorer.space.blocks for signal in map(_signal, block.literals)} & _ON_DEMAND)
     if asked:
         notes.append(f"calls are the loop's own: what {', '.join(asked)} costs is charged by replay, rule by rule")

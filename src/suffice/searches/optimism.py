@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from suffice.rounds import Floats
 from suffice.searches.explore import Explorer
-from suffice.statistics import PairedResult, drawn_folds, max_statistic, paired_results
+from suffice.statistics import Draws, PairedResult, drawn_folds, max_statistic
 
 __all__ = ["Estimate", "Optimism", "best_within", "cross_fitted", "lead_p_values"]
 
@@ -84,9 +84,7 @@ def cross_fitted(
     *,
     budget: float,
     folds: int,
-    seed: int,
-    weights: Floats,
-    level: float,
+    draws: Draws,
 ) -> Estimate | None:
     """Return the estimate that selects each question's rule on the other folds; None where that cannot be done.
 
@@ -97,11 +95,9 @@ def cross_fitted(
         numbers: Sorted numbers of the distinct rules.
         budget: Most mean calls, on the questions that select.
         folds: How many, at most one for each unit.
-        seed: Of the folds.
-        weights: From `bootstrap_weights`.
-        level: Coverage of the interval.
+        draws: What is compared on; its seed draws the folds.
     """
-    fold = drawn_folds(len(explorer.questions), folds, clusters=explorer.questions.clusters, seed=seed)
+    fold = drawn_folds(len(explorer.questions), folds, clusters=explorer.questions.clusters, seed=draws.resampling.seed)
     n_folds = int(fold.max()) + 1
     if n_folds < 2:  # noqa: PLR2004
         return None
@@ -118,12 +114,10 @@ def cross_fitted(
     if any(position is None for position in chosen):
         return None
     picked = numbers[[position for position in chosen if position is not None]]
-    return _mixed(explorer, picked, fold, weights, level)
+    return _mixed(explorer, picked, fold, draws)
 
 
-def _mixed(
-    explorer: Explorer, picked: npt.NDArray[np.int64], fold: npt.NDArray[np.int64], weights: Floats, level: float
-) -> Estimate:
+def _mixed(explorer: Explorer, picked: npt.NDArray[np.int64], fold: npt.NDArray[np.int64], draws: Draws) -> Estimate:
     """Return the estimate in which each question counts with the rule picked for its fold."""
     order, place = np.unique(picked, return_inverse=True)
     mine = place[fold]  # which of the different rules each question counts with
@@ -140,27 +134,24 @@ def _mixed(
         rules=tuple(texts[i] for i in by_use.tolist()),
         quality=float(quality.mean()),
         calls=float(calls.mean()),
-        delta=paired_results(delta, weights, clusters=explorer.questions.clusters, level=level)[0],
+        delta=draws.paired(delta),
     )
 
 
-def lead_p_values(
-    explorer: Explorer, numbers: npt.NDArray[np.int64], best: int, weights: Floats
-) -> tuple[float, float]:
+def lead_p_values(explorer: Explorer, numbers: npt.NDArray[np.int64], best: int, draws: Draws) -> tuple[float, float]:
     """Return the one-sided p-value of the best rule's lead over the baseline, raw and corrected for the family.
 
     Args:
         explorer: The space on the questions.
         numbers: Sorted numbers of the distinct rules within the budget.
         best: The position of the best among them.
-        weights: From `bootstrap_weights`.
+        draws: What is compared on.
     """
-    clusters = explorer.questions.clusters
     alone = next(explorer.deltas(numbers[best : best + 1]))[1]["quality"]
-    raw = float(max_statistic(alone, weights, clusters=clusters).p[0])
+    raw = float(max_statistic(alone, draws.weights, clusters=draws.clusters).p[0])
     if len(numbers) * len(explorer.questions) > _LARGEST_FAMILY:
         return raw, float("nan")
     family = np.empty((len(numbers), len(explorer.questions)))
     for part, deltas in explorer.deltas(numbers):
         family[part] = deltas["quality"]
-    return raw, float(max_statistic(family, weights, clusters=clusters).p[best])
+    return raw, float(max_statistic(family, draws.weights, clusters=draws.clusters).p[best])

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice.replays import Row
-from suffice.results import Result, jsonable
+from suffice.results import Evaluation, jsonable
 from suffice.rounds import Floats
 from suffice.searches.equivalent import Intervals, equivalent_intervals
 from suffice.searches.explore import Distinct, Explorer, Progress
@@ -77,7 +77,7 @@ class Chosen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SearchResult(Result):
+class SearchResult(Evaluation):
     """A search; arrays have one entry for each distinct set of stops.
 
     Attributes:
@@ -95,10 +95,6 @@ class SearchResult(Result):
         chosen: What tune selects; None where no rule meets the budget there.
         optimism: How much of the best's lead is luck; None without draws, or where no rule meets the budget.
         n_tune: Tune questions.
-        level: Coverage of intervals.
-        n_resamples: Draws.
-        seed: Of draws, folds and the split.
-        notes: What a reader must know.
     """
 
     explorer: Explorer
@@ -114,15 +110,6 @@ class SearchResult(Result):
     chosen: Chosen | None
     optimism: Optimism | None
     n_tune: int
-    level: float
-    n_resamples: int
-    seed: int
-    notes: tuple[str, ...]
-
-    @property
-    def n(self) -> int:
-        """Searched questions."""
-        return len(self.explorer.questions)
 
     @property
     def n_rules(self) -> int:
@@ -190,9 +177,8 @@ class SearchResult(Result):
                 "baseline": self.baseline,
                 "n": self.n,
                 "n_tune": self.n_tune,
-                "level": self.level,
-                "n_resamples": self.n_resamples,
-                "seed": self.seed,
+                **self.resampling.to_dict(),
+                "data_hash": self.data_hash,
                 "locked": [asdict(item) for item in self.locked],
                 "selected_on_tune": None
                 if chosen is None
@@ -285,7 +271,7 @@ def _front_table(result: SearchResult) -> Table:
         Column(metric, ".1f", scale=100),
         Column("calls", ".2f"),
     ]
-    if result.n_resamples:
+    if result.resampling.n_resamples:
         columns.append(Column(f"{metric} vs {result.baseline}", "+.1f", scale=100, interval=True))
     shown = result.shown
     positions = shown if result.best is None or result.best in shown else [*shown, result.best]
@@ -295,7 +281,7 @@ def _front_table(result: SearchResult) -> Table:
         prompt = f"  [{row['prompt']}]" if len(result.explorer.questions.sides) > 1 else ""
         text = f"{_with_intervals(row)}{prompt}"
         cells = (mark, text, row["members"], row["max_rounds"], row["quality"], row["calls"])
-        delta = ((row["delta"], row["low"], row["high"]),) if result.n_resamples else ()
+        delta = ((row["delta"], row["low"], row["high"]),) if result.resampling.n_resamples else ()
         rows.append((*cells, *delta))
     for named in result.named:
         delta = () if named.delta is None else ((named.delta.delta, named.delta.low, named.delta.high),)

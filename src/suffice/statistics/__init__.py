@@ -18,6 +18,7 @@ from suffice.statistics.hypotheses import (
 from suffice.statistics.intervals import DEFAULT_INTERVAL, INTERVALS, Intervals, paired_bootstrap, paired_t
 from suffice.statistics.margins import MarginTest, equivalence, non_inferiority
 from suffice.statistics.paired import FEW_NONZERO, ONE_UNIT, PairedResult, paired_results
+from suffice.statistics.resampling import Draws, Resampling, holm_within
 from suffice.statistics.units import Clusters, Units
 
 __all__ = [
@@ -29,11 +30,13 @@ __all__ = [
     "CellDeltas",
     "Clusters",
     "Coded",
+    "Draws",
     "Intervals",
     "MarginTest",
     "MaxStatistic",
     "McNemar",
     "PairedResult",
+    "Resampling",
     "SignFlip",
     "Units",
     "area_under_roc",
@@ -45,6 +48,7 @@ __all__ = [
     "hash_folds",
     "hash_places",
     "holm",
+    "holm_within",
     "macro_bootstrap",
     "max_statistic",
     "mcnemar_test",

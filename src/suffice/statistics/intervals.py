@@ -214,7 +214,7 @@ def paired_bootstrap(
         DataError: Shapes that do not fit, NaN or infinite differences, a level outside (0, 1), an unknown method.
     """
     if method not in INTERVALS:
-        raise DataError(f"{method!r} is no method of intervals; allowed: {', '.join(INTERVALS)}")
+        raise DataError(f"{method!r} is not a method of intervals; allowed: {', '.join(INTERVALS)}")
     deltas = np.atleast_2d(np.asarray(deltas, dtype=np.float64))
     units = Units.of(deltas.shape[-1], clusters)
     check_level(level)

@@ -30,7 +30,7 @@ from suffice.probes.confidence import ProbeConfidence
 from suffice.retrieval import PoolBM25, Question, Reranked, Retriever, dataset_hash
 from suffice.retrieval.rerank import CrossEncoderScorer
 from suffice.rounds import Floats, Passage
-from suffice.statistics import bootstrap_weights, paired_bootstrap
+from suffice.statistics import Resampling
 from suffice.store.journal import Journal, differences
 from suffice.store.states import StoredStates, read_states
 from suffice.train.examples import Split
@@ -381,8 +381,7 @@ class _Pipeline:
             benches[depth] = GateBench(
                 answered_recording(answered, scores),
                 metrics=tuple(dict.fromkeys((self.label.measure, "contains", "em", "f1"))),
-                n_resamples=self.settings.n_resamples,
-                seed=self.settings.seed,
+                resampling=Resampling(n_resamples=self.settings.n_resamples, seed=self.settings.seed),
             )
         return benches
 
@@ -402,6 +401,6 @@ def _file_name(name: str) -> str:
 
 def _means(values: Floats, settings: CbdrSettings) -> tuple[tuple[float, float, float], ...]:
     """Return the mean of each row with its interval."""
-    weights = bootstrap_weights(values.shape[1], settings.n_resamples, rng=np.random.default_rng(settings.seed))
-    means = paired_bootstrap(values, weights)
+    resampling = Resampling(n_resamples=settings.n_resamples, seed=settings.seed)
+    means = resampling.draws(values.shape[1]).intervals(values)
     return tuple(zip(means.delta.tolist(), means.low.tolist(), means.high.tolist(), strict=True))

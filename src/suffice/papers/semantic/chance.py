@@ -11,7 +11,7 @@ from suffice.papers.semantic.data import Drafts
 from suffice.replays.outcomes import answers_by_stop, values_by_stop
 from suffice.rounds import Floats
 from suffice.session import Policy, stops
-from suffice.statistics import Units, bootstrap_weights
+from suffice.statistics import Resampling
 
 __all__ = ["Chance", "against_chance"]
 
@@ -42,9 +42,7 @@ def against_chance(
     drafts: Drafts,
     policies: Mapping[str, Policy],
     *,
-    n_resamples: int = 1000,
-    seed: int = 42,
-    level: float = 0.95,
+    resampling: Resampling = Resampling(),
 ) -> dict[str, Chance]:
     """Compare each policy with its own stops dealt out at random.
 
@@ -54,12 +52,9 @@ def against_chance(
     Args:
         drafts: The questions.
         policies: By label.
-        n_resamples: Bootstrap draws, and permutations.
-        seed: Of both.
-        level: Nominal coverage of intervals.
+        resampling: How intervals are made; its seed also deals out the permutations.
     """
-    units = Units.of(drafts.n, drafts.bench.recording.clusters)
-    weights = bootstrap_weights(units.n_units, n_resamples, rng=seed)
+    draws = resampling.draws(drafts.n, drafts.bench.recording.clusters)
     found = {}
     for label, policy in policies.items():
         stopped = stops(policy, drafts.bench.raw)
@@ -69,12 +64,12 @@ def against_chance(
         dealt = np.zeros(by_stop.shape)
         dealt[np.arange(drafts.n), stopped.position] = 1.0
         rows = np.concatenate([(by_stop * dealt).sum(axis=1)[None], by_stop.T, dealt.T])
-        drawn = (units.sums(rows) @ weights.T) / (units.sizes @ weights.T)
+        drawn = draws.sums(rows) / (draws.units.sizes @ draws.weights.T)
         resampled = _gain(drawn)
-        low, high = np.quantile(resampled, [(1 - level) / 2, (1 + level) / 2])
+        low, high = np.quantile(resampled, resampling.ends)
         delta = float(_gain(rows.mean(axis=1)))
-        p = _permutations(by_stop, stopped.position, n_resamples, seed) if units.codes is None else np.nan
-        found[label] = Chance(delta=delta, low=float(low), high=float(high), p=p, n_resamples=n_resamples)
+        p = _permutations(by_stop, stopped.position, resampling) if draws.clusters is None else np.nan
+        found[label] = Chance(delta=delta, low=float(low), high=float(high), p=p, n_resamples=resampling.n_resamples)
     return found
 
 
@@ -85,8 +80,9 @@ def _gain(means: Floats) -> Floats:
     return np.where(np.abs(gain) <= _ROUNDING, 0.0, gain)
 
 
-def _permutations(by_stop: Floats, position: np.typing.NDArray[np.int64], n_resamples: int, seed: int) -> float:
-    rng, rows = np.random.default_rng(seed), np.arange(len(by_stop))
+def _permutations(by_stop: Floats, position: np.typing.NDArray[np.int64], resampling: Resampling) -> float:
+    n_resamples = resampling.n_resamples
+    rng, rows = np.random.default_rng(resampling.seed), np.arange(len(by_stop))
     dealt = np.array([by_stop[rows, rng.permutation(position)].mean() for _ in range(n_resamples)])
     shares = np.bincount(position, minlength=by_stop.shape[1]) / len(by_stop)
     expected = float(by_stop.mean(axis=0) @ shares)

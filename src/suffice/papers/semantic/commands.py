@@ -17,6 +17,7 @@ from suffice.papers.semantic import MARGINS, SemanticProtocol, Tuned, given, pub
 from suffice.papers.semantic.data import metric_of
 from suffice.papers.semantic.page import protocol_page
 from suffice.replays import LEDGERS
+from suffice.statistics import Resampling
 from suffice.store import Recording, read_recording
 from suffice.store.bundled import BUNDLED_RECORDINGS, bundled_recording
 from suffice.tables import FORMATS, render
@@ -108,9 +109,7 @@ def protocol_command(
             tuned,
             metric=metric,
             margins=tuple(margin or MARGINS),
-            n_resamples=resamples,
-            seed=seed,
-            level=level,
+            resampling=Resampling(n_resamples=resamples, seed=seed, level=level),
             ledger=ledger,
             command=_command(
                 path,

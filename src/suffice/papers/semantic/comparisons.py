@@ -6,20 +6,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from suffice.papers.semantic.data import Drafts
 from suffice.papers.semantic.policies import CELLS, MAIN, Replayed
 from suffice.rounds import Floats
 from suffice.statistics import (
+    Draws,
     MarginTest,
-    Units,
-    bootstrap_weights,
+    Resampling,
     cohens_d_z,
-    equivalence,
-    holm,
-    non_inferiority,
-    paired_results,
+    holm_within,
     paired_t_test,
     wilcoxon_test,
 )
@@ -88,9 +84,7 @@ class Compared:
         differences: By label, then quantity (the metric, `rounds`, `tokens` or `output tokens`); without those that are unknown.
         margins: By label, then margin.
         n_clusters: Units that were resampled.
-        level: Nominal coverage of intervals, and one-sided confidence of the margins' bounds.
-        n_resamples: Draws.
-        seed: Of the draws.
+        resampling: How intervals were made; its level is also the one-sided confidence of the margins' bounds.
     """
 
     baseline: str
@@ -98,9 +92,7 @@ class Compared:
     differences: Mapping[str, Mapping[str, Difference]]
     margins: Mapping[str, Mapping[float, Margin]]
     n_clusters: int
-    level: float
-    n_resamples: int
-    seed: int
+    resampling: Resampling
 
 
 def compare(
@@ -108,9 +100,7 @@ def compare(
     replayed: Replayed,
     *,
     margins: Sequence[float] = (0.01, 0.02, 0.05),
-    n_resamples: int = 1000,
-    seed: int = 42,
-    level: float = 0.95,
+    resampling: Resampling = Resampling(),
 ) -> Compared:
     """Compare every run with the full width; every test is on the same draws.
 
@@ -118,41 +108,32 @@ def compare(
         drafts: The questions.
         replayed: The runs on them.
         margins: Of quality, for non-inferiority and equivalence.
-        n_resamples: Bootstrap draws.
-        seed: Of the draws.
-        level: Nominal coverage of intervals, and one-sided confidence of the margins' bounds.
+        resampling: How intervals are made; its level is also the one-sided confidence of the margins' bounds.
     """
-    clusters = drafts.bench.recording.clusters
-    units = Units.of(drafts.n, clusters)
-    weights = bootstrap_weights(units.n_units, n_resamples, rng=seed)
+    draws = resampling.draws(drafts.n, drafts.bench.recording.clusters)
     baseline = f"fixed_k({drafts.highest})"
     runs = replayed.runs
     family = _family(replayed, baseline)
-    others = [label for label in runs if label != baseline]
     quantities: dict[str, Callable[[str], Floats]] = {
         drafts.metric: lambda label: runs[label].values[drafts.metric],
         "rounds": lambda label: replayed.rounds[label],
         replayed.tokens_name: replayed.spent,
     }
-    found: dict[str, dict[str, Difference]] = {label: {} for label in others}
-    for name, values in quantities.items():
-        deltas = {label: _differ(values(label), values(baseline)) for label in others}
-        known = {label: delta for label, delta in deltas.items() if not np.isnan(delta).any()}
-        if known:
-            made = _differences(known, family, weights=weights, clusters=clusters, level=level)
-            for label, difference in made.items():
-                found[label][name] = difference
-    measured = quantities[drafts.metric]
-    quality = {label: _differ(measured(label), measured(baseline)) for label in others}
+    deltas = {
+        name: {label: _differ(values(label), values(baseline)) for label in runs if label != baseline}
+        for name, values in quantities.items()
+    }
+    differences: dict[str, dict[str, Difference]] = {label: {} for label in runs if label != baseline}
+    for name, by_label in deltas.items():
+        for label, difference in _differences(by_label, family, draws).items():
+            differences[label][name] = difference
     return Compared(
         baseline=baseline,
         family=family,
-        differences=found,
-        margins=_margins(quality, family, margins, weights=weights, clusters=clusters, level=level),
-        n_clusters=units.n_units,
-        level=level,
-        n_resamples=n_resamples,
-        seed=seed,
+        differences=differences,
+        margins=_margins(deltas[drafts.metric], family, margins, draws),
+        n_clusters=draws.units.n_units,
+        resampling=resampling,
     )
 
 
@@ -171,62 +152,49 @@ def _differ(values: Floats, baseline: Floats) -> Floats:
     return np.where(np.abs(delta) <= _ROUNDING * np.maximum(1.0, np.abs(baseline)), 0.0, delta)
 
 
-def _differences(
-    deltas: Mapping[str, Floats],
-    family: Sequence[str],
-    *,
-    weights: Floats,
-    clusters: npt.NDArray[np.object_],
-    level: float,
-) -> dict[str, Difference]:
-    matrix = np.stack(list(deltas.values()))
-    intervals = paired_results(matrix, weights, clusters=clusters, level=level)
-    p_t = paired_t_test(matrix, clusters=clusters)
-    p_wilcoxon = np.array([wilcoxon_test(row, clusters=clusters) for row in matrix])
-    inside = np.array([label in family for label in deltas])
-    t_holm, wilcoxon_holm = (holm(np.where(inside, p, np.nan)) for p in (p_t, p_wilcoxon))
+def _differences(deltas: Mapping[str, Floats], family: Sequence[str], draws: Draws) -> dict[str, Difference]:
+    """Return by label the differences that are known for every question."""
+    clusters, results = draws.clusters, draws.compare(deltas)
+    p_t = {label: float(paired_t_test(deltas[label], clusters=clusters)[0]) for label in results}
+    p_wilcoxon = {label: wilcoxon_test(deltas[label], clusters=clusters) for label in results}
+    p_t_holm, p_wilcoxon_holm = holm_within(p_t, family), holm_within(p_wilcoxon, family)
     return {
         label: Difference(
-            delta=interval.delta,
-            low=interval.low,
-            high=interval.high,
-            d_z=cohens_d_z(matrix[k], clusters=clusters),
-            p_t=float(p_t[k]),
-            p_t_holm=float(t_holm[k]),
-            p_wilcoxon=float(p_wilcoxon[k]),
-            p_wilcoxon_holm=float(wilcoxon_holm[k]),
-            n_nonzero=interval.n_nonzero,
-            p_exact=interval.p_exact,
-            warning=interval.warning,
+            delta=result.delta,
+            low=result.low,
+            high=result.high,
+            d_z=cohens_d_z(deltas[label], clusters=clusters),
+            p_t=p_t[label],
+            p_t_holm=p_t_holm[label],
+            p_wilcoxon=p_wilcoxon[label],
+            p_wilcoxon_holm=p_wilcoxon_holm[label],
+            n_nonzero=result.n_nonzero,
+            p_exact=result.p_exact,
+            warning=result.warning,
         )
-        for k, (label, interval) in enumerate(zip(deltas, intervals, strict=True))
+        for label, result in results.items()
     }
 
 
 def _margins(
-    deltas: Mapping[str, Floats],
-    family: Sequence[str],
-    margins: Sequence[float],
-    *,
-    weights: Floats,
-    clusters: npt.NDArray[np.object_],
-    level: float,
+    deltas: Mapping[str, Floats], family: Sequence[str], margins: Sequence[float], draws: Draws
 ) -> dict[str, dict[float, Margin]]:
-    found: dict[str, dict[float, Margin]] = {label: {} for label in deltas}
-    for margin in margins:
-        tests = {
-            label: tuple(
-                test(delta, margin, weights=weights, clusters=clusters, level=level)
-                for test in (non_inferiority, equivalence)
-            )
-            for label, delta in deltas.items()
-        }
-        inside = np.array([label in family for label in tests])
-        adjusted = [
-            holm(np.where(inside, [pair[side].p for pair in tests.values()], np.nan)).tolist() for side in (0, 1)
+    tests = {label: dict(zip(margins, draws.margins(delta, margins), strict=True)) for label, delta in deltas.items()}
+    adjusted = {
+        margin: [
+            holm_within({label: pairs[margin][side].p for label, pairs in tests.items()}, family) for side in (0, 1)
         ]
-        for k, (label, (one, both)) in enumerate(tests.items()):
-            found[label][margin] = Margin(
-                non_inferior=one, equivalent=both, p_non_inferior=adjusted[0][k], p_equivalent=adjusted[1][k]
+        for margin in margins
+    }
+    return {
+        label: {
+            margin: Margin(
+                non_inferior=one,
+                equivalent=both,
+                p_non_inferior=adjusted[margin][0][label],
+                p_equivalent=adjusted[margin][1][label],
             )
-    return found
+            for margin, (one, both) in pairs.items()
+        }
+        for label, pairs in tests.items()
+    }

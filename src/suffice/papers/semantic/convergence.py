@@ -15,10 +15,8 @@ import numpy.typing as npt
 from suffice.papers.semantic.data import Drafts
 from suffice.rounds import Floats, Mask
 from suffice.statistics import (
-    Units,
-    bootstrap_weights,
+    Resampling,
     cohens_d_z,
-    paired_results,
     paired_t_test,
     wilcoxon_test,
 )
@@ -157,17 +155,13 @@ def monotone(distance: Floats) -> Mask:
     return falls
 
 
-def converge(
-    drafts: Drafts, eps: float, *, n_resamples: int = 1000, seed: int = 42, level: float = 0.95
-) -> Convergence:
+def converge(drafts: Drafts, eps: float, *, resampling: Resampling = Resampling()) -> Convergence:
     """Measure the conjecture on recorded drafts.
 
     Args:
         drafts: The questions.
         eps: The threshold of convergence, for the shares below it.
-        n_resamples: Bootstrap draws.
-        seed: Of the draws.
-        level: Nominal coverage of intervals.
+        resampling: How intervals are made.
     """
     distance, clusters = drafts.distance, drafts.bench.recording.clusters
     slope = slopes(distance, drafts.index)
@@ -180,17 +174,17 @@ def converge(
         "median": float(np.median(defined)) if defined.size else _NAN,
         "below": float((defined < eps).mean()) if defined.size else _NAN,
         "pooled": _pooled(distance),
-        "rounds": _by_round(drafts, eps, n_resamples, seed, level),
+        "rounds": _by_round(drafts, eps, resampling),
     }
     if not usable.any():
         nothing = dict.fromkeys(("monotone", "falling", "slope", "low", "high", "d_z", "p_t", "p_wilcoxon"), _NAN)
         return Convergence(**every, **nothing, n_clusters=0)  # type: ignore[arg-type]
     row, units = slope[usable], clusters[usable]
-    n_units = Units.of(len(row), units).n_units
-    [interval] = paired_results(row, bootstrap_weights(n_units, n_resamples, rng=seed), clusters=units, level=level)
+    draws = resampling.draws(len(row), units)
+    interval = draws.paired(row)
     return Convergence(
         **every,  # type: ignore[arg-type]
-        n_clusters=n_units,
+        n_clusters=draws.units.n_units,
         monotone=float(monotone(distance[usable]).mean()),
         falling=float((row < 0).mean()),
         slope=interval.delta,
@@ -220,7 +214,7 @@ def _pooled(distance: Floats) -> Pooled:
     )
 
 
-def _by_round(drafts: Drafts, eps: float, n_resamples: int, seed: int, level: float) -> tuple[AtRound, ...]:
+def _by_round(drafts: Drafts, eps: float, resampling: Resampling) -> tuple[AtRound, ...]:
     found = []
     for position, r in enumerate(drafts.index.tolist()):
         column = drafts.distance[:, position]
@@ -228,8 +222,7 @@ def _by_round(drafts: Drafts, eps: float, n_resamples: int, seed: int, level: fl
         if not known.any():
             continue
         values, units = column[known], drafts.bench.recording.clusters[known]
-        weights = bootstrap_weights(Units.of(len(values), units).n_units, n_resamples, rng=seed)
-        [interval] = paired_results(values, weights, clusters=units, level=level)
+        interval = resampling.draws(len(values), units).paired(values)
         found.append(
             AtRound(
                 round_index=r,

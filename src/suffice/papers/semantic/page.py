@@ -24,7 +24,7 @@ def protocol_part(found: SemanticProtocol) -> Part:
             frontier_chart(found.replayed, compared, metric),
             (
                 "The line joins the fixed numbers of rounds. A policy is worth having where it lies above that line. Bars are "
-                f"{100 * compared.level:g} % intervals of the paired difference to {compared.baseline}."
+                f"{100 * compared.resampling.level:g} % intervals of the paired difference to {compared.baseline}."
             ),
         ),
         "protocol-distance": (
@@ -58,9 +58,7 @@ def protocol_report(found: SemanticProtocol, name: str) -> Report:
     settings = Settings(
         metrics=(found.drafts.metric,),
         baseline=found.compared.baseline,
-        n_resamples=found.compared.n_resamples,
-        seed=found.compared.seed,
-        level=found.compared.level,
+        resampling=found.compared.resampling,
         margins=tuple(next(iter(found.compared.margins.values()))),
         cost=found.result.cost,
         ledger=found.result.ledger,

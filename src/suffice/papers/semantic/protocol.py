@@ -29,6 +29,7 @@ from suffice.papers.semantic.theory import Checked, check_theory, theory_table
 from suffice.papers.semantic.tuning import Tuned
 from suffice.replays import ReplayResult, Row, replay
 from suffice.results import jsonable
+from suffice.statistics import Resampling
 from suffice.store.recording import Recording
 from suffice.tables import Column, Table, figure
 
@@ -149,7 +150,7 @@ class SemanticProtocol:
 
     def provenance(self) -> Table:
         """Return where the figures come from."""
-        embedder = embedder_of(self.drafts.bench.recording)
+        embedder, how = embedder_of(self.drafts.bench.recording), self.compared.resampling
         rows = [
             ("suffice", __version__),
             ("command", self.command or "made in Python"),
@@ -163,7 +164,7 @@ class SemanticProtocol:
             ),
             (
                 "draws",
-                f"{self.compared.n_resamples:,}, seed {self.compared.seed}, over {self.compared.n_clusters} questions",
+                f"{how.n_resamples:,}, seed {how.seed}, over {self.compared.n_clusters} questions",
             ),
             ("ledger", self.result.ledger),
         ]
@@ -213,9 +214,7 @@ def semantic_protocol(
     *,
     metric: str | None = None,
     margins: Sequence[float] = MARGINS,
-    n_resamples: int = 1000,
-    seed: int = 42,
-    level: float = 0.95,
+    resampling: Resampling = Resampling(),
     ledger: str = "live",
     command: str = "",
 ) -> SemanticProtocol:
@@ -226,9 +225,7 @@ def semantic_protocol(
         tuned: When drafts count as converged: from `tune` on other questions, `published` or `given`.
         metric: What quality means, a column in [0, 1] or `agreement`; None = `information_score`.
         margins: Of quality, for non-inferiority and equivalence.
-        n_resamples: Bootstrap draws.
-        seed: Of the draws.
-        level: Nominal coverage of intervals, and one-sided confidence of the margins' bounds.
+        resampling: How intervals are made; its level is also the one-sided confidence of the margins' bounds.
         ledger: `live`, or `published` as the paper charges judges; see `suffice.replays.replay`.
         command: What was run, for the provenance.
 
@@ -242,16 +239,14 @@ def semantic_protocol(
     _check_embedder(recording, tuned)
     drafts = read_drafts(recording, metric_of(recording, metric), ledger=ledger)
     replayed = replay_all(drafts, tuned)
-    compared = compare(drafts, replayed, margins=margins, n_resamples=n_resamples, seed=seed, level=level)
+    compared = compare(drafts, replayed, margins=margins, resampling=resampling)
     known = replayed.tokens == "tokens" and not any(np.isnan(replayed.spent(label)).any() for label in replayed.runs)
     result = replay(
         drafts.bench.recording,
         list(replayed.policies.values()),
         metrics=(drafts.metric,),
         baseline=compared.baseline,
-        n_resamples=n_resamples,
-        seed=seed,
-        level=level,
+        resampling=resampling,
         margins=(),
         cost="tokens" if known else "calls",
         ledger=ledger,
@@ -265,12 +260,10 @@ def semantic_protocol(
         chance=against_chance(
             drafts,
             {label: replayed.policies[label] for label in MAIN if label in replayed.policies},
-            n_resamples=n_resamples,
-            seed=seed,
-            level=level,
+            resampling=resampling,
         ),
         result=result,
-        convergence=converge(drafts, tuned.eps, n_resamples=n_resamples, seed=seed, level=level),
+        convergence=converge(drafts, tuned.eps, resampling=resampling),
         checked=check_theory(drafts, replayed),
         command=command,
         notes=tuple(dict.fromkeys(notes)),

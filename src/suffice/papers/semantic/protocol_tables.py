@@ -91,8 +91,8 @@ def policies_table(drafts: Drafts, replayed: Replayed, compared: Compared, resul
         rows=tuple(rows),
         notes=(
             (
-                f"{metric} in points (times 100); {100 * compared.level:g} % bootstrap intervals over {compared.n_clusters} "
-                f"questions, {compared.n_resamples:,} draws, seed {compared.seed}."
+                f"{metric} in points (times 100); {100 * compared.resampling.level:g} % bootstrap intervals over {compared.n_clusters} "
+                f"questions, {compared.resampling.n_resamples:,} draws, seed {compared.resampling.seed}."
             ),
             "Tokens are operational: what the policy would have paid live" + _ledger(result) + ".",
             (
@@ -286,7 +286,7 @@ def margins_table(replayed: Replayed, compared: Compared, tuned: Tuned, metric: 
         rows=tuple(rows),
         notes=(
             (
-                f"Bounds of one-sided confidence {100 * compared.level:g} %. Yes: by paired t and by bootstrap, before Holm's "
+                f"Bounds of one-sided confidence {100 * compared.resampling.level:g} %. Yes: by paired t and by bootstrap, before Holm's "
                 "correction over the family at each margin."
             ),
         ),

@@ -29,6 +29,7 @@ from suffice.replays.evaluate import drop_failed
 from suffice.replays.outcomes import outcome
 from suffice.searches.data import by_prompt
 from suffice.session import Policy
+from suffice.statistics import Resampling
 from suffice.store import Recording, read_recording
 
 __all__ = ["BUDGET", "SETTINGS", "Cell", "CellRuns", "defined", "load_cell", "read_cells", "with_evidence"]
@@ -179,7 +180,7 @@ class CellRuns:
         return {label: run.ledger.calls for label, run in self.runs.items()}
 
 
-def load_cell(cell: Cell, *, n_resamples: int = 1000, seed: int = 42, level: float = 0.95) -> CellRuns:
+def load_cell(cell: Cell, *, resampling: Resampling = Resampling()) -> CellRuns:
     """Read the recordings of a cell, fit TASR on tune and replay it on eval.
 
     Where the recordings lack what the rule or its score needs, the cell has no runs, and says why.
@@ -206,9 +207,7 @@ def load_cell(cell: Cell, *, n_resamples: int = 1000, seed: int = 42, level: flo
             [policy],
             metrics=("f1",),
             baseline="fixed_k(3)",
-            n_resamples=n_resamples,
-            seed=seed,
-            level=level,
+            resampling=resampling,
         )
         runs = _runs(evaluation, policy)
         _refuse_cut(runs)

@@ -15,9 +15,10 @@ from suffice.diagnostics.separation import draw_d
 from suffice.errors import DataError
 from suffice.papers.published import Figure, Published
 from suffice.papers.tasr.cells import CellRuns, defined, with_evidence
-from suffice.papers.tasr.rows import Draws, Layout
+from suffice.papers.tasr.rows import Layout, interval_note
 from suffice.replays import calibrate
 from suffice.session import Policy
+from suffice.statistics import Resampling
 from suffice.tables import Column, Table
 
 __all__ = ["drift_table"]
@@ -26,7 +27,7 @@ _ADDED = ("p_correct", "answer_margin")
 """Signals that the rule reads and the paper's table leaves out."""
 
 
-def drift_table(cells: Sequence[CellRuns], published: Published, draws: Draws) -> Table:
+def drift_table(cells: Sequence[CellRuns], published: Published, resampling: Resampling) -> Table:
     """Return Table 3: Cohen's d of each signal on tune and on eval, in the distractor cells.
 
     Raises:
@@ -52,11 +53,11 @@ def drift_table(cells: Sequence[CellRuns], published: Published, draws: Draws) -
         "answer_stable and overlap are undefined in round 1 here; the authors' columns are 0 there, and count in the "
         "published d"
     )
-    notes = [f"{draws.note}; tune and eval are drawn independently", in_sample, round_1]
+    notes = [f"{interval_note(resampling)}; tune and eval are drawn independently", in_sample, round_1]
     for item in cells:
         if item.cell.setting != "distractor" or item.cell.prompt != "answer_first":
             continue
-        found, why = _drift(item, draws)
+        found, why = _drift(item, resampling)
         rows = {signal.name: signal for signal in found.signals} if found else {}
         known = [name for name in names if name in rows and not math.isnan(rows[name].d_eval + rows[name].d_tune)]
         if not known:
@@ -81,16 +82,16 @@ def drift_table(cells: Sequence[CellRuns], published: Published, draws: Draws) -
     return layout.table(lines, notes)
 
 
-def _drift(item: CellRuns, draws: Draws) -> tuple[Drift | None, str]:
+def _drift(item: CellRuns, resampling: Resampling) -> tuple[Drift | None, str]:
     recordings = {"tune": with_evidence(item.tune), "eval": with_evidence(item.eval)}
     lacking = [name for name, recording in recordings.items() if not defined(recording, "em")]
     if lacking:
         return None, f"no em was recorded ({', '.join(lacking)})"
     policy = _calibrated(item)
     tune, evaluation = (rows_of(recording, "em", policy) for recording in recordings.values())
-    first, second = (np.random.default_rng(seed) for seed in np.random.SeedSequence(draws.seed).spawn(2))
-    drawn = draw_d(evaluation, list(evaluation.columns), n_resamples=draws.n_resamples, rng=first)
-    return measure_drift(tune, evaluation, drawn, level=draws.level, rng=second), ""
+    first, second = (np.random.default_rng(seed) for seed in np.random.SeedSequence(resampling.seed).spawn(2))
+    drawn = draw_d(evaluation, list(evaluation.columns), n_resamples=resampling.n_resamples, rng=first)
+    return measure_drift(tune, evaluation, drawn, level=resampling.level, rng=second), ""
 
 
 def _calibrated(item: CellRuns) -> Policy | None:

@@ -9,8 +9,9 @@ from typing import Any
 from suffice.errors import DataError
 from suffice.papers.published import Figure, Published
 from suffice.papers.tasr.cells import BUDGET, SETTINGS, CellRuns
-from suffice.papers.tasr.rows import Draws, Layout, value_of
+from suffice.papers.tasr.rows import Layout, cell_means, interval_note, value_of
 from suffice.rounds import Floats
+from suffice.statistics import Resampling
 from suffice.tables import Column, Table
 
 __all__ = ["cell_table", "figure3", "figure4", "macro_table", "tasr_figures", "with_runs"]
@@ -71,7 +72,7 @@ def _lacking(used: Sequence[CellRuns]) -> list[str]:
     return [f"fixed_k({BUDGET}) is missing, for fewer rounds were recorded in: {', '.join(short)}"] if short else []
 
 
-def _frontier(used: Sequence[CellRuns], draws: Draws) -> tuple[dict[str, dict[str, Figure]], list[str]]:
+def _frontier(used: Sequence[CellRuns], resampling: Resampling) -> tuple[dict[str, dict[str, Figure]], list[str]]:
     """Return F1, calls and difference of every run, as means over cells, by label."""
     labels = _labels(used)
 
@@ -83,7 +84,7 @@ def _frontier(used: Sequence[CellRuns], draws: Draws) -> tuple[dict[str, dict[st
             made[f"delta {label}"] = cell.f1[label] - cell.f1[_BASE]
         return made
 
-    found, why = draws.cells(used, quantities)
+    found, why = cell_means(resampling, used, quantities)
     rows = {label: {key: found[f"{key} {label}"] for key in ("f1", "calls", "delta")} for label in labels}
     return rows, [f"no intervals: {why}"] if why else []
 
@@ -116,14 +117,14 @@ def _complete(used: Sequence[CellRuns], published: Published, setting: str) -> t
     return False, [note]
 
 
-def macro_table(cells: Sequence[CellRuns], published: Published, draws: Draws) -> Table:
+def macro_table(cells: Sequence[CellRuns], published: Published, resampling: Resampling) -> Table:
     """Return Table 1: every baseline and TASR, as means over the distractor cells.
 
     Raises:
         DataError: No cell allows it.
     """
     used, notes = with_runs(cells, "distractor")
-    rows, missing = _frontier(used, draws)
+    rows, missing = _frontier(used, resampling)
     same, why = _complete(used, published, "distractor")
     layout = Layout(
         key="table1",
@@ -140,13 +141,13 @@ def macro_table(cells: Sequence[CellRuns], published: Published, draws: Draws) -
         )
     ]
     extra = ["not in the paper: fixed_k(2), fixed_k(4), random(tasr), oracle_earliest (its oracle is oracle_best)"]
-    return layout.table(lines, [draws.note, *notes, *_lacking(used), *missing, *why, *extra])
+    return layout.table(lines, [interval_note(resampling), *notes, *_lacking(used), *missing, *why, *extra])
 
 
 _CELL_TABLES = {"distractor": ("table2", "Table 2"), "open": ("table4", "Table 4"), "dense": ("table5", "Table 5")}
 
 
-def cell_table(cells: Sequence[CellRuns], published: Published, draws: Draws, setting: str) -> Table:
+def cell_table(cells: Sequence[CellRuns], published: Published, resampling: Resampling, setting: str) -> Table:
     """Return Table 2, 4 or 5: TASR in each cell of a setting, and the macro.
 
     Raises:
@@ -166,18 +167,18 @@ def cell_table(cells: Sequence[CellRuns], published: Published, draws: Draws, se
         published=published,
     )
     lines: list[tuple[Any, ...]] = []
-    found = [draws.cells([item], tasr_figures)[0] for item in used]
+    found = [cell_means(resampling, [item], tasr_figures)[0] for item in used]
     for item, here in zip(used, found, strict=True):
         assert item.result is not None
         dominated = item.result.row(_RULE).dominated_by
         remark = "" if dominated is None else f"dominated by {dominated}"
         lines += layout.lines((item.cell.name,), here, item.cell.published or None, remark=remark)
     same, why = _complete(used, published, setting)
-    rows, missing = _frontier(used, draws)
-    macro, _ = draws.cells(used, tasr_figures)
+    rows, missing = _frontier(used, resampling)
+    macro, _ = cell_means(resampling, used, tasr_figures)
     lines += layout.lines(("macro",), macro, "macro" if same else None, remark=_dominated(rows, _RULE))
     verdict = _verdict([here["delta"] for here in found])
-    return layout.table(lines, [draws.note, *notes, *_lacking(used), *missing, *why, verdict])
+    return layout.table(lines, [interval_note(resampling), *notes, *_lacking(used), *missing, *why, verdict])
 
 
 def _verdict(deltas: Sequence[Figure]) -> str:
@@ -188,7 +189,7 @@ def _verdict(deltas: Sequence[Figure]) -> str:
     return f"against fixed_k(3): {wins} wins, {ties} ties, {losses} losses by intervals that exclude zero"
 
 
-def figure3(cells: Sequence[CellRuns], published: Published, draws: Draws) -> Table:
+def figure3(cells: Sequence[CellRuns], published: Published, resampling: Resampling) -> Table:
     """Return the points of figure 3: the macro frontier of each setting.
 
     Raises:
@@ -202,12 +203,12 @@ def figure3(cells: Sequence[CellRuns], published: Published, draws: Draws) -> Ta
         published=published,
     )
     lines: list[tuple[Any, ...]] = []
-    notes: list[str] = [draws.note]
+    notes: list[str] = [interval_note(resampling)]
     for setting, label in SETTINGS.items():
         if not any(c.cell.setting == setting and c.runs for c in cells):
             continue
         used, told = with_runs(cells, setting)
-        rows, missing = _frontier(used, draws)
+        rows, missing = _frontier(used, resampling)
         same, why = _complete(used, published, setting)
         for name, row in rows.items():
             if not name.startswith("oracle"):
@@ -218,7 +219,7 @@ def figure3(cells: Sequence[CellRuns], published: Published, draws: Draws) -> Ta
     return layout.table(lines, notes)
 
 
-def figure4(cells: Sequence[CellRuns], published: Published, draws: Draws) -> Table:
+def figure4(cells: Sequence[CellRuns], published: Published, resampling: Resampling) -> Table:
     """Return the points of figure 4: the fixed budgets and TASR in each cell.
 
     Raises:
@@ -235,9 +236,9 @@ def figure4(cells: Sequence[CellRuns], published: Published, draws: Draws) -> Ta
     )
     lines: list[tuple[Any, ...]] = []
     for item in sorted(used, key=lambda item: item.cell.model):
-        here, _ = draws.cells([item], _budgets)
+        here, _ = cell_means(resampling, [item], _budgets)
         lines += layout.lines((item.cell.model, item.cell.name), here, item.cell.published or None)
-    return layout.table(lines, [draws.note, *notes, *_lacking(used)])
+    return layout.table(lines, [interval_note(resampling), *notes, *_lacking(used)])
 
 
 def _budgets(cell: CellRuns) -> dict[str, Floats]:

@@ -13,10 +13,10 @@ from suffice.errors import DataError
 from suffice.papers.published import Figure, Published
 from suffice.papers.tasr.cells import CellRuns
 from suffice.rounds import Floats, Mask
-from suffice.statistics import CellDeltas, Units, bootstrap_weights, macro_bootstrap
+from suffice.statistics import CellDeltas, Resampling, macro_bootstrap
 from suffice.tables import Column, Table
 
-__all__ = ["NOT_PUBLISHED", "Draws", "Layout", "value_of"]
+__all__ = ["NOT_PUBLISHED", "Layout", "cell_means", "interval_note", "macro_means", "separation", "value_of"]
 
 NOT_PUBLISHED = "published: -"
 _SLACK = 1e-12
@@ -24,74 +24,64 @@ _NOT_COMPARED = frozenset({"rows", "rules", "ratio"})
 """Counts, and quotients of figures that are compared themselves."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Draws:
-    """How intervals are made: one draw for each question set, shared by everything that uses those questions.
+def macro_means(
+    resampling: Resampling, parts: Sequence[tuple[str, Mapping[str, Floats], Sequence[Any]]]
+) -> tuple[dict[str, Figure], str]:
+    """Return the mean over cells of several quantities, and why there are no intervals if there are none.
 
-    Attributes:
-        n_resamples: Draws.
-        seed: Their seed.
-        level: Nominal coverage.
+    Args:
+        resampling: How intervals are made.
+        parts: For each cell its name, its quantities by key, each of shape ``(n_rows,)``, and the question of
+            each row.  A quantity that one of the cells lacks is left out; one that was not
+            measured for every question is NaN.
     """
+    keys = [key for key in parts[0][1] if all(key in values for _, values, _ in parts)]
+    known = [key for key in keys if all(np.isfinite(values[key]).all() for _, values, _ in parts)]
+    unknown: dict[str, Figure] = dict.fromkeys(keys, math.nan)
+    if not known:
+        return unknown, "no figure was measured for every question"
+    cells = [
+        CellDeltas(name=name, deltas=np.stack([values[key] for key in known]), questions=list(questions))
+        for name, values, questions in parts
+    ]
+    try:
+        found = macro_bootstrap(cells, n_resamples=resampling.n_resamples, rng=resampling.seed, level=resampling.level)
+    except DataError as error:  # cells that share some of their questions, and not all
+        plain = np.mean([cell.deltas.mean(axis=-1) for cell in cells], axis=0)
+        return {**unknown, **dict(zip(known, plain.tolist(), strict=True))}, str(error)
+    triples = zip(found.delta.tolist(), found.low.tolist(), found.high.tolist(), strict=True)
+    return {**unknown, **dict(zip(known, triples, strict=True))}, ""
 
-    n_resamples: int = 1000
-    seed: int = 42
-    level: float = 0.95
 
-    def means(self, parts: Sequence[tuple[str, Mapping[str, Floats], Sequence[Any]]]) -> tuple[dict[str, Figure], str]:
-        """Return the mean over cells of several quantities, and why there are no intervals if there are none.
+def cell_means(
+    resampling: Resampling, cells: Sequence[CellRuns], quantities: Callable[[CellRuns], Mapping[str, Floats]]
+) -> tuple[dict[str, Figure], str]:
+    """Return the mean over cells of quantities of their eval questions; see `macro_means`."""
+    return macro_means(resampling, [(c.cell.name, quantities(c), c.eval.clusters.tolist()) for c in cells])
 
-        Args:
-            parts: For each cell its name, its quantities by key, each of shape ``(n_rows,)``, and the question of
-                each row.  A quantity that one of the cells lacks is left out; one that was not
-                measured for every question is NaN.
-        """
-        keys = [key for key in parts[0][1] if all(key in values for _, values, _ in parts)]
-        known = [key for key in keys if all(np.isfinite(values[key]).all() for _, values, _ in parts)]
-        unknown: dict[str, Figure] = dict.fromkeys(keys, math.nan)
-        if not known:
-            return unknown, "no figure was measured for every question"
-        cells = [
-            CellDeltas(name=name, deltas=np.stack([values[key] for key in known]), questions=list(questions))
-            for name, values, questions in parts
-        ]
-        try:
-            found = macro_bootstrap(cells, n_resamples=self.n_resamples, rng=self.seed, level=self.level)
-        except DataError as error:  # cells that share some of their questions, and not all
-            plain = np.mean([cell.deltas.mean(axis=-1) for cell in cells], axis=0)
-            return {**unknown, **dict(zip(known, plain.tolist(), strict=True))}, str(error)
-        triples = zip(found.delta.tolist(), found.low.tolist(), found.high.tolist(), strict=True)
-        return {**unknown, **dict(zip(known, triples, strict=True))}, ""
 
-    def cells(
-        self, cells: Sequence[CellRuns], quantities: Callable[[CellRuns], Mapping[str, Floats]]
-    ) -> tuple[dict[str, Figure], str]:
-        """Return the mean over cells of quantities of their eval questions; see `means`."""
-        return self.means([(c.cell.name, quantities(c), c.eval.clusters.tolist()) for c in cells])
+def separation(resampling: Resampling, values: Floats, right: Mask, questions: Sequence[Any]) -> dict[str, Figure]:
+    """Return the mean of right and of wrong rounds and their difference, with intervals over questions."""
+    draws = resampling.draws(len(values), questions)
+    tail = 50 * (1 - resampling.level)
+    here, resampled = {}, {}
+    for name, chosen in (("right", right), ("wrong", ~right)):
+        here[name] = float(values[chosen].mean())
+        counts = draws.sums(chosen.astype(np.float64))
+        sums = draws.sums(np.where(chosen, values, 0.0))
+        resampled[name] = np.divide(sums, counts, out=np.full(len(sums), here[name]), where=counts > 0)
+    here["separation"] = here["right"] - here["wrong"]
+    resampled["separation"] = resampled["right"] - resampled["wrong"]
+    ends = {name: np.percentile(drawn, [tail, 100 - tail]).tolist() for name, drawn in resampled.items()}
+    return {name: (value, *ends[name]) for name, value in here.items()}
 
-    def separation(self, values: Floats, right: Mask, questions: Sequence[Any]) -> dict[str, Figure]:
-        """Return the mean of right and of wrong rounds and their difference, with intervals over questions."""
-        units = Units.of(len(values), questions)
-        weights = bootstrap_weights(len(units.sizes), self.n_resamples, rng=self.seed)
-        tail = 50 * (1 - self.level)
-        here, resampled = {}, {}
-        for name, chosen in (("right", right), ("wrong", ~right)):
-            here[name] = float(values[chosen].mean())
-            counts = weights @ units.sums(chosen.astype(np.float64))
-            sums = weights @ units.sums(np.where(chosen, values, 0.0))
-            resampled[name] = np.divide(sums, counts, out=np.full(len(sums), here[name]), where=counts > 0)
-        here["separation"] = here["right"] - here["wrong"]
-        resampled["separation"] = resampled["right"] - resampled["wrong"]
-        ends = {name: np.percentile(draws, [tail, 100 - tail]).tolist() for name, draws in resampled.items()}
-        return {name: (value, *ends[name]) for name, value in here.items()}
 
-    @property
-    def note(self) -> str:
-        """What the intervals are."""
-        return (
-            f"[low, high] = {100 * self.level:g} % intervals: percentile bootstrap over questions, "
-            f"{self.n_resamples:,} draws, seed {self.seed}, shared by cells with the same questions"
-        )
+def interval_note(resampling: Resampling) -> str:
+    """Return what the intervals are."""
+    return (
+        f"[low, high] = {100 * resampling.level:g} % intervals: percentile bootstrap over questions, "
+        f"{resampling.n_resamples:,} draws, seed {resampling.seed}, shared by cells with the same questions"
+    )
 
 
 def value_of(figure: Figure) -> float:

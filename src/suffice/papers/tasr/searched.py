@@ -11,8 +11,9 @@ from suffice.errors import ConfigMismatchError, DataError, UnknownSignalError
 from suffice.papers.published import Figure, Published
 from suffice.papers.tasr.cells import CellRuns
 from suffice.papers.tasr.frontier import with_runs
-from suffice.papers.tasr.rows import Draws, Layout
+from suffice.papers.tasr.rows import Layout, interval_note
 from suffice.searches import SearchResult, search
+from suffice.statistics import Resampling
 from suffice.tables import Column, Table
 
 __all__ = ["search_summary", "search_table"]
@@ -23,7 +24,7 @@ _FALLBACK = "available"
 _SLACK = 1e-12
 
 
-def search_table(cells: Sequence[CellRuns], published: Published, draws: Draws) -> Table:
+def search_table(cells: Sequence[CellRuns], published: Published, resampling: Resampling) -> Table:
     """Return the search of section 5.3 in each cell: thresholds and choice by tune, figures of eval.
 
     The published spaces are searched where their signals were recorded, the same form on the signals that there are
@@ -51,7 +52,7 @@ def search_table(cells: Sequence[CellRuns], published: Published, draws: Draws) 
     )
     lines: list[tuple[Any, ...]] = []
     for item in used:
-        found = _searched(item, draws, notes)
+        found = _searched(item, resampling, notes)
         for space, result in found:
             rule, here = search_summary(result)
             beside = space if item.cell.published == published.tables["section5.3"]["cell"] else None
@@ -65,10 +66,10 @@ def search_table(cells: Sequence[CellRuns], published: Published, draws: Draws) 
     selected = (
         "the best on eval was selected there, within 3 calls: its lead is optimistic, its p corrected over those rules"
     )
-    return layout.table(lines, [draws.note, counted, selected, *notes])
+    return layout.table(lines, [interval_note(resampling), counted, selected, *notes])
 
 
-def _searched(item: CellRuns, draws: Draws, notes: list[str]) -> list[tuple[str, SearchResult]]:
+def _searched(item: CellRuns, resampling: Resampling, notes: list[str]) -> list[tuple[str, SearchResult]]:
     """Return the result of each space that the recordings allow, and note why the others are not searched."""
     found: list[tuple[str, SearchResult]] = []
     for space in (*_SPACES, _FALLBACK):
@@ -76,9 +77,7 @@ def _searched(item: CellRuns, draws: Draws, notes: list[str]) -> list[tuple[str,
             continue
         tune, evaluation = item.prompts if space == _TWO_PROMPTS else (item.tune, item.eval)
         try:
-            result = search(
-                evaluation, space, tune=tune, n_resamples=draws.n_resamples, seed=draws.seed, level=draws.level
-            )
+            result = search(evaluation, space, tune=tune, resampling=resampling)
         except (UnknownSignalError, ConfigMismatchError, DataError) as error:
             notes.append(f"{item.cell.name}, {space}: {error}")
             continue

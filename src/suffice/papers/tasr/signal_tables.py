@@ -11,8 +11,9 @@ from suffice.errors import DataError
 from suffice.papers.published import Figure, Published
 from suffice.papers.tasr.cells import SETTINGS, CellRuns, with_evidence
 from suffice.papers.tasr.frontier import tasr_figures, with_runs
-from suffice.papers.tasr.rows import Draws, Layout
+from suffice.papers.tasr.rows import Layout, cell_means, interval_note, macro_means, separation
 from suffice.rounds import Floats
+from suffice.statistics import Resampling
 from suffice.store import Recording
 from suffice.tables import Column, Table
 
@@ -35,7 +36,7 @@ def _rows(recording: Recording, **columns: Floats) -> tuple[dict[str, Floats], l
     return {name: column[known] for name, column in columns.items()}, questions.tolist()
 
 
-def models_table(cells: Sequence[CellRuns], published: Published, draws: Draws) -> Table:
+def models_table(cells: Sequence[CellRuns], published: Published, resampling: Resampling) -> Table:
     """Return Table 6: raw and calibrated margins beside what TASR gains, by model and setting.
 
     Raises:
@@ -57,18 +58,18 @@ def models_table(cells: Sequence[CellRuns], published: Published, draws: Draws) 
     lines: list[tuple[Any, ...]] = []
     for model, setting in dict.fromkeys((item.cell.model, item.cell.setting) for item in used):
         group = [item for item in used if (item.cell.model, item.cell.setting) == (model, setting)]
-        figures, _ = draws.cells(group, tasr_figures)
-        margins = _margins(group, draws)
+        figures, _ = cell_means(resampling, group, tasr_figures)
+        margins = _margins(group, resampling)
         if not margins:
             notes.append(f"{model}, {SETTINGS[setting]}: no raw margins were recorded")
         row, why = _published_model(group, published, setting)
         notes += why
         lines += layout.lines((model, SETTINGS[setting]), {**figures, **margins}, row)
     notes.append("margins are means over all recorded rounds of the eval questions, then over cells")
-    return layout.table(lines, [draws.note, *notes])
+    return layout.table(lines, [interval_note(resampling), *notes])
 
 
-def _margins(group: Sequence[CellRuns], draws: Draws) -> dict[str, Figure]:
+def _margins(group: Sequence[CellRuns], resampling: Resampling) -> dict[str, Figure]:
     parts = []
     for item in group:
         assert item.policy is not None
@@ -78,7 +79,7 @@ def _margins(group: Sequence[CellRuns], draws: Draws) -> dict[str, Figure]:
         if not questions:
             return {}
         parts.append((item.cell.name, rows, questions))
-    return draws.means(parts)[0]
+    return macro_means(resampling, parts)[0]
 
 
 def _published_model(group: Sequence[CellRuns], published: Published, setting: str) -> tuple[str | None, list[str]]:
@@ -98,7 +99,7 @@ def _by_tune(cells: Sequence[CellRuns]) -> list[CellRuns]:
     return list({item.cell.tune: item for item in reversed(cells)}.values())[::-1]
 
 
-def margin_figure(cells: Sequence[CellRuns], published: Published, draws: Draws) -> Table:
+def margin_figure(cells: Sequence[CellRuns], published: Published, resampling: Resampling) -> Table:
     """Return figure 2, left: the margins of right and of wrong rounds on the tune questions.
 
     Raises:
@@ -119,9 +120,12 @@ def margin_figure(cells: Sequence[CellRuns], published: Published, draws: Draws)
         published=published,
     )
     lines: list[tuple[Any, ...]] = []
-    notes = [draws.note, "a round is right where its exact match is 1; v3 takes the tune questions, and so do we"]
+    notes = [
+        interval_note(resampling),
+        "a round is right where its exact match is 1; v3 takes the tune questions, and so do we",
+    ]
     for item in _by_tune(cells):
-        here, why = _separations(with_evidence(item.tune), draws)
+        here, why = _separations(with_evidence(item.tune), resampling)
         if why:
             notes.append(f"left out, {item.cell.name}: {why}")
             continue
@@ -133,7 +137,7 @@ def margin_figure(cells: Sequence[CellRuns], published: Published, draws: Draws)
     return layout.table(lines, notes)
 
 
-def _separations(recording: Recording, draws: Draws) -> tuple[dict[str, Figure], str]:
+def _separations(recording: Recording, resampling: Resampling) -> tuple[dict[str, Figure], str]:
     em = _column(recording, "em")
     rows, questions = _rows(recording, margin=_column(recording, _MARGIN), em=em)
     right = rows["em"] >= 1
@@ -141,17 +145,17 @@ def _separations(recording: Recording, draws: Draws) -> tuple[dict[str, Figure],
         what = "only right or only wrong rounds" if len(right) else "no round has both answer_margin and em"
         return {}, what
     here: dict[str, Figure] = {"rows": float(len(right))}
-    here |= draws.separation(rows["margin"], right, questions)
+    here |= separation(resampling, rows["margin"], right, questions)
     stated, asked = _rows(recording, value=_column(recording, "verbal_confidence"), em=em)
     sure = stated["em"] >= 1
     if sure.any() and not sure.all():
-        here["confidence"] = draws.separation(stated["value"], sure, asked)["separation"]
+        here["confidence"] = separation(resampling, stated["value"], sure, asked)["separation"]
         apart, said = (abs(here[key][0]) for key in ("separation", "confidence"))  # type: ignore[index]
         here["ratio"] = apart / said if said else float("nan")
     return here, ""
 
 
-def reliability_figure(cells: Sequence[CellRuns], published: Published, draws: Draws) -> Table:
+def reliability_figure(cells: Sequence[CellRuns], published: Published, resampling: Resampling) -> Table:
     """Return figure 2, right: the share of right rounds in five buckets of margins with equally many rounds.
 
     Raises:
@@ -168,7 +172,7 @@ def reliability_figure(cells: Sequence[CellRuns], published: Published, draws: D
         order = np.argsort(found["margin"], kind="stable")
         for number, bucket in enumerate(np.array_split(order, _BUCKETS), start=1):
             asked = [questions[place] for place in bucket.tolist()]
-            share, _ = draws.means([(item.cell.name, {"em": found["em"][bucket]}, asked)])
+            share, _ = macro_means(resampling, [(item.cell.name, {"em": found["em"][bucket]}, asked)])
             low, high = found["margin"][bucket[0]], found["margin"][bucket[-1]]
             rows.append((item.cell.name, number, len(bucket), float(low), float(high), share["em"]))
     if not rows:
@@ -183,10 +187,10 @@ def reliability_figure(cells: Sequence[CellRuns], published: Published, draws: D
     )
     title = "Figure 2, right. Share of right rounds by margin, five buckets of equal size, tune questions"
     told = f"published: - (plotted only; {published.title})"
-    return Table(title=title, columns=columns, rows=tuple(rows), notes=(draws.note, told, *missing))
+    return Table(title=title, columns=columns, rows=tuple(rows), notes=(interval_note(resampling), told, *missing))
 
 
-def confidence_figure(cells: Sequence[CellRuns], published: Published, draws: Draws) -> Table:
+def confidence_figure(cells: Sequence[CellRuns], published: Published, resampling: Resampling) -> Table:
     """Return figure 5: how often each confidence of 1 to 5 is stated, by prompt.
 
     Raises:
@@ -208,7 +212,7 @@ def confidence_figure(cells: Sequence[CellRuns], published: Published, draws: Dr
         "rounds of all cells of a prompt together (the paper does not say of which cells its shares are); a uniform "
         "choice has 20.0 % and 1.609 nats"
     )
-    notes = [draws.note, together]
+    notes = [interval_note(resampling), together]
     for prompt, beside in dict.fromkeys((item.cell.prompt, bool(item.cell.published)) for item in cells):
         group = [c for c in cells if (c.cell.prompt, bool(c.cell.published)) == (prompt, beside)]
         recordings = [with_evidence(item.eval) for item in group]
@@ -220,7 +224,9 @@ def confidence_figure(cells: Sequence[CellRuns], published: Published, draws: Dr
         if not len(said):
             continue
         questions = [question for _, asked in told for question in asked]
-        shares, _ = draws.means([(prompt, {f"share_{m}": (np.rint(said) == m) * 1.0 for m in _MARKS}, questions)])
+        shares, _ = macro_means(
+            resampling, [(prompt, {f"share_{m}": (np.rint(said) == m) * 1.0 for m in _MARKS}, questions)]
+        )
         here: Mapping[str, Figure] = {"rows": float(len(said)), **shares, "entropy": _entropy(np.rint(said))}
         lines += layout.lines((prompt, len(group) - len(silent)), here, prompt if beside else None)
     if not lines:

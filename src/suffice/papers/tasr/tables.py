@@ -12,22 +12,22 @@ from suffice.papers.published import Published, published_tasr
 from suffice.papers.tasr.cells import Cell, CellRuns, load_cell
 from suffice.papers.tasr.drift import drift_table
 from suffice.papers.tasr.frontier import cell_table, figure3, figure4, macro_table
-from suffice.papers.tasr.rows import Draws
 from suffice.papers.tasr.searched import search_table
 from suffice.papers.tasr.signal_tables import confidence_figure, margin_figure, models_table, reliability_figure
+from suffice.statistics import Resampling
 from suffice.tables import Column, Table
 
 __all__ = ["PARTS", "Paper", "paper_tasr"]
 
-Part = Callable[[Sequence[CellRuns], Published, Draws], Table]
+Part = Callable[[Sequence[CellRuns], Published, Resampling], Table]
 
 PARTS: Mapping[str, Part] = {
     "Table 1": macro_table,
-    "Table 2": lambda cells, published, draws: cell_table(cells, published, draws, "distractor"),
+    "Table 2": lambda cells, published, resampling: cell_table(cells, published, resampling, "distractor"),
     "Section 5.3": search_table,
     "Table 3": drift_table,
-    "Table 4": lambda cells, published, draws: cell_table(cells, published, draws, "open"),
-    "Table 5": lambda cells, published, draws: cell_table(cells, published, draws, "dense"),
+    "Table 4": lambda cells, published, resampling: cell_table(cells, published, resampling, "open"),
+    "Table 5": lambda cells, published, resampling: cell_table(cells, published, resampling, "dense"),
     "Table 6": models_table,
     "Figure 2, left": margin_figure,
     "Figure 2, right": reliability_figure,
@@ -66,9 +66,7 @@ class Paper:
 def paper_tasr(
     cells: Sequence[Cell],
     *,
-    n_resamples: int = 1000,
-    seed: int = 42,
-    level: float = 0.95,
+    resampling: Resampling = Resampling(),
     command: str = "",
     on_progress: Callable[[str, int, int], None] | None = None,
 ) -> Paper:
@@ -78,10 +76,8 @@ def paper_tasr(
 
     Args:
         cells: At least one, from `read_cells` or made by hand.
-        n_resamples: Bootstrap draws.
-        seed: Of the draws; questions are drawn in the order of their ids, whatever a recording's, and for one cell the
-            intervals are those of `suffice.replays.replay` with this seed on a recording in that order.
-        level: Nominal coverage of intervals.
+        resampling: How intervals are made; questions are drawn in the order of their ids, whatever a recording's, and
+            for one cell the intervals are those of `suffice.replays.replay` on a recording in that order.
         command: What was run, for the provenance.
         on_progress: Is told what is being made, how much is done, and of how much.
 
@@ -92,23 +88,22 @@ def paper_tasr(
         raise DataError("no cells: give at least one")
     tell = on_progress or (lambda _name, _done, _total: None)
     total = len(cells) + len(PARTS)
-    draws = Draws(n_resamples=n_resamples, seed=seed, level=level)
     loaded = []
     for number, cell in enumerate(cells):
         tell(cell.name, number, total)
-        loaded.append(load_cell(cell, n_resamples=n_resamples, seed=seed, level=level))
+        loaded.append(load_cell(cell, resampling=resampling))
     published = published_tasr()
     made: list[Table] = []
     not_made: dict[str, str] = {}
     for number, (name, part) in enumerate(PARTS.items(), start=len(cells)):
         tell(name, number, total)
         try:
-            made.append(part(loaded, published, draws))
+            made.append(part(loaded, published, resampling))
         except (DataError, UnknownSignalError) as error:
             not_made[name] = str(error)
     tell("done", total, total)
     tables = (
-        _provenance(published, draws, command),
+        _provenance(published, resampling, command),
         _cells_table(loaded, published),
         *made,
         *([_not_made_table(not_made)] if not_made else []),
@@ -117,12 +112,12 @@ def paper_tasr(
     return Paper(tables=tables, not_made=not_made)
 
 
-def _provenance(published: Published, draws: Draws, command: str) -> Table:
+def _provenance(published: Published, resampling: Resampling, command: str) -> Table:
     rows = [
         ("paper", f"{published.title} (arXiv {published.arxiv})"),
         ("command", command or "suffice.papers.tasr.tables.paper_tasr"),
         ("suffice", __version__),
-        ("draws", f"{draws.n_resamples:,}, seed {draws.seed}, {100 * draws.level:g} % intervals"),
+        ("draws", f"{resampling.n_resamples:,}, seed {resampling.seed}, {100 * resampling.level:g} % intervals"),
     ]
     return Table(title="How these tables were made", columns=(Column("what"), Column("value")), rows=tuple(rows))
 

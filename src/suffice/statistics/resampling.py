@@ -1,0 +1,186 @@
+"""How questions are drawn, and what is compared on one set of draws: intervals, tests, margins and ratios."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, TypeVar
+
+import numpy as np
+
+from suffice.errors import DataError
+from suffice.rounds import Floats
+from suffice.statistics.bootstrap import bootstrap_weights
+from suffice.statistics.corrections import holm
+from suffice.statistics.hypotheses import permutation_tests
+from suffice.statistics.intervals import DEFAULT_INTERVAL, INTERVALS, Intervals, paired_bootstrap
+from suffice.statistics.margins import MarginTest, equivalence, non_inferiority
+from suffice.statistics.paired import PairedResult, paired_results
+from suffice.statistics.units import Clusters, Units, check_level
+
+__all__ = ["Draws", "Resampling", "holm_within"]
+
+Key = TypeVar("Key", bound=Hashable)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resampling:
+    """How intervals are made; the same value gives the same draws of the same questions, whatever is compared on them.
+
+    >>> Resampling(seed=1).draws(3).weights.shape
+    (1000, 3)
+
+    Attributes:
+        n_resamples: Bootstrap draws; 0 draws nothing, which only a search accepts.
+        seed: Of the draws, and of random signs where a test needs them.
+        level: Nominal coverage of intervals, in (0, 1).
+        interval: Method of the intervals, see `paired_bootstrap`.
+
+    Raises:
+        DataError: A negative number of draws, a level outside (0, 1), or an unknown method.
+    """
+
+    n_resamples: int = 1000
+    seed: int = 42
+    level: float = 0.95
+    interval: str = DEFAULT_INTERVAL
+
+    def __post_init__(self) -> None:
+        if self.n_resamples < 0:
+            raise DataError(f"a bootstrap cannot have {self.n_resamples!r} resamples; allowed: >= 1")
+        check_level(self.level)
+        if self.interval not in INTERVALS:
+            raise DataError(f"{self.interval!r} is not a method of intervals; allowed: {', '.join(INTERVALS)}")
+
+    def draws(self, n_rows: int, clusters: Clusters = None) -> Draws:
+        """Return the draws of `n_rows` questions; `clusters` names the unit of each, None = each is its own.
+
+        Raises:
+            DataError: No rows, not one cluster for each, or no resamples.
+        """
+        units = Units.of(n_rows, clusters)
+        weights = bootstrap_weights(units.n_units, self.n_resamples, rng=self.seed)
+        # With every row a unit of its own, no test has to look for clusters again.
+        return Draws(resampling=self, clusters=None if units.codes is None else clusters, units=units, weights=weights)
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """The two quantiles of an equal-tailed interval."""
+        tail = (1 - self.level) / 2
+        return tail, 1 - tail
+
+    @property
+    def text(self) -> str:
+        """The intervals in words, for titles."""
+        return f"{100 * self.level:g} % intervals, {self.n_resamples:,} paired bootstrap draws, seed {self.seed}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-ready values."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Draws:
+    """The draws of one set of questions: everything that is compared on them shares their noise.
+
+    Attributes:
+        resampling: How they were drawn.
+        clusters: The unit of each row; None if each is its own.
+        units: The units.
+        weights: How often each unit is drawn, shape ``(n_resamples, n_units)``.
+    """
+
+    resampling: Resampling
+    clusters: Clusters
+    units: Units
+    weights: Floats
+
+    def intervals(self, deltas: Floats) -> Intervals:
+        """Return mean differences with intervals, as arrays; see `paired_bootstrap`."""
+        how = self.resampling
+        return paired_bootstrap(deltas, self.weights, clusters=self.clusters, level=how.level, method=how.interval)
+
+    def paired(self, delta: Floats) -> PairedResult:
+        """Return the mean of one paired difference, shape ``(n_rows,)``, no NaN."""
+        how = self.resampling
+        return paired_results(delta, self.weights, clusters=self.clusters, level=how.level, method=how.interval)[0]
+
+    def compare(
+        self, deltas: Mapping[Key, Floats], *, family: Collection[Key] | None = None
+    ) -> dict[Key, PairedResult]:
+        """Return the mean of each paired difference; those that are unknown (NaN) for some row are left out.
+
+        Args:
+            deltas: By name, shape ``(n_rows,)``.
+            family: Names whose tests Holm's correction counts together.  With it, every difference has a permutation
+                test; None = no tests.
+        """
+        known = {name: delta for name, delta in deltas.items() if not np.isnan(delta).any()}
+        if not known:
+            return {}
+        matrix = np.stack(list(known.values()))
+        how = self.resampling
+        results = dict(
+            zip(
+                known,
+                paired_results(matrix, self.weights, clusters=self.clusters, level=how.level, method=how.interval),
+                strict=True,
+            )
+        )
+        if family is None:
+            return results
+        tests = permutation_tests(matrix, n_resamples=len(self.weights), rng=how.seed, clusters=self.clusters)
+        by_name = dict(zip(known, tests, strict=True))
+        adjusted = holm_within({name: test.p for name, test in by_name.items()}, family)
+        return {
+            name: replace(result, p=by_name[name].p, p_holm=adjusted[name], test=by_name[name].test)
+            for name, result in results.items()
+        }
+
+    def non_inferior(self, delta: Floats, margin: float) -> MarginTest:
+        """Return the test of a loss below a margin; see `non_inferiority`."""
+        return non_inferiority(delta, margin, weights=self.weights, clusters=self.clusters, level=self.resampling.level)
+
+    def margins(self, delta: Floats, margins: Sequence[float]) -> tuple[tuple[MarginTest, MarginTest], ...]:
+        """Return non-inferiority and equivalence at each margin; see `non_inferiority` and `equivalence`."""
+        how: dict[str, Any] = {
+            "weights": self.weights,
+            "clusters": self.clusters,
+            "level": self.resampling.level,
+        }
+        return tuple((non_inferiority(delta, margin, **how), equivalence(delta, margin, **how)) for margin in margins)
+
+    def sums(self, rows: Floats) -> Floats:
+        """Return the resampled sum of each row of values, shape ``(..., n_rows)`` to ``(..., n_resamples)``."""
+        sums: Floats = self.units.sums(rows) @ self.weights.T
+        return sums
+
+    def ratio(self, above: Floats, below: Floats, per: Floats | None = None) -> tuple[tuple[float, float, float], bool]:
+        """Return the ratio of two means with its percentile interval, and whether it is defined in every draw.
+
+        Args:
+            above: Shape ``(n_rows,)``.
+            below: Same shape; the ratio is NaN where its mean is not above 0, and draws like that are left out.
+            per: Same shape: the ratio is given for each unit of its mean; NaN where that is 0 or unknown.
+        """
+        mean = 1.0 if per is None else float(per.mean())
+        if not (below.sum() > 0 and mean > 0):
+            return (float("nan"),) * 3, True
+        top, bottom = (self.weights @ self.units.sums(part) for part in (above, below))
+        if per is not None:
+            bottom = bottom * (self.weights @ self.units.sums(per)) / (self.weights @ self.units.sizes)
+        defined = bottom > 0
+        low = high = float("nan")
+        if defined.any():
+            low, high = np.quantile(top[defined] / bottom[defined], self.resampling.ends).tolist()
+        return (float(above.sum() / below.sum() / mean), low, high), bool(defined.all())
+
+
+def holm_within(p: Mapping[Key, float], family: Collection[Key]) -> dict[Key, float]:
+    """Return p-values adjusted by Holm over a family; NaN for names outside of it.
+
+    >>> holm_within({"a": 0.01, "b": 0.04, "beside": 0.5}, {"a", "b"})
+    {'a': 0.02, 'b': 0.04, 'beside': nan}
+    """
+    inside = np.array([name in family for name in p], dtype=np.bool_)
+    return dict(zip(p, holm(np.where(inside, list(p.values()), np.nan)).tolist(), strict=True))

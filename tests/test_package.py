@@ -277,6 +277,18 @@ def test_the_import_contracts_hold():
     assert " 0 broken" in done.stdout
 
 
+def test_the_picture_of_the_house_shows_the_floors_of_the_import_contract():
+    """CONTRIBUTING has one line for each room; a bar means the floor of the room before."""
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    floors = next([layer.split(" | ") for layer in item["layers"]] for item in contracts if item["type"] == "layers")
+    picture = re.search(r"## The house\n.*?```text\n(.*?)```", (ROOT / "CONTRIBUTING.md").read_text(), re.DOTALL)[1]
+    drawn = []
+    for line in picture.splitlines():
+        beside, room, _ = re.fullmatch(r"( \| )?(\w+) +(\w.*)", line).groups()
+        drawn[-1].append(room) if beside else drawn.append([room])
+    assert drawn == floors
+
+
 def test_init_files_only_export():
     for path in SOURCE.rglob("__init__.py"):
         for node in ast.parse(path.read_text()).body:

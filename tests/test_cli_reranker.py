@@ -84,7 +84,7 @@ def test_a_probe_that_never_saw_passages_is_refused_unless_it_is_allowed(here, t
         "--allow-prompt",
         "rag",
     )
-    assert "read another way" in other.error, "another prompt text is another state"
+    assert "read in another way" in other.error, "another prompt text is another state"
     assert list(tmp_path.iterdir()) == []
 
 

@@ -131,7 +131,7 @@ def test_the_costs_are_one_call_with_the_tokens_that_were_read(minilm):
 
 
 def test_a_folder_without_a_model_is_a_clear_error(tmp_path):
-    with pytest.raises(DataError, match="holds no embedder"):
+    with pytest.raises(DataError, match="does not contain an embedder"):
         MiniLM(tmp_path)
     with pytest.raises(DataError, match="threads"):
         MiniLM(threads=0)
@@ -220,7 +220,7 @@ def test_a_missing_draft_is_not_embedded_and_costs_nothing():
 def test_an_embedder_that_changes_its_width_or_count_is_stopped():
     enricher = DraftEmbedder(Fake([[1.0, 2.0]], [[1.0, 2.0, 3.0]], [[1.0, 2.0], [1.0, 2.0]]))
     assert measured(enricher, "a").embedding.tolist() == [1, 2]
-    with pytest.raises(ModelError, match="3 numbers for a draft and 2"):
+    with pytest.raises(ModelError, match="3 numbers for a draft but 2"):
         measured(enricher, "b")
     with pytest.raises(ModelError, match=r"shape \(2, 2\) for 1 texts"):
         measured(enricher, "c")
@@ -345,7 +345,7 @@ def test_an_endpoint_embeds_pieces_in_batches_and_in_order():
         ({"data": [{"index": 0}]}, "not a list of embeddings"),
         ({"data": []}, "0 embeddings for 2 texts"),
         ({"data": [{"index": 0, "embedding": [1]}] * 2}, "2 embeddings for 2 texts"),
-        ({"data": [{"index": 0, "embedding": [1]}, {"index": 1, "embedding": [1, 2]}]}, "no table of numbers"),
+        ({"data": [{"index": 0, "embedding": [1]}, {"index": 1, "embedding": [1, 2]}]}, "did not return a table of numbers"),
         ({"data": [{"index": 0, "embedding": []}, {"index": 1, "embedding": []}]}, "shape"),
     ],
 )

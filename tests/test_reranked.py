@@ -105,7 +105,7 @@ def test_scores_that_are_no_numbers_are_refused():
         def predict(self, pairs):
             return np.array([math.nan] * len(pairs))
 
-    with pytest.raises(ModelError, match="no numbers"):
+    with pytest.raises(ModelError, match="not finite"):
         reranked(Overflowing()).rank("q", pool=POOL)
 
 

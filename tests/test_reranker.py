@@ -412,7 +412,7 @@ def rng():
 
 def test_an_encoder_without_a_trained_head_ranks_nothing_and_may_be_trained(tmp_path):
     bare = without_a_head(tmp_path / "bare")
-    with pytest.raises(ModelError, match="is BertModel, without a trained head: it would rank at random"):
+    with pytest.raises(ModelError, match="is BertModel without a trained head, so it would rank at random"):
         CrossEncoderScorer(bare, device="cpu").scores("bara", [_passage("doso")])
     assert load_base(str(bare), FAST, revision=None, device="cpu", seed=0).num_labels == 1
 
@@ -422,5 +422,5 @@ def test_a_language_model_that_lacks_its_answer_words_is_no_reranker(tmp_path):
     assert load_cross_encoder(str(usable), device="cpu").num_labels == 1
     for words in (WORDS, [*WORDS, "yes"]):
         lacking = language_model_reranker(tmp_path / f"lacking-{len(words)}", words)
-        with pytest.raises(ModelError, match="its tokenizer lacks them: every score would be 0"):
+        with pytest.raises(ModelError, match="does not contain them, so every score would be 0"):
             CrossEncoderScorer(lacking, device="cpu").scores("bara", [_passage("doso")])

@@ -146,7 +146,7 @@ def test_a_byte_order_mark_is_not_text(docs):
 def test_a_folder_without_documents_and_a_missing_or_foreign_path_are_errors(tmp_path):
     (tmp_path / "empty").mkdir()
     (tmp_path / "table.csv").write_text("a,b")
-    cases = {"empty": "no .txt or .md file", "nowhere": "no corpus at", "table.csv": "ends in .jsonl"}
+    cases = {"empty": "no .txt or .md file", "nowhere": "does not exist", "table.csv": "must end in .jsonl"}
     for name, message in cases.items():
         for read in (read_corpus, open_corpus, corpus_source):
             with pytest.raises(DataError, match=message):
@@ -254,6 +254,6 @@ def test_where_no_index_can_be_kept_it_lives_in_memory_unless_its_place_was_name
     (docs.parent / "docs.suffice-index").write_text("a file is in the way")
     with caplog.at_level(logging.WARNING):
         assert len(open_corpus(docs)) == 2
-    assert "is not kept" in caplog.text
+    assert "is not saved" in caplog.text
     with pytest.raises(DataError, match="cannot be written"):
         open_corpus(docs, docs.parent / "docs.suffice-index")

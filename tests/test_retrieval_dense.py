@@ -127,7 +127,7 @@ def test_a_damaged_or_foreign_index_is_refused(tmp_path, passages):
     manifest = json.loads((folder / MANIFEST).read_text())
     manifest["files"]["vectors.npy"] = hashlib.sha256((folder / "vectors.npy").read_bytes()).hexdigest()
     (folder / MANIFEST).write_text(json.dumps(manifest))
-    with pytest.raises(SchemaError, match="do not fit together"):
+    with pytest.raises(SchemaError, match="do not match"):
         DenseRetriever.load(folder, "toy", encoder=Words())
     with pytest.raises(SchemaError, match="no complete index"):
         DenseRetriever.load(tmp_path, "toy", encoder=Words())
@@ -138,12 +138,12 @@ def test_an_encoder_of_another_width_than_the_index_is_a_model_error(tmp_path, p
         vocabulary = ("red",)
 
     folder = dense(passages).save(tmp_path / "index")
-    with pytest.raises(ModelError, match="1 numbers for a question and 5"):
+    with pytest.raises(ModelError, match="1 numbers for a question but 5"):
         DenseRetriever.load(folder, "toy", encoder=Narrow()).rank("red")
 
 
 def test_a_retriever_of_pools_has_nothing_to_save(tmp_path):
-    with pytest.raises(DataError, match="no corpus to save"):
+    with pytest.raises(DataError, match="without a corpus"):
         dense().save(tmp_path / "index")
 
 

@@ -224,9 +224,9 @@ def test_another_prompt_and_another_text_are_refused(tmp_path):
         collect_states(Source(), rag, tmp_path / "s", about={"passages": 0})
     with pytest.raises(ConfigMismatchError, match="about.passages: 0 -> 3"):
         collect_states(Source(), prompts(3), tmp_path / "s", about={"passages": 3})
-    with pytest.raises(ConfigMismatchError, match="holds the state of 'q1' for another question"):
+    with pytest.raises(ConfigMismatchError, match="contains the state of 'q1' for another question"):
         collect_states(Source(), [Prompted(id="q1", question="new?")], tmp_path / "s", about={"passages": 0})
-    with pytest.raises(DataError, match=r"'q8' has no passages and others have"):
+    with pytest.raises(DataError, match=r"'q8' has no passages but others have"):
         collect_states(Source(), [Prompted(id="q8", question="?"), *rag], tmp_path / "t")
     with pytest.raises(DataError, match="reads qa only, not 'rag'"):
         collect_states(Source(prompts=("qa",)), rag, tmp_path / "t")
@@ -244,7 +244,7 @@ def test_prompts_are_told_apart_by_all_that_is_read():
 
 
 def test_ids_occur_once_and_there_are_some(tmp_path):
-    with pytest.raises(DataError, match="there are no prompts"):
+    with pytest.raises(DataError, match="prompts is empty"):
         collect_states(Source(), [], tmp_path / "s")
     with pytest.raises(DataError, match="'q0' occurs more than once"):
         collect_states(Source(), [*prompts(2), *prompts(1)], tmp_path / "s")

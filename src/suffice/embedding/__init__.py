@@ -1,4 +1,4 @@
-"""Embedders of drafts: the one in the package, and any sentence-transformers model; `suffice.llm` has endpoints."""
+"""Embedders of drafts: the one in the package, and any sentence-transformers model; endpoints are in `suffice.llm`."""
 
 from suffice.embedding.base import DraftEmbedder, Embedder, identity
 from suffice.embedding.minilm import MiniLM

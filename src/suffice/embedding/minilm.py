@@ -20,28 +20,28 @@ from suffice.rounds import Cost
 __all__ = ["MAX_TOKENS", "MiniLM"]
 
 MAX_TOKENS = 256
-"""Longest chunk in tokens, [CLS] and [SEP] included: the length that the model was trained with."""
+"""Longest chunk in tokens with [CLS] and [SEP], as in training."""
 
 WIDTH = 384
 """Numbers of an embedding."""
 
-_LONGEST_WORD = re.compile(r"\w{100}")  # the vocabulary calls a longer word unknown, whatever it says
+_LONGEST_WORD = re.compile(r"\w{100}")  # longer words would all become the unknown token
 _CLS, _SEP = 101, 102
 
 
 class MiniLM:
-    """Embeds texts with all-MiniLM-L6-v2, 384 numbers each; thread-safe, offline, the same on every call.
+    """Embeds texts with all-MiniLM-L6-v2 in 384 dimensions; thread-safe, offline, deterministic.
 
-    A text is read in chunks of 254 tokens that cover all of it; its vector is the mean over the tokens of all chunks,
-    with length 1.  Every chunk is encoded alone, so that a draft's vector never depends on what is embedded beside it.
+    A text is cut into chunks of 254 tokens; its vector is the mean over the tokens of all chunks, scaled to length 1.
+    Every chunk is encoded alone, so that the vector of a draft does not depend on other texts.
 
     Args:
-        path: Folder of the model; by default the one shipped with Suffice.
+        path: Folder of the model; default: the one in the package.
         threads: Chunks encoded at the same time.
 
     Raises:
         MissingExtraError: onnxruntime or tokenizers is not installed.
-        DataError: The folder does not hold the model.
+        DataError: The folder does not contain the model.
     """
 
     id = "sentence-transformers/all-MiniLM-L6-v2 (int8 weights)"
@@ -67,7 +67,7 @@ class MiniLM:
             self._session = onnxruntime.InferenceSession(weights, options, providers=["CPUExecutionProvider"])
         except Exception as error:  # onnxruntime and tokenizers raise bare Exceptions
             raise DataError(
-                f"{str(folder)!r} holds no embedder ({error}): expected model.onnx and tokenizer.json"
+                f"{str(folder)!r} does not contain an embedder ({error}): expected model.onnx and tokenizer.json"
             ) from error
         self.revision = hashlib.sha256(weights).hexdigest()[:16]
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="embedder")
@@ -91,15 +91,15 @@ class MiniLM:
         """Return unit vectors, shape ``(len(texts), 384)``; zero for a text without words.
 
         Raises:
-            DataError: `texts` is no list of texts.
+            DataError: `texts` is not a list of texts.
         """
         return self.embed_costed(texts)[0]
 
     def embed_costed(self, texts: Sequence[str]) -> tuple[Vectors, Cost]:
-        """Like `embed`, with what it cost: one call, the tokens read, the seconds.
+        """Like `embed`, with the cost: one call, tokens, seconds.
 
         Raises:
-            DataError: `texts` is no list of texts.
+            DataError: `texts` is not a list of texts.
         """
         began = time.perf_counter()
         distinct = list(dict.fromkeys(required_texts(texts)))
@@ -109,8 +109,8 @@ class MiniLM:
         lengths = [len(chunk) for chunk in flat]
         stacked = np.array(means, np.float64).reshape(len(flat), WIDTH)
         vectors = pooled(stacked, lengths, [len(of_text) for of_text in chunks])
-        place = {text: row for row, text in enumerate(distinct)}
-        rows = [place[text] for text in required_texts(texts)]
+        index = {text: row for row, text in enumerate(distinct)}
+        rows = [index[text] for text in required_texts(texts)]
         seconds = time.perf_counter() - began
         return vectors[rows], Cost(calls=float(bool(flat)), uncached_tokens=float(sum(lengths)), seconds=seconds)
 

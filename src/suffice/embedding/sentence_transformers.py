@@ -1,4 +1,4 @@
-"""Any model of sentence-transformers as an embedder, and what is read of such a model."""
+"""Any model of sentence-transformers as an embedder, with its pooling and the hash of its weights."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ class Encoder(Protocol):
 
 
 class SentenceTransformersEmbedder:
-    """Embeds texts with a sentence-transformers model, loaded at the first use; needs the extra `dense`.
+    """Embeds texts with a sentence-transformers model, loaded on first use; needs the extra `dense`.
 
-    A text longer than the model reads is cut into pieces that it can read, and their vectors are averaged, weighted by
-    their tokens.
+    Texts longer than the model allows are cut into pieces, and the vectors of the pieces are averaged, weighted by their
+    tokens.
 
     Args:
         model: Id or folder of the model.
-        revision: Which revision of an id to load; a folder's is the hash of its files.
-        prefix: Put before every piece, where the model was trained so.
-        device: Where the model runs, as torch names it; None for the default.
+        revision: Revision of an id to load; that of a folder is the hash of its files.
+        prefix: Text before every piece, for models trained with one.
+        device: A torch device; None for the default.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class SentenceTransformersEmbedder:
 
     @property
     def id(self) -> str:
-        """The model's id; of a folder its last two names."""
+        """The model's id, or the last two names of its folder."""
         folder = Path(self._model)
         if not folder.is_dir():
             return self._model
@@ -57,7 +57,7 @@ class SentenceTransformersEmbedder:
 
     @cached_property
     def revision(self) -> str:
-        """The revision asked for, or the hash of the folder's files; `default` names none."""
+        """The requested revision, or the hash of the folder's files; `default` if there is none."""
         folder = Path(self._model)
         return weights_hash(folder) if folder.is_dir() else self._revision or "default"
 
@@ -71,27 +71,27 @@ class SentenceTransformersEmbedder:
         """Return unit vectors, shape ``(len(texts), width)``; zero for a text without words.
 
         Raises:
-            DataError: `texts` is no list of texts.
+            DataError: `texts` is not a list of texts.
             MissingExtraError: sentence-transformers is not installed.
-            ModelError: The model cannot be loaded, or gives no usable vectors.
+            ModelError: The model cannot be loaded, or returns no usable vectors.
         """
         return self.embed_costed(texts)[0]
 
     def embed_costed(self, texts: Sequence[str]) -> tuple[Vectors, Cost]:
-        """Like `embed`, with what it cost: one call, the tokens read, the seconds."""
+        """Like `embed`, with the cost: one call, tokens, seconds."""
         began = time.perf_counter()
         distinct = list(dict.fromkeys(required_texts(texts)))
-        cut = [pieces_of(text, lambda piece: self._tokens(piece) <= self._longest) for text in distinct]
-        pieces = [piece for of_text in cut for piece in of_text]
+        pieces_by_text = [pieces_of(text, lambda piece: self._tokens(piece) <= self._longest) for text in distinct]
+        pieces = [piece for of_text in pieces_by_text for piece in of_text]
         weights = [max(1, self._tokens(piece)) for piece in pieces]
-        # Without a piece the model is asked all the same, for the width of the zero vectors.
-        asked = [self._prefix + piece for piece in pieces] or ["-"]
-        vectors = checked_vectors(self.id, self._encoder.encode(asked), len(asked))
-        made = pooled(vectors[: len(pieces)], weights, [len(of_text) for of_text in cut])
-        place = {text: row for row, text in enumerate(distinct)}
-        rows = [place[text] for text in required_texts(texts)]
+        # Texts without words have no pieces; the model is then called for the width of the zero vectors.
+        inputs = [self._prefix + piece for piece in pieces] or ["-"]
+        vectors = checked_vectors(self.id, self._encoder.encode(inputs), len(inputs))
+        embeddings = pooled(vectors[: len(pieces)], weights, [len(of_text) for of_text in pieces_by_text])
+        index = {text: row for row, text in enumerate(distinct)}
+        rows = [index[text] for text in required_texts(texts)]
         seconds = time.perf_counter() - began
-        return made[rows], Cost(calls=float(bool(pieces)), uncached_tokens=float(sum(weights)), seconds=seconds)
+        return embeddings[rows], Cost(calls=float(bool(pieces)), uncached_tokens=float(sum(weights)), seconds=seconds)
 
     @cached_property
     def _encoder(self) -> Any:
@@ -102,9 +102,9 @@ class SentenceTransformersEmbedder:
         return int(getattr(self._encoder, "max_seq_length", None) or _NO_LIMIT)
 
     def _tokens(self, piece: str) -> int:
-        """Return the tokens of a piece, prefix and special ones included."""
-        asked = self._prefix + piece
-        return len(self._encoder.tokenizer(asked, truncation=False, verbose=False)["input_ids"])
+        """Return the number of tokens of a piece, with prefix and special tokens."""
+        text = self._prefix + piece
+        return len(self._encoder.tokenizer(text, truncation=False, verbose=False)["input_ids"])
 
 
 def load_encoder(model: str, revision: str | None, device: str | None) -> Encoder:
@@ -120,16 +120,16 @@ def load_encoder(model: str, revision: str | None, device: str | None) -> Encode
         raise MissingExtraError("a sentence-transformers model", "dense") from error
     try:
         loaded: Encoder = SentenceTransformer(model, revision=revision, device=device, trust_remote_code=False)
-    except Exception as error:  # what it raises depends on the hub client, the file format and torch
+    except Exception as error:  # the type depends on the hub client, the file format and torch
         raise ModelError(
             f"the embedding model {model!r} cannot be loaded ({type(error).__name__}: {error!s:.200}); give the id of a "
-            "sentence-transformers model, or a folder that holds one."
+            "sentence-transformers model, or a folder that contains one"
         ) from error
     return loaded
 
 
 def pooling_of(encoder: Encoder) -> str | None:
-    """Return how token vectors become one, for a sentence-transformers model; None if it does not tell."""
+    """Return how a sentence-transformers model pools token vectors; None if unknown."""
     modules = getattr(encoder, "modules", None)
     for module in () if modules is None else modules():
         mode = getattr(module, "pooling_mode", None)  # since sentence-transformers 5

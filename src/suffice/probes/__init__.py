@@ -1,4 +1,4 @@
-"""Probes: from a model's hidden state to the probability that it knows the answer, served with numpy alone."""
+"""Probes: from a model's hidden state to the probability that it knows the answer; they need only numpy at run time."""
 
 from suffice.probes.card import Calibration, ProbeCard, pinned_of
 from suffice.probes.confidence import ProbeConfidence

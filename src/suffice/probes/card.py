@@ -1,4 +1,4 @@
-"""What a probe says about itself: the model, the layer and the prompts that it was fitted on, and nothing that runs."""
+"""The card of a probe: model, layer and prompts that it was fitted on; data only, no code."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ _RAG_PIN = "rag_prompt_sha256"
 _NOT_PINNED = frozenset(
     {"model", "revision", "layers", "prompt_id", "position", "max_tokens", "top_logprobs", "device", "batch_size"}
 )
-"""What a source's fingerprint says besides what its states depend on, or what the card names by itself."""
+"""Fields of a source's fingerprint that do not change its states, or that the card contains separately."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calibration:
-    """How the network's log-odds become a probability.
+    """The map from the network's log-odds to a probability.
 
     Attributes:
         method: `none` (the logistic function alone), `temperature`, `platt` or `isotonic`.
-        map: From log-odds to P(the closed-book answer is correct).
+        map: Maps log-odds to P(the closed-book answer is correct).
     """
 
     method: str = "none"
@@ -54,10 +54,10 @@ class Calibration:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Calibration:
-        """Return the calibration that `to_dict` wrote.
+        """Build the calibration from the values of `to_dict`.
 
         Raises:
-            SchemaError: It does not read.
+            SchemaError: The values are invalid.
         """
         if not isinstance(data, Mapping) or not isinstance(data.get("method"), str):
             raise SchemaError(f"the calibration of a probe must be an object with a method, not {data!r:.80}")
@@ -65,28 +65,28 @@ class Calibration:
 
 
 def pinned_of(fingerprint: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what of a source, besides model, revision and layer, its states depend on: kind, precision, prompts.
+    """Return the other values on which a source's states depend, besides model, revision and layer.
 
     Args:
-        fingerprint: Of a `StateSource`.
+        fingerprint: Fingerprint of a `StateSource`.
     """
-    told = {key: value for key, value in fingerprint.items() if key not in _NOT_PINNED}
-    pinned: dict[str, Any] = json.loads(json.dumps(told))  # as it reads back: lists, no tuples
+    relevant = {key: value for key, value in fingerprint.items() if key not in _NOT_PINNED}
+    pinned: dict[str, Any] = json.loads(json.dumps(relevant))  # as it is read back: lists instead of tuples
     return pinned
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeCard:
-    """What a probe belongs to.
+    """The identity of a probe: its model, layer and prompts.
 
     Attributes:
-        model: The id of the model whose states it reads.
-        revision: What tells that model from another version of it.
-        layer: Which layer; None for a source without layers (a sentence encoder).
-        prompts: The prompts that it was fitted and tested on: `qa`, and perhaps `rag`.
-        pinned: What else of the source the states depend on (kind, precision, hashes of prompts and templates).
-        calibration: How log-odds become probabilities.
-        provenance: Where it comes from: data, settings, figures. It changes nothing.
+        model: Id of the model whose states it reads.
+        revision: Version of that model.
+        layer: The layer; None for a source without layers (a sentence encoder).
+        prompts: The prompts that it was fitted and tested on: `qa`, and possibly `rag`.
+        pinned: Other values on which the states depend (kind, precision, hashes of prompts and templates).
+        calibration: The map from log-odds to probabilities.
+        provenance: Data, settings and figures of the training; they do not affect predictions.
     """
 
     model: str
@@ -99,65 +99,65 @@ class ProbeCard:
 
     @property
     def seen(self) -> Seen | None:
-        """The questions that it was fitted, stopped or calibrated on; None if that is not on record."""
+        """The questions used for fitting, early stopping or calibration; None if they were not recorded."""
         return Seen.from_dict(self.provenance)
 
     def check_prompt(self, prompt: str, *, allow: Sequence[str] = ()) -> None:
-        """Refuse states of a prompt that the probe was never tested on.
+        """Raise for states of a prompt that the probe was not tested on.
 
         Args:
             prompt: `qa` or `rag`.
-            allow: Prompts that the caller takes the responsibility for.
+            allow: Further prompts, for which the caller is responsible.
 
         Raises:
             ConfigMismatchError: The prompt is neither validated nor allowed.
         """
         if prompt not in self.prompts and prompt not in allow:
             raise ConfigMismatchError(
-                f"the probe was fitted on states of the prompts {', '.join(self.prompts)}, not on {prompt!r}: what it "
-                f"says there is a guess. Train it on both, or allow it (--allow-prompt {prompt}, allow=({prompt!r},)) "
+                f"the probe was fitted on states of the prompts {', '.join(self.prompts)}, not on {prompt!r}, so its "
+                f"output there is a guess: train it on both, or allow the prompt (--allow-prompt {prompt}, allow=({prompt!r},)) "
                 "and report its AUROC and ECE there"
             )
 
     def check_source(self, source: StateSource, *, allow: Sequence[str] = ()) -> int:
-        """Return which of a source's states the probe reads; refuse another model, layer or prompt.
+        """Return the index of the source's state that the probe reads, or raise if the source does not match.
 
         Args:
-            source: What reads questions.
-            allow: Prompts that the caller takes the responsibility for, besides the validated ones.
+            source: The source of the states.
+            allow: Further prompts besides the tested ones, for which the caller is responsible.
 
         Raises:
-            ConfigMismatchError: The source is another model, reads other layers or under other prompts.
+            ConfigMismatchError: The source has another model, other layers or other prompts.
         """
         ours, theirs = (self.model, self.revision), (source.id, source.revision)
         if ours != theirs:
             raise ConfigMismatchError(
-                f"the probe reads states of {self.model!r} (revision {self.revision}), the source is {source.id!r} "
-                f"(revision {source.revision}): states of another model mean something else. Train a probe for it"
+                f"the probe reads states of {self.model!r} (revision {self.revision}), but the source is {source.id!r} "
+                f"(revision {source.revision}): train a probe for the states of this model"
             )
-        found = pinned_of(source.fingerprint())
+        pinned = pinned_of(source.fingerprint())
         relevant = [key for key in self.pinned if key != _RAG_PIN or RAG in (*self.prompts, *allow)]
         wrong = [
-            f"{key}: {self.pinned[key]!r} -> {found.get(key)!r}"
+            f"{key}: {self.pinned[key]!r} -> {pinned.get(key)!r}"
             for key in relevant
-            if found.get(key) != self.pinned[key]
+            if pinned.get(key) != self.pinned[key]
         ]
         if wrong:
             raise ConfigMismatchError(
-                f"the probe was fitted on states of {self.model!r} read another way ({'; '.join(wrong)}): read them the "
+                f"the probe was fitted on states of {self.model!r} read in another way ({'; '.join(wrong)}): read them the "
                 "same way, or train a probe for this one"
             )
         if self.layer is None:
             return 0
         if self.layer not in source.layers:
             raise ConfigMismatchError(
-                f"the probe reads layer {self.layer}, the source gives {', '.join(map(str, source.layers)) or 'none'}: "
+                f"the probe reads layer {self.layer}, but the source provides {', '.join(map(str, source.layers)) or 'none'}: "
                 f"open it with layers=({self.layer},)"
             )
         return source.layers.index(self.layer)
 
     def pin(self, weights_sha256: str) -> dict[str, Any]:
-        """Return what changes the probe's verdicts, JSON-ready and short: what a policy pins."""
+        """Return the values that change the probe's verdicts, JSON-ready and short; a policy pins them."""
         calibration = json.dumps(self.calibration.to_dict(), sort_keys=True)
         return {
             "kind": "probe",
@@ -188,25 +188,25 @@ class ProbeCard:
 
     @classmethod
     def from_dict(cls, data: Any) -> tuple[ProbeCard, str]:
-        """Return the card that `to_dict` wrote, and the hash of the weights that it belongs to.
+        """Build the card from the values of `to_dict`, and return it with the hash of its weights.
 
         Raises:
-            SchemaError: Another format or version, missing or unknown fields, values of the wrong kind.
+            SchemaError: The format or version is wrong, or fields are missing, unknown or of the wrong kind.
         """
         if not isinstance(data, dict) or data.get("format") != FORMAT:
-            raise SchemaError(f"this is no card of a probe: the field 'format' must be {FORMAT!r}")
+            raise SchemaError(f"this is not the card of a probe: the field 'format' must be {FORMAT!r}")
         if data.get("version") != VERSION:
             raise SchemaError(f"probe version {data.get('version')!r} is not readable; this release reads {VERSION}")
         if set(data) != _FIELDS:
             unknown, missing = sorted(set(data) - _FIELDS), sorted(_FIELDS - set(data))
-            raise SchemaError(f"a card with unknown fields {unknown} and missing fields {missing}")
+            raise SchemaError(f"the card has unknown fields {unknown} and missing fields {missing}")
         texts = [data["model"], data["revision"], data["weights_sha256"]]
         layer, prompts = data["layer"], data["prompts"]
         is_list = isinstance(prompts, list) and prompts and all(isinstance(prompt, str) for prompt in prompts)
         is_layer = layer is None or (isinstance(layer, int) and not isinstance(layer, bool))
-        is_told = isinstance(data["pinned"], dict) and isinstance(data["provenance"], dict)
-        if not (all(isinstance(text, str) for text in texts) and is_list and is_layer and is_told):
-            raise SchemaError(f"a card whose fields are of the wrong kind: {str(data)[:200]}")
+        are_objects = isinstance(data["pinned"], dict) and isinstance(data["provenance"], dict)
+        if not (all(isinstance(text, str) for text in texts) and is_list and is_layer and are_objects):
+            raise SchemaError(f"the card has fields of the wrong kind: {str(data)[:200]}")
         card = cls(
             model=data["model"],
             revision=data["revision"],

@@ -1,4 +1,4 @@
-"""From prompts to stored hidden states: some at a time, resumable, nothing read twice."""
+"""Read prompts and store their hidden states in shards; resumable, without reading a prompt twice."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class Prompted:
     """One prompt to read.
 
     Attributes:
-        id: What the state is stored under: a question's id, by custom.
-        question: The question.
-        passages: What is read with it; none of them for the QA prompt.
+        id: Id of the stored state, usually that of the question.
+        question: Text of the question.
+        passages: Its passages; empty for the QA prompt.
     """
 
     id: str
@@ -35,22 +35,22 @@ class Prompted:
 
     @property
     def digest(self) -> str:
-        """16 hexadecimal digits of what is read."""
+        """16 hexadecimal digits that identify question and passages."""
         parts = [self.question, *(text for p in self.passages for text in (p.title, p.text))]
         return hashlib.sha256("\x00".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Collected:
-    """What a run stored.
+    """The outcome of a run.
 
     Attributes:
-        path: The folder.
-        stored: States in it.
-        read: Prompts that this run read.
-        undefined: Prompts of this run whose state holds a NaN in some layer: kept as NaN.
-        clipped: Numbers of this run that float16 cannot hold, made the largest that it can.
-        seconds: What this run took.
+        path: Folder of the states.
+        stored: Number of states in it.
+        read: Prompts read in this run.
+        undefined: Prompts of this run whose state contains NaN in some layer; stored as NaN.
+        clipped: Numbers of this run beyond the range of float16, clipped to it.
+        seconds: Duration of this run.
     """
 
     path: Path
@@ -70,15 +70,15 @@ def collect_states(
     about: Mapping[str, Any] | None = None,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> Collected:
-    """Read prompts and store their states; run it again with the same arguments to go on after an interruption.
+    """Read prompts and store their states; after an interruption, the same call resumes.
 
     Args:
-        source: What reads them.
-        prompts: All under one prompt: either none of them has passages, or all have.
-        path: The folder of states.
-        chunk: Prompts of one shard: what a kill may cost.
-        about: What else the folder should say about itself and insist on, JSON-ready: the data set, the passages.
-        on_progress: Told the prompts done and all of them, after each shard.
+        source: The source of the states.
+        prompts: Either all with passages, or all without.
+        path: Folder of the states.
+        chunk: Prompts per shard, the most that an interruption loses.
+        about: Further JSON-ready values that must match on resuming: the data set, the passages.
+        on_progress: Called after each shard with the number of prompts done and their total.
 
     Raises:
         ConfigMismatchError: The folder was begun with another model, revision, layer or prompt, or with another text
@@ -97,21 +97,21 @@ def collect_states(
         "about": dict(about or {}),
     }
     writer = StateWriter(path, header)
-    waiting = _unread(prompts, writer)
+    pending = _unread(prompts, writer)
     tell = on_progress or (lambda _done, _total: None)
-    tell(len(prompts) - len(waiting), len(prompts))
+    tell(len(prompts) - len(pending), len(prompts))
     undefined = 0
-    for start in range(0, len(waiting), chunk):
-        part = waiting[start : start + chunk]
-        passages = None if kind == QA else [item.passages for item in part]
-        states = source.read_batch([item.question for item in part], passages)
-        writer.append([item.id for item in part], states, [item.digest for item in part])
+    for start in range(0, len(pending), chunk):
+        batch = pending[start : start + chunk]
+        passages = None if kind == QA else [item.passages for item in batch]
+        states = source.read_batch([item.question for item in batch], passages)
+        writer.append([item.id for item in batch], states, [item.digest for item in batch])
         undefined += int((~np.isfinite(states)).any(axis=(1, 2)).sum())
-        tell(len(prompts) - len(waiting) + start + len(part), len(prompts))
+        tell(len(prompts) - len(pending) + start + len(batch), len(prompts))
     return Collected(
         path=writer.path,
         stored=len(writer.done),
-        read=len(waiting),
+        read=len(pending),
         undefined=undefined,
         clipped=writer.clipped,
         seconds=time.perf_counter() - began,
@@ -119,18 +119,18 @@ def collect_states(
 
 
 def _checked(source: StateSource, prompts: Sequence[Prompted]) -> str:
-    """Return which prompt they are read under."""
+    """Check the prompts and return their kind, `qa` or `rag`."""
     if not prompts:
-        raise DataError("there are no prompts to read")
+        raise DataError("prompts is empty: give at least one")
     ids = [item.id for item in prompts]
     if len(set(ids)) < len(ids):
-        twice = next(name for name in ids if ids.count(name) > 1)
-        raise DataError(f"the id {twice!r} occurs more than once: each state needs an id of its own")
+        repeated = next(name for name in ids if ids.count(name) > 1)
+        raise DataError(f"the id {repeated!r} occurs more than once: each state needs an id of its own")
     kinds = {prompt_id(item.passages) for item in prompts}
     if len(kinds) > 1:
         bare = next(item.id for item in prompts if not item.passages)
         raise DataError(
-            f"{bare!r} has no passages and others have: states of the prompts {QA!r} and {RAG!r} go into folders of their own"
+            f"{bare!r} has no passages but others have: store states of the prompts {QA!r} and {RAG!r} in separate folders"
         )
     (kind,) = kinds
     if kind not in source.prompts:
@@ -139,16 +139,16 @@ def _checked(source: StateSource, prompts: Sequence[Prompted]) -> str:
 
 
 def _unread(prompts: Sequence[Prompted], writer: StateWriter) -> list[Prompted]:
-    """Return the prompts that are not stored.
+    """Return the prompts without a stored state.
 
     Raises:
-        ConfigMismatchError: One is, with another text.
+        ConfigMismatchError: A state is stored for another text with the same id.
     """
     done = writer.done
     for item in prompts:
         if done.get(item.id, item.digest) != item.digest:
             raise ConfigMismatchError(
-                f"{str(writer.path)!r} holds the state of {item.id!r} for another question or other passages: go on with "
-                "the old data, or name another folder"
+                f"{str(writer.path)!r} contains the state of {item.id!r} for another question or other passages: resume with "
+                "the old data, or give another folder"
             )
     return [item for item in prompts if item.id not in done]

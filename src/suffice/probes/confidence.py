@@ -1,4 +1,4 @@
-"""A model's confidence before it answers, with and without passages: what preference data is made of (CBDR, eq. 2)."""
+"""A model's confidence before it answers, with and without passages, as used for preference data (CBDR, eq. 2)."""
 
 from __future__ import annotations
 
@@ -13,17 +13,16 @@ __all__ = ["ProbeConfidence"]
 
 
 class ProbeConfidence:
-    """The probe's probability over a source's states, under the prompts that it was tested on.
+    """The probability of a probe on a source's states, for the prompts that it was tested on.
 
     Args:
-        probe: From the state to the probability.
+        probe: Maps the state to the probability.
         source: The model.
-        allow: Prompts that the caller takes the responsibility for: `("rag",)` where the probe was fitted on questions
-            alone, as CBDR's was.  Measure it there, and say so.
+        allow: Further prompts, for which the caller is responsible: `("rag",)` for a probe fitted on questions alone, as
+            in CBDR.  Measure the probe there and report it.
 
     Raises:
-        ConfigMismatchError: The probe belongs to another model or layer, or reads states of questions alone and another
-            prompt is wanted that is not allowed.
+        ConfigMismatchError: The probe belongs to another model, layer or prompt.
     """
 
     def __init__(self, probe: Probe, source: StateSource, *, allow: Sequence[str] = ()) -> None:
@@ -35,18 +34,18 @@ class ProbeConfidence:
         return f"ProbeConfidence({self.probe!r}, allow={self.allow!r})"
 
     def fingerprint(self) -> Mapping[str, Any]:
-        """The probe's pin, and the prompts that were allowed besides."""
+        """The probe's pin, and the additionally allowed prompts."""
         return {**self.probe.pin(), "allowed": list(self.allow)}
 
     def of(self, questions: Sequence[str], passages: Sequence[Sequence[Passage]] | None = None) -> Floats:
         """Return the probability of each prompt, shape ``(n,)``; NaN where the state is undefined.
 
         Args:
-            questions: The questions.
-            passages: Those of each question; None for the prompt without any.
+            questions: One prompt is built for each.
+            passages: The passages of each question; None for the prompt without passages.
 
         Raises:
-            ConfigMismatchError: There are passages, and the probe was neither fitted on that prompt nor allowed there.
+            ConfigMismatchError: There are passages, but the probe was neither tested on that prompt nor allowed for it.
             ModelError: The model failed, or a prompt is longer than its context.
         """
         if passages is not None and any(passages):

@@ -1,4 +1,4 @@
-"""The gate of CBDR: one pass over the question, and a probe that says whether the model knows the answer."""
+"""The gate of CBDR: one pass over the question, and a probe for whether the model knows the answer."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ __all__ = ["ProbeGate"]
 
 
 class ProbeGate:
-    """Decides whether to retrieve, by the state that a source reads of the question alone (CBDR, Algorithm 1).
+    """Decides whether to retrieve from the hidden state of the question alone (CBDR, Algorithm 1).
 
-    The rule is the policy's: `p_known > beta`, with `>`, so that beta = 1 always retrieves even where a calibrated
-    probability is 1.  Where the source is the loop's own model, a pass that ends in "no retrieval" goes on into the
-    answer; no prompt token is read twice.
+    The policy contains the rule `p_known > beta`, with `>`, so that beta = 1 always retrieves, even if a calibrated
+    probability is 1.  If the source is the model of the loop and the gate does not retrieve, the answer continues the
+    gate's pass, without reading a prompt token twice.
 
     Args:
-        probe: From the state to the probability.
+        probe: Maps the state to the probability.
         source: Reads questions: a local model, an endpoint's embeddings, or a sentence encoder.
-        name: What reports call it.
+        name: Name in reports.
 
     Raises:
         ConfigMismatchError: The probe belongs to another model, layer or prompt.
@@ -45,26 +45,26 @@ class ProbeGate:
 
     @property
     def name(self) -> str:
-        """What reports call it."""
+        """Name in reports."""
         return self._name
 
     @property
     def seen(self) -> Seen | None:
-        """The questions that the probe was fitted on; None if that is not on record."""
+        """The questions that the probe was fitted on; None if they were not recorded."""
         return self.probe.card.seen
 
     @property
     def source(self) -> StateSource:
-        """What reads the question."""
+        """The model that reads the question."""
         return self._source
 
     @property
     def capabilities(self) -> frozenset[str]:
-        """`p_known`."""
+        """`p_known` alone."""
         return frozenset({KNOWN})
 
     def fingerprint(self) -> Mapping[str, Any]:
-        """What changes its verdicts: the probe's weights and calibration, the model, layer and prompts."""
+        """Everything that changes its verdicts: weights and calibration of the probe, model, layer and prompts."""
         return self.probe.pin()
 
     def decide(self, question: str) -> Verdict:

@@ -1,4 +1,4 @@
-"""What a probe learns from: was the model's own answer right, by the words that a question set can be judged with."""
+"""The labels of a probe: whether the model's own answer was right, by a rule on gold answers or recorded marks."""
 
 from __future__ import annotations
 
@@ -20,12 +20,11 @@ _WHOLE = ("em", "contains")
 
 @dataclass(frozen=True, slots=True)
 class LabelRule:
-    """When an answer counts as right.
+    """The rule by which an answer is right.
 
     Attributes:
-        measure: `em`, `contains` (an alias stands in the answer), `f1`, or a column of marks that somebody recorded: a
-            judge's.
-        threshold: The least value that counts as right; 1 for `em` and `contains`.
+        measure: `em`, `contains` (the answer contains an alias), `f1`, or a recorded column of marks, such as a judge's.
+        threshold: The smallest value of a right answer; 1 for `em` and `contains`.
     """
 
     measure: str = "em"
@@ -33,27 +32,27 @@ class LabelRule:
 
     @classmethod
     def parse(cls, text: str) -> LabelRule:
-        """Return the rule of a text: `em`, `contains`, `f1>=0.5`, `judge_entailment>=4`.
+        """Parse a rule: `em`, `contains`, `f1>=0.5`, `judge_entailment>=4`.
 
         >>> LabelRule.parse("f1 >= 0.5"), str(LabelRule.parse("contains"))
         (LabelRule(measure='f1', threshold=0.5), 'contains')
 
         Raises:
-            DataError: It is none of these, or a graded measure has no threshold.
+            DataError: The text is not a rule, or a graded measure has no threshold.
         """
-        found = _RULE.fullmatch(text)
+        match = _RULE.fullmatch(text)
         try:
-            threshold = float(found["threshold"] or "nan") if found else np.nan
+            threshold = float(match["threshold"] or "nan") if match else np.nan
         except ValueError:
-            found = None
-        if found is None:
-            raise DataError(f"there is no label rule {text!r}; allowed: em, contains, f1>=T, or COLUMN>=T")
-        measure = found["measure"]
-        if measure in _WHOLE and found["threshold"] is None:
+            match = None
+        if match is None:
+            raise DataError(f"unknown label rule {text!r}; allowed: em, contains, f1>=T, or COLUMN>=T")
+        measure = match["measure"]
+        if measure in _WHOLE and match["threshold"] is None:
             return cls(measure, 1.0)
         if not np.isfinite(threshold) or measure in _WHOLE:
             raise DataError(
-                f"the label rule {text!r} does not say when an answer is right: em and contains take no threshold, "
+                f"the label rule {text!r} is invalid: em and contains have no threshold, and "
                 f"every other measure needs one ({measure}>=0.5)"
             )
         return cls(measure, threshold)
@@ -63,9 +62,9 @@ class LabelRule:
 
 
 def is_right(answer: str | None, golds: Sequence[str], rule: LabelRule) -> float:
-    """Return 1.0 if an answer is right, 0.0 if not, NaN if that cannot be told.
+    """Return 1.0 if an answer is right, 0.0 if not, NaN if that is undefined.
 
-    A gold answer that normalises to nothing ("The") never matches, and a question with no other one has no label.
+    Gold answers that normalise to nothing ("The") are ignored; a question without others has no label.
 
     >>> is_right("It was Derek Jarman", ["Jarman"], LabelRule.parse("contains"))
     1.0
@@ -73,7 +72,7 @@ def is_right(answer: str | None, golds: Sequence[str], rule: LabelRule) -> float
     nan
 
     Args:
-        answer: The answer; None is wrong.
+        answer: The answer; None counts as wrong.
         golds: Gold answers.
         rule: `em`, `contains` or `f1`.
 
@@ -81,7 +80,7 @@ def is_right(answer: str | None, golds: Sequence[str], rule: LabelRule) -> float
         DataError: The rule reads a column.
     """
     if rule.measure not in METRICS:
-        raise DataError(f"{rule.measure!r} is no measure of an answer; allowed: {', '.join(METRICS)}")
+        raise DataError(f"{rule.measure!r} is not a measure of an answer; allowed: {', '.join(METRICS)}")
     usable = [gold for gold in golds if normalize_answer(gold)]
     if not usable:
         return np.nan
@@ -89,7 +88,7 @@ def is_right(answer: str | None, golds: Sequence[str], rule: LabelRule) -> float
 
 
 def share_right(answers: Sequence[str | None], golds: Sequence[str], rule: LabelRule) -> float:
-    """Return the share of several answers to one question that are right, in [0, 1]; NaN if there is none to judge.
+    """Return the share of several answers to one question that are right, in [0, 1]; NaN if none can be judged.
 
     >>> share_right(["Jarman", "Titus", None, "derek jarman"], ["Jarman", "Derek Jarman"], LabelRule("em"))
     0.5
@@ -104,11 +103,11 @@ class Labels:
 
     Attributes:
         shares: Share of a question's answers that are right, in [0, 1], by question; one answer gives 0 or 1.
-        rule: How answers were judged.
-        least: The least share that makes a question known.
-        answers: Answers that were judged.
+        rule: The rule by which answers were judged.
+        least: Smallest share of right answers of a known question.
+        answers: Number of judged answers.
         n_failed: Questions left out because the model failed.
-        n_unlabelled: Questions left out because no gold answer, or no mark, can be compared with.
+        n_unlabelled: Questions left out because they have no usable gold answer or mark.
     """
 
     shares: Mapping[str, float]
@@ -127,26 +126,26 @@ class Labels:
 def closed_book_labels(
     recording: Recording, rule: LabelRule | str = "em", *, least: float = 0.5, at: int = 0
 ) -> Labels:
-    """Return which questions the model answered rightly by itself.
+    """Label questions by whether the model answered them rightly without retrieval.
 
-    Trajectories of one cluster are several samples of one question: the label is then the share that is right.
+    Trajectories of one cluster are samples of one question, and their label is the share that is right.
 
     Args:
-        recording: Rounds with a round 0.
-        rule: When an answer counts as right.
-        least: The least share of right answers that makes a question known, in (0, 1].
-        at: Which round's answers: 0, the closed-book one; another labels states of the prompt with that evidence.
+        recording: A recording with round 0.
+        rule: The rule by which an answer is right.
+        least: Smallest share of right answers of a known question, in (0, 1].
+        at: The round of the answers: 0 for closed book; others label states of the prompt with that evidence.
 
     Raises:
-        DataError: There is no such round, `least` is out of range, or no question has a label.
-        UnknownSignalError: The rule reads a column that is not there.
+        DataError: The round does not exist, `least` is out of range, or no question has a label.
+        UnknownSignalError: The rule reads a missing column.
     """
     parsed = LabelRule.parse(rule) if isinstance(rule, str) else rule
     if not 0 < least <= 1:
-        raise DataError(f"the least share must lie in (0, 1], not {least!r}")
+        raise DataError(f"least is {least!r}; allowed: a share in (0, 1]")
     if at not in recording.index:
-        told = "record with --round-zero" if at == 0 else "record more rounds"
-        raise DataError(f"the recording has no round {at} to take labels from: {told}")
+        advice = "record with --round-zero" if at == 0 else "record more rounds"
+        raise DataError(f"the recording has no round {at} for the labels: {advice}")
     marks = _marks(recording, parsed, int(np.searchsorted(recording.index, at)))
     failed = (recording.ends == "failed") | ~recording.seen[:, int(np.searchsorted(recording.index, at))]
     by_question: dict[str, list[float]] = {}
@@ -155,22 +154,24 @@ def closed_book_labels(
         if not has_failed:
             by_question[cluster].append(mark)
     shares, n_failed, n_unlabelled, n_answers = {}, 0, 0, 0
-    for question, found in by_question.items():
-        judged = [mark for mark in found if not np.isnan(mark)]
-        n_failed += not found
-        n_unlabelled += bool(found) and not judged
+    for question, answer_marks in by_question.items():
+        judged = [mark for mark in answer_marks if not np.isnan(mark)]
+        n_failed += not answer_marks
+        n_unlabelled += bool(answer_marks) and not judged
         n_answers += len(judged)
         if judged:
             shares[question] = float(np.mean(judged))
     if not shares:
-        raise DataError(f"no question has a label: {n_failed} failed, {n_unlabelled} have nothing to compare with")
+        raise DataError(
+            f"no question has a label: {n_failed} failed, {n_unlabelled} have no usable gold answer or mark"
+        )
     return Labels(
         shares=shares, rule=str(parsed), least=least, answers=n_answers, n_failed=n_failed, n_unlabelled=n_unlabelled
     )
 
 
 def _marks(recording: Recording, rule: LabelRule, position: int) -> list[float]:
-    """Return for each trajectory whether its answer is right; NaN where that cannot be told."""
+    """Return 1.0 or 0.0 for each trajectory, by whether its answer is right; NaN where that is undefined."""
     if rule.measure not in METRICS:
         column = recording.column(rule.measure)[:, position]
         return [np.nan if np.isnan(mark) else float(mark >= rule.threshold) for mark in column.tolist()]

@@ -1,4 +1,4 @@
-"""How good a probe is: discrimination and calibration, with bootstrap intervals over questions."""
+"""Quality of a probe: discrimination and calibration, with bootstrap intervals over questions."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from suffice.statistics import bootstrap_weights
 __all__ = ["MEASURES", "Interval", "ProbeMeasures", "measure_probe"]
 
 MEASURES = ("auroc", "auprc", "brier", "ece", "accuracy")
-"""What is measured, in the order in which it is printed."""
+"""The measures, in the order of tables."""
 
 N_BINS = 10
-"""Bins of equal width of the expected calibration error."""
+"""Number of bins, of equal width, for the expected calibration error."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,13 +40,13 @@ class Interval:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeMeasures:
-    """What a probe achieves on one set of questions.
+    """The figures of a probe on one set of questions.
 
     Attributes:
         n: Questions with a defined probability.
-        n_known: Those whose closed-book answer is right.
+        n_known: Questions whose closed-book answer is right.
         n_undefined: Questions whose probability is NaN, left out.
-        figures: `auroc` and `auprc` (of the known ones), `brier`, `ece` (10 bins of equal width) and `accuracy` (at 0.5).
+        figures: `auroc` and `auprc` (for known questions), `brier`, `ece` (10 bins of equal width) and `accuracy` (at 0.5).
     """
 
     n: int
@@ -71,10 +71,10 @@ def measure_probe(
     level: float = 0.95,
     rng: np.random.Generator | int = 0,
 ) -> ProbeMeasures:
-    """Return how well probabilities tell known questions from unknown ones.
+    """Measure how well probabilities separate known questions from unknown ones.
 
-    AUROC counts ties half; AUPRC is average precision, ties taken together; both are NaN without a question of each
-    kind.  The intervals are percentiles over resampled questions.
+    AUROC counts ties as one half; AUPRC is average precision, with ties in one step; both are NaN unless there are
+    questions of both kinds.  The intervals are percentiles over resampled questions.
 
     >>> measured = measure_probe([0.1, 0.4, 0.35, 0.8], [0, 0, 1, 1])
     >>> measured["auroc"].value, measured["accuracy"].value
@@ -83,42 +83,45 @@ def measure_probe(
     Args:
         probabilities: Shape ``(n,)``, in [0, 1]; NaN ones are left out and counted.
         labels: 0 or 1, same shape.
-        n_resamples: Draws of the bootstrap.
+        n_resamples: Number of bootstrap resamples.
         level: Nominal coverage.
         rng: Generator, or the seed of one.
 
     Raises:
-        DataError: Shapes that differ, values out of range, or nothing to measure.
+        DataError: The shapes differ, a value is out of range, or no probability is defined.
     """
     p, y = np.asarray(probabilities, dtype=np.float64), np.asarray(labels, dtype=np.float64)
     if p.shape != y.shape or p.ndim != 1:
-        raise DataError(f"one probability and one label for each question, not shapes {p.shape} and {y.shape}")
+        raise DataError(
+            f"probabilities and labels have shapes {p.shape} and {y.shape}; expected one of each per question"
+        )
     if not np.isin(y, (0.0, 1.0)).all():
-        raise DataError("labels are 0 or 1: put a threshold on a graded outcome")
+        raise DataError("labels must be 0 or 1: apply a threshold to graded outcomes")
     usable = ~np.isnan(p)
     n_undefined = int((~usable).sum())
     p, y = p[usable], y[usable]
     if not len(p):
         raise DataError(f"no question has a probability: {n_undefined} are undefined")
     if p.min() < 0 or p.max() > 1:
-        raise DataError("probabilities must lie in [0, 1]")
+        raise DataError("probabilities must be in [0, 1]")
     weights = bootstrap_weights(len(p), n_resamples, rng=rng)
-    whole, drawn = _figures(p, y, np.ones((1, len(p)))), _figures(p, y, weights)
+    whole, resampled = _figures(p, y, np.ones((1, len(p)))), _figures(p, y, weights)
     tail = (1 - level) / 2
     figures = {}
     for name in MEASURES:
-        defined = drawn[name][~np.isnan(drawn[name])]  # a resample may hold one kind of question only
+        defined = resampled[name][~np.isnan(resampled[name])]  # a resample may contain only one kind of question
         low, high = np.quantile(defined, (tail, 1 - tail)) if len(defined) else (np.nan, np.nan)
         figures[name] = Interval(value=float(whole[name][0]), low=float(low), high=float(high))
     return ProbeMeasures(n=len(p), n_known=int(y.sum()), n_undefined=n_undefined, figures=figures)
 
 
 def _figures(p: Floats, y: Floats, weights: Floats) -> dict[str, Floats]:
-    """Return every figure under each row of `weights`, shape ``(n_resamples, n)``: each of shape ``(n_resamples,)``."""
+    """Return every figure, shape ``(n_resamples,)``, for the rows of `weights`, shape ``(n_resamples, n)``."""
     total = weights.sum(axis=1)
     bins = np.minimum((p * N_BINS).astype(np.int64), N_BINS - 1)
-    which = np.eye(N_BINS)[bins]
-    ece = np.abs((weights * (p - y)) @ which).sum(axis=1) / total
+    # One-hot bins make the sum within each bin, for all resamples at once, a matrix product.
+    one_hot = np.eye(N_BINS)[bins]
+    ece = np.abs((weights * (p - y)) @ one_hot).sum(axis=1) / total
     return {
         **_ranked(p, y, weights),
         "brier": weights @ ((p - y) ** 2) / total,
@@ -129,16 +132,17 @@ def _figures(p: Floats, y: Floats, weights: Floats) -> dict[str, Floats]:
 
 def _ranked(p: Floats, y: Floats, weights: Floats) -> dict[str, Floats]:
     """Return the areas under the ROC and the precision-recall curve; equal probabilities are one step."""
+    # Sort once; a resample only changes the weights.  reduceat sums each run of equal probabilities into one step.
     order = np.argsort(-p, kind="stable")
     starts = np.flatnonzero(np.r_[True, np.diff(p[order]) != 0])
     ordered, known = weights[:, order], y[order]
     up = np.add.reduceat(ordered * known, starts, axis=1)
     down = np.add.reduceat(ordered * (1 - known), starts, axis=1)
-    above, seen_down = np.cumsum(up, axis=1), np.cumsum(down, axis=1)
-    n_up, n_down = above[:, -1:], seen_down[:, -1:]
+    above_up, above_down = np.cumsum(up, axis=1), np.cumsum(down, axis=1)
+    n_up, n_down = above_up[:, -1:], above_down[:, -1:]
     with np.errstate(invalid="ignore", divide="ignore"):
-        area = (up * (n_down - seen_down + 0.5 * down)).sum(axis=1) / (n_up * n_down)[:, 0]
-        precision = np.where(above + seen_down > 0, above / (above + seen_down), 0.0)
+        area = (up * (n_down - above_down + 0.5 * down)).sum(axis=1) / (n_up * n_down)[:, 0]
+        precision = np.where(above_up + above_down > 0, above_up / (above_up + above_down), 0.0)
         average = (up * precision).sum(axis=1) / n_up[:, 0]
     both = ((n_up > 0) & (n_down > 0))[:, 0]
     return {"auroc": np.where(both, area, np.nan), "auprc": np.where(both, average, np.nan)}

@@ -32,11 +32,11 @@ _MATRIX = 2
 
 
 class Probe:
-    """A small network over hidden states, and how its log-odds become a probability.
+    """A small network over hidden states, with a calibration of its log-odds.
 
-    Relu between the layers; the last one has a single output, the log-odds of "the model's closed-book answer is
-    correct": the difference of the paper's two logits.  One layer alone is a logistic regression.  Everything is
-    float32, as it was trained.
+    It has a ReLU between layers and a single output, the log-odds of "the model's closed-book answer is correct" (the
+    difference of the paper's two logits).  A single layer is a logistic regression.  All numbers are float32, as in
+    training.
 
     >>> import numpy as np
     >>> card = ProbeCard(model="tiny", revision="1", layer=2)
@@ -45,13 +45,13 @@ class Probe:
     [0.5, 0.881, nan]
 
     Args:
-        layers: From the state to the log-odds, in order.
-        card: What the probe belongs to.
-        mean: Taken from every state, shape ``(width,)``; None = nothing is.
-        scale: Divides every state after that, shape ``(width,)``, positive; None = nothing does.
+        layers: The layers in order, from the state to the log-odds.
+        card: Identity of the probe.
+        mean: Subtracted from every state, shape ``(width,)``; None to skip.
+        scale: Divides every state afterwards, shape ``(width,)``, positive; None to skip.
 
     Raises:
-        DataError: The layers do not fit together, the last has more than one output, or a number is not finite.
+        DataError: The widths of the layers do not match, the last has several outputs, or a number is not finite.
     """
 
     def __init__(
@@ -60,14 +60,14 @@ class Probe:
         self.layers = [_layer(weight, bias) for weight, bias in layers]
         self.card = card
         widths = [(weight.shape[1], weight.shape[0]) for weight, _ in self.layers]
-        chained = all(before[1] == after[0] for before, after in pairwise(widths))
-        if not widths or not chained or widths[-1][1] != 1:
+        widths_match = all(before[1] == after[0] for before, after in pairwise(widths))
+        if not widths or not widths_match or widths[-1][1] != 1:
             raise DataError(
-                f"the layers of a probe must follow each other and end in one number; inputs and outputs are {widths!r}"
+                f"the layers of a probe must match in width and end in one number; inputs and outputs are {widths!r}"
             )
         self.mean, self.scale = _standard("mean", mean, self.width), _standard("scale", scale, self.width)
         if self.scale is not None and not (self.scale > 0).all():
-            raise DataError("a probe's scale must be positive in every place")
+            raise DataError("a probe's scale must be positive everywhere")
 
     def __repr__(self) -> str:
         sizes = " -> ".join(str(n) for n in (self.width, *(len(bias) for _, bias in self.layers)))
@@ -75,31 +75,33 @@ class Probe:
 
     @property
     def width(self) -> int:
-        """Numbers in a state."""
+        """Width of the states."""
         return int(self.layers[0][0].shape[1])
 
     @property
     def n_parameters(self) -> int:
-        """Weights and biases."""
+        """Number of weights and biases."""
         return sum(weight.size + bias.size for weight, bias in self.layers)
 
     def logits(self, states: npt.ArrayLike) -> Floats:
-        """Return the log-odds, shape ``(n,)``; NaN where a state holds a number that is not finite.
+        """Return the log-odds, shape ``(n,)``; NaN where a state is not finite.
 
         Args:
-            states: Shape ``(n, width)``.
+            states: States of shape ``(n, width)``.
 
         Raises:
-            DataError: Another shape.
+            DataError: The shape is wrong.
         """
-        given = np.asarray(states)
-        if given.ndim != _MATRIX or given.shape[1] != self.width or given.dtype.kind not in "fiu":
+        array = np.asarray(states)
+        if array.ndim != _MATRIX or array.shape[1] != self.width or array.dtype.kind not in "fiu":
             raise DataError(
-                f"this probe reads states of shape (n, {self.width}), not {given.shape} of {given.dtype}: are they of "
+                f"this probe reads states of shape (n, {self.width}), not {array.shape} of {array.dtype}: are they from "
                 f"layer {self.card.layer} of {self.card.model!r}?"
             )
-        with np.errstate(over="ignore", invalid="ignore"):  # a float64 beyond float32 is infinite there: undefined
-            x = given.astype(np.float32)
+        with np.errstate(
+            over="ignore", invalid="ignore"
+        ):  # float64 beyond the range of float32 becomes infinite, i.e. undefined
+            x = array.astype(np.float32)
             known = np.isfinite(x).all(axis=1)
             if not known.all():
                 x[~known] = 0.0
@@ -120,15 +122,15 @@ class Probe:
         """Return P(the closed-book answer is correct), shape ``(n,)``, in [0, 1]; NaN for an undefined state.
 
         Args:
-            states: Shape ``(n, width)``.
+            states: States of shape ``(n, width)``.
 
         Raises:
-            DataError: Another shape.
+            DataError: The shape is wrong.
         """
         return np.asarray(self.card.calibration.map.predict(self.logits(states)), dtype=np.float64)
 
     def calibrated(self, calibration: Calibration) -> Probe:
-        """Return the probe with another way from log-odds to probabilities."""
+        """Return the probe with another calibration."""
         return self.described(calibration=calibration)
 
     def described(self, **changes: Any) -> Probe:
@@ -147,15 +149,15 @@ class Probe:
 
     @cached_property
     def weights_sha256(self) -> str:
-        """The hash of the weights, as they are stored."""
+        """SHA-256 of the stored weights."""
         return hashlib.sha256(self._stored).hexdigest()
 
     def pin(self) -> dict[str, Any]:
-        """Return what changes its verdicts, JSON-ready: what a policy pins."""
+        """Return the values that change its verdicts, JSON-ready; a policy pins them."""
         return self.card.pin(self.weights_sha256)
 
     def save(self, folder: str | Path) -> None:
-        """Write `model.safetensors` and `card.json`, each whole or not at all."""
+        """Write `model.safetensors` and `card.json`, each atomically."""
         target = Path(folder)
         target.mkdir(parents=True, exist_ok=True)
         text = json.dumps(self.card.to_dict(self.weights_sha256), indent=2, allow_nan=False, ensure_ascii=False) + "\n"
@@ -164,11 +166,11 @@ class Probe:
 
     @classmethod
     def load(cls, folder: str | Path) -> Probe:
-        """Read a probe; nothing in its files is executed.
+        """Read a probe without executing anything in its files.
 
         Raises:
             DataError: A file cannot be read.
-            SchemaError: The files are no probe that this release reads, or the weights are not those of the card.
+            SchemaError: This release cannot read the files, or the weights do not match the card.
         """
         source = Path(folder)
         try:
@@ -176,25 +178,27 @@ class Probe:
             stored = (source / WEIGHTS).read_bytes()
         except OSError as error:
             raise DataError(
-                f"the probe {str(folder)!r} cannot be read: {error}. It is a folder with {CARD} and {WEIGHTS}"
+                f"the probe {str(folder)!r} cannot be read: {error}; expected a folder with {CARD} and {WEIGHTS}"
             ) from None
         except UnicodeDecodeError as error:
-            raise SchemaError(f"{str(source / CARD)!r} is no text: {error}") from None
+            raise SchemaError(f"{str(source / CARD)!r} is not text: {error}") from None
         try:
             data = json.loads(text, parse_constant=_refuse_constant)
         except (ValueError, RecursionError) as error:
             raise SchemaError(f"{str(source / CARD)!r} is not JSON: {error}") from None
         card, expected = ProbeCard.from_dict(data)
-        found = hashlib.sha256(stored).hexdigest()
-        if found != expected:
+        digest = hashlib.sha256(stored).hexdigest()
+        if digest != expected:
             raise SchemaError(
-                f"the weights in {str(folder)!r} are not those that the card describes (sha256 {found[:16]}..., the "
-                f"card says {expected[:16]}...): copy both files of one probe"
+                f"the weights in {str(folder)!r} do not match the card (sha256 {digest[:16]}..., but the "
+                f"card has {expected[:16]}...): copy both files of one probe"
             )
         tensors = _tensors(stored, source / WEIGHTS)
         probe = cls(_ordered(tensors), card, mean=tensors.get("mean"), scale=tensors.get("scale"))
-        if probe.weights_sha256 != expected:  # a layout of another writer: the pin would not be stable
-            raise SchemaError(f"{str(source / WEIGHTS)!r} holds more than a probe, or in another layout: train it anew")
+        if probe.weights_sha256 != expected:  # another writer's layout would make the pin unstable
+            raise SchemaError(
+                f"{str(source / WEIGHTS)!r} contains more than a probe, or has another layout: train it again"
+            )
         return probe
 
 
@@ -227,10 +231,10 @@ def _tensors(stored: bytes, path: Path) -> Mapping[str, Weights]:
     try:
         tensors: dict[str, Weights] = load(stored)
     except (SafetensorError, ValueError, KeyError, TypeError) as error:
-        raise SchemaError(f"{str(path)!r} is no safetensors file: {error}") from None
+        raise SchemaError(f"{str(path)!r} is not a safetensors file: {error}") from None
     wrong = {name: str(value.dtype) for name, value in tensors.items() if value.dtype != np.float32}
     if wrong:
-        raise SchemaError(f"{str(path)!r} must hold float32 numbers; others: {wrong!r:.200}")
+        raise SchemaError(f"{str(path)!r} must contain only float32 numbers; others: {wrong!r:.200}")
     return tensors
 
 
@@ -238,7 +242,5 @@ def _ordered(tensors: Mapping[str, Weights]) -> list[Layer]:
     n = sum(name.endswith(".weight") for name in tensors)
     names = [(f"layers.{position}.weight", f"layers.{position}.bias") for position in range(n)]
     if set(tensors) - {"mean", "scale"} != {name for pair in names for name in pair}:
-        raise SchemaError(
-            f"the weights of a probe are layers.N.weight and layers.N.bias; found {sorted(tensors)!r:.200}"
-        )
+        raise SchemaError(f"the weights of a probe are layers.N.weight and layers.N.bias; got {sorted(tensors)!r:.200}")
     return [(tensors[weight], tensors[bias]) for weight, bias in names]

@@ -1,4 +1,4 @@
-"""Questions, and what ranks passages for them."""
+"""Questions, and retrievers that rank passages for them."""
 
 from __future__ import annotations
 

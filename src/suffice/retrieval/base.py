@@ -1,4 +1,4 @@
-"""The seam between the loop and whatever ranks passages."""
+"""The protocol between the loop and retrievers."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ __all__ = [
 ]
 
 Identity = Literal["title", "passage_id"]
-"""What makes two passages the same, so that a loop reveals one of them only."""
+"""The field by which two passages are the same, so that a loop reveals only one of them."""
 
 
 @runtime_checkable
 class Retriever(Protocol):
     """Ranks passages for a question.
 
-    A retriever searches either the pool that comes with each question (the *distractor* setting) or a corpus of its
-    own.  The first kind refuses a question without a pool; the second kind takes no notice of one, and says so with an
-    attribute `has_corpus` that is true (not a member here: without it the loop passes the pool on).
+    A retriever searches either the pool of each question (the *distractor* setting) or its own corpus.  The first kind
+    raises if a question has no pool; the second ignores pools and has a true attribute `has_corpus` (optional, so not
+    declared here: without it the loop passes the pool on).
 
-    Another optional attribute, `identity`, says what makes two passages the same: `title`, as in pools of Wikipedia
-    paragraphs, or `passage_id`, as for chunks that share the title of their document.  Without it a corpus goes by
-    `passage_id`, and a pool by `title`.
+    Another optional attribute, `identity`, is the field by which two passages are the same: `title`, as in pools of
+    Wikipedia paragraphs, or `passage_id`, as for chunks that share the title of their document.  The default is
+    `passage_id` for a corpus and `title` for a pool.
 
-    A loop calls `rank` in a thread, from several threads where several questions run at once.  A retriever whose
-    `rank` is a coroutine function is an `AsyncRetriever`, and is awaited.
+    A loop calls `rank` in a thread, and in several threads if several questions run at once.  If `rank` is a coroutine
+    function, the retriever is an `AsyncRetriever` and is awaited.
     """
 
     @property
@@ -47,23 +47,23 @@ class Retriever(Protocol):
         ...
 
     def fingerprint(self) -> dict[str, Any]:
-        """Return JSON-ready values that identify how and over what it ranks; a recording stores them."""
+        """Return JSON-ready values that identify the method and its passages; a recording stores them."""
         ...
 
     def rank(self, question: str, *, pool: Sequence[Passage] | None = None, k: int | None = None) -> list[Passage]:
         """Return passages, best first, each with its `score`; ties keep their original order.
 
         Args:
-            question: Any text; an empty one scores every passage 0.
+            question: Any text; with an empty one every passage scores 0.
             pool: The question's own passages.
-            k: At most this many, at least 1; None for all.
+            k: Largest number of passages, at least 1; None for all.
         """
         ...
 
 
 @runtime_checkable
 class AsyncRetriever(Protocol):
-    """A `Retriever` that is awaited: an endpoint or a vector store with an asynchronous client."""
+    """A `Retriever` that is awaited, such as an endpoint or a vector store with an asynchronous client."""
 
     @property
     def name(self) -> str:
@@ -71,13 +71,13 @@ class AsyncRetriever(Protocol):
         ...
 
     def fingerprint(self) -> dict[str, Any]:
-        """Return JSON-ready values that identify how and over what it ranks; a recording stores them."""
+        """Return JSON-ready values that identify the method and its passages; a recording stores them."""
         ...
 
     async def rank(
         self, question: str, *, pool: Sequence[Passage] | None = None, k: int | None = None
     ) -> list[Passage]:
-        """Return passages, best first, each with its `score`, as `Retriever.rank` does."""
+        """Return passages, best first, each with its `score`, like `Retriever.rank`."""
         ...
 
 
@@ -87,7 +87,7 @@ def is_async(retriever: Retriever | AsyncRetriever) -> bool:
 
 
 def identity_of(retriever: Retriever | AsyncRetriever) -> Identity:
-    """Return what makes two passages of a retriever the same, see `Retriever`.
+    """Return the field by which two passages of a retriever are the same; see `Retriever`.
 
     Raises:
         DataError: Its `identity` is neither `title` nor `passage_id`.
@@ -102,27 +102,27 @@ def identity_of(retriever: Retriever | AsyncRetriever) -> Identity:
 
 
 def required_pool(name: str, pool: Sequence[Passage] | None) -> Sequence[Passage]:
-    """Return the pool, or explain why there must be one.
+    """Return the pool, or raise if there is none.
 
     Raises:
         DataError: There is no pool.
     """
     if pool is None:
         raise DataError(
-            f"retriever {name!r} ranks a question's own passages, and none were given: pass pool=..., or search a "
-            "corpus (CorpusBM25, open_corpus)."
+            f"retriever {name!r} ranks a question's own passages, but got none: pass pool=..., or search a "
+            "corpus (CorpusBM25, open_corpus)"
         )
     return pool
 
 
 def checked_k(k: int | None, size: int) -> int:
-    """Return how many of `size` passages to give back.
+    """Return how many of `size` passages to return.
 
     Raises:
         DataError: `k` is below 1.
     """
     if k is not None and k < 1:
-        raise DataError(f"k is {k!r}; allowed is 1 or more, or None for every passage.")
+        raise DataError(f"k is {k!r}; allowed: 1 or more, or None for every passage")
     return size if k is None else min(k, size)
 
 

@@ -6,7 +6,8 @@ lengths), with the defaults of bm25s, ``k1 = 1.5`` and ``b = 0.75``::
     score(q, d) = sum over tokens t of q of idf(t) * tf / (tf + k1 * (1 - b + b * len(d) / mean len))
     idf(t) = ln(1 + (N - df + 0.5) / (df + 0.5))
 
-A token that the question repeats counts each time.  `suffice.retrieval.corpus_bm25` ranks a whole corpus the same way.
+A token that is repeated in the question counts each time.  `suffice.retrieval.corpus_bm25` ranks a corpus in the same
+way.
 """
 
 from __future__ import annotations
@@ -30,25 +31,25 @@ B = 0.75
 
 
 def check_parameters(k1: float, b: float) -> None:
-    """Refuse parameters for which the formula is not defined.
+    """Raise if the formula is undefined for the parameters.
 
     Raises:
-        DataError: `k1` is negative or not finite, or `b` lies outside [0, 1].
+        DataError: `k1` is negative or not finite, or `b` is outside [0, 1].
     """
     if not (math.isfinite(k1) and k1 >= 0 and 0 <= b <= 1):
-        raise DataError(f"k1 is {k1!r} and b is {b!r}; allowed are a finite k1 >= 0 and 0 <= b <= 1.")
+        raise DataError(f"k1 is {k1!r} and b is {b!r}; allowed: a finite k1 >= 0 and 0 <= b <= 1")
 
 
 def bm25_fingerprint(name: str, k1: float, b: float) -> dict[str, Any]:
-    """Return what identifies a BM25 ranking, apart from the passages."""
+    """Return the values that identify a BM25 ranking, apart from the passages."""
     return {"name": name, "variant": "lucene", "k1": k1, "b": b, "tokens": TOKENS, "fields": ["title", "text"]}
 
 
 class PoolBM25:
     """Ranks a question's own pool (the distractor setting), with the document frequencies of that pool.
 
-    Ten passages take a quarter of a millisecond.  It needs no compiler: bm25s spends more on setting up an index than
-    the ranking takes (equal to 1e-5, tested).
+    Ten passages take a quarter of a millisecond.  bm25s is not used here because setting up its index takes longer than
+    the ranking; the scores agree to 1e-5 (tested).
 
     >>> pool = [
     ...     Passage(passage_id="1", title="Jubilee", text="A film of 1978 by Derek Jarman."),
@@ -74,12 +75,12 @@ class PoolBM25:
         return bm25_fingerprint(self.name, self.k1, self.b)
 
     def rank(self, question: str, *, pool: Sequence[Passage] | None = None, k: int | None = None) -> list[Passage]:
-        """Return the pool, best first; ties, and passages that share no token with the question, in their order.
+        """Return the pool, best first; ties and passages without a common token keep their order.
 
         Args:
             question: Any text; without a known token every score is 0.
             pool: The question's own passages; an empty pool gives an empty list.
-            k: At most this many, at least 1; None for all.
+            k: Largest number of passages, at least 1; None for all.
 
         Raises:
             DataError: There is no pool, or `k` is below 1.
@@ -89,19 +90,19 @@ class PoolBM25:
 
     def scores(self, question: str, pool: Sequence[Passage]) -> list[float]:
         """Return the score of each passage of the pool, in its order; range [0, inf)."""
-        asked = words(question)
+        tokens = words(question)
         documents = [words(passage_text(passage.title, passage.text)) for passage in pool]
         mean = sum(map(len, documents)) / len(documents) if documents else 0.0
-        found = [0.0] * len(documents)
+        scores = [0.0] * len(documents)
         if mean == 0.0:
-            return found
-        # What a term frequency is set against, per passage.
+            return scores
+        # The part of the denominator that depends only on the passage.
         norms = [self.k1 * (1 - self.b + self.b * len(document) / mean) for document in documents]
-        for token in asked:
+        for token in tokens:
             counts = [document.count(token) for document in documents]
             present = sum(map(bool, counts))
             idf = math.log(1 + (len(documents) - present + 0.5) / (present + 0.5))
             for i, tf in enumerate(counts):
                 if tf:
-                    found[i] += idf * tf / (tf + norms[i])
-        return found
+                    scores[i] += idf * tf / (tf + norms[i])
+        return scores

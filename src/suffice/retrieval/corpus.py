@@ -1,12 +1,11 @@
 """Documents on disk as a corpus: a folder of text files, or JSON lines.
 
-A folder is read recursively, `.txt` and `.md` files in the order of their paths, hidden ones left out; other files are
-counted by their kind, and files that are not UTF-8 named, in the log.  Each file is split
-into passages of about 120 words at paragraph borders, one file in memory at a time.  So that
-a reader knows passages apart, every one gets a title of its own: the file's name, the Markdown heading above it, and the number of
-the part where one heading has several.
+A folder is read recursively: `.txt` and `.md` files in the order of their paths, without hidden ones.  Other files are
+counted by type in the log, and files that are not UTF-8 are named there.  Each file is split at paragraph borders into
+passages of about 120 words, with one file in memory at a time.  Every passage gets a unique title: the file name, the
+Markdown heading above it, and a part number if the heading has several passages.
 
-A JSON lines file holds ``{"id": ..., "title": ..., "text": ...}`` and each line is one passage, taken as it is.
+Each line of a JSON lines file, ``{"id": ..., "title": ..., "text": ...}``, is one passage, which is not split.
 """
 
 from __future__ import annotations
@@ -30,11 +29,11 @@ from suffice.rounds import Passage
 __all__ = ["Decoding", "corpus_source", "open_corpus", "read_corpus"]
 
 Decoding = Literal["skip", "strict", "replace"]
-"""What to do with bytes that are not UTF-8: leave the file of a folder out, refuse it, or put a replacement character."""
+"""What to do with bytes that are not UTF-8: skip the file of a folder, raise, or insert a replacement character."""
 
 _SUFFIXES = (".txt", ".md")
 _NAMED = 5
-"""Files that a note names."""
+"""Largest number of files named in a log message."""
 
 _log = logging.getLogger(__name__)
 
@@ -62,11 +61,11 @@ def _passages(path: Path, errors: Decoding) -> Iterator[Passage]:
 
 
 def corpus_source(path: str | Path, *, errors: Decoding = "skip") -> str:
-    """Return a hash of the content and names of a corpus on disk and of how it is read.
+    """Return a hash of the content and file names of a corpus, and of the settings for reading it.
 
     Args:
-        path: As for `read_corpus`.
-        errors: As for `read_corpus`.
+        path: See `read_corpus`.
+        errors: See `read_corpus`.
 
     Raises:
         DataError: There is nothing to read.
@@ -83,16 +82,16 @@ def corpus_source(path: str | Path, *, errors: Decoding = "skip") -> str:
 
 
 def open_corpus(path: str | Path, index_dir: str | Path | None = None, *, errors: Decoding = "skip") -> CorpusBM25:
-    """Return a BM25 index of a corpus on disk: the saved one if it still fits, else a new one, which is saved.
+    """Return a BM25 index of a corpus: the saved one if it is up to date, else a new one, which is saved.
 
     Args:
         path: A folder with `.txt` and `.md` files, or a `.jsonl` file.
-        index_dir: Where the index lives; None for ``<path>.suffice-index`` beside the corpus.
-        errors: As for `read_corpus`.
+        index_dir: Folder of the index; None for ``<path>.suffice-index`` beside the corpus.
+        errors: See `read_corpus`.
 
     Raises:
-        DataError: The corpus cannot be read, or the index cannot be written to the `index_dir` that was named.  A
-            place beside the corpus that cannot be written is logged, and the index then lives in memory only.
+        DataError: The corpus cannot be read, or the index cannot be written to the given `index_dir`.  If the
+            default folder cannot be written, this is logged and the index stays in memory.
     """
     path = Path(path)
     source = corpus_source(path, errors=errors)
@@ -109,26 +108,26 @@ def open_corpus(path: str | Path, index_dir: str | Path | None = None, *, errors
     except DataError as error:
         if index_dir is not None:
             raise
-        _log.warning("the index of %s is not kept: %s", path, error)
+        _log.warning("the index of %s is not saved: %s", path, error)
     return index
 
 
 def _jsonl(path: Path) -> Path:
     if not path.exists():
-        raise DataError(f"no corpus at {str(path)!r}; give a folder of .txt and .md files, or a .jsonl file.")
-    if path.suffix != ".jsonl":
         raise DataError(
-            f"{path}: a corpus file is JSON lines and ends in .jsonl; give such a file, or the folder of documents."
+            f"the corpus {str(path)!r} does not exist; give a folder of .txt and .md files, or a .jsonl file"
         )
+    if path.suffix != ".jsonl":
+        raise DataError(f"{path}: a corpus file must end in .jsonl; give a JSON lines file, or a folder of documents")
     return path
 
 
 def _documents(folder: Path) -> list[Path]:
-    """Return the documents of a folder in the order of their paths; links to folders are not followed."""
-    found = [file for file in _files(folder) if file.name.lower().endswith(_SUFFIXES) and file.is_file()]
-    if not found:
-        raise DataError(f"{folder}: no .txt or .md file in this folder; put documents there, or give a .jsonl file.")
-    return sorted(found, key=lambda file: file.relative_to(folder).as_posix())
+    """Return the documents of a folder in the order of their paths, without following links to folders."""
+    documents = [file for file in _files(folder) if file.name.lower().endswith(_SUFFIXES) and file.is_file()]
+    if not documents:
+        raise DataError(f"{folder}: the folder contains no .txt or .md file; add documents, or give a .jsonl file")
+    return sorted(documents, key=lambda file: file.relative_to(folder).as_posix())
 
 
 def _files(folder: Path) -> Iterator[Path]:
@@ -139,11 +138,11 @@ def _files(folder: Path) -> Iterator[Path]:
 
 
 def _log_skipped(path: Path) -> None:
-    """Log how many files of which kinds are not read."""
+    """Log the number of skipped files by type."""
     kinds: Counter[str] = Counter()
     for file in _files(path):
         if not file.is_file():
-            kinds["links to nothing"] += 1
+            kinds["broken links"] += 1
         elif not file.name.lower().endswith(_SUFFIXES):
             kinds[file.suffix.lower() or "without a suffix"] += 1
     if kinds:
@@ -152,14 +151,14 @@ def _log_skipped(path: Path) -> None:
 
 
 def _utf8_only(folder: Path, files: list[Path]) -> list[Path]:
-    """Return the files that are UTF-8 throughout, and log the names of the others."""
+    """Return the files that are valid UTF-8, and log the names of the others."""
     wrong = [file for file in files if not _is_utf8(file)]
     if wrong:
         names = [file.relative_to(folder).as_posix() for file in wrong]
         more = "" if len(names) <= _NAMED else f" and {len(names) - _NAMED:,} more"
-        _log.warning("%s: skipped, for they are not UTF-8: %s%s", folder, ", ".join(names[:_NAMED]), more)
+        _log.warning("%s: skipped because they are not UTF-8: %s%s", folder, ", ".join(names[:_NAMED]), more)
     if len(wrong) == len(files):
-        raise DataError(f"{folder}: none of its {len(files)} documents is UTF-8; save them as UTF-8.")
+        raise DataError(f"{folder}: none of its {len(files)} documents is UTF-8; save them as UTF-8")
     return [file for file in files if file not in set(wrong)]
 
 
@@ -171,7 +170,7 @@ def _is_utf8(file: Path) -> bool:
     except UnicodeDecodeError:
         return False
     except OSError as error:
-        raise DataError(f"{file}: cannot be read ({error}).") from error
+        raise DataError(f"{file}: cannot be read ({error})") from error
     return True
 
 
@@ -192,37 +191,39 @@ def _read_folder(folder: Path, errors: Decoding) -> Iterator[Passage]:
             with file.open(encoding="utf-8-sig", errors=errors) as lines:
                 parts = split_text(lines, well_formed(name), markdown=file.suffix.lower() == ".md")
                 for i, (title, text) in enumerate(parts):
-                    # A file's name may hold bytes that are not UTF-8.
+                    # A file name may contain bytes that are not UTF-8.
                     yield Passage(passage_id=well_formed(f"{relative.as_posix()}#{i}"), title=title, text=text)
         except UnicodeDecodeError as error:
             raise DataError(
                 f"{file}: not UTF-8 (byte {error.object[error.start : error.start + 1]!r}); save it as UTF-8, or "
-                "read with errors='replace' or 'skip'."
+                "read with errors='replace' or 'skip'"
             ) from error
         except OSError as error:
-            raise DataError(f"{file}: cannot be read ({error}).") from error
+            raise DataError(f"{file}: cannot be read ({error})") from error
 
 
 def _read_lines(path: Path, errors: Decoding) -> Iterator[Passage]:
-    seen: dict[str, int] = {}
+    first_line: dict[str, int] = {}
     for where, row in json_lines(path, "an object with title and text", errors=errors):
         number = int(where.rpartition(" ")[2])
         passage = _passage(row, number, where)
-        if passage.passage_id in seen:
+        if passage.passage_id in first_line:
             raise DataError(
-                f"{where}: id {passage.passage_id!r} was used before, on line {seen[passage.passage_id]}; each "
-                "passage needs its own."
+                f"{where}: id {passage.passage_id!r} was already used on line {first_line[passage.passage_id]}; each "
+                "passage needs its own id"
             )
-        seen[passage.passage_id] = number
+        first_line[passage.passage_id] = number
         yield passage
 
 
 def _passage(row: dict[str, Any], number: int, where: str) -> Passage:
     if not isinstance(row.get("text"), str):
-        raise DataError(f"{where}: found {row!r:.80}; expected an object with a string 'text'.")
-    given = row.get("id", number)
+        raise DataError(f"{where}: got {row!r:.80}; expected an object with a string 'text'")
+    passage_id = row.get("id", number)
     title = row.get("title")
-    if isinstance(given, bool) or not isinstance(given, str | int) or not isinstance(title, str | None):
-        raise DataError(f"{where}: id is {given!r:.40}, title is {title!r:.40}; expected strings (id may be a number).")
-    # Without a title the id stands in, so that prompts name every passage.
-    return Passage(passage_id=str(given), title=title or str(given), text=row["text"])
+    if isinstance(passage_id, bool) or not isinstance(passage_id, str | int) or not isinstance(title, str | None):
+        raise DataError(
+            f"{where}: id is {passage_id!r:.40}, title is {title!r:.40}; expected strings (id may be a number)"
+        )
+    # Use the id as a missing title, so that prompts name every passage.
+    return Passage(passage_id=str(passage_id), title=title or str(passage_id), text=row["text"])

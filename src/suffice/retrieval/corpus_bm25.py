@@ -1,8 +1,8 @@
 """BM25 over a corpus: built by bm25s, searched by a small compiled kernel, saved without pickle.
 
-bm25s computes the score that each token gives each passage when the index is built.  A search adds these scores up and
-keeps the best k; `bm25s.BM25.retrieve` does that with a heap, which breaks ties at random.  The kernel here keeps ties
-in the order of the corpus, so that a recording can be repeated, and takes no longer (`benchmarks/bench_bm25.py`).
+The index of bm25s contains the score of each token in each passage.  A search adds up these scores and keeps the best k.
+`bm25s.BM25.retrieve` uses a heap, which breaks ties at random; the kernel here keeps ties in the order of the corpus, so
+that recordings can be repeated, and is as fast (`benchmarks/bench_bm25.py`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = ["CorpusBM25", "passages_hash"]
 _KIND = "suffice-bm25-index"
 _VERSION = 1
 _FULL_SORT = 128
-"""Above this k a stable sort of all scores is quicker than inserting into a sorted list."""
+"""Above this k a stable sort of all scores is faster than inserting into a sorted list."""
 
 _Floats32 = npt.NDArray[np.float32]
 _Ints = npt.NDArray[np.int32]
@@ -78,22 +78,22 @@ class CorpusBM25:
         own = {"passages": len(self.passages), "corpus_hash": self.corpus_hash}
         return bm25_fingerprint(self.name, self.k1, self.b) | own
 
-    def rank(self, question: str, *, pool: Sequence[Passage] | None = None, k: int | None = None) -> list[Passage]:  # noqa: ARG002 - a corpus retriever takes no notice of a pool
-        """Return passages of the corpus, best first; ties, and passages that share no token, in their order.
+    def rank(self, question: str, *, pool: Sequence[Passage] | None = None, k: int | None = None) -> list[Passage]:  # noqa: ARG002 - a corpus retriever ignores pools
+        """Return passages of the corpus, best first; ties and passages without a common token keep their order.
 
         Args:
             question: Any text; without a known token every score is 0.
-            pool: Not read.
-            k: At most this many, at least 1; None for all.
+            pool: Ignored.
+            k: Largest number of passages, at least 1; None for all.
 
         Raises:
             DataError: `k` is below 1.
         """
-        found, scores = self.search(question, checked_k(k, len(self.passages)))
+        positions, scores = self.search(question, checked_k(k, len(self.passages)))
         ranked = []
-        for i, score in zip(found.tolist(), scores.tolist(), strict=True):
-            it = self.passages[i]  # dataclasses.replace would take as long as the search
-            ranked.append(Passage(passage_id=it.passage_id, title=it.title, text=it.text, score=score))
+        for i, score in zip(positions.tolist(), scores.tolist(), strict=True):
+            passage = self.passages[i]  # dataclasses.replace would take as long as the search
+            ranked.append(Passage(passage_id=passage.passage_id, title=passage.title, text=passage.text, score=score))
         return ranked
 
     def search(self, question: str, k: int) -> tuple[npt.NDArray[np.int64], _Floats32]:
@@ -101,7 +101,7 @@ class CorpusBM25:
 
         Args:
             question: Any text.
-            k: At most this many, at least 0.
+            k: Largest number of passages, at least 0.
 
         Returns:
             Positions and scores, each of shape ``(min(k, len(self)),)``; scores in [0, inf), descending.
@@ -123,13 +123,13 @@ class CorpusBM25:
 
         Args:
             directory: The folder; its old index is replaced.
-            source: What the corpus was made from, in any words; `load` checks it if asked to.
+            source: Description of the origin of the corpus, which `load` can check.
 
         Returns:
             The folder.
 
         Raises:
-            DataError: The folder holds other files, or cannot be written.
+            DataError: The folder contains other files, or cannot be written.
         """
         with write_stored(Path(directory), _KIND, _VERSION) as stored:
             write_passages(stored.path("passages.jsonl"), self.passages)
@@ -142,19 +142,19 @@ class CorpusBM25:
 
     @classmethod
     def load(cls, directory: str | Path, *, source: str | None = None) -> CorpusBM25:
-        """Read an index that `save` wrote; nothing in it is executed.
+        """Read an index written by `save`, without executing anything in it.
 
         Args:
             directory: The folder.
-            source: What the corpus must have been made from; None for anything.
+            source: Required description of the origin; None for any.
 
         Raises:
-            SchemaError: The folder holds no such index, one of another version or source, or it is damaged.
+            SchemaError: The folder contains no index of this kind, version and source, or it is damaged.
         """
         stored = open_stored(Path(directory), _KIND, _VERSION)
         if source is not None and stored.meta.get("source") != source:
             raise SchemaError(
-                f"{directory}: the index was made from {stored.meta.get('source')!r}, not {source!r}; build it again."
+                f"{directory}: the index was made from {stored.meta.get('source')!r}, not {source!r}; build it again"
             )
         index = cls.__new__(cls)
         index._restore(stored)  # noqa: SLF001 - the class's own constructor
@@ -172,12 +172,12 @@ class CorpusBM25:
             self._starts = np.load(stored.path("starts.npy"), allow_pickle=False)
             fits = self._fits() and stored.meta["tokens"] == TOKENS
         except (KeyError, IndexError, TypeError, ValueError) as error:
-            raise SchemaError(f"{stored.directory}: the index is damaged ({error!r}); build it again.") from error
+            raise SchemaError(f"{stored.directory}: the index is damaged ({error!r}); build it again") from error
         if not fits:
-            raise SchemaError(f"{stored.directory}: the parts of the index do not fit together; build it again.")
+            raise SchemaError(f"{stored.directory}: the files of the index do not match; build it again")
 
     def _fits(self) -> bool:
-        """Whether every number that the compiled kernel will follow stays inside its array."""
+        """Return whether all indices are within bounds, which the compiled kernel does not check."""
         data, indices, starts = self._data, self._indices, self._starts
         return bool(
             data.dtype == np.float32
@@ -196,7 +196,7 @@ class CorpusBM25:
 def _build(
     passages: Sequence[Passage], k1: float, b: float
 ) -> tuple[dict[str, int], _Floats32, _Ints, npt.NDArray[np.int64]]:
-    """Return the vocabulary and, token by token, the passages that hold it and the score that it gives them."""
+    """Return the vocabulary and, by token, the passages with it and their scores (a sparse matrix in CSC form)."""
     vocabulary: dict[str, int] = {}
     documents = [
         [vocabulary.setdefault(word, len(vocabulary)) for word in words(passage_text(passage.title, passage.text))]
@@ -229,23 +229,23 @@ def _add_up(data: _Floats32, indices: _Ints, starts: npt.NDArray[np.int64], toke
 
 
 def _best(scores: _Floats32, k: int) -> tuple[npt.NDArray[np.int64], _Floats32]:
-    """Return the first k of a stable descending sort, by insertion into a sorted list of k."""
+    """Return the first k of a stable descending sort, by insertion into a sorted list of length k."""
     best = np.empty(k, dtype=np.float32)
     where = np.empty(k, dtype=np.int64)
     length = 0
     for i in range(len(scores)):
         score = scores[i]
         if length < k:
-            place = length
+            slot = length
             length += 1
         elif score > best[k - 1]:
-            place = k - 1
+            slot = k - 1
         else:
             continue
-        while place > 0 and best[place - 1] < score:
-            best[place] = best[place - 1]
-            where[place] = where[place - 1]
-            place -= 1
-        best[place] = score
-        where[place] = i
+        while slot > 0 and best[slot - 1] < score:
+            best[slot] = best[slot - 1]
+            where[slot] = where[slot - 1]
+            slot -= 1
+        best[slot] = score
+        where[slot] = i
     return where, best

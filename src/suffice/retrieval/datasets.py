@@ -5,11 +5,11 @@ JSON lines, one question a line, gzipped if the name ends in ``.gz``::
     {"id": "q1", "question": "Who ...?", "answers": ["..."], "type": "bridge", "level": "hard", "split": "dev",
      "paragraphs": [{"title": "...", "text": "...", "is_supporting": true}, ...]}
 
-Only `question` is required.  The id may be missing (it is then made from the text) or a number, and gold answers may
-have any name in `GOLD_FIELDS`, as a text or a list; fields that are not read are logged once for each file.  HotpotQA's
-download (and 2WikiMultiHopQA's, which has the same form) is one JSON list of ``{_id, question, answer, context,
-supporting_facts, type, level}``; the scenarios of Semantic Early-Stopping are one of ``{id, split, question, contexts,
-ground_truth, meta}``.  Lists and lines may hold each form; an item shows its form by its fields.
+Only `question` is required.  The id may be a number, or missing (it is then derived from the text), and gold answers may
+have any name in `GOLD_FIELDS`, as a text or a list; unused fields are logged once per file.  HotpotQA's download (and
+2WikiMultiHopQA's, in the same form) is a JSON list of ``{_id, question, answer, context, supporting_facts, type,
+level}``; the scenarios of Semantic Early-Stopping are a list of ``{id, split, question, contexts, ground_truth, meta}``.
+Lists and lines may contain every form; the fields of an item show its form.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ __all__ = [
 ]
 
 BUNDLED = ("hotpotqa_tune", "hotpotqa_eval", "2wiki_tune", "2wiki_eval")
-"""Names of the question sets that ship with the package; DATA.md tells their sources and licences."""
+"""Names of the question sets in the package; DATA.md contains their sources and licences."""
 
 GOLD_FIELDS = (
     "answers",
@@ -58,9 +58,9 @@ GOLD_FIELDS = (
     "target",
     "answer",
 )
-"""Names of the gold answers in a question file; the first that holds any is read.
+"""Names of the gold answers in a question file; the first with a value is read.
 
-`answer` comes last: beside another one it is what a model said.
+`answer` comes last: beside another field it is the answer of a model.
 """
 
 _IDS = ("id", "_id", "question_id", "qid")
@@ -74,15 +74,15 @@ class Question:
     """One question with its gold answers and candidate passages.
 
     Attributes:
-        question_id: Unit of pairing, unique in its set.
+        question_id: Unique in its set; questions are paired by it.
         question: The question, without surrounding white space.
-        answers: Gold answers; empty where unknown, and metrics are then NaN.
-        passages: The question's own pool in the order of the file; empty where a corpus is searched instead.
+        answers: Gold answers; empty if unknown, which makes metrics NaN.
+        passages: The question's own pool in the order of the file; empty if a corpus is searched instead.
             A passage's id is ``<question_id>#<position>``.
-        type: As the data set names it (`bridge`, `comparison`); None if not given.
-        level: As the data set names it (`easy`, `medium`, `hard`); None if not given.
-        supporting: Ids of the passages that hold the gold evidence; empty where unknown.
-        split: As the data set names it (`dev`, `test`); None if not given.
+        type: Type in the data set (`bridge`, `comparison`); None if not given.
+        level: Level in the data set (`easy`, `medium`, `hard`); None if not given.
+        supporting: Ids of the passages with the gold evidence; empty if unknown.
+        split: Split in the data set (`dev`, `test`); None if not given.
     """
 
     question_id: str
@@ -101,7 +101,7 @@ class Question:
 
     @property
     def supporting_titles(self) -> frozenset[str]:
-        """Titles of the supporting passages, by which a corpus search can be judged."""
+        """Titles of the supporting passages, for judging a corpus search."""
         return frozenset(item.title for item in self.passages if item.passage_id in self.supporting)
 
 
@@ -109,10 +109,10 @@ def bundled_path(name: str) -> Path:
     """Return the file of a bundled question set.
 
     Raises:
-        DataError: There is no bundled set of this name.
+        DataError: The name is unknown.
     """
     if name not in BUNDLED:
-        raise DataError(f"no bundled question set {name!r}; there are: {', '.join(BUNDLED)}.")
+        raise DataError(f"unknown bundled question set {name!r}; allowed: {', '.join(BUNDLED)}")
     return Path(__file__).resolve().parent.parent / "data" / "questions" / f"{name}.jsonl.gz"
 
 
@@ -124,46 +124,46 @@ def load_questions(spec: str | Path, *, limit: int | None = None, split: str | N
     (3, 10, ('British',))
 
     Args:
-        spec: A name in `BUNDLED`, or a path that ends in ``.jsonl``, ``.json`` (a published form), or either with
-            ``.gz`` behind it.
-        limit: At most this many questions, the first ones, at least 1; None for all.
-        split: Only questions that the file says to be of this split; None for all.
+        spec: A name in `BUNDLED`, or a path that ends in ``.jsonl`` or ``.json`` (a published form), optionally
+            followed by ``.gz``.
+        limit: Largest number of questions from the start, at least 1; None for all.
+        split: Return only questions of this split; None for all.
 
     Raises:
-        DataError: The file is missing, not UTF-8, truncated, has no question of the split, or a question in it is not
-            usable; the message names file and line.
-        SchemaError: The file is of another kind.
+        DataError: The file is missing, not UTF-8 or truncated, has no question of the split, or contains an invalid
+            question; the message names file and line.
+        SchemaError: The file has another format.
     """
     if limit is not None and limit < 1:
-        raise DataError(f"limit is {limit!r}; allowed is 1 or more, or None for all questions.")
+        raise DataError(f"limit is {limit!r}; allowed: 1 or more, or None for all questions")
     path = bundled_path(spec) if isinstance(spec, str) and spec in BUNDLED else Path(spec)
     questions: list[Question] = []
-    seen: dict[str, str] = {}
+    first_place: dict[str, str] = {}
     splits: dict[str, None] = {}
-    unread: Counter[str] = Counter()
+    unused: Counter[str] = Counter()
     for where, record in _read(path):
-        question = _question(_own_form(record, where), where, unread)
-        if question.question_id in seen:
-            made = "" if _id(record, where) else ", made from the text, as the question has no id,"
+        question = _question(_own_form(record, where), where, unused)
+        if question.question_id in first_place:
+            origin = "" if _id(record, where) else " (derived from the text, because the question has no id)"
             raise DataError(
-                f"{where}: question id {question.question_id!r}{made} was used before, at {seen[question.question_id]}; "
-                "ids pair questions across runs, so each must be unique."
+                f"{where}: question id {question.question_id!r}{origin} was already used at {first_place[question.question_id]}; "
+                "each question needs a unique id, because ids pair questions across runs"
             )
-        seen[question.question_id] = where
+        first_place[question.question_id] = where
         if question.split is not None:
             splits[question.split] = None
         if split is None or question.split == split:
             questions.append(question)
         if len(questions) == limit:
             break
-    if not seen:
-        raise DataError(f"{path}: no questions in this file; expected at least one.")
-    if unread:
-        listed = ", ".join(f"{name} ({n})" for name, n in sorted(unread.items()))
-        _log.warning("%s: fields that are not read, with how many questions have them: %s", path, listed)
+    if not first_place:
+        raise DataError(f"{path}: the file contains no questions; expected at least one")
+    if unused:
+        listed = ", ".join(f"{name} ({n})" for name, n in sorted(unused.items()))
+        _log.warning("%s: unused fields, with the number of questions that have them: %s", path, listed)
     if not questions:
-        named = ", ".join(map(repr, splits)) or "none: its questions name no split"
-        raise DataError(f"{path}: no question of the split {split!r}; the file's splits: {named}.")
+        available = ", ".join(map(repr, splits)) or "none: its questions have no split"
+        raise DataError(f"{path}: no question has the split {split!r}; splits in the file: {available}")
     return questions
 
 
@@ -193,12 +193,12 @@ def dataset_hash(questions: Sequence[Question]) -> str:
 
 
 def _read(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield each question as it stands in the file, with its place for messages."""
+    """Yield each question as in the file, with its location for messages."""
     name = path.name.removesuffix(".gz")
     if not path.is_file():
         raise DataError(
-            f"no question file {str(path)!r}; give a path to .jsonl, .jsonl.gz or .json, or one of the bundled sets: "
-            f"{', '.join(BUNDLED)}."
+            f"the question file {str(path)!r} does not exist; give a path to .jsonl, .jsonl.gz or .json, or a bundled set: "
+            f"{', '.join(BUNDLED)}"
         )
     if name.endswith(".jsonl"):
         return json_lines(path, "one question as one JSON object")
@@ -206,18 +206,18 @@ def _read(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         return _read_list(path)
     raise SchemaError(
         f"{path}: a question file ends in .jsonl (one question a line) or .json (HotpotQA's official download, or "
-        "published scenarios), either with .gz behind it; rename or convert it."
+        "published scenarios), either with .gz behind it; rename or convert it"
     )
 
 
 def _read_list(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    # One object at a time: the official training file is half a gigabyte on a single line.
+    # Decode one object at a time: the official training file is a single line of half a gigabyte.
     text = decoded(b"".join(unpacked(path)), str(path))
     decoder = json.JSONDecoder()
     position = _skip(text, 0)
     if text[position : position + 1] != "[":
         raise SchemaError(
-            f"{path}: expected a JSON list of questions, HotpotQA's official form or published scenarios; found {text[:40]!r}."
+            f"{path}: expected a JSON list of questions, HotpotQA's official form or published scenarios; got {text[:40]!r}"
         )
     position, number = _skip(text, position + 1), 0
     while text[position : position + 1] not in ("]", ""):
@@ -226,15 +226,15 @@ def _read_list(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         try:
             record, position = decoder.raw_decode(text, position)
         except (ValueError, RecursionError) as error:
-            raise DataError(f"{where}: not JSON ({error}); the file may be truncated.") from error
+            raise DataError(f"{where}: not JSON ({error}); the file may be truncated") from error
         yield where, _object(well_formed(record), where)
         position = _skip(text, position)
         if text[position : position + 1] == ",":
             position = _skip(text, position + 1)
         elif text[position : position + 1] != "]":
-            raise DataError(f"{where}: expected ',' or ']' after this question; the file may be truncated.")
+            raise DataError(f"{where}: expected ',' or ']' after this question; the file may be truncated")
     if not text[position:]:
-        raise DataError(f"{path}: the list of questions does not end; the file is truncated.")
+        raise DataError(f"{path}: the list of questions does not end; the file is truncated")
 
 
 def _skip(text: str, position: int) -> int:
@@ -245,23 +245,23 @@ def _skip(text: str, position: int) -> int:
 
 def _object(record: object, where: str, fields: str = "id and question") -> dict[str, Any]:
     if not isinstance(record, dict):
-        raise DataError(f"{where}: found {type(record).__name__} {record!r:.60}; expected a JSON object with {fields}.")
+        raise DataError(f"{where}: found {type(record).__name__} {record!r:.60}; expected a JSON object with {fields}")
     return record
 
 
 def _own_form(record: dict[str, Any], where: str) -> dict[str, Any]:
-    """Return a question of any form in this library's own."""
+    """Convert a question from a published form to that of this library."""
     if "contexts" in record:
         return _scenario(record, where)
     return _official(record, where) if isinstance(record.get("context"), list) else record
 
 
-def _question(record: dict[str, Any], where: str, unread: Counter[str]) -> Question:
-    """Return a question, and count the fields that were not read."""
+def _question(record: dict[str, Any], where: str, unused: Counter[str]) -> Question:
+    """Return a question, and count its unused fields."""
     text = (_text(record, "question", where, required=True) or "").strip()
     question_id = _id(record, where) or text_id(text)
     gold = next((name for name in GOLD_FIELDS if record.get(name) not in (None, "", [])), None)
-    unread.update(
+    unused.update(
         name for name in record if name not in _FIELDS and name != gold and record[name] not in (None, "", [])
     )
     paragraphs = [
@@ -270,12 +270,12 @@ def _question(record: dict[str, Any], where: str, unread: Counter[str]) -> Quest
     ]
     passages, supporting = [], set()
     for i, item in enumerate(paragraphs):
-        spot = f"{where}, paragraph {i}"
+        location = f"{where}, paragraph {i}"
         passage_id = f"{question_id}#{i}"
-        body = _text(item, "text", spot) or ""
-        passages.append(Passage(passage_id=passage_id, title=_text(item, "title", spot) or "", text=body))
+        body = _text(item, "text", location) or ""
+        passages.append(Passage(passage_id=passage_id, title=_text(item, "title", location) or "", text=body))
         if not isinstance(item.get("is_supporting", False), bool):
-            raise DataError(f"{spot}: is_supporting is {item['is_supporting']!r}; expected true or false.")
+            raise DataError(f"{location}: is_supporting is {item['is_supporting']!r}; expected true or false")
         if item.get("is_supporting", False):
             supporting.add(passage_id)
     return Question(
@@ -297,7 +297,9 @@ def _id(record: dict[str, Any], where: str) -> str | None:
         return None
     value = _number_text(record[name])
     if not isinstance(value, str) or not value.strip():
-        raise DataError(f"{where}: {name} is {value!r:.80}; expected a non-empty text or a whole number, or no id.")
+        raise DataError(
+            f"{where}: {name} is {value!r:.80}; expected a non-empty text or a whole number; or leave the id out"
+        )
     return value
 
 
@@ -305,28 +307,28 @@ def _golds(value: Any, name: str, where: str) -> tuple[str, ...]:
     listed = [_number_text(item) for item in (value if isinstance(value, list) else [value])]
     if not all(isinstance(item, str) for item in listed):
         raise DataError(
-            f"{where}: {name} is {value!r:.80}; a gold answer is text or a number, or a list of these; write yes or no for "
-            "true or false."
+            f"{where}: {name} is {value!r:.80}; expected text or a number, or a list of these; write yes or no instead of "
+            "true or false"
         )
     return tuple(listed)
 
 
 def _number_text(value: Any) -> Any:
-    """Return a number as text, 7.0 as 7; anything else as it is."""
+    """Convert a number to text, 7.0 to 7; other values are returned unchanged."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return value
     return str(int(value)) if isinstance(value, int) or value.is_integer() else str(value)
 
 
 def _official(record: dict[str, Any], where: str) -> dict[str, Any]:
-    """Translate HotpotQA's own form; answers and supporting facts are absent in its test sets."""
+    """Convert HotpotQA's own form; its test sets have no answers and supporting facts."""
     facts = _pairs(record, "supporting_facts", where)
     titles = {title for title, _ in facts}
     paragraphs = []
     for title, sentences in _pairs(record, "context", where):
         if not isinstance(sentences, list) or not all(isinstance(sentence, str) for sentence in sentences):
-            raise DataError(f"{where}: context of {title!r} is {sentences!r:.80}; expected a list of sentences.")
-        # HotpotQA's sentences carry their leading blank, 2WikiMultiHopQA's do not.
+            raise DataError(f"{where}: context of {title!r} is {sentences!r:.80}; expected a list of sentences")
+        # HotpotQA's sentences start with a blank, 2WikiMultiHopQA's do not.
         text = "".join(s if i == 0 or s[:1].isspace() else f" {s}" for i, s in enumerate(sentences)).strip()
         paragraphs.append({"title": title, "text": text, "is_supporting": title in titles})
     rest = {name: value for name, value in record.items() if name not in ("context", "supporting_facts")}
@@ -334,14 +336,14 @@ def _official(record: dict[str, Any], where: str) -> dict[str, Any]:
 
 
 def _scenario(record: dict[str, Any], where: str) -> dict[str, Any]:
-    """Translate a scenario of Semantic Early-Stopping: contexts are texts without titles, and the gold ones unknown."""
+    """Convert a scenario of Semantic Early-Stopping; its contexts have no titles, and the gold ones are unknown."""
     texts = _list(record, "contexts", where)
     if not all(isinstance(text, str) for text in texts):
-        raise DataError(f"{where}: contexts is {texts!r:.80}; expected a list of texts.")
+        raise DataError(f"{where}: contexts is {texts!r:.80}; expected a list of texts")
     meta = {} if record.get("meta") is None else _object(record["meta"], f"{where}, meta", "type and level")
     rest = {name: value for name, value in record.items() if name not in ("contexts", "meta")}
-    told = {name: value for name, value in meta.items() if name in ("type", "level")}
-    return {**rest, **told, "paragraphs": [{"text": text} for text in texts]}
+    labels = {name: value for name, value in meta.items() if name in ("type", "level")}
+    return {**rest, **labels, "paragraphs": [{"text": text} for text in texts]}
 
 
 def _text(record: dict[str, Any], key: str, where: str, *, required: bool = False) -> str | None:
@@ -349,7 +351,7 @@ def _text(record: dict[str, Any], key: str, where: str, *, required: bool = Fals
     if value is None and not required:
         return None
     if not isinstance(value, str) or (required and not value.strip()):
-        raise DataError(f"{where}: {key} is {value!r:.80}; expected a {'non-empty ' if required else ''}string.")
+        raise DataError(f"{where}: {key} is {value!r:.80}; expected a {'non-empty ' if required else ''}string")
     return value
 
 
@@ -358,7 +360,7 @@ def _list(record: dict[str, Any], key: str, where: str) -> list[Any]:
     if value is None:
         return []
     if not isinstance(value, list):
-        raise DataError(f"{where}: {key} is {value!r:.80}; expected a list.")
+        raise DataError(f"{where}: {key} is {value!r:.80}; expected a list")
     return value
 
 
@@ -366,5 +368,5 @@ def _pairs(record: dict[str, Any], key: str, where: str) -> list[list[Any]]:
     pairs = _list(record, key, where)
     for pair in pairs:
         if not isinstance(pair, list) or len(pair) != 2 or not isinstance(pair[0], str):  # noqa: PLR2004 - a pair
-            raise DataError(f"{where}: {key} holds {pair!r:.80}; expected pairs that start with a title.")
+            raise DataError(f"{where}: {key} contains {pair!r:.80}; expected pairs that start with a title")
     return pairs

@@ -1,6 +1,6 @@
 """Ranking by embeddings: cosine similarity of question and passage, over a pool or a corpus.
 
-Any sentence-transformers model serves (extra `dense`), or any object with an `encode` method.
+It works with any sentence-transformers model (extra `dense`) and any object with an `encode` method.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _Vectors = npt.NDArray[np.float32]
 
 
 class DenseRetriever:
-    """Ranks passages by the cosine of their embedding with the question's, in [-1, 1]; a zero vector gives 0.
+    """Ranks passages by the cosine between their embedding and that of the question, in [-1, 1]; 0 for a zero vector.
 
     >>> class Letters:
     ...     def encode(self, texts):
@@ -42,13 +42,13 @@ class DenseRetriever:
     [('aab', 0.949), ('b', 0.707), ('ccc', 0.0)]
 
     Args:
-        model: Id or folder of a sentence-transformers model, loaded at the first use; with `encoder`, its name.
-        passages: A corpus to search; None to rank the pool that comes with each question.
-        encoder: What to encode with instead of loading `model`.
-        revision: Revision of the model; with `encoder`, any words that tell two versions apart.
-        question_prefix: Put before a question, where the model was trained so ("query: ").
-        passage_prefix: Put before a passage.
-        device: Where the model runs, as torch names it; None for the default.
+        model: Id or folder of a sentence-transformers model, loaded on first use; with `encoder`, its name.
+        passages: A corpus to search; None to rank the pool of each question.
+        encoder: Encoder to use instead of loading `model`.
+        revision: Revision of the model; with `encoder`, any name of its version.
+        question_prefix: Text before a question, for models trained with one ("query: ").
+        passage_prefix: Text before a passage.
+        device: A torch device; None for the default.
     """
 
     name = "dense"
@@ -77,13 +77,13 @@ class DenseRetriever:
 
     @property
     def has_corpus(self) -> bool:
-        """Whether it searches a corpus of its own, and so takes no notice of a question's passages."""
+        """Whether it searches its own corpus and ignores the passages of questions."""
         return self.passages is not None
 
     def fingerprint(self) -> dict[str, Any]:
         """Return model, revision, pooling, prefixes and, of a corpus, size and hash; loads the model.
 
-        A model in a folder is named by the folder and the hash of its weights, not by its path.
+        A model in a folder is identified by the folder name and the hash of its weights, not by its path.
         """
         values = {"name": self.name, **self._embedder()}
         if self.passages is not None:
@@ -91,17 +91,17 @@ class DenseRetriever:
         return values
 
     def rank(self, question: str, *, pool: Sequence[Passage] | None = None, k: int | None = None) -> list[Passage]:
-        """Return the corpus, or else the pool, best first; ties keep their order.
+        """Return the passages of the corpus, or else of the pool, best first; ties keep their order.
 
         Args:
             question: Any text.
-            pool: The question's own passages; not read if there is a corpus.
-            k: At most this many, at least 1; None for all.
+            pool: The question's own passages; ignored if there is a corpus.
+            k: Largest number of passages, at least 1; None for all.
 
         Raises:
             DataError: There is neither corpus nor pool, or `k` is below 1.
             MissingExtraError: sentence-transformers is not installed.
-            ModelError: The model cannot be loaded, or gives no usable vectors.
+            ModelError: The model cannot be loaded, or returns no usable vectors.
         """
         if self.passages is not None and self._vectors is not None:
             passages: Sequence[Passage] = self.passages
@@ -112,13 +112,13 @@ class DenseRetriever:
         size = checked_k(k, len(passages))
         if not passages:
             return []
-        asked = self._encode([self.question_prefix + question])[0]
-        if asked.shape[0] != vectors.shape[1]:
+        query = self._encode([self.question_prefix + question])[0]
+        if query.shape[0] != vectors.shape[1]:
             raise ModelError(
-                f"{self.model!r} gives {asked.shape[0]} numbers for a question and {vectors.shape[1]} for a passage; use "
-                "the model that the index was made with."
+                f"{self.model!r} returns {query.shape[0]} numbers for a question but {vectors.shape[1]} for a passage; use "
+                "the model of the index"
             )
-        scores = np.clip(vectors @ asked, -1.0, 1.0)
+        scores = np.clip(vectors @ query, -1.0, 1.0)
         order = np.argsort(-scores, kind="stable")[:size]
         return [replace(passages[i], score=float(scores[i])) for i in order.tolist()]
 
@@ -129,10 +129,10 @@ class DenseRetriever:
             directory: The folder.
 
         Raises:
-            DataError: There is no corpus, the folder holds other files, or it cannot be written.
+            DataError: There is no corpus, the folder contains other files, or it cannot be written.
         """
         if self.passages is None or self._vectors is None:
-            raise DataError("this retriever ranks pools and has no corpus to save; give it passages.")
+            raise DataError("cannot save a retriever without a corpus; give it passages")
         with write_stored(Path(directory), _KIND, _VERSION) as stored:
             write_passages(stored.path("passages.jsonl"), self.passages)
             np.save(stored.path("vectors.npy"), self._vectors, allow_pickle=False)
@@ -151,22 +151,22 @@ class DenseRetriever:
         passage_prefix: str = "",
         device: str | None = None,
     ) -> DenseRetriever:
-        """Read an index that `save` wrote, for the same model; nothing in it is executed.
+        """Read an index written by `save` for the same model, without executing anything in it.
 
         Args:
             directory: The folder.
-            model: As for the class; an index never names what is to be loaded.
-            encoder: As for the class.
-            revision: As for the class.
-            question_prefix: As for the class.
-            passage_prefix: As for the class.
-            device: As for the class.
+            model: See the class; the index itself does not decide what is loaded.
+            encoder: See the class.
+            revision: See the class.
+            question_prefix: See the class.
+            passage_prefix: See the class.
+            device: See the class.
 
         Raises:
-            SchemaError: The folder holds no such index, one of another version or model, or it is damaged.
+            SchemaError: The folder contains no index of this kind, version and model, or it is damaged.
         """
         stored = open_stored(Path(directory), _KIND, _VERSION)
-        found = cls(
+        retriever = cls(
             model,
             encoder=encoder,
             revision=revision,
@@ -174,36 +174,36 @@ class DenseRetriever:
             passage_prefix=passage_prefix,
             device=device,
         )
-        given = found._embedder()
-        for key in sorted(given.keys() | stored.meta.keys()):
-            if given.get(key) != stored.meta.get(key):
+        current = retriever._embedder()
+        for key in sorted(current.keys() | stored.meta.keys()):
+            if current.get(key) != stored.meta.get(key):
                 raise SchemaError(
-                    f"{directory}: the index was made with {key} {stored.meta.get(key)!r}, not {given.get(key)!r}; build "
-                    "it again, or give what it was made with."
+                    f"{directory}: the index was made with {key} {stored.meta.get(key)!r}, not {current.get(key)!r}; build "
+                    "it again, or use that value"
                 )
         try:
-            found.passages = read_passages(stored.path("passages.jsonl"))
+            retriever.passages = read_passages(stored.path("passages.jsonl"))
             vectors = np.load(stored.path("vectors.npy"), allow_pickle=False)
         except (IndexError, KeyError, TypeError, ValueError) as error:
-            raise SchemaError(f"{directory}: the index is damaged ({error!r}); build it again.") from error
-        if vectors.dtype != np.float32 or vectors.ndim != 2 or len(vectors) != len(found.passages):  # noqa: PLR2004
-            raise SchemaError(f"{directory}: the parts of the index do not fit together; build it again.")
-        found._vectors = vectors
-        return found
+            raise SchemaError(f"{directory}: the index is damaged ({error!r}); build it again") from error
+        if vectors.dtype != np.float32 or vectors.ndim != 2 or len(vectors) != len(retriever.passages):  # noqa: PLR2004
+            raise SchemaError(f"{directory}: the files of the index do not match; build it again")
+        retriever._vectors = vectors
+        return retriever
 
     def _texts(self, passages: Sequence[Passage]) -> list[str]:
         return [self.passage_prefix + passage_text(passage.title, passage.text) for passage in passages]
 
     def _encode(self, texts: list[str]) -> _Vectors:
-        """Return unit vectors, shape ``(len(texts), dimension)``; a zero vector stays zero."""
+        """Return unit vectors, shape ``(len(texts), dimension)``; zero vectors stay zero."""
         if not texts:
             return np.zeros((0, 0), dtype=np.float32)
         with self._lock:  # loops rank in threads, and torch uses all cores for one call
             vectors = np.asarray(self._loaded().encode(texts), dtype=np.float32)
         if vectors.ndim != 2 or len(vectors) != len(texts) or not np.isfinite(vectors).all():  # noqa: PLR2004 - a table
             raise ModelError(
-                f"{self.model!r} gave an array of shape {vectors.shape} for {len(texts)} texts; expected one row of finite "
-                "numbers for each."
+                f"{self.model!r} returned an array of shape {vectors.shape} for {len(texts)} texts; expected one row of finite "
+                "numbers per text"
             )
         lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
         units: _Vectors = np.divide(vectors, lengths, out=np.zeros_like(vectors), where=lengths > 0)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 __all__ = ["PASSAGE_WORDS", "split_text"]
 
 PASSAGE_WORDS = 120
-"""Paragraphs are collected up to this many words; a longer paragraph is cut at the last sentence end before it."""
+"""Paragraphs are collected up to this number of words; longer ones are cut at the last sentence end before it."""
 
 _WORD = re.compile(r"\S+")
 _HEADING = re.compile(r" {0,3}#{1,6}(?=[ \t]|$)")
@@ -18,7 +18,7 @@ _MAX_CHARACTERS = 2_000  # a "word" may be a megabyte long
 
 
 def split_text(lines: Iterable[str], name: str, *, markdown: bool = False) -> Iterator[tuple[str, str]]:
-    r"""Yield `(title, text)` of each passage; every title is another.
+    r"""Yield `(title, text)` of each passage; titles are unique.
 
     >>> list(split_text(["# Install\n", "Run it.\n", "\n", "Done.\n", "# Use\n", "Call it.\n"], "guide", markdown=True))
     [('guide: Install', 'Run it.\n\nDone.'), ('guide: Use', 'Call it.')]
@@ -28,11 +28,11 @@ def split_text(lines: Iterable[str], name: str, *, markdown: bool = False) -> It
         name: The document's name, unique in its corpus.
         markdown: Whether lines that start with ``#`` are headings, which end a passage and go into the title.
     """
-    seen: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for heading, text in _passages(lines, markdown=markdown):
         title = f"{name}: {heading}" if heading else name
-        seen[title] = seen.get(title, 0) + 1
-        yield (title if seen[title] == 1 else f"{title} (part {seen[title]})"), text
+        counts[title] = counts.get(title, 0) + 1
+        yield (title if counts[title] == 1 else f"{title} (part {counts[title]})"), text
 
 
 def _passages(lines: Iterable[str], *, markdown: bool) -> Iterator[tuple[str, str]]:
@@ -54,34 +54,34 @@ def _passages(lines: Iterable[str], *, markdown: bool) -> Iterator[tuple[str, st
 
 
 def _paragraphs(lines: Iterable[str], *, markdown: bool) -> Iterator[tuple[str, str]]:
-    """Yield `(heading, paragraph)`; blank lines and headings part paragraphs."""
+    """Yield `(heading, paragraph)`; blank lines and headings separate paragraphs."""
     block: list[str] = []
     heading, fenced = "", False
     for raw in lines:
         line = raw.rstrip()
         if markdown and line.lstrip().startswith(("```", "~~~")):
             fenced = not fenced
-        found = _HEADING.match(line) if markdown and not fenced else None
-        if line and not found:
+        match = _HEADING.match(line) if markdown and not fenced else None
+        if line and not match:
             block.append(line)
             continue
         if block:
             yield heading, "\n".join(block).strip()
             block = []
-        if found:
-            heading = _CLOSING.sub("", line[found.end() :]).strip()
+        if match:
+            heading = _CLOSING.sub("", line[match.end() :]).strip()
     if block:
         yield heading, "\n".join(block).strip()
 
 
 def _cut(paragraph: str) -> Iterator[str]:
-    """Yield pieces of at most `PASSAGE_WORDS` words and `_MAX_CHARACTERS` characters, the text between them unchanged."""
+    """Cut a paragraph into pieces of at most `PASSAGE_WORDS` words and `_MAX_CHARACTERS` characters."""
     start = end = after_sentence = 0
     count = count_after = 0
     for match in _WORD.finditer(paragraph):
         full = count == PASSAGE_WORDS or match.end() - start > _MAX_CHARACTERS
         if full and count:
-            # The last sentence end in the second half of the piece, else the last word.
+            # Cut at the last sentence end if it is in the second half of the piece, else after the last word.
             stop = after_sentence if count_after * 2 > count else end
             yield paragraph[start:stop].strip()
             count = count - count_after if stop == after_sentence else 0

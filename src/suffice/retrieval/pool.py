@@ -1,4 +1,4 @@
-"""A retriever for tests and demonstrations: what goes in comes out, in the order in which it was given."""
+"""A retriever for tests and demonstrations that keeps the given order."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ __all__ = ["InMemoryRetriever"]
 
 
 class InMemoryRetriever:
-    """Returns passages in the order in which they were given: a public test double.
+    """Returns passages in the given order; a public test double.
 
     >>> retriever = InMemoryRetriever([Passage(passage_id=name, title=name, text="") for name in "abc"])
     >>> [(passage.title, passage.score) for passage in retriever.rank("anything", k=2)]
     [('a', 1.0), ('b', 0.5)]
 
     Args:
-        passages: What to return for a question that comes without a pool; None means that a pool is required.
-        scores: By passage id; a passage without one keeps a score of its own, or gets ``1 / rank``.
+        passages: Passages for questions without a pool; None requires a pool.
+        scores: Scores by passage id; other passages keep their score, or get ``1 / rank``.
     """
 
     name = "in-memory"
@@ -32,20 +32,20 @@ class InMemoryRetriever:
         self._scores = dict(scores or {})
 
     def fingerprint(self) -> dict[str, Any]:
-        """Return the name, the ids in their order and the scores."""
+        """Return the name, the ids in order and the scores."""
         ids = None if self._passages is None else [passage.passage_id for passage in self._passages]
         return {"name": self.name, "passages": ids, "scores": dict(self._scores)}
 
     def rank(self, question: str, *, pool: Sequence[Passage] | None = None, k: int | None = None) -> list[Passage]:  # noqa: ARG002 - the order does not depend on the question
-        """Return the pool, or else the passages given at the start, in their order.
+        """Return the pool, or else the passages of the constructor, in their order.
 
         Args:
-            question: Not read.
-            pool: The question's own passages; they win over those given at the start.
-            k: At most this many, at least 1; None for all.
+            question: Ignored.
+            pool: The question's own passages, used instead of those of the constructor.
+            k: Largest number of passages, at least 1; None for all.
 
         Raises:
-            DataError: There is neither a pool nor a passage from the start, or `k` is below 1.
+            DataError: There are no passages, or `k` is below 1.
         """
         passages = required_pool(self.name, self._passages if pool is None else pool)
         chosen = passages[: checked_k(k, len(passages))]

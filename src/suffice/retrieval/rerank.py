@@ -1,4 +1,4 @@
-"""A cross-encoder: its score of each new passage (the signal `rerank_score`), and passages in the order of its scores."""
+"""A cross-encoder: its score of each new passage (the signal `rerank_score`), and reranking by its scores."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _COMPONENT = "reranker"
 _SIGNAL = "rerank_score"
 
 CARD = "reranker.json"
-"""What a cross-encoder that was trained here says about itself, in its folder."""
+"""File in the folder of a cross-encoder trained with this package, with the details of its training."""
 
 
 class PairScorer(Protocol):
@@ -41,7 +41,7 @@ class PairScorer(Protocol):
 class CrossEncoderScorer:
     """Measures how well the newest passage fits the question, with any sentence-transformers cross-encoder.
 
-    The score is the model's own, on its own scale; without a passage it is NaN and nothing is computed.
+    The score is on the scale of the model; without a passage it is NaN and the model is not called.
 
     >>> class Shared:
     ...     def predict(self, pairs):
@@ -52,10 +52,10 @@ class CrossEncoderScorer:
     {'rerank_score': 2.0}
 
     Args:
-        model: Id or folder of a cross-encoder, loaded at the first use; with `encoder`, its name.
-        encoder: What to score with instead of loading `model`.
-        revision: Revision of the model; with `encoder`, any words that tell two versions apart.
-        device: Where the model runs, as torch names it; None for the default.
+        model: Id or folder of a cross-encoder, loaded on first use; with `encoder`, its name.
+        encoder: Cross-encoder to use instead of loading `model`.
+        revision: Revision of the model; with `encoder`, any name of its version.
+        device: A torch device; None for the default.
     """
 
     name = _COMPONENT
@@ -80,11 +80,11 @@ class CrossEncoderScorer:
 
     @property
     def capabilities(self) -> frozenset[str]:
-        """`reranker`."""
+        """`reranker` alone."""
         return frozenset({"reranker"})
 
     def fingerprint(self) -> Mapping[str, Any]:
-        """Return model and revision; a model in a folder is named by the folder and the hash of its weights."""
+        """Return model and revision; a model in a folder is identified by the folder name and the hash of its weights."""
         folder = Path(self.model)
         if self._is_given or not folder.is_dir():
             return {"model": self.model, "revision": self.revision}
@@ -93,9 +93,9 @@ class CrossEncoderScorer:
 
     @property
     def seen(self) -> Seen | None:
-        """The questions that it was trained on, where its folder says so; None if it was trained here and does not.
+        """The training questions according to its card; None if the card does not contain them.
 
-        A model without a card of `suffice reranker train` is anyone's: nothing on record, and nothing to compare.
+        A model without a card of `suffice reranker train` comes from elsewhere and has no recorded questions.
         """
         card = Path(self.model) / CARD
         if self._is_given or not card.is_file():
@@ -110,7 +110,7 @@ class CrossEncoderScorer:
 
         Raises:
             MissingExtraError: sentence-transformers is not installed.
-            ModelError: The model cannot be loaded, or does not give one number for a pair.
+            ModelError: The model cannot be loaded, or does not return one number per pair.
         """
         del reply
         if not passages:
@@ -121,11 +121,11 @@ class CrossEncoderScorer:
         return Measurement(signals={_SIGNAL: score}, costs={_COMPONENT: cost})
 
     def scores(self, question: str, passages: Sequence[Passage]) -> list[float]:
-        """Return the score of each passage, in their order; the model runs once for all, in batches of its own.
+        """Return the score of each passage in order, from a single call of the model.
 
         Raises:
             MissingExtraError: sentence-transformers is not installed.
-            ModelError: The model cannot be loaded, or does not give one number for a pair.
+            ModelError: The model cannot be loaded, or does not return one number per pair.
         """
         if not passages:
             return []
@@ -136,17 +136,17 @@ class CrossEncoderScorer:
             scores = np.asarray(self._encoder.predict(pairs), dtype=np.float64)
         if scores.size != len(pairs):
             raise ModelError(
-                f"the cross-encoder {self.model!r} gave {scores.size} numbers for {len(pairs)} pair(s); use one with a "
+                f"the cross-encoder {self.model!r} returned {scores.size} numbers for {len(pairs)} pair(s); use one with a "
                 "single label"
             )
         return [float(score) for score in scores.ravel()]
 
 
 class Reranked:
-    """A retriever whose best passages are put in the order of a cross-encoder's scores; the others are left out.
+    """A retriever whose best passages are reordered by a cross-encoder; the others are left out.
 
     CBDR retrieves K times r passages, reranks them and answers from the first K: give that product as `candidates`.
-    In the loop the order is the order in which rounds reveal evidence; its cost is booked as retrieval.  Over an
+    In the loop, rounds reveal evidence in this order; the cost counts as retrieval.  Over an
     `AsyncRetriever` it is one itself: its `rank` is awaited.
 
     >>> from suffice.retrieval.pool import InMemoryRetriever
@@ -160,8 +160,8 @@ class Reranked:
 
     Args:
         retriever: Finds the candidates.
-        scorer: Orders them.
-        candidates: How many of the retriever's best are scored, at least 1.
+        scorer: Orders the candidates.
+        candidates: Number of candidates, at least 1.
 
     Raises:
         DataError: `candidates` is below 1.
@@ -171,7 +171,7 @@ class Reranked:
         self, retriever: Retriever | AsyncRetriever, scorer: CrossEncoderScorer, *, candidates: int = 20
     ) -> None:
         if candidates < 1:
-            raise DataError(f"candidates is {candidates!r}; allowed is 1 or more")
+            raise DataError(f"candidates is {candidates!r}; allowed: 1 or more")
         if is_async(retriever):
             self.rank = self._rank_async  # type: ignore[assignment]
         self.retriever = retriever
@@ -183,7 +183,7 @@ class Reranked:
 
     @property
     def name(self) -> str:
-        """The retriever's name, and that it is reranked."""
+        """The retriever's name with the suffix `+reranked`."""
         return f"{self.retriever.name}+reranked"
 
     @property
@@ -193,16 +193,16 @@ class Reranked:
 
     @property
     def has_corpus(self) -> bool:
-        """Whether the retriever searches a corpus of its own."""
+        """Whether the retriever searches its own corpus."""
         return getattr(self.retriever, "has_corpus", False)
 
     @property
     def identity(self) -> Identity:
-        """What makes two passages of the retriever the same."""
+        """The field by which two passages of the retriever are the same."""
         return identity_of(self.retriever)
 
     def fingerprint(self) -> dict[str, Any]:
-        """Return what identifies the retriever, the cross-encoder and the number of candidates."""
+        """Return values that identify the retriever, the cross-encoder and the number of candidates."""
         return {
             "name": self.name,
             "retriever": self.retriever.fingerprint(),
@@ -215,17 +215,17 @@ class Reranked:
 
         Args:
             question: Any text.
-            pool: The question's own passages, where the retriever ranks those.
-            k: At most this many, at least 1; None for all candidates.
+            pool: The question's own passages, if the retriever ranks pools.
+            k: Largest number of passages, at least 1; None for all candidates.
 
         Raises:
             DataError: The retriever needs a pool and there is none, or `k` is below 1.
             MissingExtraError: sentence-transformers is not installed.
-            ModelError: The cross-encoder cannot be loaded, or gives no usable scores.
+            ModelError: The cross-encoder cannot be loaded, or returns no usable scores.
         """
-        checked_k(k, self.candidates)  # before anything is computed
-        found: Any = self.retriever.rank(question, pool=pool, k=self.candidates)
-        return self._best(question, found, k)
+        checked_k(k, self.candidates)  # raises before anything is computed
+        passages: Any = self.retriever.rank(question, pool=pool, k=self.candidates)
+        return self._best(question, passages, k)
 
     async def _rank_async(
         self, question: str, *, pool: Sequence[Passage] | None = None, k: int | None = None
@@ -238,7 +238,7 @@ class Reranked:
         scores = self.scorer.scores(question, found)
         if not all(map(math.isfinite, scores)):
             raise ModelError(
-                f"the cross-encoder {self.scorer.model!r} gave scores that are no numbers; its weights are damaged, or "
+                f"the cross-encoder {self.scorer.model!r} returned scores that are not finite; its weights are damaged, or "
                 "overflow in half precision: load it in another precision"
             )
         return best_first(found, scores, k)
@@ -251,13 +251,13 @@ def load_cross_encoder(
 
     Args:
         model: Id or folder.
-        revision: Of an id.
-        device: As torch names it; None for the default.
-        new_head: Whether an encoder without a trained head may be loaded: it gets a random one, to be trained.
+        revision: Revision of an id.
+        device: A torch device; None for the default.
+        new_head: Whether an encoder without a trained head is allowed; it gets a random one for training.
 
     Raises:
         MissingExtraError: sentence-transformers is not installed.
-        ModelError: The model cannot be loaded, or could only score at random or alike.
+        ModelError: The model cannot be loaded, or would score at random or all pairs alike.
     """
     try:
         from sentence_transformers import CrossEncoder
@@ -265,30 +265,30 @@ def load_cross_encoder(
         raise MissingExtraError("scoring passages with a cross-encoder", "dense") from error
     try:
         loaded = CrossEncoder(model, revision=revision, device=device, trust_remote_code=False)
-    except Exception as error:  # what it raises depends on the hub client, the file format and torch
+    except Exception as error:  # the type depends on the hub client, the file format and torch
         raise ModelError(
             f"the cross-encoder {model!r} cannot be loaded ({type(error).__name__}: {error!s:.200}); give the id of one, "
-            "or a folder that holds one. Without a network an id is found only where it was downloaded before: fetch the "
-            "model elsewhere and give the path of its folder."
+            "or a folder that contains one. Without a network only downloaded ids work: fetch the "
+            "model elsewhere and give the path of its folder"
         ) from error
     _check_scores(loaded, model, new_head=new_head)
     return loaded
 
 
 def _check_scores(encoder: Any, model: str, *, new_head: bool) -> None:
-    """Refuse what would score at random, or give every pair the same number."""
+    """Raise if the model would score at random, or all pairs alike."""
     answers = next((module for module in encoder if hasattr(module, "true_token_id")), None)
     if answers is not None:  # a language model, which scores by the logits of its answer words
         words = [answers.true_token_id, answers.false_token_id]
         if words[0] == words[1] or encoder.tokenizer.unk_token_id in words:
             raise ModelError(
-                f"the cross-encoder {model!r} scores by the words that it answers with, such as 'yes' and 'no', and its "
-                "tokenizer lacks them: every score would be 0. Use a reranker that was trained as one"
+                f"the cross-encoder {model!r} scores by its answer words, such as 'yes' and 'no', but its "
+                "tokenizer does not contain them, so every score would be 0. Use a model trained as a reranker"
             )
         return
     architectures = list(getattr(encoder.config, "architectures", None) or ())
     if not new_head and not any(name.endswith("ForSequenceClassification") for name in architectures):
         raise ModelError(
-            f"{model!r} is {' and '.join(architectures) or 'an encoder of no named kind'}, without a trained head: it would "
+            f"{model!r} is {' and '.join(architectures) or 'an encoder of unknown type'} without a trained head, so it would "
             "rank at random. Use a reranker, or train its head first (suffice reranker train)"
         )

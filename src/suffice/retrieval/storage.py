@@ -1,6 +1,6 @@
-"""Folders that hold an index: written so that a half-written one is never taken for whole.
+"""Folders with an index, written so that an incomplete one is always detected.
 
-`suffice-index.json` names kind, version and the sha256 of every other file.  It is removed first and written last.
+`suffice-index.json` contains kind, version and the sha256 of every other file.  It is removed first and written last.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from suffice.rounds import Passage
 __all__ = ["MANIFEST", "Stored", "open_stored", "read_passages", "write_passages", "write_stored"]
 
 MANIFEST = "suffice-index.json"
-"""The file that makes a folder an index."""
+"""The file that marks a folder as an index."""
 
 _OURS = frozenset(
     {
@@ -41,7 +41,7 @@ class Stored:
     Attributes:
         directory: The folder.
         meta: JSON-ready values that describe the index.
-        used: Names of the files that belong to it.
+        used: Names of its files.
     """
 
     directory: Path
@@ -52,10 +52,10 @@ class Stored:
         """Return the path of a file of the index.
 
         Raises:
-            SchemaError: An index that was opened does not have this file.
+            SchemaError: The opened index does not have this file.
         """
         if self.meta and name not in self.used:
-            raise SchemaError(f"{self.directory}: this index has no {name}; build it again.")
+            raise SchemaError(f"{self.directory}: the index has no {name}; build it again")
         if name not in self.used:
             self.used.append(name)
         return self.directory / name
@@ -63,20 +63,20 @@ class Stored:
 
 @contextmanager
 def write_stored(directory: Path, kind: str, version: int) -> Iterator[Stored]:
-    """Write an index: the caller writes its files and sets `meta`; the manifest follows when all went well.
+    """Write an index: the caller writes its files and sets `meta`, and the manifest is written at the end.
 
     Raises:
-        DataError: The folder holds files of another kind, or cannot be written.
+        DataError: The folder contains other files, or cannot be written.
     """
     try:
         directory.mkdir(parents=True, exist_ok=True)
         foreign = sorted({item.name for item in directory.iterdir()} - _OURS)
         if foreign:
             raise DataError(
-                f"{directory}: will not write an index among other files ({', '.join(foreign[:3])}); name an empty or "
-                "new folder."
+                f"{directory}: contains other files ({', '.join(foreign[:3])}); give an empty or new "
+                "folder for the index"
             )
-        for name in _OURS:  # the manifest goes with them: until the new one is written there is no index here
+        for name in _OURS:  # including the manifest: until the new one is written there is no index here
             (directory / name).unlink(missing_ok=True)
         stored = Stored(directory)
         yield stored
@@ -88,33 +88,33 @@ def write_stored(directory: Path, kind: str, version: int) -> Iterator[Stored]:
         }
         (directory / MANIFEST).write_text(json.dumps(manifest, indent=1, allow_nan=False) + "\n", encoding="utf-8")
     except OSError as error:
-        raise DataError(f"{directory}: the index cannot be written ({error}); name another folder.") from error
+        raise DataError(f"{directory}: the index cannot be written ({error}); give another folder") from error
 
 
 def open_stored(directory: Path, kind: str, version: int) -> Stored:
-    """Return an index folder whose files are all there and unchanged.
+    """Open an index and check that its files are complete and unchanged.
 
     Raises:
-        SchemaError: The folder holds no such index, one of another version, or it is damaged.
+        SchemaError: The folder contains no index of this kind and version, or it is damaged.
     """
     try:
         manifest = json.loads((directory / MANIFEST).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise SchemaError(
-            f"{directory}: no complete index here ({type(error).__name__} reading {MANIFEST}); build it with save()."
+            f"{directory}: the folder contains no complete index ({type(error).__name__} reading {MANIFEST}); build it with save()"
         ) from error
-    found = (manifest.get("kind"), manifest.get("version")) if isinstance(manifest, dict) else (None, None)
-    if found != (kind, version):
+    identity = (manifest.get("kind"), manifest.get("version")) if isinstance(manifest, dict) else (None, None)
+    if identity != (kind, version):
         raise SchemaError(
-            f"{directory}: kind {found[0]!r} version {found[1]!r}; this release reads {kind!r} version {version}. "
-            "Build it again."
+            f"{directory}: kind {identity[0]!r} version {identity[1]!r}; this release reads {kind!r} version {version}. "
+            "Build it again"
         )
     files, meta = manifest.get("files"), manifest.get("meta")
     if not isinstance(files, dict) or not isinstance(meta, dict) or not set(files) <= _OURS:
-        raise SchemaError(f"{directory}: {MANIFEST} is damaged; build the index again.")
+        raise SchemaError(f"{directory}: {MANIFEST} is damaged; build the index again")
     for name, digest in files.items():
         if not (directory / name).is_file() or _sha256(directory / name) != digest:
-            raise SchemaError(f"{directory}: {name} is missing, truncated or changed; build the index again.")
+            raise SchemaError(f"{directory}: {name} is missing, truncated or changed; build the index again")
     return Stored(directory, meta, list(files))
 
 
@@ -127,7 +127,7 @@ def write_passages(path: Path, passages: Sequence[Passage]) -> None:
 
 
 def read_passages(path: Path) -> tuple[Passage, ...]:
-    """Return the passages that `write_passages` wrote."""
+    """Read the passages written by `write_passages`."""
     with path.open(encoding="utf-8") as lines:
         rows = map(json.loads, lines)
         return tuple(Passage(passage_id=row[0], title=row[1], text=row[2]) for row in rows)

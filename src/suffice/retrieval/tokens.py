@@ -1,4 +1,4 @@
-"""Words for lexical ranking, the same for pools and for corpora."""
+"""Tokenisation for lexical ranking of pools and corpora."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _LUCENE = (
 )
 
 STOP_WORDS = frozenset(_LUCENE.split())
-"""Lucene's English stop words, which are bm25s's default too (a test compares them)."""
+"""Lucene's English stop words, also the default of bm25s (a test compares them)."""
 
 TOKENS = "lower, two or more word characters, English stop words removed"
-"""What `words` does, for fingerprints."""
+"""Description of `words` for fingerprints."""
 
 _find = re.compile(r"\b\w\w+\b").findall
 
@@ -23,7 +23,7 @@ _find = re.compile(r"\b\w\w+\b").findall
 def words(text: str) -> list[str]:
     r"""Return lower-case runs of two or more word characters (Unicode) without English stop words.
 
-    The tokens of `bm25s.tokenize` with its default settings, in their order and with repetitions.  No stemming.
+    The same tokens as `bm25s.tokenize` with its default settings, in order, with repetitions and without stemming.
     Scripts without blanks between words give one token for each unbroken run.
 
     >>> words("The Tempest, 1979: it's Derek Jarman's film")
@@ -33,5 +33,5 @@ def words(text: str) -> list[str]:
 
 
 def passage_text(title: str, text: str) -> str:
-    """Return what is indexed of a passage: its title and its text."""
+    """Return the text of a passage that is indexed: its title and its text."""
     return f"{title}\n{text}"

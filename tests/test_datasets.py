@@ -344,7 +344,7 @@ def test_an_official_test_set_has_no_answers(tmp_path):
         (json.dumps([official()])[:-9], DataError, "item 1: not JSON"),
         (json.dumps([official()])[:-1] + " 7", DataError, "expected ',' or ']'"),
         ("[3]", DataError, "item 1: found int"),
-        (json.dumps([official(), official()]), DataError, "was used before"),
+        (json.dumps([official(), official()]), DataError, "was already used"),
         (json.dumps([official(context=[["T"]])]), DataError, "expected pairs"),
         (json.dumps([official(context=[["T", "text"]])]), DataError, "list of sentences"),
         (json.dumps([official(answer={"a": 1})]), DataError, "answer is"),

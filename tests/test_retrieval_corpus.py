@@ -128,7 +128,7 @@ def test_what_is_skipped_in_a_folder_is_counted_by_kind_or_named(docs, read, cap
     (docs / "latin.txt").write_bytes(("fine\n\n" * 90_000 + "caf\u00e9").encode("latin-1"))
     assert [passage.passage_id for passage in read(docs)] == whole
     kinds, names = (entry.getMessage() for entry in caplog.records if entry.name == "suffice.retrieval.corpus")
-    assert "skipped 3 .pdf, 1 .png, 1 links to nothing, 1 without a suffix;" in kinds
+    assert "skipped 3 .pdf, 1 .png, 1 broken links, 1 without a suffix;" in kinds
     assert names.endswith("not UTF-8: latin.txt")
 
 
@@ -188,7 +188,7 @@ def test_json_lines_are_passages_as_they_are(tmp_path):
         (b'{"text": "t", "id": [1]}', "expected strings"),
         (b'{"text": "t", "id": true}', "expected strings"),
         (b'{"text": "t", "title": 1}', "expected strings"),
-        (b'{"text": "t", "id": "a"}', "was used before, on line 1"),
+        (b'{"text": "t", "id": "a"}', "was already used on line 1"),
         (b'{"text": "\xe9"}', "is not UTF-8"),
     ],
 )

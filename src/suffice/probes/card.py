@@ -133,7 +133,7 @@ class ProbeCard:
         if ours != theirs:
             raise ConfigMismatchError(
                 f"the probe reads states of {self.model!r} (revision {self.revision}), but the source is {source.id!r} "
-                f"(revision {source.revision}): train a probe for the states of this model"
+                f"(revision {source.revision}): states of another model differ, so train a probe for it"
             )
         pinned = pinned_of(source.fingerprint())
         relevant = [key for key in self.pinned if key != _RAG_PIN or RAG in (*self.prompts, *allow)]

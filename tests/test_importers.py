@@ -202,9 +202,9 @@ def test_what_is_not_a_tasr_file_is_refused(tmp_path):
     for name in ("cut.parquet", "text.parquet"):
         with pytest.raises(SchemaError, match="does not read as parquet"):
             read_tasr(tmp_path / name)
-    with pytest.raises(SchemaError, match=r"no column 'qid'.*there are: a"):
+    with pytest.raises(SchemaError, match=r"column 'qid' .*is missing; the file has: a"):
         read_tasr(tasr_file(tmp_path / "other.parquet", [{"a": 1}]))
-    with pytest.raises(DataError, match="no file"):
+    with pytest.raises(DataError, match="does not exist"):
         read_tasr(tmp_path / "nowhere.parquet")
 
 

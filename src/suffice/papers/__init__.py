@@ -1,6 +1,6 @@
 """Papers reproduced with the library: their tables, published figures, importers and demonstrations.
 
-Nothing imports this room; its commands and importers are found through entry points (pyproject.toml).
+No other package imports this one; its commands and importers are entry points (pyproject.toml).
 """
 
 __all__: list[str] = []

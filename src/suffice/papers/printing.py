@@ -1,4 +1,4 @@
-"""How the tables of a paper are printed: the format, the bar while they are made, the page."""
+"""Printing of a paper's tables: format, progress bar and output."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ SHAPES = ("table", *FORMATS, "json")
 
 
 def checked_form(form: str, out: Path | None) -> str:
-    """Return the format, or say what is wrong with it or with the file."""
+    """Return the format, or raise if it or the output file is invalid."""
     if form not in SHAPES:
         raise typer.BadParameter(f"{form!r}; allowed: {', '.join(SHAPES)}", param_hint="--format")
     if out is not None and form == "table":
-        raise typer.BadParameter("tables for the terminal go to the terminal; add --format md", param_hint="--out")
+        raise typer.BadParameter("the format table is for the terminal only; add --format md", param_hint="--out")
     if out is not None and not out.parent.is_dir():
-        raise DataError(f"there is no folder {str(out.parent)!r} to write {out.name!r} to")
+        raise DataError(f"the folder {str(out.parent)!r} does not exist, so {out.name!r} cannot be written")
     return form
 
 
 @contextmanager
 def stage_bar() -> Iterator[Callable[[str, int, int], None] | None]:
-    """Show what is being made on standard error, if it is a terminal."""
+    """Show a progress bar on standard error if it is a terminal."""
     if not errors.is_terminal:
         yield None
         return
@@ -47,7 +47,7 @@ def stage_bar() -> Iterator[Callable[[str, int, int], None] | None]:
 
 
 def print_paper(paper: Paper, form: str, out: Path | None, title: str) -> None:
-    """Print tables on the terminal, or write them in another format to a file or to standard output."""
+    """Print tables on the terminal, or write them in another format to a file or standard output."""
     if form == "table":
         for table in paper.tables:
             print_table(table)

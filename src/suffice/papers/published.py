@@ -1,4 +1,4 @@
-"""Figures that a paper published, as data: read, scaled, and with what speaks against them."""
+"""Published figures of a paper as data: read, scaled, and flagged where they are inconsistent."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from typing import Any
 __all__ = ["Figure", "Flag", "Published", "published_tasr"]
 
 Figure = float | tuple[float, float, float]
-"""A value, or a value with the ends of its interval."""
+"""A value, or a value with the bounds of its interval."""
 
 _POINTS = frozenset({"f1", "delta", "k1", "k3", "k5", "share_5"})
-"""What the paper prints in points and this library holds in [0, 1]."""
+"""Figures that the paper prints in points and this library in [0, 1]."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flag:
-    """Something that speaks against a published figure.
+    """An inconsistency of a published figure.
 
     Attributes:
         id: A short name.
-        places: ``TABLE.ROW``, or ``TABLE`` for all of it.
-        reason: What it contradicts.
+        places: ``TABLE.ROW``, or ``TABLE`` for a whole table.
+        reason: The contradiction.
     """
 
     id: str
@@ -38,11 +38,11 @@ class Published:
     """The figures of one paper.
 
     Attributes:
-        title: Of the paper.
-        arxiv: Its number.
+        title: Title of the paper.
+        arxiv: Its arXiv number.
         cells: Model, retriever, corpus and setting of each published cell, by name.
-        tables: By `table1` ... `figure5`: title, version, and the rows by name, each a mapping of figures.
-        flags: What is inconsistent.
+        tables: Title, version and rows of figures by name, for `table1` ... `figure5`.
+        flags: The inconsistencies.
     """
 
     title: str
@@ -52,18 +52,18 @@ class Published:
     flags: tuple[Flag, ...]
 
     def row(self, table: str, name: str | None) -> dict[str, Figure]:
-        """Return the figures of a row, F1 and its differences in [-1, 1]; empty where nothing was published."""
-        given = self.tables[table]["rows"].get(name, {}) if name is not None else {}
-        return {key: _scaled(value, 0.01 if key in _POINTS else 1.0) for key, value in given.items()}
+        """Return the figures of a row, F1 and its differences in [-1, 1]; empty if nothing was published."""
+        figures = self.tables[table]["rows"].get(name, {}) if name is not None else {}
+        return {key: _scaled(value, 0.01 if key in _POINTS else 1.0) for key, value in figures.items()}
 
     def flagged(self, table: str, name: str | None = None) -> tuple[Flag, ...]:
-        """Return what speaks against a row, or without a name against a table as a whole."""
-        place = table if name is None else f"{table}.{name}"
-        return tuple(flag for flag in self.flags if place in flag.places)
+        """Return the flags of a row, or without a name those of the whole table."""
+        location = table if name is None else f"{table}.{name}"
+        return tuple(flag for flag in self.flags if location in flag.places)
 
     def cells_of(self, setting: str) -> frozenset[str]:
-        """Return the published cells of a setting."""
-        return frozenset(name for name, told in self.cells.items() if told["setting"] == setting)
+        """Return the names of the published cells with this setting."""
+        return frozenset(name for name, cell in self.cells.items() if cell["setting"] == setting)
 
 
 def _scaled(value: Any, scale: float) -> Figure:
@@ -75,7 +75,7 @@ def _scaled(value: Any, scale: float) -> Figure:
 
 @cache
 def published_tasr() -> Published:
-    """Return the figures of TASR (arXiv 2606.13814).
+    """Return the published figures of TASR (arXiv 2606.13814).
 
     >>> published_tasr().row("table2", "qwen_hp")["calls"]
     2.71
@@ -83,5 +83,5 @@ def published_tasr() -> Published:
     text = files("suffice.data").joinpath("published", "tasr.toml").read_text("utf-8")
     data = tomllib.loads(text)
     flags = tuple(Flag(id=flag["id"], places=tuple(flag["places"]), reason=flag["reason"]) for flag in data["flag"])
-    tables = {name: part for name, part in data.items() if isinstance(part, dict) and "rows" in part}
+    tables = {name: table for name, table in data.items() if isinstance(table, dict) and "rows" in table}
     return Published(**data["paper"], cells=data["cells"], tables=tables, flags=flags)

@@ -1,4 +1,4 @@
-"""The cells of a paper's tables: which recordings belong to which model, retriever and corpus."""
+"""The cells of a paper's tables: the recordings of each model, retriever and corpus."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ BUDGET = 5
 """TASR's R; later rounds of a recording are left out."""
 
 SETTINGS = {"distractor": "distractor", "open": "open-domain BM25", "dense": "open-domain dense"}
-"""What a cell's evidence comes from, as the paper groups its tables: 1 and 2, 4, 5."""
+"""Sources of evidence, by which the paper groups its tables: 1 and 2, 4, 5."""
 
 _LEAST = 3  # rounds: every difference is against fixed_k(3)
 _REQUIRED = ("name", "model", "retriever", "corpus", "setting", "tune", "eval")
@@ -50,15 +50,15 @@ class Cell:
     """One configuration and its two recordings.
 
     Attributes:
-        name: What the tables call it.
+        name: Name in the tables.
         model: The model that answered.
-        retriever: What ranked the passages.
-        corpus: What they came from.
+        retriever: The retriever of the passages.
+        corpus: The source of the passages.
         setting: A key of `SETTINGS`.
-        tune: The recording that calibrators are fitted on; for a transferred calibration that of another cell.
-        eval: The recording that the tables are of; no question of `tune`.
-        prompt: The prompt's id; the tables are of `answer_first`, figure 5 is of all prompts.
-        published: The cell of the paper that this one repeats; "" if it repeats none.
+        tune: Recording for fitting calibrators; for a transferred calibration that of another cell.
+        eval: Recording for the tables, without questions of `tune`.
+        prompt: Id of the prompt; the tables use `answer_first`, figure 5 all prompts.
+        published: The cell of the paper that this one repeats; "" if there is none.
     """
 
     name: str
@@ -79,15 +79,15 @@ class Cell:
         known = published_tasr().cells
         if self.published not in known:
             raise DataError(
-                f"cell {self.name!r}: the paper has no cell {self.published!r}; there are: {', '.join(known)}. Leave "
-                "`published` out for a cell of your own"
+                f"cell {self.name!r}: unknown published cell {self.published!r}; allowed: {', '.join(known)}. Leave "
+                "`published` out for your own cells"
             )
         theirs = known[self.published]["setting"]
         prompts = ("answer_first", "confidence_first")
         if theirs != self.setting or self.prompt not in prompts:
             raise DataError(
-                f"cell {self.name!r} cannot stand beside {self.published!r}: that one has the setting {theirs!r} and a "
-                f"prompt among {', '.join(prompts)}, this one {self.setting!r} and {self.prompt!r}"
+                f"cell {self.name!r} cannot be compared with {self.published!r}, which has the setting {theirs!r} and a "
+                f"prompt among {', '.join(prompts)}; this cell has {self.setting!r} and {self.prompt!r}"
             )
 
 
@@ -95,11 +95,11 @@ def read_cells(path: str | Path) -> list[Cell]:
     """Read a list of cells: a TOML file with one ``[[cell]]`` for each; paths are relative to the file.
 
     Raises:
-        DataError: The file is missing or no TOML, or a cell is wrong; the message names the cell and the key.
+        DataError: The file is missing or not TOML, or a cell is invalid; the message names the cell and the key.
     """
     path = Path(path)
     if not path.is_file():
-        raise DataError(f"there is no list of cells at {str(path)!r}")
+        raise DataError(f"the list of cells {str(path)!r} does not exist")
     try:
         data = tomllib.loads(path.read_text("utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -107,7 +107,7 @@ def read_cells(path: str | Path) -> list[Cell]:
     entries = data.pop("cell", None)
     if data or not isinstance(entries, list) or not entries:
         other = f", not {', '.join(map(repr, data))}" if data else ""
-        raise DataError(f"{path}: a list of cells holds [[cell]] tables, at least one{other}")
+        raise DataError(f"{path}: a list of cells must contain at least one [[cell]] table{other}")
     cells = [_cell(entry, number, path) for number, entry in enumerate(entries, start=1)]
     _once(path, "name", [cell.name for cell in cells])
     _once(path, "published cell and prompt", [f"{cell.published}, {cell.prompt}" for cell in cells if cell.published])
@@ -115,15 +115,15 @@ def read_cells(path: str | Path) -> list[Cell]:
 
 
 def _once(path: Path, what: str, values: list[str]) -> None:
-    twice = next((value for value in values if values.count(value) > 1), None)
-    if twice is not None:
-        raise DataError(f"{path}: two cells have the {what} {twice!r}")
+    repeated = next((value for value in values if values.count(value) > 1), None)
+    if repeated is not None:
+        raise DataError(f"{path}: two cells have the {what} {repeated!r}")
 
 
 def _cell(entry: Any, number: int, path: Path) -> Cell:
     where = f"{path}: cell {number}"
     if not isinstance(entry, dict):
-        raise DataError(f"{where} is {entry!r}; write [[cell]], then one key a line")
+        raise DataError(f"{where} is {entry!r}; write [[cell]], then one key per line")
     where = f"{path}: cell {entry['name']!r}" if isinstance(entry.get("name"), str) else where
     allowed = (*_REQUIRED, *_OPTIONAL)
     unknown = [key for key in entry if key not in allowed]
@@ -138,25 +138,25 @@ def _cell(entry: Any, number: int, path: Path) -> Cell:
     files = {key: path.parent / entry[key] for key in ("tune", "eval")}
     for key, file in files.items():
         if not file.is_file():
-            raise DataError(f"{where}: there is no {key} recording at {str(file)!r}")
+            raise DataError(f"{where}: the {key} recording {str(file)!r} does not exist")
     prompt = entry.get("prompt", "answer_first").split("@")[0]  # a prompt's id may name its version
     return Cell(**{**entry, **files, "prompt": prompt})
 
 
 @dataclass(frozen=True, kw_only=True)
 class CellRuns:
-    """A cell with its recordings and what TASR and the baselines do on them.
+    """A cell with its recordings and the runs of TASR and the baselines on them.
 
     Attributes:
         cell: The cell.
-        tune: Recorded tune questions with the cell's prompt, failed ones left out.
-        eval: The same of eval questions.
-        prompts: Tune and eval with all the prompts that their files hold.
-        policy: TASR, its calibrator fitted on `tune`; None where that cannot be done.
-        result: The replay of that policy; None where it cannot be done.
-        runs: TASR, its random twin, fixed budgets, closed book and oracles by label; empty where `result` is None.
+        tune: Recorded tune questions with the cell's prompt, without failed ones.
+        eval: The same for eval questions.
+        prompts: Tune and eval with all prompts in their files.
+        policy: TASR with its calibrator fitted on `tune`; None if that is impossible.
+        result: The replay of that policy; None if that is impossible.
+        runs: TASR, its random twin, fixed budgets, closed book and oracles by label; empty if `result` is None.
         problem: Why `result` is None.
-        notes: What a reader must know.
+        notes: Deviations from the paper's procedure in this cell.
     """
 
     cell: Cell
@@ -183,18 +183,18 @@ class CellRuns:
 def load_cell(cell: Cell, *, resampling: Resampling = Resampling()) -> CellRuns:
     """Read the recordings of a cell, fit TASR on tune and replay it on eval.
 
-    Where the recordings lack what the rule or its score needs, the cell has no runs, and says why.
+    If the recordings lack columns for the rule or its score, the cell has no runs, and `problem` says why.
 
     Raises:
-        DataError: A recording does not read or has other prompts, or both hold the same question.
+        DataError: A recording cannot be read, has other prompts, or both contain the same question.
     """
     prompts = _read(cell.tune), _read(cell.eval)
     tune, evaluation = (_with_prompt(recording, cell) for recording in prompts)
     common = sorted(_units(tune) & _units(evaluation))
     if common:
         raise DataError(
-            f"cell {cell.name!r}: {len(common)} questions are in both recordings ({common[0]!r}): what is fitted on tune "
-            "questions must be judged on others"
+            f"cell {cell.name!r}: {len(common)} questions are in both recordings ({common[0]!r}): fit on tune "
+            "questions and evaluate on others"
         )
     try:
         if evaluation.index[-1] < _LEAST:
@@ -210,7 +210,7 @@ def load_cell(cell: Cell, *, resampling: Resampling = Resampling()) -> CellRuns:
             resampling=resampling,
         )
         runs = _runs(evaluation, policy)
-        _refuse_cut(runs)
+        _check_complete(runs)
     except SufficeError as error:
         return CellRuns(cell=cell, tune=tune, eval=evaluation, prompts=prompts, problem=str(error))
     return CellRuns(
@@ -225,13 +225,13 @@ def load_cell(cell: Cell, *, resampling: Resampling = Resampling()) -> CellRuns:
     )
 
 
-def _refuse_cut(runs: Mapping[str, Run]) -> None:
-    cut = {label: int(run.unrun.sum()) for label, run in runs.items() if not run.exact}
-    if cut:
-        label, n = next(iter(cut.items()))
+def _check_complete(runs: Mapping[str, Run]) -> None:
+    censored = {label: int(run.unrun.sum()) for label, run in runs.items() if not run.exact}
+    if censored:
+        label, n = next(iter(censored.items()))
         raise CensoredError(
             f"a rule ended the recording of {n} questions before {label} would have stopped, so the tables cannot be "
-            "filled: record those questions at full width, without a rule"
+            "computed: record those questions in full, without a rule"
         )
 
 
@@ -246,29 +246,29 @@ def _units(recording: Recording) -> set[str]:
 
 def _read(path: Path) -> Recording:
     recording = _within_budget(drop_failed(read_recording(path))[0])
-    # The authors draw from questions in the order of their ids, so intervals do not depend on a file's.
+    # Like the authors, draw from questions in the order of their ids, so that intervals do not depend on that of the file.
     keys = [name for name in ("cluster", "question_id", "round") if name in recording.table.column_names]
     ordered = Recording(recording.table.sort_by([(name, "ascending") for name in keys]), recording.metadata)
-    ordered.data_hash = recording.data_hash  # what readers compare is the file, whose order counts
+    ordered.data_hash = recording.data_hash  # the hash identifies the file, including its order
     return ordered
 
 
 def with_evidence(recording: Recording) -> Recording:
-    """Return the rounds from the first passage on, which the paper's signals are of; round 0 is the model alone."""
+    """Return the rounds with passages, for which the paper's signals are defined; round 0 is the model alone."""
     if recording.index[0] > 0:
         return recording
     return Recording(recording.table.filter(pc.field("round") > 0), recording.metadata)
 
 
 def _with_prompt(recording: Recording, cell: Cell) -> Recording:
-    """Return the rounds that were recorded with the cell's prompt; all of them where no prompt was recorded."""
+    """Return the rounds recorded with the cell's prompt, or all of them if no prompt was recorded."""
     parts = by_prompt(recording)
     if list(parts) == [""]:
         return recording
     if cell.prompt not in parts:
         raise DataError(
-            f"cell {cell.name!r} has the prompt {cell.prompt!r}, its recordings {', '.join(map(repr, parts))}: set the "
-            "cell's `prompt`, or name another recording"
+            f"cell {cell.name!r} has the prompt {cell.prompt!r}, but its recordings have {', '.join(map(repr, parts))}: set the "
+            "cell's `prompt`, or use another recording"
         )
     return parts[cell.prompt]
 
@@ -280,7 +280,7 @@ def _within_budget(recording: Recording) -> Recording:
 
 
 def _tasr(tune: Recording, evaluation: Recording) -> tuple[Policy, list[str]]:
-    """Return TASR fitted on tune; where no margins were recorded, TASR on the recorded `p_correct`."""
+    """Return TASR fitted on tune, or TASR on the recorded `p_correct` if no margins were recorded."""
     if all(defined(recording, "answer_margin") for recording in (tune, evaluation)):
         return calibrate(tune, rule="tasr", max_rounds=int(evaluation.index[-1]))[0], []
     return policy_for(evaluation, "tasr"), ["no answer_margin was recorded: p_correct is read as it was recorded"]

@@ -1,4 +1,4 @@
-"""Table 3 of TASR: how well each signal tells right from wrong on the tune questions, and on others."""
+"""Table 3 of TASR: how well each signal separates right from wrong rounds on the tune questions and on others."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from suffice.tables import Column, Table
 __all__ = ["drift_table"]
 
 _ADDED = ("p_correct", "answer_margin")
-"""Signals that the rule reads and the paper's table leaves out."""
+"""Signals of the rule that the paper's table leaves out."""
 
 
 def drift_table(cells: Sequence[CellRuns], published: Published, resampling: Resampling) -> Table:
     """Return Table 3: Cohen's d of each signal on tune and on eval, in the distractor cells.
 
     Raises:
-        DataError: No cell has right and wrong rounds in both recordings.
+        DataError: No cell has both right and wrong rounds in both recordings.
     """
     layout = Layout(
         key="table3",
@@ -57,8 +57,8 @@ def drift_table(cells: Sequence[CellRuns], published: Published, resampling: Res
     for item in cells:
         if item.cell.setting != "distractor" or item.cell.prompt != "answer_first":
             continue
-        found, why = _drift(item, resampling)
-        rows = {signal.name: signal for signal in found.signals} if found else {}
+        measured, why = _drift(item, resampling)
+        rows = {signal.name: signal for signal in measured.signals} if measured else {}
         known = [name for name in names if name in rows and not math.isnan(rows[name].d_eval + rows[name].d_tune)]
         if not known:
             notes.append(
@@ -67,13 +67,13 @@ def drift_table(cells: Sequence[CellRuns], published: Published, resampling: Res
             continue
         beside = item.cell.published == published.tables["table3"]["cell"]
         for name in known:
-            of = rows[name]
-            here: dict[str, Figure] = {
-                "tune": (of.d_tune, of.d_tune_low, of.d_tune_high),
-                "eval": (of.d_eval, of.d_eval_low, of.d_eval_high),
-                "drift": (of.delta, of.delta_low, of.delta_high),
+            signal_drift = rows[name]
+            ours: dict[str, Figure] = {
+                "tune": (signal_drift.d_tune, signal_drift.d_tune_low, signal_drift.d_tune_high),
+                "eval": (signal_drift.d_eval, signal_drift.d_eval_low, signal_drift.d_eval_high),
+                "drift": (signal_drift.delta, signal_drift.delta_low, signal_drift.delta_high),
             }
-            lines += layout.lines((item.cell.name, name), here, name if beside else None)
+            lines += layout.lines((item.cell.name, name), ours, name if beside else None)
         absent = [name for name in names if name not in known]
         if absent:
             notes.append(f"{item.cell.name}: undefined or not recorded: {', '.join(absent)}")
@@ -84,18 +84,18 @@ def drift_table(cells: Sequence[CellRuns], published: Published, resampling: Res
 
 def _drift(item: CellRuns, resampling: Resampling) -> tuple[Drift | None, str]:
     recordings = {"tune": with_evidence(item.tune), "eval": with_evidence(item.eval)}
-    lacking = [name for name, recording in recordings.items() if not defined(recording, "em")]
-    if lacking:
-        return None, f"no em was recorded ({', '.join(lacking)})"
+    unlabelled = [name for name, recording in recordings.items() if not defined(recording, "em")]
+    if unlabelled:
+        return None, f"no em was recorded ({', '.join(unlabelled)})"
     policy = _calibrated(item)
     tune, evaluation = (rows_of(recording, "em", policy) for recording in recordings.values())
     first, second = (np.random.default_rng(seed) for seed in np.random.SeedSequence(resampling.seed).spawn(2))
-    drawn = draw_d(evaluation, list(evaluation.columns), n_resamples=resampling.n_resamples, rng=first)
-    return measure_drift(tune, evaluation, drawn, level=resampling.level, rng=second), ""
+    resampled = draw_d(evaluation, list(evaluation.columns), n_resamples=resampling.n_resamples, rng=first)
+    return measure_drift(tune, evaluation, resampled, level=resampling.level, rng=second), ""
 
 
 def _calibrated(item: CellRuns) -> Policy | None:
-    """Return a policy that reads each calibrated signal whose raw signal is in both recordings, fitted on tune."""
+    """Return a policy, fitted on tune, with every calibrated signal whose raw signal is in both recordings."""
     names = [name for name, raw in CALIBRATED.items() if defined(item.tune, raw) and defined(item.eval, raw)]
     if not names:
         return None

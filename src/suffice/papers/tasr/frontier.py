@@ -1,4 +1,4 @@
-"""Tables 1, 2, 4 and 5 and figures 3 and 4 of TASR: F1 against calls, over cells and in each."""
+"""Tables 1, 2, 4 and 5 and figures 3 and 4 of TASR: F1 against calls, for each cell and over all."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ _SLACK = 1e-12
 
 
 def with_runs(cells: Sequence[CellRuns], setting: str = "") -> tuple[list[CellRuns], list[str]]:
-    """Return the cells of a setting ("" = all) that TASR could be replayed on, and notes on the others.
+    """Return the cells of a setting ("" = all) on which TASR could be replayed, and notes on the others.
 
     Raises:
-        DataError: There is none; the message says why.
+        DataError: There are none; the message says why.
     """
-    wanted = [c for c in cells if c.cell.prompt == "answer_first" and setting in ("", c.cell.setting)]
-    if not wanted:
+    candidates = [c for c in cells if c.cell.prompt == "answer_first" and setting in ("", c.cell.setting)]
+    if not candidates:
         what = f"a cell with setting {setting!r} and" if setting else "a cell with"
         raise DataError(f"needs {what} the prompt 'answer_first'; the list has none")
-    notes = [f"left out, {c.cell.name}: {c.problem}" for c in wanted if not c.runs]
-    used = [c for c in wanted if c.runs]
+    notes = [f"left out, {c.cell.name}: {c.problem}" for c in candidates if not c.runs]
+    used = [c for c in candidates if c.runs]
     if not used:
         raise DataError("; ".join(notes))
     for item in used:
@@ -49,7 +49,7 @@ def with_runs(cells: Sequence[CellRuns], setting: str = "") -> tuple[list[CellRu
 
 
 def tasr_figures(cell: CellRuns) -> dict[str, Floats]:
-    """Return what the tables say of TASR in a cell, by question: F1 of it and of fixed budgets, calls, differences."""
+    """Return the figures of TASR in a cell by question: F1 of it and of fixed budgets, calls, differences."""
     f1 = cell.f1
     return {
         "k1": f1["fixed_k(1)"],
@@ -63,7 +63,7 @@ def tasr_figures(cell: CellRuns) -> dict[str, Floats]:
 
 
 def _labels(used: Sequence[CellRuns]) -> list[str]:
-    """Return the runs that every cell has, in the order of the first."""
+    """Return the labels of runs that every cell has, in the order of the first."""
     return [label for label in used[0].runs if all(label in item.runs for item in used)]
 
 
@@ -77,20 +77,20 @@ def _frontier(used: Sequence[CellRuns], resampling: Resampling) -> tuple[dict[st
     labels = _labels(used)
 
     def quantities(cell: CellRuns) -> dict[str, Floats]:
-        made = {}
+        values = {}
         for label in labels:
-            made[f"f1 {label}"] = cell.f1[label]
-            made[f"calls {label}"] = cell.calls[label]
-            made[f"delta {label}"] = cell.f1[label] - cell.f1[_BASE]
-        return made
+            values[f"f1 {label}"] = cell.f1[label]
+            values[f"calls {label}"] = cell.calls[label]
+            values[f"delta {label}"] = cell.f1[label] - cell.f1[_BASE]
+        return values
 
-    found, why = cell_means(resampling, used, quantities)
-    rows = {label: {key: found[f"{key} {label}"] for key in ("f1", "calls", "delta")} for label in labels}
+    means, why = cell_means(resampling, used, quantities)
+    rows = {label: {key: means[f"{key} {label}"] for key in ("f1", "calls", "delta")} for label in labels}
     return rows, [f"no intervals: {why}"] if why else []
 
 
 def _dominated(rows: Mapping[str, Mapping[str, Figure]], label: str) -> str:
-    """Return the cheapest fixed or random policy that is no worse and no dearer than a row, and better in one."""
+    """Return the cheapest fixed or random policy that dominates a row in F1 and calls."""
     f1, calls = (value_of(rows[label][key]) for key in ("f1", "calls"))
     rivals = [
         (value_of(row["calls"]), name)
@@ -105,7 +105,7 @@ def _dominated(rows: Mapping[str, Mapping[str, Figure]], label: str) -> str:
 
 
 def _complete(used: Sequence[CellRuns], published: Published, setting: str) -> tuple[bool, list[str]]:
-    """Return whether the cells are those that the paper averages over, and the note that says what is not compared."""
+    """Return whether the cells are those of the paper's average, and a note if they are not."""
     ours = {item.cell.published for item in used if item.cell.published}
     theirs = published.cells_of(setting)
     if ours == theirs and len(used) == len(theirs):
@@ -121,7 +121,7 @@ def macro_table(cells: Sequence[CellRuns], published: Published, resampling: Res
     """Return Table 1: every baseline and TASR, as means over the distractor cells.
 
     Raises:
-        DataError: No cell allows it.
+        DataError: No cell has the necessary recordings.
     """
     used, notes = with_runs(cells, "distractor")
     rows, missing = _frontier(used, resampling)
@@ -151,7 +151,7 @@ def cell_table(cells: Sequence[CellRuns], published: Published, resampling: Resa
     """Return Table 2, 4 or 5: TASR in each cell of a setting, and the macro.
 
     Raises:
-        DataError: No cell allows it.
+        DataError: No cell has the necessary recordings.
     """
     used, notes = with_runs(cells, setting)
     key, name = _CELL_TABLES[setting]
@@ -167,22 +167,22 @@ def cell_table(cells: Sequence[CellRuns], published: Published, resampling: Resa
         published=published,
     )
     lines: list[tuple[Any, ...]] = []
-    found = [cell_means(resampling, [item], tasr_figures)[0] for item in used]
-    for item, here in zip(used, found, strict=True):
+    figures = [cell_means(resampling, [item], tasr_figures)[0] for item in used]
+    for item, ours in zip(used, figures, strict=True):
         assert item.result is not None
         dominated = item.result.row(_RULE).dominated_by
         remark = "" if dominated is None else f"dominated by {dominated}"
-        lines += layout.lines((item.cell.name,), here, item.cell.published or None, remark=remark)
+        lines += layout.lines((item.cell.name,), ours, item.cell.published or None, remark=remark)
     same, why = _complete(used, published, setting)
     rows, missing = _frontier(used, resampling)
     macro, _ = cell_means(resampling, used, tasr_figures)
     lines += layout.lines(("macro",), macro, "macro" if same else None, remark=_dominated(rows, _RULE))
-    verdict = _verdict([here["delta"] for here in found])
+    verdict = _verdict([ours["delta"] for ours in figures])
     return layout.table(lines, [interval_note(resampling), *notes, *_lacking(used), *missing, *why, verdict])
 
 
 def _verdict(deltas: Sequence[Figure]) -> str:
-    """Return how many cells win, lose and tie against fixed_k(3), by their intervals."""
+    """Return the wins, ties and losses of the cells against fixed_k(3), by their intervals."""
     known = [delta for delta in deltas if isinstance(delta, tuple)]
     wins, losses = sum(low > 0 for _, low, _ in known), sum(high < 0 for _, _, high in known)
     ties = len(known) - wins - losses
@@ -193,7 +193,7 @@ def figure3(cells: Sequence[CellRuns], published: Published, resampling: Resampl
     """Return the points of figure 3: the macro frontier of each setting.
 
     Raises:
-        DataError: No cell allows it.
+        DataError: No cell has the necessary recordings.
     """
     layout = Layout(
         key="figure3",
@@ -207,15 +207,15 @@ def figure3(cells: Sequence[CellRuns], published: Published, resampling: Resampl
     for setting, label in SETTINGS.items():
         if not any(c.cell.setting == setting and c.runs for c in cells):
             continue
-        used, told = with_runs(cells, setting)
+        used, cell_notes = with_runs(cells, setting)
         rows, missing = _frontier(used, resampling)
         same, why = _complete(used, published, setting)
         for name, row in rows.items():
             if not name.startswith("oracle"):
                 lines += layout.lines((label, name), row, f"{setting} {name}" if same else None)
-        notes += [*told, *missing, *why]
+        notes += [*cell_notes, *missing, *why]
     if not lines:
-        with_runs(cells)  # says why
+        with_runs(cells)  # raises with the reason
     return layout.table(lines, notes)
 
 
@@ -223,7 +223,7 @@ def figure4(cells: Sequence[CellRuns], published: Published, resampling: Resampl
     """Return the points of figure 4: the fixed budgets and TASR in each cell.
 
     Raises:
-        DataError: No cell allows it.
+        DataError: No cell has the necessary recordings.
     """
     used, notes = with_runs(cells)
     fixed = {f"k{k}": Column(f"k={k} F1", ".2f", scale=100, interval=True) for k in range(1, BUDGET + 1)}
@@ -247,7 +247,7 @@ def _budgets(cell: CellRuns) -> dict[str, Floats]:
 
 
 def _with_points(published: Published) -> Published:
-    """Return the paper with the points of figure 4 from its tables; Table 2 gives k=3 as TASR minus its gain."""
+    """Return the paper with the points of figure 4 from its tables; in Table 2, k=3 is TASR minus its gain."""
     rows: dict[str, Mapping[str, Any]] = {}
     for key in ("table2", "table4"):
         for name, row in published.tables[key]["rows"].items():

@@ -1,9 +1,9 @@
 """TASR's recorded rounds: parquet files with one row for each question and round.
 
-The files hold metrics but no gold answers and no passages, and one call of the model for each round.  Two traps of the
-published pipeline are undone here: a missing margin was given the calibrated value 0.5, which passes the published
-threshold of 0.25, and becomes undefined; files without `answer_token_margin` fall back on `first_token_margin`, and the
-run's notes say so, for the first token of a reply is its answer only where the prompt makes it so.
+The files contain metrics but no gold answers or passages, and one call of the model per round.  Two flaws of the
+published pipeline are corrected here.  A missing margin had the calibrated value 0.5, which passes the published
+threshold of 0.25; it becomes undefined.  Files without `answer_token_margin` fall back on `first_token_margin`, with a
+note, because the first token of a reply is its answer only under certain prompts.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ TASR_COLUMNS: Mapping[str, tuple[str, ...]] = {
     "rerank_score": ("ce_top_score", "rerank_score"),
     "judge_entailment": ("judge_entailment",),
 }
-"""Our name to theirs; the first that a file has is taken, and the others are kept as they are.
+"""Our names and theirs; the first column that a file has is used, and the others are kept unchanged.
 
-The published rules read the plain overlap, though the text calls it IDF-weighted: `overlap_idf`, a signal of the file's
-own, is the weighted one where there are two.
+The published rules use the plain overlap, although the text calls it IDF-weighted: `overlap_idf`, a signal of the file
+itself, is the weighted one if there are two.
 """
 
 _PER_QUESTION = ("question_type", "prompt_id")
@@ -56,21 +56,21 @@ _PER_QUESTION = ("question_type", "prompt_id")
 def read_tasr(path: str | Path, *, first_round: int | None = None) -> ImportedRun:
     """Read a parquet file of TASR's rounds.
 
-    A file whose column `prompt_id` names several prompts holds each question once for each: its runs get ids of their
-    own, ``qid@prompt``, and the question is their cluster, by which they are paired.
+    If the column `prompt_id` contains several prompts, the file has one run of each question per prompt: these runs get
+    the ids ``qid@prompt``, and are paired by the question as their cluster.
 
     Args:
         path: The file.
-        first_round: What the file's lowest round is in our count, 0 (closed book) or 1 (one passage); None if it
-            counts so already, as the published files do.
+        first_round: Our number of the file's lowest round, 0 (closed book) or 1 (one passage); None if the file already
+            counts like that, as the published files do.
 
     Raises:
-        SchemaError: The file is no parquet, or lacks `qid`, `round` or `current_answer`.
-        DataError: A value cannot be used, or a question's rounds have a gap or a copy; the message names the row.
+        SchemaError: The file is not parquet, or lacks `qid`, `round` or `current_answer`.
+        DataError: A value is invalid, or rounds of a question are missing or repeated; the message names the row.
     """
     path = Path(path)
     if not path.is_file():
-        raise DataError(f"no file {str(path)!r}; give a parquet file of TASR's rounds.")
+        raise DataError(f"the file {str(path)!r} does not exist; give a parquet file of TASR's rounds")
     rows = _by_prompt(_rows(path))
     names = list(rows[0]) if rows else []
     columns = {
@@ -83,13 +83,13 @@ def read_tasr(path: str | Path, *, first_round: int | None = None) -> ImportedRu
     missing = [TASR_COLUMNS[ours][0] for ours in ("question_id", "round", "answer") if ours not in columns]
     if missing:
         raise SchemaError(
-            f"{path}: no column {missing[0]!r}, so these are not TASR's rounds; there are: {', '.join(names) or 'no rows'}."
-            " Use the tabular importer with a column map."
+            f"{path}: the column {missing[0]!r} of TASR's rounds is missing; the file has: {', '.join(names) or 'no rows'}."
+            " Use the tabular importer with a column map"
         )
     grid = Grid(columns=columns, first_round=first_round, ended_early="exhausted")
     grid.check(path, names)
     records = [(f"{path}, row {number}", row) for number, row in enumerate(rows, start=1)]
-    notes = ["each round is one call; tokens, gold answers and passages are not in the files"]
+    notes = ["each round is one call; the files contain no tokens, gold answers or passages"]
     if columns.get("answer_margin") == "first_token_margin":
         notes.append("answer_margin is first_token_margin: the files have no answer_token_margin")
     if "overlap_idf" in columns:
@@ -97,15 +97,15 @@ def read_tasr(path: str | Path, *, first_round: int | None = None) -> ImportedRu
             f"overlap is {columns['overlap']}, the plain token Jaccard of the published rules; overlap_idf is "
             f"{columns['overlap_idf']}"
         )
-    found = [_finished(trajectory) for trajectory in trajectories(records, grid, str(path))]
-    undone = sum(_invented(item) for trajectory in found for item in trajectory.rounds)
-    if undone:
-        notes.append(f"p_correct is undefined in {undone} rounds without a margin, where the files put a constant")
-        found = [replace(item, rounds=tuple(map(_without_invented, item.rounds))) for item in found]
-    shorter = sum(trajectory.end == "exhausted" for trajectory in found)
+    runs = [_finished(trajectory) for trajectory in trajectories(records, grid, str(path))]
+    n_invented = sum(_invented(item) for trajectory in runs for item in trajectory.rounds)
+    if n_invented:
+        notes.append(f"p_correct is undefined in {n_invented} rounds without a margin, where the files have a constant")
+        runs = [replace(item, rounds=tuple(map(_without_invented, item.rounds))) for item in runs]
+    shorter = sum(trajectory.end == "exhausted" for trajectory in runs)
     if shorter:
-        notes.append(f"{shorter} questions have fewer rounds than the longest: taken as out of passages")
-    return ImportedRun(source="tasr", trajectories=found, notes=notes)
+        notes.append(f"{shorter} questions have fewer rounds than the longest: treated as out of passages")
+    return ImportedRun(source="tasr", trajectories=runs, notes=notes)
 
 
 def _rows(path: Path) -> list[dict[str, Any]]:
@@ -125,7 +125,7 @@ def _by_prompt(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _finished(trajectory: ImportedTrajectory) -> ImportedTrajectory:
-    """Charge one call a round, of unknown length, and lift what is the same in all rounds out of them."""
+    """Charge one call of unknown length per round, and move columns that are constant per question to its labels."""
     first = next(iter(trajectory.extras), {})
     labels = {name: first[name] for name in _PER_QUESTION if first.get(name) is not None}
     return replace(
@@ -140,16 +140,16 @@ def _finished(trajectory: ImportedTrajectory) -> ImportedTrajectory:
 
 
 def _without_first_overlap(item: Round) -> Mapping[str, float]:
-    """Return a round's signals: `overlap_idf` is undefined before the second passage, where the files put 0."""
+    """Return a round's signals: `overlap_idf` is undefined before the second passage, where the files have 0."""
     first = "overlap_idf" in item.signals and item.index < SIGNALS["overlap"].first_round
     return {**item.signals, "overlap_idf": math.nan} if first else item.signals
 
 
 def _invented(item: Round) -> bool:
-    given = item.signals
-    if "answer_margin" not in given or math.isnan(given.get("p_correct", math.nan)):
+    signals = item.signals
+    if "answer_margin" not in signals or math.isnan(signals.get("p_correct", math.nan)):
         return False
-    return math.isnan(given["answer_margin"])
+    return math.isnan(signals["answer_margin"])
 
 
 def _without_invented(item: Round) -> Round:

@@ -1,4 +1,4 @@
-"""What the tables of a paper share: means over cells with intervals, and lines with the published figure below ours."""
+"""Shared parts of the tables: means over cells with intervals, and lines with published figures below ours."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ __all__ = ["NOT_PUBLISHED", "Layout", "cell_means", "interval_note", "macro_mean
 NOT_PUBLISHED = "published: -"
 _SLACK = 1e-12
 _NOT_COMPARED = frozenset({"rows", "rules", "ratio"})
-"""Counts, and quotients of figures that are compared themselves."""
+"""Counts, and quotients of figures that are themselves compared."""
 
 
 def macro_means(
     resampling: Resampling, parts: Sequence[tuple[str, Mapping[str, Floats], Sequence[Any]]]
 ) -> tuple[dict[str, Figure], str]:
-    """Return the mean over cells of several quantities, and why there are no intervals if there are none.
+    """Return the means over cells of several quantities, and the reason if there are no intervals.
 
     Args:
         resampling: How intervals are made.
@@ -46,7 +46,7 @@ def macro_means(
     ]
     try:
         found = macro_bootstrap(cells, n_resamples=resampling.n_resamples, rng=resampling.seed, level=resampling.level)
-    except DataError as error:  # cells that share some of their questions, and not all
+    except DataError as error:  # cells that share only some of their questions
         plain = np.mean([cell.deltas.mean(axis=-1) for cell in cells], axis=0)
         return {**unknown, **dict(zip(known, plain.tolist(), strict=True))}, str(error)
     triples = zip(found.delta.tolist(), found.low.tolist(), found.high.tolist(), strict=True)
@@ -91,11 +91,11 @@ def value_of(figure: Figure) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """A table of the paper: its columns, and the published figures that belong below ours.
+    """A table of the paper: its columns, and the published figures below ours.
 
     Attributes:
-        key: Of the published table, as `table2`.
-        title: Of the table.
+        key: Key of the published table, such as `table2`.
+        title: Title of the table.
         heads: Columns of text before the figures.
         columns: The figures by key, in order.
         published: The paper.
@@ -108,13 +108,13 @@ class Layout:
     published: Published
 
     def table(self, rows: Iterable[tuple[Any, ...]], notes: Iterable[str]) -> Table:
-        """Return the table; flags of the whole published table and of its rows follow the notes."""
-        listed = tuple(rows)
-        shown = {
-            flag.id: flag.reason for flag in self.published.flags if any(f"[{flag.id}]" in row[-1] for row in listed)
+        """Return the table; flags of the published table and of its rows follow the notes."""
+        lines = tuple(rows)
+        row_flags = {
+            flag.id: flag.reason for flag in self.published.flags if any(f"[{flag.id}]" in row[-1] for row in lines)
         }
-        compared = any(row[len(self.heads)] == "published" for row in listed)
-        whole = {flag.id: flag.reason for flag in self.published.flagged(self.key)} if compared else {}
+        compared = any(row[len(self.heads)] == "published" for row in lines)
+        table_flags = {flag.id: flag.reason for flag in self.published.flagged(self.key)} if compared else {}
         return Table(
             title=self.title,
             columns=(
@@ -123,8 +123,11 @@ class Layout:
                 *self.columns.values(),
                 Column("remarks"),
             ),
-            rows=listed,
-            notes=(*dict.fromkeys(notes), *(f"published [{name}]: {why}" for name, why in {**whole, **shown}.items())),
+            rows=lines,
+            notes=(
+                *dict.fromkeys(notes),
+                *(f"published [{name}]: {why}" for name, why in {**table_flags, **row_flags}.items()),
+            ),
         )
 
     def lines(
@@ -136,14 +139,14 @@ class Layout:
         remark: str = "",
         earlier: Sequence[str] = (),
     ) -> list[tuple[Any, ...]]:
-        """Return the line of our figures, and below it the published ones and the differences where there are some.
+        """Return the line of our figures, followed by published figures and differences if there are any.
 
         Args:
             heads: Text before the figures.
-            here: Our figures by key; a key that is missing is undefined.
-            row: The published row; None, or a row that is not there = there is no counterpart.
-            remark: Of our line.
-            earlier: Further published rows that are shown and not compared.
+            here: Our figures by key; missing keys are undefined.
+            row: The published row; None or an unknown row = no counterpart.
+            remark: Remark in our line.
+            earlier: Further published rows to show without comparing.
         """
         published = self.published.row(self.key, row)
         ours = (*heads, "here", *(_shown(here.get(key)) for key in self.columns))
@@ -152,7 +155,9 @@ class Layout:
         compared = {key: published.get(key) for key in self.columns if key not in _NOT_COMPARED}
         differences = [_difference(here.get(key), compared.get(key)) for key in self.columns]
         outside = [
-            self.columns[key].name for key, told in compared.items() if _outside(here.get(key), told, self.columns[key])
+            self.columns[key].name
+            for key, theirs in compared.items()
+            if _outside(here.get(key), theirs, self.columns[key])
         ]
         mark = f"published outside our interval: {'; '.join(outside)}" if outside else ""
         return [
@@ -169,7 +174,7 @@ class Layout:
 
 
 def _shown(figure: Figure | None) -> Figure | None:
-    """Return a figure without an interval that is undefined, or that of a constant as the calls of a fixed budget."""
+    """Return a figure, without its interval if that is undefined or empty, as for the calls of a fixed budget."""
     return figure if _bounded(figure) or not isinstance(figure, tuple) else figure[0]
 
 
@@ -182,7 +187,7 @@ def _difference(ours: Figure | None, theirs: Figure | None) -> float | None:
 
 
 def _outside(ours: Figure | None, theirs: Figure | None, column: Column) -> bool:
-    """Whether the published value lies outside our interval, by more than its rounding; False without an interval."""
+    """Return whether the published value is outside our interval by more than its rounding."""
     if theirs is None or not isinstance(ours, tuple) or math.isnan(ours[1] + ours[2]):
         return False
     digits = int(column.spec.rstrip("f").rpartition(".")[2])

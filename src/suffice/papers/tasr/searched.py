@@ -1,4 +1,4 @@
-"""Section 5.3 of TASR: what an exhaustive search finds beside the rule, and whether anything dominates it."""
+"""Section 5.3 of TASR: an exhaustive search for rules that are better than the published one or dominate it."""
 
 from __future__ import annotations
 
@@ -27,11 +27,10 @@ _SLACK = 1e-12
 def search_table(cells: Sequence[CellRuns], published: Published, resampling: Resampling) -> Table:
     """Return the search of section 5.3 in each cell: thresholds and choice by tune, figures of eval.
 
-    The published spaces are searched where their signals were recorded, the same form on the signals that there are
-    where none of them can be.
+    The published spaces are searched if their signals were recorded, and otherwise the same form on the recorded signals.
 
     Raises:
-        DataError: No cell allows it.
+        DataError: No cell has the necessary recordings.
     """
     used, notes = with_runs(cells)
     layout = Layout(
@@ -52,11 +51,11 @@ def search_table(cells: Sequence[CellRuns], published: Published, resampling: Re
     )
     lines: list[tuple[Any, ...]] = []
     for item in used:
-        found = _searched(item, resampling, notes)
-        for space, result in found:
-            rule, here = search_summary(result)
+        searches = _searched(item, resampling, notes)
+        for space, result in searches:
+            rule, ours = search_summary(result)
             beside = space if item.cell.published == published.tables["section5.3"]["cell"] else None
-            lines += layout.lines((item.cell.name, space, rule), here, beside)
+            lines += layout.lines((item.cell.name, space, rule), ours, beside)
     if not lines:
         raise DataError("; ".join(notes))
     counted = (
@@ -70,10 +69,10 @@ def search_table(cells: Sequence[CellRuns], published: Published, resampling: Re
 
 
 def _searched(item: CellRuns, resampling: Resampling, notes: list[str]) -> list[tuple[str, SearchResult]]:
-    """Return the result of each space that the recordings allow, and note why the others are not searched."""
-    found: list[tuple[str, SearchResult]] = []
+    """Search each space that the recordings allow, and note why the others are left out."""
+    results: list[tuple[str, SearchResult]] = []
     for space in (*_SPACES, _FALLBACK):
-        if space == _FALLBACK and any(name == _SPACES[-1] for name, _ in found):
+        if space == _FALLBACK and any(name == _SPACES[-1] for name, _ in results):
             continue
         tune, evaluation = item.prompts if space == _TWO_PROMPTS else (item.tune, item.eval)
         try:
@@ -81,29 +80,29 @@ def _searched(item: CellRuns, resampling: Resampling, notes: list[str]) -> list[
         except (UnknownSignalError, ConfigMismatchError, DataError) as error:
             notes.append(f"{item.cell.name}, {space}: {error}")
             continue
-        found.append((space, result))
-    return found
+        results.append((space, result))
+    return results
 
 
 def search_summary(result: SearchResult) -> tuple[str, dict[str, Figure]]:
-    """Return the rule that tune questions chose ("" if none meets the budget), and the figures of a search by key."""
+    """Return the rule chosen on tune ("" if none meets the budget), and the figures of a search by key."""
     columns, members = result.columns, result.distinct.members
-    here: dict[str, Figure] = {"rules": float(result.n_rules), "distinct": float(len(result.distinct))}
+    figures: dict[str, Figure] = {"rules": float(result.n_rules), "distinct": float(len(result.distinct))}
     if "low" in columns:
-        here["winners"] = float(members[columns["low"] > 0].sum())
+        figures["winners"] = float(members[columns["low"] > 0].sum())
     tasr = next((named for named in result.named if named.name == "tasr"), None)
     if tasr is not None:
         better, cheaper = columns["quality"] - tasr.quality, tasr.calls - columns["calls"]
         ahead = (np.minimum(better, cheaper) >= -_SLACK) & (np.maximum(better, cheaper) > _SLACK)
-        here["dominating"] = float(members[ahead].sum())
+        figures["dominating"] = float(members[ahead].sum())
     rule = ""
     if result.chosen is not None:
         rule = str(result.chosen.policy.rule)
         delta = result.chosen.row.deltas["f1"]
-        here |= {"chosen": (delta.delta, delta.low, delta.high), "calls": result.chosen.row.calls.mean}
+        figures |= {"chosen": (delta.delta, delta.low, delta.high), "calls": result.chosen.row.calls.mean}
     if result.optimism is not None:
         naive = result.optimism.estimate("naive")
-        here["p"] = result.optimism.p_corrected
+        figures["p"] = result.optimism.p_corrected
         if naive is not None:
-            here["naive"] = (naive.delta.delta, naive.delta.low, naive.delta.high)
-    return rule, here
+            figures["naive"] = (naive.delta.delta, naive.delta.low, naive.delta.high)
+    return rule, figures

@@ -1,4 +1,4 @@
-"""Tables 3 and 6 and figures 2 and 5 of TASR: what the signals are worth."""
+"""Table 6 and figures 2 and 5 of TASR: the quality of the signals."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ _MARKS = (1, 2, 3, 4, 5)
 
 
 def _column(recording: Recording, name: str) -> Floats:
-    """Return a numeric column, NaN everywhere where it was not recorded."""
+    """Return a numeric column, all NaN if it was not recorded."""
     return recording.column(name) if name in recording.table.column_names else np.full(recording.shape, np.nan)
 
 
 def _rows(recording: Recording, **columns: Floats) -> tuple[dict[str, Floats], list[Any]]:
-    """Return the rounds at which all columns are defined, and the question of each."""
+    """Return the values of rounds at which all columns are defined, and the question of each round."""
     known = np.logical_and.reduce([np.isfinite(column) for column in columns.values()])
     questions = np.broadcast_to(recording.clusters[:, None], recording.shape)[known]
     return {name: column[known] for name, column in columns.items()}, questions.tolist()
 
 
 def models_table(cells: Sequence[CellRuns], published: Published, resampling: Resampling) -> Table:
-    """Return Table 6: raw and calibrated margins beside what TASR gains, by model and setting.
+    """Return Table 6: raw and calibrated margins and the gain of TASR, by model and setting.
 
     Raises:
-        DataError: No cell allows it.
+        DataError: No cell has the necessary recordings.
     """
     used, notes = with_runs(cells)
     layout = Layout(
@@ -83,7 +83,7 @@ def _margins(group: Sequence[CellRuns], resampling: Resampling) -> dict[str, Fig
 
 
 def _published_model(group: Sequence[CellRuns], published: Published, setting: str) -> tuple[str | None, list[str]]:
-    """Return the published row of a model: only where the cells are all of its cells of that setting."""
+    """Return the published row of a model, if the group contains all of its cells of that setting."""
     ours = {item.cell.published for item in group} - {""}
     if not ours:
         return None, []
@@ -95,7 +95,7 @@ def _published_model(group: Sequence[CellRuns], published: Published, setting: s
 
 
 def _by_tune(cells: Sequence[CellRuns]) -> list[CellRuns]:
-    """Return the first cell of each tune recording: a transferred calibration brings none of its own."""
+    """Return the first cell of each tune recording, because transferred calibrations share one."""
     return list({item.cell.tune: item for item in reversed(cells)}.values())[::-1]
 
 
@@ -103,7 +103,7 @@ def margin_figure(cells: Sequence[CellRuns], published: Published, resampling: R
     """Return figure 2, left: the margins of right and of wrong rounds on the tune questions.
 
     Raises:
-        DataError: No cell allows it.
+        DataError: No cell has the necessary recordings.
     """
     layout = Layout(
         key="figure2",
@@ -125,13 +125,13 @@ def margin_figure(cells: Sequence[CellRuns], published: Published, resampling: R
         "a round is right where its exact match is 1; v3 takes the tune questions, and so do we",
     ]
     for item in _by_tune(cells):
-        here, why = _separations(with_evidence(item.tune), resampling)
+        ours, why = _separations(with_evidence(item.tune), resampling)
         if why:
             notes.append(f"left out, {item.cell.name}: {why}")
             continue
         beside = item.cell.published == published.tables["figure2"]["cell"] and item.cell.prompt == "answer_first"
         row = "v3" if beside else None
-        lines += layout.lines((item.cell.name,), here, row, earlier=("24 cells",))
+        lines += layout.lines((item.cell.name,), ours, row, earlier=("24 cells",))
     if not lines:
         raise DataError("; ".join(notes[2:]))
     return layout.table(lines, notes)
@@ -144,36 +144,38 @@ def _separations(recording: Recording, resampling: Resampling) -> tuple[dict[str
     if not right.any() or right.all():
         what = "only right or only wrong rounds" if len(right) else "no round has both answer_margin and em"
         return {}, what
-    here: dict[str, Figure] = {"rows": float(len(right))}
-    here |= separation(resampling, rows["margin"], right, questions)
-    stated, asked = _rows(recording, value=_column(recording, "verbal_confidence"), em=em)
-    sure = stated["em"] >= 1
-    if sure.any() and not sure.all():
-        here["confidence"] = separation(resampling, stated["value"], sure, asked)["separation"]
-        apart, said = (abs(here[key][0]) for key in ("separation", "confidence"))  # type: ignore[index]
-        here["ratio"] = apart / said if said else float("nan")
-    return here, ""
+    figures: dict[str, Figure] = {"rows": float(len(right))}
+    figures |= separation(resampling, rows["margin"], right, questions)
+    confidence, confidence_questions = _rows(recording, value=_column(recording, "verbal_confidence"), em=em)
+    confidence_right = confidence["em"] >= 1
+    if confidence_right.any() and not confidence_right.all():
+        figures["confidence"] = separation(resampling, confidence["value"], confidence_right, confidence_questions)[
+            "separation"
+        ]
+        margin_gap, confidence_gap = (abs(figures[key][0]) for key in ("separation", "confidence"))  # type: ignore[index]
+        figures["ratio"] = margin_gap / confidence_gap if confidence_gap else float("nan")
+    return figures, ""
 
 
 def reliability_figure(cells: Sequence[CellRuns], published: Published, resampling: Resampling) -> Table:
-    """Return figure 2, right: the share of right rounds in five buckets of margins with equally many rounds.
+    """Return figure 2, right: the share of right rounds in five equally large buckets of the margin.
 
     Raises:
-        DataError: No cell allows it.
+        DataError: No cell has the necessary recordings.
     """
     rows: list[tuple[Any, ...]] = []
     missing = []
     for item in _by_tune(cells):
         tune = with_evidence(item.tune)
-        found, questions = _rows(tune, margin=_column(tune, _MARGIN), em=_column(tune, "em"))
+        values, questions = _rows(tune, margin=_column(tune, _MARGIN), em=_column(tune, "em"))
         if len(questions) < _BUCKETS:
             missing.append(f"left out, {item.cell.name}: too few rounds have both answer_margin and em")
             continue
-        order = np.argsort(found["margin"], kind="stable")
+        order = np.argsort(values["margin"], kind="stable")
         for number, bucket in enumerate(np.array_split(order, _BUCKETS), start=1):
-            asked = [questions[place] for place in bucket.tolist()]
-            share, _ = macro_means(resampling, [(item.cell.name, {"em": found["em"][bucket]}, asked)])
-            low, high = found["margin"][bucket[0]], found["margin"][bucket[-1]]
+            bucket_questions = [questions[i] for i in bucket.tolist()]
+            share, _ = macro_means(resampling, [(item.cell.name, {"em": values["em"][bucket]}, bucket_questions)])
+            low, high = values["margin"][bucket[0]], values["margin"][bucket[-1]]
             rows.append((item.cell.name, number, len(bucket), float(low), float(high), share["em"]))
     if not rows:
         raise DataError("; ".join(missing))
@@ -186,8 +188,8 @@ def reliability_figure(cells: Sequence[CellRuns], published: Published, resampli
         Column("P(EM = 1)", ".3f", interval=True),
     )
     title = "Figure 2, right. Share of right rounds by margin, five buckets of equal size, tune questions"
-    told = f"published: - (plotted only; {published.title})"
-    return Table(title=title, columns=columns, rows=tuple(rows), notes=(interval_note(resampling), told, *missing))
+    note = f"published: - (plotted only; {published.title})"
+    return Table(title=title, columns=columns, rows=tuple(rows), notes=(interval_note(resampling), note, *missing))
 
 
 def confidence_figure(cells: Sequence[CellRuns], published: Published, resampling: Resampling) -> Table:
@@ -216,19 +218,19 @@ def confidence_figure(cells: Sequence[CellRuns], published: Published, resamplin
     for prompt, beside in dict.fromkeys((item.cell.prompt, bool(item.cell.published)) for item in cells):
         group = [c for c in cells if (c.cell.prompt, bool(c.cell.published)) == (prompt, beside)]
         recordings = [with_evidence(item.eval) for item in group]
-        told = [_rows(recording, said=_column(recording, "verbal_confidence")) for recording in recordings]
-        silent = [item.cell.name for item, (_, questions) in zip(group, told, strict=True) if not questions]
+        by_cell = [_rows(recording, said=_column(recording, "verbal_confidence")) for recording in recordings]
+        silent = [item.cell.name for item, (_, questions) in zip(group, by_cell, strict=True) if not questions]
         if silent:
             notes.append(f"left out, {', '.join(silent)}: no stated confidence was recorded")
-        said = np.concatenate([rows["said"] for rows, _ in told])
-        if not len(said):
+        stated = np.concatenate([rows["said"] for rows, _ in by_cell])
+        if not len(stated):
             continue
-        questions = [question for _, asked in told for question in asked]
+        questions = [question for _, cell_questions in by_cell for question in cell_questions]
         shares, _ = macro_means(
-            resampling, [(prompt, {f"share_{m}": (np.rint(said) == m) * 1.0 for m in _MARKS}, questions)]
+            resampling, [(prompt, {f"share_{m}": (np.rint(stated) == m) * 1.0 for m in _MARKS}, questions)]
         )
-        here: Mapping[str, Figure] = {"rows": float(len(said)), **shares, "entropy": _entropy(np.rint(said))}
-        lines += layout.lines((prompt, len(group) - len(silent)), here, prompt if beside else None)
+        ours: Mapping[str, Figure] = {"rows": float(len(stated)), **shares, "entropy": _entropy(np.rint(stated))}
+        lines += layout.lines((prompt, len(group) - len(silent)), ours, prompt if beside else None)
     if not lines:
         raise DataError("; ".join(notes[2:]))
     return layout.table(lines, notes)

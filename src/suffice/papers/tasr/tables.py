@@ -35,7 +35,7 @@ PARTS: Mapping[str, Part] = {
     "Figure 4": figure4,
     "Figure 5": confidence_figure,
 }
-"""What makes each table and figure, in the order of the paper; figure 1 is a drawing."""
+"""The function for each table and figure, in the order of the paper; figure 1 is a drawing."""
 
 
 _READER = "span-reader"
@@ -47,12 +47,12 @@ _SMALL = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Paper:
-    """The tables of a paper, made again.
+    """The reproduced tables of a paper.
 
     Attributes:
-        tables: How they were made, the cells, then what `PARTS` made, what could not be made and why, and what is
-            inconsistent in the published figures.
-        not_made: Why a part could not be made, by its name.
+        tables: Provenance, cells, the tables of `PARTS`, parts that could not be made with their reasons, and
+            inconsistencies of the published figures.
+        not_made: Reasons of parts that could not be made, by name.
     """
 
     tables: tuple[Table, ...]
@@ -72,20 +72,20 @@ def paper_tasr(
 ) -> Paper:
     """Make Tables 1 to 6 and the data of figures 2 to 5 of TASR from recordings, beside the published figures.
 
-    A part that the recordings do not allow is left out, with the reason; the others are made.
+    Parts without the necessary recordings are left out with the reason.
 
     Args:
         cells: At least one, from `read_cells` or made by hand.
         resampling: How intervals are made; questions are drawn in the order of their ids, whatever a recording's, and
             for one cell the intervals are those of `suffice.replays.replay` on a recording in that order.
-        command: What was run, for the provenance.
-        on_progress: Is told what is being made, how much is done, and of how much.
+        command: The command that was run, for the provenance.
+        on_progress: Called with the current part, the number of parts done and their total.
 
     Raises:
-        DataError: No cells, a recording that does not read, or a question in both recordings of a cell.
+        DataError: `cells` is empty, a recording cannot be read, or both recordings of a cell contain a question.
     """
     if not cells:
-        raise DataError("no cells: give at least one")
+        raise DataError("cells is empty: give at least one")
     tell = on_progress or (lambda _name, _done, _total: None)
     total = len(cells) + len(PARTS)
     loaded = []
@@ -93,19 +93,19 @@ def paper_tasr(
         tell(cell.name, number, total)
         loaded.append(load_cell(cell, resampling=resampling))
     published = published_tasr()
-    made: list[Table] = []
+    results: list[Table] = []
     not_made: dict[str, str] = {}
     for number, (name, part) in enumerate(PARTS.items(), start=len(cells)):
         tell(name, number, total)
         try:
-            made.append(part(loaded, published, resampling))
+            results.append(part(loaded, published, resampling))
         except (DataError, UnknownSignalError) as error:
             not_made[name] = str(error)
     tell("done", total, total)
     tables = (
         _provenance(published, resampling, command),
         _cells_table(loaded, published),
-        *made,
+        *results,
         *([_not_made_table(not_made)] if not_made else []),
         _flags_table(published),
     )
@@ -159,7 +159,7 @@ def _cells_table(cells: Sequence[CellRuns], published: Published) -> Table:
 
 
 def _identity(item: CellRuns) -> str:
-    """Return which model and questions a recording says it is of; "" if it does not say."""
+    """Return the model and questions in a recording's metadata; "" if there are none."""
     metadata = (item.tune.metadata, item.eval.metadata)
     sets = [told["dataset"]["hash"] for told in metadata if "hash" in (told.get("dataset") or {})]
     depends = item.eval.metadata.get("depends") or {}

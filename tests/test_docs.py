@@ -29,7 +29,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
 URL = "http://localhost:8000/v1"
-NOT_RUN = 7
+NOT_RUN = 6
 """Blocks of all pages that cannot run here: installing, and starting servers."""
 
 _FENCE = re.compile(r"^(?P<indent> *)```(?P<language>[\w-]*)\n(?P<text>.*?)^(?P=indent)```$", re.MULTILINE | re.DOTALL)
@@ -173,6 +173,15 @@ def test_every_block_is_run_or_says_why_not(name):
 
 def test_few_blocks_are_not_run():
     assert sum(block.not_run is not None for page in PAGES for block in blocks(page)) == NOT_RUN
+
+
+def test_the_readme_is_short():
+    assert 700 <= len((ROOT / "README.md").read_text("utf-8").split()) <= 900
+
+
+def test_the_quickstart_needs_one_import_line():
+    block = next(block for block in blocks(ROOT / "README.md") if block.language == "python")
+    assert sum(line.startswith(("import ", "from ")) for line in block.text.splitlines()) == 1
 
 
 def test_the_quickstart_has_at_most_twenty_lines():

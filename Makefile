@@ -5,16 +5,21 @@ BIN := $(VENV)/bin
 TORCH ?= torch==2.13.0
 OUT ?= suffice-demo
 PYTEST_ARGS ?=
+PYTEST = $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+ROOM ?=
+MUTMUT ?= mutmut==3.8.1
 CHROMIUM ?= $(or $(SUFFICE_CHROMIUM),$(shell command -v chromium || command -v chromium-browser))
 SOURCES := pyproject.toml $(shell find src -type f -not -name '*.pyc')
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-browser stress lint prove bench docs results dev clean
+.PHONY: help demo check test test-browser stress mutants lint prove bench docs results dev clean
 
 help:
 	@echo "make demo     record, calibrate, replay and deploy TASR on real questions, offline"
+	@echo "make check    run the laws and units: all tests that start no process and need no torch"
 	@echo "make test     run all tests, those in a browser where a chromium is installed"
 	@echo "make stress   run all tests four times: other BLAS kernels, threads, orders and hashes, idle and busy machine"
+	@echo "make mutants  change the core (or ROOM=rules alone) in small ways and count the changes that its tests notice"
 	@echo "make lint     ruff, mypy and the import contracts"
 	@echo "make prove    check every claim about rules, sessions and scores, and print the table"
 	@echo "make bench    run the benchmarks; one JSON line each"
@@ -42,14 +47,21 @@ dev: $(VENV)/.dev
 demo: $(VENV)/.installed
 	$(BIN)/suffice demo --out $(OUT)
 
+check: $(VENV)/.dev
+	$(PYTEST) -m "not whole" $(PYTEST_ARGS)
+
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
+	$(PYTEST) $(PYTEST_ARGS)
 	@if [ -n "$(CHROMIUM)" ]; then $(MAKE) --no-print-directory test-browser; \
 	else echo "the report was not tested in a browser: apt-get install chromium && make test-browser does that"; fi
 
 test-browser: $(VENV)/.dev
 	@test -n "$(CHROMIUM)" || { echo "no chromium on the PATH: apt-get install chromium, or name one in SUFFICE_CHROMIUM" >&2; exit 1; }
 	SUFFICE_CHROMIUM="$(CHROMIUM)" $(BIN)/python -m pytest -p no:cacheprovider tests/browser
+
+mutants: $(VENV)/.dev
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check "$(MUTMUT)"
+	$(BIN)/python scripts/mutants.py $(ROOM)
 
 stress: $(VENV)/.dev
 	$(BIN)/python scripts/stress.py $(PYTEST_ARGS)

@@ -2,32 +2,97 @@
 
 import os
 import random
+import sys
+from collections import Counter
 
 # Two tests run at a time: one thread each, as waiting threads only take the processor from the other's.
 for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(name, "1")
 
+import pytest  # noqa: E402
 from hypothesis import HealthCheck, settings  # noqa: E402
 
-from tests.tiny import tiny_model  # noqa: E402
-
-__all__ = ["tiny_model"]
-
-LONGEST = ("test_cbdr", "test_docs", "test_transformers_model", "test_record", "test_chain_tiny", "test_search")
+from suffice.rules import parse  # noqa: E402
+from suffice.signals import base as signals  # noqa: E402
+from suffice.store.recording import write_recording  # noqa: E402
+from tests import shared  # noqa: E402
+from tests.coin import coin  # noqa: E402
+from tests.shared import *  # noqa: E402, F403
 
 # A law holds on slow and busy machines too.
 settings.register_profile("patient", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")
 
+DEAR = {"subprocess.Popen": "starts a process", "os.fork": "starts a process", "os.posix_spawn": "starts a process"}
+"""What only tests marked `whole` may do, by audit event."""
+_guarded = None
+
 
 def pytest_collection_modifyitems(items):
-    """Begin with the longest files, as one that comes last keeps one worker busy and the other waiting.
+    """Mark the tests that use what workers share, and put files into an order that keeps both workers busy.
+
+    First, for each thing that is shared, one file that makes it; then the files with the most whole tests; then those
+    that wait for what is shared; and last the short tests, which even out the workers.
 
     Where `SUFFICE_TEST_ORDER` is a seed: shuffle files, and the tests of each; the same in every worker.
     """
+    makers, waiting, keys = {}, set(), {}
+    for item in items:
+        for name in {*shared.__all__}.intersection(getattr(item, "fixturenames", ())):
+            item.add_marker("whole")
+            makers.setdefault(name, item.path)
+            waiting.add(item.path)
     if seed := os.environ.get("SUFFICE_TEST_ORDER"):
-        keys = {}
         rng = random.Random(seed)
         items.sort(key=lambda item: (keys.setdefault(item.path, rng.random()), rng.random()))
     else:
-        items.sort(key=lambda item: LONGEST.index(item.path.stem) if item.path.stem in LONGEST else len(LONGEST))
+        whole = Counter(item.path for item in items if item.get_closest_marker("whole"))
+        for path in {item.path for item in items}:
+            place = 0 if path in makers.values() else 2 if path in waiting else 1 if whole[path] else 3
+            keys[path] = (place, -whole[path])
+        items.sort(key=lambda item: keys[item.path])
+
+
+@pytest.fixture(scope="session")
+def cut():
+    """Real answers that a coin cut, see `tests/coin.py`."""
+    return coin()
+
+
+@pytest.fixture(scope="session")
+def cut_path(cut, tmp_path_factory):
+    """What the coin left, as a file."""
+    path = tmp_path_factory.mktemp("coin") / "cut.parquet"
+    write_recording(path, cut.cut.table, cut.cut.metadata)
+    return path
+
+
+@pytest.fixture(autouse=True)
+def _own_names_are_forgotten():
+    """What a test registers is gone when it ends, so that it can run again."""
+    registries = (signals._REGISTRY, parse._RULES, parse._SELECTORS)
+    before = [dict(registry) for registry in registries]
+    yield
+    for registry, names in zip(registries, before, strict=True):
+        if registry != names:
+            registry.clear()
+            registry.update(names)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item):
+    """Let only tests that are marked `whole` start processes and load torch: `make check` leaves those out."""
+    global _guarded  # noqa: PLW0603
+    _guarded = None if item.get_closest_marker("whole") else item.nodeid
+    try:
+        return (yield)
+    finally:
+        _guarded = None
+
+
+def _guard(event, arguments):
+    if _guarded and (what := "imports torch" if event == "import" and arguments[0] == "torch" else DEAR.get(event)):
+        pytest.fail(f"{_guarded} {what}: mark it `whole`")
+
+
+sys.addaudithook(_guard)

@@ -6,22 +6,18 @@ others it names the city of the newest passage: so it is stable and sure on the 
 
 ::
 
-    model = tiny_model()  # gguf, transformers weights and tokenizer of the same model
+    model = build_model(folder)  # gguf, transformers weights and tokenizer of the same model
     with start_server(model) as server:
         ChatModel("tiny", base_url=server.url)
 """
 
 from __future__ import annotations
 
-import atexit
 import contextlib
-import functools
 import json
 import random
-import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -133,32 +129,22 @@ def chat_text(messages: Any) -> str:
     return "".join(parts) + "<|im_start|>assistant\n"
 
 
-@functools.cache
-def tiny_model() -> TinyModel:
-    """Return the model, built once per process into a folder that goes with it."""
-    directory = tempfile.mkdtemp(prefix="suffice-tiny-")
-    atexit.register(shutil.rmtree, directory, ignore_errors=True)
-    return build_model(Path(directory))
-
-
 def build_model(directory: Path, *, taught: bool = True) -> TinyModel:
-    """Write the model into `directory`, or take it from there if it was written before.
+    """Write the model into `directory`.
 
     Args:
         directory: Where.
         taught: Whether it learns anything; untaught weights are enough for numbers to be compared.
     """
-    model = TinyModel(directory)
-    if not (directory / "done").exists():
-        import transformers
+    import transformers
 
-        directory.mkdir(parents=True, exist_ok=True)
-        tokenizer = _write_tokenizer(directory)
-        network = _train(tokenizer) if taught else _network(tokenizer)
-        transformers.utils.logging.disable_progress_bar()
-        network.save_pretrained(directory)
-        _write_gguf(model, network)
-        (directory / "done").touch()
+    model = TinyModel(directory)
+    directory.mkdir(parents=True, exist_ok=True)
+    tokenizer = _write_tokenizer(directory)
+    network = _train(tokenizer) if taught else _network(tokenizer)
+    transformers.utils.logging.disable_progress_bar()
+    network.save_pretrained(directory)
+    _write_gguf(model, network)
     return model
 
 

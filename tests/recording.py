@@ -1,8 +1,9 @@
-"""A recording run as a process of its own, so that a test can kill it: ``python -m tests.recording URL PATH``."""
+"""A recording run as a process of its own, so that a test can kill it."""
 
 from __future__ import annotations
 
-import sys
+import multiprocessing
+from multiprocessing.process import BaseProcess
 
 from suffice import ChatModel, Passage, Policy, RetrievalLoop, record
 from suffice.retrieval import PoolBM25, Question
@@ -51,6 +52,15 @@ def reply(body: dict) -> tuple[str, float]:
     return f"Answer: place{n}\nConfidence: {n % 5 + 1}", 0.5 + n
 
 
-if __name__ == "__main__":
-    url, path = sys.argv[1:]
+def run(url: str, path: str) -> None:
+    """Record as the process does."""
     record(questions(), loop(url), path, concurrency=CONCURRENCY)
+
+
+def started(url: str, path: str) -> BaseProcess:
+    """Start a process that records; it is forked from one that has imported what it needs and done nothing else."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__])
+    process = context.Process(target=run, args=(url, path))
+    process.start()
+    return process

@@ -40,37 +40,26 @@ RULE_SIGNALS = (*RECORDED, "p_correct", "round", "calls", "tokens")
 THRESHOLDS = (-1.0, 0.0, 0.15, 0.25, 0.5, 1.0, 2.0, 3.0, 4.0, 150.0)
 
 
-def thresholds(names: tuple[str, ...] = RULE_SIGNALS) -> st.SearchStrategy:
-    return st.builds(
-        Threshold, st.sampled_from(names), st.sampled_from([">", ">=", "<", "<="]), st.sampled_from(THRESHOLDS)
-    )
-
-
-def weighted_sums(names: tuple[str, ...] = RULE_SIGNALS) -> st.SearchStrategy:
-    term = st.tuples(st.sampled_from([-1.0, 0.0, 0.5, 1.0, 2.0]), st.sampled_from(names))
-    return st.builds(
-        WeightedSum, st.lists(term, min_size=2, max_size=3).map(tuple), st.sampled_from([">", "<="]), st.just(1.5)
-    )
-
-
-def _with_k(rules: list) -> st.SearchStrategy:
-    return st.builds(KOf, st.integers(1, len(rules)), st.just(tuple(rules)))
+def rules(
+    names: tuple[str, ...] = RULE_SIGNALS, numbers: tuple[float, ...] = THRESHOLDS, *, max_leaves: int = 5
+) -> st.SearchStrategy:
+    """Rules of every kind over these signals, their thresholds and weights from these numbers."""
+    name, comparison, number = st.sampled_from(names), st.sampled_from([">", ">=", "<", "<="]), st.sampled_from(numbers)
+    terms = st.lists(st.tuples(number, name), min_size=2, max_size=3).map(tuple)
+    threshold = st.builds(Threshold, name, comparison, number)
+    leaves = st.one_of(threshold, threshold, st.builds(WeightedSum, terms, comparison, number), st.just(Never()))
+    return st.recursive(leaves, _combined, max_leaves=max_leaves)
 
 
 def _combined(inner: st.SearchStrategy) -> st.SearchStrategy:
-    several = st.lists(inner, min_size=2, max_size=3)
+    several = st.lists(inner, min_size=2, max_size=3).map(tuple)
     return st.one_of(
-        st.builds(AllOf, several.map(tuple)),
-        st.builds(AnyOf, several.map(tuple)),
-        st.builds(FirstOf, several.map(tuple)),
-        several.flatmap(_with_k),
-        st.builds(Patience, inner, st.integers(1, 3)),
+        st.builds(AllOf, several),
+        st.builds(AnyOf, several),
+        st.builds(FirstOf, several),
+        several.flatmap(lambda members: st.builds(KOf, st.integers(1, len(members)), st.just(members))),
+        st.builds(Patience, inner, st.integers(1, 4)),
     )
-
-
-def rules(names: tuple[str, ...] = RULE_SIGNALS) -> st.SearchStrategy:
-    leaves = st.one_of(thresholds(names), thresholds(names), weighted_sums(names), st.just(Never()))
-    return st.recursive(leaves, _combined, max_leaves=5)
 
 
 def selectors() -> st.SearchStrategy:

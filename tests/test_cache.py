@@ -165,6 +165,7 @@ def test_a_closed_cache_says_so(tmp_path):
         cache.get(REQUEST)
 
 
+@pytest.mark.whole
 def test_two_processes_write_one_file_at_the_same_time(tmp_path):
     # Neither finds the file made: creation is contended as well.
     writers = [writer(tmp_path / "c", name, 0, 150) for name in "ab"]
@@ -193,6 +194,7 @@ def test_threads_share_a_cache(tmp_path):
         assert len(cache) == 200
 
 
+@pytest.mark.whole
 def test_a_killed_writer_leaves_a_readable_file_with_everything_it_had_put(tmp_path):
     path = tmp_path / "c"
     for kill in range(5):

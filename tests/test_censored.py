@@ -24,7 +24,7 @@ from suffice.store.recording import write_recording
 from suffice.store.schema import build_table
 from tests import strategies as drawn
 from tests.cli_tools import cli
-from tests.coin import RULE, coin, no_false_gain
+from tests.coin import RULE, no_false_gain
 
 FULL = "full"
 
@@ -65,18 +65,6 @@ def test_whatever_rule_cut_a_recording_the_truth_lies_within_the_bounds(data):
             assert low - 1e-12 <= value <= high + 1e-12
             assert row.censored or row.metrics[name] == pytest.approx(value)
         assert row.calls.mean <= known.calls.mean + 1e-12
-
-
-@pytest.fixture(scope="module")
-def cut():
-    return coin()
-
-
-@pytest.fixture(scope="module")
-def path(cut, tmp_path_factory):
-    path = tmp_path_factory.mktemp("coin") / "cut.parquet"
-    write_recording(path, cut.cut.table, cut.cut.metadata)
-    return path
 
 
 def test_the_coin_would_win_if_what_never_ran_were_zero(cut):
@@ -129,8 +117,8 @@ def test_replay_refuses_a_baseline_that_never_ran(cut, baseline):
         replay(cut.cut, [RULE], metrics=("em",), baseline=baseline, resampling=Resampling(n_resamples=10))
 
 
-def test_the_command_marks_every_row_and_prints_no_false_gain(cut, path):
-    printed = cli("replay", path, "--rule", RULE, "--rule", FULL, "--metric", "em", "--resamples", "50")
+def test_the_command_marks_every_row_and_prints_no_false_gain(cut, cut_path):
+    printed = cli("replay", cut_path, "--rule", RULE, "--rule", FULL, "--metric", "em", "--resamples", "50")
     assert printed.code == 0
     no_false_gain(cut, printed.out)
     for line in printed.out.splitlines():
@@ -140,41 +128,43 @@ def test_the_command_marks_every_row_and_prints_no_false_gain(cut, path):
     assert f"censored: unknown in {cut.heads.sum()} of {len(cut.heads)} questions" in printed.out
 
 
-def test_a_stream_refuses_and_names_replay(cut, path):
+def test_a_stream_refuses_and_names_replay(cut, cut_path):
     with pytest.raises(CensoredError, match="`suffice replay` gives bounds"):
-        replay_stream(path, RULE, metrics=("em",))
+        replay_stream(cut_path, RULE, metrics=("em",))
     with pytest.raises(CensoredError, match="`suffice replay` gives bounds"):
-        replay_stream(path, FULL, metrics=("em",), baseline=RULE)
-    refused = cli("replay", "--stream", path, "--rule", RULE, "--metric", "em")
+        replay_stream(cut_path, FULL, metrics=("em",), baseline=RULE)
+    refused = cli("replay", "--stream", cut_path, "--rule", RULE, "--metric", "em")
     assert refused.code != 0
     no_false_gain(cut, refused.out)
-    exact = replay_stream(path, RULE, metrics=("em",), baseline=RULE)  # stops no later than the recording
+    exact = replay_stream(cut_path, RULE, metrics=("em",), baseline=RULE)  # stops no later than the recording
     assert exact.policy.metrics["em"] == replay(cut.whole, [RULE], metrics=("em",)).row(RULE).metrics["em"]
 
 
-def test_certify_refuses_what_never_ran(cut, path):
+def test_certify_refuses_what_never_ran(cut, cut_path):
     with pytest.raises(CensoredError, match="goes on past what was recorded"):
         measure(cut.cut, [policy_for(cut.cut, RULE)], Claim(epsilon=0.03, metric="em"))
-    rules, out = path.parent / "rules.txt", path.parent / "policy.json"
+    rules, out = cut_path.parent / "rules.txt", cut_path.parent / "policy.json"
     rules.write_text(f"{RULE}\n")
-    refused = cli("certify", path, "--rules", rules, "--max-loss", "0.03", "--metric", "em", "-o", out)
+    refused = cli("certify", cut_path, "--rules", rules, "--max-loss", "0.03", "--metric", "em", "-o", out)
     assert (refused.code, out.exists()) == (1, False)
     assert "because a rule ended their recording" in refused.error
     no_false_gain(cut, refused.out)
 
 
 @pytest.mark.parametrize("form", ["md", "latex", "csv"])
-def test_a_report_marks_bounds_and_says_so_in_its_first_sentence(cut, path, form):
-    told = cli("report", path, "--rule", FULL, "--rule", RULE, "--metric", "em", "--resamples", "20", "--format", form)
+def test_a_report_marks_bounds_and_says_so_in_its_first_sentence(cut, cut_path, form):
+    told = cli(
+        "report", cut_path, "--rule", FULL, "--rule", RULE, "--metric", "em", "--resamples", "20", "--format", form
+    )
     assert told.code == 0, told.err
     no_false_gain(cut, told.out)
     assert "full†" in told.out
     assert "not dominated" not in told.out
 
 
-def test_the_page_draws_no_point_for_what_never_ran_and_its_headline_says_so(cut, path):
-    out = path.parent / "report.html"
-    told = cli("report", path, "--rule", FULL, "--metric", "em", "--resamples", "20", "-o", out, "--json")
+def test_the_page_draws_no_point_for_what_never_ran_and_its_headline_says_so(cut, cut_path):
+    out = cut_path.parent / "report.html"
+    told = cli("report", cut_path, "--rule", FULL, "--metric", "em", "--resamples", "20", "-o", out, "--json")
     (cell,) = told.json["cells"]
     (headline,) = cell["headlines"]
     assert "full† reaches EM between 18.0 and 71.2 with at least 0.47 model calls" in headline["sentence"]
@@ -188,18 +178,18 @@ def test_the_page_draws_no_point_for_what_never_ran_and_its_headline_says_so(cut
     assert rows["full"]["bounds"]["em"] == pytest.approx([0.1803, 0.7123], abs=1e-4)
 
 
-def test_a_search_refuses_what_never_ran(cut, path):
+def test_a_search_refuses_what_never_ran(cut, cut_path):
     with pytest.raises(CensoredError, match="a search tries rules that stop later"):
         search(cut.cut, metric="em")
-    refused = cli("search", path, "--metric", "em")
+    refused = cli("search", cut_path, "--metric", "em")
     assert refused.code == 1
     no_false_gain(cut, refused.out)
 
 
-def test_a_certificate_on_a_cut_log_says_that_nobody_knows_what_dominates(cut, tmp_path, path):
+def test_a_certificate_on_a_cut_log_says_that_nobody_knows_what_dominates(cut, tmp_path, cut_path):
     family = tmp_path / "rules.txt"
     family.write_text(RULE)
-    told = ("certify", path, "--rules", family, "--metric", "em", "--max-loss", "0.1", "--baseline", "closed_book")
+    told = ("certify", cut_path, "--rules", family, "--metric", "em", "--max-loss", "0.1", "--baseline", "closed_book")
     printed = cli(*told)
     assert printed.code == 0
     assert "whether a fixed or random policy dominates it here is unknown" in printed.out

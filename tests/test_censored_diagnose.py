@@ -16,21 +16,8 @@ from suffice.statistics import Resampling
 from suffice.store.recording import Recording, write_recording
 from suffice.store.schema import build_table
 from tests.cli_tools import cli
-from tests.coin import RULE, coin
-from tests.test_censored import no_false_gain
+from tests.coin import RULE, no_false_gain
 from tests.test_diagnose_stops import made
-
-
-@pytest.fixture(scope="module")
-def cut():
-    return coin()
-
-
-@pytest.fixture(scope="module")
-def path(cut, tmp_path_factory):
-    path = tmp_path_factory.mktemp("coin") / "cut.parquet"
-    write_recording(path, cut.cut.table, cut.cut.metadata)
-    return path
 
 
 def shortened(recording: Recording, keep: int, every: int = 2) -> Recording:
@@ -44,18 +31,18 @@ def shortened(recording: Recording, keep: int, every: int = 2) -> Recording:
     return Recording(build_table(rows))
 
 
-def test_gates_refuse_questions_whose_retrieval_never_ran(cut, path):
+def test_gates_refuse_questions_whose_retrieval_never_ran(cut, cut_path):
     with pytest.raises(CensoredError, match=f"{cut.heads.sum()} of {len(cut.heads)} questions"):
         GateBench(cut.cut, metrics=("em",), resampling=Resampling(n_resamples=10))
     refused = cli(
-        "gate", "compare", path, "--column", "p_known", "--no-questions", "--metric", "em", "--resamples", "20"
+        "gate", "compare", cut_path, "--column", "p_known", "--no-questions", "--metric", "em", "--resamples", "20"
     )
     assert refused.code == 1
     assert "Record all of them at full width" in refused.error
     no_false_gain(cut, refused.out)
 
 
-def test_selectors_refuse_a_rule_that_goes_on_past_the_recording(cut, path):
+def test_selectors_refuse_a_rule_that_goes_on_past_the_recording(cut, cut_path):
     with pytest.raises(CensoredError, match="because a rule ended their recording"):
         compare_selectors(
             cut.cut,
@@ -64,9 +51,11 @@ def test_selectors_refuse_a_rule_that_goes_on_past_the_recording(cut, path):
             metric="em",
             resampling=Resampling(n_resamples=10),
         )
-    whole = path.parent / "whole.parquet"
+    whole = cut_path.parent / "whole.parquet"
     write_recording(whole, cut.whole.table, cut.whole.metadata)
-    refused = cli("data", "selectors", path, "--tune", whole, "--rule", "full", "--selector", "last", "--metric", "em")
+    refused = cli(
+        "data", "selectors", cut_path, "--tune", whole, "--rule", "full", "--selector", "last", "--metric", "em"
+    )
     assert refused.code == 1
     no_false_gain(cut, refused.out)
 
@@ -87,17 +76,17 @@ def test_selectors_do_not_know_the_best_of_all_rounds_where_some_never_ran():
     assert any("the best of all rounds is unknown" in note for note in notes)
 
 
-def test_diagnose_prints_no_false_gain(cut, path):
+def test_diagnose_prints_no_false_gain(cut, cut_path):
     options = ("--metric", "em", "--quality", "em", "--types", "question_type", "--resamples", "20")
     for rule in ("full", "fixed_k(1)", RULE):
-        printed = cli("diagnose", path, "--rule", rule, *options)
+        printed = cli("diagnose", cut_path, "--rule", rule, *options)
         assert printed.code == 0, printed.error
         no_false_gain(cut, printed.out)
         assert f"censored: a rule ended {cut.heads.sum()} of" in printed.out
-    unknown = cli("diagnose", path, "--rule", "full", *options).out
+    unknown = cli("diagnose", cut_path, "--rule", "full", *options).out
     assert f"'em' is unknown where full stops in {cut.heads.sum()} of" in unknown
     assert "by question_type" not in unknown
-    against = cli("diagnose", path, "--rule", RULE, *options, "--baseline", "fixed_k(1)").out
+    against = cli("diagnose", cut_path, "--rule", RULE, *options, "--baseline", "fixed_k(1)").out
     assert "because a rule had ended the recording of some questions: no types" in against
 
 

@@ -11,14 +11,14 @@ from suffice import ChatModel, Policy, RetrievalLoop, read_recording
 from suffice.retrieval import PoolBM25, load_questions
 from suffice.session import stops
 from tests.cli_tools import cli
-from tests.llamacpp import questions, start_server, tiny_model
+from tests.llamacpp import questions, start_server
 
 TUNE, EVAL, ROUNDS = 30, 20, 5
 
 
 @pytest.fixture(scope="module")
-def server():
-    with start_server(tiny_model()) as running:
+def server(taught_model):
+    with start_server(taught_model) as running:
         yield running
 
 

@@ -172,6 +172,7 @@ def test_json_is_strict_and_alone_on_standard_output(arguments, recorded, tmp_pa
         json.loads(plain.out)
 
 
+@pytest.mark.whole
 def test_a_process_writes_no_escape_codes_to_a_pipe_even_where_colours_are_forced_off(recorded):
     for environment in ({}, {"NO_COLOR": "1"}, {"TERM": "dumb"}):
         done = subprocess.run(
@@ -198,6 +199,7 @@ def test_debug_shows_the_traceback_and_nothing_else_does(tmp_path):
 INHERIT = "import os, signal, sys; signal.signal(signal.SIGINT, signal.{}); os.execv(sys.argv[1], sys.argv[1:])"
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("inherited", ["SIG_DFL", "SIG_IGN"])
 def test_an_interrupted_recording_is_130_and_the_same_command_goes_on(inherited, tmp_path):
     path = dataset(tmp_path / "q.jsonl", n=6)

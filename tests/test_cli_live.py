@@ -385,6 +385,7 @@ def test_the_span_reader_has_no_endpoint_to_examine():
 # Demo
 
 
+@pytest.mark.whole
 def test_the_demo_runs_the_whole_chain_and_live_equals_replayed(tmp_path):
     told = cli("demo", "--limit", "20", "--out", tmp_path / "out", "--json")
     assert (told.code, told.err) == (0, "")

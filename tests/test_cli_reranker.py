@@ -20,6 +20,8 @@ from tests import local_models
 from tests.cli_tools import cli, dataset
 from tests.tiny_reranker import overlap_preferences, tiny_cross_encoder
 
+pytestmark = pytest.mark.whole
+
 
 def line(number, city, *others):
     """Return a question whose first paragraph holds the answer, beside a sentence that does not."""

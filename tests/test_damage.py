@@ -335,6 +335,7 @@ print(json.dumps(told))
 """
 
 
+@pytest.mark.whole
 def test_a_disk_that_fills_up_is_an_error_of_ours_and_what_was_paid_for_is_kept():
     child = subprocess.run([sys.executable, "-c", FULL], capture_output=True, text=True, check=False)
     assert child.returncode == 0, child.stderr
@@ -456,6 +457,7 @@ def hold(tmp_path, then):
     return child
 
 
+@pytest.mark.whole
 def test_the_lock_is_taken_before_the_recording_that_is_there_is_read(tmp_path):
     path = tmp_path / "r.parquet"
     path.write_bytes(b"another process is about to replace this")
@@ -469,6 +471,7 @@ def test_the_lock_is_taken_before_the_recording_that_is_there_is_read(tmp_path):
     assert not list(tmp_path.glob("*.journal*"))  # nothing was in it
 
 
+@pytest.mark.whole
 def test_who_waited_for_a_journal_that_is_gone_gets_a_new_one(tmp_path):
     path = tmp_path / "r.parquet.journal"
     with hold(tmp_path, "time.sleep(0.3); journal.delete()"):

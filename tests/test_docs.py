@@ -67,7 +67,7 @@ def commands(text):
 
 
 def execute(page, url):
-    """Run a page; in a process of its own, in an empty folder."""
+    """Run a page in the folder of now."""
     from suffice.cli.main import run
 
     namespace = {"__name__": "__main__"}
@@ -140,23 +140,16 @@ def first_recorded(tmp_path_factory):
     return place
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("name", [name for name, page in zip(NAMES, PAGES, strict=True) if blocks(page)])
-def test_the_examples_of_the_page_run(name, first_recorded, tmp_path):
+def test_the_examples_of_the_page_run(name, first_recorded, tmp_path, monkeypatch):
     for dataset, limit, file in plain_recordings(ROOT / name):
         first_recorded(dataset, limit, tmp_path / file)
-    environment = {key: value for key, value in os.environ.items() if not key.startswith(("OPENAI_", "SUFFICE_"))}
-    environment["PYTHONPATH"] = str(ROOT)
+    for variable in [variable for variable in os.environ if variable.startswith(("OPENAI_", "SUFFICE_"))]:
+        monkeypatch.delenv(variable)
+    monkeypatch.chdir(tmp_path)
     with Endpoint(reply=reply) as endpoint:
-        done = subprocess.run(
-            [sys.executable, "-W", "error", "-m", "tests.test_docs", str(ROOT / name), endpoint.url],
-            check=False,
-            cwd=tmp_path,
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=1800,
-        )
-    assert done.returncode == 0, f"{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
+        execute(ROOT / name, endpoint.url)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -212,6 +205,7 @@ def test_every_page_is_reached_from_the_index():
     assert set(PAGES) - {ROOT / "README.md"} <= seen
 
 
+@pytest.mark.whole
 def test_generated_parts_are_current():
     done = subprocess.run(
         [sys.executable, str(ROOT / "docs" / "build.py"), "--check"],
@@ -273,7 +267,3 @@ def test_the_recording_page_names_every_column(tmp_path):
         assert f"`{kind}`" in page
     for key in recording.metadata:
         assert f"`{key}`" in page, key
-
-
-if __name__ == "__main__":
-    execute(Path(sys.argv[1]), sys.argv[2])

@@ -87,6 +87,7 @@ def kill_after(replies, url, path, concurrency):
     return committed(path.with_name(path.name + ".journal"))
 
 
+@pytest.mark.whole
 def test_kills_repeat_no_committed_call_and_change_nothing(tmp_path):
     killed, whole = tmp_path / "killed.parquet", tmp_path / "whole.parquet"
     with Endpoint(reply, latency_s=0.02) as endpoint:
@@ -340,10 +341,10 @@ def assert_equal(recording, policy, outcomes):
                 assert live == paid.tolist(), (component, kind, str(policy.rule))
 
 
-def test_on_llamacpp_a_killed_recording_goes_on_and_replay_equals_live(tmp_path):
+def test_on_llamacpp_a_killed_recording_goes_on_and_replay_equals_live(taught_model, tmp_path):
     path, whole = tmp_path / "r.parquet", tmp_path / "whole.parquet"
     asked = known_questions()
-    with llamacpp.start_server(llamacpp.tiny_model()) as server:  # and no response cache anywhere
+    with llamacpp.start_server(taught_model) as server:  # and no response cache anywhere
         safe = kill_after(7, server.url, path, 1)
         resumed = loop(server.url)
         record(asked, resumed, path, concurrency=1)

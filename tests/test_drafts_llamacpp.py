@@ -24,6 +24,8 @@ from suffice.store import ResponseCache, read_recording, write_recording
 from tests.cli_tools import cli
 from tests.llamacpp import HIDDEN, build_model, start_server
 
+pytestmark = pytest.mark.whole
+
 PASSAGES = (
     Passage(passage_id="1", title="Tower", text="The tower is in Oslo."),
     Passage(passage_id="2", title="Bridge", text="The bridge is in Lima."),

@@ -215,6 +215,7 @@ def tiny_cross_encoder(tmp_path_factory):
     return folder
 
 
+@pytest.mark.whole
 def test_a_real_cross_encoder_is_loaded_once_and_named_by_the_hash_of_its_weights(tiny_cross_encoder):
     from sentence_transformers import CrossEncoder
 

@@ -9,6 +9,8 @@ import pytest
 
 from tests.endpoint import Endpoint
 
+pytestmark = pytest.mark.whole
+
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 SAYS = {
     "custom_signal.py": "'shared_words': 1.0} stop",

@@ -16,7 +16,7 @@ from tests import local_models
 from tests.cli_tools import cli, corpus, dataset
 from tests.test_embedder import letters, server
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")
+pytestmark = [pytest.mark.whole, pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")]
 
 LOCAL = ("--local", "--prompt", "prefilled", "--max-tokens", "3")
 

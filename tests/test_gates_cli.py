@@ -29,6 +29,7 @@ def close(one, other):
     return one == other
 
 
+@pytest.mark.whole
 def test_the_demo_prints_the_committed_figures_offline_and_without_torch(tmp_path):
     told = tmp_path / "gates.md"
     program = (

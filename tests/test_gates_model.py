@@ -5,9 +5,6 @@ from __future__ import annotations
 import pytest
 
 from tests.cli_tools import cli
-from tests.tiny import tiny_model
-
-__all__ = ["tiny_model"]
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 

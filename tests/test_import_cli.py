@@ -204,6 +204,7 @@ def test_gold_answers_that_stand_in_one_row_are_those_of_all_rounds(tmp_path):
     assert read_recording(out).column("em").tolist() == [[1.0, 1.0, 1.0]]
 
 
+@pytest.mark.whole
 def test_on_a_terminal_what_is_unsettled_is_a_question(tmp_path):
     source, out = copied(tmp_path / "log.jsonl"), tmp_path / "r.parquet"
     ours, theirs = pty.openpty()

@@ -13,19 +13,14 @@ from suffice.llm.doctor import probe
 from suffice.llm.prompts import CONFIDENCE_FIRST
 from suffice.rounds import Reply
 from suffice.signals.margins import token_margin
-from tests.llamacpp import CITIES, KNOWN, TinyModel, chat_text, questions, start_server, tiny_model
+from tests.llamacpp import CITIES, KNOWN, TinyModel, chat_text, questions, start_server
 
 ROUNDS = [(question, k) for question in questions(6, seed=3) for k in (0, 1, 3, 5)]
 
 
-@pytest.fixture(scope="session")
-def tiny() -> TinyModel:
-    return tiny_model()
-
-
 @pytest.fixture(scope="module")
-def server(tiny):
-    with start_server(tiny) as running:
+def server(taught_model):
+    with start_server(taught_model) as running:
         yield running
 
 
@@ -41,11 +36,11 @@ def margin(reply: Reply) -> float:
     return token_margin(reply.answer_tokens[0])
 
 
-def margins_in_transformers(tiny: TinyModel, replies: list[Reply]) -> list[float]:
+def margins_in_transformers(taught_model: TinyModel, replies: list[Reply]) -> list[float]:
     """Return top-1 minus top-2 log-probability at each reply's first answer token, from the same weights."""
     import torch
 
-    tokenizer, network = tiny.tokenizer(), tiny.transformers()
+    tokenizer, network = taught_model.tokenizer(), taught_model.transformers()
 
     @cache
     def values(ids: tuple[int, ...]) -> float:
@@ -70,24 +65,24 @@ def answers(model: ChatModel) -> list[Reply]:
     return [model.answer(question.question, question.passages[:k]) for question, k in ROUNDS]
 
 
-def test_the_marker_is_split_over_tokens_and_the_answer_is_found(tiny, model):
-    assert len(tiny.tokenizer().encode("Answer").ids) > 1
+def test_the_marker_is_split_over_tokens_and_the_answer_is_found(taught_model, model):
+    assert len(taught_model.tokenizer().encode("Answer").ids) > 1
     replies = answers(model)
     assert all(reply.answer in CITIES for reply in replies)
     assert all(reply.signals["verbal_confidence"] in (1, 2, 3, 4, 5) for reply in replies)
     assert all(reply.answer_tokens[0].text == f" {reply.answer}" for reply in replies)
 
 
-def test_margins_equal_those_of_the_same_weights_in_transformers(tiny, model):
+def test_margins_equal_those_of_the_same_weights_in_transformers(taught_model, model):
     replies = answers(model)
-    ours, theirs = [margin(reply) for reply in replies], margins_in_transformers(tiny, replies)
+    ours, theirs = [margin(reply) for reply in replies], margins_in_transformers(taught_model, replies)
     assert ours == pytest.approx(theirs, abs=1e-3)
     assert max(ours) - min(ours) > 1.0
 
 
-def test_drift_with_server_defaults_is_small(tiny, model, capsys):
+def test_drift_with_server_defaults_is_small(taught_model, model, capsys):
     exact = answers(model)
-    with start_server(tiny, exact=False) as server:
+    with start_server(taught_model, exact=False) as server:
         other = ChatModel("tiny", base_url=server.url, max_tokens=24)
         usual = answers(other)
         other.close()

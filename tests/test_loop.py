@@ -344,6 +344,7 @@ def test_the_endpoint_is_asked_once_whether_logprobs_come():
         assert all("Passage 1" not in request.prompt for request in endpoint.requests)
 
 
+@pytest.mark.whole
 def test_the_check_does_not_hang_on_assertions():
     code = (
         "from suffice import *\n"

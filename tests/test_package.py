@@ -135,6 +135,7 @@ def test_every_public_name_has_a_docstring():
     assert not bare
 
 
+@pytest.mark.whole
 def test_importing_suffice_loads_numpy_only():
     code = "import json, sys, suffice; print(json.dumps(sorted({n.partition('.')[0] for n in sys.modules})))"
     loaded = set(json.loads(python(code))) - sys.stdlib_module_names
@@ -145,6 +146,7 @@ def test_importing_suffice_loads_numpy_only():
     assert third_party - editable == {"suffice", "numpy"}
 
 
+@pytest.mark.whole
 def test_deciding_needs_numpy_only():
     """What a deployment runs: load a policy, observe rounds."""
     heavy = ("scipy", "sklearn", "pyarrow", "bm25s", "numba", "openai", "typer", "rich", "onnxruntime", "tokenizers")
@@ -166,6 +168,7 @@ def test_a_policy_can_be_checked_where_no_model_is_known():
         suffice.Policy(rule=suffice.tasr()).check()
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(
     ("blocked", "extra", "code"),
     [
@@ -223,6 +226,7 @@ def test_torch_is_imported_in_functions_of_local_models_and_training_only():
                 assert id(node) in lazy, f"{path}:{node.lineno} imports torch with the module"
 
 
+@pytest.mark.whole
 def test_all_modules_can_be_imported_without_torch():
     """Local models, probes and training too: what needs torch imports it when it is used."""
     heavy = ("torch", "transformers", "accelerate", "datasets", "sentence_transformers")
@@ -230,6 +234,7 @@ def test_all_modules_can_be_imported_without_torch():
     assert out.split() == ["done"]
 
 
+@pytest.mark.whole
 def test_a_local_model_without_torch_says_what_to_install():
     out = without(
         ("torch",),
@@ -259,6 +264,7 @@ def test_the_version_stands_in_one_place():
     assert f"version: {suffice.__version__}\n" in (ROOT / "CITATION.cff").read_text()
 
 
+@pytest.mark.whole
 def test_the_import_contracts_hold():
     done = subprocess.run(
         [
@@ -297,6 +303,7 @@ def test_init_files_only_export():
                 assert node.name in ("__getattr__", "__dir__"), path
 
 
+@pytest.mark.whole
 def test_no_file_holds_a_path_of_some_machine():
     # Spelled in parts, so that this file does not hold them either.
     homes = re.compile(
@@ -314,6 +321,7 @@ def test_no_file_holds_a_path_of_some_machine():
     assert not found, "\n".join(found)
 
 
+@pytest.mark.whole
 def test_no_tracked_file_is_huge():
     """Weights are the largest thing that ships."""
     assert max(path.stat().st_size for path in tracked()) <= 30_000_000

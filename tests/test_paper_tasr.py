@@ -494,6 +494,7 @@ def test_without_margins_the_recorded_p_correct_is_read_and_said(cells, tmp_path
     assert value(line(table(made, "Table 2"), cell="ours_qwen_hp")["calls"]) == pytest.approx(fmean(stops) + 1)
 
 
+@pytest.mark.whole
 def test_fewer_rounds_leave_out_what_needs_them(cells, tmp_path):
     short = paper.imported(
         tmp_path, "short", [r for r in paper.rows("qwen", "hotpotqa", "eval", 60) if r["round"] <= 4]
@@ -683,6 +684,7 @@ def test_wrong_usage_is_told(arguments, code, message):
     assert message in " ".join(result.error.replace("│", " ").split())
 
 
+@pytest.mark.whole
 def test_without_a_list_the_bundled_questions_are_recorded_and_tabled(tmp_path, monkeypatch):
     from suffice.cli import bundled
 

@@ -93,6 +93,7 @@ def test_the_double_is_a_source_and_the_gate_is_a_gate():
 # --- the network
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("standard", [False, True])
 @pytest.mark.parametrize("widths", [(6, 1), (64, 16, 1), (512, 448, 224, 112, 56, 1)])
 def test_numpy_equals_torch_to_five_digits(widths, standard):
@@ -275,6 +276,7 @@ def test_a_pickle_is_not_opened(tmp_path):
         Probe.load(tmp_path)
 
 
+@pytest.mark.whole
 def test_serving_a_probe_needs_neither_torch_nor_scipy(tmp_path):
     made(standard=True).save(tmp_path)
     code = (

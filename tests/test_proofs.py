@@ -24,6 +24,8 @@ from suffice.session import Policy, Session, Stops
 from suffice.signals import Signal, semantic
 from suffice.tables import render
 
+pytestmark = pytest.mark.whole
+
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "explanation" / "theory.md"
 CHECKS = {claim.check.__name__: claim for claim in CLAIMS}
 

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import json
 import random
-import signal
 import sqlite3
 import subprocess
 import sys
@@ -51,6 +50,7 @@ def key_of(prompt):
     return f"q{number}", prompt.count("Answer: a trap")
 
 
+@pytest.mark.whole
 def test_30_kills_lose_nothing_repeat_little_and_change_nothing(tmp_path):
     rng = random.Random(0)
     killed, whole = tmp_path / "killed.parquet", tmp_path / "whole.parquet"
@@ -59,16 +59,17 @@ def test_30_kills_lose_nothing_repeat_little_and_change_nothing(tmp_path):
         while True:
             began = len(endpoint.requests)
             endpoint.allow = began + 9 if kills < 30 else None  # 30 times 9 replies are not the whole recording
-            child = subprocess.Popen([sys.executable, "-m", "tests.recording", endpoint.url, str(killed)])
+            child = run.started(endpoint.url, str(killed))
             if kills >= 30:
-                assert child.wait() == 0
+                child.join()
+                assert child.exitcode == 0
                 break
             while len(endpoint.requests) < began + run.CONCURRENCY + 3:  # so three replies are committed
-                assert child.poll() is None
+                assert child.is_alive()
                 time.sleep(0.002)
             time.sleep(rng.uniform(0.0, 0.04))
-            child.send_signal(signal.SIGKILL)
-            child.wait()
+            child.kill()
+            child.join()
             kills += 1
             before = Counter(key_of(prompt_of(request.body)) for request in endpoint.requests)
             safe = {key: before[key] for key in committed(tmp_path / "killed.parquet.journal")}
@@ -233,6 +234,7 @@ def test_round_0_is_recorded_when_the_policy_starts_there(tmp_path):
     assert np.isnan(recording.column("answer_stable")[:, :2]).all()
 
 
+@pytest.mark.whole
 def test_a_second_process_cannot_write_into_the_same_recording(tmp_path):
     journal = Journal(tmp_path / "r.parquet.journal", {"a": 1})
     code = "import sys; from suffice.store import Journal; Journal(sys.argv[1], {'a': 1})"

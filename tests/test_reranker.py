@@ -31,6 +31,8 @@ from tests.tiny_reranker import (
     without_a_head,
 )
 
+pytestmark = pytest.mark.whole
+
 FAST = RerankerSettings(learning_rate=3e-3, epochs=20, evaluations=1, patience=20)
 SHORT = RerankerSettings(learning_rate=3e-3, epochs=2, batch=16, evaluations=2)
 

@@ -363,6 +363,7 @@ def test_the_double_returns_what_it_was_given():
         double.rank("x", k=0)
 
 
+@pytest.mark.whole
 def test_importing_retrieval_loads_neither_bm25s_nor_a_compiler_nor_torch():
     code = (
         "import sys, suffice.retrieval\n"

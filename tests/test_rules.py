@@ -10,10 +10,8 @@ from hypothesis import strategies as st
 from suffice import (
     FirstOf,
     KOf,
-    Never,
     Patience,
     Rounds,
-    Rule,
     fixed_k,
     parse_rule,
     parse_selector,
@@ -22,30 +20,10 @@ from suffice import (
 )
 from suffice.errors import DataError, RuleSyntaxError, UnknownSignalError
 from suffice.rules import NAMED_RULES, AllOf, AnyOf, Threshold, WeightedSum, answer_stable, round_aware
+from tests import strategies as drawn
 
 NAMES = ("a", "b", "c", "p_correct")
-numbers = st.sampled_from([-1.5, -1.0, 0.0, 0.25, 0.5, 1.0, 2.0, 1e-9, 1e20, 1 / 3])
-thresholds = st.builds(Threshold, st.sampled_from(NAMES), st.sampled_from([">", ">=", "<", "<="]), numbers)
-sums = st.builds(
-    WeightedSum,
-    st.lists(st.tuples(numbers, st.sampled_from(NAMES)), min_size=2, max_size=3).map(tuple),
-    st.sampled_from([">", ">=", "<", "<="]),
-    numbers,
-)
-
-
-def combined(children: st.SearchStrategy[Rule]) -> st.SearchStrategy[Rule]:
-    several = st.lists(children, min_size=2, max_size=3).map(tuple)
-    return st.one_of(
-        st.builds(AllOf, several),
-        st.builds(AnyOf, several),
-        st.builds(FirstOf, several),
-        several.flatmap(lambda rules: st.builds(KOf, st.integers(1, len(rules)), st.just(rules))),
-        st.builds(Patience, children, st.integers(1, 4)),
-    )
-
-
-rules = st.recursive(st.one_of(thresholds, sums, st.just(Never())), combined, max_leaves=8)
+rules = drawn.rules(NAMES, (-1.5, -1.0, 0.0, 0.25, 0.5, 1.0, 2.0, 1e-9, 1e20, 1 / 3), max_leaves=8)
 values = st.sampled_from([float("nan"), -2.0, -1.0, 0.0, 0.25, 0.3, 1.0, 2.5])
 
 

@@ -246,6 +246,7 @@ def test_every_declaration_is_complete():
     assert "not exactly replayable" in SIGNALS["seconds"].doc
 
 
+@pytest.mark.whole
 def test_signals_cost_an_import_of_numpy_only():
     code = "import sys, numpy; before = set(sys.modules); import suffice.signals; print(*(set(sys.modules) - before))"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()

@@ -27,7 +27,7 @@ from tests.cli_tools import cli, dataset
 from tests.llamacpp import TEMPLATE, build_model, questions, start_server
 from tests.local_models import save
 
-pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning:transformers")
+pytestmark = [pytest.mark.whole, pytest.mark.filterwarnings("ignore::FutureWarning:transformers")]
 PASSAGE = Passage(passage_id="p", title="It", text="King wrote it.")
 CHATML = "<|im_start|>system\n{system}<|im_end|>\n<|im_start|>user\n{user}<|im_end|>\n<|im_start|>assistant\n{prefill}"
 

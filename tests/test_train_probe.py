@@ -23,6 +23,8 @@ from suffice.train.probe import ProbeSettings, calibrate_probe, fit_calibration,
 from suffice.train.probe_run import LabelledStates, run_training
 from tests.cli_tools import cli
 
+pytestmark = pytest.mark.whole
+
 QUICK = ProbeSettings(hidden=(16, 8), lr=3e-3, epochs=12, patience=4, dropout=0.2)
 CARD = ProbeCard(model="m", revision="r", layer=1)
 HEADER = {

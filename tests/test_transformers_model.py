@@ -39,7 +39,10 @@ from tests.local_models import (
     tokenizer,
 )
 
-pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning:transformers", "ignore::UserWarning:transformers")
+pytestmark = [
+    pytest.mark.whole,
+    pytest.mark.filterwarnings("ignore::FutureWarning:transformers", "ignore::UserWarning:transformers"),
+]
 ARCHITECTURES = ["Llama", "GPT2", "Qwen2", "GPTNeoX", "OPT", "Gemma2", "Mistral", "Falcon"]
 QUESTIONS = ["Who wrote It?", "Where?", "In which year was the tower of the old town built, and by whom?", "Why so?"]
 PASSAGES = [Passage(passage_id=str(i), title=f"T{i}", text=f"Text of {i}.") for i in range(3)]

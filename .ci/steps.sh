@@ -1,0 +1,49 @@
+# What .ci/run and .ci/full share: a folder that goes away, an environment of our own, and steps that are timed.
+# Source it from the root of the repository.
+
+work="$(mktemp -d)" timings="" closing=""
+finish() { # what took how long, also after a failure; pytest's closing line last
+  printf '\n%s%5d s  altogether\n%s\n' "$timings" "$SECONDS" "$closing"
+  if [[ -n "$(jobs -pr)" ]]; then kill $(jobs -pr) && wait; fi
+  rm -rf "$work"
+}
+trap finish EXIT
+exec </dev/null
+unset PYTHONPATH PYTHONHOME VIRTUAL_ENV
+export PYTHONPYCACHEPREFIX="$work/pycache" # compiled once, and not into the checkout
+export PIP_DISABLE_PIP_VERSION_CHECK=1 HF_HUB_OFFLINE=1 COVERAGE_FILE="$work/coverage"
+export PIP_NO_COMPILE=0 # pip's way to say no: of 20,000 modules only those are compiled that a test imports
+export CI="${CI:-true}" # hypothesis then draws the same examples each time
+export MYPY_CACHE_DIR="$work/mypy" RUFF_CACHE_DIR="$work/ruff"
+python="${PYTHON:-python3}"
+venv="$work/venv"
+
+step() { # step NAME COMMAND...
+  local name="$1" began=$SECONDS
+  shift
+  printf '\n== %s\n' "$name"
+  "$@"
+  timings+="$(printf '%5d s  %s' "$((SECONDS - began))" "$name")"$'\n'
+}
+
+beside() { # beside NAME COMMAND...: begin a step on the other core; `joined` waits for it and prints what it said
+  beside_name="$1"
+  shift
+  (
+    SECONDS=0
+    "$@"
+    printf '%5d s  %s, beside the others\n' "$SECONDS" "$beside_name" >"$work/beside.s"
+  ) >"$work/beside.log" 2>&1 &
+  beside_job=$!
+}
+
+joined() {
+  local code=0
+  wait "$beside_job" || code=$?
+  printf '\n== %s\n' "$beside_name"
+  cat "$work/beside.log"
+  if ((code)); then return "$code"; fi
+  timings+="$(<"$work/beside.s")"$'\n'
+}
+
+target() { make --no-print-directory PYTHON="$python" VENV="$venv" "$@"; }

@@ -1,0 +1,92 @@
+"""Selectors over many questions at once choose in each what a plain loop chooses there."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from suffice.errors import RuleSyntaxError
+from suffice.metrics import answer_key
+from suffice.rounds import Rounds
+from suffice.rules import fixed_k, parse_rule, parse_selector, register_rule, register_selector, round_aware
+from suffice.rules.rethreshold import find_threshold
+
+NAN = math.nan
+SELECTORS = ("first", "last", "majority", "weighted_majority", "max_x", "min_x", "median_x", "longest_run(x >= 2)")
+ROUND = st.tuples(
+    st.sampled_from([None, " ", "a", "the A", "b", "c"]), st.sampled_from([NAN, -1.0, 0.0, 1.0, 2.0, 7.0])
+)
+QUESTIONS = st.integers(1, 6).flatmap(
+    lambda n: st.lists(
+        st.tuples(st.lists(ROUND, min_size=n, max_size=n), st.integers(1, n), st.integers(0, n - 1)),
+        min_size=1,
+        max_size=4,
+    )
+)
+"""Questions of as many rounds: answers and values, how many were seen, and where the stop is."""
+
+
+def chosen(text, rounds, n_seen, stop):
+    """Return the position that a selector must choose in one question."""
+    usable = [r for r, (answer, _) in enumerate(rounds) if answer and answer.strip() and r < n_seen and r <= stop]
+    values = {r: rounds[r][1] for r in usable if not math.isnan(rounds[r][1])}
+    if not usable:
+        return -1
+    if text == "first":
+        return usable[0]
+    if text.endswith("majority"):
+        weights = dict.fromkeys(usable, 1.0) if text == "majority" else values
+        votes = {r: sum(weights[o] for o in weights if key(rounds, o) == key(rounds, r)) for r in weights}
+        return max(votes, key=lambda r: (votes[r], r), default=usable[-1])
+    if text.startswith("longest_run"):
+        lengths = {}
+        for r in usable:
+            lengths[r] = 1 + (lengths.get(r - 1, 0) if values.get(r, NAN) >= 2 else 0)
+        return max(lengths, key=lambda r: (lengths[r], r))
+    ordered = sorted(values.values())
+    middle = (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2 if ordered else NAN
+    merit = {
+        "last": lambda r: r,
+        "max_x": lambda r: values[r],
+        "min_x": lambda r: -values[r],
+        "median_x": lambda r: -abs(values[r] - middle),
+    }[text]
+    return max(values, key=lambda r: (merit(r), r), default=usable[-1]) if text != "last" else usable[-1]
+
+
+def key(rounds, r):
+    return answer_key(rounds[r][0])
+
+
+@pytest.mark.parametrize("text", SELECTORS)
+@given(questions=QUESTIONS)
+def test_many_questions_are_answered_as_a_plain_loop_answers_each(text, questions):
+    x = np.array([[value for _, value in rounds] for rounds, _, _ in questions])
+    answers = np.array([[answer for answer, _ in rounds] for rounds, _, _ in questions], dtype=object)
+    n_rounds = x.shape[1]
+    seen = np.array([np.arange(n_rounds) < n_seen for _, n_seen, _ in questions])
+    rounds = Rounds({"x": x, "p_correct": x}, np.arange(1, n_rounds + 1), seen, answers)
+    positions = parse_selector(text).select(rounds, np.array([stop for _, _, stop in questions]))
+    assert positions.tolist() == [chosen(text, *question) for question in questions]
+
+
+def test_what_is_registered_is_what_its_name_builds():
+    register_rule("test_after", fixed_k)
+    register_selector("test_best", lambda: parse_selector("max_x"))
+    assert parse_rule("test_after(3)") == fixed_k(3)
+    assert parse_selector("test_best()") == parse_selector("max_x")
+
+
+def test_round_aware_asks_for_80_percent_by_default():
+    assert round_aware() == parse_rule("round_aware") == round_aware(0.8)
+
+
+def test_a_rule_without_a_threshold_on_a_signal_names_those_it_has():
+    with pytest.raises(RuleSyntaxError, match="it has: a > 1, b <= 2$"):
+        find_threshold(parse_rule("(a > 1) & (b <= 2)"), "c")
+    with pytest.raises(RuleSyntaxError, match="it has: none$"):
+        find_threshold(parse_rule("never()"), "c")

@@ -211,6 +211,7 @@ def test_a_killed_writer_leaves_a_readable_file_with_everything_it_had_put(tmp_p
             assert cache.get({"writer": f"w{kill}", "number": put + 1}) is None
 
 
+@pytest.mark.whole
 def test_a_forked_child_may_use_its_parents_cache(tmp_path):
     with ResponseCache(tmp_path / "c") as cache:
         cache.put({"n": 0}, {"from": "parent"})

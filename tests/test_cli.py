@@ -102,6 +102,7 @@ def test_a_command_that_became_a_group_still_takes_its_arguments(old, new, tmp_p
     assert "is now" not in cli(old, "--help").err + cli(*new.split(), "--help").err
 
 
+@pytest.mark.whole
 def test_help_of_the_top_imports_no_command():
     code = "import sys; from suffice.cli.main import run\ntry: run(['--help'])\nexcept SystemExit: pass\n"
     heavy = "print([name for name in sys.modules if name.startswith('suffice.') and name.split('.')[1] in {'replays','loop','llm'}])"
@@ -109,6 +110,7 @@ def test_help_of_the_top_imports_no_command():
     assert done.stdout.splitlines()[-1] == "[]"
 
 
+@pytest.mark.whole
 def test_shell_completion_knows_the_tree():
     environment = {
         **os.environ,

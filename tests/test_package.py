@@ -346,6 +346,7 @@ def test_an_unknown_benchmark_is_wrong_usage(capsys):
     assert "there is no benchmark 'nonsense'" in capsys.readouterr().err
 
 
+@pytest.mark.whole
 def test_a_failing_benchmark_is_a_line_and_an_exit_code(capsys, monkeypatch):
     import benchmarks.__main__ as runner
 

@@ -1,0 +1,32 @@
+"""What the tests share, and what only those marked `whole` may do."""
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.shared import once
+
+
+def test_what_is_shared_is_made_once(tmp_path_factory):
+    made = []
+    folders = [once(tmp_path_factory, "something", made.append) for _ in range(3)]
+    assert made == [folders[0]]
+    assert len(set(folders)) == 1
+
+
+def test_what_broke_while_it_was_made_is_made_again(tmp_path_factory):
+    with pytest.raises(ZeroDivisionError):
+        once(tmp_path_factory, "broken", lambda _: 1 / 0)
+    assert once(tmp_path_factory, "broken", lambda folder: folder.mkdir()).is_dir()
+
+
+def test_an_unmarked_test_starts_no_process():
+    with pytest.raises(pytest.fail.Exception, match=r"no_process starts a process: mark it `whole`"):
+        subprocess.run([sys.executable, "-c", ""], check=True)
+
+
+def test_an_unmarked_test_does_not_load_torch(monkeypatch):
+    monkeypatch.delitem(sys.modules, "torch", raising=False)
+    with pytest.raises(pytest.fail.Exception, match=r"load_torch imports torch: mark it `whole`"):
+        import torch  # noqa: F401

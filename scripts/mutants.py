@@ -19,7 +19,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 ROOMS = {
-    "rules": "rules own_rules baseline_selectors draft_selectors ranker session session_missing policy semantics_replay "
+    "rules": "rules selectors own_rules baseline_selectors draft_selectors ranker session session_missing policy semantics_replay "
     "replay semantic_signals sweep cascade diagnose_stops paper_published options judged",
     "session": "session session_missing policy streaming semantics_replay replay loop loop_replay own_rules start_round "
     "cascade recorded_signals agreement",
@@ -36,7 +36,7 @@ source_paths = ["src/"]
 only_mutate = ["src/suffice/{room}/*"]
 do_not_mutate_patterns = ['raise [A-Z]\\w+\\(']
 also_copy = ["docs", "README.md", "examples", "proofs", "benchmarks", "scripts", "training"]
-pytest_add_cli_args = ["-p", "no:cacheprovider", "-m", "not whole"]
+pytest_add_cli_args = ["-p", "no:cacheprovider", "-m", "not whole", "--hypothesis-profile", "mutants"]
 pytest_add_cli_args_test_selection = {tests}
 """
 

@@ -10,7 +10,7 @@ for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(name, "1")
 
 import pytest  # noqa: E402
-from hypothesis import HealthCheck, settings  # noqa: E402
+from hypothesis import HealthCheck, Phase, settings  # noqa: E402
 
 from suffice.rules import parse  # noqa: E402
 from suffice.signals import base as signals  # noqa: E402
@@ -22,6 +22,10 @@ from tests.shared import *  # noqa: E402, F403
 # A law holds on slow and busy machines too.
 settings.register_profile("patient", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")
+# For a mutant it is enough to know that it fails, and every run must draw the same.
+settings.register_profile(
+    "mutants", settings(), phases=(Phase.explicit, Phase.generate), derandomize=True, database=None
+)
 
 DEAR = {"subprocess.Popen": "starts a process", "os.fork": "starts a process", "os.posix_spawn": "starts a process"}
 """What only tests marked `whole` may do, by audit event."""

@@ -12,6 +12,8 @@ for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
 import pytest  # noqa: E402
 from hypothesis import HealthCheck, Phase, settings  # noqa: E402
 
+from suffice import metrics  # noqa: E402
+from suffice.adapters import importers  # noqa: E402
 from suffice.rules import parse  # noqa: E402
 from suffice.signals import base as signals  # noqa: E402
 from suffice.store.recording import write_recording  # noqa: E402
@@ -74,7 +76,7 @@ def cut_path(cut, tmp_path_factory):
 @pytest.fixture(autouse=True)
 def _own_names_are_forgotten():
     """What a test registers is gone when it ends, so that it can run again."""
-    registries = (signals._REGISTRY, parse._RULES, parse._SELECTORS)
+    registries = (signals._REGISTRY, parse._RULES, parse._SELECTORS, metrics._METRICS, importers._OWN)
     before = [dict(registry) for registry in registries]
     yield
     for registry, names in zip(registries, before, strict=True):

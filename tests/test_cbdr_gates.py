@@ -22,7 +22,7 @@ def bench(share_right, seed=0):
     answers = [
         Answered(
             question_id=f"q{i}",
-            question="Who?",
+            question=f"Who is {i}?",
             golds=("gold",),
             closed_book="gold" if known[i] else "tin",
             retrieved="gold" if right[(7 * i) % N] else "lead",

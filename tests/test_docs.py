@@ -148,8 +148,11 @@ def test_the_examples_of_the_page_run(name, first_recorded, tmp_path, monkeypatc
     for variable in [variable for variable in os.environ if variable.startswith(("OPENAI_", "SUFFICE_"))]:
         monkeypatch.delenv(variable)
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])  # for the modules that a page writes
     with Endpoint(reply=reply) as endpoint:
         execute(ROOT / name, endpoint.url)
+    for file in tmp_path.glob("*.py"):
+        sys.modules.pop(file.stem, None)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -29,7 +29,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
 URL = "http://localhost:8000/v1"
-NOT_RUN = 6
+NOT_RUN = 9
 """Blocks of all pages that cannot run here: installing, and starting servers."""
 
 _FENCE = re.compile(r"^(?P<indent> *)```(?P<language>[\w-]*)\n(?P<text>.*?)^(?P=indent)```$", re.MULTILINE | re.DOTALL)
@@ -169,6 +169,11 @@ def test_every_block_is_run_or_says_why_not(name):
 
 def test_few_blocks_are_not_run():
     assert sum(block.not_run is not None for page in PAGES for block in blocks(page)) == NOT_RUN
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs" / "how-to").glob("*.md")), ids=lambda page: page.stem)
+def test_a_how_to_begins_with_its_shortest_working_path(page):
+    assert blocks(page)[0].line <= 10
 
 
 def test_the_readme_is_short():

@@ -19,7 +19,8 @@ import numpy as np
 from tests.cascade import ROUNDS, TOGGLES, cascade, drafts, rule_of
 
 from suffice.replays import CostTable, outcome
-from suffice.replays.baselines import Bench, Run, fixed_budget, oracle_best, random_stop, run_policy
+from suffice.replays.baselines import Run, fixed_budget, oracle_best, random_stop, run_policy
+from suffice.replays.prepared import PreparedRecording
 from suffice.session import Policy
 from suffice.store import Recording
 
@@ -39,19 +40,21 @@ def policies() -> dict[str, Policy]:
     }
 
 
-def replayed(recording: Recording, listed: dict[str, Policy]) -> tuple[Bench, list[Run]]:
+def replayed(recording: Recording, listed: dict[str, Policy]) -> tuple[PreparedRecording, list[Run]]:
     """Replay everything."""
     columns = sorted({column for policy in listed.values() for column in policy.raw_columns})
     score = outcome(recording, SCORE)
-    bench = Bench(recording, {SCORE: score}, CostTable(recording), recording.rounds(columns))
+    prepared = PreparedRecording(
+        recording=recording, metrics={SCORE: score}, costs=CostTable(recording), raw=recording.rounds(columns)
+    )
     runs, twins = [], []
     for name, policy in listed.items():
-        run, stopped = run_policy(bench, policy)
+        run, stopped = run_policy(prepared, policy)
         runs.append(run)
         if name in NAMED:
-            twins.append(random_stop(bench, policy, stopped))
-    fixed = [fixed_budget(bench, k) for k in range(1, ROUNDS + 1)]
-    return bench, [*runs, *twins, *fixed, oracle_best(bench, score, name=SCORE)]
+            twins.append(random_stop(prepared, policy, stopped))
+    fixed = [fixed_budget(prepared, k) for k in range(1, ROUNDS + 1)]
+    return prepared, [*runs, *twins, *fixed, oracle_best(prepared, score, name=SCORE)]
 
 
 def check(recording: Recording, drawn: Any) -> float:

@@ -21,7 +21,7 @@ from suffice.diagnostics.judging import Unjudged
 from suffice.embedding import Embedder, MiniLM
 from suffice.papers.semantic import read_debate
 from suffice.replays import policy_for, replay
-from suffice.replays.evaluate import drop_failed
+from suffice.replays.prepared import drop_failed
 from suffice.rules import parse_selector
 from suffice.rules.selectors_of_drafts import DISTANCES, pairwise_distances
 from suffice.statistics import Resampling

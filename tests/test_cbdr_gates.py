@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from suffice.gates import GateBench
+from suffice.gates import GateEvaluation
 from suffice.gates.answered import Answered, answered_recording
 from suffice.papers.cbdr.gates import gate_points, probe_signal
 from suffice.statistics import Resampling, holm
@@ -13,7 +13,7 @@ PROBES = ((1, 5), (2, 5))
 BETAS = (0.3, 0.7, 1.0)
 
 
-def bench(share_right, seed=0):
+def evaluation(share_right, seed=0):
     """A bench whose closed-book answers are right for half, and whose retrieved ones are for a share."""
     rng = np.random.default_rng(seed)
     known = np.arange(N) < N // 2
@@ -29,12 +29,12 @@ def bench(share_right, seed=0):
         )
         for i in range(N)
     ]
-    return GateBench(answered_recording(answers, scores), metrics=("em",), resampling=Resampling(n_resamples=200))
+    return GateEvaluation(answered_recording(answers, scores), metrics=("em",), resampling=Resampling(n_resamples=200))
 
 
 def points(**others):
-    orders = {name.replace("_", " "): {1: bench(share)} for name, share in others.items()}
-    return gate_points({1: bench(0.2)}, orders, PROBES, best=PROBES[1], betas=BETAS, seed=0)[1]
+    orders = {name.replace("_", " "): {1: evaluation(share)} for name, share in others.items()}
+    return gate_points({1: evaluation(0.2)}, orders, PROBES, best=PROBES[1], betas=BETAS, seed=0)[1]
 
 
 def test_gates_stand_between_the_references():
@@ -68,7 +68,7 @@ def test_a_gate_that_beats_its_own_order_is_dominated_by_a_blind_one_in_a_better
 def test_another_order_is_compared_question_by_question_with_the_gates_own():
     other = next(point for point in points(BM25_order=1.0) if point.kind == "other")
     assert other.metrics["em"] == 1.0
-    assert other.against_always["em"].delta == pytest.approx(1 - bench(0.2).always.values["em"].mean())
+    assert other.against_always["em"].delta == pytest.approx(1 - evaluation(0.2).always.values["em"].mean())
 
 
 def test_p_values_are_adjusted_over_all_gates():

@@ -10,7 +10,7 @@ import pytest
 from suffice.diagnostics import diagnose
 from suffice.diagnostics.selection import compare_selectors
 from suffice.errors import CensoredError
-from suffice.gates import GateBench
+from suffice.gates import GateEvaluation
 from suffice.replays import policy_for
 from suffice.statistics import Resampling
 from suffice.store.recording import Recording, write_recording
@@ -33,7 +33,7 @@ def shortened(recording: Recording, keep: int, every: int = 2) -> Recording:
 
 def test_gates_refuse_questions_whose_retrieval_never_ran(cut, cut_path):
     with pytest.raises(CensoredError, match=f"{cut.heads.sum()} of {len(cut.heads)} questions"):
-        GateBench(cut.cut, metrics=("em",), resampling=Resampling(n_resamples=10))
+        GateEvaluation(cut.cut, metrics=("em",), resampling=Resampling(n_resamples=10))
     refused = cli(
         "gate", "compare", cut_path, "--column", "p_known", "--no-questions", "--metric", "em", "--resamples", "20"
     )

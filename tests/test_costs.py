@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from suffice.errors import DataError, SchemaError
 from suffice.replays import CostTable, Price, component_prices, load_prices, operational_masks, replay
-from suffice.replays.baselines import Bench, closed_book, fixed_budget, oracle_best, random_stop, run_policy
+from suffice.replays.baselines import closed_book, fixed_budget, oracle_best, random_stop, run_policy
 from suffice.replays.outcomes import outcome
+from suffice.replays.prepared import PreparedRecording
 from suffice.rounds import COST_KINDS
 from suffice.rules import FirstOf, Never, Rule, fixed_k, parse_rule, parse_selector, signal
 from suffice.session import Policy, stops
@@ -209,9 +210,8 @@ def test_nothing_is_charged_before_the_start_round():
 # --- oracles, chance, closed book -----------------------------------------------------------------------------------
 
 
-def bench_of(recording: Recording, *policies_: Policy, prices: Price | None = None) -> Bench:
-    columns = sorted({column for policy in policies_ for column in policy.raw_columns})
-    return Bench(recording, {"f1": outcome(recording, "f1")}, CostTable(recording, prices), recording.rounds(columns))
+def prepared_for(recording: Recording, *policies_: Policy, prices: Price | None = None) -> PreparedRecording:
+    return PreparedRecording.of(recording, policies_, ["f1"], prices=prices)
 
 
 def test_oracles_pay_the_loop_up_to_the_chosen_round_and_no_judge():
@@ -220,7 +220,7 @@ def test_oracles_pay_the_loop_up_to_the_chosen_round_and_no_judge():
             **full_costs(["generator", "retrieval", "judge:entailment"]), f1=[0.0, 1.0, 1.0], judge_entailment=[1.0] * 3
         )
     )
-    run = oracle_best(bench_of(recording), outcome(recording, "f1"))
+    run = oracle_best(prepared_for(recording), outcome(recording, "f1"))
     paid = {component: kinds["calls"].tolist() for component, kinds in run.ledger.costs.items()}
     assert paid == {"generator": [2.0], "judge:entailment": [0.0], "retrieval": [2.0]}
     assert run.ledger.calls.tolist() == [2.0]
@@ -229,18 +229,18 @@ def test_oracles_pay_the_loop_up_to_the_chosen_round_and_no_judge():
 def test_the_random_twin_of_a_judged_rule_calls_no_judge():
     recording = table_of(question(**full_costs(["generator", "judge:entailment"]), judge_entailment=[1.0, 5.0, 1.0]))
     policy = Policy(rule=signal("judge_entailment") > 4, max_rounds=3)
-    bench = bench_of(recording, policy)
-    run, stopped = run_policy(bench, policy)
-    twin = random_stop(bench, policy, stopped)
+    prepared = prepared_for(recording, policy)
+    run, stopped = run_policy(prepared, policy)
+    twin = random_stop(prepared, policy, stopped)
     assert (run.ledger.calls.tolist(), twin.ledger.calls.tolist()) == ([4.0], [2.0])
 
 
 def test_the_closed_book_pays_round_0_and_fixed_k_does_not():
     recording = table_of(question(3, 0, **GATED))
-    bench = bench_of(recording)
-    assert closed_book(bench).ledger.costs["generator"]["output_tokens"].tolist() == [1.0]
-    assert closed_book(bench).ledger.costs["gate"]["output_tokens"].tolist() == [1.0]
-    assert fixed_budget(bench, 1).ledger.costs["generator"]["output_tokens"].tolist() == [1.0]
+    prepared = prepared_for(recording)
+    assert closed_book(prepared).ledger.costs["generator"]["output_tokens"].tolist() == [1.0]
+    assert closed_book(prepared).ledger.costs["gate"]["output_tokens"].tolist() == [1.0]
+    assert fixed_budget(prepared, 1).ledger.costs["generator"]["output_tokens"].tolist() == [1.0]
 
 
 # --- kinds, money, what is unknown ----------------------------------------------------------------------------------

@@ -24,9 +24,9 @@ from suffice.diagnostics import (
 )
 from suffice.diagnostics.sweep import _front
 from suffice.errors import ConfigMismatchError, NotFittedError
-from suffice.replays import calibrate, equivalent_thresholds, outcome, policy_for, replay
-from suffice.replays.baselines import Bench, run_policy
-from suffice.replays.costs import CostTable
+from suffice.replays import calibrate, equivalent_thresholds, policy_for, replay
+from suffice.replays.baselines import run_policy
+from suffice.replays.prepared import PreparedRecording
 from suffice.rules import parse_rule, thresholds
 from suffice.rules.rethreshold import with_threshold
 from suffice.session import Policy, stops
@@ -70,9 +70,8 @@ def made(seed: int = 0, n: int = 60, width: int = 4, *, prefix: str = "q", end: 
     return Recording(build_table(listed))
 
 
-def bench_of(recording: Recording, policy: Policy) -> Bench:
-    metrics = {"f1": outcome(recording, "f1"), "em": outcome(recording, "em")}
-    return Bench(recording, metrics, CostTable(recording), recording.rounds(policy.raw_columns))
+def prepared_for(recording: Recording, policy: Policy) -> PreparedRecording:
+    return PreparedRecording.of(recording, [policy], ["f1", "em"])
 
 
 # --- threshold sweep ------------------------------------------------------------------------------------------------
@@ -84,8 +83,8 @@ def test_every_point_of_a_sweep_is_what_replay_says_of_that_threshold(data):
     recording = data.draw(recorded()).recording
     policy = data.draw(policies(recording))
     for literal in thresholds(policy.rule):
-        bench = bench_of(recording, policy)
-        swept = sweep_threshold(bench, policy, literal)
+        prepared = prepared_for(recording, policy)
+        swept = sweep_threshold(prepared, policy, literal)
         assert [point.own for point in swept.points].count(True) == 1
         assert (swept.points[0].low, swept.points[-1].high) == (-math.inf, math.inf)
         closed = literal.comparison in (">", "<=")
@@ -93,7 +92,7 @@ def test_every_point_of_a_sweep_is_what_replay_says_of_that_threshold(data):
             ends = (point.low, NAN) if closed else (NAN, point.high)
             for value in (point.value, *(end for end in ends if math.isfinite(end))):
                 moved = replace(policy, rule=with_threshold(policy.rule, literal, value))
-                run, stopped = run_policy(bench, moved)
+                run, stopped = run_policy(prepared, moved)
                 assert point.quality == pytest.approx(run.values["f1"].mean(), abs=1e-12)
                 assert point.calls == pytest.approx(run.ledger.calls.mean(), abs=1e-12)
                 last = stopped.view.seen.sum(axis=1) - 1
@@ -107,7 +106,7 @@ def test_the_interval_of_the_own_threshold_is_that_of_equivalent_thresholds(text
     recording = made()
     policy = policy_for(recording, f"(answer_stable >= 1) & ({text})")
     literal = thresholds(policy.rule)[1]
-    swept = sweep_threshold(bench_of(recording, policy), policy, literal)
+    swept = sweep_threshold(prepared_for(recording, policy), policy, literal)
     own = next(point for point in swept.points if point.own)
     assert (own.low, own.high) == equivalent_thresholds(policy, recording.rounds(policy.raw_columns), literal)
     assert own.value == literal.value
@@ -118,9 +117,9 @@ def test_a_threshold_equal_to_a_recorded_value_is_on_its_own_side(comparison):
     recording = made()
     for value in recording.column("answer_margin")[:4, 0].tolist():
         policy = policy_for(recording, f"answer_margin {comparison} {value}")
-        bench = bench_of(recording, policy)
-        own = next(p for p in sweep_threshold(bench, policy, thresholds(policy.rule)[0]).points if p.own)
-        run, _ = run_policy(bench, policy)
+        prepared = prepared_for(recording, policy)
+        own = next(p for p in sweep_threshold(prepared, policy, thresholds(policy.rule)[0]).points if p.own)
+        run, _ = run_policy(prepared, policy)
         assert (own.value, own.calls) == (value, run.ledger.calls.mean())
         assert own.quality == pytest.approx(run.values["f1"].mean())
 
@@ -132,7 +131,7 @@ def test_thresholds_that_stop_alike_but_ask_a_judge_more_often_are_told_apart():
         table = table.append_column(name, [[value] * table.num_rows])
     recording = Recording(table)
     policy = policy_for(recording, "(answer_margin > 1) & (judge_entailment >= 4)")
-    swept = sweep_threshold(bench_of(recording, policy), policy, thresholds(policy.rule)[0])
+    swept = sweep_threshold(prepared_for(recording, policy), policy, thresholds(policy.rule)[0])
     assert {point.early for point in swept.points} == {0.0}
     assert [swept.points[0].calls, swept.points[-1].calls] == [8.0, 4.0]
     assert len(swept.points) == len(np.unique(recording.column("answer_margin"))) + 1
@@ -141,7 +140,7 @@ def test_thresholds_that_stop_alike_but_ask_a_judge_more_often_are_told_apart():
 def test_a_sweep_with_many_outcomes_shows_evenly_spaced_thresholds_and_says_so():
     recording = made(n=120)
     policy = policy_for(recording, "answer_margin > 1")
-    swept = sweep_threshold(bench_of(recording, policy), policy, thresholds(policy.rule)[0])
+    swept = sweep_threshold(prepared_for(recording, policy), policy, thresholds(policy.rule)[0])
     assert len(swept.points) <= 41 < swept.n_outcomes
     assert any(point.own for point in swept.points)
     assert "different outcomes are shown" in " ".join(swept.table().notes)

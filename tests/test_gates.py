@@ -21,7 +21,7 @@ from suffice.errors import DataError, SchemaError, UnknownSignalError
 from suffice.gates import (
     FEATURES,
     Answered,
-    GateBench,
+    GateEvaluation,
     Price,
     Scored,
     adaptive_labels,
@@ -78,7 +78,7 @@ def answered(direct, retrieved, *, prefix="q"):
 
 def bench_of(direct, retrieved, scores=None, **settings_):
     recording = answered_recording(answered(direct, retrieved), scores)
-    return GateBench(recording, **{"resampling": Resampling(n_resamples=50), **settings_})
+    return GateEvaluation(recording, **{"resampling": Resampling(n_resamples=50), **settings_})
 
 
 def random_world(seed, n=60):
@@ -102,8 +102,8 @@ def worlds(draw, least=4):
 @given(worlds(), st.floats(-0.1, 1.1))
 def test_a_gate_is_what_plain_loops_say_and_nan_retrieves(world, beta):
     direct, retrieved, scores = world
-    bench = bench_of(direct, retrieved, {"p_known": scores})
-    point = bench.point(gate_rule("p_known", beta), beta)
+    evaluation = bench_of(direct, retrieved, {"p_known": scores})
+    point = evaluation.point(gate_rule("p_known", beta), beta)
     asked, right = 0, 0
     for a, b, score in zip(direct, retrieved, scores, strict=True):
         answers_directly = score > beta  # False for NaN
@@ -120,26 +120,28 @@ def test_a_gate_is_what_plain_loops_say_and_nan_retrieves(world, beta):
 @given(worlds(), st.floats(-0.1, 1.1))
 def test_no_gate_is_better_than_the_perfect_one_which_retrieves_only_where_needed(world, beta):
     direct, retrieved, scores = world
-    bench = bench_of(direct, retrieved, {"p_known": scores})
-    perfect = bench.reference("perfect")
-    assert perfect.metrics["contains"] >= bench.point(gate_rule("p_known", beta), beta).metrics["contains"] - 1e-12
-    assert perfect.metrics["contains"] >= max(bench.reference(kind).metrics["contains"] for kind in ("never", "always"))
+    evaluation = bench_of(direct, retrieved, {"p_known": scores})
+    perfect = evaluation.reference("perfect")
+    assert perfect.metrics["contains"] >= evaluation.point(gate_rule("p_known", beta), beta).metrics["contains"] - 1e-12
+    assert perfect.metrics["contains"] >= max(
+        evaluation.reference(kind).metrics["contains"] for kind in ("never", "always")
+    )
     assert perfect.retrieval_rate == pytest.approx(np.mean(~direct & retrieved))
 
 
 def test_a_gate_without_any_score_is_refused():
-    bench = bench_of(np.array([True, False]), np.array([True, True]), {"p_known": np.full(2, np.nan)})
+    evaluation = bench_of(np.array([True, False]), np.array([True, True]), {"p_known": np.full(2, np.nan)})
     with pytest.raises(UnknownSignalError, match="undefined in every recorded round"):
-        bench.point(gate_rule("p_known", 0.5), 0.5)
+        evaluation.point(gate_rule("p_known", 0.5), 0.5)
 
 
 @settings(max_examples=30, deadline=None)
 @given(worlds())
 def test_a_random_gate_at_rate_0_is_never_and_at_rate_1_always(world):
     direct, retrieved, _ = world
-    bench = bench_of(direct, retrieved)
+    evaluation = bench_of(direct, retrieved)
     for rate, kind in ((0.0, "never"), (1.0, "always")):
-        blind, reference = bench.random(rate), bench.reference(kind)
+        blind, reference = evaluation.random(rate), evaluation.reference(kind)
         assert blind.metrics == reference.metrics
         for cost in ("calls", "retrievals"):
             assert blind.costs[cost] == reference.costs[cost]
@@ -149,13 +151,17 @@ def test_a_random_gate_at_rate_0_is_never_and_at_rate_1_always(world):
 @given(worlds(), st.floats(0, 1))
 def test_the_random_gate_is_the_random_twin_of_replay(world, beta):
     direct, retrieved, scores = world
-    bench = bench_of(direct, retrieved, {"p_known": scores})
-    policy = policy_for(bench.recording, gate_rule("p_known", beta), start_round=0, name="gate")
+    evaluation = bench_of(direct, retrieved, {"p_known": scores})
+    policy = policy_for(evaluation.recording, gate_rule("p_known", beta), start_round=0, name="gate")
     twin = replay(
-        bench.recording, [policy], metrics=("contains",), baseline="closed_book", resampling=Resampling(n_resamples=5)
+        evaluation.recording,
+        [policy],
+        metrics=("contains",),
+        baseline="closed_book",
+        resampling=Resampling(n_resamples=5),
     ).row("random(gate)")
-    point = bench.point(gate_rule("p_known", beta), beta)
-    assert bench.random(point.retrieval_rate).metrics["contains"] == pytest.approx(twin.metrics["contains"])
+    point = evaluation.point(gate_rule("p_known", beta), beta)
+    assert evaluation.random(point.retrieval_rate).metrics["contains"] == pytest.approx(twin.metrics["contains"])
 
 
 @settings(max_examples=40, deadline=None)
@@ -182,8 +188,8 @@ def test_the_chosen_threshold_is_the_best_of_all_and_retrieves_least_among_equal
 @given(worlds(), st.floats(0, 1))
 def test_dominated_means_that_some_blind_gate_is_as_good_for_no_more_retrievals(world, beta):
     direct, retrieved, scores = world
-    bench = bench_of(direct, retrieved, {"p_known": scores})
-    point = bench.point(gate_rule("p_known", beta), beta)
+    evaluation = bench_of(direct, retrieved, {"p_known": scores})
+    point = evaluation.point(gate_rule("p_known", beta), beta)
     rate, quality = point.retrieval_rate, point.metrics["contains"]
     never, always = direct.mean(), retrieved.mean()
     rivals = [(p, (1 - p) * never + p * always) for p in np.linspace(0, 1, 2001)]
@@ -200,9 +206,9 @@ def test_dominated_means_that_some_blind_gate_is_as_good_for_no_more_retrievals(
 @given(worlds())
 def test_transitions_name_exactly_the_questions_that_change_sides(world):
     direct, retrieved, scores = world
-    bench = bench_of(direct, retrieved, {"p_known": scores})
+    evaluation = bench_of(direct, retrieved, {"p_known": scores})
     betas = [0.75, 0.2, 0.5]
-    steps = transitions(bench, "p_known", betas)
+    steps = transitions(evaluation, "p_known", betas)
     for step, (low, high) in zip(steps, [(0.2, 0.5), (0.5, 0.75)], strict=True):
         assert (step.low, step.high) == (low, high)
         moved = [i for i, score in enumerate(scores) if low < score <= high]
@@ -212,25 +218,25 @@ def test_transitions_name_exactly_the_questions_that_change_sides(world):
         assert [item.question_id for item in step.lost] == lost
         assert step.same == len(moved) - len(gained) - len(lost)
         assert all((item.direct, item.retrieved) == (WRONG, RIGHT) for item in step.gained)
-    before, after = (bench.point(gate_rule("p_known", beta), beta) for beta in (0.2, 0.75))
-    change = sum(len(step.gained) - len(step.lost) for step in steps) / bench.n
+    before, after = (evaluation.point(gate_rule("p_known", beta), beta) for beta in (0.2, 0.75))
+    change = sum(len(step.gained) - len(step.lost) for step in steps) / evaluation.n
     assert after.metrics["contains"] - before.metrics["contains"] == pytest.approx(change)
 
 
 def test_uncertainty_answers_directly_where_it_is_low():
     direct, retrieved, scores = random_world(1)
-    bench = bench_of(direct, retrieved, {"sure": scores, "unsure": 1 - scores})
-    one = bench.point(gate_rule("sure", 0.6), 0.6)
-    other = bench.point(gate_rule("unsure", 0.4, low=True), 0.4)
+    evaluation = bench_of(direct, retrieved, {"sure": scores, "unsure": 1 - scores})
+    one = evaluation.point(gate_rule("sure", 0.6), 0.6)
+    other = evaluation.point(gate_rule("unsure", 0.4, low=True), 0.4)
     assert one.metrics == other.metrics
-    steps = transitions(bench, "unsure", [0.1, 0.4, 0.9], low=True)
+    steps = transitions(evaluation, "unsure", [0.1, 0.4, 0.9], low=True)
     assert [(step.low, step.high) for step in steps] == [(0.9, 0.4), (0.4, 0.1)]
 
 
 def test_even_betas_go_from_answering_all_to_retrieving_for_all():
-    bench = bench_of(*random_world(2)[:2], {"p_known": random_world(2)[2]})
+    evaluation = bench_of(*random_world(2)[:2], {"p_known": random_world(2)[2]})
     betas = even_betas(random_world(2)[2])
-    rates = [bench.point(gate_rule("p_known", beta), beta).retrieval_rate for beta in betas]
+    rates = [evaluation.point(gate_rule("p_known", beta), beta).retrieval_rate for beta in betas]
     assert rates == pytest.approx(np.linspace(0, 1, 11), abs=0.02)
     assert even_betas([math.nan]) == []
     assert len(even_betas([0.5] * 9)) == 2
@@ -263,10 +269,10 @@ def test_a_score_of_pure_noise_is_rarely_called_informed():
 def test_knowledge_that_is_planted_is_found_and_its_reverse_does_harm():
     direct, retrieved, _ = random_world(3, n=200)
     needed = (~direct & retrieved).astype(float)
-    bench = bench_of(direct, retrieved)
+    evaluation = bench_of(direct, retrieved)
     half = {"tune": np.arange(200) % 2 == 0, "eval": np.arange(200) % 2 == 1}
     tune, evaluation = (
-        GateBench(bench.recording.select(half[name]), resampling=Resampling(n_resamples=100))
+        GateEvaluation(evaluation.recording.select(half[name]), resampling=Resampling(n_resamples=100))
         for name in ("tune", "eval")
     )
     knows = Scored(name="knows", tune=1 - needed[half["tune"]], evaluation=1 - needed[half["eval"]])
@@ -388,7 +394,7 @@ def test_a_held_out_threshold_never_sees_its_own_fold():
 def test_question_gates_read_questions_alone_and_cost_no_call():
     direct, retrieved, _ = random_world(6, n=120)
     tune = bench_of(direct[:60], retrieved[:60])
-    evaluation = GateBench(
+    evaluation = GateEvaluation(
         answered_recording(answered(direct[60:], retrieved[60:], prefix="e")), resampling=Resampling(n_resamples=50)
     )
 
@@ -461,10 +467,10 @@ def rounds_recording(n=40, **columns):
 
 def test_a_recorded_column_is_a_gate_and_pays_for_what_it_reads():
     recording = rounds_recording()
-    bench = GateBench(recording, resampling=Resampling(n_resamples=50))
+    evaluation = GateEvaluation(recording, resampling=Resampling(n_resamples=50))
     half = np.arange(40) % 2 == 0
     tune, evaluation = (
-        GateBench(recording.select(rows), resampling=Resampling(n_resamples=50)) for rows in (half, ~half)
+        GateEvaluation(recording.select(rows), resampling=Resampling(n_resamples=50)) for rows in (half, ~half)
     )
     found = compare_gates(
         evaluation, [column_gate("p_known", evaluation, tune), column_gate("answer_margin:low", evaluation, tune)], tune
@@ -473,14 +479,14 @@ def test_a_recorded_column_is_a_gate_and_pays_for_what_it_reads():
     # The recorded gate: its pass, then the answer or three rounds.  The margin: the answer, then perhaps three rounds.
     assert cheap.point.costs["calls"] == pytest.approx(1 + 1 + 2 * cheap.point.retrieval_rate)
     assert dear.point.costs["calls"] == pytest.approx(1 + 3 * dear.point.retrieval_rate)
-    alone = compare_gates(bench, [column_gate("answer_margin:low", bench, None)])
+    alone = compare_gates(evaluation, [column_gate("answer_margin:low", evaluation, None)])
     assert alone.rows[0].scored.name == "answer_margin, cross-fitted"
     assert alone.rows[0].point.costs["calls"] == pytest.approx(1 + 3 * alone.rows[0].point.retrieval_rate)
-    crossed = compare_gates(bench, [column_gate("p_known", bench, None)]).rows[0].point
+    crossed = compare_gates(evaluation, [column_gate("p_known", evaluation, None)]).rows[0].point
     assert crossed.costs["calls"] == pytest.approx(1 + 1 + 2 * crossed.retrieval_rate)
     # The margin of later rounds stops nothing: a gate decides at round 0.
-    assert bench.run(gate_rule("answer_margin", 0.0))[1].sum() == 0
-    assert set(bench.run(gate_rule("answer_margin", 2.0))[0].stop_rounds) == {3}
+    assert evaluation.run(gate_rule("answer_margin", 0.0))[1].sum() == 0
+    assert set(evaluation.run(gate_rule("answer_margin", 2.0))[0].stop_rounds) == {3}
 
 
 def test_calls_are_the_same_through_json_lines_and_through_import(tmp_path):
@@ -510,8 +516,10 @@ def test_calls_are_the_same_through_json_lines_and_through_import(tmp_path):
             replay(item, [policy], resampling=Resampling(n_resamples=20)).rows[0] for item in (given, imported)
         )
         assert other.calls.mean == one.calls.mean, rule
-    benches = [GateBench(item, resampling=Resampling(n_resamples=20)) for item in (given, imported)]
-    one, other = (compare_gates(bench, [column_gate("p_known", bench, None)]).rows[0].point for bench in benches)
+    benches = [GateEvaluation(item, resampling=Resampling(n_resamples=20)) for item in (given, imported)]
+    one, other = (
+        compare_gates(evaluation, [column_gate("p_known", evaluation, None)]).rows[0].point for evaluation in benches
+    )
     assert other.costs["calls"] == one.costs["calls"] == 1.0
 
 
@@ -524,28 +532,30 @@ def test_a_gate_that_is_not_the_recorded_one_does_not_pay_for_it():
         column = np.where(np.array(recording.table.column("round")) == 0, calls, 1.0)
         place = recording.table.column_names.index("cost.generator.calls")
         table = recording.table.set_column(place, recording.table.schema.field(place), [column])
-        bench = GateBench(Recording(table), resampling=Resampling(n_resamples=20))
-        point = compare_gates(bench, [gate]).rows[0].point
+        evaluation = GateEvaluation(Recording(table), resampling=Resampling(n_resamples=20))
+        point = compare_gates(evaluation, [gate]).rows[0].point
         assert point.costs["calls"] == pytest.approx(direct + (3 - direct) * point.retrieval_rate)
-        assert bench.ungated().reference("never").costs["calls"] == direct
-        assert bench.reference("never").costs["calls"] == 1.0 + calls
+        assert evaluation.ungated().reference("never").costs["calls"] == direct
+        assert evaluation.reference("never").costs["calls"] == 1.0 + calls
 
 
 def test_a_gate_stands_in_front_of_a_stopping_rule():
     recording = rounds_recording()
-    bench = GateBench(recording, Policy(rule=tasr().rules[0], max_rounds=3), resampling=Resampling(n_resamples=50))
-    assert bench.always.label == "always retrieve"
-    policy = bench.gated(gate_rule("p_known", 0.5))
+    evaluation = GateEvaluation(
+        recording, Policy(rule=tasr().rules[0], max_rounds=3), resampling=Resampling(n_resamples=50)
+    )
+    assert evaluation.always.label == "always retrieve"
+    policy = evaluation.gated(gate_rule("p_known", 0.5))
     assert str(policy.rule) == "((p_known > 0.5) & (round < 1)) | (answer_stable >= 1)"
     assert policy.start_round == 0
-    run, asked = bench.run(gate_rule("p_known", 0.5))
+    run, asked = evaluation.run(gate_rule("p_known", 0.5))
     assert asked.tolist() == (recording.column("p_known")[:, 0] <= 0.5).tolist()
-    assert np.array_equal(run.rounds[asked], bench.always.rounds[asked])
-    assert set(bench.always.rounds.tolist()) == {2, 3}
+    assert np.array_equal(run.rounds[asked], evaluation.always.rounds[asked])
+    assert set(evaluation.always.rounds.tolist()) == {2, 3}
     with pytest.raises(UnknownSignalError):
-        GateBench(Recording(recording.table.drop_columns(["p_known"])), resampling=Resampling(n_resamples=50)).point(
-            gate_rule("p_known", 0.5), 0.5
-        )
+        GateEvaluation(
+            Recording(recording.table.drop_columns(["p_known"])), resampling=Resampling(n_resamples=50)
+        ).point(gate_rule("p_known", 0.5), 0.5)
 
 
 def test_what_certify_and_replay_save_may_be_retrievals():
@@ -612,18 +622,18 @@ HEADROOM = {  # never, always, perfect, needed, harmed: percent of questions
 @pytest.mark.parametrize("name", ["hotpotqa_llama31_eval", "hotpotqa_llama31_tune", "2wiki_llama31_tune"])
 def test_the_headroom_of_the_real_answers_is_as_measured(name):
     questions = load_answered(name)
-    bench = GateBench(answered_recording(questions), resampling=Resampling(n_resamples=10))
-    assert len(questions) == bench.n == {"hotpotqa_llama31_eval": 438, "hotpotqa_llama31_tune": 450}.get(name, 500)
+    evaluation = GateEvaluation(answered_recording(questions), resampling=Resampling(n_resamples=10))
+    assert len(questions) == evaluation.n == {"hotpotqa_llama31_eval": 438, "hotpotqa_llama31_tune": 450}.get(name, 500)
     for (source, metric), figures in HEADROOM.items():
         if source == name:
-            found = headroom(bench)[metric]
+            found = headroom(evaluation)[metric]
             told = (found.never, found.always, found.perfect, found.needed, found.harmed)
             for value, expected in zip(told, figures, strict=True):
                 assert expected is None or round(100 * value, 1) == expected
     for metric, function in METRICS.items():  # plain loops over the file
         direct = [function(item.closed_book, item.golds) for item in questions]
         asked = [function(item.retrieved, item.golds) for item in questions]
-        assert headroom(bench)[metric].perfect == pytest.approx(np.mean(np.maximum(direct, asked)))
+        assert headroom(evaluation)[metric].perfect == pytest.approx(np.mean(np.maximum(direct, asked)))
 
 
 def test_tune_and_eval_answers_share_no_question():
@@ -644,10 +654,10 @@ def test_what_is_no_question_answered_twice_is_refused(tmp_path):
         return load_answered(path)
 
     assert load(good)[0].retrieved is None
-    bench = GateBench(
+    evaluation = GateEvaluation(
         answered_recording(load(good, {**good, "id": "b", "one_retrieval": "x"})), resampling=Resampling(n_resamples=5)
     )
-    assert bench.always.values["em"].tolist() == [0.0, 1.0]  # a missing answer scores 0
+    assert evaluation.always.values["em"].tolist() == [0.0, 1.0]  # a missing answer scores 0
     for change, message in [
         ({"answers": []}, "no gold answers"),
         ({"answers": "x"}, "a list of texts"),
@@ -672,14 +682,14 @@ def test_what_is_no_question_answered_twice_is_refused(tmp_path):
 def test_a_recording_without_both_sides_is_refused():
     rows = [{"question_id": "a", "round": r, "answer": "x", "em": 1.0} for r in (0, 1, 2)]
     with pytest.raises(DataError, match="rounds 1 to 2"):
-        GateBench(Recording(build_table(rows[1:])), metrics=("em",))
+        GateEvaluation(Recording(build_table(rows[1:])), metrics=("em",))
     with pytest.raises(DataError, match="rounds 0 to 0"):
-        GateBench(Recording(build_table(rows[:1])), metrics=("em",))
+        GateEvaluation(Recording(build_table(rows[:1])), metrics=("em",))
     unknown = [{**rows[0], "em": None}, *rows[1:]]
     with pytest.raises(DataError, match="answered both ways"):
-        GateBench(Recording(build_table(unknown)), metrics=("em",))
+        GateEvaluation(Recording(build_table(unknown)), metrics=("em",))
     with pytest.raises(DataError, match="at least one metric"):
-        GateBench(Recording(build_table(rows)), metrics=())
+        GateEvaluation(Recording(build_table(rows)), metrics=())
 
 
 def test_labels_of_one_class_and_other_nonsense_are_refused():
@@ -692,9 +702,9 @@ def test_labels_of_one_class_and_other_nonsense_are_refused():
         fit_gate(question_features, texts, np.arange(20) == 3, folds)
     with pytest.raises(DataError, match="one of each"):
         fit_gate(question_features, texts, [0, 1], folds)
-    bench = bench_of([1] * 20, [0] * 20)
+    evaluation = bench_of([1] * 20, [0] * 20)
     with pytest.raises(DataError, match="never seen the other outcome"):
-        held_out_gates(bench, question_features)
+        held_out_gates(evaluation, question_features)
 
 
 def test_a_rare_third_outcome_that_a_fold_lacks_does_not_end_the_comparison():
@@ -712,35 +722,35 @@ def test_a_rare_third_outcome_that_a_fold_lacks_does_not_end_the_comparison():
 
 def test_scores_without_a_threshold_a_name_or_a_question_are_refused():
     direct, retrieved, scores = random_world(9, n=20)
-    bench = bench_of(direct, retrieved, {"p_known": scores})
+    evaluation = bench_of(direct, retrieved, {"p_known": scores})
     gate = Scored(name="g", tune=scores, evaluation=scores)
     with pytest.raises(DataError, match="names that differ"):
-        compare_gates(bench, [gate, gate])
+        compare_gates(evaluation, [gate, gate])
     with pytest.raises(DataError, match="has no threshold"):
-        compare_gates(bench, [gate])
+        compare_gates(evaluation, [gate])
     with pytest.raises(DataError, match="among the tune questions"):
-        compare_gates(bench, [gate], bench)
+        compare_gates(evaluation, [gate], evaluation)
     with pytest.raises(DataError, match="single defined score"):
         choose_beta(np.full(3, np.nan), np.ones(3), np.ones(3))
     with pytest.raises(DataError, match="retrieval rate lies"):
         choose_beta(scores, direct * 1.0, retrieved * 1.0, rate=1.5)
     with pytest.raises(DataError, match="NAME:low"):
-        column_gate("p_known:high", bench, None)
+        column_gate("p_known:high", evaluation, None)
     with pytest.raises(DataError, match="one score for each"):
-        with_scores(bench.recording, {"other": [1.0]})
+        with_scores(evaluation.recording, {"other": [1.0]})
     with pytest.raises(DataError, match="already"):
-        with_scores(bench.recording, {"p_known": scores})
+        with_scores(evaluation.recording, {"p_known": scores})
 
 
 def test_a_score_that_is_nan_retrieves_and_one_that_is_nan_everywhere_is_refused():
     direct, retrieved, scores = random_world(10, n=20)
-    bench = bench_of(direct, retrieved)
+    evaluation = bench_of(direct, retrieved)
     nearly = np.array([0.1, *[np.nan] * 19])
-    found = compare_gates(bench, [Scored(name="lost", tune=scores, evaluation=nearly, beta=0.5)])
+    found = compare_gates(evaluation, [Scored(name="lost", tune=scores, evaluation=nearly, beta=0.5)])
     assert found.rows[0].point.retrieval_rate == 1.0
     assert found.rows[0].n_undefined == 19
     with pytest.raises(DataError, match="'lost' has a score for none of the 20"):
-        compare_gates(bench, [Scored(name="lost", tune=scores, evaluation=np.full(20, np.nan), beta=0.5)])
+        compare_gates(evaluation, [Scored(name="lost", tune=scores, evaluation=np.full(20, np.nan), beta=0.5)])
     assert math.isnan(found.rows[0].known.value)
     assert "the same as always retrieve" in render([comparison_table(found)], "md")
 
@@ -751,7 +761,7 @@ def test_a_gate_chosen_by_rate_reaches_it_on_tune():
     for rate in (0.0, 0.25, 0.5, 1.0):
         assert np.mean(~(scores > choose_beta(scores, never, always, rate=rate))) == pytest.approx(rate)
     tune = bench_of(direct, retrieved)
-    evaluation = GateBench(
+    evaluation = GateEvaluation(
         answered_recording(answered(direct, retrieved, prefix="e")), resampling=Resampling(n_resamples=20)
     )
     gate = Scored(name="g", tune=scores, evaluation=scores, price=Price(calls=1.0))
@@ -760,8 +770,8 @@ def test_a_gate_chosen_by_rate_reaches_it_on_tune():
     assert "rate asked" in render([rates_table("t", at)], "md")
     text = render([points_table("t", [evaluation.reference("always"), at[0.25].rows[0].point], ("contains",))], "md")
     assert "tokens" not in text  # unknown for all
-    bench = evaluation.with_scores({"p_known": scores})
-    assert "wrong -> right" in render([transitions_table("t", transitions(bench, "p_known", [0.2, 0.6]))], "md")
+    evaluation = evaluation.with_scores({"p_known": scores})
+    assert "wrong -> right" in render([transitions_table("t", transitions(evaluation, "p_known", [0.2, 0.6]))], "md")
 
 
 def test_a_gain_of_one_question_in_a_thousand_decides_the_threshold():
@@ -792,12 +802,14 @@ def test_a_report_shows_the_sweep_over_p_known_and_who_changes_sides():
     )
     assert set(part.charts) == {"gate", "gate-transitions"}
     shown = part.charts["gate"][0]["data"]["values"]
-    bench = GateBench(recording, metrics=("contains", "em"), resampling=Resampling(n_resamples=50, seed=1, level=0.9))
+    evaluation = GateEvaluation(
+        recording, metrics=("contains", "em"), resampling=Resampling(n_resamples=50, seed=1, level=0.9)
+    )
     for row in shown:
-        point = bench.point(gate_rule("p_known", row["beta"]), row["beta"])
+        point = evaluation.point(gate_rule("p_known", row["beta"]), row["beta"])
         assert row["quality"] == pytest.approx(100 * point.metrics["contains"])
         assert row["rate"] == pytest.approx(100 * point.retrieval_rate)
-        assert row["blind"] == pytest.approx(100 * bench.random(point.retrieval_rate).metrics["contains"])
+        assert row["blind"] == pytest.approx(100 * evaluation.random(point.retrieval_rate).metrics["contains"])
     steps = part.charts["gate-transitions"][0]["data"]["values"]
     up, down = (sum(row["questions"] for row in steps if (row["questions"] > 0) == side) for side in (True, False))
     assert up == (~direct & retrieved).sum()

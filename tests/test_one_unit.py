@@ -8,7 +8,7 @@ import pytest
 
 from suffice.diagnostics import diagnose
 from suffice.diagnostics.selection import compare_selectors
-from suffice.gates import GateBench, column_gate, compare_gates, comparison_table
+from suffice.gates import GateEvaluation, column_gate, compare_gates, comparison_table
 from suffice.papers.semantic.protocol import semantic_protocol
 from suffice.papers.semantic.tuning import given
 from suffice.replays import policy_for, replay
@@ -66,11 +66,11 @@ def test_diagnose_gates_selectors_and_the_protocol_say_so_too():
     )
     assert ONE_UNIT in compared.notes
     assert all(math.isnan(low) for row in compared.rows for _, low, _ in (row.delta, row.gap_seen, row.gap_full))
-    bench, tune = (
-        GateBench(part, metrics=("em",), resampling=Resampling(n_resamples=20))
+    prepared, tune = (
+        GateEvaluation(part, metrics=("em",), resampling=Resampling(n_resamples=20))
         for part in (kept, recording(9, "tune", ""))
     )
-    gates = compare_gates(bench, [column_gate("own_score", bench, tune)], tune=tune)
+    gates = compare_gates(prepared, [column_gate("own_score", prepared, tune)], tune=tune)
     assert ONE_UNIT in gates.notes
     assert "[n/a]" in render([comparison_table(gates)], "md")
     assert ONE_UNIT in semantic_protocol(drafts(1), given(0.06), resampling=Resampling(n_resamples=20)).notes

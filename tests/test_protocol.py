@@ -61,7 +61,7 @@ def test_every_cell_stops_pays_and_returns_as_a_plain_loop_says(eps, patience):
     recording = ragged()
     read, done = replayed(recording, given(eps, patience))
     names = ("semantic_distance", "critic_approved", "information_gain", SCORE)
-    values = {name: columns(read.bench.recording, name) for name in names}
+    values = {name: columns(read.prepared.recording, name) for name in names}
     assert set(done.policies) == set(CELLS)
     for label, members in CELLS.items():
         tokens = done.spent(label)
@@ -685,9 +685,9 @@ def test_each_claim_can_fail(monkeypatch):
 
     late = dataclasses.replace(done, rounds={**done.rounds, "gain_only": done.rounds["gain_only"] + 9})
     assert status(check_theory(read, late)) == [False, True, True, True, True]
-    read.bench.metrics[SCORE][0, 0] = 1.5
+    read.prepared.metrics[SCORE][0, 0] = 1.5
     assert status(check_theory(read, done)) == [True, False, True, True, True]
-    read.bench.metrics[SCORE][0, 0] = 0.5
+    read.prepared.metrics[SCORE][0, 0] = 0.5
     far = dataclasses.replace(read, distance=np.where(np.isnan(read.distance), NAN, 2.5))
     assert status(check_theory(far, done)) == [True, True, False, True, True]
 
@@ -728,7 +728,7 @@ def test_an_empty_draft_needs_no_mark_because_no_policy_returns_it():
 def test_a_trajectory_of_one_round_is_returned_by_every_policy():
     rows = [*drafts(20).table.to_pylist(), row("alone", 1, score=0.7, end="exhausted")]
     found = semantic_protocol(table(rows), given(0.05), resampling=FEW)
-    position = found.drafts.bench.recording.question_ids.index("alone")
+    position = found.drafts.prepared.recording.question_ids.index("alone")
     assert {round(float(values[position]), 12) for values in found.replayed.rounds.values()} == {1.0}
     assert found.convergence.n_usable == 20
     assert any("one draft: 1" in note for note in found.notes)

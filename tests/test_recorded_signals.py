@@ -11,7 +11,7 @@ import pytest
 from suffice.certificates import Claim, certify, listed
 from suffice.diagnostics import compare_selectors, diagnose
 from suffice.errors import SufficeError, UnknownSignalError
-from suffice.gates import GateBench, column_gate, compare_gates
+from suffice.gates import GateEvaluation, column_gate, compare_gates
 from suffice.gates.compare import Scored
 from suffice.replays import calibrate, policy_for, replay, replay_stream
 from suffice.reports import make_report
@@ -164,17 +164,17 @@ def test_a_rule_on_costs_is_an_error_where_none_were_recorded(rule):
 def test_a_gate_without_a_single_score_is_an_error():
     of = recording(start=0, own_gate=NOTHING)
     with pytest.raises(SufficeError, match="own_gate"):
-        GateBench(of, metrics=("em",), resampling=Resampling(n_resamples=20)).run(
+        GateEvaluation(of, metrics=("em",), resampling=Resampling(n_resamples=20)).run(
             parse_rule("(own_gate > 0.5) & (round < 1)")
         )
-    bench = GateBench(of, metrics=("em",), resampling=Resampling(n_resamples=20))
-    for tune in (None, bench):
+    prepared = GateEvaluation(of, metrics=("em",), resampling=Resampling(n_resamples=20))
+    for tune in (None, prepared):
         with pytest.raises(SufficeError, match="'own_gate' is undefined at round 0 of all 4 questions"):
-            column_gate("own_gate", bench, tune)
+            column_gate("own_gate", prepared, tune)
     nothing = np.full(4, math.nan)
     with pytest.raises(SufficeError, match="'mute'"):
         compare_gates(
-            GateBench(of, metrics=("em",), resampling=Resampling(n_resamples=20)),
+            GateEvaluation(of, metrics=("em",), resampling=Resampling(n_resamples=20)),
             [Scored(name="mute", tune=nothing, evaluation=nothing, beta=0.5)],
         )
 

@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 
 from suffice.errors import CensoredError, ConfigMismatchError, DataError, NotFittedError, UnknownSignalError
 from suffice.replays import id_hash, policy_for, replay, replay_matrix
-from suffice.replays.baselines import Bench, oracle_best, oracle_earliest, random_stop, run_policy
-from suffice.replays.costs import CostTable
-from suffice.replays.evaluate import drop_failed
-from suffice.replays.outcomes import answers_by_stop, outcome, values_by_stop
+from suffice.replays.baselines import oracle_best, oracle_earliest, random_stop, run_policy
+from suffice.replays.outcomes import answers_by_stop, values_by_stop
+from suffice.replays.prepared import PreparedRecording, drop_failed
 from suffice.replays.tables import outcomes_table
 from suffice.rounds import Cost, Round, Rounds, Trajectory
 from suffice.rules import Never, fixed_k, parse_rule, parse_selector, signal
@@ -39,10 +38,8 @@ from tests.strategies import (
 SETTINGS = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
-def bench_of(recording: Recording, *policies_: Policy) -> Bench:
-    columns = sorted({column for policy in policies_ for column in policy.raw_columns})
-    metrics = {name: outcome(recording, name) for name in ("f1", "em")}
-    return Bench(recording, metrics, CostTable(recording), recording.rounds(columns))
+def prepared_for(recording: Recording, *policies_: Policy) -> PreparedRecording:
+    return PreparedRecording.of(recording, policies_, ["f1", "em"])
 
 
 def simple(answers: list[list[str | None]], *, end: str = "max_rounds", start: int = 1, **columns) -> Recording:
@@ -94,7 +91,7 @@ def test_replay_equals_a_live_session(data):
 def test_stops_and_answers_equal_plain_loops(data):
     drawn = data.draw(recorded())
     policy = data.draw(policies(drawn.recording))
-    run, stopped = run_policy(bench_of(drawn.recording, policy), policy)
+    run, stopped = run_policy(prepared_for(drawn.recording, policy), policy)
     for q, item in enumerate(drawn.trajectories):
         rows = reference_rows(item, policy)
         stop, fired = reference.stop(policy.rule, rows)
@@ -110,10 +107,10 @@ def test_stops_and_answers_equal_plain_loops(data):
 def test_one_question_alone_replays_as_it_does_in_the_full_recording(data):
     drawn = data.draw(recorded(complete=True))
     policy = data.draw(policies(drawn.recording))
-    full, _ = run_policy(bench_of(drawn.recording, policy), policy)
+    full, _ = run_policy(prepared_for(drawn.recording, policy), policy)
     for q in range(len(drawn.trajectories)):
         alone = drawn.recording.select(np.arange(len(drawn.trajectories)) == q)
-        run, _ = run_policy(bench_of(alone, policy), policy)
+        run, _ = run_policy(prepared_for(alone, policy), policy)
         assert run.rounds is not None
         assert full.rounds is not None
         assert run.rounds[0] == full.rounds[q]
@@ -143,13 +140,15 @@ def test_the_matrix_path_equals_one_policy_at_a_time(data):
     policy = data.draw(policies(drawn.recording))
     many = [policy.rule, *data.draw(st.lists(rules(), max_size=4))]
     wide = replace(policy, rule=parse_rule(" | ".join(f"({rule})" for rule in [*many, fixed_k(1)])))
-    bench = bench_of(drawn.recording, wide)
-    view = wide.view(bench.raw)
+    prepared = prepared_for(drawn.recording, wide)
+    view = wide.view(prepared.raw)
     answers = answers_by_stop(policy.selector, view)
-    by_stop = {name: values_by_stop(answers, view.seen, bench.in_view(m, view)) for name, m in bench.metrics.items()}
+    by_stop = {
+        name: values_by_stop(answers, view.seen, prepared.in_view(m, view)) for name, m in prepared.metrics.items()
+    }
     matrix = replay_matrix(view, many, by_stop)
     for position, rule in enumerate(many):
-        run, _ = run_policy(bench, replace(policy, rule=rule))
+        run, _ = run_policy(prepared, replace(policy, rule=rule))
         for name in ("em", "f1"):
             assert matrix[name][position].tolist() == run.values[name].tolist()
 
@@ -159,9 +158,9 @@ def test_the_matrix_path_equals_one_policy_at_a_time(data):
 def test_the_random_twin_is_the_mean_over_all_permutations_among_questions_of_as_many_rounds(data):
     drawn = data.draw(recorded(max_questions=5))
     policy = data.draw(policies(drawn.recording))
-    bench = bench_of(drawn.recording, policy)
-    run, stopped = run_policy(bench, policy)
-    twin = random_stop(bench, policy, stopped)
+    prepared = prepared_for(drawn.recording, policy)
+    run, stopped = run_policy(prepared, policy)
+    twin = random_stop(prepared, policy, stopped)
     every = [reference_rows(item, policy) for item in drawn.trajectories]
     loop = twin.ledger.costs["generator"]["calls"]
     for length in {len(rows) for rows in every} - {0}:
@@ -193,9 +192,9 @@ def test_oracles_equal_plain_loops(data):
     if drawn.recording.index[-1] < 1:
         return
     policy = Policy(start_round=start, max_rounds=int(drawn.recording.index[-1]))
-    bench = bench_of(drawn.recording, policy)
-    earliest = oracle_earliest(bench, bench.metrics["em"], start)
-    best = oracle_best(bench, bench.metrics["f1"], start)
+    prepared = prepared_for(drawn.recording, policy)
+    earliest = oracle_earliest(prepared, prepared.metrics["em"], start)
+    best = oracle_best(prepared, prepared.metrics["f1"], start)
     assert earliest.rounds is not None
     assert best.rounds is not None
     for q, item in enumerate(drawn.trajectories):

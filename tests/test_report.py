@@ -19,9 +19,10 @@ from hypothesis import strategies as st
 from suffice.calibration import calibration_report
 from suffice.certificates import Claim, certify, listed
 from suffice.errors import ConfigMismatchError, DataError
-from suffice.replays import CostTable, Price, outcome, policy_for, replay
-from suffice.replays.baselines import Bench, run_policy
+from suffice.replays import Price, policy_for, replay
+from suffice.replays.baselines import run_policy
 from suffice.replays.charts import pareto_chart, reliability_chart, stops_chart
+from suffice.replays.prepared import PreparedRecording
 from suffice.replays.tables import replay_notes, replay_tables
 from suffice.reports import Settings, make_report, render_html
 from suffice.reports.headline import headline
@@ -45,14 +46,13 @@ JUDGED = "((p_correct > 0.4) & (judge_entailment >= 4)) | (overlap < 0.1)"
 PRICE = Price(uncached=0.5, cached=0.05, output=1.5)
 
 
-def bench_of(kept, policy, metrics=("f1", "em"), price=PRICE):
-    values = {name: outcome(kept, name) for name in metrics}
-    return Bench(kept, values, CostTable(kept, price), kept.rounds(policy.raw_columns))
+def prepared_for(kept, policy, metrics=("f1", "em"), price=PRICE):
+    return PreparedRecording.of(kept, [policy], metrics, prices=price)
 
 
-def replayed(bench, policy, literal, threshold):
+def replayed(prepared, policy, literal, threshold):
     """What `replay` says of the rule with another threshold."""
-    run, _ = run_policy(bench, replace(policy, rule=with_threshold(policy.rule, literal, threshold)))
+    run, _ = run_policy(prepared, replace(policy, rule=with_threshold(policy.rule, literal, threshold)))
     found = {name: values.mean() for name, values in run.values.items()}
     found |= {"calls": run.ledger.calls.mean(), "money": run.ledger.money.mean()}
     return found | {kind: run.ledger.total(kind).mean() for kind in ("tokens", "seconds")}, run
@@ -88,12 +88,12 @@ def test_the_slider_is_the_replay_at_every_threshold(data):
     item = data.draw(recorded(max_questions=4))
     policy = data.draw(policies(item.recording))
     assume(thresholds(policy.rule))
-    bench = bench_of(item.recording, policy)
+    prepared = prepared_for(item.recording, policy)
     literal = data.draw(st.sampled_from(thresholds(policy.rule)))
-    slider = make_slider(bench, policy, literal)
+    slider = make_slider(prepared, policy, literal)
     near = [float(v) for v in slider.values.ravel() if math.isfinite(v)]
     at = data.draw(st.one_of(st.floats(-10, 10), st.sampled_from([*near, 0.0, 1e9, -1e9])))
-    expected, run = replayed(bench, policy, literal, at)
+    expected, run = replayed(prepared, policy, literal, at)
     found = slider.at(at)
     for name, value in expected.items():
         assert found.get(name, math.nan) == value or math.isnan(value), name
@@ -107,17 +107,17 @@ def test_the_slider_is_the_replay_at_every_threshold(data):
 def test_what_the_page_holds_gives_the_replay_without_the_loss_of_a_bit(files, name, rule):
     kept = read_recording(files / f"{name}.parquet")
     policy = policy_for(kept, rule)
-    bench = bench_of(kept, policy)
+    prepared = prepared_for(kept, policy)
     pool = Pool()
     for literal in thresholds(policy.rule):
-        told = json.loads(json_in_html(make_slider(bench, policy, literal).to_dict(pool)))
+        told = json.loads(json_in_html(make_slider(prepared, policy, literal).to_dict(pool)))
         arrays = [array(json.loads(json_in_html(packed))) for packed in pool.arrays]
         values, stops = arrays[told["values"]], arrays[told["stops"]]
         for at in np.linspace(told["low"], told["high"], 23).tolist():
             below = values <= at if told["closed"] else values < at
             region = below.sum(axis=1)
             place = np.arange(len(stops)), stops[np.arange(len(stops)), region]
-            expected, _ = replayed(bench, policy, literal, at)
+            expected, _ = replayed(prepared, policy, literal, at)
             for key, entry in told["outcomes"].items():
                 table = arrays[entry["array"]]
                 column = table[place] if entry["by"] == "stop" else table[place[0], region]
@@ -130,11 +130,11 @@ def test_what_the_page_holds_gives_the_replay_without_the_loss_of_a_bit(files, n
 def test_a_threshold_on_a_value_counts_it_as_the_comparison_does(files, comparison):
     kept = read_recording(files / "judged.parquet")
     policy = policy_for(kept, f"judge_entailment {comparison} 3")
-    bench = bench_of(kept, policy)
+    prepared = prepared_for(kept, policy)
     literal = thresholds(policy.rule)[0]
-    slider = make_slider(bench, policy, literal)
+    slider = make_slider(prepared, policy, literal)
     for at in (0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0):
-        expected, _ = replayed(bench, policy, literal, at)
+        expected, _ = replayed(prepared, policy, literal, at)
         found = slider.at(at)
         assert [found[name] for name in ("f1", "calls", "money")] == [expected[n] for n in ("f1", "calls", "money")]
 
@@ -149,7 +149,7 @@ def test_the_text_of_the_moved_rule_is_the_rule(files):
     ):
         policy = policy_for(kept, rule)
         literal = slidable(policy)[0]
-        told = make_slider(bench_of(kept, policy), policy, literal).to_dict(Pool())
+        told = make_slider(prepared_for(kept, policy), policy, literal).to_dict(Pool())
         inside = f"{told['signal']} {told['comparison']} 0.75"
         text = (f"({inside})" if told["parenthesised"] else inside).join(told["rule"])
         assert text == str(with_threshold(policy.rule, literal, 0.75))
@@ -158,9 +158,9 @@ def test_the_text_of_the_moved_rule_is_the_rule(files):
 def test_the_scale_has_round_steps_and_reaches_past_every_value(files):
     kept = read_recording(files / "eval.parquet")
     policy = policy_for(kept, TASR)
-    bench = bench_of(kept, policy)
+    prepared = prepared_for(kept, policy)
     for literal in thresholds(policy.rule):
-        slider = make_slider(bench, policy, literal)
+        slider = make_slider(prepared, policy, literal)
         low, high, step = slider.scale()
         known = slider.values[np.isfinite(slider.values)]
         assert low < known.min()
@@ -174,7 +174,7 @@ def test_the_scale_has_round_steps_and_reaches_past_every_value(files):
 def test_a_signal_without_a_value_still_slides():
     kept = simple([["a", "b"], ["b", "a"]], overlap=[[None, None], [None, None]])
     policy = policy_for(kept, "overlap > 0.5")
-    slider = make_slider(bench_of(kept, policy), policy, thresholds(policy.rule)[0])
+    slider = make_slider(prepared_for(kept, policy), policy, thresholds(policy.rule)[0])
     assert slider.at(-1.0) == slider.at(5.0)
     assert slider.scale()[0] < slider.scale()[1]
 
@@ -286,8 +286,8 @@ def test_reliability_is_the_calibration_report_of_each_round():
 def test_disagreements_come_first_then_a_seeded_sample(files):
     kept = read_recording(files / "eval.parquet")
     policy = policy_for(kept, "round >= 1")
-    bench = bench_of(kept, policy)
-    stopped = Stopped.of(bench, policy)
+    prepared = prepared_for(kept, policy)
+    stopped = Stopped.of(prepared, policy)
     differs = np.flatnonzero(stopped.differs)
     n = len(kept.question_ids)
     assert 0 < len(differs) < n - 5
@@ -309,10 +309,10 @@ def test_disagreements_come_first_then_a_seeded_sample(files):
 def test_a_trajectory_says_why_it_stopped_and_what_came_later(page, report):
     cell = report.cells[0]
     held = trajectories(page_data(page)["cells"][0])
-    assert [item["id"] for item in held] == cell.bench.recording.question_ids
+    assert [item["id"] for item in held] == cell.prepared.recording.question_ids
     for q, item in enumerate(held):
-        assert [one["round"] for one in item["rounds"]] == cell.bench.recording.index[
-            cell.bench.recording.seen[q]
+        assert [one["round"] for one in item["rounds"]] == cell.prepared.recording.index[
+            cell.prepared.recording.seen[q]
         ].tolist()
         for stopped, told in zip(cell.stopped, item["policies"], strict=True):
             assert told["stop"] == stopped.stops.rounds[q]

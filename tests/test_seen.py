@@ -11,7 +11,7 @@ from suffice import Policy, ScriptedModel
 from suffice.certificates import Certificate, Claim, certify, listed
 from suffice.diagnostics import diagnose
 from suffice.errors import ConfigMismatchError, DataError, SchemaError
-from suffice.gates import GateBench, column_gate, compare_gates
+from suffice.gates import GateEvaluation, column_gate, compare_gates
 from suffice.loop import RetrievalLoop, record
 from suffice.replays import calibrate, policy_for, replay, replay_stream, selected_on
 from suffice.reports.gate import gate_part
@@ -109,8 +109,8 @@ def test_replay_calibrate_compare_gates_diagnose_and_report_mark_what_was_seen(l
     assert any(said in note for note in result.notes)
     _, summary = calibrate(leaky, rule=GATED)
     assert any(said in note for note in summary.notes)
-    bench = GateBench(leaky, resampling=Resampling(n_resamples=2))
-    compared = compare_gates(bench, [column_gate("p_known", bench, None)])
+    prepared = GateEvaluation(leaky, resampling=Resampling(n_resamples=2))
+    compared = compare_gates(prepared, [column_gate("p_known", prepared, None)])
     assert any(said in note for note in compared.notes)
     assert any(said in note for note in compared.to_dict()["notes"])
     assert any(said in note for note in diagnose(leaky, resampling=Resampling(n_resamples=2)).notes)
@@ -142,12 +142,12 @@ def test_a_calibrated_policy_saw_its_tune_questions_by_id_and_by_text(clean, tmp
         certify(again, listed([policy], policy), LOOSE)
     with pytest.raises(ConfigMismatchError, match="40 of 40 questions are among the tune questions"):
         check_disjoint(clean, again)
-    bench, tune = (
-        GateBench(again, resampling=Resampling(n_resamples=2)),
-        GateBench(clean, resampling=Resampling(n_resamples=2)),
+    prepared, tune = (
+        GateEvaluation(again, resampling=Resampling(n_resamples=2)),
+        GateEvaluation(clean, resampling=Resampling(n_resamples=2)),
     )
     with pytest.raises(DataError, match="40 questions are among the tune questions"):
-        compare_gates(bench, [column_gate("p_known", bench, tune)], tune)
+        compare_gates(prepared, [column_gate("p_known", prepared, tune)], tune)
 
 
 def test_a_certificate_keeps_the_texts_that_it_was_given_on(clean, tmp_path):

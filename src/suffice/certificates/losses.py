@@ -10,9 +10,8 @@ import numpy as np
 
 from suffice.certificates.pvalues import hoeffding_bentkus_p_value, net_p_value
 from suffice.errors import CensoredError, ConfigMismatchError, DataError
-from suffice.replays import CostTable, check_policy, dividing_names, id_hash, outcome
+from suffice.replays import check_policy, dividing_names, id_hash, outcome
 from suffice.replays.baselines import (
-    Bench,
     Run,
     closed_book,
     fixed_budget,
@@ -21,8 +20,8 @@ from suffice.replays.baselines import (
     random_stop,
     run_policy,
 )
-from suffice.replays.evaluate import drop_failed
 from suffice.replays.outcomes import agreement_note, choice_notes, is_agreement
+from suffice.replays.prepared import PreparedRecording, drop_failed
 from suffice.replays.references import baseline_policy, selectors_in_use
 from suffice.replays.rivals import Rival, find_rival
 from suffice.rounds import Floats
@@ -191,14 +190,12 @@ def measure(
     for policy in involved:
         policy.check()
         notes = (*notes, *check_policy(policy, kept))
-    columns = sorted({column for policy in involved for column in policy.raw_columns})
-    values = {claim.metric: outcome(kept, claim.metric)}
-    bench = Bench(kept, values, CostTable(kept), kept.rounds(columns))
-    reference = _SPECIAL[ours](bench, claim.metric) if isinstance(ours, str) else run_policy(bench, ours)[0]
-    stopped = [run_policy(bench, policy) for policy in policies]
+    prepared = PreparedRecording.of(kept, involved, [claim.metric])
+    reference = _SPECIAL[ours](prepared, claim.metric) if isinstance(ours, str) else run_policy(prepared, ours)[0]
+    stopped = [run_policy(prepared, policy) for policy in policies]
     runs = [run for run, _ in stopped]
     for run in (*runs, reference):
-        _check_run(run, claim, bench)
+        _check_run(run, claim, prepared)
     hashes = [id_hash(question_id) for question_id in kept.question_ids]
     order = betting_order(hashes, claim.seed)
     base = reference.values[claim.metric][order]
@@ -218,7 +215,7 @@ def measure(
         question_ids=tuple(hashes[place] for place in order.tolist()),
         n_failed=n_failed,
         notes=(*dict.fromkeys(notes), *_run_notes((*runs, reference)), *_notes(kept, base, claim, n_failed)),
-        rivals=() if rivals_by is None else _rivals(bench, policies, stopped, claim.metric, rivals_by),
+        rivals=() if rivals_by is None else _rivals(prepared, policies, stopped, claim.metric, rivals_by),
     )
 
 
@@ -238,13 +235,17 @@ def _rule_baseline(recording: Recording, rule: str, policies: Sequence[Policy]) 
 
 
 def _rivals(
-    bench: Bench, policies: Sequence[Policy], stopped: Sequence[tuple[Run, Stops]], metric: str, cost: str
+    prepared: PreparedRecording,
+    policies: Sequence[Policy],
+    stopped: Sequence[tuple[Run, Stops]],
+    metric: str,
+    cost: str,
 ) -> tuple[Rival, ...]:
     """Return what fixed budgets with the policies' selectors, and each policy's random twin, do for less."""
     likes = selectors_in_use(policies).values()
-    fixed = [fixed_budget(bench, k, like) for like in likes for k in range(1, bench.highest + 1)]
+    fixed = [fixed_budget(prepared, k, like) for like in likes for k in range(1, prepared.highest + 1)]
     return tuple(
-        find_rival(run, [*fixed, random_stop(bench, policy, stops)], (metric,), cost)
+        find_rival(run, [*fixed, random_stop(prepared, policy, stops)], (metric,), cost)
         for policy, (run, stops) in zip(policies, stopped, strict=True)
     )
 
@@ -274,7 +275,7 @@ def one_row_per_question(recording: Recording) -> tuple[Recording, tuple[str, ..
     return recording.select(keep), (note,)
 
 
-def _check_run(run: Run, claim: Claim, bench: Bench) -> None:
+def _check_run(run: Run, claim: Claim, prepared: PreparedRecording) -> None:
     metric = claim.metric
     if not run.exact:
         raise CensoredError(
@@ -287,7 +288,7 @@ def _check_run(run: Run, claim: Claim, bench: Bench) -> None:
         q = int(np.argmax(unknown))
         raise DataError(
             f"{metric!r} was not measured where {run.label!r} stops in {int(unknown.sum())} of {len(unknown)} questions "
-            f"(question {bench.recording.question_ids[q]!r}): a certificate counts every question. Record answers and "
+            f"(question {prepared.recording.question_ids[q]!r}): a certificate counts every question. Record answers and "
             "the metric at every round, or use another metric ('agreement' needs no gold answers)"
         )
     if claim.binary and not np.isin(run.values[metric], (0.0, 1.0)).all():
@@ -313,24 +314,24 @@ def _notes(recording: Recording, base: Floats, claim: Claim, n_failed: int) -> l
     return notes
 
 
-def _earliest(bench: Bench, metric: str) -> Run:
+def _earliest(prepared: PreparedRecording, metric: str) -> Run:
     del metric
-    if "em" not in bench.recording.table.column_names:
+    if "em" not in prepared.recording.table.column_names:
         raise DataError("oracle_earliest needs the metric 'em', and the recording has no such column")
-    return oracle_earliest(bench, outcome(bench.recording, "em"))
+    return oracle_earliest(prepared, outcome(prepared.recording, "em"))
 
 
-def _closed_book(bench: Bench, metric: str) -> Run:
+def _closed_book(prepared: PreparedRecording, metric: str) -> Run:
     del metric
-    if int(bench.recording.index[0]) != 0:
+    if int(prepared.recording.index[0]) != 0:
         raise ConfigMismatchError(
             "closed_book needs round 0, and this recording starts at round 1: record with round 0"
         )
-    return closed_book(bench)
+    return closed_book(prepared)
 
 
 _SPECIAL = {
     "closed_book": _closed_book,
-    "oracle_best": lambda bench, metric: oracle_best(bench, bench.metrics[metric]),
+    "oracle_best": lambda prepared, metric: oracle_best(prepared, prepared.metrics[metric]),
     "oracle_earliest": _earliest,
 }

@@ -15,7 +15,7 @@ from suffice.errors import DataError
 from suffice.gates import (
     BUNDLED_ANSWERS,
     Comparison,
-    GateBench,
+    GateEvaluation,
     Scored,
     answered_recording,
     column_gate,
@@ -99,19 +99,19 @@ def compare_gates_command(
     }
     answers = {source: read_answers(source) for source in recordings}
     names = tuple(metric or (("em",) if any(map(choice_note, answers.values())) else _METRICS))
-    tuned = None if tune is None else GateBench(read_answers(tune), metrics=names, **how)
+    tuned = None if tune is None else GateEvaluation(read_answers(tune), metrics=names, **how)
     embedder = MiniLM() if questions else None
     found: dict[str, Comparison] = {}
     for source in recordings:
-        bench = GateBench(answers[source], metrics=names, **how)
-        gates: list[Scored] = [column_gate(name, bench, tuned, rate=rate) for name in column or ()]
+        evaluation = GateEvaluation(answers[source], metrics=names, **how)
+        gates: list[Scored] = [column_gate(name, evaluation, tuned, rate=rate) for name in column or ()]
         if embedder is not None and tuned is not None:
-            gates += question_gates(tuned, bench, embedder.embed)
+            gates += question_gates(tuned, evaluation, embedder.embed)
         elif embedder is not None:
-            gates += held_out_gates(bench, embedder.embed, rate=rate)
+            gates += held_out_gates(evaluation, embedder.embed, rate=rate)
         if model is not None and tuned is not None:
-            gates += _of_the_model(model, tuned, bench, prompt=prompt, max_tokens=max_tokens, n=samples, seed=seed)
-        found[source] = compare_gates(bench, gates, tuned, rate=rate)
+            gates += _of_the_model(model, tuned, evaluation, prompt=prompt, max_tokens=max_tokens, n=samples, seed=seed)
+        found[source] = compare_gates(evaluation, gates, tuned, rate=rate)
     if markdown is not None:
         pages = (comparison_page(comparison, name) for name, comparison in found.items())
         markdown.write_text("\n".join(pages), encoding="utf-8")
@@ -135,7 +135,7 @@ def _check(asked: bool, model: str | None, tune: str | None, markdown: Path | No
 
 
 def _of_the_model(
-    name: str, tune: GateBench, evaluation: GateBench, *, prompt: str, max_tokens: int, n: int, seed: int
+    name: str, tune: GateEvaluation, evaluation: GateEvaluation, *, prompt: str, max_tokens: int, n: int, seed: int
 ) -> list[Scored]:
     """Return the gates that need the model's own passes: entropies, samples, states, triggers during generation."""
     from suffice.llm import TransformersModel

@@ -11,7 +11,8 @@ import numpy as np
 from suffice.calibration import CALIBRATED, CalibrationReport, Calibrator, calibration_report
 from suffice.calibration.calibrator import Method
 from suffice.diagnostics.rows import right_or_wrong
-from suffice.replays.baselines import Bench, run_policy
+from suffice.replays.baselines import run_policy
+from suffice.replays.prepared import PreparedRecording
 from suffice.results import Result
 from suffice.rounds import Floats
 from suffice.session import Policy
@@ -129,7 +130,7 @@ class Reliability(Result):
 
 
 def judge_calibrators(
-    bench: Bench,
+    prepared: PreparedRecording,
     *,
     policy: Policy | None = None,
     tune: Recording | None = None,
@@ -142,24 +143,24 @@ def judge_calibrators(
     it: the policy's rule where it reads the signal, else the signal is judged by its fit alone.
 
     Args:
-        bench: The recording, with the columns of the policy and the raw signals of `CALIBRATED`.
+        prepared: The recording, with the columns of the policy and the raw signals of `CALIBRATED`.
         policy: Its calibrators are judged, and its rule is run with every form.
         tune: What the forms are fitted on.
         target: What the probabilities are of, 0 or 1.
-        quality: One of the metrics of `bench`.
+        quality: One of the metrics of `prepared`.
 
     Returns:
         None where there is no calibrated signal to judge.
     """
-    outcomes = right_or_wrong(bench.recording, target)
+    outcomes = right_or_wrong(prepared.recording, target)
     forms, notes = [], []
     for output in CALIBRATED:
-        found = _candidates(bench.recording, output, policy=policy, tune=tune, target=target)
+        found = _candidates(prepared.recording, output, policy=policy, tune=tune, target=target)
         for form, (probabilities, calibrator) in found.items():
-            judged = _judged(bench.recording, probabilities, outcomes)
+            judged = _judged(prepared.recording, probabilities, outcomes)
             if judged is None:
                 continue
-            quality_, calls = _downstream(bench, policy, output, calibrator, quality)
+            quality_, calls = _downstream(prepared, policy, output, calibrator, quality)
             forms.append(
                 CalibratorForm(
                     output=output, form=form, overall=judged[0], by_round=judged[1], quality=quality_, calls=calls
@@ -169,7 +170,7 @@ def judge_calibrators(
         return None
     if tune is None:
         notes.append("without a recording of tune questions (tune) the forms of calibrators are not compared")
-    elif missing := sorted(set(bench.recording.index.tolist()) - set(tune.index.tolist())):
+    elif missing := sorted(set(prepared.recording.index.tolist()) - set(tune.index.tolist())):
         notes.append(f"tune has no round {', '.join(map(str, missing))}: the nearest round's map is used there")
     return Reliability(
         forms=tuple(forms),
@@ -220,16 +221,16 @@ def _judged(
 
 
 def _downstream(
-    bench: Bench, policy: Policy | None, output: str, calibrator: Calibrator | None, quality: str
+    prepared: PreparedRecording, policy: Policy | None, output: str, calibrator: Calibrator | None, quality: str
 ) -> tuple[float, float]:
     """Return the mean quality and calls of the policy's rule with another calibrator of one signal."""
-    if policy is None or output not in policy.signals or quality not in bench.metrics:
+    if policy is None or output not in policy.signals or quality not in prepared.metrics:
         return math.nan, math.nan
     others = tuple(item for item in policy.calibrators if item.output != output)
     changed = replace(policy, calibrators=(*others, *(() if calibrator is None else (calibrator,))))
-    if not set(changed.raw_signals) <= set(bench.raw.columns):
+    if not set(changed.raw_signals) <= set(prepared.raw.columns):
         return math.nan, math.nan
-    run, _ = run_policy(bench, changed)
+    run, _ = run_policy(prepared, changed)
     if not run.exact:
         return math.nan, math.nan
     return float(run.values[quality].mean()), float(run.ledger.calls.mean())

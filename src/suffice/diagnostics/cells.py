@@ -10,10 +10,9 @@ import numpy as np
 
 from suffice.calibration import CALIBRATED, Calibrator
 from suffice.diagnostics.rows import has_metric, right_or_wrong
-from suffice.replays import outcome, policy_for
-from suffice.replays.baselines import Bench, run_policy
-from suffice.replays.costs import CostTable
-from suffice.replays.evaluate import drop_failed
+from suffice.replays import policy_for
+from suffice.replays.baselines import run_policy
+from suffice.replays.prepared import PreparedRecording, drop_failed
 from suffice.results import Result
 from suffice.rounds import Floats, Mask, Rounds
 from suffice.rules import Rule, Threshold, tasr, thresholds
@@ -271,18 +270,12 @@ def _outcome(recording: Recording, rule: Rule, quality: str, added: Mapping[str,
     NaN where it cannot run, or goes on past what another rule left of some questions.
     """
     policy = policy_for(recording, rule)
-    loaded = recording.rounds(policy.raw_columns)
-    columns = {**loaded.columns, **added}
+    has = has_metric(recording, quality)
+    prepared = PreparedRecording.of(recording, [policy], [quality] if has else []).with_columns(added)
+    columns = prepared.raw.columns
     if not set(policy.raw_signals) <= set(columns) or any(np.isnan(columns[name]).all() for name in policy.raw_signals):
         return _NAN, _NAN, _NAN
-    has = has_metric(recording, quality)
-    bench = Bench(
-        recording,
-        {quality: outcome(recording, quality)} if has else {},
-        CostTable(recording),
-        Rounds(columns, loaded.index, loaded.seen, loaded.answers),
-    )
-    run, stopped = run_policy(bench, policy)
+    run, stopped = run_policy(prepared, policy)
     if not run.exact:
         return _NAN, _NAN, _NAN
     early = stopped.position < stopped.view.seen.sum(axis=1) - 1

@@ -20,11 +20,10 @@ from suffice.diagnostics.rows import has_metric, right_or_wrong, rows_of
 from suffice.diagnostics.separation import draw_d
 from suffice.diagnostics.signals import summarise_signals
 from suffice.diagnostics.sweep import sweep_threshold
-from suffice.replays import calibrate, check_policy, outcome, policy_for, seen_from, seen_in, selected_on
-from suffice.replays.baselines import RECORDED, Bench, Run, recorded_run, run_policy
-from suffice.replays.costs import CostTable
-from suffice.replays.evaluate import drop_failed
+from suffice.replays import calibrate, check_policy, policy_for, seen_from, seen_in, selected_on
+from suffice.replays.baselines import RECORDED, Run, recorded_run, run_policy
 from suffice.replays.outcomes import choice_note, default_metrics
+from suffice.replays.prepared import PreparedRecording, drop_failed
 from suffice.replays.references import answering_like, baseline_policy
 from suffice.results import Result
 from suffice.rules import Rule, parse_rule, thresholds
@@ -125,12 +124,12 @@ def diagnose(
     )
     notes = [f"{counted(n_failed, 'question')} failed while recording: left out"] if n_failed else []
     notes += _input_notes(kept, tuned, made, settings)
-    bench = _bench(kept, made, settings.quality)
+    prepared = _prepared(kept, made, settings.quality)
     parts = _signal_parts(kept, tuned, made, settings)
     if has_metric(kept, metric):
-        parts |= _calibration_part(bench, tuned, made, settings, notes)
+        parts |= _calibration_part(prepared, tuned, made, settings, notes)
     if made is not None:
-        parts |= _policy_parts(bench, made, settings, notes)
+        parts |= _policy_parts(prepared, made, settings, notes)
     if cells:
         rule = None if made is None else made.rule
         table = compare_cells({name: kept, **cells}, rule=rule, metric=metric, quality=settings.quality)
@@ -213,10 +212,10 @@ def _signal_parts(
 
 
 def _calibration_part(
-    bench: Bench, tune: Recording | None, policy: Policy | None, settings: _Settings, notes: list[str]
+    prepared: PreparedRecording, tune: Recording | None, policy: Policy | None, settings: _Settings, notes: list[str]
 ) -> dict[str, Result]:
     fitted_on = tune if tune is not None and has_metric(tune, settings.metric) else None
-    found = judge_calibrators(bench, policy=policy, tune=fitted_on, target=settings.metric, quality=settings.quality)
+    found = judge_calibrators(prepared, policy=policy, tune=fitted_on, target=settings.metric, quality=settings.quality)
     if found is None:
         notes.append(f"no calibrated signal ({', '.join(CALIBRATED)}): no reliability")
         return {}
@@ -236,19 +235,20 @@ def _policy(kept: Recording, tune: Recording | None, policy: Policy | Rule | str
     return replace(fitted, name=draft.name)
 
 
-def _bench(kept: Recording, policy: Policy | None, quality: str) -> Bench:
-    columns = set(CALIBRATED) | set(CALIBRATED.values()) | {"answer_stable"}
-    columns |= set(policy.raw_columns) if policy is not None else set()
-    metrics = {quality: outcome(kept, quality)} if has_metric(kept, quality) else {}
-    return Bench(kept, metrics, CostTable(kept), kept.rounds(sorted(columns)))
+def _prepared(kept: Recording, policy: Policy | None, quality: str) -> PreparedRecording:
+    columns = {*CALIBRATED, *CALIBRATED.values(), "answer_stable"}
+    metrics = [quality] if has_metric(kept, quality) else []
+    return PreparedRecording.of(kept, [] if policy is None else [policy], metrics, columns=columns)
 
 
-def _policy_parts(bench: Bench, policy: Policy, settings: _Settings, notes: list[str]) -> dict[str, Result]:
+def _policy_parts(
+    prepared: PreparedRecording, policy: Policy, settings: _Settings, notes: list[str]
+) -> dict[str, Result]:
     """Return the parts that look at a policy's stops; say in `notes` what is missing."""
     parts: dict[str, Result] = {}
-    run, stopped = run_policy(bench, policy)
+    run, stopped = run_policy(prepared, policy)
     quality = settings.quality
-    n = len(bench.recording.question_ids)
+    n = len(prepared.recording.question_ids)
     unmeasured = int(np.isnan(run.values[quality]).sum()) if quality in run.values else n
     if unmeasured:
         why = "" if run.exact else f" (a rule ended the recording of {int(run.unrun.sum())} before)"
@@ -259,19 +259,19 @@ def _policy_parts(bench: Bench, policy: Policy, settings: _Settings, notes: list
         for literal in thresholds(policy.rule):
             known = stopped.view[literal.name][stopped.view.seen]
             if literal.name != "round" and len(np.unique(known[np.isfinite(known)])) > 2:  # noqa: PLR2004
-                parts[f"sweep {literal}"] = sweep_threshold(bench, policy, literal, metric=quality)
-        parts |= _types(bench, run, settings, notes)
-    if has_metric(bench.recording, settings.metric):
-        parts |= _stop_parts(bench, policy, stopped, settings)
+                parts[f"sweep {literal}"] = sweep_threshold(prepared, policy, literal, metric=quality)
+        parts |= _types(prepared, run, settings, notes)
+    if has_metric(prepared.recording, settings.metric):
+        parts |= _stop_parts(prepared, policy, stopped, settings)
     return parts
 
 
-def _types(bench: Bench, run: Run, settings: _Settings, notes: list[str]) -> dict[str, Result]:
-    kept, column, quality = bench.recording, settings.type_column, settings.quality
+def _types(prepared: PreparedRecording, run: Run, settings: _Settings, notes: list[str]) -> dict[str, Result]:
+    kept, column, quality = prepared.recording, settings.type_column, settings.quality
     if column not in kept.table.column_names:
         notes.append(f"no column {column!r}: types of questions are unknown")
         return {}
-    reference = _reference(bench, run.policy or Policy(), settings)
+    reference = _reference(prepared, run.policy or Policy(), settings)
     if np.isnan(reference.values[quality]).any():
         why = "" if reference.exact else ", because a rule had ended the recording of some questions"
         notes.append(f"{quality!r} is unknown where {reference.label} stops{why}: no types; choose another baseline")
@@ -288,21 +288,21 @@ def _types(bench: Bench, run: Run, settings: _Settings, notes: list[str]) -> dic
     return {"types": found}
 
 
-def _reference(bench: Bench, policy: Policy, settings: _Settings) -> Run:
+def _reference(prepared: PreparedRecording, policy: Policy, settings: _Settings) -> Run:
     """Return the run that types of questions are compared with, by the policy's own selector."""
-    given, kept = settings.baseline, bench.recording
-    if given == RECORDED or (given is None and bench.cut.any()):
-        return recorded_run(bench, answering_like(policy))
+    given, kept = settings.baseline, prepared.recording
+    if given == RECORDED or (given is None and prepared.cut.any()):
+        return recorded_run(prepared, answering_like(policy))
     other = given if isinstance(given, Policy) else baseline_policy(kept, given or "fixed_k(3)", policy)
     check_policy(other, kept)
-    return run_policy(_bench(kept, other, settings.quality), other)[0]
+    return run_policy(_prepared(kept, other, settings.quality), other)[0]
 
 
-def _stop_parts(bench: Bench, policy: Policy, stopped: Stops, settings: _Settings) -> dict[str, Result]:
-    kept, view = bench.recording, stopped.view
+def _stop_parts(prepared: PreparedRecording, policy: Policy, stopped: Stops, settings: _Settings) -> dict[str, Result]:
+    kept, view = prepared.recording, stopped.view
     ids = np.array(kept.question_ids, dtype=object)
-    right = bench.in_view(right_or_wrong(kept, settings.metric), view)
-    stable = bench.raw.columns.get("answer_stable")
+    right = prepared.in_view(right_or_wrong(kept, settings.metric), view)
+    stable = prepared.raw.columns.get("answer_stable")
     parts: dict[str, Result] = {
         "premature": look_at_stops(
             stopped,
@@ -311,12 +311,12 @@ def _stop_parts(bench: Bench, policy: Policy, stopped: Stops, settings: _Setting
             metric=settings.metric,
             question_ids=ids,
             ends=kept.ends,
-            stable=None if stable is None else bench.in_view(stable, view),
+            stable=None if stable is None else prepared.in_view(stable, view),
         )
     }
     effect = compare_floor(
         policy,
-        bench.raw,
+        prepared.raw,
         right,
         metric=settings.metric,
         question_ids=ids,

@@ -14,11 +14,9 @@ import numpy.typing as npt
 from suffice.diagnostics.judging import Choice, Procedure
 from suffice.diagnostics.selection import Reference
 from suffice.errors import DataError
-from suffice.replays.baselines import Bench
 from suffice.replays.checks import check_policy
-from suffice.replays.costs import CostTable
-from suffice.replays.evaluate import drop_failed
 from suffice.replays.outcomes import choice_notes, outcome
+from suffice.replays.prepared import PreparedRecording, drop_failed
 from suffice.results import Evaluation
 from suffice.rounds import Floats, Mask, Rounds
 from suffice.rules.selectors import Selector, last_of
@@ -173,11 +171,11 @@ def compare_judged(
     """
     resampling = replace(resampling, interval="percentile")
     judge = marks or metric
-    made, kept, n_failed = _made(recording, policy, families, metric=metric, judge=judge, resampling=resampling)
+    made = _made(recording, policy, families, metric=metric, judge=judge, resampling=resampling)
     several = any(len(variants) > 1 for variants in families.values())
-    folds = whole_folds(kept, n_folds) if several else np.zeros(len(kept.question_ids), dtype=np.int64)
+    folds = whole_folds(made.prepared.recording, n_folds) if several else np.zeros(made.prepared.n, dtype=np.int64)
     rows = tuple(made.row(name, tuple(variants), folds) for name, variants in families.items())
-    notes = [*([made.note] if made.note else []), *choice_notes(kept, [metric])]
+    notes = [*([made.note] if made.note else []), *choice_notes(made.prepared.recording, [metric])]
     if judge == metric:
         notes.append(f"the judge's marks are {metric} itself: judging every draft closes the gap by construction")
     if several:
@@ -190,8 +188,8 @@ def compare_judged(
         rule=policy.label,
         metric=metric,
         judge=judge,
-        n=len(kept.question_ids),
-        n_failed=n_failed,
+        n=made.prepared.n,
+        n_failed=made.prepared.n_failed,
         last=float(reference.last.mean()),
         oracle=float(reference.seen.mean()),
         n_folds=n_folds,
@@ -218,10 +216,8 @@ def select_variants(
         metric: The same.
         marks: The same.
     """
-    made, kept, _ = _made(
-        dev, policy, families, metric=metric, judge=marks or metric, resampling=Resampling(n_resamples=1)
-    )
-    nobody = np.full(len(kept.question_ids), -1)
+    made = _made(dev, policy, families, metric=metric, judge=marks or metric, resampling=Resampling(n_resamples=1))
+    nobody = np.full(made.prepared.n, -1)
     return {name: (variants[made.selected(tuple(variants), nobody)],) for name, variants in families.items()}
 
 
@@ -233,17 +229,16 @@ def _made(
     metric: str,
     judge: str,
     resampling: Resampling,
-) -> tuple[_Made, Recording, int]:
-    """Return what evaluates variants, the questions that did not fail, and how many did."""
+) -> _Made:
+    """Return what evaluates variants."""
     if not families or not all(families.values()):
         raise DataError("nothing to compare: give each family one procedure at least")
-    kept, n_failed = drop_failed(recording)
     names = frozenset().union(*(item.signals for variants in families.values() for item in variants))
     reading = replace(policy, selector=_Reading(names))
-    check_policy(reading, kept)
-    bench = Bench(kept, {metric: outcome(kept, metric)}, CostTable(kept), kept.rounds(reading.raw_columns))
-    reference = Reference(bench, reading, metric, resampling.draws(len(kept.question_ids), kept.clusters))
-    return _Made(bench, stops(reading, bench.raw), reference, metric, judge), kept, n_failed
+    check_policy(reading, drop_failed(recording)[0])
+    prepared = PreparedRecording.of(recording, [reading], [metric])
+    reference = Reference(prepared, reading, metric, prepared.draws(resampling))
+    return _Made(prepared, stops(reading, prepared.raw), reference, metric, judge)
 
 
 def whole_folds(recording: Recording, n_folds: int) -> npt.NDArray[np.int64]:
@@ -264,11 +259,13 @@ def whole_folds(recording: Recording, n_folds: int) -> npt.NDArray[np.int64]:
 class _Made:
     """What every variant returns and asks for."""
 
-    def __init__(self, bench: Bench, stopped: Stops, reference: Reference, metric: str, judge: str) -> None:
-        self._bench, self._stopped, self.reference, self._metric = bench, stopped, reference, metric
-        paid, self.note = _tokens(bench.recording, judge)
-        marks = outcome(bench.recording, judge)
-        self._marks, self._paid = (bench.in_view(values, stopped.view) for values in (marks, paid))
+    def __init__(
+        self, prepared: PreparedRecording, stopped: Stops, reference: Reference, metric: str, judge: str
+    ) -> None:
+        self.prepared, self._stopped, self.reference, self._metric = prepared, stopped, reference, metric
+        paid, self.note = _tokens(prepared.recording, judge)
+        marks = outcome(prepared.recording, judge)
+        self._marks, self._paid = (prepared.in_view(values, stopped.view) for values in (marks, paid))
 
     def row(self, name: str, variants: tuple[Procedure, ...], folds: npt.NDArray[np.int64]) -> JudgedRow:
         """Return the figures of one family, each question's variant selected on the other folds."""
@@ -294,7 +291,7 @@ class _Made:
         """Return the metric of what it returns, its calls and their tokens, each of shape ``(n_questions,)``."""
         stopped = self._stopped
         choice: Choice = procedure.choose(stopped.view, stopped.position, self._marks)
-        values = self._bench.values(stopped.view, stopped.position, choice.position)[self._metric]
+        values = self.prepared.values(stopped.view, stopped.position, choice.position)[self._metric]
         tokens = np.where(choice.calls > 0, choice.calls * self._paid, 0.0).sum(axis=-1)
         return self.reference.checked(values, str(procedure)), choice.calls.sum(axis=-1).astype(np.float64), tokens
 

@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from suffice.errors import DataError
 from suffice.replays.checks import check_policy
-from suffice.replays.evaluate import drop_failed
 from suffice.replays.outcomes import answers_by_stop, outcome, values_by_stop
+from suffice.replays.prepared import drop_failed
 from suffice.replays.selected import seen_from
 from suffice.results import Result
 from suffice.rounds import Floats, Mask, Rounds

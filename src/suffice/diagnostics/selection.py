@@ -8,11 +8,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from suffice.errors import CensoredError, DataError
-from suffice.replays.baselines import Bench, run_policy
+from suffice.replays.baselines import run_policy
 from suffice.replays.checks import check_policy
-from suffice.replays.costs import CostTable
-from suffice.replays.evaluate import drop_failed
-from suffice.replays.outcomes import choice_notes, outcome
+from suffice.replays.outcomes import choice_notes
+from suffice.replays.prepared import PreparedRecording
 from suffice.replays.selected import tuned_on
 from suffice.results import Evaluation
 from suffice.rounds import Floats
@@ -145,24 +144,22 @@ def compare_selectors(
     if not policies or not selectors:
         raise DataError("nothing to compare: give one policy and one selector at least")
     resampling = replace(resampling, interval="percentile")
-    kept, n_failed = drop_failed(recording)
     chosen = {str(s): s for s in (parse_selector(s) if isinstance(s, str) else s for s in selectors)}
     chosen.setdefault("last", Last())
     made = [replace(policy, selector=selector) for policy in policies for selector in chosen.values()]
-    columns = sorted({column for policy in made for column in policy.raw_columns})
-    bench = Bench(kept, {metric: outcome(kept, metric)}, CostTable(kept), kept.rounds(columns))
-    draws = resampling.draws(len(kept.question_ids), kept.clusters)
+    prepared = PreparedRecording.of(recording, made, [metric])
+    draws = prepared.draws(resampling)
     rows, undefined, notes = [], False, list[str]()
     for policy in policies:
-        compared = Reference(bench, policy, metric, draws)
+        compared = Reference(prepared, policy, metric, draws)
         for selector in chosen.values():
             rows.append(compared.row(selector))
             undefined |= compared.undefined
         notes += [note for note in compared.notes if note not in notes]
-    notes += choice_notes(kept, [metric])
-    if bench.cut.any():
+    notes += choice_notes(prepared.recording, [metric])
+    if prepared.cut.any():
         notes.append(
-            f"censored: a rule ended {int(bench.cut.sum())} of {len(bench.cut)} questions, so the best of all rounds is unknown"
+            f"censored: a rule ended {int(prepared.cut.sum())} of {len(prepared.cut)} questions, so the best of all rounds is unknown"
         )
     if draws.units.n_units == 1:
         notes.append(ONE_UNIT)
@@ -173,8 +170,8 @@ def compare_selectors(
     return SelectorComparison(
         rows=tuple(rows),
         metric=metric,
-        n=len(kept.question_ids),
-        n_failed=n_failed,
+        n=prepared.n,
+        n_failed=prepared.n_failed,
         resampling=resampling,
         data_hash=recording.data_hash,
         notes=tuple(notes),
@@ -192,7 +189,7 @@ class Reference:
         notes: What a reader must know of the policies.
 
     Args:
-        bench: The recording.
+        prepared: The recording.
         policy: The rule; its selector is not read.
         metric: What quality means.
         draws: What all selectors are compared on.
@@ -202,12 +199,12 @@ class Reference:
         CensoredError: The rule goes on past what was recorded of some questions.
     """
 
-    def __init__(self, bench: Bench, policy: Policy, metric: str, draws: Draws) -> None:
-        self._bench, self._policy, self._metric, self._draws = bench, policy, metric, draws
+    def __init__(self, prepared: PreparedRecording, policy: Policy, metric: str, draws: Draws) -> None:
+        self._prepared, self._policy, self._metric, self._draws = prepared, policy, metric, draws
         self.undefined = False
         latest = replace(policy, selector=Last())
-        self.notes = dict.fromkeys(check_policy(latest, bench.recording))
-        run, stopped = run_policy(bench, latest)
+        self.notes = dict.fromkeys(check_policy(latest, prepared.recording))
+        run, stopped = run_policy(prepared, latest)
         if not run.exact:
             raise CensoredError(
                 f"{policy.label!r} goes on past what was recorded in {int(run.unrun.sum())} of {len(run.unrun)} "
@@ -215,11 +212,11 @@ class Reference:
                 "them at full width, or compare selectors under a rule that stops no later (--rule)"
             )
         self.last = self.checked(run.values[metric], "last")
-        values = np.nan_to_num(bench.in_view(bench.metrics[metric], stopped.view), nan=-np.inf)
+        values = np.nan_to_num(prepared.in_view(prepared.metrics[metric], stopped.view), nan=-np.inf)
         # An oracle chooses among what could be returned: never worse than `last`, which may return nothing.
         self.seen = np.maximum(np.where(stopped.charged(), values, -np.inf).max(axis=1), self.last)
         full = np.maximum(np.where(stopped.view.seen, values, -np.inf).max(axis=1), self.last)
-        self.full = np.where(bench.cut, np.nan, full)
+        self.full = np.where(prepared.cut, np.nan, full)
 
     def checked(self, values: Floats, selector: str) -> Floats:
         """Return the metric of what a selector returns, if it was measured everywhere.
@@ -238,8 +235,8 @@ class Reference:
     def row(self, selector: Selector) -> SelectorRow:
         """Return the figures of one selector."""
         policy = replace(self._policy, selector=selector)
-        self.notes.update(dict.fromkeys(check_policy(policy, self._bench.recording)))
-        run, _ = run_policy(self._bench, policy)
+        self.notes.update(dict.fromkeys(check_policy(policy, self._prepared.recording)))
+        run, _ = run_policy(self._prepared, policy)
         values = self.checked(run.values[self._metric], str(selector))
         gain = values - self.last
         return SelectorRow(
@@ -253,7 +250,7 @@ class Reference:
             oracle_full=float(self.full.mean()),
             calls=float(run.ledger.calls.mean()),
             n_differ=int(np.count_nonzero(gain)),
-            n_selected=tuned_on(policy, self._bench.recording),
+            n_selected=tuned_on(policy, self._prepared.recording),
         )
 
     def ratio(self, above: Floats, below: Floats, per: Floats | None = None) -> tuple[float, float, float]:

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice.replays import even_thresholds
-from suffice.replays.baselines import Bench
 from suffice.replays.front import pareto_front
+from suffice.replays.prepared import PreparedRecording
 from suffice.replays.sweep import region_of, regions
 from suffice.results import Result
 from suffice.rounds import Floats
@@ -154,8 +154,8 @@ class _Outcomes:
         return np.unique(self.values[differs & np.isfinite(self.values)])
 
 
-def _outcomes(bench: Bench, policy: Policy, literal: Threshold, metric: str) -> _Outcomes:
-    found = regions(bench, policy, literal)
+def _outcomes(prepared: PreparedRecording, policy: Policy, literal: Threshold, metric: str) -> _Outcomes:
+    found = regions(prepared, policy, literal)
     columns = []
     for run, stopped in found.runs:
         last = stopped.view.seen.sum(axis=1) - 1
@@ -173,16 +173,18 @@ def _outcomes(bench: Bench, policy: Policy, literal: Threshold, metric: str) -> 
     )
 
 
-def sweep_threshold(bench: Bench, policy: Policy, literal: Threshold, *, metric: str = "f1") -> ThresholdSweep:
+def sweep_threshold(
+    prepared: PreparedRecording, policy: Policy, literal: Threshold, *, metric: str = "f1"
+) -> ThresholdSweep:
     """Return what each threshold in the place of `literal` returns and pays, exactly, with the Pareto front and its knee.
 
     Args:
-        bench: The recording, with the columns of the policy.
+        prepared: The recording, with the columns of the policy.
         policy: What is varied.
         literal: One of the thresholds of its rule.
-        metric: The quality, one of the metrics of `bench`.
+        metric: The quality, one of the metrics of `prepared`.
     """
-    outcomes = _outcomes(bench, policy, literal, metric)
+    outcomes = _outcomes(prepared, policy, literal, metric)
     changes = outcomes.changes()
     edges = np.concatenate([[-np.inf], changes, [np.inf]])
     shown = np.arange(len(edges) - 1)

@@ -8,9 +8,9 @@ from suffice.gates.answered import (
     questions_of,
     with_scores,
 )
-from suffice.gates.bench import GateBench, even_betas, gate_rule
 from suffice.gates.changes import Transition, Transitions, transitions
 from suffice.gates.compare import Compared, Comparison, Price, Scored, choose_beta, compare_gates
+from suffice.gates.evaluation import GateEvaluation, even_betas, gate_rule
 from suffice.gates.features import FEATURES, question_features
 from suffice.gates.point import GatePoint
 from suffice.gates.question_only import Fitted, QuestionGate, adaptive_labels, fit_gate, question_folds
@@ -32,7 +32,7 @@ __all__ = [
     "Compared",
     "Comparison",
     "Fitted",
-    "GateBench",
+    "GateEvaluation",
     "GatePoint",
     "Price",
     "QuestionGate",

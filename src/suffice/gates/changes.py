@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from suffice.gates.bench import GateBench, gate_rule
+from suffice.gates.evaluation import GateEvaluation, gate_rule
 from suffice.rounds import Mask
 
 __all__ = ["Transition", "Transitions", "transitions"]
@@ -53,11 +53,13 @@ class Transitions:
     same: int
 
 
-def transitions(bench: GateBench, signal: str, betas: Sequence[float], *, low: bool = False) -> tuple[Transitions, ...]:
+def transitions(
+    evaluation: GateEvaluation, signal: str, betas: Sequence[float], *, low: bool = False
+) -> tuple[Transitions, ...]:
     """Return what each step between neighbouring thresholds changes, in the order of retrieval.
 
     Args:
-        bench: The questions.
+        evaluation: The questions.
         signal: What the gate reads.
         betas: The thresholds.
         low: Whether low values answer directly.
@@ -66,16 +68,16 @@ def transitions(bench: GateBench, signal: str, betas: Sequence[float], *, low: b
         UnknownSignalError: The signal was not recorded.
     """
     ordered = sorted(set(map(float, betas)), reverse=low)
-    asked = [bench.run(gate_rule(signal, beta, low=low))[1] for beta in ordered]
+    asked = [evaluation.run(gate_rule(signal, beta, low=low))[1] for beta in ordered]
     steps = zip(ordered, ordered[1:], asked, asked[1:], strict=False)
-    return tuple(_step(bench, a, b, after & ~before) for a, b, before, after in steps)
+    return tuple(_step(evaluation, a, b, after & ~before) for a, b, before, after in steps)
 
 
-def _step(bench: GateBench, low: float, high: float, moved: Mask) -> Transitions:
-    first = bench.metrics[0]
-    before, after = bench.never.values[first], bench.always.values[first]
-    recording, rounds = bench.recording, bench.always.rounds
-    texts = recording.per_question("question", [""] * bench.n)
+def _step(evaluation: GateEvaluation, low: float, high: float, moved: Mask) -> Transitions:
+    first = evaluation.metrics[0]
+    before, after = evaluation.never.values[first], evaluation.always.values[first]
+    recording, rounds = evaluation.recording, evaluation.always.rounds
+    texts = recording.per_question("question", [""] * evaluation.n)
     answers = recording.answers
     assert rounds is not None
 

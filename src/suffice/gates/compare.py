@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice.errors import DataError
-from suffice.gates.bench import GateBench, gate_rule
+from suffice.gates.evaluation import GateEvaluation, gate_rule
 from suffice.gates.point import GatePoint
 from suffice.replays.selected import seen_from, seen_in, selected_on
 from suffice.results import Evaluation, jsonable
@@ -192,7 +192,11 @@ def choose_beta(
 
 
 def compare_gates(
-    evaluation: GateBench, gates: Sequence[Scored], tune: GateBench | None = None, *, rate: float | None = None
+    evaluation: GateEvaluation,
+    gates: Sequence[Scored],
+    tune: GateEvaluation | None = None,
+    *,
+    rate: float | None = None,
 ) -> Comparison:
     """Judge gates on questions, each with its threshold chosen on tune questions.
 
@@ -221,62 +225,61 @@ def compare_gates(
             f"the gate {unscored[0]!r} has a score for none of the {evaluation.n} questions that it is judged on, so it "
             "would always retrieve: record its signal, or leave the gate out"
         )
-    bench = evaluation
-    rows = [_compared(bench, gate, tune, rate) for gate in gates]
+    rows = [_compared(evaluation, gate, tune, rate) for gate in gates]
     adjusted = holm(np.array([row.point.p_random for row in rows]))
     return Comparison(
         rows=tuple(replace(row, p_holm=float(p)) for row, p in zip(rows, adjusted, strict=True)),
-        never=bench.reference("never"),
-        always=bench.reference("always"),
-        perfect=bench.reference("perfect"),
-        metrics=bench.metrics,
-        n=bench.n,
+        never=evaluation.reference("never"),
+        always=evaluation.reference("always"),
+        perfect=evaluation.reference("perfect"),
+        metrics=evaluation.metrics,
+        n=evaluation.n,
         n_tune=0 if tune is None else tune.n,
-        resampling=bench.resampling,
-        data_hash=bench.recording.data_hash,
-        chosen=_chosen(bench, tune, rate),
-        notes=_notes(bench, gates, tune),
+        resampling=evaluation.resampling,
+        data_hash=evaluation.recording.data_hash,
+        chosen=_chosen(evaluation, tune, rate),
+        notes=_notes(evaluation, gates, tune),
     )
 
 
-def _notes(bench: GateBench, gates: Sequence[Scored], tune: GateBench | None) -> tuple[str, ...]:
+def _notes(evaluation: GateEvaluation, gates: Sequence[Scored], tune: GateEvaluation | None) -> tuple[str, ...]:
     """Return what the recorded gate, where it is compared, has seen of the questions."""
     rules = [gate_rule(KNOWN, 0.5)] if any(gate.component == GATE for gate in gates) else []
-    notes = [*selected_on(map(bench.gated, rules), bench.recording).notes]
-    notes += [ONE_UNIT] if bench.draws.units.n_units == 1 else []
+    notes = [*selected_on(map(evaluation.gated, rules), evaluation.recording).notes]
+    notes += [ONE_UNIT] if evaluation.draws.units.n_units == 1 else []
     if tune is not None:
         notes += [f"tune: {note}" for note in selected_on(map(tune.gated, rules), tune.recording).notes]
     return tuple(notes)
 
 
-def _chosen(bench: GateBench, tune: GateBench | None, rate: float | None) -> str:
+def _chosen(evaluation: GateEvaluation, tune: GateEvaluation | None, rate: float | None) -> str:
     if tune is None:
         return "thresholds were cross-fitted: each question's was chosen on the other folds, and applied to it alone"
-    how = f"the best {bench.metrics[0]}" if rate is None else f"a retrieval rate of {100 * rate:g} %"
+    how = f"the best {evaluation.metrics[0]}" if rate is None else f"a retrieval rate of {100 * rate:g} %"
     return f"thresholds were chosen for {how} on {tune.n} tune questions"
 
 
-def _compared(bench: GateBench, gate: Scored, tune: GateBench | None, rate: float | None) -> Compared:
+def _compared(evaluation: GateEvaluation, gate: Scored, tune: GateEvaluation | None, rate: float | None) -> Compared:
     beta, on_tune = gate.beta, None
     if beta is None:
         if tune is None:
             raise DataError(
                 f"the gate {gate.name!r} has no threshold, and there are no tune questions to choose one on"
             )
-        first = bench.metrics[0]
+        first = evaluation.metrics[0]
         beta = choose_beta(gate.tune, tune.never.values[first], tune.always.values[first], low=gate.low, rate=rate)
         on_tune = _judged(tune, gate.tune, beta, gate)
-    point = _judged(bench, gate.evaluation, beta, gate)
+    point = _judged(evaluation, gate.evaluation, beta, gate)
     ranks = gate.evaluation if gate.ranks is None else gate.ranks
     sure = -ranks if gate.low and gate.ranks is None else ranks
-    direct, retrieved = bench.right(retrieved=False), bench.right(retrieved=True)
+    direct, retrieved = evaluation.right(retrieved=False), evaluation.right(retrieved=True)
     return Compared(
         scored=gate,
         point=point,
-        random=bench.random(point.retrieval_rate),
+        random=evaluation.random(point.retrieval_rate),
         tune=on_tune,
-        known=area_under_roc(sure, direct, level=bench.resampling.level),
-        not_needed=area_under_roc(sure, direct | ~retrieved, level=bench.resampling.level),
+        known=area_under_roc(sure, direct, level=evaluation.resampling.level),
+        not_needed=area_under_roc(sure, direct | ~retrieved, level=evaluation.resampling.level),
         n_undefined=int((~np.isfinite(gate.evaluation)).sum()),
     )
 
@@ -284,9 +287,9 @@ def _compared(bench: GateBench, gate: Scored, tune: GateBench | None, rate: floa
 _COLUMN = "gate_score"
 
 
-def _judged(bench: GateBench, scores: Floats, beta: float, gate: Scored) -> GatePoint:
+def _judged(evaluation: GateEvaluation, scores: Floats, beta: float, gate: Scored) -> GatePoint:
     """Replay the gate's rule on a recording that holds its score; the recorded gate is paid for only where it is this."""
-    base = bench if gate.component == GATE else bench.ungated()
+    base = evaluation if gate.component == GATE else evaluation.ungated()
     judged = base.with_scores({_COLUMN: scores}, component=gate.component or GATE)
     return judged.point(gate_rule(_COLUMN, beta, low=gate.low), beta, label=gate.name)
 

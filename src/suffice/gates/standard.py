@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from suffice.errors import DataError
 from suffice.gates.answered import questions_of
-from suffice.gates.bench import GateBench
 from suffice.gates.compare import Price, Scored, hold_out
+from suffice.gates.evaluation import GateEvaluation
 from suffice.gates.features import question_features
 from suffice.gates.question_only import Fitted, Labels, Reader, adaptive_labels, fit_gate, question_folds
 from suffice.rounds import Floats, Mask
@@ -80,7 +80,7 @@ def _readings(embed: Reader, questions: Sequence[str]) -> dict[str, _Reading]:
 
 
 def question_gates(
-    tune: GateBench, evaluation: GateBench, embed: Reader, kinds: Sequence[QuestionOnly] = QUESTION_GATES
+    tune: GateEvaluation, evaluation: GateEvaluation, embed: Reader, kinds: Sequence[QuestionOnly] = QUESTION_GATES
 ) -> list[Scored]:
     """Return question-only gates fitted on tune questions, with their scores of both sets.
 
@@ -117,7 +117,11 @@ def question_gates(
 
 
 def held_out_gates(
-    bench: GateBench, embed: Reader, kinds: Sequence[QuestionOnly] = QUESTION_GATES, *, rate: float | None = None
+    evaluation: GateEvaluation,
+    embed: Reader,
+    kinds: Sequence[QuestionOnly] = QUESTION_GATES,
+    *,
+    rate: float | None = None,
 ) -> list[Scored]:
     """Return question-only gates where there are tune questions alone: cross-fitted, thresholds too.
 
@@ -125,7 +129,7 @@ def held_out_gates(
     its own for each fold makes the score "above the threshold", with 0 as the one threshold of all.
 
     Args:
-        bench: Tune questions.
+        evaluation: Tune questions.
         embed: Turns questions into vectors.
         kinds: Which ones.
         rate: Choose each fold's threshold by this retrieval rate on the others instead of by quality.
@@ -133,14 +137,14 @@ def held_out_gates(
     Raises:
         DataError: The recording has no questions, or labels all of one class.
     """
-    asked = questions_of(bench.recording)
+    asked = questions_of(evaluation.recording)
     readings = _readings(embed, asked)
-    folds = question_folds(bench.recording.question_ids)
-    direct, retrieved = bench.right(retrieved=False), bench.right(retrieved=True)
-    first = bench.metrics[0]
+    folds = question_folds(evaluation.recording.question_ids)
+    direct, retrieved = evaluation.right(retrieved=False), evaluation.right(retrieved=True)
+    first = evaluation.metrics[0]
     return [
         _HeldOut(kind, readings[kind.reads], asked, folds, kind.labels(direct, retrieved)).scored(
-            bench.never.values[first], bench.always.values[first], rate
+            evaluation.never.values[first], evaluation.always.values[first], rate
         )
         for kind in kinds
     ]
@@ -188,7 +192,9 @@ def _price(fitted: Fitted, reading: _Reading, deciding: float) -> Price:
     )
 
 
-def column_gate(name: str, evaluation: GateBench, tune: GateBench | None, *, rate: float | None = None) -> Scored:
+def column_gate(
+    name: str, evaluation: GateEvaluation, tune: GateEvaluation | None, *, rate: float | None = None
+) -> Scored:
     """Return a gate that is a recorded signal of round 0.
 
     Args:
@@ -232,11 +238,11 @@ def column_gate(name: str, evaluation: GateBench, tune: GateBench | None, *, rat
     )
 
 
-def _first_scores(column: str, bench: GateBench) -> Floats:
-    scores = bench.recording.column(column)[:, 0]
+def _first_scores(column: str, evaluation: GateEvaluation) -> Floats:
+    scores = evaluation.recording.column(column)[:, 0]
     if not np.isfinite(scores).any():
         raise DataError(
-            f"{column!r} is undefined at round 0 of all {bench.n} questions, so it cannot decide whether to retrieve: "
+            f"{column!r} is undefined at round 0 of all {evaluation.n} questions, so it cannot decide whether to retrieve: "
             "compare a column that is known there, or leave this one out"
         )
     return scores

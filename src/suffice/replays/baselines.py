@@ -5,24 +5,21 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
-from suffice.replays.charging import LIVE, Charging
-from suffice.replays.costs import CostTable, Ledger
+from suffice.replays.costs import Ledger
 from suffice.replays.outcomes import answers_by_stop, values_by_stop
+from suffice.replays.prepared import PreparedRecording
 from suffice.replays.recorded import run_notes
 from suffice.rounds import Floats, Mask, Rounds
 from suffice.rules import Selector, fixed_k
 from suffice.session import Policy, Stops, stops
-from suffice.store.recording import Recording
 from suffice.tables import counted
 
 __all__ = [
     "RECORDED",
-    "Bench",
     "Run",
     "closed_book",
     "fixed_budget",
@@ -90,70 +87,28 @@ class Run:
         return not self.unrun.any()
 
 
-class Bench:
-    """A recording with everything that all runs share.
-
-    Args:
-        recording: Recorded rounds without failed questions.
-        metrics: Metrics at every round, by name, shape ``(n_questions, n_rounds)``.
-        table: The recorded costs.
-        raw: The columns that the policies read.
-        charging: Which calls a policy pays for.
-    """
-
-    def __init__(
-        self,
-        recording: Recording,
-        metrics: Mapping[str, Floats],
-        table: CostTable,
-        raw: Rounds,
-        charging: Charging = LIVE,
-    ) -> None:
-        self.recording = recording
-        self.metrics = metrics
-        self.table = table
-        self.raw = raw
-        self.charging = charging
-        self.components: Mapping[str, str] = recording.metadata.get("signal_components") or {}
-
-    @property
-    def highest(self) -> int:
-        """The highest recorded round."""
-        return int(self.recording.index[-1])
-
-    @cached_property
-    def cut(self) -> Mask:
-        """Which questions a rule ended before the recording's highest round, shape ``(n_questions,)``."""
-        return np.asarray((self.recording.ends == "rule") & ~self.recording.seen[:, -1], dtype=np.bool_)
-
-    def in_view(self, metric: Floats, view: Rounds) -> Floats:
-        """Return the part of a metric that belongs to the rounds of a view."""
-        offset = int(view.index[0] - self.recording.index[0])
-        return metric[:, offset : offset + len(view)]
-
-    def values(self, view: Rounds, stop: Positions, answer: Positions) -> dict[str, Floats]:
-        """Return the metrics of the answers returned by stops at `stop`; see `values_by_stop`."""
-        position = np.where(answer >= 0, answer, stop)
-        rows = np.arange(len(position))
-        return {
-            name: np.where(position >= 0, self.in_view(metric, view)[rows, np.maximum(position, 0)], 0.0)
-            for name, metric in self.metrics.items()
-        }
-
-
-def run_policy(bench: Bench, policy: Policy, *, label: str = "", kind: str = "rule") -> tuple[Run, Stops]:
+def run_policy(
+    prepared: PreparedRecording, policy: Policy, *, label: str = "", kind: str = "rule"
+) -> tuple[Run, Stops]:
     """Replay one policy: stops, answers, metrics and what it would have paid."""
-    stopped = stops(policy, bench.raw)
-    ends, highest = bench.recording.ends, policy.max_rounds
+    stopped = stops(policy, prepared.raw)
+    ends, highest = prepared.recording.ends, policy.max_rounds
     unrun, reasons = stopped.unrun(ends, highest), stopped.reasons(ends, highest)
-    return _run(bench, policy, stopped, unrun, Counter(reasons), label=label, kind=kind), stopped
+    return _run(prepared, policy, stopped, unrun, Counter(reasons), label=label, kind=kind), stopped
 
 
 def _run(
-    bench: Bench, policy: Policy, stopped: Stops, unrun: Mask, reasons: Mapping[str, int], *, label: str, kind: str
+    prepared: PreparedRecording,
+    policy: Policy,
+    stopped: Stops,
+    unrun: Mask,
+    reasons: Mapping[str, int],
+    *,
+    label: str,
+    kind: str,
 ) -> Run:
-    ledger = bench.table.charge(bench.charging.policy_masks(bench.table, policy, stopped, bench.components))
-    values = bench.values(stopped.view, stopped.position, stopped.answer_position)
+    ledger = prepared.costs.charge(prepared.charging.policy_masks(prepared.costs, policy, stopped, prepared.components))
+    values = prepared.values(stopped.view, stopped.position, stopped.answer_position)
     return Run(
         label=label or policy.label,
         kind=kind,
@@ -166,7 +121,7 @@ def _run(
         reasons=reasons,
         selector=str(policy.selector),
         policy=policy,
-        oracle_seen=_oracle_seen(bench, stopped, unrun),
+        oracle_seen=_oracle_seen(prepared, stopped, unrun),
         rounds=stopped.rounds,
         notes=run_notes(policy, int(((stopped.position < 0) & ~unrun).sum())),
     )
@@ -181,57 +136,62 @@ def _shares(rounds: Positions, unrun: Mask) -> dict[int, float]:
     return {int(r): float(count) / len(rounds) for r, count in zip(values, counts, strict=True)}
 
 
-def _oracle_seen(bench: Bench, stopped: Stops, unrun: Mask) -> dict[str, float]:
+def _oracle_seen(prepared: PreparedRecording, stopped: Stops, unrun: Mask) -> dict[str, float]:
     """Return the mean of each metric with the best round among those seen: what a perfect selector would reach."""
     charged = stopped.charged()
     means = {}
-    for name, metric in bench.metrics.items():
-        seen = np.where(charged, bench.in_view(metric, stopped.view), -np.inf)
+    for name, metric in prepared.metrics.items():
+        seen = np.where(charged, prepared.in_view(metric, stopped.view), -np.inf)
         best = np.where(charged.any(axis=1), seen.max(axis=1, initial=-np.inf), 0.0)
         means[name] = float(np.where(unrun, np.nan, best).mean())
     return means
 
 
-def fixed_budget(bench: Bench, k: int, like: Policy | None = None) -> Run:
+def fixed_budget(prepared: PreparedRecording, k: int, like: Policy | None = None) -> Run:
     """Replay `fixed_k(k)`; on a trajectory that ended by itself before round k its last round counts.
 
     Args:
-        bench: The recording.
+        prepared: The recording.
         k: The budget.
         like: Whose selector and fitted state to return answers by; its name ends the label.  None = the last answer.
     """
     like = like or Policy()
     policy = replace(like, rule=fixed_k(k), max_rounds=max(k, 1), name=f"fixed_k({k}){like.name}")
-    return run_policy(bench, policy, kind="fixed")[0]
+    return run_policy(prepared, policy, kind="fixed")[0]
 
 
-def recorded_run(bench: Bench, like: Policy | None = None) -> Run:
+def recorded_run(prepared: PreparedRecording, like: Policy | None = None) -> Run:
     """Return what was recorded: each question up to its last round, wherever the recording's own rule ended it.
 
     It starts at round 0 only where the rule ended questions there, as a gate does; otherwise round 0 is the closed book
     beside a loop from round 1 on.
 
     Args:
-        bench: The recording.
+        prepared: The recording.
         like: As for `fixed_budget`.
     """
     like = like or Policy()
-    at_0 = bool((bench.cut & (bench.recording.seen.sum(axis=1) == 1)).any()) and int(bench.recording.index[0]) == 0
-    policy = replace(
-        like, start_round=0 if at_0 else 1, max_rounds=max(bench.highest, 1), name=f"{RECORDED}{like.name}"
+    at_0 = (
+        bool((prepared.cut & (prepared.recording.seen.sum(axis=1) == 1)).any())
+        and int(prepared.recording.index[0]) == 0
     )
-    ended = Counter(str(end) for end in bench.recording.ends.tolist())
-    run = _run(bench, policy, stops(policy, bench.raw), np.zeros_like(bench.cut), ended, label="", kind=RECORDED)
+    policy = replace(
+        like, start_round=0 if at_0 else 1, max_rounds=max(prepared.highest, 1), name=f"{RECORDED}{like.name}"
+    )
+    ended = Counter(str(end) for end in prepared.recording.ends.tolist())
+    run = _run(
+        prepared, policy, stops(policy, prepared.raw), np.zeros_like(prepared.cut), ended, label="", kind=RECORDED
+    )
     return replace(run, notes=("the recording's own stops; what its rule itself cost is not counted",))
 
 
-def closed_book(bench: Bench) -> Run:
+def closed_book(prepared: PreparedRecording) -> Run:
     """Return the answers of round 0, the model alone."""
-    view = Policy(start_round=0, max_rounds=bench.highest).view(bench.raw)
-    return _run_at(bench, view, np.zeros(len(view.seen), dtype=np.int64), "closed_book", "closed_book")
+    view = Policy(start_round=0, max_rounds=prepared.highest).view(prepared.raw)
+    return _run_at(prepared, view, np.zeros(len(view.seen), dtype=np.int64), "closed_book", "closed_book")
 
 
-def random_stop(bench: Bench, policy: Policy, stopped: Stops) -> Run:
+def random_stop(prepared: PreparedRecording, policy: Policy, stopped: Stops) -> Run:
     """Return the exact expectation of `policy` with its stop rounds dealt out to the questions at random.
 
     They are dealt among questions that have as many rounds: a question with two cannot stop at round five, and the
@@ -240,7 +200,7 @@ def random_stop(bench: Bench, policy: Policy, stopped: Stops) -> Run:
     same stops, no information.  A question that a rule cut has no number of rounds yet: it takes part as if it had all,
     and is `unrun` as far as it is dealt rounds that never ran.
     """
-    view, ends = stopped.view, bench.recording.ends
+    view, ends = stopped.view, prepared.recording.ends
     unrun = stopped.unrun(ends, policy.max_rounds)
     length, cut = view.seen.sum(axis=-1), stopped.cut(ends, policy.max_rounds)
     strata = _strata(np.where(cut, len(view), length))
@@ -251,18 +211,20 @@ def random_stop(bench: Bench, policy: Policy, stopped: Stops) -> Run:
     missing = strata.means(unrun[:, None])[:, 0] + np.where(ran, 0.0, dealt).sum(axis=1)
     answers = answers_by_stop(policy.selector, view)
     worst = {
-        name: np.where(known > 0, known * values_by_stop(answers, view.seen, bench.in_view(metric, view)), 0.0).sum(1)
-        for name, metric in bench.metrics.items()
+        name: np.where(known > 0, known * values_by_stop(answers, view.seen, prepared.in_view(metric, view)), 0.0).sum(
+            1
+        )
+        for name, metric in prepared.metrics.items()
     }
     shares: dict[str, Floats] = {}
     support, weights = [], []
     last = length - 1
     # Who never saw a round is charged nothing, wherever the others stop.
     for k in np.flatnonzero(paid.any(axis=0)).tolist():
-        masks = _blind_masks(bench, policy.selector, view, np.minimum(k, last), answers[:, k])
+        masks = _blind_masks(prepared, policy.selector, view, np.minimum(k, last), answers[:, k])
         for component, mask in masks.items():
             shares[component] = shares.get(component, 0.0) + paid[:, k, None] * mask
-        support.append(bench.table.calls(masks))
+        support.append(prepared.costs.calls(masks))
         weights.append(paid[:, k])
     return Run(
         label=f"random({policy.label})",
@@ -270,7 +232,7 @@ def random_stop(bench: Bench, policy: Policy, stopped: Stops) -> Run:
         worst=worst,
         best={name: values + missing for name, values in worst.items()} if missing.any() else worst,
         unrun=missing > 0,
-        ledger=bench.table.charge(shares),
+        ledger=prepared.costs.charge(shares),
         calls=(np.concatenate(support), np.concatenate(weights)),
         stop_rounds=_dealt_shares(view, known) if missing.any() else _shares(stopped.rounds, unrun),
         reasons={},
@@ -322,47 +284,47 @@ def _twin_notes(strata: _Strata, *, cut: bool) -> tuple[str, ...]:
 
 
 def _blind_masks(
-    bench: Bench, selector: Selector, view: Rounds, stop: Positions, answer: Positions
+    prepared: PreparedRecording, selector: Selector, view: Rounds, stop: Positions, answer: Positions
 ) -> Mapping[str, Mask]:
     """Return what stopping at `stop` pays without reading a signal, except what the selector reads, by component."""
     blind = Stops(view=view, position=stop, answer_position=answer, fired=stop >= 0)
     policy = Policy(selector=selector, start_round=int(view.index[0]))
-    return bench.charging.policy_masks(bench.table, policy, blind, bench.components)
+    return prepared.charging.policy_masks(prepared.costs, policy, blind, prepared.components)
 
 
-def oracle_earliest(bench: Bench, em: Floats, start_round: int = 1) -> Run:
+def oracle_earliest(prepared: PreparedRecording, em: Floats, start_round: int = 1) -> Run:
     """Return the oracle that stops at the first round with EM = 1, and at the start round where there is none.
 
     Args:
-        bench: The recording.
+        prepared: The recording.
         em: EM at every recorded round, shape ``(n_questions, n_rounds)``.
         start_round: The first round that counts.
     """
-    view = Policy(start_round=start_round, max_rounds=bench.highest).view(bench.raw)
-    right = (bench.in_view(em, view) >= 1) & view.seen
+    view = Policy(start_round=start_round, max_rounds=prepared.highest).view(prepared.raw)
+    right = (prepared.in_view(em, view) >= 1) & view.seen
     position = np.where(view.seen.any(axis=1), np.argmax(right, axis=1), -1)
-    unrun = ~right.any(axis=1) & bench.cut
-    return _run_at(bench, view, position, "oracle_earliest", "oracle", unrun=unrun, aim="em")
+    unrun = ~right.any(axis=1) & prepared.cut
+    return _run_at(prepared, view, position, "oracle_earliest", "oracle", unrun=unrun, aim="em")
 
 
-def oracle_best(bench: Bench, metric: Floats, start_round: int = 1, *, name: str = "") -> Run:
+def oracle_best(prepared: PreparedRecording, metric: Floats, start_round: int = 1, *, name: str = "") -> Run:
     """Return the oracle that returns the round with the largest metric, the earliest among ties.
 
     Args:
-        bench: The recording.
+        prepared: The recording.
         metric: The metric that it maximises, at every recorded round, shape ``(n_questions, n_rounds)``.
         start_round: The first round that counts.
         name: Of the metric, by which a convention of charging finds its judge; empty where there is none.
     """
-    view = Policy(start_round=start_round, max_rounds=bench.highest).view(bench.raw)
-    known = np.where(view.seen & ~np.isnan(bench.in_view(metric, view)), bench.in_view(metric, view), -np.inf)
+    view = Policy(start_round=start_round, max_rounds=prepared.highest).view(prepared.raw)
+    known = np.where(view.seen & ~np.isnan(prepared.in_view(metric, view)), prepared.in_view(metric, view), -np.inf)
     position = np.where(view.seen.any(axis=1), np.argmax(known, axis=1), -1)
-    unrun = (known.max(axis=1) < 1) & bench.cut
-    return _run_at(bench, view, position, "oracle_best", "oracle", unrun=unrun, aim=name, metric=name)
+    unrun = (known.max(axis=1) < 1) & prepared.cut
+    return _run_at(prepared, view, position, "oracle_best", "oracle", unrun=unrun, aim=name, metric=name)
 
 
 def _run_at(
-    bench: Bench,
+    prepared: PreparedRecording,
     view: Rounds,
     position: Positions,
     label: str,
@@ -376,10 +338,10 @@ def _run_at(
 
     Where `unrun`, rounds that never ran could have given more of `aim`, never less, and anything of other metrics.
     """
-    masks = bench.charging.oracle_masks(bench.table, view, position, metric, bench.components)
-    ledger = bench.table.charge(masks)
+    masks = prepared.charging.oracle_masks(prepared.costs, view, position, metric, prepared.components)
+    ledger = prepared.costs.charge(masks)
     rounds = np.where(position >= 0, view.index[np.maximum(position, 0)], -1)
-    values = bench.values(view, position, position)
+    values = prepared.values(view, position, position)
     unrun = np.zeros(len(position), dtype=np.bool_) if unrun is None else unrun
     worst = _with(values, unrun, 0.0)
     if aim in values:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from suffice.replays.costs import GENERATOR, TOKEN_KINDS, CostTable, shared_prefix
-from suffice.replays.evaluate import drop_failed
+from suffice.replays.prepared import drop_failed
 from suffice.replays.prices import Price
 from suffice.results import Result
 from suffice.rounds import Floats

@@ -12,16 +12,16 @@ import numpy.typing as npt
 from suffice.errors import DataError
 from suffice.replays.baselines import (
     RECORDED,
-    Bench,
     Run,
     random_stop,
     run_policy,
 )
-from suffice.replays.charging import LIVE, Charging, charging_of
+from suffice.replays.charging import LIVE
 from suffice.replays.checks import check_policy, policy_for
 from suffice.replays.comparisons import difference_bounds, margin_tests, paired_differences
-from suffice.replays.costs import TOKEN_KINDS, CostTable, Ledger
-from suffice.replays.outcomes import agreement_note, choice_notes, default_metrics, is_agreement, outcome
+from suffice.replays.costs import TOKEN_KINDS, Ledger
+from suffice.replays.outcomes import agreement_note, choice_notes, default_metrics, is_agreement
+from suffice.replays.prepared import PreparedRecording, drop_failed
 from suffice.replays.prices import Price
 from suffice.replays.references import (
     baseline_runs,
@@ -40,21 +40,9 @@ from suffice.statistics import ONE_UNIT, MarginTest, PairedResult, Resampling
 from suffice.store.recording import Recording
 from suffice.tables import counted
 
-__all__ = ["drop_failed", "replay", "replay_matrix"]
+__all__ = ["replay", "replay_matrix"]
 
 _SLACK = 1e-12  # expectations are sums in another order
-
-
-def drop_failed(recording: Recording) -> tuple[Recording, int]:
-    """Return the recording without the questions that failed while it was made, and how many those were.
-
-    Raises:
-        DataError: All failed.
-    """
-    failed = np.asarray(recording.ends == "failed", dtype=np.bool_)
-    if failed.all():
-        raise DataError(f"all {len(failed)} recorded questions failed: run `suffice record` again to complete them")
-    return (recording.select(~failed), int(failed.sum())) if failed.any() else (recording, 0)
 
 
 def replay(
@@ -110,16 +98,17 @@ def replay(
     made = [item if isinstance(item, Policy) else policy_for(kept, item, name=str(item)) for item in policies]
     made = [_relabelled(policy, made[:position]) for position, policy in enumerate(made)]
     notes = {policy.label: check_policy(policy, kept) for policy in made}
-    bench = _bench(kept, made, metrics, baseline, prices, charging=charging_of(ledger))
+    reading = _read_with(kept, made, baseline)
+    prepared = PreparedRecording.of(kept, reading, metrics, prices=prices, ledger=ledger)
     selectors = selectors_in_use(made)
-    runs = _policy_runs(bench, made, notes, metrics) + baseline_runs(bench, made, selectors, metrics)
-    runs, references = with_references(bench, runs, selectors, baseline, metrics)
+    runs = _policy_runs(prepared, made, notes, metrics) + baseline_runs(prepared, made, selectors, metrics)
+    runs, references = with_references(prepared, runs, selectors, baseline, metrics)
     check_cost(runs, cost)
-    draws = resampling.draws(len(kept.question_ids), kept.clusters)
+    draws = prepared.draws(resampling)
     deltas = paired_differences(runs, references, draws, n_policies=len(made))
     rows = [
         _row(
-            bench,
+            prepared,
             run,
             other,
             deltas=found,
@@ -133,14 +122,14 @@ def replay(
         rows=tuple(rows),
         metrics=metrics,
         baseline=references[0].label,
-        n=len(kept.question_ids),
+        n=prepared.n,
         n_clusters=draws.units.n_units,
         n_failed=n_failed,
         resampling=resampling,
         cost=cost,
         ledger=ledger,
         data_hash=recording.data_hash,
-        notes=(*_notes(bench, metrics, n_failed), *selected_on(made, kept).notes),
+        notes=(*_notes(prepared, metrics, n_failed), *selected_on(made, kept).notes),
     )
 
 
@@ -178,22 +167,11 @@ def _relabelled(policy: Policy, before: Sequence[Policy]) -> Policy:
     return policy if same == 0 else replace(policy, name=f"{policy.label} #{same + 1}")
 
 
-def _bench(
-    kept: Recording,
-    policies: Sequence[Policy],
-    metrics: Sequence[str],
-    baseline: str | Policy | None,
-    prices: Price | Mapping[str, Price] | None,
-    *,
-    charging: Charging,
-) -> Bench:
-    columns = {column for policy in policies for column in policy.raw_columns}
-    if isinstance(baseline, Policy):
-        columns |= set(baseline.raw_columns)
-    elif baseline is not None and not _is_row(baseline, policies):
-        columns |= set(policy_for(kept, baseline).raw_columns)
-    values = {name: outcome(kept, name) for name in metrics}
-    return Bench(kept, values, CostTable(kept, prices), kept.rounds(sorted(columns)), charging)
+def _read_with(kept: Recording, policies: Sequence[Policy], baseline: str | Policy | None) -> list[Policy]:
+    """Return all policies whose columns a replay reads, a baseline of one's own among them."""
+    if isinstance(baseline, str) and not _is_row(baseline, policies):
+        baseline = policy_for(kept, baseline)
+    return [*policies, *([baseline] if isinstance(baseline, Policy) else [])]
 
 
 def _is_row(baseline: str, policies: Sequence[Policy]) -> bool:
@@ -203,20 +181,23 @@ def _is_row(baseline: str, policies: Sequence[Policy]) -> bool:
 
 
 def _policy_runs(
-    bench: Bench, policies: Sequence[Policy], notes: Mapping[str, tuple[str, ...]], metrics: Sequence[str]
+    prepared: PreparedRecording,
+    policies: Sequence[Policy],
+    notes: Mapping[str, tuple[str, ...]],
+    metrics: Sequence[str],
 ) -> list[Run]:
     runs, twins = [], []
     for policy in policies:
-        run, stopped = run_policy(bench, policy)
-        refuse_unmeasured(bench, run, metrics)
+        run, stopped = run_policy(prepared, policy)
+        refuse_unmeasured(prepared, run, metrics)
         name = selector_name(policy, policies)
         runs.append(replace(run, selector=name, notes=run.notes + notes[policy.label]))
-        twins.append(replace(random_stop(bench, policy, stopped), selector=name))
+        twins.append(replace(random_stop(prepared, policy, stopped), selector=name))
     return runs + twins
 
 
 def _row(
-    bench: Bench,
+    prepared: PreparedRecording,
     run: Run,
     reference: Run,
     *,
@@ -225,13 +206,13 @@ def _row(
     rival: Rival,
     n_failed: int,
 ) -> Row:
-    n_selected = tuned_on(run.policy, bench.recording) if run.policy is not None else 0
+    n_selected = tuned_on(run.policy, prepared.recording) if run.policy is not None else 0
     notes = list(run.notes)
     unmeasured = [name for name, values in run.worst.items() if np.isnan(values).any()]
     if unmeasured:
         notes.append(f"no answer was recorded where this stops: {', '.join(unmeasured)} unknown")
     operational = _means(run.ledger)
-    recorded = _means(bench.table.recorded)
+    recorded = _means(prepared.costs.recorded)
     worst, best = ({name: float(values.mean()) for name, values in of.items()} for of in (run.worst, run.best))
     bounds = {} if run.exact else {name: (worst[name], best[name]) for name in worst if not math.isnan(worst[name])}
     return Row(
@@ -254,7 +235,7 @@ def _row(
         evaluation={kind: recorded[kind] - operational[kind] for kind in recorded},
         stop_rounds=run.stop_rounds,
         reasons=dict(run.reasons),
-        n=len(bench.recording.question_ids),
+        n=prepared.n,
         n_failed=n_failed,
         n_censored=int(run.unrun.sum()),
         oracle_seen=run.oracle_seen or {},
@@ -285,24 +266,26 @@ def _spread(mean_of: Floats, values: Floats, weights: Floats) -> Spread:
     return Spread(mean=float(mean_of.mean()), p50=p50, p95=p95)
 
 
-def _notes(bench: Bench, metrics: Sequence[str], n_failed: int) -> tuple[str, ...]:
-    notes = [*bench.table.notes, *filter(None, [bench.charging.note])]
+def _notes(prepared: PreparedRecording, metrics: Sequence[str], n_failed: int) -> tuple[str, ...]:
+    notes = [*prepared.costs.notes, *filter(None, [prepared.charging.note])]
     if any(is_agreement(name) for name in metrics):
-        notes.append(agreement_note(bench.recording))
-    notes += choice_notes(bench.recording, metrics)
+        notes.append(agreement_note(prepared.recording))
+    notes += choice_notes(prepared.recording, metrics)
     if n_failed:
         notes.append(f"{counted(n_failed, 'question')} failed while recording: left out of every row alike")
-    if len(set(bench.recording.clusters.tolist())) == 1:
+    if len(set(prepared.recording.clusters.tolist())) == 1:
         notes.append(ONE_UNIT)
-    units, texts = (len(set(names)) for names in (bench.recording.clusters.tolist(), dividing_names(bench.recording)))
+    units, texts = (
+        len(set(names)) for names in (prepared.recording.clusters.tolist(), dividing_names(prepared.recording))
+    )
     if texts < units:
         notes.append(
             f"{units} questions have {texts} texts: intervals take all of them for independent, and are too narrow if "
             "those of one text are one question; give these one value in a column 'cluster'"
         )
-    if bench.cut.any():
+    if prepared.cut.any():
         notes.append(
-            f"censored: a rule ended {int(bench.cut.sum())} of {len(bench.cut)} recorded questions early; what a policy "
+            f"censored: a rule ended {int(prepared.cut.sum())} of {len(prepared.cut)} recorded questions early; what a policy "
             "would have answered in rounds that never ran is unknown"
         )
     return tuple(notes)

@@ -14,11 +14,10 @@ from suffice.calibration import CALIBRATED, CalibrationReport, Calibrator, calib
 from suffice.calibration.calibrator import Method
 from suffice.display import Chart
 from suffice.errors import DataError
-from suffice.replays.baselines import Bench, run_policy
+from suffice.replays.baselines import run_policy
 from suffice.replays.checks import policy_for
-from suffice.replays.costs import CostTable
-from suffice.replays.evaluate import drop_failed
 from suffice.replays.outcomes import agreement_note, choice_note, default_metrics, is_agreement, outcome
+from suffice.replays.prepared import PreparedRecording, drop_failed
 from suffice.replays.recorded import check_recorded
 from suffice.replays.selected import seen_from, selected_on
 from suffice.results import Result
@@ -327,9 +326,7 @@ def _quality_metric(recording: Recording, target: str) -> str:
 
 def _downstream(recording: Recording, policy: Policy, metric: str) -> tuple[float, float]:
     """Return the mean quality and calls of the rule on the tune questions."""
-    values = {metric: outcome(recording, metric)}
-    bench = Bench(recording, values, CostTable(recording), recording.rounds(policy.raw_columns))
-    run, _ = run_policy(bench, policy)
+    run, _ = run_policy(PreparedRecording.of(recording, [policy], [metric]), policy)
     return float(run.values[metric].mean()), float(run.ledger.calls.mean())
 
 

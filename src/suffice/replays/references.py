@@ -10,7 +10,6 @@ import numpy as np
 from suffice.errors import CensoredError, DataError, RuleSyntaxError
 from suffice.replays.baselines import (
     RECORDED,
-    Bench,
     Run,
     closed_book,
     fixed_budget,
@@ -21,6 +20,7 @@ from suffice.replays.baselines import (
 )
 from suffice.replays.checks import check_policy, policy_for
 from suffice.replays.outcomes import outcome
+from suffice.replays.prepared import PreparedRecording
 from suffice.rules import Rule, parse_rule
 from suffice.session import Policy
 from suffice.store.recording import Recording
@@ -87,31 +87,31 @@ def baseline_policy(recording: Recording, rule: str | Rule, like: Policy) -> Pol
 
 
 def baseline_runs(
-    bench: Bench, policies: Sequence[Policy], selectors: Mapping[str, Policy], metrics: Sequence[str]
+    prepared: PreparedRecording, policies: Sequence[Policy], selectors: Mapping[str, Policy], metrics: Sequence[str]
 ) -> list[Run]:
     """Return every baseline that the recording allows, in the order of the table."""
     runs = []
-    first = int(bench.recording.index[0])
+    first = int(prepared.recording.index[0])
     if first == 0:
-        runs.append(closed_book(bench))
+        runs.append(closed_book(prepared))
     for name, like in selectors.items():
-        made = [recorded_run(bench, like)] if bench.cut.any() else []
-        made += [fixed_budget(bench, k, like) for k in range(1, bench.highest + 1)]
+        made = [recorded_run(prepared, like)] if prepared.cut.any() else []
+        made += [fixed_budget(prepared, k, like) for k in range(1, prepared.highest + 1)]
         runs += [replace(run, selector=name) for run in made]
     start = min((policy.start_round for policy in policies), default=1)
-    if bench.highest < start:
+    if prepared.highest < start:
         return runs
-    if "em" in bench.recording.table.column_names:
-        em = outcome(bench.recording, "em")
+    if "em" in prepared.recording.table.column_names:
+        em = outcome(prepared.recording, "em")
         if not np.isnan(em).all():
-            runs.append(oracle_earliest(bench, em, start))
-    if metrics and not np.isnan(bench.metrics[metrics[0]]).all():
-        runs.append(oracle_best(bench, bench.metrics[metrics[0]], start, name=metrics[0]))
+            runs.append(oracle_earliest(prepared, em, start))
+    if metrics and not np.isnan(prepared.metrics[metrics[0]]).all():
+        runs.append(oracle_best(prepared, prepared.metrics[metrics[0]], start, name=metrics[0]))
     return runs
 
 
 def with_references(
-    bench: Bench,
+    prepared: PreparedRecording,
     runs: list[Run],
     selectors: Mapping[str, Policy],
     baseline: str | Policy | None,
@@ -126,14 +126,14 @@ def with_references(
         CensoredError: The baseline goes on past what was recorded.
     """
     if baseline is None:
-        baseline = RECORDED if bench.cut.any() else _DEFAULT
+        baseline = RECORDED if prepared.cut.any() else _DEFAULT
     if isinstance(baseline, Policy):
-        found = dict.fromkeys(selectors, _reference(bench, runs, baseline, str(baseline.selector), baseline))
+        found = dict.fromkeys(selectors, _reference(prepared, runs, baseline, str(baseline.selector), baseline))
     else:
-        found = {name: _reference(bench, runs, baseline, name, like) for name, like in selectors.items()}
+        found = {name: _reference(prepared, runs, baseline, name, like) for name, like in selectors.items()}
     for run in found.values():
-        refuse_unmeasured(bench, run, metrics)
-        _refuse_unknown(bench, run)
+        refuse_unmeasured(prepared, run, metrics)
+        _refuse_unknown(prepared, run)
     listed = [*runs]
     for run in found.values():
         if all(run is not other for other in listed):
@@ -142,24 +142,26 @@ def with_references(
     return listed, [found.get(run.selector, first) for run in listed]
 
 
-def _reference(bench: Bench, runs: Sequence[Run], baseline: str | Policy, name: str, like: Policy) -> Run:
+def _reference(
+    prepared: PreparedRecording, runs: Sequence[Run], baseline: str | Policy, name: str, like: Policy
+) -> Run:
     if isinstance(baseline, Policy):
         same = [run for run in runs if run.label == baseline.label and run.policy == baseline]
         policy = baseline
     else:
-        whole = baseline == "full" or (baseline == RECORDED and not bench.cut.any())
-        label = f"fixed_k({bench.highest})" if whole else baseline
+        whole = baseline == "full" or (baseline == RECORDED and not prepared.cut.any())
+        label = f"fixed_k({prepared.highest})" if whole else baseline
         same = [run for run in runs if run.label == label + like.name and run.selector in (name, "")]
         same = same or [run for run in runs if run.label == label]
         same = same or [run for run in runs if run.kind == "random" and _spelt(run.label) == _spelt(label)]
         if same:
             return same[0]
-        policy = replace(baseline_policy(bench.recording, baseline, like), name=label + like.name)
+        policy = replace(baseline_policy(prepared.recording, baseline, like), name=label + like.name)
     if same:
         return same[0]
-    check_policy(policy, bench.recording)
+    check_policy(policy, prepared.recording)
     taken = any(run.label == policy.label for run in runs)
-    run, _ = run_policy(bench, policy, label=f"{policy.label} (baseline)" if taken else "", kind=_kind(policy))
+    run, _ = run_policy(prepared, policy, label=f"{policy.label} (baseline)" if taken else "", kind=_kind(policy))
     return replace(run, selector=name)
 
 
@@ -175,7 +177,7 @@ def _kind(policy: Policy) -> str:
     return "fixed" if not policy.rule.signals or policy.rule.signals == {"round"} else "rule"
 
 
-def refuse_unmeasured(bench: Bench, run: Run, metrics: Sequence[str]) -> None:
+def refuse_unmeasured(prepared: PreparedRecording, run: Run, metrics: Sequence[str]) -> None:
     """Raise where a run returns an answer whose metric was not measured."""
     for name in metrics:
         unknown = np.isnan(run.worst[name])
@@ -185,10 +187,10 @@ def refuse_unmeasured(bench: Bench, run: Run, metrics: Sequence[str]) -> None:
         stop = "" if run.rounds is None else f" at round {int(run.rounds[q])}"
         what = (
             f"{run.label!r} stops at rounds whose {name!r} was not measured in {int(unknown.sum())} of {len(unknown)} "
-            f"questions (question {bench.recording.question_ids[q]!r}{stop})"
+            f"questions (question {prepared.recording.question_ids[q]!r}{stop})"
         )
-        measured = ~np.isnan(bench.metrics[name])
-        last = np.arange(bench.recording.shape[1]) == bench.recording.seen.sum(axis=1, keepdims=True) - 1
+        measured = ~np.isnan(prepared.metrics[name])
+        last = np.arange(prepared.recording.shape[1]) == prepared.recording.seen.sum(axis=1, keepdims=True) - 1
         if measured.any() and not (measured & ~last).any():
             raise CensoredError(
                 f"{what}: answers exist only at the last round of this recording, so an earlier stop has no answer to "
@@ -199,9 +201,9 @@ def refuse_unmeasured(bench: Bench, run: Run, metrics: Sequence[str]) -> None:
         )
 
 
-def _refuse_unknown(bench: Bench, run: Run) -> None:
+def _refuse_unknown(prepared: PreparedRecording, run: Run) -> None:
     if not run.exact:
-        other = "closed_book" if int(bench.recording.index[0]) == 0 else "fixed_k(1)"
+        other = "closed_book" if int(prepared.recording.index[0]) == 0 else "fixed_k(1)"
         raise CensoredError(
             f"the baseline {run.label!r} goes on past what was recorded in {int(run.unrun.sum())} of {len(run.unrun)} "
             f"questions, because a rule ended their recording: what it would have answered there is unknown, and so is "

@@ -14,11 +14,11 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice.errors import CensoredError, DataError
-from suffice.replays.baselines import Bench, Run, run_policy
+from suffice.replays.baselines import Run, run_policy
 from suffice.replays.blocks import Source
 from suffice.replays.checks import check_policy, policy_for
-from suffice.replays.costs import CostTable
-from suffice.replays.outcomes import agreement_note, choice_notes, default_metrics, is_agreement, outcome
+from suffice.replays.outcomes import agreement_note, choice_notes, default_metrics, is_agreement
+from suffice.replays.prepared import PreparedRecording
 from suffice.replays.prices import Price
 from suffice.replays.recorded import Definedness, run_notes
 from suffice.replays.references import baseline_policy
@@ -154,16 +154,16 @@ class _Tally:
         self.reasons: Counter[str] = Counter()
         self.selected = 0
 
-    def add(self, bench: Bench) -> dict[str, Floats]:
+    def add(self, prepared: PreparedRecording) -> dict[str, Floats]:
         """Replay a block and return each question's metrics and costs."""
-        run, stopped = run_policy(bench, self.policy)
+        run, stopped = run_policy(prepared, self.policy)
         self.definedness.add(stopped.view)
         values = _values(run)
         self.moments.add(values)
         rounds, counts = np.unique(stopped.rounds, return_counts=True)
         self.stops.update(dict(zip(rounds.tolist(), counts.tolist(), strict=True)))
         self.reasons.update(run.reasons)
-        self.selected += tuned_on(self.policy, bench.recording)
+        self.selected += tuned_on(self.policy, prepared.recording)
         return values
 
     def row(self) -> StreamRow:
@@ -260,12 +260,10 @@ def replay_stream(
         if kept is None:
             continue
         selected.append(selected_on(policies, kept))
-        values = {name: outcome(kept, name) for name in metrics}
-        raw = kept.rounds(sorted({column for made in policies for column in made.raw_columns}))
-        bench = Bench(kept, values, CostTable(kept, prices), raw)
+        prepared = PreparedRecording.of(kept, policies, metrics, prices=prices)
         agreement = [agreement_note(kept)] if any(map(is_agreement, metrics)) else []
-        notes.update(dict.fromkeys(map(_without_counts, [*agreement, *bench.table.notes])))
-        mine, other = (tally.add(bench) for tally in tallies)
+        notes.update(dict.fromkeys(map(_without_counts, [*agreement, *prepared.costs.notes])))
+        mine, other = (tally.add(prepared) for tally in tallies)
         deltas.add({name: mine[name] - other[name] for name in mine})
     _check_grouped(hashes, path)
     if not deltas.n:

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from suffice.replays.baselines import Bench, Run, run_policy
+from suffice.replays.baselines import Run, run_policy
+from suffice.replays.prepared import PreparedRecording
 from suffice.rounds import Floats, Mask, Rounds
 from suffice.rules import Rule, Threshold
 from suffice.rules.rethreshold import substitute, with_threshold
@@ -95,15 +96,15 @@ def region_of(values: Floats, threshold: float, *, closed: bool) -> npt.NDArray[
     return np.asarray(below.sum(axis=1), dtype=np.int64)
 
 
-def regions(bench: Bench, policy: Policy, literal: Threshold) -> Regions:
+def regions(prepared: PreparedRecording, policy: Policy, literal: Threshold) -> Regions:
     """Run a policy once in each region of one of its thresholds.
 
     Args:
-        bench: The recording.
+        prepared: The recording.
         policy: What is varied.
         literal: One of the thresholds of its rule.
     """
-    view = policy.view(bench.raw)
+    view = policy.view(prepared.raw)
     column = np.where(view.seen, view[literal.name], np.nan)
     order = np.argsort(column, axis=1, kind="stable")  # NaN last
     rank = np.argsort(order, axis=1, kind="stable")
@@ -113,7 +114,7 @@ def regions(bench: Bench, policy: Policy, literal: Threshold) -> Regions:
     for j in range(len(view) + 1):
         held = Held(literal.name, known & (rank >= j if upward else rank < j))
         moved = replace(policy, rule=substitute(policy.rule, literal, held))
-        runs.append(run_policy(bench, moved, label=policy.label))
+        runs.append(run_policy(prepared, moved, label=policy.label))
     return Regions(
         values=np.take_along_axis(column, order, axis=1), closed=literal.comparison in (">", "<="), runs=tuple(runs)
     )

@@ -14,10 +14,8 @@ from suffice._version import __version__
 from suffice.calibration import CalibrationReport, calibration_report
 from suffice.display import Displayed
 from suffice.errors import ConfigMismatchError, DataError
-from suffice.replays import CostTable, Price, ReplayResult, Row, outcome, replay
-from suffice.replays.baselines import Bench
-from suffice.replays.charging import charging_of
-from suffice.replays.evaluate import drop_failed
+from suffice.replays import Price, ReplayResult, Row, outcome, replay
+from suffice.replays.prepared import PreparedRecording
 from suffice.replays.result import at_least
 from suffice.replays.tables import difference_of, outcomes_table, replay_notes, replay_tables, verdict
 from suffice.reports.extras import diagnostics, which_round
@@ -63,7 +61,7 @@ class Cell:
     Attributes:
         name: What the report calls it.
         result: The replay.
-        bench: The recording as the replay saw it, questions that failed left out.
+        prepared: The recording as the replay saw it, questions that failed left out.
         policies: The policies, in the order of the result's first rows.
         extra: Tables of the diagnostics, by heading.
         notes: What could not be computed, and why.
@@ -72,7 +70,7 @@ class Cell:
 
     name: str
     result: ReplayResult
-    bench: Bench
+    prepared: PreparedRecording
     policies: tuple[Policy, ...]
     extra: Mapping[str, Sequence[Table]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
@@ -92,21 +90,21 @@ class Cell:
     @cached_property
     def stopped(self) -> list[Stopped]:
         """What each policy did with each question."""
-        return [Stopped.of(self.bench, policy) for policy in self.policies]
+        return [Stopped.of(self.prepared, policy) for policy in self.policies]
 
     @cached_property
     def reliability(self) -> dict[str, dict[str, CalibrationReport]]:
         """How well calibrated signals match exact match: by signal, then `all rounds` and each round."""
-        if "em" not in self.bench.recording.table.column_names:
+        if "em" not in self.prepared.recording.table.column_names:
             return {}
-        em = outcome(self.bench.recording, "em")
+        em = outcome(self.prepared.recording, "em")
         found: dict[str, dict[str, CalibrationReport]] = {}
         for policy in self.policies:
-            view = policy.view(self.bench.raw)
+            view = policy.view(self.prepared.raw)
             for calibrator in policy.calibrators:
                 name = calibrator.output
                 if name in view.columns and name not in found:
-                    found[name] = _by_round(view[name], self.bench.in_view(em, view), view.index.tolist())
+                    found[name] = _by_round(view[name], self.prepared.in_view(em, view), view.index.tolist())
         return {name: reports for name, reports in found.items() if reports}
 
     def reliability_tables(self) -> list[Table]:
@@ -136,7 +134,7 @@ class Cell:
 
     def provenance(self) -> Table:
         """Return where the figures come from."""
-        recording, result = self.bench.recording, self.result
+        recording, result = self.prepared.recording, self.result
         rows: list[tuple[str, Any]] = [
             ("recording", self.name),
             ("data hash", result.data_hash),
@@ -316,11 +314,8 @@ def _cell(
         cost=settings.cost,
         ledger=settings.ledger,
     )
-    kept, _ = drop_failed(recording)
-    columns = {column for policy in named for column in policy.raw_columns}
-    values = {metric: outcome(kept, metric) for metric in result.metrics}
-    raw = kept.rounds(sorted(columns))
-    bench = Bench(kept, values, CostTable(kept, prices), raw, charging_of(settings.ledger))
+    prepared = PreparedRecording.of(recording, named, result.metrics, prices=prices, ledger=settings.ledger)
+    kept = prepared.recording
     extra, notes = diagnostics(
         kept,
         named[0],
@@ -331,13 +326,13 @@ def _cell(
         baseline=settings.baseline,
         resampling=settings.resampling,
     )
-    if bench.cut.any():
+    if prepared.cut.any():
         notes.append("no threshold to move: a rule cut this recording, and at other thresholds more rounds never ran")
     rounds, missing = which_round(kept, _different(named, result), result.metrics[0], resampling=settings.resampling)
     return Cell(
         name=name,
         result=result,
-        bench=bench,
+        prepared=prepared,
         policies=tuple(named),
         extra=rounds | extra,
         notes=(*notes, *missing),

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from suffice.errors import SufficeError
-from suffice.gates import GateBench, GatePoint, Transitions, even_betas, gate_rule, transitions
+from suffice.gates import GateEvaluation, GatePoint, Transitions, even_betas, gate_rule, transitions
 from suffice.gates.tables import examples_table, points_table, transitions_table
 from suffice.replays import selected_on
 from suffice.replays.charts import chart_of, legend_entry
@@ -45,13 +45,13 @@ def gate_part(
     if not betas:
         return ()
     try:
-        bench = GateBench(recording, metrics=metrics, resampling=resampling, margin=margin)
+        evaluation = GateEvaluation(recording, metrics=metrics, resampling=resampling, margin=margin)
     except SufficeError as error:
         return (Part(title="The gate", sentences=(f"The gate cannot be judged here: {error}",)),)
-    points = [bench.point(gate_rule(KNOWN, beta), beta, label=f"{KNOWN} > {beta:.4f}") for beta in betas]
-    never, always, perfect = (bench.reference(kind) for kind in ("never", "always", "perfect"))
-    steps = transitions(bench, KNOWN, betas)
-    first = bench.metrics[0]
+    points = [evaluation.point(gate_rule(KNOWN, beta), beta, label=f"{KNOWN} > {beta:.4f}") for beta in betas]
+    never, always, perfect = (evaluation.reference(kind) for kind in ("never", "always", "perfect"))
+    steps = transitions(evaluation, KNOWN, betas)
+    first = evaluation.metrics[0]
     return (
         Part(
             title="The gate",
@@ -60,7 +60,10 @@ def gate_part(
                 f"{never.headline(first)}.",
                 f"{perfect.headline(first)}: the most that a gate could reach here.",
                 "A threshold that is picked from this sweep is selected here, so its figures flatter it.",
-                *(f"Note: {note}." for note in selected_on(bench.gated(gate_rule(KNOWN, betas[0])), recording).notes),
+                *(
+                    f"Note: {note}."
+                    for note in selected_on(evaluation.gated(gate_rule(KNOWN, betas[0])), recording).notes
+                ),
             ),
             charts={
                 "gate": (
@@ -73,7 +76,7 @@ def gate_part(
                 ),
             },
             tables=(
-                points_table("The gate, threshold by threshold", [never, *points, always, perfect], bench.metrics),
+                points_table("The gate, threshold by threshold", [never, *points, always, perfect], evaluation.metrics),
             ),
             folded={
                 "Questions that change sides between neighbouring thresholds": (

@@ -131,7 +131,7 @@ def _tiles(cell: Cell, row: Row) -> list[dict[str, Any]]:
     """Return the figures at the top of a cell: of its first policy."""
     result = cell.result
     metric = result.metrics[0]
-    whole_rows = (other for other in result.rows if other.label.startswith(f"fixed_k({cell.bench.highest})"))
+    whole_rows = (other for other in result.rows if other.label.startswith(f"fixed_k({cell.prepared.highest})"))
     full = next((other for other in whole_rows if other.kind == "fixed" and other.selector == row.selector), None)
     delta = difference_of(row, metric)
     note = "the baseline"
@@ -157,13 +157,13 @@ def _tile(key: str, column: Column, value: float | tuple[float, float], note: st
 def _sliders(cell: Cell, pool: Pool, room: int | None) -> tuple[list[dict[str, Any]], int]:
     """Return the sliders of the policies' thresholds that fit into the room, the first always, and how many do not."""
     found: list[dict[str, Any]] = []
-    if cell.bench.cut.any():  # at most thresholds some question goes on past the recording
+    if cell.prepared.cut.any():  # at most thresholds some question goes on past the recording
         return found, 0
     began, left_out = pool.size, 0
     for policy, row in zip(cell.policies, cell.rules, strict=True):
         for literal in slidable(policy):
             kept = len(pool.arrays)
-            slider = make_slider(cell.bench, policy, literal)
+            slider = make_slider(cell.prepared, policy, literal)
             start = slider.at(literal.value)
             told = slider.to_dict(pool)
             if found and room is not None and pool.size - began > room - _RESERVED:
@@ -181,11 +181,11 @@ def _finite(values: dict[str, float]) -> dict[str, float | None]:
 
 def _browser(cell: Cell, seed: int, room: int | None, passages: Passages | None) -> dict[str, Any]:
     """Return the trajectories, packed; fewer of them until they fit."""
-    n = len(cell.bench.recording.question_ids)
+    n = len(cell.prepared.recording.question_ids)
     limit = n if room is None else min(FEW, n)
     while True:
         chosen = choose(cell.stopped, n, limit, seed=seed)
-        held = to_dicts(cell.bench, cell.stopped, chosen.chosen, passages)
+        held = to_dicts(cell.prepared, cell.stopped, chosen.chosen, passages)
         packed = pack_bytes(json.dumps(held, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode())
         if room is None or len(packed) <= room or limit <= 1:
             return {

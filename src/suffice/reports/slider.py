@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from suffice.replays.baselines import Bench, Run, run_policy
+from suffice.replays.baselines import Run, run_policy
+from suffice.replays.prepared import PreparedRecording
 from suffice.replays.sweep import Held, region_of, regions
 from suffice.reports.packing import Pool
 from suffice.rounds import Floats
@@ -131,21 +132,21 @@ def slidable(policy: Policy) -> list[Threshold]:
     return sorted(thresholds(policy.rule), key=lambda literal: literal.value in (0, 1) or literal.name == "round")
 
 
-def make_slider(bench: Bench, policy: Policy, literal: Threshold) -> Slider:
+def make_slider(prepared: PreparedRecording, policy: Policy, literal: Threshold) -> Slider:
     """Return the slider of one literal.
 
     Args:
-        bench: The recording.
+        prepared: The recording.
         policy: What is varied.
         literal: One of the thresholds of its rule.
     """
-    found = regions(bench, policy, literal)
+    found = regions(prepared, policy, literal)
     runs = [run for run, _ in found.runs]
-    view = policy.view(bench.raw)
+    view = policy.view(prepared.raw)
     fixed = []
     for k in range(len(view)):
         mask = np.broadcast_to(np.arange(len(view)) >= k, view.shape)
-        fixed.append(_run(bench, policy, Held("round", mask)))
+        fixed.append(_run(prepared, policy, Held("round", mask)))
     places = {int(r): position for position, r in enumerate(view.index)} | {-1: -1}
     where = np.vectorize(places.__getitem__, otypes=[np.int8])
     return Slider(
@@ -159,8 +160,8 @@ def make_slider(bench: Bench, policy: Policy, literal: Threshold) -> Slider:
     )
 
 
-def _run(bench: Bench, policy: Policy, rule: Rule) -> Run:
-    run, _ = run_policy(bench, replace(policy, rule=rule))
+def _run(prepared: PreparedRecording, policy: Policy, rule: Rule) -> Run:
+    run, _ = run_policy(prepared, replace(policy, rule=rule))
     return run
 
 

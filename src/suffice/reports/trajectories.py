@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice.metrics import answer_key
-from suffice.replays.baselines import Bench
+from suffice.replays.prepared import PreparedRecording
 from suffice.rounds import COST_KINDS, Floats, Passage, Rounds
 from suffice.session import Policy, Stops, stops
 from suffice.store.recording import Recording
@@ -47,21 +47,21 @@ class Stopped:
     differs: npt.NDArray[np.bool_]
 
     @classmethod
-    def of(cls, bench: Bench, policy: Policy) -> Stopped:
+    def of(cls, prepared: PreparedRecording, policy: Policy) -> Stopped:
         """Replay a policy."""
-        stopped = stops(policy, bench.raw)
+        stopped = stops(policy, prepared.raw)
         view = stopped.view
         last = view.seen.sum(axis=-1) - 1
-        full = np.where(bench.cut, -1, policy.selector.select(view, last))
+        full = np.where(prepared.cut, -1, policy.selector.select(view, last))
         differs = np.zeros(len(last), dtype=np.bool_)
         if view.answers is not None:
-            for q in np.flatnonzero((full != stopped.answer_position) & ~bench.cut).tolist():
+            for q in np.flatnonzero((full != stopped.answer_position) & ~prepared.cut).tolist():
                 pair = [_key(view.answers[q, p]) if p >= 0 else "" for p in (full[q], stopped.answer_position[q])]
                 differs[q] = pair[0] != pair[1]
         return cls(
             policy=policy,
             stops=stopped,
-            reasons=stopped.reasons(bench.recording.ends, policy.max_rounds),
+            reasons=stopped.reasons(prepared.recording.ends, policy.max_rounds),
             full=full,
             differs=differs,
         )
@@ -143,22 +143,25 @@ def choose(policies: Sequence[Stopped], n: int, limit: int, *, seed: int) -> Tra
 
 
 def to_dicts(
-    bench: Bench, policies: Sequence[Stopped], chosen: npt.NDArray[np.int64], passages: Passages | None = None
+    prepared: PreparedRecording,
+    policies: Sequence[Stopped],
+    chosen: npt.NDArray[np.int64],
+    passages: Passages | None = None,
 ) -> list[dict[str, Any]]:
     """Return the chosen questions with all their rounds, JSON-ready.
 
     Args:
-        bench: The recording.
+        prepared: The recording.
         policies: What the policies did.
         chosen: Positions of the questions, ascending.
         passages: What the evidence says; without it only its ids are shown.
     """
-    recording = bench.recording
+    recording = prepared.recording
     held = np.zeros(recording.shape[0], dtype=np.bool_)
     held[chosen] = True
     part = recording.select(held)
     columns = {kind: {n: part.column(n) for n in part.names(kind)} for kind in ("signal", "metric", "cost")}
-    metrics = columns["metric"] | {name: values[chosen] for name, values in bench.metrics.items()}
+    metrics = columns["metric"] | {name: values[chosen] for name, values in prepared.metrics.items()}
     texts = {n: part.objects(n) for n in ("answer", *_TEXTS, "passage_ids") if n in part.table.column_names}
     nothing = [None] * len(part.question_ids)
     questions, golds = part.per_question("question", nothing), part.per_question("golds", nothing)
@@ -182,7 +185,7 @@ def to_dicts(
                 "golds": list(golds[place] or ()),
                 "labels": {name: values[place] for name, values in labels.items() if values[place] is not None},
                 "end": part.ends[place],
-                "cut": bool(bench.cut[q]),
+                "cut": bool(prepared.cut[q]),
                 "rounds": rounds,
                 "passages": _evidence(rounds, (passages or {}).get(part.question_ids[place], {})),
                 "policies": [stopped.told(q) for stopped in policies],

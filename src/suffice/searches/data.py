@@ -25,8 +25,8 @@ from suffice.replays import (
 )
 from suffice.replays.charging import answered_closed_book
 from suffice.replays.costs import TOKEN_KINDS, loop_masks
-from suffice.replays.evaluate import drop_failed
 from suffice.replays.outcomes import answers_by_stop, values_by_stop
+from suffice.replays.prepared import drop_failed
 from suffice.rounds import Floats, Mask, Rounds
 from suffice.rules import Never, Rule, Threshold, fixed_k, parse_rule
 from suffice.rules.selectors import Last

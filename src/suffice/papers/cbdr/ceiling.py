@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from suffice.gates.bench import GateBench
+from suffice.gates.evaluation import GateEvaluation
 from suffice.tables import Column, Table
 
 __all__ = ["Headroom", "headroom", "headroom_table"]
@@ -36,11 +36,11 @@ class Headroom:
         return asdict(self)
 
 
-def headroom(bench: GateBench) -> dict[str, Headroom]:
-    """Measure the headroom of each metric of the bench."""
+def headroom(evaluation: GateEvaluation) -> dict[str, Headroom]:
+    """Measure the headroom of each metric of a gate evaluation."""
     result = {}
-    for name in bench.metrics:
-        never, always = bench.never.values[name], bench.always.values[name]
+    for name in evaluation.metrics:
+        never, always = evaluation.never.values[name], evaluation.always.values[name]
         result[name] = Headroom(
             never=float(never.mean()),
             always=float(always.mean()),

@@ -22,7 +22,7 @@ from suffice.errors import DataError
 from suffice.gates import (
     Compared,
     Comparison,
-    GateBench,
+    GateEvaluation,
     GatePoint,
     Scored,
     Transitions,
@@ -79,11 +79,11 @@ def demo_gate(
     say = _Teller(as_json)
     say("1. Real answers without and with one retrieval: what could a gate save?")
     tune, evaluation, other = (
-        GateBench(answered_recording(load_answered(name), metadata=_told(name)))
+        GateEvaluation(answered_recording(load_answered(name), metadata=_told(name)))
         for name in ("hotpotqa_llama31_tune", "hotpotqa_llama31_eval", "2wiki_llama31_tune")
     )
     sets = {"HotpotQA, eval": evaluation, "HotpotQA, tune": tune, "2Wiki, tune": other}
-    rooms = {name: (bench.n, headroom(bench)) for name, bench in sets.items()}
+    rooms = {name: (evaluation.n, headroom(evaluation)) for name, evaluation in sets.items()}
     say.table(headroom_table("Llama-3.1-8B: headroom", rooms))
 
     say("2. Fit gates that read the question alone on HotpotQA tune, choose thresholds there, judge them on eval.")
@@ -200,13 +200,13 @@ class _Path:
     """One gate over its thresholds, with the recordings that hold its score."""
 
     tune: Recording
-    judged: GateBench
+    judged: GateEvaluation
     column: str
     points: Sequence[GatePoint]
     steps: Sequence[Transitions]
 
     @classmethod
-    def of(cls, gate: Scored, tune: GateBench, evaluation: GateBench, out: Path) -> _Path:
+    def of(cls, gate: Scored, tune: GateEvaluation, evaluation: GateEvaluation, out: Path) -> _Path:
         """Move the threshold over shares of the tune scores, and write the recordings."""
         column = gate_column(gate.name)
         judged = evaluation.with_scores({column: gate.evaluation})

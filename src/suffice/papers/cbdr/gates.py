@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from suffice.gates import GateBench, GatePoint, gate_rule
+from suffice.gates import GateEvaluation, GatePoint, gate_rule
 from suffice.gates.point import ALWAYS, NEVER
 from suffice.statistics import holm, permutation_tests
 
@@ -23,8 +23,8 @@ def probe_signal(layer: int, epochs: int) -> str:
 
 
 def gate_points(
-    benches: Mapping[int, GateBench],
-    others: Mapping[str, Mapping[int, GateBench]],
+    benches: Mapping[int, GateEvaluation],
+    others: Mapping[str, Mapping[int, GateEvaluation]],
     probes: Sequence[At],
     *,
     best: At,
@@ -47,35 +47,35 @@ def gate_points(
     configurations = [(depth, at, beta) for depth in benches for at in probes for beta in betas]
     gates = _tested(benches, configurations, seed)
     points = {}
-    for depth, bench in benches.items():
+    for depth, evaluation in benches.items():
         orders = {name: by_depth[depth] for name, by_depth in others.items()}
         own_gates = {(at, beta): gates[depth, at, beta] for at in probes for beta in betas}
         rates = dict.fromkeys(own_gates[best, beta].retrieval_rate for beta in betas)
         points[depth] = (
-            bench.reference("never"),
-            *(_rivalled(point, bench, orders) for point in own_gates.values()),
-            *(bench.random(rate) for rate in rates if 0 < rate < 1),
-            _rivalled(bench.reference("always"), bench, orders),
-            *(bench.beside(other, f"{ALWAYS}, {name}") for name, other in orders.items()),
-            bench.reference("perfect"),
+            evaluation.reference("never"),
+            *(_rivalled(point, evaluation, orders) for point in own_gates.values()),
+            *(evaluation.random(rate) for rate in rates if 0 < rate < 1),
+            _rivalled(evaluation.reference("always"), evaluation, orders),
+            *(evaluation.beside(other, f"{ALWAYS}, {name}") for name, other in orders.items()),
+            evaluation.reference("perfect"),
         )
     return points
 
 
 def _tested(
-    benches: Mapping[int, GateBench], configurations: Sequence[tuple[int, At, float]], seed: int
+    benches: Mapping[int, GateEvaluation], configurations: Sequence[tuple[int, At, float]], seed: int
 ) -> dict[tuple[int, At, float], GatePoint]:
     """Return the points of all gates; p-values against always retrieving are adjusted over all of them."""
     points, deltas = [], []
     for depth, (layer, epochs), beta in configurations:
-        bench = benches[depth]
+        evaluation = benches[depth]
         rule = gate_rule(probe_signal(layer, epochs), beta)
-        outcome, _ = bench.run(rule)
-        first = bench.metrics[0]
-        deltas.append(outcome.values[first] - bench.always.values[first])
-        points.append(bench.point(rule, beta, label=f"CBDR beta={beta:.2f}, layer {layer}, {epochs} epochs"))
-    first = bench.metrics[0]
-    tests = permutation_tests(np.stack(deltas), rng=seed, clusters=bench.recording.clusters)
+        outcome, _ = evaluation.run(rule)
+        first = evaluation.metrics[0]
+        deltas.append(outcome.values[first] - evaluation.always.values[first])
+        points.append(evaluation.point(rule, beta, label=f"CBDR beta={beta:.2f}, layer {layer}, {epochs} epochs"))
+    first = evaluation.metrics[0]
+    tests = permutation_tests(np.stack(deltas), rng=seed, clusters=evaluation.recording.clusters)
     adjusted = holm([test.p for test in tests])
     return {
         at: replace(
@@ -89,11 +89,11 @@ def _tested(
     }
 
 
-def _rivalled(point: GatePoint, bench: GateBench, orders: Mapping[str, GateBench]) -> GatePoint:
+def _rivalled(point: GatePoint, evaluation: GateEvaluation, orders: Mapping[str, GateEvaluation]) -> GatePoint:
     """Return a point with the label-blind gate that dominates it at the lowest retrieval rate, over all orders."""
     rivals = [(point.label_blind_rate, point.dominated_by)]
     for name, other in orders.items():
-        needed, label = other.label_blind(point.metrics[bench.metrics[0]], point.retrieval_rate)
+        needed, label = other.label_blind(point.metrics[evaluation.metrics[0]], point.retrieval_rate)
         rivals.append((needed, label if label in (None, NEVER) else f"{label}, {name}"))
     reached = [rate for rate, _ in rivals if rate is not None]
     dominating = [(rate, label) for rate, label in rivals if rate is not None and label is not None]

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from suffice.errors import ConfigMismatchError
-from suffice.gates import GateBench, GatePoint, Transitions, transitions
+from suffice.gates import GateEvaluation, GatePoint, Transitions, transitions
 from suffice.gates.answered import Answered, answered_recording
 from suffice.llm.states import QA
 from suffice.llm.transformers_model import TransformersModel
@@ -192,7 +192,9 @@ class _Pipeline:
             benches = orders.pop(ALIGNED)
             betas = self.settings.betas
             gates = gate_points(benches, orders, tuple(probes), best=best, betas=betas, seed=self.settings.seed)
-            changes = {depth: transitions(bench, probe_signal(*best), betas) for depth, bench in benches.items()}
+            changes = {
+                depth: transitions(evaluation, probe_signal(*best), betas) for depth, evaluation in benches.items()
+            }
         return CbdrRun(
             parts={
                 "probe, train": len(parts.probe.train),
@@ -362,7 +364,7 @@ class _Pipeline:
         direct: Mapping[str, str | None],
         answers_by_depth: Mapping[int, Mapping[str, str | None]],
         scores: Mapping[str, Floats],
-    ) -> dict[int, GateBench]:
+    ) -> dict[int, GateEvaluation]:
         """Return the test questions with answers both ways and the probabilities of every probe, by depth."""
         usable = self._usable(questions)
         benches = {}
@@ -378,7 +380,7 @@ class _Pipeline:
                 )
                 for q in usable
             ]
-            benches[depth] = GateBench(
+            benches[depth] = GateEvaluation(
                 answered_recording(answered, scores),
                 metrics=tuple(dict.fromkeys((self.label.measure, "contains", "em", "f1"))),
                 resampling=Resampling(n_resamples=self.settings.n_resamples, seed=self.settings.seed),

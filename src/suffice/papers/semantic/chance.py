@@ -54,12 +54,12 @@ def against_chance(
         policies: By label.
         resampling: How intervals are made; its seed also deals out the permutations.
     """
-    draws = resampling.draws(drafts.n, drafts.bench.recording.clusters)
+    draws = resampling.draws(drafts.n, drafts.prepared.recording.clusters)
     found = {}
     for label, policy in policies.items():
-        stopped = stops(policy, drafts.bench.raw)
+        stopped = stops(policy, drafts.prepared.raw)
         view = stopped.view
-        metric = drafts.bench.in_view(drafts.bench.metrics[drafts.metric], view)
+        metric = drafts.prepared.in_view(drafts.prepared.metrics[drafts.metric], view)
         by_stop = values_by_stop(answers_by_stop(policy.selector, view), view.seen, metric)
         dealt = np.zeros(by_stop.shape)
         dealt[np.arange(drafts.n), stopped.position] = 1.0

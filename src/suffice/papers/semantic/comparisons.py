@@ -110,7 +110,7 @@ def compare(
         margins: Of quality, for non-inferiority and equivalence.
         resampling: How intervals are made; its level is also the one-sided confidence of the margins' bounds.
     """
-    draws = resampling.draws(drafts.n, drafts.bench.recording.clusters)
+    draws = resampling.draws(drafts.n, drafts.prepared.recording.clusters)
     baseline = f"fixed_k({drafts.highest})"
     runs = replayed.runs
     family = _family(replayed, baseline)

@@ -163,7 +163,7 @@ def converge(drafts: Drafts, eps: float, *, resampling: Resampling = Resampling(
         eps: The threshold of convergence, for the shares below it.
         resampling: How intervals are made.
     """
-    distance, clusters = drafts.distance, drafts.bench.recording.clusters
+    distance, clusters = drafts.distance, drafts.prepared.recording.clusters
     slope = slopes(distance, drafts.index)
     usable = ~np.isnan(slope)
     defined = distance[~np.isnan(distance)]
@@ -221,7 +221,7 @@ def _by_round(drafts: Drafts, eps: float, resampling: Resampling) -> tuple[AtRou
         known = ~np.isnan(column)
         if not known.any():
             continue
-        values, units = column[known], drafts.bench.recording.clusters[known]
+        values, units = column[known], drafts.prepared.recording.clusters[known]
         interval = resampling.draws(len(values), units).paired(values)
         found.append(
             AtRound(

@@ -10,12 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice.errors import ConfigMismatchError, DataError
-from suffice.replays import CostTable, dividing_names, outcome, seen_in
-from suffice.replays.baselines import Bench
-from suffice.replays.charging import charging_of
+from suffice.replays import dividing_names, outcome, seen_in
 from suffice.replays.checks import require_whole
-from suffice.replays.evaluate import drop_failed
 from suffice.replays.outcomes import answers_by_stop, values_by_stop
+from suffice.replays.prepared import PreparedRecording, drop_failed
 from suffice.rounds import Floats
 from suffice.seen import Seen
 from suffice.session import Policy
@@ -34,14 +32,14 @@ class Drafts:
     """A recording as the protocol reads it: round 1 to `highest`, quality known wherever a policy may stop.
 
     Attributes:
-        bench: The kept questions.
+        prepared: The kept questions.
         metric: What quality means.
         distance: `semantic_distance`, shape ``(n_questions, n_rounds)``; NaN at the first draft and where undefined.
         last: The last round of each question, shape ``(n_questions,)``.
         notes: What was left out, and why.
     """
 
-    bench: Bench
+    prepared: PreparedRecording
     metric: str
     distance: Floats
     last: npt.NDArray[np.int64]
@@ -50,17 +48,17 @@ class Drafts:
     @property
     def highest(self) -> int:
         """The highest round: the full width."""
-        return self.bench.highest
+        return self.prepared.highest
 
     @property
     def index(self) -> npt.NDArray[np.int64]:
         """The rounds of the columns of `distance`."""
-        return self.bench.recording.index
+        return self.prepared.recording.index
 
     @property
     def n(self) -> int:
         """Questions."""
-        return len(self.bench.recording.question_ids)
+        return len(self.prepared.recording.question_ids)
 
 
 def embedder_of(recording: Recording) -> Mapping[str, Any] | None:
@@ -138,7 +136,7 @@ def read_drafts(recording: Recording, metric: str, *, ledger: str = "live") -> D
         )
         kept = kept.select(usable)
     names = [*_SIGNALS, *(name for name in kept.names("cost") if name.split(".")[1] in ("writer", "critic"))]
-    bench = Bench(kept, {metric: outcome(kept, metric)}, CostTable(kept), kept.rounds(names), charging_of(ledger))
+    prepared = PreparedRecording.of(kept, metrics=[metric], columns=names, ledger=ledger)
     last = kept.index[kept.seen.shape[1] - 1 - np.argmax(kept.seen[:, ::-1], axis=1)]
     short = int((last < 2).sum())  # noqa: PLR2004
     if short == len(last):
@@ -152,7 +150,7 @@ def read_drafts(recording: Recording, metric: str, *, ledger: str = "live") -> D
         notes.append(
             f"the distance is undefined in {undefined} of {int(later.sum())} revisions, where nothing converges"
         )
-    return Drafts(bench=bench, metric=metric, distance=distance, last=last, notes=tuple(notes))
+    return Drafts(prepared=prepared, metric=metric, distance=distance, last=last, notes=tuple(notes))
 
 
 def _measured(kept: Recording, metric: str) -> npt.NDArray[np.bool_]:

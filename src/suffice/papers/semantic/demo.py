@@ -19,7 +19,7 @@ from suffice.files import write_file
 from suffice.papers.semantic import SemanticProtocol, semantic_protocol, split, tune
 from suffice.papers.semantic.page import protocol_report
 from suffice.replays import policy_for, replay
-from suffice.replays.evaluate import drop_failed
+from suffice.replays.prepared import drop_failed
 from suffice.replays.result import Row
 from suffice.reports import render_html
 from suffice.reports.part import Part

@@ -64,7 +64,7 @@ def protocol_report(found: SemanticProtocol, name: str) -> Report:
         ledger=found.result.ledger,
         command=found.command,
     )
-    report = make_report({name: found.drafts.bench.recording}, policies, settings=settings)
+    report = make_report({name: found.drafts.prepared.recording}, policies, settings=settings)
     return replace(report, cells=tuple(replace(cell, parts=(protocol_part(found),)) for cell in report.cells))
 
 

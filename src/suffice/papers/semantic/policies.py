@@ -110,13 +110,13 @@ def rule_of(members: Sequence[str], tuned: Tuned) -> Rule:
 
 def policies_of(drafts: Drafts, tuned: Tuned) -> tuple[dict[str, Policy], tuple[str, ...]]:
     """Return the cells whose members were all recorded, by label, and the members that were not."""
-    raw = drafts.bench.raw
+    raw = drafts.prepared.raw
     missing = tuple(
         name for name, column in MEMBERS.items() if column not in raw.columns or np.isnan(raw.columns[column]).all()
     )
     provenance = {**tuned.seen.to_dict(), "selected": tuned.how} if tuned.seen else {}
     made = {
-        label: policy_for(drafts.bench.recording, rule_of(members, tuned), name=label, provenance=provenance)
+        label: policy_for(drafts.prepared.recording, rule_of(members, tuned), name=label, provenance=provenance)
         for label, members in CELLS.items()
         if not set(members) & set(missing)
     }
@@ -129,25 +129,25 @@ def replay_all(drafts: Drafts, tuned: Tuned) -> Replayed:
     Beside the cells stand every fixed_k, each main policy's own stops dealt out at random, a round drawn uniformly
     (both as exact expectations: the published random policy is three draws of the latter) and the best-round oracle.
     """
-    bench = drafts.bench
+    prepared = drafts.prepared
     policies, missing = policies_of(drafts, tuned)
-    runs = {f"fixed_k({k})": fixed_budget(bench, k) for k in range(1, drafts.highest + 1)}
+    runs = {f"fixed_k({k})": fixed_budget(prepared, k) for k in range(1, drafts.highest + 1)}
     twins = {}
     silent = {}
     for label, policy in policies.items():
-        runs[label], stopped = run_policy(bench, policy)
+        runs[label], stopped = run_policy(prepared, policy)
         if label in MAIN:
-            twin = random_stop(bench, policy, stopped)
+            twin = random_stop(prepared, policy, stopped)
             twins[twin.label] = twin
         if len(CELLS[label]) == 1 and not (policy.rule.fires(stopped.view) & stopped.view.seen).any():
             silent[CELLS[label][0]] = _NEVER[CELLS[label][0]]
     runs |= twins
     runs["random_round"] = _uniform(runs, drafts)
-    runs["oracle_best"] = oracle_best(bench, bench.metrics[drafts.metric], name=drafts.metric)
+    runs["oracle_best"] = oracle_best(prepared, prepared.metrics[drafts.metric], name=drafts.metric)
     rounds = dict(zip(runs, _rounds(runs.values()), strict=True))
     known = {kind: _known(runs, kind) for kind in ("tokens", "output_tokens")}
     tokens = "output_tokens" if known["output_tokens"] and not known["tokens"] else "tokens"
-    told = bench.recording.metadata.get("oracles") or ()
+    told = prepared.recording.metadata.get("oracles") or ()
     return Replayed(
         runs=runs,
         policies=policies,

@@ -150,7 +150,7 @@ class SemanticProtocol:
 
     def provenance(self) -> Table:
         """Return where the figures come from."""
-        embedder, how = embedder_of(self.drafts.bench.recording), self.compared.resampling
+        embedder, how = embedder_of(self.drafts.prepared.recording), self.compared.resampling
         rows = [
             ("suffice", __version__),
             ("command", self.command or "made in Python"),
@@ -242,7 +242,7 @@ def semantic_protocol(
     compared = compare(drafts, replayed, margins=margins, resampling=resampling)
     known = replayed.tokens == "tokens" and not any(np.isnan(replayed.spent(label)).any() for label in replayed.runs)
     result = replay(
-        drafts.bench.recording,
+        drafts.prepared.recording,
         list(replayed.policies.values()),
         metrics=(drafts.metric,),
         baseline=compared.baseline,
@@ -293,8 +293,8 @@ def _notes(drafts: Drafts, replayed: Replayed, result: ReplayResult, recording: 
             "no live run can be"
         )
         return notes
-    components = drafts.bench.components
+    components = drafts.prepared.components
     judge = components.get("information_gain", "judge:information_score")
-    if "gain" not in replayed.missing and judge not in drafts.bench.table.components:
+    if "gain" not in replayed.missing and judge not in drafts.prepared.costs.components:
         notes.append(f"the calls of {judge} were not recorded: policies that ask the judge look cheaper than they are")
     return notes

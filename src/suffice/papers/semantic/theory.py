@@ -47,7 +47,7 @@ class Checked:
 
 def check_theory(drafts: Drafts, replayed: Replayed) -> tuple[Checked, ...]:
     """Check what a recording can show: termination, ranges, no stop on what is undefined, one reason live and replayed."""
-    stopped = {label: stops(policy, drafts.bench.raw) for label, policy in replayed.policies.items()}
+    stopped = {label: stops(policy, drafts.prepared.raw) for label, policy in replayed.policies.items()}
     return (
         _termination(drafts, replayed),
         _score(drafts),
@@ -69,9 +69,9 @@ def _termination(drafts: Drafts, replayed: Replayed) -> Checked:
 
 
 def _score(drafts: Drafts) -> Checked:
-    recording = drafts.bench.recording
+    recording = drafts.prepared.recording
     name = SCORE if SCORE in recording.table.column_names else drafts.metric
-    values = drafts.bench.metrics[name] if name in drafts.bench.metrics else recording.column(name)
+    values = drafts.prepared.metrics[name] if name in drafts.prepared.metrics else recording.column(name)
     known = values[~np.isnan(values)]
     low, high = (float(known.min()), float(known.max())) if known.size else (math.nan, math.nan)
     return Checked(
@@ -83,7 +83,7 @@ def _score(drafts: Drafts) -> Checked:
 
 
 def _distance(drafts: Drafts) -> Checked:
-    recording = drafts.bench.recording
+    recording = drafts.prepared.recording
     known = drafts.distance[~np.isnan(drafts.distance)]
     later = int((recording.seen & (recording.index >= 2)).sum())  # noqa: PLR2004
     return Checked(
@@ -111,7 +111,7 @@ def _undefined(drafts: Drafts, replayed: Replayed, stopped: dict[str, Stops]) ->
 
 
 def _reasons(drafts: Drafts, replayed: Replayed, stopped: dict[str, Stops]) -> Checked:
-    recording = drafts.bench.recording
+    recording = drafts.prepared.recording
     # Trajectories that a session would have ended so: at the full width, or where the evidence ran out.
     chosen = np.flatnonzero((recording.ends == "exhausted") | (drafts.last == drafts.highest))
     places = np.linspace(0, len(chosen) - 1, min(_SAMPLE, len(chosen))).astype(np.int64)
@@ -133,7 +133,7 @@ def _reasons(drafts: Drafts, replayed: Replayed, stopped: dict[str, Stops]) -> C
 
 def _live(drafts: Drafts, policy: Policy, q: int) -> tuple[int | None, str | None]:
     """Return round and reason of a live session that is told the recorded drafts of a question one by one."""
-    recording, raw = drafts.bench.recording, drafts.bench.raw
+    recording, raw = drafts.prepared.recording, drafts.prepared.raw
     session = Session(policy)
     for position in np.flatnonzero(recording.seen[q] & (recording.index >= policy.start_round)).tolist():
         signals = {name: float(raw.columns[name][q, position]) for name in policy.raw_signals}

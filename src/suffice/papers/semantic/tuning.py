@@ -173,7 +173,7 @@ def tune(dev: Recording, metric: str, *, tolerance: float = 0.02, patiences: Seq
     curve = tuple(_point(drafts, eps, k) for k in allowed for eps in grid)
     full = _point(drafts, 0.0, 1).quality  # no distance is below zero: the full width
     best = select(curve, full, tolerance)
-    kept = drafts.bench.recording
+    kept = drafts.prepared.recording
     return Tuned(
         eps=best.eps,
         patience=best.patience,
@@ -214,8 +214,8 @@ def select(curve: Sequence[Point], full: float, tolerance: float) -> Point:
 
 def _point(drafts: Drafts, eps: float, patience: int) -> Point:
     policy = Policy(rule=converged(eps, patience), max_rounds=drafts.highest)
-    stopped = stops(policy, drafts.bench.raw)
-    values = drafts.bench.values(stopped.view, stopped.position, stopped.answer_position)[drafts.metric]
+    stopped = stops(policy, drafts.prepared.raw)
+    values = drafts.prepared.values(stopped.view, stopped.position, stopped.answer_position)[drafts.metric]
     return Point(eps=eps, patience=patience, rounds=float(stopped.rounds.mean()), quality=float(values.mean()))
 
 

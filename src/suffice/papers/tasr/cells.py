@@ -14,9 +14,8 @@ import pyarrow.compute as pc
 
 from suffice.errors import CensoredError, DataError, SufficeError
 from suffice.papers.published import published_tasr
-from suffice.replays import CostTable, ReplayResult, calibrate, policy_for, replay
+from suffice.replays import ReplayResult, calibrate, policy_for, replay
 from suffice.replays.baselines import (
-    Bench,
     Run,
     closed_book,
     fixed_budget,
@@ -25,8 +24,8 @@ from suffice.replays.baselines import (
     random_stop,
     run_policy,
 )
-from suffice.replays.evaluate import drop_failed
 from suffice.replays.outcomes import outcome
+from suffice.replays.prepared import PreparedRecording, drop_failed
 from suffice.searches.data import by_prompt
 from suffice.session import Policy
 from suffice.statistics import Resampling
@@ -287,10 +286,15 @@ def _tasr(tune: Recording, evaluation: Recording) -> tuple[Policy, list[str]]:
 
 
 def _runs(recording: Recording, policy: Policy) -> dict[str, Run]:
-    f1, em = outcome(recording, "f1"), outcome(recording, "em")
-    bench = Bench(recording, {"f1": f1}, CostTable(recording), recording.rounds(policy.raw_columns))
-    run, stopped = run_policy(bench, policy, label="tasr")
-    listed = [closed_book(bench)] if recording.index[0] == 0 else []
-    listed += [fixed_budget(bench, k) for k in range(1, bench.highest + 1)]
-    listed += [run, random_stop(bench, policy, stopped), oracle_earliest(bench, em), oracle_best(bench, f1)]
+    em = outcome(recording, "em")
+    prepared = PreparedRecording.of(recording, [policy], ["f1"])
+    run, stopped = run_policy(prepared, policy, label="tasr")
+    listed = [closed_book(prepared)] if recording.index[0] == 0 else []
+    listed += [fixed_budget(prepared, k) for k in range(1, prepared.highest + 1)]
+    listed += [
+        run,
+        random_stop(prepared, policy, stopped),
+        oracle_earliest(prepared, em),
+        oracle_best(prepared, prepared.metrics["f1"]),
+    ]
     return {item.label: item for item in listed}

@@ -18,10 +18,10 @@ import numpy.typing as npt
 from suffice.errors import CensoredError, DataError
 from suffice.gates.answered import require_round_0, with_scores, without_gate
 from suffice.gates.point import ALWAYS, NEVER, PERFECT, GatePoint
-from suffice.replays import CostTable, Price, check_policy, outcome, policy_for
-from suffice.replays.baselines import Bench, Run, closed_book, run_policy
-from suffice.replays.evaluate import drop_failed
-from suffice.rounds import Floats, Mask, Rounds
+from suffice.replays import CostTable, Price, check_policy, policy_for
+from suffice.replays.baselines import Run, closed_book, run_policy
+from suffice.replays.prepared import PreparedRecording, drop_failed
+from suffice.rounds import Floats, Mask
 from suffice.rules import Rule
 from suffice.rules import signal as named
 from suffice.session import Policy
@@ -29,7 +29,7 @@ from suffice.statistics import Resampling
 from suffice.store.recording import Recording
 from suffice.tables import figure
 
-__all__ = ["GateBench", "even_betas", "gate_rule"]
+__all__ = ["GateEvaluation", "even_betas", "gate_rule"]
 
 _SLACK = 1e-12
 _SHUFFLES = 4999
@@ -63,7 +63,7 @@ class _Outcome:
     p_random: float = math.nan
 
 
-class GateBench:
+class GateEvaluation:
     """A recording with round 0, ready to judge gates on: what never and always retrieving give each question.
 
     Args:
@@ -94,18 +94,16 @@ class GateBench:
         if not metrics:
             raise DataError("a gate is judged by its answers: name at least one metric")
         kept, self.n_failed = drop_failed(recording)
-        self.recording = kept
         self.metrics = tuple(metrics)
         self._prices = prices
         self.margin, self.resampling = margin, resampling
         self.after = policy or policy_for(kept, "full", name="")
         check_policy(replace(self.after, start_round=1), kept)
-        values = {name: outcome(kept, name) for name in self.metrics}
-        raw = kept.rounds(sorted({*self.after.raw_columns, *kept.names("signal")}))
-        self.bench = Bench(kept, values, CostTable(kept, prices), raw)
-        self.draws = resampling.draws(len(kept.question_ids), kept.clusters)
-        self.never = closed_book(self.bench)
-        self.always = run_policy(self.bench, replace(self.after, start_round=1), label=ALWAYS)[0]
+        signals = kept.names("signal")
+        self.prepared = PreparedRecording.of(kept, [self.after], self.metrics, columns=signals, prices=prices)
+        self.draws = self.prepared.draws(resampling)
+        self.never = closed_book(self.prepared)
+        self.always = run_policy(self.prepared, replace(self.after, start_round=1), label=ALWAYS)[0]
         self._refuse_unmeasured()
 
     def _refuse_unmeasured(self) -> None:
@@ -117,7 +115,7 @@ class GateBench:
                 "unknown, and the questions that are left were not left by chance. Record all of them at full width, "
                 "without a policy"
             )
-        retrieved = self.bench.recording.seen[:, 1:].any(axis=1)
+        retrieved = self.prepared.recording.seen[:, 1:].any(axis=1)
         for name in self.metrics:
             unknown = np.isnan(self.never.values[name]) | np.isnan(self.always.values[name]) | ~retrieved
             if unknown.any():
@@ -127,31 +125,33 @@ class GateBench:
                     "that were answered both ways. Drop the others (Recording.select)"
                 )
 
-    def with_scores(self, scores: Mapping[str, npt.ArrayLike], *, component: str = "gate") -> GateBench:
-        """Return the bench with further signals at round 0, see `suffice.gates.answered.with_scores`; draws are shared."""
+    def with_scores(self, scores: Mapping[str, npt.ArrayLike], *, component: str = "gate") -> GateEvaluation:
+        """Return the evaluation with further signals at round 0, see `suffice.gates.answered.with_scores`; draws are shared."""
         other = self._with(with_scores(self.recording, scores, component=component))
         columns = {name: other.recording.column(name) for name in scores}
-        raw = self.bench.raw
-        rounds = Rounds({**raw.columns, **columns}, raw.index, raw.seen, raw.answers)
-        other.bench = Bench(other.recording, self.bench.metrics, other.bench.table, rounds)
+        other.prepared = other.prepared.with_columns(columns)
         return other
 
-    def ungated(self) -> GateBench:
-        """Return the bench without what the recorded gate cost, for gates that are not it: see `without_gate`."""
+    def ungated(self) -> GateEvaluation:
+        """Return the evaluation without what the recorded gate cost, for gates that are not it: see `without_gate`."""
         return self._with(without_gate(self.recording))
 
-    def _with(self, recording: Recording) -> GateBench:
+    def _with(self, recording: Recording) -> GateEvaluation:
         other = copy(self)
-        other.recording = recording
-        other.bench = Bench(recording, self.bench.metrics, CostTable(recording, self._prices), self.bench.raw)
-        other.never = closed_book(other.bench)
-        other.always = run_policy(other.bench, replace(self.after, start_round=1), label=ALWAYS)[0]
+        other.prepared = replace(self.prepared, recording=recording, costs=CostTable(recording, self._prices))
+        other.never = closed_book(other.prepared)
+        other.always = run_policy(other.prepared, replace(self.after, start_round=1), label=ALWAYS)[0]
         return other
+
+    @property
+    def recording(self) -> Recording:
+        """The questions, those that failed left out."""
+        return self.prepared.recording
 
     @property
     def n(self) -> int:
         """Questions."""
-        return len(self.recording.question_ids)
+        return self.prepared.n
 
     def right(self, *, retrieved: bool) -> Mask:
         """Return whether each answer without, or with, retrieval is right: at least half of the first metric."""
@@ -166,7 +166,7 @@ class GateBench:
         """Replay one gate; return its run and which questions go on to retrieval, shape ``(n_questions,)``."""
         policy = self.gated(rule)
         check_policy(policy, self.recording)
-        run, stopped = run_policy(self.bench, policy, label=label)
+        run, stopped = run_policy(self.prepared, policy, label=label)
         return run, np.asarray(stopped.rounds > 0, dtype=np.bool_)
 
     def point(self, rule: Rule, beta: float, *, label: str = "") -> GatePoint:
@@ -208,8 +208,8 @@ class GateBench:
             f"random gate at {figure(rate, '.1f', 100)} %", "random", _Outcome(rate, self.blind(rate), costs)
         )
 
-    def beside(self, other: GateBench, label: str) -> GatePoint:
-        """Return always retrieving on another bench of the same questions, judged on this one."""
+    def beside(self, other: GateEvaluation, label: str) -> GatePoint:
+        """Return always retrieving in another evaluation of the same questions, judged on this one."""
         return self._judged(label, "other", _Outcome(1.0, other.always.values, _costs(other.always)))
 
     def blind(self, rate: float) -> dict[str, Floats]:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from suffice.calibration import Calibrator
 from suffice.metrics import exact_match, f1
-from suffice.rounds import COST_KINDS, Cost, Round, Trajectory
+from suffice.rounds import COST_KINDS, Cost, End, Round
 from suffice.rules import SELECTORS, AllOf, AnyOf, FirstOf, KOf, Never, Patience, Threshold, WeightedSum, parse_selector
 from suffice.session import Policy
 from suffice.signals import compute_signals
@@ -64,6 +64,15 @@ def _combined(inner: st.SearchStrategy) -> st.SearchStrategy:
 
 def selectors() -> st.SearchStrategy:
     return st.sampled_from([*SELECTORS.values(), parse_selector("max_answer_margin")])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trajectory:
+    """All rounds of one question, and why there is no further one."""
+
+    question_id: str
+    rounds: tuple[Round, ...]
+    end: End
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,6 @@ from suffice.certificates import Claim, listed, measure
 from suffice.errors import UnknownSignalError
 from suffice.replays import id_hash, policy_for, reads_round_0, replay
 from suffice.replays.streaming import replay_stream
-from suffice.rounds import Trajectory
 from suffice.rules import AnyOf, Rule, Threshold, parse_rule
 from suffice.searches import FORMS, Block, Explorer, Literal, Space
 from suffice.searches.data import Questions
@@ -21,7 +20,7 @@ from suffice.session import Policy, Session, stops
 from suffice.signals import Idf
 from suffice.statistics import Resampling
 from suffice.store.recording import Recording, write_recording
-from tests.strategies import CALIBRATOR, NAN, RECORDED, RULE_SIGNALS, record, recorded, rules
+from tests.strategies import CALIBRATOR, NAN, RECORDED, RULE_SIGNALS, Trajectory, record, recorded, rules
 
 TEXTS = (
     "full",

@@ -16,7 +16,6 @@ from suffice.certificates.losses import measure
 from suffice.errors import CensoredError, UnknownSignalError
 from suffice.replays import policy_for, replay, replay_stream
 from suffice.replays.tables import stops_table
-from suffice.rounds import Trajectory
 from suffice.searches import search
 from suffice.session import stops
 from suffice.statistics import Resampling
@@ -25,6 +24,7 @@ from suffice.store.schema import build_table
 from tests import strategies as drawn
 from tests.cli_tools import cli
 from tests.coin import RULE, no_false_gain
+from tests.strategies import Trajectory
 
 FULL = "full"
 

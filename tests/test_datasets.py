@@ -14,7 +14,7 @@ import pytest
 
 from suffice.errors import DataError, SchemaError
 from suffice.metrics import normalize_answer
-from suffice.retrieval.datasets import BUNDLED, bundled_path, dataset_hash, load_questions, question_hash
+from suffice.retrieval.datasets import BUNDLED, bundled_path, dataset_hash, load_questions
 
 ROOT = Path(__file__).resolve().parents[1]
 SIZES = {"hotpotqa_tune": 100, "hotpotqa_eval": 200, "2wiki_tune": 100, "2wiki_eval": 100}
@@ -358,16 +358,6 @@ def test_a_broken_official_file_is_an_error(tmp_path, content, error, message):
 
 
 # Hashes
-
-
-def test_a_question_hash_depends_on_id_and_normalised_text_only(tmp_path):
-    variants = [record(), record(question="who directed  the tempest 1979"), record(answers=[], paragraphs=[])]
-    hashes = {question_hash(load_questions(lines(tmp_path / "q.jsonl", item))[0]) for item in variants}
-    assert len(hashes) == 1
-    for other in (record(id="q2"), record(question="Who wrote it?")):
-        hashes.add(question_hash(load_questions(lines(tmp_path / "q.jsonl", other))[0]))
-    assert len(hashes) == 3
-    assert all(len(value) == 16 for value in hashes)
 
 
 def test_a_dataset_hash_depends_on_everything_that_was_read_and_on_order(tmp_path):

@@ -31,7 +31,6 @@ from suffice.probes import (
     closed_book_labels,
     is_right,
     measure_probe,
-    share_right,
 )
 from suffice.retrieval import InMemoryRetriever
 from suffice.store.recording import Recording
@@ -506,7 +505,6 @@ def test_empty_golds_never_match():
         assert math.isnan(is_right("anything", [], parsed))
     assert is_right("The", ["The", "Oslo"], LabelRule.parse("em")) == 0.0
     assert is_right(None, ["Oslo"], LabelRule.parse("contains")) == 0.0
-    assert math.isnan(share_right(["a"], ["the"], LabelRule("em")))
 
 
 def recorded(rows):

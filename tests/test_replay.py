@@ -17,7 +17,7 @@ from suffice.replays.baselines import oracle_best, oracle_earliest, random_stop,
 from suffice.replays.outcomes import answers_by_stop, values_by_stop
 from suffice.replays.prepared import PreparedRecording, drop_failed
 from suffice.replays.tables import outcomes_table
-from suffice.rounds import Cost, Round, Rounds, Trajectory
+from suffice.rounds import Cost, Round, Rounds
 from suffice.rules import Never, fixed_k, parse_rule, parse_selector, signal
 from suffice.session import Policy, Session, stops
 from suffice.signals import AnswerPosition
@@ -25,15 +25,7 @@ from suffice.statistics import Resampling
 from suffice.store.recording import Recording
 from suffice.store.schema import build_table
 from tests import reference
-from tests.strategies import (
-    CALIBRATOR,
-    MEASURED,
-    policies,
-    record,
-    recorded,
-    reference_rows,
-    rules,
-)
+from tests.strategies import CALIBRATOR, MEASURED, Trajectory, policies, record, recorded, reference_rows, rules
 
 SETTINGS = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 

@@ -20,7 +20,6 @@ from suffice.statistics import (
     bootstrap_weights,
     cohens_d_z,
     max_statistic,
-    mcnemar_test,
     non_inferiority,
     paired_bootstrap,
     paired_results,
@@ -272,14 +271,12 @@ def test_sizes_that_differ_by_a_rounding_are_one_size():
 def test_mcnemar_equals_statsmodels_and_the_permutation_test_of_binary_outcomes(gained, lost):
     rule = np.array([1] * gained + [0] * lost + [1] * 5 + [0] * 5)
     base = np.array([0] * gained + [1] * lost + [1] * 5 + [0] * 5)
-    found = mcnemar_test(rule, base)
-    assert (found.gained, found.lost) == (gained, lost)
-    if gained + lost:
-        assert found.p == pytest.approx(mcnemar([[5, gained], [lost, 5]], exact=True).pvalue, abs=1e-12)
     [flips] = permutation_tests(rule - base, rng=0)
-    assert (flips.test, flips.p) == ("mcnemar", found.p)
+    assert flips.test == "mcnemar"
+    if gained + lost:
+        assert flips.p == pytest.approx(mcnemar([[5, gained], [lost, 5]], exact=True).pvalue, abs=1e-12)
     if 0 < gained + lost <= 20:
-        assert found.p == pytest.approx(sign_flip_test(rule - base), abs=1e-12)
+        assert flips.p == pytest.approx(sign_flip_test(rule - base), abs=1e-12)
 
 
 @pytest.mark.parametrize("n", [1, 2, 20, 21, 32, 49, 50, 51, 60])
@@ -345,10 +342,6 @@ def test_what_cannot_be_tested_is_refused():
         max_statistic(np.empty((0, 3)), weights)
     with pytest.raises(DataError, match=r"draw bootstrap_weights\(4"):
         max_statistic(np.zeros(4), weights)
-    with pytest.raises(DataError, match="not 0.5: use permutation_tests"):
-        mcnemar_test([0.5], [1])
-    with pytest.raises(DataError, match="2 outcomes of the rule and 1 of the baseline"):
-        mcnemar_test([0, 1], [1])
     with pytest.raises(DataError, match="needs resamples, not 0"):
         permutation_tests(np.zeros(3), n_resamples=0, rng=0)
     for test in (paired_t_test, paired_t, cohens_d_z, wilcoxon_test):

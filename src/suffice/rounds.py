@@ -31,7 +31,6 @@ __all__ = [
     "Round",
     "Rounds",
     "Token",
-    "Trajectory",
     "total_cost",
 ]
 
@@ -176,21 +175,6 @@ class Round:
     finish_reason: str | None = None
     feedback: str | None = None
     embedding: npt.NDArray[np.float32] | None = field(default=None, compare=False, repr=False)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Trajectory:
-    """All rounds of one question.
-
-    Attributes:
-        question_id: Unit of pairing.
-        rounds: In order of their index, without gaps.
-        end: Why there is no further round.
-    """
-
-    question_id: str
-    rounds: tuple[Round, ...]
-    end: End
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,7 @@
 from suffice.probes.card import Calibration, ProbeCard, pinned_of
 from suffice.probes.confidence import ProbeConfidence
 from suffice.probes.gate import ProbeGate
-from suffice.probes.labels import LabelRule, Labels, closed_book_labels, is_right, share_right
+from suffice.probes.labels import LabelRule, Labels, closed_book_labels, is_right
 from suffice.probes.measures import MEASURES, Interval, ProbeMeasures, measure_probe
 from suffice.probes.probe import Probe
 
@@ -22,5 +22,4 @@ __all__ = [
     "is_right",
     "measure_probe",
     "pinned_of",
-    "share_right",
 ]

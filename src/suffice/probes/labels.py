@@ -12,7 +12,7 @@ from suffice.errors import DataError
 from suffice.metrics import METRICS, normalize_answer
 from suffice.store.recording import Recording
 
-__all__ = ["LabelRule", "Labels", "closed_book_labels", "is_right", "share_right"]
+__all__ = ["LabelRule", "Labels", "closed_book_labels", "is_right"]
 
 _RULE = re.compile(r"\s*(?P<measure>\w+)\s*(?:>=\s*(?P<threshold>[0-9.eE+-]+)\s*)?")
 _WHOLE = ("em", "contains")
@@ -85,16 +85,6 @@ def is_right(answer: str | None, golds: Sequence[str], rule: LabelRule) -> float
     if not usable:
         return np.nan
     return float(METRICS[rule.measure](answer, usable) >= rule.threshold)
-
-
-def share_right(answers: Sequence[str | None], golds: Sequence[str], rule: LabelRule) -> float:
-    """Return the share of several answers to one question that are right, in [0, 1]; NaN if none can be judged.
-
-    >>> share_right(["Jarman", "Titus", None, "derek jarman"], ["Jarman", "Derek Jarman"], LabelRule("em"))
-    0.5
-    """
-    marks = [mark for mark in (is_right(answer, golds, rule) for answer in answers) if not np.isnan(mark)]
-    return float(np.mean(marks)) if marks else np.nan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

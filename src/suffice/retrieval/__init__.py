@@ -13,7 +13,6 @@ from suffice.retrieval.datasets import (
     bundled_path,
     dataset_hash,
     load_questions,
-    question_hash,
     text_id,
 )
 from suffice.retrieval.dense import DenseRetriever, Encoder
@@ -39,7 +38,6 @@ __all__ = [
     "is_async",
     "load_questions",
     "open_corpus",
-    "question_hash",
     "read_corpus",
     "text_id",
 ]

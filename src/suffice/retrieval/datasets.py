@@ -36,7 +36,6 @@ __all__ = [
     "bundled_path",
     "dataset_hash",
     "load_questions",
-    "question_hash",
     "text_id",
 ]
 
@@ -165,12 +164,6 @@ def load_questions(spec: str | Path, *, limit: int | None = None, split: str | N
         available = ", ".join(map(repr, splits)) or "none: its questions have no split"
         raise DataError(f"{path}: no question has the split {split!r}; splits in the file: {available}")
     return questions
-
-
-def question_hash(question: Question) -> str:
-    """Return 16 hexadecimal digits that identify a question by id and normalised text."""
-    text = f"{question.question_id}\x00{normalize_answer(question.question)}"
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def text_id(text: str) -> str:

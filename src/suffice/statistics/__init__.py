@@ -6,10 +6,8 @@ from suffice.statistics.cells import CellDeltas, macro_bootstrap
 from suffice.statistics.corrections import MaxStatistic, benjamini_hochberg, holm, max_statistic
 from suffice.statistics.folds import drawn_folds, hash_folds, hash_places
 from suffice.statistics.hypotheses import (
-    McNemar,
     SignFlip,
     cohens_d_z,
-    mcnemar_test,
     paired_t_test,
     permutation_tests,
     sign_flip_test,
@@ -34,7 +32,6 @@ __all__ = [
     "Intervals",
     "MarginTest",
     "MaxStatistic",
-    "McNemar",
     "PairedResult",
     "Resampling",
     "SignFlip",
@@ -51,7 +48,6 @@ __all__ = [
     "holm_within",
     "macro_bootstrap",
     "max_statistic",
-    "mcnemar_test",
     "non_inferiority",
     "paired_bootstrap",
     "paired_results",

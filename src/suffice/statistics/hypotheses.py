@@ -1,4 +1,4 @@
-"""Tests of a mean paired difference of zero: sign flips, McNemar, paired t, Wilcoxon; and Cohen's d_z.
+"""Tests of a mean paired difference of zero: sign flips, paired t, Wilcoxon; and Cohen's d_z.
 
 All are two-sided.  A row of differences without any variation decides by its value: p is 1 for zeros, and for any
 other constant the t test gives 0.
@@ -18,10 +18,8 @@ from suffice.statistics.bootstrap import blocks
 from suffice.statistics.units import Clusters, Units, check_differences, standard_errors
 
 __all__ = [
-    "McNemar",
     "SignFlip",
     "cohens_d_z",
-    "mcnemar_test",
     "paired_t_test",
     "permutation_tests",
     "sign_flip_test",
@@ -54,21 +52,6 @@ class SignFlip:
     test: str
     n_nonzero: int
     n_resamples: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class McNemar:
-    """McNemar's exact test of two binary outcomes, two-sided.
-
-    Attributes:
-        gained: Questions that only the rule got right.
-        lost: Questions that only the baseline got right.
-        p: p-value of the binomial with `gained` of ``gained + lost`` at a half; 1 without any.
-    """
-
-    gained: int
-    lost: int
-    p: float
 
 
 def permutation_tests(
@@ -156,31 +139,6 @@ def sign_flip_test(differences: npt.ArrayLike) -> float:
         totals = np.concatenate([totals + value, totals - value])
     slack = _SLACK * np.abs(values).sum()
     return float(np.mean(np.abs(totals) >= abs(values.sum()) - slack))
-
-
-def mcnemar_test(rule: npt.ArrayLike, baseline: npt.ArrayLike) -> McNemar:
-    """Return McNemar's exact test of two binary outcomes, as EM; the permutation test gives the same p.
-
-    >>> mcnemar_test([1, 1, 1, 0], [0, 0, 0, 0])
-    McNemar(gained=3, lost=0, p=0.25)
-
-    Args:
-        rule: Outcomes of the rule, shape ``(n_questions,)``, each 0 or 1.
-        baseline: Outcomes of the baseline, same shape.
-
-    Raises:
-        DataError: Shapes differ, or a value is neither 0 nor 1.
-    """
-    first, second = (np.asarray(values, dtype=np.float64).ravel() for values in (rule, baseline))
-    if first.shape != second.shape:
-        raise DataError(
-            f"{len(first)} outcomes of the rule and {len(second)} of the baseline: give one for each question"
-        )
-    odd = [value for value in np.concatenate([first, second]).tolist() if value not in (0.0, 1.0)]
-    if odd:
-        raise DataError(f"McNemar's test compares outcomes that are 0 or 1, not {odd[0]!r}: use permutation_tests")
-    gained, lost = int((first > second).sum()), int((first < second).sum())
-    return McNemar(gained=gained, lost=lost, p=_binomial(gained, gained + lost))
 
 
 def _binomial(wins: int, n: int) -> float:

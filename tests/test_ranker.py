@@ -28,6 +28,7 @@ NAMES = (
     "p_correct",
     "sum_p_correct",
 )
+NAN = math.nan
 WEIGHTS = st.sampled_from([-1.5, -0.1, 0.0, 0.1, 0.3, 1.0, 2.5])
 TERMS = st.lists(st.sampled_from(NAMES), min_size=1, max_size=5, unique=True).flatmap(
     lambda names: st.tuples(*(st.builds(Term, st.just(name), WEIGHTS, WEIGHTS) for name in names))
@@ -175,3 +176,18 @@ def test_totals_do_not_depend_on_the_rounds_that_follow():
     for width in range(1, 9):
         padded = np.where(np.arange(9) < width, values, 0.0)
         assert np.array_equal(total(padded), total(values[:, :width]))
+
+
+def test_features_count_each_question_by_itself():
+    answers = [["a", "b", "A", "c"], ["b", "b", "b", None]]
+    rounds = Rounds.from_columns({"x": [[1.0, 2.0, NAN, 4.0], [5.0, -1.0, 0.0, 9.0]]}, answers=answers)
+    ranker = Ranked(tuple(Term(name, 1.0, 0.5) for name in ("votes", "x", "sum_x", "best_x", "is_last", "is_first")))
+    found = dict(zip((term.name for term in ranker.terms), ranker.features(rounds, answered(rounds)), strict=True))
+    assert {name: values.tolist() for name, values in found.items()} == {
+        "votes": [[0.5, 0.25, 0.5, 0.25], [1.0, 1.0, 1.0, 0.0]],
+        "x": [[1.0, 2.0, 0.5, 4.0], [5.0, -1.0, 0.0, 9.0]],
+        "sum_x": [[1.5, 2.0, 1.5, 4.0], [4.0, 4.0, 4.0, 0.0]],
+        "best_x": [[1.0, 2.0, 1.0, 4.0], [5.0, 5.0, 5.0, 0.5]],
+        "is_last": [[0.0, 0.0, 0.0, 1.0], [0.0, 0.0, 1.0, 0.0]],
+        "is_first": [[1.0, 0.0, 0.0, 0.0], [1.0, 0.0, 0.0, 0.0]],
+    }

@@ -12,7 +12,16 @@ from hypothesis import strategies as st
 from suffice.errors import RuleSyntaxError
 from suffice.metrics import answer_key
 from suffice.rounds import Rounds
-from suffice.rules import fixed_k, parse_rule, parse_selector, register_rule, register_selector, round_aware
+from suffice.rules import (
+    FirstOf,
+    fixed_k,
+    parse_rule,
+    parse_selector,
+    register_rule,
+    register_selector,
+    round_aware,
+    signal,
+)
 from suffice.rules.rethreshold import find_threshold
 
 NAN = math.nan
@@ -90,3 +99,13 @@ def test_a_rule_without_a_threshold_on_a_signal_names_those_it_has():
         find_threshold(parse_rule("(a > 1) & (b <= 2)"), "c")
     with pytest.raises(RuleSyntaxError, match="it has: none$"):
         find_threshold(parse_rule("never()"), "c")
+
+
+def test_a_weight_scales_a_sum_and_what_is_in_it():
+    assert str(2 * (0.5 * signal("a") + signal("b")) > 0) == "a + 2 * b > 0"
+
+
+def test_the_part_that_held_is_named_within_a_cascade():
+    inner = (signal("a") > 0) | (signal("b") > 0)
+    rounds = Rounds.from_columns({"a": [0.0], "b": [1.0], "c": [0.0]})
+    assert FirstOf((signal("c") > 0, inner)).held(rounds) == "b > 0"

@@ -6,7 +6,7 @@ Set SUFFICE_URL (say http://localhost:8000/v1) and SUFFICE_MODEL; the key, if it
 import os
 import sys
 
-from suffice import ChatModel, DraftingLoop, Policy, load_questions, parse_rule
+from suffice import ChatModel, DraftingLoop, Policy, load_questions
 from suffice.errors import SufficeError
 
 
@@ -16,7 +16,7 @@ def main() -> int:
         print("set SUFFICE_URL to an OpenAI-compatible endpoint, for instance http://localhost:8000/v1")
         return 2
     model = ChatModel(name, base_url=url)
-    rule = parse_rule("first_of((critic_approved >= 1), (answer_stable >= 1))")
+    rule = "first_of((critic_approved >= 1), (answer_stable >= 1))"
     loop = DraftingLoop(writer=model, policy=Policy(rule=rule, max_rounds=6))  # critic=ChatModel(...) for another one
     for question in load_questions("hotpotqa_eval", limit=2):
         for observed, decision in loop.stream(question.question, question.passages):

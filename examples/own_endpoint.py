@@ -6,9 +6,8 @@ Set SUFFICE_URL (say http://localhost:8000/v1) and SUFFICE_MODEL; the key, if it
 import os
 import sys
 
-from suffice import ChatModel, Policy, RetrievalLoop, load_questions, parse_rule
+from suffice import ChatModel, Policy, PoolBM25, RetrievalLoop, load_questions
 from suffice.errors import SufficeError
-from suffice.retrieval import PoolBM25
 
 
 def main() -> int:
@@ -18,7 +17,7 @@ def main() -> int:
         return 2
     model = ChatModel(name, base_url=url)
     # A rule that reads no margin: TASR needs a calibrated policy first (suffice record, suffice calibrate).
-    policy = Policy(rule=parse_rule("answer_stable_guarded"), max_rounds=5)
+    policy = Policy(rule="answer_stable_guarded", max_rounds=5)
     loop = RetrievalLoop(model=model, retriever=PoolBM25(), policy=policy)
     for question in load_questions("hotpotqa_eval", limit=3):
         outcome = loop.run(question.question, question.passages)

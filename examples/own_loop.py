@@ -4,7 +4,7 @@
 end for another reason, it returns the best answer so far.
 """
 
-from suffice import Cost, Passage, Policy, ScriptedModel, Session, parse_rule, parse_selector
+from suffice import Cost, Passage, Policy, ScriptedModel, Session
 
 QUESTION = "Which river crosses Vienna?"
 WRITER = ScriptedModel({QUESTION: ["I do not know", "the Danube", "The Inn", "the Danube.", "The Danube"]})
@@ -12,8 +12,8 @@ WRITER = ScriptedModel({QUESTION: ["I do not know", "the Danube", "The Inn", "th
 
 def main() -> None:
     policy = Policy(
-        rule=parse_rule("((answer_stable >= 1) & (abstained < 1)) | (tokens > 2000)"),
-        selector=parse_selector("majority"),
+        rule="((answer_stable >= 1) & (abstained < 1)) | (tokens > 2000)",
+        selector="majority",
         max_rounds=6,
     )
     session = Session(policy)

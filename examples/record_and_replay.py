@@ -6,9 +6,17 @@ So few questions prove nothing: `suffice demo` does the same on 300.
 import tempfile
 from pathlib import Path
 
-from suffice import Policy, RetrievalLoop, SpanReaderModel, calibrate, load_questions, read_recording, record
-from suffice.replays import replay
-from suffice.retrieval import PoolBM25
+from suffice import (
+    Policy,
+    PoolBM25,
+    RetrievalLoop,
+    SpanReaderModel,
+    calibrate,
+    load_questions,
+    read_recording,
+    record,
+    replay,
+)
 
 QUESTIONS = 20
 

@@ -4,6 +4,7 @@
 
     SufficeError
     ├── DataError (ValueError)               what was given cannot be read or used
+    │   ├── NotFoundError                    no file, and nothing known, has this name
     │   ├── SchemaError                      a file of another kind or version
     │   ├── ConfigMismatchError              two configurations would be mixed
     │   ├── UnsettledError                   readable in several ways: say which
@@ -35,6 +36,7 @@ __all__ = [
     "ModelError",
     "ModelTimeoutError",
     "NotFittedError",
+    "NotFoundError",
     "RuleSyntaxError",
     "SchemaError",
     "SufficeError",
@@ -62,6 +64,10 @@ class SufficeError(Exception):
 
 class DataError(SufficeError, ValueError):
     """Data that cannot be read or used."""
+
+
+class NotFoundError(DataError):
+    """No file has this name, and nothing that is known or recorded does."""
 
 
 class SchemaError(DataError):

@@ -16,7 +16,7 @@ from typing import Any, get_args
 
 from suffice.adapters._csv import csv_rows
 from suffice.adapters.base import ImportedRun, ImportedTrajectory, check_unit, end_of, score
-from suffice.errors import DataError, SchemaError, UnsettledError
+from suffice.errors import DataError, NotFoundError, SchemaError, UnsettledError
 from suffice.files import json_lines
 from suffice.metrics import METRICS
 from suffice.retrieval import GOLD_FIELDS
@@ -74,7 +74,7 @@ def read_tabular(
     """
     path = Path(path)
     if not path.is_file():
-        raise DataError(f"no file {str(path)!r}; give a .csv or .jsonl file.")
+        raise NotFoundError(f"no file {str(path)!r}; give a .csv or .jsonl file.")
     if path.suffix not in (".csv", ".jsonl"):
         raise SchemaError(f"{path}: a table of rounds ends in .csv or .jsonl; convert it.")
     records = list(csv_rows(path) if path.suffix == ".csv" else json_lines(path))

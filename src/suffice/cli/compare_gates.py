@@ -11,7 +11,7 @@ import typer
 from suffice.cli import options
 from suffice.cli.console import print_json, print_table, quiet_bars, say
 from suffice.embedding import MiniLM
-from suffice.errors import DataError
+from suffice.errors import DataError, NotFoundError
 from suffice.gates import (
     BUNDLED_ANSWERS,
     Comparison,
@@ -142,7 +142,7 @@ def _of_the_model(
     from suffice.train.baselines import model_gates
 
     if prompt not in PROMPTS:
-        raise DataError(f"there is no prompt {prompt!r}; there are: {', '.join(PROMPTS)}")
+        raise NotFoundError(f"there is no prompt {prompt!r}; there are: {', '.join(PROMPTS)}")
     quiet_bars()
     loaded = TransformersModel(name, prompt=PROMPTS[prompt], max_tokens=max_tokens)
     asked, texts = questions_of(tune.recording), questions_of(evaluation.recording)

@@ -19,12 +19,13 @@ from suffice._version import __version__
 from suffice.cli.console import warn
 from suffice.cli.extensions import load_extensions
 from suffice.cli.tree import Group
-from suffice.errors import RuleSyntaxError, SufficeError
+from suffice.errors import NotFoundError, RuleSyntaxError, SufficeError, UnknownSignalError
 
 __all__ = ["app", "run"]
 
 _UsageError: Any = typer.BadParameter.__base__  # the name that typer has for it differs between its versions
 _INTERRUPTED = 130
+_WRONG_USAGE = (RuleSyntaxError, UnknownSignalError, NotFoundError)
 _KEPT = "interrupted; what was recorded is kept, and the same command goes on from there"
 
 
@@ -97,7 +98,8 @@ def run(arguments: list[str] | None = None) -> None:
             _tell(f"error: {error.format_message()}\n`{where} --help` lists what it takes", debug)
     except SufficeError as error:
         _tell(f"error: {error}", debug)
-        code = 2 if isinstance(error, RuleSyntaxError) else 1
+        missing = isinstance(error.__context__, FileNotFoundError)
+        code = 2 if missing or isinstance(error, _WRONG_USAGE) else 1
     except OSError as error:  # a full disk, a missing permission, a folder where a file should be
         _tell(f"error: {error}", debug)
         code = 1

@@ -12,7 +12,7 @@ import typer
 
 from suffice.cli.console import warn
 from suffice.embedding import Embedder, MiniLM, SentenceTransformersEmbedder
-from suffice.errors import DataError
+from suffice.errors import DataError, NotFoundError
 from suffice.llm import PROMPTS, Answerer, ChatModel, EntailmentJudge, Prompt, SpanReaderModel
 from suffice.retrieval import (
     GOLD_FIELDS,
@@ -200,7 +200,7 @@ def known_prompt(name: str) -> Prompt:
         DataError: There is none of this name.
     """
     if name not in PROMPTS:
-        raise DataError(f"there is no prompt {name!r}; there are: {', '.join(PROMPTS)}")
+        raise NotFoundError(f"there is no prompt {name!r}; there are: {', '.join(PROMPTS)}")
     return PROMPTS[name]
 
 

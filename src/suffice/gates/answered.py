@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from suffice.errors import DataError, SchemaError
+from suffice.errors import DataError, NotFoundError, SchemaError
 from suffice.files import json_lines
 from suffice.metrics import METRICS
 from suffice.rounds import Floats
@@ -73,7 +73,7 @@ def load_answered(source: str | Path) -> list[Answered]:
     if str(source) in BUNDLED_ANSWERS:
         path = Path(str(files("suffice") / "data" / "answers" / f"{source}.jsonl.gz"))
     if not path.is_file():
-        raise DataError(f"there are no answers at {str(source)!r}; bundled are: {', '.join(BUNDLED_ANSWERS)}")
+        raise NotFoundError(f"there are no answers at {str(source)!r}; bundled are: {', '.join(BUNDLED_ANSWERS)}")
     questions = [_answered(row, where) for where, row in json_lines(path, "a question answered twice")]
     _check(questions)
     return questions

@@ -49,7 +49,7 @@ def reference_columns(
     """
     unknown = [name for name in names if name not in REFERENCES]
     if unknown or not names:
-        raise DataError(
+        raise NotFoundError(
             f"a likeness to gold answers is one of {', '.join(REFERENCES)}, not {(unknown or ['none'])[0]!r}"
         )
     for column in ("answer", "golds"):

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from suffice.errors import DataError
+from suffice.errors import DataError, NotFoundError
 from suffice.judges.endpoint import JudgeModel, Said, read_object
 from suffice.judges.prompts import MARKS, MarkPrompt, read_mark, schema_of
 from suffice.judges.weights import checked_weights, equal_weights
@@ -152,7 +152,7 @@ class Panel:
     ) -> None:
         unknown = [mark for mark in marks if isinstance(mark, str) and mark not in MARKS]
         if unknown:
-            raise DataError(f"there is no mark {unknown[0]!r}; there are: {', '.join(MARKS)}")
+            raise NotFoundError(f"there is no mark {unknown[0]!r}; there are: {', '.join(MARKS)}")
         prompts = [MARKS[mark] if isinstance(mark, str) else mark for mark in marks]
         self.marks = tuple(prompt.name for prompt in prompts)
         if not prompts or len(set(self.marks)) != len(prompts) or SCORE in self.marks:

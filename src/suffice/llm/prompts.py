@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
-from suffice.errors import DataError
+from suffice.errors import DataError, NotFoundError
 from suffice.rounds import Passage
 
 __all__ = [

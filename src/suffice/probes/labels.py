@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from suffice.errors import DataError
+from suffice.errors import DataError, NotFoundError
 from suffice.metrics import METRICS, normalize_answer
 from suffice.store.recording import Recording
 

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice.calibration import CALIBRATED
-from suffice.errors import DataError
+from suffice.errors import NotFoundError
 from suffice.replays.costs import GATE, GENERATOR, CostTable, loop_masks, widen
 from suffice.rounds import Mask, Rounds
 from suffice.session import Policy, Stops
@@ -234,5 +234,5 @@ def charging_of(name: str) -> Charging:
         DataError: There is none.
     """
     if name not in LEDGERS:
-        raise DataError(f"there is no ledger {name!r}; allowed: {', '.join(LEDGERS)}")
+        raise NotFoundError(f"there is no ledger {name!r}; allowed: {', '.join(LEDGERS)}")
     return LEDGERS[name]

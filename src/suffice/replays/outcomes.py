@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import numpy as np
 import numpy.typing as npt
 
-from suffice.errors import DataError
+from suffice.errors import DataError, NotFoundError
 from suffice.metrics import METRICS, Metric, answer_key, f1
 from suffice.rounds import Floats, Mask, Rounds
 from suffice.rules import Selector
@@ -110,7 +110,7 @@ def outcome(recording: Recording, name: str) -> Floats:
     if name not in recorded and name in METRICS and {"answer", "golds"} <= recorded:
         return _scored(recording, METRICS[name])
     if name not in recorded:
-        raise DataError(
+        raise NotFoundError(
             f"the recording has no metric {name!r}; there are: {', '.join(recording.names('metric')) or 'none'}. "
             "Without gold answers use 'agreement', the sameness with the full-budget run's answer"
         )

@@ -13,7 +13,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from suffice.errors import DataError, SchemaError
+from suffice.errors import DataError, NotFoundError, SchemaError
 from suffice.rounds import Floats
 from suffice.tables import Column, Table
 
@@ -107,7 +107,7 @@ def list_price(model: str) -> ListPrice:
     known = list_prices()
     if model not in known:
         near = ", ".join(get_close_matches(model, known, n=3)) or "`suffice data prices` lists all"
-        raise DataError(f"no list price of {model!r} is bundled; similar: {near}. Give your own with --prices FILE")
+        raise NotFoundError(f"no list price of {model!r} is bundled; similar: {near}. Give your own with --prices FILE")
     return known[model]
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from suffice.errors import DataError
+from suffice.errors import DataError, NotFoundError
 from suffice.replays.baselines import Run
 from suffice.replays.result import COSTS
 
@@ -88,7 +88,7 @@ def _cheapest(points: Sequence[_Point]) -> _Point | None:
 def check_cost(runs: Sequence[Run], cost: str) -> None:
     """Raise a `DataError` unless every policy and budget has that cost."""
     if cost not in COSTS:
-        raise DataError(f"there is no cost {cost!r}; allowed: {', '.join(COSTS)}")
+        raise NotFoundError(f"there is no cost {cost!r}; allowed: {', '.join(COSTS)}")
     unknown = [run.label for run in runs if run.kind in ("rule", "fixed", "random") and math.isnan(_spent(run, cost))]
     if unknown:
         needs = "prices, and token counts in every round" if cost == "money" else "them recorded in every round"

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
-from suffice.errors import DataError, SchemaError
+from suffice.errors import DataError, NotFoundError, SchemaError
 from suffice.files import json_lines
 from suffice.json_text import well_formed
 from suffice.retrieval.corpus_bm25 import CorpusBM25

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from suffice.errors import DataError, SchemaError
+from suffice.errors import DataError, NotFoundError, SchemaError
 from suffice.files import decoded, json_lines, unpacked
 from suffice.json_text import well_formed
 from suffice.metrics import normalize_answer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
-from suffice.errors import DataError
+from suffice.errors import DataError, NotFoundError
 from suffice.searches.space import Block, Literal, Space
 from suffice.signals import SIGNALS
 
@@ -82,7 +82,7 @@ def preset(name: str) -> Space:
         DataError: There is none of that name.
     """
     if name not in PRESETS:
-        raise DataError(
+        raise NotFoundError(
             f"there is no space {name!r}; there are: {', '.join(PRESETS)}, available, or a TOML file that describes one"
         )
     return PRESETS[name]

@@ -324,7 +324,7 @@ def open_recording(path: str | Path) -> OpenRecording:
         SchemaError: It is corrupt, truncated, no recording, of another version, or its header is damaged.
     """
     if not Path(path).is_file():
-        raise DataError(f"there is no recording at {str(path)!r}")
+        raise NotFoundError(f"there is no recording at {str(path)!r}")
     try:
         file = pq.ParquetFile(path, page_checksum_verification=True)
         schema, stored = file.schema_arrow, file.metadata.metadata

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from suffice.errors import ConfigMismatchError, DataError, SchemaError
+from suffice.errors import ConfigMismatchError, DataError, NotFoundError, SchemaError
 from suffice.files import write_file
 from suffice.store.journal import differences
 
@@ -178,7 +178,7 @@ def read_states(path: str | Path) -> StoredStates:
     """
     folder = Path(path)
     if not folder.is_dir():
-        raise DataError(f"there are no states at {str(path)!r}: `suffice gate states` writes them")
+        raise NotFoundError(f"there are no states at {str(path)!r}: `suffice gate states` writes them")
     header = _read_header(folder)
     read = [_read_shard(shard) for shard in _shards(folder)]
     if not read:

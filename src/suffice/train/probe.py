@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from suffice.calibration.maps import Sigmoid, fit_isotonic, fit_platt
-from suffice.errors import DataError, MissingExtraError
+from suffice.errors import DataError, MissingExtraError, NotFoundError
 from suffice.probes import Calibration, Probe, ProbeCard, measure_probe
 from suffice.probes.probe import Layer
 from suffice.rounds import Floats

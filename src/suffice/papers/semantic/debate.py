@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from suffice.adapters.base import ImportedRun, ImportedTrajectory, one_call
-from suffice.errors import DataError, SchemaError
+from suffice.errors import DataError, NotFoundError, SchemaError
 from suffice.files import decoded, unpacked
 from suffice.retrieval import text_id
 from suffice.rounds import Round
@@ -140,7 +140,7 @@ def _same(answer: str | None, gold: float) -> float:
 
 def _load(path: Path) -> dict[str, Any]:
     if not path.is_file():
-        raise DataError(f"no file {str(path)!r}; give the .json or .json.gz of a debate.")
+        raise NotFoundError(f"no file {str(path)!r}; give the .json or .json.gz of a debate.")
     try:
         loaded = json.loads(decoded(b"".join(unpacked(path)), str(path)))
     except json.JSONDecodeError as error:

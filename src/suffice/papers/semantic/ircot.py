@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from suffice.adapters.base import ImportedRun, ImportedTrajectory, one_call, score, unknown_metrics
-from suffice.errors import DataError, SchemaError
+from suffice.errors import DataError, NotFoundError, SchemaError
 from suffice.rounds import Cost, Passage, Round
 
 __all__ = ["read_ircot"]
@@ -78,7 +78,7 @@ def read_ircot(path: str | Path) -> ImportedRun:
 
 def _contents(path: Path) -> tuple[str, dict[str, str], dict[str, list[str]]]:
     if not path.is_file():
-        raise DataError(f"no file {str(path)!r}; give the zip of an IRCoT run.")
+        raise NotFoundError(f"no file {str(path)!r}; give the zip of an IRCoT run.")
     try:
         with zipfile.ZipFile(path) as archive:
             chains = archive.read(_CHAINS).decode("utf-8")

@@ -24,7 +24,7 @@ from suffice.adapters.base import (
     score,
     unknown_metrics,
 )
-from suffice.errors import DataError
+from suffice.errors import DataError, NotFoundError
 from suffice.files import json_lines
 from suffice.retrieval import text_id
 from suffice.rounds import Round
@@ -49,7 +49,7 @@ def read_reflexion(path: str | Path, *, incomplete: Literal["drop", "keep"] = "d
     if incomplete not in ("drop", "keep"):
         raise DataError(f"incomplete is {incomplete!r}; allowed are 'drop' and 'keep'.")
     if not path.is_file():
-        raise DataError(f"no file {str(path)!r}; give a JSON lines file of Reflexion trials.")
+        raise NotFoundError(f"no file {str(path)!r}; give a JSON lines file of Reflexion trials.")
     trajectories: list[ImportedTrajectory] = []
     cut = lacking = 0
     merged = _merged(path)

@@ -27,7 +27,7 @@ import numpy.typing as npt
 
 from suffice.adapters.base import ImportedRun, ImportedTrajectory
 from suffice.embedding import Embedder, identity
-from suffice.errors import DataError
+from suffice.errors import DataError, NotFoundError
 from suffice.files import json_lines
 from suffice.rounds import Cost, Passage, Round
 from suffice.signals import EMBEDDER
@@ -56,7 +56,7 @@ def read_self_refine(path: str | Path, embedder: Embedder | None = None) -> Impo
     """
     path = Path(path)
     if not path.is_file():
-        raise DataError(f"no file {str(path)!r}; give a JSON lines file of self-refine's sentiment reversal.")
+        raise NotFoundError(f"no file {str(path)!r}; give a JSON lines file of self-refine's sentiment reversal.")
     records = _records(path)
     longest = max(max(attempts) for attempts in records.values()) + 1
     kept = {record_id: _until_gap(attempts) for record_id, attempts in records.items()}

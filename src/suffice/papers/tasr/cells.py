@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow.compute as pc
 
-from suffice.errors import CensoredError, DataError, SufficeError
+from suffice.errors import CensoredError, DataError, NotFoundError, SufficeError
 from suffice.papers.published import published_tasr
 from suffice.replays import ReplayResult, calibrate, policy_for, replay
 from suffice.replays.baselines import (

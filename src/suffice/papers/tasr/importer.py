@@ -16,7 +16,7 @@ from typing import Any
 
 from suffice.adapters.base import ImportedRun, ImportedTrajectory, one_call
 from suffice.adapters.tabular import Grid, trajectories
-from suffice.errors import DataError, SchemaError
+from suffice.errors import NotFoundError, SchemaError
 from suffice.rounds import Round
 from suffice.signals import SIGNALS
 

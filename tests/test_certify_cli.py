@@ -143,7 +143,7 @@ def test_a_policy_file_is_a_baseline(folder):
         (("--max-loss", "0.1", "--loss", "gross"), 2, "net, harm"),
         (("--max-loss", "0.1", "--procedure", "holm"), 2, "bonferroni"),
         (("--max-loss", "0.1", "--cheapest", "money"), 2, "calls, tokens"),
-        (("--max-loss", "0.1", "--metric", "bleu"), 1, "no metric"),
+        (("--max-loss", "0.1", "--metric", "bleu"), 2, "no metric"),
         (("--max-loss", "0.1", "--path", "overlap=0:1:3"), 2, "0 thresholds on 'overlap'"),
         (("--max-loss", "0.1", "--path", "p_correct"), 2, "--tune"),
         (("--max-loss", "0.1", "--path", "p_correct=0.1"), 2, "LOW:HIGH:N"),
@@ -151,7 +151,7 @@ def test_a_policy_file_is_a_baseline(folder):
         (("--max-loss", "0.1", "--path", "p_correct=0:1:0"), 1, "no values"),
         (("--max-loss", "0.1", "--baseline", "nonsense"), 2, "nonsense"),
         (("--max-loss", "0.1", "--baseline", "closed_book"), 1, "round 0"),
-        (("--max-loss", "0.1", "--rules", "absent.txt"), 1, "cannot be read"),
+        (("--max-loss", "0.1", "--rules", "absent.txt"), 2, "cannot be read"),
         (("--max-loss", "0.1", "--rules", "absent.txt", "--path", "p_correct=0:1:3"), 2, "not both"),
     ],
 )

@@ -159,6 +159,71 @@ def test_wrong_usage_is_2_and_says_what_is_wrong(arguments, tmp_path, monkeypatc
     assert result.out == "" or "Usage" in result.out
 
 
+MISSING_OR_UNKNOWN = """
+replay MISSING
+replay R --policy MISSING
+replay R --rule nosuch
+replay R --rule nosuch>1
+replay R --metric nosuch
+replay R --baseline nosuch
+replay R --cost nosuch
+replay R --selector nosuch
+replay R --prices MISSING
+replay R --interval nosuch
+replay R --ledger nosuch
+replay --stream MISSING --rule full
+calibrate MISSING -o x.json
+calibrate R -o x.json --target nosuch
+calibrate R -o x.json --signal nosuch
+search MISSING
+search R --space nosuch
+search R --metric nosuch
+certify R --max-loss 0.1 --policy MISSING
+certify R --max-loss 0.1 --rules MISSING
+certify R --max-loss 0.1 --rules MISSING --loss nosuch
+diagnose MISSING
+diagnose R --metric nosuch
+report MISSING
+report R --rule nosuch
+record MISSING -o x.parquet
+record hotpotqa_tune -o x.parquet --prompt nosuch
+record hotpotqa_tune -o x.parquet --answer-position nosuch
+record hotpotqa_tune -o x.parquet --extra-body nosuch
+answer Where? --corpus MISSING
+draft record MISSING -o x.parquet --model m
+judge drafts MISSING -o x.parquet --model m
+judge pairs MISSING -o x.parquet --model m
+judge gold MISSING -o x.parquet
+judge gold R -o x.parquet --measures nosuch
+gate states MISSING -o x --encoder minilm
+gate train MISSING --labels R -o x
+gate compare MISSING
+reranker train MISSING -o x
+data show MISSING
+data costs MISSING
+data prices nosuch
+data selectors R --tune MISSING
+import tabular MISSING -o x.parquet
+paper tasr --cells MISSING
+paper protocol MISSING
+paper transfer MISSING --model m --probe p
+""".strip().splitlines()
+
+
+@pytest.mark.parametrize("arguments", MISSING_OR_UNKNOWN)
+def test_a_file_or_a_name_that_does_not_exist_is_wrong_usage_everywhere(arguments, recorded, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    words = arguments.replace("MISSING", "missing.parquet").split()
+    result = cli(*(recorded if word == "R" else word for word in words))
+    assert (result.code, bool(result.error), result.out) == (2, True, "")
+
+
+def test_the_old_name_of_the_signal_of_a_reranker_is_told(tmp_path):
+    result = cli("record", tmp_path / "none.jsonl", "-o", tmp_path / "r.parquet", "--rerank", "x")
+    assert "option rerank is now rerank-signal" in result.err
+    assert "No such option" not in result.err
+
+
 @pytest.mark.parametrize(
     "arguments", [["data", "signals"], ["replay", "{r}"], ["calibrate", "{r}", "-o", "{d}/p.json"]]
 )
@@ -192,7 +257,7 @@ def test_debug_shows_the_traceback_and_nothing_else_does(tmp_path):
     missing = tmp_path / "missing.parquet"
     plain, debug = cli("replay", missing), cli("--debug", "replay", missing)
     assert "there is no recording" in plain.error
-    assert debug.code == plain.code == 1
+    assert debug.code == plain.code == 2
     assert "Traceback" in debug.err
     assert plain.err.strip() in debug.err
 

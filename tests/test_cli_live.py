@@ -193,7 +193,7 @@ def test_a_response_cache_pays_once(folder):
 def test_a_judge_and_a_cross_encoder_are_recorded_and_named(folder, monkeypatch):
     monkeypatch.setattr("suffice.retrieval.rerank.load_cross_encoder", lambda *_: Words())
     with Endpoint(reply) as endpoint, Endpoint("Mark: 4") as judge:
-        more = ("--judge-model", "j", "--judge-base-url", judge.url, "--rerank", "words", "--max-rounds", "2")
+        more = ("--judge-model", "j", "--judge-base-url", judge.url, "--rerank-signal", "words", "--max-rounds", "2")
         assert record(endpoint, folder, *more).code == 0
         assert len(judge.requests) == 6
         plain = record(endpoint, folder, "--judge-model", "m", "--max-rounds", "1", "-o", folder / "same.parquet")

@@ -188,7 +188,7 @@ def test_states_of_an_endpoint_are_asked_for_with_the_fields_that_the_gate_sends
     [
         (("--base-url", "http://127.0.0.1:1/v1", "--layers", "middle"), "gives the state that leaves the last layer"),
         (("--extra-body", '{"a": 1}'), "there is none: give --base-url"),
-        (("--base-url", "http://127.0.0.1:1/v1", "--extra-body", "[]"), "must be a JSON object"),
+        (("--base-url", "http://127.0.0.1:1/v1", "--extra-body", "[]"), "expected a JSON object"),
     ],
 )
 def test_what_an_endpoint_would_take_no_notice_of_is_refused(folder, tmp_path, more, told):

@@ -57,7 +57,7 @@ def test_the_demo_prints_the_committed_figures_offline_and_without_torch(tmp_pat
     rule = f"({column} > 0.8) & (round < 1)"  # what the demo wrote is a recording as any other
     replayed = ("replay", tmp_path / "out" / "gate_hotpotqa_eval.parquet", "--rule", rule, "--json")
     refused = cli(*replayed)
-    assert refused.code == 1
+    assert refused.code == 2
     assert "it has values at round 0, so start there (`--start-round 0`)" in refused.err
     row = json.loads(cli(*replayed, "--start-round", "0").out)["rows"][0]
     assert 0 < row["stop_rounds"]["0"] < 1
@@ -131,13 +131,13 @@ def test_without_tune_questions_everything_is_cross_fitted_and_several_sets_are_
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["nowhere.parquet"], 1, "no recording"),
-        (["nowhere"], 1, "bundled are"),
+        (["nowhere.parquet"], 2, "no recording"),
+        (["nowhere"], 2, "bundled are"),
         (["{f}/eval.parquet", "--tune", "{f}/eval.jsonl"], 1, "among the tune questions"),
         (["{f}/eval.parquet", "--no-questions"], 2, "--column"),
-        (["{f}/eval.parquet", "--column", "answer_entropy", "--no-questions"], 1, "no column 'answer_entropy'"),
+        (["{f}/eval.parquet", "--column", "answer_entropy", "--no-questions"], 2, "no column 'answer_entropy'"),
         (["{f}/eval.parquet", "--column", "p_known:high"], 1, "NAME:low"),
-        (["{f}/eval.parquet", "--metric", "bleu"], 1, "no metric 'bleu'"),
+        (["{f}/eval.parquet", "--metric", "bleu"], 2, "no metric 'bleu'"),
         (["{f}/eval.parquet", "--rate", "2"], 2, "--rate"),
         (["{f}/eval.parquet", "--markdown", "{f}/none/x.md", "--resamples", "5"], 1, "no folder"),
         ([], 2, "RECORDING"),

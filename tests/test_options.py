@@ -96,6 +96,6 @@ def test_the_check_sees_what_does_not_exist():
         "--nosuch",
         "replay --nosuch",
     ]
-    assert wrong("$ suffice demo tiny-model tiny\nsuffice record DATA --rerank r") == []
+    assert wrong("$ suffice demo tiny-model tiny\nsuffice record DATA --rerank-signal r") == []
     assert wrong("serve with --pooling last") == ["--pooling"]
     assert wrong("llama.cpp: --pooling last; color: var(--accent)") == []

@@ -60,7 +60,7 @@ def test_the_terminal_says_who_dominates_then_shows_every_table(paths):
         line.split(" ")[0] for line in lines[lines.index(next(li for li in lines if li.startswith("Table 1."))) + 2 :]
     ]
     assert first[:7] == [*(f"fixed_k({k})" for k in range(1, 7)), "judge_free"]
-    assert "suffice paper protocol test.parquet --dev dev.parquet --resamples 50" in done.out
+    assert "suffice paper protocol test.parquet --resamples 50 --dev dev.parquet" in done.out
 
 
 def test_json_holds_every_table_with_columns_of_different_names(paged):
@@ -211,10 +211,10 @@ def test_the_tables_of_the_report_hold_those_of_the_protocol():
         (["--dev-share", "2"], 1, "strictly between 0 and 1"),
         (["--eps", "9"], 1, "lies in"),
         (["--preset", "bge"], 1, "belongs to bge-small-en-v1.5"),
-        (["--metric", "nothing"], 1, "no metric 'nothing'"),
+        (["--metric", "nothing"], 2, "no metric 'nothing'"),
         (["--tolerance", "-1"], 1, "tolerance"),
         (["--dev", "{test}"], 1, "in dev and test"),
-        (["--dev", "missing.parquet"], 1, "no recording"),
+        (["--dev", "missing.parquet"], 2, "no recording"),
     ],
 )
 def test_wrong_options_say_what_is_allowed(paths, options, code, told, tmp_path, monkeypatch):  # noqa: PLR0917

@@ -258,5 +258,5 @@ def test_the_command_offers_selectors_of_drafts_and_counts_the_calls_of_a_judge(
     assert "judge calls" in capsys.readouterr().out
     with pytest.raises(SystemExit) as left:
         run([*command, "--judge", "nothing"])
-    assert left.value.code == 1
+    assert left.value.code == 2
     assert "no metric 'nothing'" in capsys.readouterr().err

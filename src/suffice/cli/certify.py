@@ -75,15 +75,13 @@ def certify_command(
 
     Example: suffice certify eval.parquet --max-loss 0.02 --policy policy.json
     """
-    _check_choice(loss, ("net", "harm"), "--loss")
-    _check_choice(procedure, PROCEDURES, "--procedure")
-    _check_choice(cheapest, COST_NAMES, "--cheapest")
+    options.allowed(cheapest, COST_NAMES, "--cheapest")
     recording = read_recording(path)
     claim = Claim(
         epsilon=max_loss,
         confidence=confidence,
         metric=metric or default_metrics(recording)[0],
-        loss="harm" if loss == "harm" else "net",
+        loss=options.allowed(loss, ("net", "harm"), "--loss"),
         baseline=Policy.load(baseline) if Path(baseline).suffix == ".json" else baseline,
         seed=seed,
     )
@@ -94,7 +92,7 @@ def certify_command(
             recording,
             family,
             claim,
-            procedure="bonferroni" if procedure == "bonferroni" else "fixed-sequence",
+            procedure=options.allowed(procedure, PROCEDURES, "--procedure"),
             tune=known,
             cheapest=cheapest,
         )
@@ -109,11 +107,6 @@ def certify_command(
             say(said)
     if found.policy is None:
         raise typer.Exit(1)
-
-
-def _check_choice(value: str, allowed: Sequence[str], hint: str) -> None:
-    if value not in allowed:
-        raise typer.BadParameter(f"{value!r}; allowed: {', '.join(allowed)}", param_hint=hint)
 
 
 def certify_path(recording: Recording, tune: Recording, policy: Policy, signal: str, claim: Claim) -> Certification:

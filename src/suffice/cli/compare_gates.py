@@ -29,7 +29,6 @@ from suffice.gates import (
 )
 from suffice.llm import PROMPTS
 from suffice.replays.outcomes import choice_note
-from suffice.statistics import Resampling
 from suffice.store import Recording, read_recording
 from suffice.tables import render
 
@@ -47,6 +46,7 @@ def compare_gates_command(
             help=f"Recordings with round 0, JSON lines answered both ways, or one of: {', '.join(BUNDLED_ANSWERS)}.",
         ),
     ],
+    resampling: options.Resampling,
     tune: Annotated[
         str | None,
         typer.Option("--tune", help="The same of tune questions: gates are fitted there. Without it: cross-fitted."),
@@ -80,9 +80,6 @@ def compare_gates_command(
         list[str] | None, typer.Option("--metric", help="Columns in [0, 1]; the first is the quality. May be repeated.")
     ] = None,
     margin: Annotated[float, typer.Option("--margin", help="For non-inferiority to always retrieving.")] = 0.02,
-    resamples: Annotated[int, typer.Option("--resamples", min=1, help="Bootstrap draws.")] = 1000,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Of the draws.")] = 42,
-    level: Annotated[float, typer.Option("--level", min=0.5, max=0.9999, help="Coverage of intervals.")] = 0.95,
     markdown: Annotated[
         Path | None, typer.Option("--markdown", help="Also write the tables there, as Markdown.")
     ] = None,
@@ -93,10 +90,7 @@ def compare_gates_command(
     Example: suffice gate compare 2wiki_llama31_tune
     """
     _check(questions or bool(column) or model is not None, model, tune, markdown)
-    how: dict[str, Any] = {
-        "resampling": Resampling(n_resamples=resamples, seed=seed, level=level),
-        "margin": margin,
-    }
+    how: dict[str, Any] = {"resampling": resampling.value, "margin": margin}
     answers = {source: read_answers(source) for source in recordings}
     names = tuple(metric or (("em",) if any(map(choice_note, answers.values())) else _METRICS))
     tuned = None if tune is None else GateEvaluation(read_answers(tune), metrics=names, **how)
@@ -110,7 +104,9 @@ def compare_gates_command(
         elif embedder is not None:
             gates += held_out_gates(evaluation, embedder.embed, rate=rate)
         if model is not None and tuned is not None:
-            gates += _of_the_model(model, tuned, evaluation, prompt=prompt, max_tokens=max_tokens, n=samples, seed=seed)
+            gates += _of_the_model(
+                model, tuned, evaluation, prompt=prompt, max_tokens=max_tokens, n=samples, seed=resampling.seed
+            )
         found[source] = compare_gates(evaluation, gates, tuned, rate=rate)
     if markdown is not None:
         pages = (comparison_page(comparison, name) for name, comparison in found.items())

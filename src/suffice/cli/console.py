@@ -6,7 +6,8 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Literal
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType
@@ -25,6 +26,7 @@ __all__ = [
     "print_table",
     "print_text",
     "printable",
+    "progress_bar",
     "quiet_bars",
     "say",
     "table",
@@ -126,3 +128,17 @@ def print_table(results: Results) -> None:
     for note in results.notes:
         console.print(f"note: {note}", markup=False, soft_wrap=True)
     console.print()
+
+
+@contextmanager
+def progress_bar(title: str, *, quiet: bool) -> Iterator[Callable[[int, int], None] | None]:
+    """Yield what moves a bar on standard error to so many of so many; None where that is not a terminal."""
+    if quiet or not errors.is_terminal:
+        yield None
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=errors, transient=True) as bars:
+        task = bars.add_task(title, total=None)
+        yield lambda done, total: bars.update(task, completed=done, total=total)

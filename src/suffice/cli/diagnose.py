@@ -10,8 +10,8 @@ import typer
 from suffice.cli import options
 from suffice.cli.console import errors, print_json, print_table, say
 from suffice.diagnostics import Diagnosis, diagnose
+from suffice.replays.outcomes import outcome
 from suffice.session import Policy
-from suffice.statistics import Resampling
 from suffice.store import read_recording
 
 __all__ = ["diagnose_command", "show_diagnosis"]
@@ -19,6 +19,7 @@ __all__ = ["diagnose_command", "show_diagnosis"]
 
 def diagnose_command(
     path: Annotated[Path, typer.Argument(metavar="RECORDING", help="Recorded rounds.")],
+    resampling: options.Resampling,
     tune: Annotated[
         Path | None, typer.Option("--tune", help="A recording of tune questions: fits calibrators, measures drift.")
     ] = None,
@@ -30,16 +31,14 @@ def diagnose_command(
         list[Path] | None, typer.Option("--cells", help="A recording of another model or corpus; may be repeated.")
     ] = None,
     metric: Annotated[
-        str, typer.Option("--metric", help="What is right: em, 'f1 > 0.5', agreement, or a column of 0 and 1.")
-    ] = "em",
+        str | None,
+        typer.Option("--metric", help="What is right: em (default), 'f1 > 0.5', agreement, or a column of 0 and 1."),
+    ] = None,
     quality: Annotated[
         str | None, typer.Option("--quality", help="The quality of a policy's answers; default: f1 where recorded.")
     ] = None,
     baseline: options.Baseline = None,
     type_column: Annotated[str, typer.Option("--types", help="The column of question types.")] = "question_type",
-    resamples: Annotated[int, typer.Option("--resamples", min=1, help="Bootstrap draws.")] = 1000,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Of the draws.")] = 42,
-    level: Annotated[float, typer.Option("--level", min=0.5, max=0.9999, help="Coverage of intervals.")] = 0.95,
     as_json: options.AsJson = False,
 ) -> None:
     """It covers drift, calibrators, thresholds, types of questions and premature stops; no call is made.
@@ -49,18 +48,20 @@ def diagnose_command(
     if policy is not None and rule is not None:
         raise typer.BadParameter("give a policy file or a rule, not both", param_hint="--rule")
     recording = read_recording(path)
+    if metric is not None:  # the default may be missing, and a note then says so
+        outcome(recording, metric)
     with errors.status("diagnosing"):
         found = diagnose(
             recording,
             policy=rule if policy is None else Policy.load(policy),
             tune=None if tune is None else read_recording(tune),
             cells={name: read_recording(file) for name, file in zip(_names(cells or []), cells or (), strict=True)},
-            metric=metric,
+            metric=metric or "em",
             quality=quality,
             baseline=options.read_baseline(baseline),
             type_column=type_column,
             name=path.stem,
-            resampling=Resampling(n_resamples=resamples, seed=seed, level=level),
+            resampling=resampling.value,
         )
     if as_json:
         print_json(found.to_dict())

@@ -62,15 +62,7 @@ def signals(as_json: options.AsJson = False) -> None:
 
 
 def doctor(
-    model: Annotated[str, typer.Option("--model", help="The model's name at the endpoint.")],
-    base_url: options.BaseUrl = None,
-    api_key_env: options.KeyVariable = "OPENAI_API_KEY",
-    prompt: options.PromptName = "answer_first",
-    api: options.Api = "chat",
-    max_tokens: options.MaxTokens = 64,
-    timeout: options.Timeout = 120.0,
-    extra_body: options.ExtraBody = "{}",
-    answer_position: options.Position = None,
+    endpoint: options.Examined,
     repeats: Annotated[int, typer.Option("--repeats", min=1, help="Prompts of the determinism probe.")] = 20,
     workers: Annotated[int, typer.Option("--workers", min=1, help="Requests sent at once.")] = 4,
     as_json: options.AsJson = False,
@@ -79,19 +71,7 @@ def doctor(
 
     Example: suffice doctor --model NAME --base-url http://localhost:8000/v1
     """
-    answerer = options.build_model(
-        model,
-        base_url,
-        key_variable=api_key_env,
-        prompt=prompt,
-        api=api,
-        max_tokens=max_tokens,
-        logprobs=True,
-        timeout=timeout,
-        cache=None,
-        extra_body=extra_body,
-        position=options.answer_position(answer_position),
-    )
+    answerer = endpoint.answerer()
     if not isinstance(answerer, ChatModel):
         raise DataError("the embedded span reader has no endpoint to examine: give --base-url and a model's name")
     report = probe(answerer, repeats=repeats, workers=workers)

@@ -3,33 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, ClassVar
 
 import numpy as np
 import typer
-from rich.progress import Progress
+from typer import Argument, Option
 
 from suffice.cli import options
-from suffice.cli.console import errors, number, print_json, print_table, say
+from suffice.cli.console import number, print_json, print_table, progress_bar, say
 from suffice.errors import DataError
 from suffice.judges import ATTEMPTS, MARKS, Judged, JudgeModel, Panel, judge_recording, with_marks
-from suffice.llm import ChatModel
-from suffice.retrieval import load_questions
+from suffice.llm import PROMPTS
+from suffice.retrieval import load_questions, read_corpus
 from suffice.rounds import Passage
 from suffice.store import ResponseCache, read_recording, write_recording
 from suffice.tables import Column, Table
 
-__all__ = ["judge_command", "judging_model", "judging_progress", "known_passages", "parse_weights"]
+__all__ = ["Judging", "judge_command", "parse_weights"]
 
-Attempts = Annotated[
-    int, typer.Option("--attempts", min=1, help="Most replies that are asked for, until one can be read.")
-]
-RetryUnreadable = Annotated[
-    bool, typer.Option("--retry-unreadable", help="Ask again where no reply that is kept can be read.")
-]
 _MANY = 0.05
 
 _COLUMNS = (
@@ -43,109 +38,114 @@ _COLUMNS = (
 )
 
 
-def judge_command(
-    recording: Annotated[Path, typer.Argument(help="The recording whose answers (drafts) are judged.")],
-    model: Annotated[str, typer.Option("--model", help="The judge's name at the endpoint.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="The recording with the marks, a parquet file.")],
-    marks: Annotated[str, typer.Option("--marks", help=f"Comma-separated: {', '.join(MARKS)}.")] = ",".join(MARKS),
-    weights: Annotated[
-        str, typer.Option("--weights", help="Of the information score, as MARK=WEIGHT,...; default: equal.")
-    ] = "",
+@dataclass(frozen=True, kw_only=True)
+class Judging(options.Endpoint):
+    """A judge of recorded drafts, what it may read, and where its replies are kept."""
+
+    panel: ClassVar[str] = "Judge"
+
+    model: Annotated[str, Option("--model", help="The judge's name at the endpoint.")]
+    out: Annotated[Path, Option("--out", "-o", help="The recording with what the judge says, a parquet file.")]
     dataset: Annotated[
-        str | None, typer.Option("--dataset", help="The questions that were recorded: recordings hold ids of passages.")
-    ] = None,
-    corpus: Annotated[
-        Path | None, typer.Option("--corpus", help="The corpus that was searched, instead of --dataset.")
-    ] = None,
-    repeat: Annotated[
-        int, typer.Option("--repeat", min=1, help="Judge each draft of a sample this often, to measure noise.")
-    ] = 1,
-    sample: Annotated[int, typer.Option("--sample", min=1, help="Drafts in the sample.")] = 50,
-    seed: Annotated[int, typer.Option("--seed", help="Draws the sample.")] = 0,
-    concurrency: Annotated[int, typer.Option("--concurrency", min=1, help="Calls in flight.")] = 8,
-    base_url: options.BaseUrl = None,
-    api_key_env: options.KeyVariable = "OPENAI_API_KEY",
-    max_tokens: options.MaxTokens = 2048,
-    timeout: options.Timeout = 120.0,
+        str | None, Option("--dataset", help="The questions that were recorded: recordings hold ids of passages.")
+    ] = None
+    corpus: Annotated[Path | None, Option("--corpus", help="The corpus that was searched, instead of --dataset.")] = (
+        None
+    )
+    concurrency: Annotated[int, Option("--concurrency", min=1, help="Calls in flight.")] = 8
+    max_tokens: Annotated[int, Option("--max-tokens", min=1, help="Most tokens per reply.")] = 2048
     cache: Annotated[
-        Path | None, typer.Option("--cache", help="Keeps what was paid for (sqlite); default: OUT.judged.sqlite.")
-    ] = None,
-    extra_body: options.ExtraBody = "{}",
-    attempts: Attempts = ATTEMPTS,
-    retry_unreadable: RetryUnreadable = False,
+        Path | None, Option("--cache", help="Keeps what was paid for (sqlite); default: OUT.judged.sqlite.")
+    ] = None
+    attempts: Annotated[
+        int, Option("--attempts", min=1, help="Most replies that are asked for, until one can be read.")
+    ] = ATTEMPTS
+    retry_unreadable: Annotated[
+        bool, Option("--retry-unreadable", help="Ask again where no reply that is kept can be read.")
+    ] = False
+
+    @property
+    def kept(self) -> Path:
+        """The file of what was paid for."""
+        return self.out.with_name(f"{self.out.name}.judged.sqlite") if self.cache is None else self.cache
+
+    @contextmanager
+    def asked(self) -> Iterator[JudgeModel]:
+        """Yield the judge; its replies are kept.
+
+        Raises:
+            DataError: The name is that of the embedded reader.
+        """
+        if self.model == "span-reader" and self.base_url is None:
+            raise DataError(f"{self.model!r} reads spans and cannot judge: name a language model and its --base-url")
+        prompt = PROMPTS["answer_first"]
+        chat = self.chat(cache=None, prompt=prompt, api="chat", max_tokens=self.max_tokens, top_logprobs=None)
+        self.kept.parent.mkdir(parents=True, exist_ok=True)
+        with ResponseCache(self.kept) as replies:
+            yield JudgeModel(
+                chat,
+                cache=replies,
+                max_tokens=self.max_tokens,
+                attempts=self.attempts,
+                retry_unreadable=self.retry_unreadable,
+            )
+
+    def passages(self) -> dict[str, Passage]:
+        """Return the passages of the data set and of the corpus by id."""
+        known: dict[str, Passage] = {}
+        if self.dataset is not None:
+            known |= {p.passage_id: p for question in load_questions(self.dataset) for p in question.passages}
+        if self.corpus is not None:
+            known |= {p.passage_id: p for p in read_corpus(self.corpus)}
+        return known
+
+    def say_failed(self, failed: Sequence[str], what: str) -> None:
+        """Print that some calls failed, and what to do."""
+        say(
+            f"{len(failed)} {what} failed; {self.out} is not written, what was answered is kept in {self.kept}: run the same "
+            f"command again. The first: {failed[0]}"
+        )
+
+
+def judge_command(
+    recording: Annotated[Path, Argument(help="The recording whose answers (drafts) are judged.")],
+    judging: Judging,
+    marks: Annotated[str, Option("--marks", help=f"Comma-separated: {', '.join(MARKS)}.")] = ",".join(MARKS),
+    weights: Annotated[
+        str, Option("--weights", help="Of the information score, as MARK=WEIGHT,...; default: equal.")
+    ] = "",
+    repeat: Annotated[
+        int, Option("--repeat", min=1, help="Judge each draft of a sample this often, to measure noise.")
+    ] = 1,
+    sample: Annotated[int, Option("--sample", min=1, help="Drafts in the sample.")] = 50,
+    seed: Annotated[int, Option("--seed", help="Draws the sample.")] = 0,
     as_json: options.AsJson = False,
 ) -> None:
     """Run the same command again after a failure: replies that came are kept.
 
     Example: suffice judge drafts d.parquet -o j.parquet --model M --base-url URL
     """
-    source = read_recording(recording)
-    passages = known_passages(dataset, corpus)
-    kept = out.with_name(f"{out.name}.judged.sqlite") if cache is None else cache
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    chat = judging_model(model, base_url, api_key_env, max_tokens=max_tokens, timeout=timeout, extra_body=extra_body)
-    with ResponseCache(kept) as replies:
-        asks = JudgeModel(
-            chat, cache=replies, max_tokens=max_tokens, attempts=attempts, retry_unreadable=retry_unreadable
-        )
-        names = [name.strip() for name in marks.split(",") if name.strip()]
-        panel = Panel(asks, names, weights=parse_weights(weights))
-        with judging_progress(f"judging {recording}", quiet=as_json) as tell:
-            judged = asyncio.run(
-                judge_recording(
-                    source,
-                    panel,
-                    rng=np.random.default_rng(seed),
-                    passages=passages,
-                    repeats=repeat,
-                    sample=sample,
-                    concurrency=concurrency,
-                    on_progress=tell,
-                )
+    source, passages = read_recording(recording), judging.passages()
+    with judging.asked() as asks, progress_bar(f"judging {recording}", quiet=as_json) as progress:
+        panel = Panel(asks, options.split_names(marks), weights=parse_weights(weights))
+        judged = asyncio.run(
+            judge_recording(
+                source,
+                panel,
+                rng=np.random.default_rng(seed),
+                passages=passages,
+                repeats=repeat,
+                sample=sample,
+                concurrency=judging.concurrency,
+                on_progress=progress,
             )
+        )
     if not judged.failed:
         table, metadata = with_marks(source, judged, panel)
-        write_recording(out, table, metadata)
-    _report(judged, out, kept, as_json=as_json)
+        write_recording(judging.out, table, metadata)
+    _report(judged, judging, as_json=as_json)
     if judged.failed:
         raise typer.Exit(1)
-
-
-def judging_model(
-    model: str, base_url: str | None, key_variable: str, *, max_tokens: int, timeout: float, extra_body: str
-) -> ChatModel:
-    """Return the language model that judges.
-
-    Raises:
-        DataError: The name is that of the embedded reader.
-    """
-    chat = options.build_model(
-        model,
-        base_url,
-        key_variable=key_variable,
-        prompt="answer_first",
-        api="chat",
-        max_tokens=max_tokens,
-        logprobs=False,
-        timeout=timeout,
-        cache=None,
-        extra_body=extra_body,
-    )
-    if not isinstance(chat, ChatModel):
-        raise DataError(f"{model!r} reads spans and cannot judge: name a language model and its --base-url")
-    return chat
-
-
-def known_passages(dataset: str | None, corpus: Path | None) -> dict[str, Passage]:
-    """Return the passages of a data set and of a corpus by id."""
-    found: dict[str, Passage] = {}
-    if dataset is not None:
-        found |= {p.passage_id: p for question in load_questions(dataset) for p in question.passages}
-    if corpus is not None:
-        from suffice.retrieval.corpus import read_corpus
-
-        found |= {p.passage_id: p for p in read_corpus(corpus)}
-    return found
 
 
 def parse_weights(text: str) -> Mapping[str, float] | None:
@@ -164,17 +164,6 @@ def parse_weights(text: str) -> Mapping[str, float] | None:
         except ValueError:
             raise DataError(f"--weights is given as MARK=WEIGHT,..., not {item!r}") from None
     return found
-
-
-@contextmanager
-def judging_progress(title: str, *, quiet: bool) -> Iterator[Any]:
-    """Show a bar on standard error, if it is a terminal."""
-    if quiet or not errors.is_terminal:
-        yield None
-        return
-    with Progress(console=errors, transient=True) as progress:
-        task = progress.add_task(title, total=None)
-        yield lambda done, total: progress.update(task, completed=done, total=total)
 
 
 def _table(judged: Judged) -> Table:
@@ -206,12 +195,12 @@ def _table(judged: Judged) -> Table:
     return Table(title="marks of the drafts", columns=_COLUMNS, rows=tuple(rows), notes=tuple(notes))
 
 
-def _report(judged: Judged, out: Path, kept: Path, *, as_json: bool) -> None:
+def _report(judged: Judged, judging: Judging, *, as_json: bool) -> None:
     if as_json:
         print_json(
             {
-                "path": None if judged.failed else str(out),
-                "cache": str(kept),
+                "path": None if judged.failed else str(judging.out),
+                "cache": str(judging.kept),
                 "requests": judged.drafts,
                 "asked": judged.asked,
                 "repeated": judged.repeated,
@@ -221,12 +210,8 @@ def _report(judged: Judged, out: Path, kept: Path, *, as_json: bool) -> None:
                 "table": _table(judged).to_dict(),
             }
         )
-        return
-    if judged.failed:
-        say(
-            f"{len(judged.failed)} calls failed; {out} is not written, what was answered is kept in {kept}: run the same "
-            f"command again. The first: {judged.failed[0]}"
-        )
-        return
-    print_table(_table(judged))
-    say(f"{out}: {judged.drafts} distinct requests; this run: {judged.asked} calls")
+    elif judged.failed:
+        judging.say_failed(judged.failed, "calls")
+    else:
+        print_table(_table(judged))
+        say(f"{judging.out}: {judged.drafts} distinct requests; this run: {judged.asked} calls")

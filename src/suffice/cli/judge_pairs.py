@@ -10,15 +10,13 @@ from typing import Annotated, Any
 import typer
 
 from suffice.cli import options
-from suffice.cli.console import print_json, print_table, say
-from suffice.cli.judge import Attempts, RetryUnreadable, judging_model, judging_progress, known_passages
+from suffice.cli.console import print_json, print_table, progress_bar, say
+from suffice.cli.judge import Judging
 from suffice.embedding import MiniLM, SentenceTransformersEmbedder
 from suffice.errors import DataError
 from suffice.judges import (
-    ATTEMPTS,
     PREFERRED,
     REFERENCES,
-    JudgeModel,
     PairwiseJudge,
     Preference,
     gold_score,
@@ -26,7 +24,7 @@ from suffice.judges import (
     reference_columns,
     with_columns,
 )
-from suffice.store import Recording, ResponseCache, read_recording, write_recording
+from suffice.store import Recording, read_recording, write_recording
 from suffice.tables import Column, Table
 
 __all__ = ["judge_gold_command", "judge_pairs_command"]
@@ -63,7 +61,7 @@ def judge_gold_command(
     Example: suffice judge gold drafts.parquet -o measured.parquet
     """
     source = read_recording(recording)
-    names = [name.strip() for name in measures.split(",") if name.strip()]
+    names = options.split_names(measures)
     embeds: Any = None
     if "embedding_similarity" in names:
         embeds = (MiniLM() if embedder == "minilm" else SentenceTransformersEmbedder(embedder)).embed
@@ -103,61 +101,41 @@ def _by_round(source: Recording, columns: dict[str, list[float]]) -> Table:
 
 def judge_pairs_command(
     recording: Annotated[Path, typer.Argument(help="The recording whose answers (drafts) are compared.")],
-    model: Annotated[str, typer.Option("--model", help="The judge's name at the endpoint.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="The recording with the verdicts, a parquet file.")],
-    dataset: Annotated[
-        str | None, typer.Option("--dataset", help="The questions that were recorded: recordings hold ids of passages.")
-    ] = None,
-    corpus: Annotated[
-        Path | None, typer.Option("--corpus", help="The corpus that was searched, instead of --dataset.")
-    ] = None,
-    concurrency: Annotated[int, typer.Option("--concurrency", min=1, help="Pairs in flight.")] = 8,
-    base_url: options.BaseUrl = None,
-    api_key_env: options.KeyVariable = "OPENAI_API_KEY",
-    max_tokens: options.MaxTokens = 2048,
-    timeout: options.Timeout = 120.0,
-    cache: Annotated[
-        Path | None, typer.Option("--cache", help="Keeps what was paid for (sqlite); default: OUT.judged.sqlite.")
-    ] = None,
-    extra_body: options.ExtraBody = "{}",
-    attempts: Attempts = ATTEMPTS,
-    retry_unreadable: RetryUnreadable = False,
+    judging: Judging,
     as_json: options.AsJson = False,
 ) -> None:
     """A judge whose verdict depends on the order of two drafts prefers places, not drafts.
 
     Example: suffice judge pairs d.parquet -o j.parquet --model M --base-url URL
     """
-    source = read_recording(recording)
-    passages = known_passages(dataset, corpus)
-    kept = out.with_name(f"{out.name}.judged.sqlite") if cache is None else cache
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    chat = judging_model(model, base_url, api_key_env, max_tokens=max_tokens, timeout=timeout, extra_body=extra_body)
-    with ResponseCache(kept) as replies:
-        asks = JudgeModel(
-            chat, cache=replies, max_tokens=max_tokens, attempts=attempts, retry_unreadable=retry_unreadable
-        )
-        judge = PairwiseJudge(asks)
-        with judging_progress(f"comparing {recording}", quiet=as_json) as tell:
-            found = asyncio.run(
-                prefer_to_last(source, judge, passages=passages, concurrency=concurrency, on_progress=tell)
+    source, passages = read_recording(recording), judging.passages()
+    with judging.asked() as asks, progress_bar(f"comparing {recording}", quiet=as_json) as progress:
+        preference = asyncio.run(
+            prefer_to_last(
+                source,
+                PairwiseJudge(asks),
+                passages=passages,
+                concurrency=judging.concurrency,
+                on_progress=progress,
             )
-    if not found.failed:
-        judges = dict(source.metadata.get("judges") or {}) | {f"judge:{PREFERRED}": dict(found.metadata)}
-        write_recording(out, with_columns(source.table, found.columns), {**source.metadata, "judges": judges})
-    _report(found, out, kept, as_json=as_json)
-    if found.failed:
+        )
+    if not preference.failed:
+        judges = dict(source.metadata.get("judges") or {}) | {f"judge:{PREFERRED}": dict(preference.metadata)}
+        table = with_columns(source.table, preference.columns)
+        write_recording(judging.out, table, {**source.metadata, "judges": judges})
+    _report(preference, judging, as_json=as_json)
+    if preference.failed:
         raise typer.Exit(1)
 
 
-def _report(found: Preference, out: Path, kept: Path, *, as_json: bool) -> None:
-    asked = sum(found.verdicts.values())
+def _report(preference: Preference, judging: Judging, *, as_json: bool) -> None:
+    verdicts, asked = preference.verdicts, sum(preference.verdicts.values())
     table = Table(
-        title=f"{found.pairs} distinct pairs: a draft and the last one of its trajectory",
+        title=f"{preference.pairs} distinct pairs: a draft and the last one of its trajectory",
         columns=(Column("better"), Column("pairs", "d"), Column("share", ".1%")),
         rows=tuple(
-            (told, found.verdicts.get(name, 0), found.verdicts.get(name, 0) / asked if asked else math.nan)
-            for name, told in _VERDICTS.items()
+            (meaning, verdicts.get(name, 0), verdicts.get(name, 0) / asked if asked else math.nan)
+            for name, meaning in _VERDICTS.items()
         ),
         notes=(
             f"column {PREFERRED}: 1 better than the last draft, 0.5 neither or dependent on the order, 0 worse",
@@ -167,20 +145,16 @@ def _report(found: Preference, out: Path, kept: Path, *, as_json: bool) -> None:
     if as_json:
         print_json(
             {
-                "path": None if found.failed else str(out),
-                "cache": str(kept),
-                "pairs": found.pairs,
-                "verdicts": dict(found.verdicts),
-                "failed": list(found.failed),
+                "path": None if preference.failed else str(judging.out),
+                "cache": str(judging.kept),
+                "pairs": preference.pairs,
+                "verdicts": dict(verdicts),
+                "failed": list(preference.failed),
                 "table": table.to_dict(),
             }
         )
-        return
-    if found.failed:
-        say(
-            f"{len(found.failed)} pairs failed; {out} is not written, what was answered is kept in {kept}: run the same "
-            f"command again. The first: {found.failed[0]}"
-        )
-        return
-    print_table(table)
-    say(f"written to {out}")
+    elif preference.failed:
+        judging.say_failed(preference.failed, "pairs")
+    else:
+        print_table(table)
+        say(f"written to {judging.out}")

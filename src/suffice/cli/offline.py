@@ -29,7 +29,7 @@ from suffice.replays.tables import replay_notes, replay_tables
 from suffice.rules import answer_stable, parse_selector, signal, tasr
 from suffice.session import Policy
 from suffice.signals import GATE, LOOP_COMPONENTS
-from suffice.statistics import DEFAULT_INTERVAL, INTERVALS, Resampling
+from suffice.statistics import DEFAULT_INTERVAL, INTERVALS
 from suffice.store import Recording, read_recording
 
 __all__ = [
@@ -77,17 +77,13 @@ def calibrate_command(
 
     Example: suffice calibrate tune.parquet -o policy.json --rule tasr
     """
-    if method not in ("isotonic", "platt"):
-        raise typer.BadParameter(f"{method!r}; allowed: isotonic, platt", param_hint="--method")
-    if unseen_round not in ("error", "nearest"):
-        raise typer.BadParameter(f"{unseen_round!r}; allowed: error, nearest", param_hint="--unseen-round")
     policy, summary = calibrate(
         read_recording(path),
         rule=rule,
-        method="platt" if method == "platt" else "isotonic",
+        method=options.allowed(method, ("isotonic", "platt"), "--method"),
         per_round=per_round,
         target=target,
-        unseen_round="nearest" if unseen_round == "nearest" else "error",
+        unseen_round=options.allowed(unseen_round, ("error", "nearest"), "--unseen-round"),
         selector=parse_selector(selector),
         source=signal_name,
         **options.start_of(start_round, [rule]),
@@ -111,6 +107,7 @@ def show_calibration(summary: CalibrationSummary) -> None:
 def replay_command(
     context: typer.Context,
     path: Annotated[Path, typer.Argument(metavar="RECORDING", help="Recorded rounds.")],
+    resampling: options.Resampling,
     rule: Annotated[
         list[str] | None, typer.Option("--rule", help="A rule: a name or its text; may be repeated.")
     ] = None,
@@ -127,9 +124,6 @@ def replay_command(
         int | None, typer.Option("--max-rounds", min=1, help="The highest round of the rules; default: that recorded.")
     ] = None,
     baseline: options.Baseline = None,
-    resamples: Annotated[int, typer.Option("--resamples", min=1, help="Bootstrap draws.")] = 1000,
-    seed: Annotated[int, typer.Option("--seed", help="Of the draws.")] = 42,
-    level: Annotated[float, typer.Option("--level", min=0.5, max=0.9999, help="Coverage of intervals.")] = 0.95,
     margin: Annotated[
         list[float] | None, typer.Option("--margin", help="For non-inferiority and equivalence; may be repeated.")
     ] = None,
@@ -163,10 +157,8 @@ def replay_command(
 
     Example: suffice replay run.parquet --rule answer_stable
     """
-    if interval not in INTERVALS:
-        raise typer.BadParameter(f"{interval!r}; allowed: {', '.join(INTERVALS)}", param_hint="--interval")
-    if ledger not in LEDGERS:
-        raise typer.BadParameter(f"{ledger!r}; allowed: {', '.join(LEDGERS)}", param_hint="--ledger")
+    options.allowed(interval, INTERVALS, "--interval")
+    options.allowed(ledger, LEDGERS, "--ledger")
     if prices is not None and model is not None:
         raise typer.BadParameter("--prices says what tokens cost, too: give one of them", param_hint="--model")
     policies = [Policy.load(file) for file in policy or ()]
@@ -177,7 +169,7 @@ def replay_command(
             [*policies, *(rule or ())],
             metric,
             baseline,
-            level,
+            resampling.level,
             list_price(model).price if model else None if prices is None else load_prices(prices),
         )
         print_json(streamed.to_dict()) if as_json else print_table(streamed.table())
@@ -196,7 +188,7 @@ def replay_command(
         with_guarded(policies, recording),
         metrics=tuple(metric) if metric else None,
         baseline=options.read_baseline(baseline),
-        resampling=Resampling(n_resamples=resamples, seed=seed, level=level, interval=interval),
+        resampling=replace(resampling.value, interval=interval),
         prices=prices_for(prices, recording) if model is None else list_price(model).price,
         margins=tuple(margin or (0.02,)),
         cost=cost,

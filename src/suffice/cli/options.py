@@ -1,120 +1,83 @@
-"""Options that several commands share, and what they build."""
+"""Options that several commands share, in groups, and what they build."""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, ClassVar, cast
 
-import typer
+from typer import BadParameter, Option
 
-from suffice.cli.console import warn
+from suffice import statistics
 from suffice.embedding import Embedder, MiniLM, SentenceTransformersEmbedder
-from suffice.errors import DataError, NotFoundError
-from suffice.llm import PROMPTS, Answerer, ChatModel, EntailmentJudge, Prompt, SpanReaderModel
-from suffice.retrieval import (
-    GOLD_FIELDS,
-    CrossEncoderScorer,
-    PoolBM25,
-    Question,
-    Reranked,
-    Retriever,
-    load_questions,
-    open_corpus,
-)
+from suffice.errors import DataError
+from suffice.llm import PROMPTS, Answerer, ChatModel, EntailmentJudge, SpanReaderModel
+from suffice.llm.prompts import Prompt
+from suffice.llm.prompts import prompt as built_in_prompt
+from suffice.retrieval import BUNDLED, CrossEncoderScorer, PoolBM25, Reranked, Retriever, load_questions, open_corpus
 from suffice.seen import Seen
 from suffice.session import Policy
 from suffice.signals import Enricher, FittedState, Idf
 from suffice.signals.position import AnswerPosition, PositionKind
 
-DEFAULT_KEY = "OPENAI_API_KEY"
+__all__ = [
+    "DATASET",
+    "AllowUnread",
+    "Answering",
+    "AsJson",
+    "Baseline",
+    "Candidates",
+    "EmbedderName",
+    "Endpoint",
+    "Examined",
+    "Limit",
+    "Markdown",
+    "MaxRounds",
+    "Metric",
+    "Resampling",
+    "Retrieval",
+    "Search",
+    "Signals",
+    "StartRound",
+    "allowed",
+    "answer_position",
+    "api_key",
+    "build_embedder",
+    "json_object",
+    "overlap_state",
+    "read_baseline",
+    "split_names",
+    "start_of",
+]
 
-ModelName = Annotated[
-    str, typer.Option("--model", help="The embedded 'span-reader', or a model's name at the endpoint.")
+DEFAULT_KEY = "OPENAI_API_KEY"
+DATASET = f"a bundled set ({', '.join(BUNDLED)}), a .jsonl(.gz) file, or HotpotQA's .json"
+"""What a data set may be, for help."""
+
+AsJson = Annotated[bool, Option("--json", help="Print JSON for programs, and nothing else, to standard output.")]
+Limit = Annotated[int | None, Option("--limit", min=1, help="Only the first questions.")]
+Markdown = Annotated[Path | None, Option("--markdown", help="Also write the tables there, as Markdown.")]
+Metric = Annotated[
+    str | None, Option("--metric", help="f1 (default; em for multiple choice), em, agreement, or a column in [0, 1].")
 ]
-BaseUrl = Annotated[
-    str | None, typer.Option("--base-url", help="An OpenAI-compatible endpoint, usually ending with /v1.")
+MaxRounds = Annotated[int, Option("--max-rounds", min=1, help="The highest round R.")]
+Candidates = Annotated[
+    int, Option("--candidates", min=1, help="How many of the retriever's best passages --reranker orders.")
 ]
-KeyVariable = Annotated[
-    str, typer.Option("--api-key-env", help="The environment variable that holds the API key; never the key itself.")
-]
-PromptName = Annotated[str, typer.Option("--prompt", help=f"One of: {', '.join(PROMPTS)}.")]
-Api = Annotated[str, typer.Option("--api", help="'chat', or 'completions' (legacy).")]
-MaxTokens = Annotated[int, typer.Option("--max-tokens", min=1, help="Most tokens per reply.")]
-Logprobs = Annotated[
-    bool, typer.Option("--logprobs/--no-logprobs", help="Ask for log-probabilities; rules on margins need them.")
-]
-Timeout = Annotated[
-    float,
-    typer.Option(
-        "--timeout", min=0.1, help="Longest silence of the endpoint, seconds; one reply may take ten times that."
-    ),
-]
-CacheFile = Annotated[
-    Path | None, typer.Option("--cache", help="A response cache (sqlite); the same request is then paid once.")
-]
-ExtraBody = Annotated[
-    str,
-    typer.Option(
-        "--extra-body",
-        help="More fields of each request, as JSON, for instance to switch thinking off: "
-        '\'{"chat_template_kwargs": {"enable_thinking": false}}\'. No secrets: they are recorded.',
-    ),
-]
-Position = Annotated[
-    str | None,
-    typer.Option(
-        "--answer-position",
-        help="Where a reply holds its answer: marker:TEXT, json:FIELD, tool:FIELD or start (default: marker:Answer:).",
-    ),
-]
-AllowUnread = Annotated[
-    bool,
-    typer.Option("--allow-unread", help="Go on, and succeed, although no answer can be read out of any reply."),
-]
-Corpus = Annotated[
-    Path | None,
-    typer.Option(
-        "--corpus", help="A folder of .txt/.md files or a .jsonl file to search; the index is kept beside it."
-    ),
-]
-Dense = Annotated[
-    str | None, typer.Option("--dense", help="Rank with a sentence-transformers model (id or path) instead of BM25.")
-]
+AllowUnread = Annotated[bool, Option("--allow-unread", help="Succeed even if no answer can be read from any reply.")]
 EmbedderName = Annotated[
     str,
-    typer.Option(
+    Option(
         "--embedder",
         help="What embeds drafts for semantic_distance: 'minilm' (in the package), a sentence-transformers id, or 'none'.",
     ),
 ]
-JudgeModel = Annotated[
-    str | None,
-    typer.Option("--judge-model", help="A model that marks how well the passages entail the answer: judge_entailment."),
-]
-JudgeBaseUrl = Annotated[
-    str | None, typer.Option("--judge-base-url", help="The judge's endpoint; default: that of the model.")
-]
-JudgeKeyVariable = Annotated[
-    str | None,
-    typer.Option("--judge-api-key-env", help="The environment variable of the judge's API key; default: the model's."),
-]
-Rerank = Annotated[
-    str | None,
-    typer.Option("--rerank", help="A cross-encoder (id or path) that scores each new passage: rerank_score."),
-]
-Reranker = Annotated[
-    str | None,
-    typer.Option("--reranker", help="A cross-encoder (id or path) that orders the retriever's best passages."),
-]
-Candidates = Annotated[
-    int, typer.Option("--candidates", min=1, help="How many of the retriever's best passages --reranker orders.")
-]
 StartRound = Annotated[
     int | None,
-    typer.Option(
+    Option(
         "--start-round",
         min=0,
         max=1,
@@ -122,16 +85,298 @@ StartRound = Annotated[
         "and 0 for rules on p_known.",
     ),
 ]
-MaxRounds = Annotated[int, typer.Option("--max-rounds", min=1, help="The highest round R.")]
 Baseline = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--baseline",
         help="A row's label, 'full', a rule or a policy file to compare with. Default: fixed_k(3); 'recorded' where a rule "
         "ended some of the recording.",
     ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs, and nothing else, to standard output.")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resampling:
+    """How intervals are drawn."""
+
+    panel: ClassVar[str] = "Resampling"
+
+    resamples: Annotated[int, Option("--resamples", min=1, help="Bootstrap draws.")] = 1000
+    seed: Annotated[int, Option("--seed", min=0, help="Seed of everything that is drawn.")] = 42
+    level: Annotated[float, Option("--level", min=0.5, max=0.9999, help="Coverage of intervals.")] = 0.95
+
+    @property
+    def value(self) -> statistics.Resampling:
+        """What functions of the library take."""
+        return statistics.Resampling(n_resamples=self.resamples, seed=self.seed, level=self.level)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Endpoint:
+    """A language model at an OpenAI-compatible endpoint."""
+
+    panel: ClassVar[str] = "Model"
+
+    model: Annotated[str, Option("--model", help="The model's name at the endpoint.")]
+    base_url: Annotated[
+        str | None, Option("--base-url", help="An OpenAI-compatible endpoint, usually ending with /v1.")
+    ] = None
+    api_key_env: Annotated[
+        str, Option("--api-key-env", help="The environment variable that holds the API key; never the key itself.")
+    ] = DEFAULT_KEY
+    max_tokens: Annotated[int, Option("--max-tokens", min=1, help="Most tokens per reply.")] = 64
+    timeout: Annotated[
+        float,
+        Option(
+            "--timeout", min=0.1, help="Longest silence of the endpoint, seconds; one reply may take ten times that."
+        ),
+    ] = 120.0
+    extra_body: Annotated[
+        str,
+        Option(
+            "--extra-body",
+            help="More fields of each request, as JSON, for instance to switch thinking off: "
+            '\'{"chat_template_kwargs": {"enable_thinking": false}}\'. No secrets: they are recorded.',
+        ),
+    ] = "{}"
+
+    def chat(self, **settings: Any) -> ChatModel:
+        """Return the model; further settings are those of `ChatModel`.
+
+        Raises:
+            DataError: There is no endpoint, or a setting is out of range.
+        """
+        return self.other(extra_body=json_object(self.extra_body), **settings)
+
+    def other(
+        self,
+        name: str | None = None,
+        base_url: str | None = None,
+        key_variable: str | None = None,
+        option: str = "--base-url",
+        **settings: Any,
+    ) -> ChatModel:
+        """Return a model whose name, endpoint and key are by default those of this one.
+
+        Args:
+            name: Its name there.
+            base_url: Its endpoint.
+            key_variable: The environment variable of its key.
+            option: The option that gives the endpoint, for messages.
+            **settings: Further arguments of `ChatModel`.
+
+        Raises:
+            DataError: There is no endpoint, or a setting is out of range.
+        """
+        name, base_url, key_variable = name or self.model, base_url or self.base_url, key_variable or self.api_key_env
+        key = api_key(key_variable)
+        if base_url is None and "OPENAI_BASE_URL" not in os.environ and key is None:
+            raise DataError(
+                f"model {name!r} needs an endpoint: give {option} (or OPENAI_BASE_URL), or put a key for OpenAI's into "
+                f"{key_variable}; without a network use --model span-reader"
+            )
+        cache: Path | None = getattr(self, "cache", None)
+        if cache is not None and "cache" not in settings:
+            from suffice.store import ResponseCache
+
+            settings["cache"] = ResponseCache(cache)
+        return ChatModel(name, base_url=base_url, api_key=key, timeout_s=self.timeout, **settings)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Examined(Endpoint):
+    """A model that answers questions, without a cache in front of it."""
+
+    prompt: Annotated[str, Option("--prompt", help=f"One of: {', '.join(PROMPTS)}.")] = "answer_first"
+    api: Annotated[str, Option("--api", help="'chat', or 'completions' (legacy).")] = "chat"
+    answer_position: Annotated[
+        str | None,
+        Option(
+            "--answer-position",
+            help="Where a reply holds its answer: marker:TEXT, json:FIELD, tool:FIELD or start (default: marker:Answer:).",
+        ),
+    ] = None
+
+    def answerer(
+        self, *, logprobs: bool = True, position: AnswerPosition | None = None, layer: int | None = None
+    ) -> Answerer:
+        """Return the model that the options describe: at an endpoint, local, or the embedded span reader.
+
+        Args:
+            logprobs: Whether to ask for log-probabilities.
+            position: Where a reply holds its answer; None = what the option says.
+            layer: The hidden states that a gate reads of a local model.
+
+        Raises:
+            DataError: The options contradict each other.
+        """
+        prompt, position = built_in_prompt(self.prompt), position or answer_position(self.answer_position)
+        if getattr(self, "local", False):
+            return self._local(prompt, position, logprobs=logprobs, layer=layer)
+        if self.model == "span-reader" and self.base_url is None:
+            body = json_object(self.extra_body)
+            if body or (position or AnswerPosition()) != AnswerPosition():
+                raise DataError(
+                    "the embedded span reader has no request and no reply to read: leave out "
+                    f"{'--extra-body' if body else '--answer-position'}, or give --base-url"
+                )
+            return SpanReaderModel()
+        return self.chat(
+            prompt=prompt,
+            position=position,
+            api=self.api,
+            max_tokens=self.max_tokens,
+            top_logprobs=5 if logprobs else None,
+        )
+
+    def _local(self, prompt: Prompt, position: AnswerPosition | None, *, logprobs: bool, layer: int | None) -> Answerer:
+        from suffice.cli.console import quiet_bars
+        from suffice.llm import TransformersModel
+
+        if self.base_url is not None:
+            raise DataError(
+                f"--local runs {self.model!r} here, and --base-url {self.base_url!r} is an endpoint: give one of them"
+            )
+        body = dict(json_object(self.extra_body))
+        variables = body.pop("chat_template_kwargs", {})
+        if body or not isinstance(variables, dict):
+            raise DataError(
+                f"--extra-body {self.extra_body!r}: with --local the only field is chat_template_kwargs, a JSON object"
+            )
+        quiet_bars()
+        return TransformersModel(
+            self.model,
+            layers=("middle",) if layer is None else (layer,),
+            prompt=prompt,
+            position=position,
+            max_tokens=self.max_tokens,
+            top_logprobs=5 if logprobs else 1,
+            chat_template_kwargs=variables,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answering(Examined):
+    """A model that answers questions: by default the embedded span reader."""
+
+    model: Annotated[str, Option("--model", help="The embedded 'span-reader', or a model's name at the endpoint.")] = (
+        "span-reader"
+    )
+    local: Annotated[
+        bool, Option("--local", help="--model is a folder or hub id of a causal language model, and runs here (torch).")
+    ] = False
+    logprobs: Annotated[
+        bool, Option("--logprobs/--no-logprobs", help="Ask for log-probabilities; rules on margins need them.")
+    ] = True
+    cache: Annotated[
+        Path | None, Option("--cache", help="A response cache (sqlite); the same request is then paid once.")
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Search:
+    """What is searched."""
+
+    panel: ClassVar[str] = "Retrieval"
+
+    corpus: Annotated[
+        Path | None,
+        Option("--corpus", help="A folder of .txt/.md files or a .jsonl file to search; the index is kept beside it."),
+    ] = None
+    dense: Annotated[
+        str | None, Option("--dense", help="Rank with a sentence-transformers model (id or path) instead of BM25.")
+    ] = None
+
+    def retriever(self) -> Retriever:
+        """Return the retriever; without a corpus it ranks each question's own passages."""
+        if self.dense is None:
+            return PoolBM25() if self.corpus is None else open_corpus(self.corpus)
+        from suffice.retrieval.corpus import read_corpus
+        from suffice.retrieval.dense import DenseRetriever
+
+        return DenseRetriever(self.dense, passages=None if self.corpus is None else list(read_corpus(self.corpus)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Retrieval(Search):
+    """What is searched, and in which order passages are revealed."""
+
+    reranker: Annotated[
+        str | None, Option("--reranker", help="A cross-encoder (id or path) that orders the retriever's best passages.")
+    ] = None
+    candidates: Candidates = 20
+
+    def retriever(self) -> Retriever:
+        """Return the retriever, with the reranker's order if there is one."""
+        ranked = super().retriever()
+        if self.reranker is None:
+            return ranked
+        return Reranked(ranked, CrossEncoderScorer(self.reranker), candidates=self.candidates)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judge:
+    """A judge of a live loop."""
+
+    panel: ClassVar[str] = "Judge"
+
+    judge_model: Annotated[
+        str | None, Option("--judge-model", help="A model that marks how well the passages entail the answer.")
+    ] = None
+    judge_base_url: Annotated[
+        str | None, Option("--judge-base-url", help="The judge's endpoint; default: that of the model.")
+    ] = None
+    judge_api_key_env: Annotated[
+        str | None,
+        Option("--judge-api-key-env", help="The environment variable of the judge's API key; default: the model's."),
+    ] = None
+
+    def chat(self, endpoint: Endpoint, **settings: Any) -> ChatModel:
+        """Return the judge's model.
+
+        Raises:
+            DataError: It has no endpoint.
+        """
+        return endpoint.other(
+            self.judge_model, self.judge_base_url, self.judge_api_key_env, "--judge-base-url", **settings
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Signals(Judge):
+    """Signals that cost calls of their own."""
+
+    panel: ClassVar[str] = "Signals"
+
+    rerank_signal: Annotated[
+        str | None,
+        Option("--rerank-signal", help="A cross-encoder (id or path) that scores each new passage: rerank_score."),
+    ] = None
+
+    def enrichers(self, endpoint: Endpoint) -> tuple[Enricher, ...]:
+        """Return what measures these signals, cheapest first.
+
+        Raises:
+            DataError: The judge has no endpoint.
+        """
+        listed: list[Enricher] = [] if self.rerank_signal is None else [CrossEncoderScorer(self.rerank_signal)]
+        return (*listed, *([] if self.judge_model is None else [EntailmentJudge(self.chat(endpoint))]))
+
+
+def allowed(value: str, choices: Collection[str], option: str) -> Any:
+    """Return a value that is one of the choices.
+
+    Raises:
+        BadParameter: It is not.
+    """
+    if value not in choices:
+        raise BadParameter(f"{value!r}; allowed: {', '.join(choices)}", param_hint=option)
+    return value
+
+
+def split_names(text: str) -> list[str]:
+    """Return comma-separated names."""
+    return [name.strip() for name in text.split(",") if name.strip()]
 
 
 def start_of(start_round: int | None, rules: Sequence[str] | None) -> dict[str, Any]:
@@ -150,60 +395,6 @@ def start_of(start_round: int | None, rules: Sequence[str] | None) -> dict[str, 
     return {"start_round": start_round}
 
 
-def build_model(
-    name: str,
-    base_url: str | None,
-    *,
-    key_variable: str,
-    prompt: str,
-    api: str,
-    max_tokens: int,
-    logprobs: bool,
-    timeout: float,
-    cache: Path | None,
-    extra_body: str,
-    position: AnswerPosition | None = None,
-) -> Answerer:
-    """Return the model that the options describe.
-
-    Raises:
-        DataError: The options contradict each other.
-    """
-    body = json_object(extra_body)
-    known_prompt(prompt)
-    if name == "span-reader" and base_url is None:
-        if body or (position or AnswerPosition()) != AnswerPosition():
-            raise DataError(
-                "the embedded span reader has no request and no reply to read: leave out "
-                f"{'--extra-body' if body else '--answer-position'}, or give --base-url"
-            )
-        return SpanReaderModel()
-    return build_chat(
-        name,
-        base_url,
-        key_variable=key_variable,
-        timeout=timeout,
-        cache=cache,
-        prompt=PROMPTS[prompt],
-        position=position,
-        api=api,
-        max_tokens=max_tokens,
-        top_logprobs=5 if logprobs else None,
-        extra_body=body,
-    )
-
-
-def known_prompt(name: str) -> Prompt:
-    """Return a built-in prompt.
-
-    Raises:
-        DataError: There is none of this name.
-    """
-    if name not in PROMPTS:
-        raise NotFoundError(f"there is no prompt {name!r}; there are: {', '.join(PROMPTS)}")
-    return PROMPTS[name]
-
-
 def answer_position(text: str | None) -> AnswerPosition | None:
     """Return the value of `--answer-position`; None if it was not given.
 
@@ -211,64 +402,14 @@ def answer_position(text: str | None) -> AnswerPosition | None:
     AnswerPosition(kind='json', text='city', span=None)
 
     Raises:
-        DataError: It is of no kind that can be written down.
+        BadParameter: It is of no kind that can be written down.
     """
     if text is None:
         return None
     kind, _, where = text.partition(":")
     if kind not in ("marker", "json", "tool", "start"):
-        raise DataError(f"--answer-position {text!r}: the kinds are marker, json, tool, start")
+        raise BadParameter(f"{text!r}: the kinds are marker, json, tool, start", param_hint="--answer-position")
     return AnswerPosition(cast("PositionKind", kind), where)
-
-
-def template_options(extra_body: str) -> Mapping[str, Any]:
-    """Return the chat template's variables out of `--extra-body`, the only field that a local model reads.
-
-    Raises:
-        DataError: There are other fields.
-    """
-    body = dict(json_object(extra_body))
-    options = body.pop("chat_template_kwargs", {})
-    if body or not isinstance(options, dict):
-        raise DataError(
-            f"--extra-body {extra_body!r}: with --local the only field is chat_template_kwargs, a JSON object"
-        )
-    return options
-
-
-def build_chat(
-    name: str,
-    base_url: str | None,
-    *,
-    key_variable: str,
-    timeout: float,
-    cache: Path | None,
-    option: str = "--base-url",
-    **settings: Any,
-) -> ChatModel:
-    """Return a model at an endpoint.
-
-    Args:
-        name: The model's name there.
-        base_url: The endpoint.
-        key_variable: The environment variable of its key.
-        timeout: Its longest silence, seconds.
-        cache: The response cache.
-        option: The option that gives the endpoint, for messages.
-        **settings: Further arguments of `ChatModel`.
-
-    Raises:
-        DataError: There is no endpoint, or a setting is out of range.
-    """
-    _require_endpoint(name, base_url, key_variable, option=option)
-    return ChatModel(
-        name,
-        base_url=base_url,
-        api_key=api_key(key_variable),
-        timeout_s=timeout,
-        cache=None if cache is None else _response_cache(cache),
-        **settings,
-    )
 
 
 def api_key(variable: str) -> str | None:
@@ -296,96 +437,15 @@ def json_object(text: str) -> Mapping[str, Any]:
     """Return the value of `--extra-body`.
 
     Raises:
-        DataError: It is no JSON object.
+        BadParameter: It is not a JSON object.
     """
     try:
         value = json.loads(text)
     except ValueError as error:
-        raise DataError(f"--extra-body {text!r} is not JSON: {error}") from None
+        raise BadParameter(f"{text!r} is not JSON: {error}", param_hint="--extra-body") from None
     if not isinstance(value, dict):
-        raise DataError(f"--extra-body must be a JSON object, not {text!r}")
+        raise BadParameter(f"expected a JSON object, not {text!r}", param_hint="--extra-body")
     return value
-
-
-def _response_cache(path: Path) -> Any:
-    from suffice.store import ResponseCache
-
-    return ResponseCache(path)
-
-
-def build_enrichers(
-    rerank: str | None,
-    judge_model: str | None,
-    base_url: str | None,
-    *,
-    key_variable: str,
-    timeout: float,
-    cache: Path | None,
-) -> tuple[Enricher, ...]:
-    """Return what measures signals with calls of its own, cheapest first.
-
-    Args:
-        rerank: A cross-encoder.
-        judge_model: The judge's name at its endpoint.
-        base_url: The judge's endpoint.
-        key_variable: The environment variable of its key.
-        timeout: Longest silence of its endpoint, seconds.
-        cache: The response cache.
-
-    Raises:
-        DataError: A judge without an address.
-    """
-    enrichers: list[Enricher] = [] if rerank is None else [CrossEncoderScorer(rerank)]
-    if judge_model is not None:
-        judge = build_chat(
-            judge_model, base_url, key_variable=key_variable, timeout=timeout, cache=cache, option="--judge-base-url"
-        )
-        enrichers.append(EntailmentJudge(judge))
-    return tuple(enrichers)
-
-
-def _require_endpoint(name: str, base_url: str | None, key_variable: str, *, option: str) -> None:
-    if base_url is None and "OPENAI_BASE_URL" not in os.environ and api_key(key_variable) is None:
-        raise DataError(
-            f"model {name!r} needs an endpoint: give {option} (or OPENAI_BASE_URL), or put a key for OpenAI's into "
-            f"{key_variable}; without a network use --model span-reader"
-        )
-
-
-def build_retriever(
-    corpus: Path | None, dense: str | None, reranker: str | None = None, candidates: int = 20
-) -> Retriever:
-    """Return the retriever that the options describe: the question's own pool unless there is a corpus.
-
-    Args:
-        corpus: What is searched.
-        dense: A sentence-transformers model that ranks instead of BM25.
-        reranker: A cross-encoder that orders the best of them.
-        candidates: How many it orders.
-    """
-    found: Retriever
-    if dense is not None:
-        from suffice.retrieval.corpus import read_corpus
-        from suffice.retrieval.dense import DenseRetriever
-
-        found = DenseRetriever(dense, passages=None if corpus is None else list(read_corpus(corpus)))
-    else:
-        found = PoolBM25() if corpus is None else open_corpus(corpus)
-    return found if reranker is None else Reranked(found, CrossEncoderScorer(reranker), candidates=candidates)
-
-
-def load_to_record(dataset: str, limit: int | None, split: str | None) -> list[Question]:
-    """Return the questions of a recording; say before anything is paid for how many have no gold answer."""
-    questions = load_questions(dataset, limit=limit, split=split)
-    bare = sum(not question.answers for question in questions)
-    if bare:
-        known = len(questions) - bare
-        which = f"only {known}" if known else "none"
-        warn(
-            f"note: {which} of these {len(questions)} questions has a gold answer (looked for: {', '.join(GOLD_FIELDS)}): EM "
-            f"and F1 {'of the others ' if known else ''}will be unknown; the metric agreement needs none"
-        )
-    return questions
 
 
 def overlap_state(dataset: str | None) -> dict[str, FittedState]:

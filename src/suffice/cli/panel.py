@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Annotated
 
-import typer
+from typer import Option
 
 from suffice.cli import options
 from suffice.cli.judge import parse_weights
@@ -13,72 +13,55 @@ from suffice.errors import DataError
 from suffice.judges import MARKS, JudgeModel, Panel
 from suffice.judges.marks import SCORE
 
-__all__ = ["DEFAULT_MARKS", "Judge", "Marks", "Weights", "build_panel", "require_contexts"]
+__all__ = ["PanelOptions", "require_contexts"]
 
 LIVE_MARKS = tuple(name for name, prompt in MARKS.items() if prompt.subject == "draft")
 """The marks that a live loop may read: the others take the gold answer."""
 
-DEFAULT_MARKS = ",".join(LIVE_MARKS)
 _MAX_TOKENS = 2048
 
-Judge = Annotated[
-    str | None,
-    typer.Option("--judge-model", help="A model that marks drafts, for rules as semantic_full: information_score."),
-]
-Marks = Annotated[str, typer.Option("--marks", help=f"What the judge marks, comma-separated: {', '.join(LIVE_MARKS)}.")]
-Weights = Annotated[
-    str, typer.Option("--weights", help="Of the information score, as MARK=WEIGHT,...; default: equal.")
-]
 
+@dataclass(frozen=True, kw_only=True)
+class PanelOptions(options.Judge):
+    """A judge that marks drafts."""
 
-def build_panel(
-    judge: tuple[str | None, str | None, str],
-    marks: str,
-    weights: str,
-    *,
-    timeout: float,
-    cache: Path | None,
-    extra_body: str,
-) -> tuple[Panel, ...]:
-    """Return the panel that the options describe; none without a judge.
+    judge_model: Annotated[
+        str | None,
+        Option("--judge-model", help="A model that marks drafts, for rules as semantic_full: information_score."),
+    ] = None
+    marks: Annotated[
+        str, Option("--marks", help=f"What the judge marks, comma-separated: {', '.join(LIVE_MARKS)}.")
+    ] = ",".join(LIVE_MARKS)
+    weights: Annotated[
+        str, Option("--weights", help="Of the information score, as MARK=WEIGHT,...; default: equal.")
+    ] = ""
 
-    Args:
-        judge: Its name, its endpoint, and the environment variable of its key.
-        marks: Comma-separated.
-        weights: As MARK=WEIGHT,...
-        timeout: Longest silence of its endpoint, seconds.
-        cache: The response cache, which keeps the judge's replies, too.
-        extra_body: Further fields of its requests.
+    def panels(self, endpoint: options.Endpoint) -> tuple[Panel, ...]:
+        """Return the panel; none without a judge.
 
-    Raises:
-        DataError: A judge without an address, or marks that give no information score to a live loop.
-    """
-    name, base_url, key_variable = judge
-    if name is None:
-        return ()
-    wanted = [mark.strip() for mark in marks.split(",") if mark.strip()]
-    with_gold = [mark for mark in wanted if mark in MARKS and mark not in LIVE_MARKS]
-    if with_gold:
-        raise DataError(
-            f"{with_gold[0]!r} is marked by the gold answer, which no live loop has: leave it out of --marks, and mark the "
-            "recording with `suffice judge drafts`"
-        )
-    if len(wanted) < 2:  # noqa: PLR2004
-        raise DataError(
-            f"{SCORE} is the mean of two marks or more, not of {marks!r}: name them with --marks, and give one of them all "
-            "the weight with --weights MARK=1 if only that counts"
-        )
-    chat = options.build_chat(
-        name,
-        base_url,
-        key_variable=key_variable,
-        timeout=timeout,
-        cache=cache,
-        option="--judge-base-url",
-        extra_body=options.json_object(extra_body),
-    )
-    asks = JudgeModel(chat, cache=chat.cache, max_tokens=_MAX_TOKENS)
-    return (Panel(asks, wanted, weights=parse_weights(weights)),)
+        Args:
+            endpoint: The writer's, with the cache that keeps the judge's replies, too.
+
+        Raises:
+            DataError: A judge without an address, or marks that give no information score to a live loop.
+        """
+        if self.judge_model is None:
+            return ()
+        wanted = options.split_names(self.marks)
+        with_gold = [mark for mark in wanted if mark in MARKS and mark not in LIVE_MARKS]
+        if with_gold:
+            raise DataError(
+                f"{with_gold[0]!r} is marked by the gold answer, which no live loop has: leave it out of --marks, and mark "
+                "the recording with `suffice judge drafts`"
+            )
+        if len(wanted) < 2:  # noqa: PLR2004
+            raise DataError(
+                f"{SCORE} is the mean of two marks or more, not of {self.marks!r}: name them with --marks, and give one of "
+                "them all the weight with --weights MARK=1 if only that counts"
+            )
+        chat = self.chat(endpoint, extra_body=options.json_object(endpoint.extra_body))
+        asks = JudgeModel(chat, cache=chat.cache, max_tokens=_MAX_TOKENS)
+        return (Panel(asks, wanted, weights=parse_weights(self.weights)),)
 
 
 def require_contexts(panels: tuple[Panel, ...], where: str) -> None:

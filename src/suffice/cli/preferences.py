@@ -2,36 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import numpy as np
 import typer
-from rich.progress import Progress
 
-from suffice.cli import gating, options
-from suffice.cli.confidence import AllowPrompt, Device, Dtype, Instructions, open_confidence
-from suffice.cli.console import errors, print_json, print_table, say
+from suffice.cli import options
+from suffice.cli.confidence import AllowPrompt, LocalModel, open_confidence
+from suffice.cli.console import print_json, print_table, progress_bar, say
+from suffice.cli.gating import tell_fitted
 from suffice.llm import TransformersModel
 from suffice.probes import LabelRule, ProbeConfidence
-from suffice.retrieval import BUNDLED, Question, Retriever, load_questions
+from suffice.retrieval import Question, Retriever, load_questions
 from suffice.seen import Seen
 from suffice.train.preference_file import PROMPT, card_path
 from suffice.train.preferences import PreferenceSummary, build_preferences
 from suffice.train.shift import Shift, measure_shift
 
-__all__ = ["preferences_command", "progress"]
+__all__ = ["preferences_command"]
 
 
 def preferences_command(
-    dataset: Annotated[
-        str, typer.Argument(help=f"Questions: a bundled set ({', '.join(BUNDLED)}), a .jsonl(.gz) or HotpotQA's .json.")
-    ],
+    dataset: Annotated[str, typer.Argument(help=f"Questions: {options.DATASET}.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="The preference file, JSON lines; its card lies beside it.")],
     model: Annotated[str, typer.Option("--model", help="A folder or hub id of a causal language model.")],
     probe: Annotated[Path, typer.Option("--probe", help="Its probe, as `suffice gate train` writes it.")],
+    local: LocalModel,
+    search: options.Search,
     allow_prompt: AllowPrompt = None,
     candidates: Annotated[
         int, typer.Option("--candidates", min=2, help="Passages of a question, the retriever's best.")
@@ -48,13 +46,7 @@ def preferences_command(
         str, typer.Option("--label-rule", help="With --shift: when an answer is right: em, contains or f1>=T.")
     ] = "contains",
     seed: Annotated[int, typer.Option("--seed", min=0, help="Draws the passages of --shift.")] = 0,
-    instructions: Instructions = "answer_first",
-    batch_size: Annotated[int, typer.Option("--batch-size", min=1, help="Most prompts of one pass.")] = 16,
-    dtype: Dtype = "auto",
-    device: Device = None,
-    corpus: options.Corpus = None,
-    dense: options.Dense = None,
-    limit: Annotated[int | None, typer.Option("--limit", min=1, help="Only the first questions.")] = None,
+    limit: options.Limit = None,
     as_json: options.AsJson = False,
 ) -> None:
     """Inc is the confidence with a passage minus that without it. Run the same command again to resume.
@@ -62,24 +54,16 @@ def preferences_command(
     Example: suffice reranker preferences q.jsonl -o p.jsonl --model M --probe P
     """
     questions = load_questions(dataset, limit=limit)
-    confidence, source = open_confidence(
-        model,
-        probe,
-        allow=allow_prompt or (),
-        instructions=instructions,
-        dtype=dtype,
-        device=device,
-        batch_size=batch_size,
-    )
-    retriever = options.build_retriever(corpus, dense)
-    gating.tell_fitted({"probe": confidence.probe.card.seen}, questions)
+    confidence, source = open_confidence(model, probe, local, allow=allow_prompt or ())
+    retriever = search.retriever()
+    tell_fitted({"probe": confidence.probe.card.seen}, questions)
     rule = LabelRule.parse(label_rule)
     measured = None
     if shift and not out.exists():
         measured = _shift(
             questions, confidence, source, retriever, most=shift, candidates=candidates, rule=rule, seed=seed
         )
-    with progress(f"scoring {dataset}", quiet=as_json) as tell:
+    with progress_bar(f"scoring {dataset}", quiet=as_json) as progress:
         summary = build_preferences(
             questions,
             confidence,
@@ -89,7 +73,7 @@ def preferences_command(
             k=k,
             prompt=line_prompt,
             shift=None if measured is None else measured.to_dict(),
-            on_progress=tell,
+            on_progress=progress,
         )
     _report(summary, measured, as_json=as_json)
 
@@ -140,14 +124,3 @@ def _report(summary: PreferenceSummary, shift: Shift | None, *, as_json: bool) -
     )
     for line in lines:
         say(line)
-
-
-@contextmanager
-def progress(title: str, *, quiet: bool) -> Iterator[Callable[[int, int], None] | None]:
-    """Show a bar on standard error, if it is a terminal."""
-    if quiet or not errors.is_terminal:
-        yield None
-        return
-    with Progress(console=errors, transient=True) as bar:
-        task = bar.add_task(title, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)

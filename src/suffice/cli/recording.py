@@ -3,137 +3,140 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import typer
+from typer import Argument, Option
 
-from suffice.cli import gating, options
-from suffice.cli.console import number, print_json, say
+from suffice.cli import options
+from suffice.cli.console import number, print_json, say, warn
+from suffice.cli.gating import Gate, tell_fitted
 from suffice.cli.show import money, recording_progress
-from suffice.loop import RecordSummary, RetrievalLoop, record
+from suffice.loop import LiveLoop, RecordSummary, RetrievalLoop, record
 from suffice.replays import Price, component_prices
-from suffice.retrieval import BUNDLED
+from suffice.retrieval import GOLD_FIELDS, Question, load_questions
 from suffice.session import Policy
 from suffice.signals import GATE
 from suffice.signals.position import AnswerPosition
 from suffice.tables import counted
 
-__all__ = ["record_command", "report_recorded"]
+__all__ = ["Recorder", "record_command"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recorder:
+    """Which questions are recorded, where to, and how many at once."""
+
+    panel: ClassVar[str] = "Recording"
+
+    out: Annotated[Path, Option("--out", "-o", help="The recording, a parquet file.")]
+    limit: options.Limit = None
+    split: Annotated[str | None, Option("--split", help="Only questions that the file says to be of this split.")] = (
+        None
+    )
+    concurrency: Annotated[int, Option("--concurrency", min=1, help="Questions in flight.")] = 8
+    prices: Annotated[
+        Path | None, Option("--prices", help="USD per million tokens by component or model (TOML or JSON).")
+    ] = None
+    allow_unread: options.AllowUnread = False
+
+    def questions(self, dataset: str) -> list[Question]:
+        """Return the questions; before anything is paid for, report how many have no gold answer."""
+        questions = load_questions(dataset, limit=self.limit, split=self.split)
+        bare = sum(not question.answers for question in questions)
+        if bare:
+            known = len(questions) - bare
+            which = f"only {known}" if known else "none"
+            warn(
+                f"note: {which} of these {len(questions)} questions has a gold answer (looked for: {', '.join(GOLD_FIELDS)}): "
+                f"EM and F1 {'of the others ' if known else ''}will be unknown; the metric agreement needs none"
+            )
+        return questions
+
+    def record(
+        self,
+        dataset: str,
+        questions: list[Question],
+        loop: LiveLoop,
+        models: Mapping[str, str],
+        *,
+        as_json: bool,
+        **more: Any,
+    ) -> None:
+        """Record the questions and print what was done; exit with 1 if some failed, or no reply held an answer.
+
+        Args:
+            dataset: Its name, for the progress bar.
+            questions: The questions.
+            loop: Answers them.
+            models: The model behind each component that costs money.
+            as_json: Whether to print JSON.
+            **more: Further arguments of `suffice.record`.
+        """
+        prices = None if self.prices is None else component_prices(self.prices, models)
+        with recording_progress(f"recording {dataset}", prices, quiet=as_json) as progress:
+            summary = record(
+                questions,
+                loop,
+                self.out,
+                concurrency=self.concurrency,
+                allow_unread=self.allow_unread,
+                on_progress=progress,
+                **more,
+            )
+        _report(summary, prices, as_json=as_json)
+        if summary.failed or (summary.unread == summary.replies > 0 and not self.allow_unread):
+            raise typer.Exit(1)
 
 
 def record_command(
-    dataset: Annotated[
-        str, typer.Argument(help=f"A bundled set ({', '.join(BUNDLED)}), a .jsonl(.gz) file, or HotpotQA's .json.")
-    ],
-    out: Annotated[Path, typer.Option("--out", "-o", help="The recording, a parquet file.")],
+    dataset: Annotated[str, Argument(help=f"Questions: {options.DATASET}.")],
+    recorder: Recorder,
+    retrieval: options.Retrieval,
+    answering: options.Answering,
+    signals: options.Signals,
+    gate: Gate,
     max_rounds: options.MaxRounds = 5,
-    round_zero: Annotated[bool, typer.Option("--round-zero", help="Record the model alone as round 0, too.")] = False,
-    limit: Annotated[int | None, typer.Option("--limit", min=1, help="Only the first questions.")] = None,
-    split: Annotated[
-        str | None, typer.Option("--split", help="Only questions that the file says to be of this split.")
-    ] = None,
-    concurrency: Annotated[int, typer.Option("--concurrency", min=1, help="Questions in flight.")] = 8,
+    round_zero: Annotated[bool, Option("--round-zero", help="Record the model alone as round 0, too.")] = False,
     parallel_rounds: Annotated[
-        bool,
-        typer.Option("--parallel-rounds", help="Send a question's rounds together; cached costs are then modelled."),
+        bool, Option("--parallel-rounds", help="Send a question's rounds together; cached costs are then modelled.")
     ] = False,
     fit_overlap_on: Annotated[
-        str | None, typer.Option("--fit-overlap-on", help="A data set of tune questions: its passages weigh `overlap`.")
+        str | None, Option("--fit-overlap-on", help="A data set of tune questions: its passages weigh `overlap`.")
     ] = None,
-    prices: Annotated[
-        Path | None, typer.Option("--prices", help="USD per million tokens by model (TOML or JSON).")
-    ] = None,
-    model: options.ModelName = "span-reader",
-    base_url: options.BaseUrl = None,
-    api_key_env: options.KeyVariable = "OPENAI_API_KEY",
-    prompt: options.PromptName = "answer_first",
-    api: options.Api = "chat",
-    max_tokens: options.MaxTokens = 64,
-    logprobs: options.Logprobs = True,
-    timeout: options.Timeout = 120.0,
-    cache: options.CacheFile = None,
-    extra_body: options.ExtraBody = "{}",
-    answer_position: options.Position = None,
-    allow_unread: options.AllowUnread = False,
-    corpus: options.Corpus = None,
-    dense: options.Dense = None,
-    reranker: options.Reranker = None,
-    candidates: options.Candidates = 20,
-    rerank: options.Rerank = None,
-    judge_model: options.JudgeModel = None,
-    judge_base_url: options.JudgeBaseUrl = None,
-    judge_api_key_env: options.JudgeKeyVariable = None,
-    local: gating.Local = False,
-    gate: gating.GateFolder = None,
-    gate_model: gating.GateModel = None,
-    gate_base_url: gating.GateBaseUrl = None,
     as_json: options.AsJson = False,
 ) -> None:
     """All rounds are recorded, so that any rule can be replayed. Run the same command again to resume.
 
     Example: suffice record hotpotqa_tune -o tune.parquet --limit 50
     """
-    questions = options.load_to_record(dataset, limit, split)
-    probe = gating.load_probe(gate)
-    answerer = gating.build_answerer(
-        local,
-        probe,
-        model,
-        base_url,
-        key_variable=api_key_env,
-        prompt=prompt,
-        api=api,
-        max_tokens=max_tokens,
-        logprobs=logprobs,
-        timeout=timeout,
-        cache=cache,
-        extra_body=extra_body,
-        position=options.answer_position(answer_position),
-    )
+    questions = recorder.questions(dataset)
+    answerer = answering.answerer(logprobs=answering.logprobs, layer=gate.layer)
     policy = Policy(
         start_round=0 if round_zero else 1,
         max_rounds=max_rounds,
         state=options.overlap_state(fit_overlap_on),
         answer_position=getattr(answerer, "position", AnswerPosition()),  # a prefilled prompt has another
     )
-    enrichers = options.build_enrichers(
-        rerank,
-        judge_model,
-        judge_base_url or base_url,
-        key_variable=judge_api_key_env or api_key_env,
-        timeout=timeout,
-        cache=cache,
+    loop = RetrievalLoop(
+        model=answerer,
+        enrichers=signals.enrichers(answering),
+        retriever=retrieval.retriever(),
+        policy=policy,
+        gate=gate.build(answerer, answering),
     )
-    retriever = options.build_retriever(corpus, dense, reranker, candidates)
-    decider = gating.build_gate(probe, answerer, gate_model, gate_base_url, prompt=prompt, key_variable=api_key_env)
-    loop = RetrievalLoop(model=answerer, retriever=retriever, policy=policy, enrichers=enrichers, gate=decider)
-    if logprobs:
+    if answering.logprobs:
         answerer.verify(frozenset({"logprobs"}))
-    by_component = None
-    if prices is not None:
-        names = {"generator": answerer.fingerprint().get("model", answerer.name)}
-        names |= {} if probe is None else {GATE: probe.card.model}
-        names |= {e.name: e.fingerprint().get("model", e.name) for e in enrichers if e.name.startswith("judge:")}
-        by_component = component_prices(prices, names)
-    with recording_progress(f"recording {dataset}", by_component, quiet=as_json) as tell:
-        summary = record(
-            questions,
-            loop,
-            out,
-            concurrency=concurrency,
-            parallel_rounds=parallel_rounds,
-            allow_unread=allow_unread,
-            on_progress=tell,
-        )
-    report_recorded(summary, by_component, as_json=as_json, allow_unread=allow_unread)
-    gating.tell_fitted(loop.fitted, questions)
+    models = {"generator": answerer.fingerprint().get("model", answerer.name)}
+    models |= {} if gate.probe is None else {GATE: gate.probe.card.model}
+    models |= {e.name: e.fingerprint().get("model", e.name) for e in loop.enrichers if e.name.startswith("judge:")}
+    recorder.record(dataset, questions, loop, models, as_json=as_json, parallel_rounds=parallel_rounds)
+    tell_fitted(loop.fitted, questions)
 
 
-def report_recorded(
-    summary: RecordSummary, prices: Mapping[str, Price] | None, *, as_json: bool, allow_unread: bool
-) -> None:
-    """Print what a recording run did; exit with 1 if questions failed, or no reply held an answer."""
+def _report(summary: RecordSummary, prices: Mapping[str, Price] | None, *, as_json: bool) -> None:
     cost = summary.cost
     usd = None if prices is None else money(summary.costs, prices)
     if as_json:
@@ -152,8 +155,6 @@ def report_recorded(
         print_json(data)
     else:
         _print_recorded(summary, usd)
-    if summary.failed or (summary.unread == summary.replies > 0 and not allow_unread):
-        raise typer.Exit(1)
 
 
 def _print_recorded(summary: RecordSummary, usd: float | None) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -14,6 +13,7 @@ import typer
 from suffice.calibration import CALIBRATED
 from suffice.cli import options
 from suffice.cli.console import errors, print_json, print_text, say
+from suffice.cli.groups import command_line
 from suffice.cli.offline import TEXT_RULES, prices_for, with_guarded
 from suffice.files import check_file, write_file
 from suffice.replays import calibrate, policy_for
@@ -23,7 +23,6 @@ from suffice.retrieval import load_questions
 from suffice.rounds import Passage
 from suffice.rules import parse_rule
 from suffice.session import Policy
-from suffice.statistics import Resampling
 from suffice.store import Recording, read_recording
 from suffice.tables import FORMATS, render
 
@@ -33,7 +32,9 @@ _PAGE = Path("report.html")
 
 
 def report_command(
+    context: typer.Context,
     paths: Annotated[list[Path], typer.Argument(metavar="RECORDING...", help="Recorded rounds; one or several.")],
+    resampling: options.Resampling,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="The file; default: report.html, or standard output for text.")
     ] = None,
@@ -53,9 +54,6 @@ def report_command(
         typer.Option("--metric", help="f1, em, contains, agreement, or a column in [0, 1]; the first is the quality."),
     ] = None,
     baseline: options.Baseline = None,
-    resamples: Annotated[int, typer.Option("--resamples", min=1, help="Bootstrap draws.")] = 1000,
-    seed: Annotated[int, typer.Option("--seed", help="Of the draws and of the sample of questions.")] = 42,
-    level: Annotated[float, typer.Option("--level", min=0.5, max=0.9999, help="Coverage of intervals.")] = 0.95,
     margin: Annotated[
         list[float] | None, typer.Option("--margin", help="For non-inferiority and equivalence; may be repeated.")
     ] = None,
@@ -73,8 +71,7 @@ def report_command(
 
     Example: suffice report run.parquet --rule answer_stable -o report.html
     """
-    if form not in ("html", "json", *FORMATS):
-        raise typer.BadParameter(f"{form!r}; allowed: html, json, {', '.join(FORMATS)}", param_hint="--format")
+    options.allowed(form, ("html", *FORMATS, "json"), "--format")
     recordings = _read(paths)
     tuned = None if tune is None else read_recording(tune)
     target = _PAGE if out is None and form == "html" else out
@@ -83,9 +80,9 @@ def report_command(
     settings = Settings(
         metrics=tuple(metric or min(map(default_metrics, recordings.values()), key=len)),
         baseline=options.read_baseline(baseline),
-        resampling=Resampling(n_resamples=resamples, seed=seed, level=level),
+        resampling=resampling.value,
         margins=tuple(margin or (0.02,)),
-        command=_command(paths, policy, rule, tune, metric, baseline, prices),
+        command=command_line(context, "out", "form", "as_json", "everything", "questions"),
     )
     with errors.status("replaying") if errors.is_terminal else nullcontext():
         report = make_report(
@@ -162,23 +159,3 @@ def _text(report: Report, form: str) -> str:
     if form == "json":
         return json.dumps(report.to_dict(), ensure_ascii=False, allow_nan=False, indent=2) + "\n"
     return render([*report.tables(), report.provenance()], form)
-
-
-def _command(
-    paths: Sequence[Path],
-    policies: Sequence[Path] | None,
-    rules: Sequence[str] | None,
-    tune: Path | None,
-    metrics: Sequence[str] | None,
-    baseline: str | None,
-    prices: Path | None,
-) -> str:
-    """Return the command that made the report, with the names of files but not their folders."""
-    words = ["suffice", "report", *(path.name for path in paths)]
-    words += [word for path in policies or () for word in ("--policy", path.name)]
-    words += [word for text in rules or () for word in ("--rule", text)]
-    words += ["--tune", tune.name] if tune is not None else []
-    words += [word for name in metrics or () for word in ("--metric", name)]
-    words += ["--baseline", Path(baseline).name if Path(baseline).suffix == ".json" else baseline] if baseline else []
-    words += ["--prices", prices.name] if prices is not None else []
-    return shlex.join(words)

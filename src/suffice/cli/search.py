@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -15,14 +16,21 @@ from suffice.cli.console import errors, print_json, print_table, say
 from suffice.errors import DataError
 from suffice.searches import PRESETS, SearchResult, read_space, search, write_rules
 from suffice.searches.explore import Progress as Report
-from suffice.statistics import Resampling
 from suffice.store import read_recording
 
 __all__ = ["search_command"]
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Resampling(options.Resampling):
+    """How intervals are drawn, if they are."""
+
+    resamples: Annotated[int, typer.Option("--resamples", min=0, help="Bootstrap draws; 0 = no intervals.")] = 1000
+
+
 def search_command(
     path: Annotated[Path, typer.Argument(metavar="RECORDING", help="Recorded rounds of the questions to search.")],
+    resampling: _Resampling,
     space: Annotated[
         str, typer.Option("--space", help=f"{', '.join(PRESETS)}, available, or a TOML file that describes one.")
     ] = "available",
@@ -52,10 +60,7 @@ def search_command(
     target: Annotated[
         str | None, typer.Option("--target", help="What calibrators are fitted to on tune; default: em.")
     ] = None,
-    resamples: Annotated[int, typer.Option("--resamples", min=0, help="Bootstrap draws; 0 = no intervals.")] = 1000,
     folds: Annotated[int, typer.Option("--folds", min=2, help="Of the cross-fitted estimate.")] = 5,
-    seed: Annotated[int, typer.Option("--seed", help="Of draws, folds and the split.")] = 42,
-    level: Annotated[float, typer.Option("--level", min=0.5, max=0.9999, help="Coverage of intervals.")] = 0.95,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="All rules as parquet, one row for those that stop alike.")
     ] = None,
@@ -82,7 +87,7 @@ def search_command(
             budget=budget,
             baseline=baseline,
             target=target,
-            resampling=Resampling(n_resamples=resamples, seed=seed, level=level),
+            resampling=resampling.value,
             folds=folds,
             progress=progress("rules"),
         )

@@ -22,7 +22,6 @@ from suffice.replays.outcomes import default_metrics
 from suffice.rules import Selector, parse_rule, parse_selector
 from suffice.rules.ranker import Ranked, Term
 from suffice.session import Policy
-from suffice.statistics import Resampling
 from suffice.store import Recording, read_recording
 
 __all__ = ["selectors_command"]
@@ -35,6 +34,7 @@ _CALIBRATED = ("max_p_correct", "weighted_majority")
 def selectors_command(
     path: Annotated[Path, typer.Argument(metavar="RECORDING", help="Recorded rounds of questions to judge on.")],
     tune: Annotated[Path, typer.Option("--tune", help="A recording of other questions, to fit on.")],
+    resampling: options.Resampling,
     rule: Annotated[
         list[str] | None, typer.Option("--rule", help="A stopping rule, or 'full'; may be repeated.")
     ] = None,
@@ -58,9 +58,6 @@ def selectors_command(
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Write the first rule with the fitted ranker as a policy.")
     ] = None,
-    resamples: Annotated[int, typer.Option("--resamples", min=1, help="Bootstrap draws.")] = 1000,
-    seed: Annotated[int, typer.Option("--seed", help="Of the draws and of the cross-fitting.")] = 42,
-    level: Annotated[float, typer.Option("--level", min=0.5, max=0.9999, help="Coverage of intervals.")] = 0.95,
     as_json: options.AsJson = False,
 ) -> None:
     """A ranker fitted on tune questions is among them.
@@ -75,17 +72,18 @@ def selectors_command(
         fitted = {calibrator.output for calibrator in base.calibrators}
         policies = [p for p in policies if set(p.signals) <= fitted | {"round"} | set(tuned.table.column_names)]
     chosen: list[Selector] = [parse_selector(text) for text in selector or _usual(tuned, base)]
-    fit = None if selector else _fitted(tuned, base, tuple(feature or FEATURES), metric, seed)
+    fit = None if selector else _fitted(tuned, base, tuple(feature or FEATURES), metric, resampling.seed)
     if fit is not None:
         chosen.append(fit.policy.selector)
         policies = [replace(policy, provenance=fit.policy.provenance) for policy in policies]
     recording = read_recording(path)
-    resampling = Resampling(n_resamples=resamples, seed=seed, level=level)
-    result = compare_selectors(recording, policies, chosen, metric=metric, resampling=resampling)
+    result = compare_selectors(recording, policies, chosen, metric=metric, resampling=resampling.value)
     judged: list[JudgedComparison] = []
     for policy in policies if judge is not None else ():
         families = select_variants(tuned, policy, draft_families(tuned), metric=metric, marks=judge)
-        judged.append(compare_judged(recording, policy, families, metric=metric, marks=judge, resampling=resampling))
+        judged.append(
+            compare_judged(recording, policy, families, metric=metric, marks=judge, resampling=resampling.value)
+        )
     if out is not None:
         if fit is None:
             raise DataError("there is no fitted ranker to write: leave out --selector")

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from suffice.cli import options
-from suffice.cli.console import console, errors, number, print_json, quiet_bars, say
+from suffice.cli.confidence import LocalModel
+from suffice.cli.console import number, print_json, progress_bar, say
 from suffice.errors import DataError
-from suffice.llm import PROMPTS, EncoderStates, EndpointEmbedder, EndpointStates, TransformersModel
+from suffice.llm import EncoderStates, EndpointEmbedder, EndpointStates
 from suffice.llm.embedding_states import RAW
+from suffice.llm.prompts import prompt as built_in_prompt
 from suffice.llm.states import StateSource
 from suffice.probes.collect import Collected, Prompted, collect_states
 from suffice.retrieval import BUNDLED, PoolBM25, Question, load_questions
@@ -32,6 +32,7 @@ def states_command(
         str, typer.Argument(help=f"A recording (.parquet), or questions: a file, or one of {', '.join(BUNDLED)}.")
     ],
     out: Annotated[Path, typer.Option("--out", "-o", help="The folder of states, by custom NAME.states.")],
+    local: LocalModel,
     model: Annotated[
         str | None,
         typer.Option("--model", help="A folder or hub id of a causal language model; at --base-url its name."),
@@ -62,47 +63,55 @@ def states_command(
         str | None,
         typer.Option("--dataset", help="With --prompt rag and a recording: the questions with their passages."),
     ] = None,
-    instructions: Annotated[
-        str, typer.Option("--instructions", help=f"The text of the prompt, one of: {', '.join(PROMPTS)}.")
-    ] = "answer_first",
     template: Annotated[
         str, typer.Option("--template", help="At an endpoint: its chat template, with {system}, {user} and {prefill}.")
     ] = RAW,
-    extra_body: options.ExtraBody = "{}",
-    batch_size: Annotated[int, typer.Option("--batch-size", min=1, help="Most prompts of one pass.")] = 16,
-    dtype: Annotated[str, typer.Option("--dtype", help="auto (as stored), float32, bfloat16 or float16.")] = "auto",
-    device: Annotated[
-        str | None, typer.Option("--device", help="As torch names it; default: a GPU if there is one.")
-    ] = None,
-    revision: Annotated[str | None, typer.Option("--revision", help="Which revision of a hub id.")] = None,
-    api_key_env: options.KeyVariable = "OPENAI_API_KEY",
-    limit: Annotated[int | None, typer.Option("--limit", min=1, help="Only the first questions.")] = None,
+    extra_body: Annotated[
+        str, typer.Option("--extra-body", help="At an endpoint: more fields of each request, as JSON; no secrets.")
+    ] = "{}",
+    api_key_env: Annotated[
+        str, typer.Option("--api-key-env", help="The environment variable that holds the API key.")
+    ] = options.DEFAULT_KEY,
+    limit: options.Limit = None,
     as_json: options.AsJson = False,
 ) -> None:
     """They are the model's states before it answers. Run the same command again to resume.
 
     Example: suffice gate states hotpotqa_tune -o tune.states --encoder minilm
     """
-    if instructions not in PROMPTS:
-        raise DataError(f"there are no instructions {instructions!r}; there are: {', '.join(PROMPTS)}")
+    instructions = built_in_prompt(local.instructions)
     _check_place(base_url, encoder, layers=layers, extra_body=extra_body)
     n_passages = passages if prompt == "rag" else 0
     prompted = _prompted(data, dataset, n_passages, limit)
-    source = _source(
-        model,
-        base_url,
-        encoder,
-        layers=[layer.strip() for layer in (layers or "middle").split(",")],
-        prompt=PROMPTS[instructions],
-        template=template,
-        extra_body=options.json_object(extra_body),
-        batch_size=batch_size,
-        loading={"dtype": dtype, "device": device, "revision": revision},
-        key_variable=api_key_env,
-    )
-    with _progress(f"reading {data}", quiet=as_json) as tell:
+    with progress_bar(f"reading {data}", quiet=as_json) as progress:
+        if (model is None) == (encoder is None):
+            raise typer.BadParameter(
+                "name a language model, or a sentence encoder with --encoder", param_hint="--model"
+            )
+        source: StateSource
+        if encoder is not None:
+            embedder = options.build_embedder(encoder)
+            if embedder is None:
+                raise DataError("--encoder none reads nothing: name 'minilm' or a sentence-transformers id")
+            source = EncoderStates(embedder)
+        elif base_url is not None:
+            at_endpoint = EndpointEmbedder(
+                str(model),
+                base_url=base_url,
+                api_key=options.api_key(api_key_env),
+                batch=local.batch_size,
+                extra_body=options.json_object(extra_body),
+            )
+            source = EndpointStates(at_endpoint, prompt=instructions, template=template.replace("\\n", "\n"))
+        else:
+            source = local.load(str(model), options.split_names(layers or "middle"))
         done = collect_states(
-            source, prompted, out, chunk=_CHUNK * batch_size, about={"passages": n_passages}, on_progress=tell
+            source,
+            prompted,
+            out,
+            chunk=_CHUNK * local.batch_size,
+            about={"passages": n_passages},
+            on_progress=progress,
         )
     _report(done, source, prompt, as_json=as_json)
 
@@ -118,41 +127,6 @@ def _check_place(base_url: str | None, encoder: str | None, *, layers: str | Non
         )
     if base_url is None and options.json_object(extra_body):
         raise DataError(f"--extra-body {extra_body!r} goes to an endpoint, and there is none: give --base-url, too")
-
-
-def _source(
-    model: str | None,
-    base_url: str | None,
-    encoder: str | None,
-    *,
-    layers: Sequence[str],
-    prompt: Any,
-    template: str,
-    extra_body: Mapping[str, Any],
-    batch_size: int,
-    loading: dict[str, Any],
-    key_variable: str,
-) -> StateSource:
-    """Return what reads the states."""
-    if (model is None) == (encoder is None):
-        raise DataError("name one of --model (a language model) and --encoder (a sentence encoder)")
-    if encoder is not None:
-        embedder = options.build_embedder(encoder)
-        if embedder is None:
-            raise DataError("--encoder none reads nothing: name 'minilm' or a sentence-transformers id")
-        return EncoderStates(embedder)
-    assert model is not None
-    if base_url is not None:
-        at_endpoint = EndpointEmbedder(
-            model,
-            base_url=base_url,
-            api_key=options.api_key(key_variable),
-            batch=batch_size,
-            extra_body=extra_body,
-        )
-        return EndpointStates(at_endpoint, prompt=prompt, template=template.replace("\\n", "\n"))
-    quiet_bars()
-    return TransformersModel(model, layers=layers, prompt=prompt, batch_size=batch_size, **loading)
 
 
 def _prompted(data: str, dataset: str | None, n_passages: int, limit: int | None) -> list[Prompted]:
@@ -206,18 +180,6 @@ def _shown(rounds: Sequence[Sequence[str] | None], n: int, known: dict[str, Pass
     return tuple(known[name] for name in most[:n])
 
 
-@contextmanager
-def _progress(title: str, *, quiet: bool) -> Iterator[Any]:
-    """Show a bar on standard error, if it is a terminal."""
-    if quiet or not errors.is_terminal:
-        yield None
-        return
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=errors, transient=True) as progress:
-        task = progress.add_task(title, total=None)
-        yield lambda done, total: progress.update(task, completed=done, total=total)
-
-
 def _report(done: Collected, source: StateSource, prompt: str, *, as_json: bool) -> None:
     """Print what was stored."""
     size = getattr(source, "batch_size", None)
@@ -244,6 +206,6 @@ def _report(done: Collected, source: StateSource, prompt: str, *, as_json: bool)
         f"{done.read} prompts, {number(done.seconds, 1)} s"
     )
     if done.undefined:
-        console.print(f"note: {done.undefined} states are undefined (NaN) and kept so: a probe gives NaN for them")
+        say(f"note: {done.undefined} states are undefined (NaN) and kept so: a probe gives NaN for them")
     if done.clipped:
-        console.print(f"note: {done.clipped} numbers were too large for float16 and made the largest that it holds")
+        say(f"note: {done.clipped} numbers were too large for float16 and made the largest that it holds")

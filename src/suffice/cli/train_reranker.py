@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import typer
 
-from suffice.cli import gating, options
+from suffice.cli import options
 from suffice.cli.console import print_json, print_table, quiet_bars, say
 from suffice.errors import DataError
-from suffice.retrieval import CrossEncoderScorer, load_questions
+from suffice.retrieval import CrossEncoderScorer, PoolBM25, load_questions
 from suffice.tables import Table
 from suffice.train.answers import answers_in_order, compare_answers
 from suffice.train.preference_file import Preference, card_path, read_preferences
@@ -29,11 +30,23 @@ _TRANSFER = (
 )
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Answering(options.Answering):
+    """What answers --questions in both orders."""
+
+    panel: ClassVar[str] = "Answers to --questions"
+
+    logprobs: Annotated[
+        bool, typer.Option("--logprobs/--no-logprobs", help="Ask for log-probabilities; nothing here reads them.")
+    ] = False
+
+
 def train_reranker_command(
     preferences: Annotated[
         Path, typer.Argument(help="What to learn from, as `suffice reranker preferences` writes it.")
     ],
     out: Annotated[Path, typer.Option("--out", "-o", help="The folder of the trained cross-encoder.")],
+    answering: _Answering,
     base: Annotated[str, typer.Option("--base", help="A cross-encoder, id or folder.")] = "BAAI/bge-reranker-v2-m3",
     dev: Annotated[Path | None, typer.Option("--dev", help="Preferences that choose the step and stop early.")] = None,
     test: Annotated[
@@ -68,12 +81,6 @@ def train_reranker_command(
         str | None, typer.Option("--questions", help="Answer these in both orders, too: quality before and after.")
     ] = None,
     candidates: options.Candidates = 20,
-    model: options.ModelName = "span-reader",
-    local: gating.Local = False,
-    base_url: options.BaseUrl = None,
-    api_key_env: options.KeyVariable = "OPENAI_API_KEY",
-    prompt: options.PromptName = "answer_first",
-    max_tokens: options.MaxTokens = 64,
     as_json: options.AsJson = False,
 ) -> None:
     """The loss is InfoNCE; quality is measured before and after. Run the same command again to resume.
@@ -113,22 +120,9 @@ def train_reranker_command(
         return  # of several processes that trained together, the first one answers and prints
     answers = None
     if questions is not None:
-        reader = gating.build_answerer(
-            local,
-            None,
-            model,
-            base_url,
-            key_variable=api_key_env,
-            prompt=prompt,
-            api="chat",
-            max_tokens=max_tokens,
-            logprobs=False,
-            timeout=120.0,
-            cache=None,
-            extra_body="{}",
-        )
+        reader = answering.answerer(logprobs=answering.logprobs)
         scorers = (CrossEncoderScorer(base, revision=revision, device=device), CrossEncoderScorer(out, device=device))
-        asked, retriever = load_questions(questions), options.build_retriever(None, None)
+        asked, retriever = load_questions(questions), PoolBM25()
         before, after = (
             answers_in_order(asked, reader, retriever, scorer, _recording(out, name), candidates=candidates)
             for name, scorer in zip(("before", "after"), scorers, strict=True)

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from typing import Any, cast
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from suffice.cli.groups import expanded
 from suffice.errors import did_you_mean
 
 __all__ = ["COMMANDS", "RENAMED", "TREE", "Group", "Place", "command_at", "commands"]
@@ -152,6 +154,9 @@ RENAMED = {
 }
 """Names of 0.3, which work for one version more."""
 
+_OPTIONS = {"rerank": "rerank-signal"}
+"""Options of `answer` and `record` in 0.3, without their dashes."""
+
 _FORMER = {"draft": "draft answer", "judge": "judge drafts"}
 """Commands of 0.3 that are groups now: what follows them is no subcommand."""
 
@@ -208,6 +213,11 @@ def _plugins() -> dict[str, EntryPoint]:
 def _today(args: list[str]) -> list[str]:
     """Return arguments with the names of today, and say so on standard error where they had those of 0.3."""
     first = args[0]
+    for option, now in _OPTIONS.items() if first in {"answer", "record"} else ():
+        renamed = [re.sub(f"^--{option}(?=$|=)", f"--{now}", word) for word in args]
+        if renamed != args:
+            sys.stderr.write(f"note: the option {option} is now {now}; the old name goes with the next version\n")
+            args = renamed
     old = next((words for words in (" ".join(args[:2]), first) if words in RENAMED), None)
     if old is not None:
         new, rest = RENAMED[old], args[len(old.split()) :]
@@ -250,9 +260,9 @@ def command_at(words: str) -> Any:
     name = words.rpartition(" ")[2]
     if function is None or any(_above(other) == words for other in TREE | _plugins()):
         bare = function is not None
-        app.callback(invoke_without_command=bare, no_args_is_help=not bare, **texts)(function or _nothing)
+        app.callback(invoke_without_command=bare, no_args_is_help=not bare, **texts)(expanded(function or _nothing))
     else:
-        app.command(name, **texts)(function)
+        app.command(name, **texts)(expanded(function))
     command = cast("Any", typer.main.get_command(app))
     command.name = name
     return command

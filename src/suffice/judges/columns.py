@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from suffice.errors import DataError
+from suffice.errors import DataError, NotFoundError
 from suffice.judges.asking import ask_each
 from suffice.judges.marks import SCORE, Draft
 from suffice.judges.pairwise import Comparison, PairwiseJudge

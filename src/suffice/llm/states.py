@@ -9,7 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from suffice.errors import DataError
+from suffice.errors import DataError, NotFoundError
 from suffice.rounds import Cost, Passage, Reply
 
 __all__ = [
@@ -138,7 +138,7 @@ def layer_index(layer: int | str, n_layers: int) -> int:
     except ValueError:
         raise DataError(f"unknown layer {layer!r}; allowed: 'middle', 'last', or a number") from None
     if not -n_layers - 1 <= index <= n_layers:
-        raise DataError(
+        raise NotFoundError(
             f"layer {layer!r} does not exist: the model has {n_layers} layers; 0 is the embedding and -1 the last"
         )
     return index % (n_layers + 1)

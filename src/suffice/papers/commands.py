@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -11,19 +10,20 @@ import typer
 from suffice.cli import options
 from suffice.cli.bundled import record_bundled
 from suffice.cli.console import warn
+from suffice.cli.groups import command_line
 from suffice.papers.printing import SHAPES, checked_form, print_paper, stage_bar
 from suffice.papers.semantic.tables import TITLE, paper_semantic
 from suffice.papers.tasr.cells import Cell, read_cells
 from suffice.papers.tasr.tables import paper_tasr
-from suffice.statistics import Resampling
 
 __all__ = ["semantic_command", "tasr_command"]
 
 _OWN = {"hotpotqa": "HotpotQA distractor", "2wiki": "2WikiMultiHopQA distractor"}
-_DEFAULTS = {"--cells": None, "--format": "table", "--resamples": 1000, "--seed": 42, "--level": 0.95}
 
 
 def tasr_command(
+    context: typer.Context,
+    resampling: options.Resampling,
     cells: Annotated[
         Path | None,
         typer.Option("--cells", help="A list of cells (TOML); default: the bundled questions with the span reader."),
@@ -33,9 +33,6 @@ def tasr_command(
     folder: Annotated[
         Path, typer.Option("--recordings", help="Without --cells: where the recordings are, or go.")
     ] = Path("suffice-demo"),
-    resamples: Annotated[int, typer.Option("--resamples", min=1, help="Bootstrap draws.")] = 1000,
-    seed: Annotated[int, typer.Option("--seed", help="Of the draws.")] = 42,
-    level: Annotated[float, typer.Option("--level", min=0.5, max=0.9999, help="Coverage of intervals.")] = 0.95,
     as_json: options.AsJson = False,
 ) -> None:
     """Compute Tables 1-6 and the figures of TASR.
@@ -46,14 +43,11 @@ def tasr_command(
     """
     form = checked_form("json" if as_json else form, out)
     listed = own_cells(folder, quiet=as_json) if cells is None else read_cells(cells)
-    given = {"--cells": cells, "--format": form, "--resamples": resamples, "--seed": seed, "--level": level}
-    changed = {name: value for name, value in given.items() if value != _DEFAULTS.get(name)}
-    words = ["suffice", "paper", "tasr", *(str(word) for pair in changed.items() for word in pair)]
     with stage_bar() as tell:
         paper = paper_tasr(
             listed,
-            resampling=Resampling(n_resamples=resamples, seed=seed, level=level),
-            command=shlex.join(words),
+            resampling=resampling.value,
+            command=command_line(context, "folder", "out", "as_json"),
             on_progress=tell,
         )
     print_paper(paper, form, out, "The tables of TASR")

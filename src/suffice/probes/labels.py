@@ -46,7 +46,7 @@ class LabelRule:
         except ValueError:
             match = None
         if match is None:
-            raise DataError(f"unknown label rule {text!r}; allowed: em, contains, f1>=T, or COLUMN>=T")
+            raise NotFoundError(f"unknown label rule {text!r}; allowed: em, contains, f1>=T, or COLUMN>=T")
         measure = match["measure"]
         if measure in _WHOLE and match["threshold"] is None:
             return cls(measure, 1.0)

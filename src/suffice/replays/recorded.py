@@ -27,7 +27,7 @@ _REMEDIES: Mapping[str, str] = MappingProxyType(
         "logprobs": "record with an endpoint that gives log-probabilities (`suffice doctor` tests one)",
         "token_logprobs": "record with an endpoint that gives log-probabilities (`suffice doctor` tests one)",
         "p_known": "record round 0 behind a gate (`suffice record --round-zero --gate PROBE`)",
-        "reranker": "record with a reranker (`suffice record --rerank MODEL`)",
+        "reranker": "record with a reranker (`suffice record --rerank-signal MODEL`)",
         "verbal_confidence": "record with a prompt that asks for a confidence (`suffice record --prompt NAME`)",
     }
 )

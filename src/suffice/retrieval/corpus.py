@@ -114,7 +114,7 @@ def open_corpus(path: str | Path, index_dir: str | Path | None = None, *, errors
 
 def _jsonl(path: Path) -> Path:
     if not path.exists():
-        raise DataError(
+        raise NotFoundError(
             f"the corpus {str(path)!r} does not exist; give a folder of .txt and .md files, or a .jsonl file"
         )
     if path.suffix != ".jsonl":

@@ -189,7 +189,7 @@ def _read(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield each question as in the file, with its location for messages."""
     name = path.name.removesuffix(".gz")
     if not path.is_file():
-        raise DataError(
+        raise NotFoundError(
             f"the question file {str(path)!r} does not exist; give a path to .jsonl, .jsonl.gz or .json, or a bundled set: "
             f"{', '.join(BUNDLED)}"
         )

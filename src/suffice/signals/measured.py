@@ -25,7 +25,7 @@ REMEDIES: Mapping[str, str] = MappingProxyType(
             "marks or more)"
         ),
         "judge": "Give a judge (suffice answer --judge-model NAME, or enrichers=(EntailmentJudge(...),))",
-        "reranker": "Give a cross-encoder (suffice answer --rerank ID, or enrichers=(CrossEncoderScorer(...),))",
+        "reranker": "Give a cross-encoder (suffice answer --rerank-signal ID, or enrichers=(CrossEncoderScorer(...),))",
         "embedding": "Have drafts embedded (suffice draft answer --embedder minilm, or enrichers=(DraftEmbedder(MiniLM()),))",
     }
 )

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from suffice.display import Displayed, facts_table
 from suffice.display.tables import Library, frame_of
-from suffice.errors import DataError, SchemaError, UnknownSignalError, did_you_mean
+from suffice.errors import DataError, NotFoundError, SchemaError, UnknownSignalError, did_you_mean
 from suffice.files import replacing
 from suffice.rounds import Floats, Mask, Rounds
 from suffice.seen import one_name_per_text

@@ -273,7 +273,7 @@ def fit_calibration(logits: Floats, labels: Floats, method: str) -> Calibration:
         DataError: The method is unknown, or no question has both log-odds and a label.
     """
     if method not in CALIBRATIONS:
-        raise DataError(f"unknown calibration {method!r}; allowed: {', '.join(CALIBRATIONS)}")
+        raise NotFoundError(f"unknown calibration {method!r}; allowed: {', '.join(CALIBRATIONS)}")
     usable = np.isfinite(logits) & np.isfinite(labels)
     z, y = logits[usable], labels[usable]
     if not len(z):

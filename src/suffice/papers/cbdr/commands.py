@@ -10,10 +10,8 @@ from typing import Annotated
 import typer
 
 from suffice.cli import options
-from suffice.cli.confidence import Device, Dtype, Instructions
-from suffice.cli.console import quiet_bars
+from suffice.cli.confidence import LocalModel
 from suffice.errors import DataError
-from suffice.llm import PROMPTS, TransformersModel
 from suffice.papers.cbdr.plan import CbdrSettings
 from suffice.papers.cbdr.run import run_cbdr
 from suffice.papers.cbdr.tables import cbdr_tables
@@ -52,6 +50,7 @@ def cbdr_command(
     data: Annotated[
         list[str], typer.Option("--data", help="Questions with gold answers and paragraphs; may be given again.")
     ],
+    local: LocalModel,
     folder: Annotated[Path, typer.Option("--work", help="Where states, probes, data and the reranker go.")],
     reranker: Annotated[
         str, typer.Option("--reranker", help="The cross-encoder to align: a folder or hub id.")
@@ -83,11 +82,7 @@ def cbdr_command(
         _PAPER.reranker.epochs
     ),
     batch: Annotated[int, typer.Option("--reranker-batch", min=1, help="Positives a step.")] = _PAPER.reranker.batch,
-    instructions: Instructions = "answer_first",
-    max_tokens: options.MaxTokens = 64,
-    batch_size: Annotated[int, typer.Option("--batch-size", min=1, help="Most prompts of one pass.")] = 16,
-    dtype: Dtype = "auto",
-    device: Device = None,
+    max_tokens: Annotated[int, typer.Option("--max-tokens", min=1, help="Most tokens per reply.")] = 64,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Of training and draws.")] = _PAPER.seed,
     resamples: Annotated[int, typer.Option("--resamples", min=1, help="Bootstrap draws.")] = _PAPER.n_resamples,
     form: Annotated[str, typer.Option("--format", help=f"One of: {', '.join(SHAPES)}.")] = "table",
@@ -101,8 +96,6 @@ def cbdr_command(
     Example: suffice paper cbdr --model M --data questions.jsonl --work cbdr
     """
     form = checked_form("json" if as_json else form, out)
-    if instructions not in PROMPTS:
-        raise DataError(f"there are no instructions {instructions!r}; there are: {', '.join(PROMPTS)}")
     settings = replace(
         _PAPER,
         epochs=_whole(epochs, "--epochs"),
@@ -117,16 +110,7 @@ def cbdr_command(
         n_resamples=resamples,
     )
     questions = [question for spec in data for question in load_questions(spec, limit=limit)]
-    quiet_bars()
-    target = TransformersModel(
-        model,
-        layers=[layer.strip() for layer in layers.split(",")],
-        prompt=PROMPTS[instructions],
-        max_tokens=max_tokens,
-        batch_size=batch_size,
-        dtype=dtype,
-        device=device,
-    )
+    target = local.load(model, options.split_names(layers), max_tokens=max_tokens)
     with stage_bar() as tell:
         run = run_cbdr(questions, target, reranker, folder, others=other or (), settings=settings, on_progress=tell)
     told = {

@@ -9,7 +9,7 @@ import numpy as np
 import typer
 
 from suffice.cli import options
-from suffice.cli.confidence import AllowPrompt, Device, Dtype, Instructions, open_confidence
+from suffice.cli.confidence import AllowPrompt, LocalModel, open_confidence
 from suffice.cli.console import print_json, print_table
 from suffice.errors import DataError
 from suffice.papers.cbdr.contexts import build_contexts
@@ -32,6 +32,7 @@ def transfer_check_command(
         list[str], typer.Option("--model", help="A folder or hub id of a causal language model; several to compare.")
     ],
     probe: Annotated[list[Path], typer.Option("--probe", help="The probe of each model, in the same order.")],
+    local: LocalModel,
     allow_prompt: AllowPrompt = None,
     most: Annotated[
         int, typer.Option("--sets", min=2, help="Questions with three contexts each (the paper: 100).")
@@ -40,9 +41,6 @@ def transfer_check_command(
         int, typer.Option("--characters", min=1, help="Length of a context, whole sentences (the paper: 200).")
     ] = 200,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Draws irrelevant passages, resamples and signs.")] = 0,
-    instructions: Instructions = "answer_first",
-    dtype: Dtype = "auto",
-    device: Device = None,
     as_json: options.AsJson = False,
 ) -> None:
     """Compare what contexts do to each model's confidence.
@@ -61,9 +59,7 @@ def transfer_check_command(
     sets, left_out = build_contexts(load_questions(dataset), rng=rng, characters=characters, most=most)
     read: dict[str, Floats] = {}
     for name, folder in zip(model, probe, strict=True):
-        confidence, _ = open_confidence(
-            name, folder, allow=allow_prompt or (), instructions=instructions, dtype=dtype, device=device
-        )
+        confidence, _ = open_confidence(name, folder, local, allow=allow_prompt or ())
         read[name] = read_contexts(sets, confidence)
         del confidence  # two large models at once would not fit
     report = transfer_check(read, rng=rng)

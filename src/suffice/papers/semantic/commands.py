@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Mapping
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,12 +10,12 @@ import typer
 
 from suffice.cli import options
 from suffice.cli.console import console, errors, print_json, print_table, say
+from suffice.cli.groups import command_line
 from suffice.files import write_file
 from suffice.papers.semantic import MARGINS, SemanticProtocol, Tuned, given, published, semantic_protocol, split, tune
 from suffice.papers.semantic.data import metric_of
 from suffice.papers.semantic.page import protocol_page
 from suffice.replays import LEDGERS
-from suffice.statistics import Resampling
 from suffice.store import Recording, read_recording
 from suffice.store.bundled import BUNDLED_RECORDINGS, bundled_recording
 from suffice.tables import FORMATS, render
@@ -26,10 +24,10 @@ __all__ = ["protocol_command", "show_protocol"]
 
 _PRESETS = ("bge",)
 _PAGES = ("html", "htm")
-_SHARE, _TOLERANCE, _RESAMPLES, _SEED, _LEVEL = 0.25, 0.02, 1000, 42, 0.95
 
 
 def protocol_command(
+    context: typer.Context,
     path: Annotated[
         Path,
         typer.Argument(
@@ -37,13 +35,14 @@ def protocol_command(
             help=f"Recorded drafts with distances, at full width; or bundled: {', '.join(BUNDLED_RECORDINGS)}.",
         ),
     ],
+    resampling: options.Resampling,
     dev: Annotated[
         Path | None,
         typer.Option("--dev", help="A recording of other questions, on which eps and patience are selected."),
     ] = None,
     dev_share: Annotated[
         float, typer.Option("--dev-share", help="Without --dev: the share of questions set aside for it, by id hash.")
-    ] = _SHARE,
+    ] = 0.25,
     eps: Annotated[
         float | None, typer.Option("--eps", help="A threshold of the distance that was fixed beforehand; no dev then.")
     ] = None,
@@ -59,13 +58,10 @@ def protocol_command(
     ] = None,
     tolerance: Annotated[
         float, typer.Option("--tolerance", help="The loss of mean quality on dev that a selected eps may have.")
-    ] = _TOLERANCE,
+    ] = 0.02,
     margin: Annotated[
         list[float] | None, typer.Option("--margin", help="For non-inferiority and equivalence; may be repeated.")
     ] = None,
-    resamples: Annotated[int, typer.Option("--resamples", min=1, help="Bootstrap draws.")] = _RESAMPLES,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Of the draws.")] = _SEED,
-    level: Annotated[float, typer.Option("--level", min=0.5, max=0.9999, help="Coverage of intervals.")] = _LEVEL,
     ledger: Annotated[
         str,
         typer.Option(
@@ -88,10 +84,8 @@ def protocol_command(
 
     Example: suffice paper protocol self_refine_gpt4
     """
-    if ledger not in LEDGERS:
-        raise typer.BadParameter(f"{ledger!r}; allowed: {', '.join(LEDGERS)}", param_hint="--ledger")
-    if preset is not None and preset not in _PRESETS:
-        raise typer.BadParameter(f"{preset!r}; allowed: {', '.join(_PRESETS)}", param_hint="--preset")
+    options.allowed(ledger, LEDGERS, "--ledger")
+    options.allowed(preset or "bge", _PRESETS, "--preset")
     if sum(option is not None for option in (dev, eps, preset)) > 1:
         raise typer.BadParameter(
             "choose one: --dev selects, --eps fixes, --preset takes the published", param_hint="--eps"
@@ -109,25 +103,9 @@ def protocol_command(
             tuned,
             metric=metric,
             margins=tuple(margin or MARGINS),
-            resampling=Resampling(n_resamples=resamples, seed=seed, level=level),
+            resampling=resampling.value,
             ledger=ledger,
-            command=_command(
-                path,
-                {
-                    "--dev": None if dev is None else dev.name,
-                    "--dev-share": None if dev_share == _SHARE or tuned.how != "selected on dev" or dev else dev_share,
-                    "--eps": eps,
-                    "--patience": patience,
-                    "--preset": preset,
-                    "--metric": metric,
-                    "--tolerance": None if tolerance == _TOLERANCE else tolerance,
-                    "--margin": margin,
-                    "--resamples": None if resamples == _RESAMPLES else resamples,
-                    "--seed": None if seed == _SEED else seed,
-                    "--level": None if level == _LEVEL else level,
-                    "--ledger": None if ledger == "live" else ledger,
-                },
-            ),
+            command=command_line(context, "policy", "out", "as_json"),
         )
         if policy is not None:
             found.replayed.policies["judge_free"].save(policy)
@@ -188,12 +166,3 @@ def _check_target(out: Path | None) -> None:
         raise typer.BadParameter(
             f"{out.name!r}; allowed endings: .{', .'.join((*_PAGES, *FORMATS))}", param_hint="--out"
         )
-
-
-def _command(path: Path, given_options: Mapping[str, Any]) -> str:
-    """Return the command that was run, with the names of files but not their folders."""
-    words = ["suffice", "paper", "protocol", path.name]
-    for name, value in given_options.items():
-        values = value if isinstance(value, list) else [value]
-        words += [word for one in values if one is not None for word in (name, str(one))]
-    return shlex.join(words)

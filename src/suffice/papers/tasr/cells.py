@@ -98,7 +98,7 @@ def read_cells(path: str | Path) -> list[Cell]:
     """
     path = Path(path)
     if not path.is_file():
-        raise DataError(f"the list of cells {str(path)!r} does not exist")
+        raise NotFoundError(f"the list of cells {str(path)!r} does not exist")
     try:
         data = tomllib.loads(path.read_text("utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -137,7 +137,7 @@ def _cell(entry: Any, number: int, path: Path) -> Cell:
     files = {key: path.parent / entry[key] for key in ("tune", "eval")}
     for key, file in files.items():
         if not file.is_file():
-            raise DataError(f"{where}: the {key} recording {str(file)!r} does not exist")
+            raise NotFoundError(f"{where}: the {key} recording {str(file)!r} does not exist")
     prompt = entry.get("prompt", "answer_first").split("@")[0]  # a prompt's id may name its version
     return Cell(**{**entry, **files, "prompt": prompt})
 

@@ -70,7 +70,7 @@ def read_tasr(path: str | Path, *, first_round: int | None = None) -> ImportedRu
     """
     path = Path(path)
     if not path.is_file():
-        raise DataError(f"the file {str(path)!r} does not exist; give a parquet file of TASR's rounds")
+        raise NotFoundError(f"the file {str(path)!r} does not exist; give a parquet file of TASR's rounds")
     rows = _by_prompt(_rows(path))
     names = list(rows[0]) if rows else []
     columns = {

@@ -21,6 +21,7 @@ FOREIGN = {
     "--port": "llama-server",
     "--embeddings": "llama.cpp",
     "--pooling": "llama.cpp",
+    **dict.fromkeys(("--muted", "--line", "--raised"), "color-mix"),
     "--debates": "benchmarks.self_refine",
 }
 """Options of other programs, with the program that a text must name beside them."""

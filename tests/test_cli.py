@@ -446,7 +446,11 @@ def test_a_file_that_is_no_policy_is_told(data, recorded, tmp_path):
         ("q.jsonl", b"", "no questions"),
         ("q.jsonl", b"[1]", "as one JSON object"),
         ("q.jsonl", b'{"id": "a", "question": ""}', "question is ''"),
-        ("q.jsonl", json.dumps(question(1)).encode() + b"\n" + json.dumps(question(1)).encode(), "question id 'q1' was"),
+        (
+            "q.jsonl",
+            json.dumps(question(1)).encode() + b"\n" + json.dumps(question(1)).encode(),
+            "question id 'q1' was",
+        ),
         ("q.csv", b"id,question\n", "jsonl"),
         ("q.jsonl.gz", b"not gzip", "gzip"),
     ],

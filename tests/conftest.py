@@ -1,6 +1,7 @@
 """What every test runs under, and fixtures that each may ask for."""
 
 import os
+import platform
 import random
 import sys
 from collections import Counter
@@ -101,4 +102,5 @@ def _guard(event, arguments):
         pytest.fail(f"{_guarded} {what}: mark it `whole`")
 
 
+platform.processor()  # the client of endpoints asks for it, and the first to ask starts a process
 sys.addaudithook(_guard)

@@ -136,7 +136,7 @@ def test_a_failing_judge_raises_and_odd_numbers_of_passes_are_refused():
     with Endpoint(fault="500") as endpoint:
         with pytest.raises(ModelError, match="500"):
             measured(judge(endpoint))
-        with pytest.raises(DataError, match="not 3 times"):
+        with pytest.raises(DataError, match="passes is 3; allowed: 1, or 2"):
             judge(endpoint, passes=3)
 
 

@@ -172,7 +172,7 @@ def test_failed_questions_are_left_out_of_every_policy_alike_and_counted():
     result = rows_of(recording, policy("round >= 1"), policy(Never()))
     assert {(row.n, row.n_failed) for row in result.rows} == {(2, 1)}
     assert result.rows[0].metrics["em"] == 0.5
-    assert any("1 questions failed" in note for note in result.notes)
+    assert any("1 question failed" in note for note in result.notes)
 
 
 def test_fixed_k_on_a_shorter_trajectory_returns_its_last_round():

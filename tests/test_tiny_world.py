@@ -88,8 +88,8 @@ def test_lessons_tell_each_fact_as_often_as_the_world_says(world):
     tokenizer = _tokenizer(world)
     lessons = _Lessons(world, tokenizer)
     n_told = sum(fact.exposures for fact in world.facts)
-    assert (lessons._told[:, 2] >= 0).sum() == n_told
-    assert (lessons._told[:, 2] < 0).sum() == len(world.vague) * VAGUE_EXPOSURES
+    assert (lessons._closed_book[:, 2] >= 0).sum() == n_told
+    assert (lessons._closed_book[:, 2] < 0).sum() == len(world.vague) * VAGUE_EXPOSURES
     (closed, answers), _ = next(iter(lessons))
     spoken = [tokenizer.decode(row) for row in closed[:3]]
     assert all(text.startswith("Question: Name the ") and text.endswith("\nAnswer:") for text in spoken)

@@ -26,7 +26,7 @@ from suffice.rounds import Floats, Rounds
 from suffice.rules import AllOf, AnyOf, Rule
 from suffice.rules.selectors import Last
 from suffice.searches import Block, Literal
-from suffice.searches.families import Family
+from suffice.searches.families import FormFamily
 from suffice.statistics import Intervals, bootstrap_weights, paired_bootstrap
 
 QUESTIONS, ROUNDS, DRAWS, SEED = 300, 5, 1000, 42
@@ -44,7 +44,7 @@ TARGET_RATIO = 1.5
 def dnf_family() -> list[Rule]:
     """Return one rule for each set partition of each non-empty subset: blocks are joined by &, then by |."""
     literals = tuple(Literal(signal=name, thresholds=(value,)) for name, value in THRESHOLDS.items())
-    family = Family(Block(form="dnf", literals=literals))
+    family = FormFamily(Block(form="dnf", literals=literals))
     codes = family.decode(np.arange(family.count))
     return [family.rule(codes, row) for row in range(family.count)]
 

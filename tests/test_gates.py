@@ -22,8 +22,8 @@ from suffice.gates import (
     FEATURES,
     Answered,
     GateEvaluation,
-    Price,
-    Scored,
+    GatePrice,
+    ScoredGate,
     adaptive_labels,
     answered_recording,
     choose_beta,
@@ -275,8 +275,8 @@ def test_knowledge_that_is_planted_is_found_and_its_reverse_does_harm():
         GateEvaluation(evaluation.recording.select(half[name]), resampling=Resampling(n_resamples=100))
         for name in ("tune", "eval")
     )
-    knows = Scored(name="knows", tune=1 - needed[half["tune"]], evaluation=1 - needed[half["eval"]])
-    misled = Scored(name="misled", tune=needed[half["tune"]], evaluation=needed[half["eval"]], beta=0.5)
+    knows = ScoredGate(name="knows", tune=1 - needed[half["tune"]], evaluation=1 - needed[half["eval"]])
+    misled = ScoredGate(name="misled", tune=needed[half["tune"]], evaluation=needed[half["eval"]], beta=0.5)
     found = compare_gates(evaluation, [knows, misled], tune)
     good, bad = found.rows
     assert good.point.metrics == pytest.approx(found.perfect.metrics)
@@ -526,7 +526,7 @@ def test_calls_are_the_same_through_json_lines_and_through_import(tmp_path):
 def test_a_gate_that_is_not_the_recorded_one_does_not_pay_for_it():
     """A pass that goes on into the answer is part of the answer then; an encoder's in front of it is nobody's."""
     score = np.linspace(0, 1, 40)
-    gate = Scored(name="other", tune=score, evaluation=score, beta=0.5)
+    gate = ScoredGate(name="other", tune=score, evaluation=score, beta=0.5)
     for calls, direct in ((0.0, 1.0), (1.0, 1.0)):  # of the answer at round 0: resumed, or made from the start
         recording = rounds_recording()
         column = np.where(np.array(recording.table.column("round")) == 0, calls, 1.0)
@@ -723,7 +723,7 @@ def test_a_rare_third_outcome_that_a_fold_lacks_does_not_end_the_comparison():
 def test_scores_without_a_threshold_a_name_or_a_question_are_refused():
     direct, retrieved, scores = random_world(9, n=20)
     evaluation = bench_of(direct, retrieved, {"p_known": scores})
-    gate = Scored(name="g", tune=scores, evaluation=scores)
+    gate = ScoredGate(name="g", tune=scores, evaluation=scores)
     with pytest.raises(DataError, match="names that differ"):
         compare_gates(evaluation, [gate, gate])
     with pytest.raises(DataError, match="has no threshold"):
@@ -746,11 +746,11 @@ def test_a_score_that_is_nan_retrieves_and_one_that_is_nan_everywhere_is_refused
     direct, retrieved, scores = random_world(10, n=20)
     evaluation = bench_of(direct, retrieved)
     nearly = np.array([0.1, *[np.nan] * 19])
-    found = compare_gates(evaluation, [Scored(name="lost", tune=scores, evaluation=nearly, beta=0.5)])
+    found = compare_gates(evaluation, [ScoredGate(name="lost", tune=scores, evaluation=nearly, beta=0.5)])
     assert found.rows[0].point.retrieval_rate == 1.0
     assert found.rows[0].n_undefined == 19
     with pytest.raises(DataError, match="'lost' has a score for none of the 20"):
-        compare_gates(evaluation, [Scored(name="lost", tune=scores, evaluation=np.full(20, np.nan), beta=0.5)])
+        compare_gates(evaluation, [ScoredGate(name="lost", tune=scores, evaluation=np.full(20, np.nan), beta=0.5)])
     assert math.isnan(found.rows[0].known.value)
     assert "the same as always retrieve" in render([comparison_table(found)], "md")
 
@@ -764,7 +764,7 @@ def test_a_gate_chosen_by_rate_reaches_it_on_tune():
     evaluation = GateEvaluation(
         answered_recording(answered(direct, retrieved, prefix="e")), resampling=Resampling(n_resamples=20)
     )
-    gate = Scored(name="g", tune=scores, evaluation=scores, price=Price(calls=1.0))
+    gate = ScoredGate(name="g", tune=scores, evaluation=scores, price=GatePrice(calls=1.0))
     at = {rate: compare_gates(evaluation, [gate], tune, rate=rate) for rate in (0.25, 0.75)}
     assert [row.point.retrieval_rate for item in at.values() for row in item.rows] == pytest.approx([0.25, 0.75])
     assert "rate asked" in render([rates_table("t", at)], "md")

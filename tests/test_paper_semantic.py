@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from suffice.errors import DataError
-from suffice.papers.semantic.figures import BASELINE, MARGINS, Difference, published_semantic
+from suffice.papers.semantic.figures import BASELINE, MARGINS, FigureDifference, published_semantic
 from suffice.papers.semantic.tables import TITLE, paper_semantic
 from suffice.statistics import bootstrap_weights, equivalence, holm, non_inferiority
 from tests.cli_tools import cli
@@ -63,7 +63,7 @@ def test_the_spread_from_d_z_gives_the_published_p_values(split, run):
 def test_the_derived_tests_are_those_of_the_library_on_raw_differences(n):
     rows = np.random.default_rng(n).normal(0.01, 0.1, n)
     d_z = float(rows.mean() / rows.std(ddof=1))
-    derived = Difference(mean=float(rows.mean()), low=-1.0, high=1.0, d_z=d_z, t_p=0.5, wilcoxon_p=0.5, n=n)
+    derived = FigureDifference(mean=float(rows.mean()), low=-1.0, high=1.0, d_z=d_z, t_p=0.5, wilcoxon_p=0.5, n=n)
     weights = bootstrap_weights(n, 20, rng=0)
     for margin in MARGINS:
         one = non_inferiority(rows, margin, weights=weights)
@@ -82,7 +82,7 @@ def test_runs_without_a_spread_are_decided_by_the_difference_alone():
     assert same.non_inferior(0.01)
     assert same.equivalent(0.01)
     assert TEST.runs["fixed_k1"].differences["rounds"].error == 0
-    unknown = Difference(mean=0.1, low=0.0, high=0.2, d_z=0.0, t_p=math.nan, wilcoxon_p=math.nan, n=20)
+    unknown = FigureDifference(mean=0.1, low=0.0, high=0.2, d_z=0.0, t_p=math.nan, wilcoxon_p=math.nan, n=20)
     assert math.isnan(unknown.error)
     assert not unknown.non_inferior(0.02)
 

@@ -17,7 +17,7 @@ import suffice
 from suffice.errors import DataError
 from suffice.metrics import normalize_answer
 from suffice.papers.published import published_tasr
-from suffice.papers.tasr.cells import Cell, load_cell, read_cells
+from suffice.papers.tasr.cells import TasrCell, load_cell, read_cells
 from suffice.papers.tasr.frontier import cell_table, macro_table
 from suffice.papers.tasr.searched import search_summary
 from suffice.papers.tasr.signal_tables import margin_figure
@@ -700,7 +700,7 @@ def test_without_a_list_the_bundled_questions_are_recorded_and_tabled(tmp_path, 
 
 
 def test_a_loaded_cell_is_a_value_of_its_own(cells):
-    assert isinstance(cells[0], Cell)
+    assert isinstance(cells[0], TasrCell)
     assert cells[0].tune.name == "qwen_hp_tune.parquet"
     assert cells[3].prompt == "confidence_first"
 

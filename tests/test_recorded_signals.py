@@ -12,7 +12,7 @@ from suffice.certificates import Claim, certify, listed
 from suffice.diagnostics import compare_selectors, diagnose
 from suffice.errors import SufficeError, UnknownSignalError
 from suffice.gates import GateEvaluation, column_gate, compare_gates
-from suffice.gates.compare import Scored
+from suffice.gates.compare import ScoredGate
 from suffice.replays import calibrate, policy_for, replay, replay_stream
 from suffice.reports import make_report
 from suffice.rounds import COST_KINDS
@@ -175,7 +175,7 @@ def test_a_gate_without_a_single_score_is_an_error():
     with pytest.raises(SufficeError, match="'mute'"):
         compare_gates(
             GateEvaluation(of, metrics=("em",), resampling=Resampling(n_resamples=20)),
-            [Scored(name="mute", tune=nothing, evaluation=nothing, beta=0.5)],
+            [ScoredGate(name="mute", tune=nothing, evaluation=nothing, beta=0.5)],
         )
 
 

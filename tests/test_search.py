@@ -37,7 +37,7 @@ from suffice.searches import (
 )
 from suffice.searches.bits import first_bit, in_a_row, pack
 from suffice.searches.data import Questions, by_prompt, fit
-from suffice.searches.families import Family
+from suffice.searches.families import FormFamily
 from suffice.signals import SIGNALS
 from suffice.statistics import Resampling
 from suffice.store import Recording, read_recording, write_recording
@@ -189,7 +189,7 @@ def test_the_count_by_formula_is_the_number_of_rules_that_the_definition_gives(f
     block = Block(form=form, literals=made)
     brute = brute_rules(form, widths)
     assert block.count == len(brute) == len(set(brute))
-    family = Family(block)
+    family = FormFamily(block)
     codes = family.decode(np.arange(family.count))
     texts = {str(family.rule(codes, row)) for row in range(family.count)}
     singles = sum(widths) if form == "k_of_n" else 0
@@ -367,7 +367,7 @@ def test_a_block_with_gates_holds_the_same_rules_and_names_its_gates_first(form)
     names = ("overlap", "p_known", "score_gap")
     made = explorer(gated_space(form, names), gated(20))
     found = made.rules(all_numbers(made))
-    plain = Family(gated_space(form, names).blocks[0])
+    plain = FormFamily(gated_space(form, names).blocks[0])
     codes = plain.decode(np.arange(plain.count))
 
     def bare(rule):  # a rule without the order of its members

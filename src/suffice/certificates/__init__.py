@@ -2,7 +2,7 @@
 
 from suffice.certificates.certificate import ASSUMES, BREAKS, Certificate
 from suffice.certificates.family import Family, arranged, listed, path_values, threshold_path
-from suffice.certificates.losses import COST_NAMES, Claim, Measured, measure
+from suffice.certificates.losses import COST_NAMES, Claim, MeasuredLosses, measure
 from suffice.certificates.ltt import PROCEDURES, questions_needed, rejected
 from suffice.certificates.procedure import Certification, Need, certify
 from suffice.certificates.pvalues import betting_p_value, hoeffding_bentkus_p_value, net_p_value
@@ -16,7 +16,7 @@ __all__ = [
     "Certification",
     "Claim",
     "Family",
-    "Measured",
+    "MeasuredLosses",
     "Need",
     "arranged",
     "betting_p_value",

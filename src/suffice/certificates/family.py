@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from suffice.certificates.losses import Claim, Measured, measure
+from suffice.certificates.losses import Claim, MeasuredLosses, measure
 from suffice.errors import ConfigMismatchError, DataError
 from suffice.replays import Selected, even_thresholds, policy_for, reads_round_0, seen_from, selected_on
 from suffice.rounds import Floats
@@ -159,7 +159,7 @@ def arranged(family: Family, tune: Recording, claim: Claim, cheapest: str = "cal
     return replace(family, policies=tuple(family.policies[k] for k in kept), text=text, seen=seen)
 
 
-def _useful(measured: Measured, cheapest: str) -> list[int]:
+def _useful(measured: MeasuredLosses, cheapest: str) -> list[int]:
     kept, known = [], set()
     spent, baseline = measured.spent(cheapest)
     for place, (values, costs) in enumerate(zip(measured.values, spent, strict=True)):

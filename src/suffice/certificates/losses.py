@@ -28,13 +28,13 @@ from suffice.rounds import Floats
 from suffice.session import Policy, Stops
 from suffice.store.recording import Recording
 
-__all__ = ["BINARY_METRICS", "COST_NAMES", "Claim", "Measured", "measure", "one_row_per_question"]
+__all__ = ["BINARY_METRICS", "COST_NAMES", "Claim", "MeasuredLosses", "measure", "one_row_per_question"]
 
 BINARY_METRICS = frozenset({"em", "contains", "agreement", "agreement_em"})
 """Metrics that can only be 0 or 1, by definition; so is a threshold on any metric, ``f1 > 0.5``."""
 
 COST_NAMES = ("calls", "tokens", "retrievals")
-"""What a certified policy may save: fields of `Measured`."""
+"""What a certified policy may save: fields of `MeasuredLosses`."""
 
 Loss = Literal["net", "harm"]
 
@@ -112,7 +112,7 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
+class MeasuredLosses:
     """A family on recorded questions, which stand in the order of betting.
 
     Attributes:
@@ -166,7 +166,7 @@ class Measured:
 
 def measure(
     recording: Recording, policies: Sequence[Policy], claim: Claim, *, rivals_by: str | None = None
-) -> Measured:
+) -> MeasuredLosses:
     """Return what policies lose against the baseline of a claim, one row for each question.
 
     Args:
@@ -201,7 +201,7 @@ def measure(
     base = reference.values[claim.metric][order]
     reached = np.stack([run.values[claim.metric] for run in runs])[:, order]
     net = base - reached
-    return Measured(
+    return MeasuredLosses(
         losses=net if claim.loss == "net" else np.maximum(net, 0.0),
         values=reached,
         calls=np.stack([run.ledger.calls for run in runs])[:, order],

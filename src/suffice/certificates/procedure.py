@@ -15,7 +15,7 @@ import numpy as np
 from suffice._version import __version__
 from suffice.certificates.certificate import Certificate, figures_text
 from suffice.certificates.family import Family, arranged, check_disjoint, listed
-from suffice.certificates.losses import COST_NAMES, Claim, Measured, measure
+from suffice.certificates.losses import COST_NAMES, Claim, MeasuredLosses, measure
 from suffice.certificates.ltt import MOST_QUESTIONS, Procedure, level_of, questions_needed, rejected
 from suffice.errors import DataError
 from suffice.replays import seen_by, seen_from
@@ -75,7 +75,7 @@ class Certification(Result):
     p_values: Floats
     reference: Floats
     certified: Mask
-    measured: Measured
+    measured: MeasuredLosses
     policy: Policy | None
     need: Need | None
     cheapest: str = "calls"
@@ -293,7 +293,7 @@ def certify(
     return replace(found, policy=replace(member, provenance=provenance, certificate=certificate.to_dict()))
 
 
-def sequence_of(family: Family, measured: Measured, p: Floats, certified: Mask) -> list[dict[str, Any]]:
+def sequence_of(family: Family, measured: MeasuredLosses, p: Floats, certified: Mask) -> list[dict[str, Any]]:
     """Return the family in test order, JSON-ready."""
     return [
         {
@@ -308,7 +308,7 @@ def sequence_of(family: Family, measured: Measured, p: Floats, certified: Mask) 
 
 
 def _need(
-    family: Family, measured: Measured, p: Floats, certified: Mask, *, claim: Claim, procedure: Procedure
+    family: Family, measured: MeasuredLosses, p: Floats, certified: Mask, *, claim: Claim, procedure: Procedure
 ) -> Need | None:
     """Return what the first policy that failed lacks; without an order, the one with the smallest p-value."""
     if certified.all():

@@ -14,9 +14,9 @@ from suffice.embedding import MiniLM
 from suffice.errors import DataError, NotFoundError
 from suffice.gates import (
     BUNDLED_ANSWERS,
-    Comparison,
+    GateComparison,
     GateEvaluation,
-    Scored,
+    ScoredGate,
     answered_recording,
     column_gate,
     compare_gates,
@@ -95,10 +95,10 @@ def compare_gates_command(
     names = tuple(metric or (("em",) if any(map(choice_note, answers.values())) else _METRICS))
     tuned = None if tune is None else GateEvaluation(read_answers(tune), metrics=names, **how)
     embedder = MiniLM() if questions else None
-    found: dict[str, Comparison] = {}
+    found: dict[str, GateComparison] = {}
     for source in recordings:
         evaluation = GateEvaluation(answers[source], metrics=names, **how)
-        gates: list[Scored] = [column_gate(name, evaluation, tuned, rate=rate) for name in column or ()]
+        gates: list[ScoredGate] = [column_gate(name, evaluation, tuned, rate=rate) for name in column or ()]
         if embedder is not None and tuned is not None:
             gates += question_gates(tuned, evaluation, embedder.embed)
         elif embedder is not None:
@@ -132,7 +132,7 @@ def _check(asked: bool, model: str | None, tune: str | None, markdown: Path | No
 
 def _of_the_model(
     name: str, tune: GateEvaluation, evaluation: GateEvaluation, *, prompt: str, max_tokens: int, n: int, seed: int
-) -> list[Scored]:
+) -> list[ScoredGate]:
     """Return the gates that need the model's own passes: entropies, samples, states, triggers during generation."""
     from suffice.llm import TransformersModel
     from suffice.train.baselines import model_gates
@@ -146,7 +146,7 @@ def _of_the_model(
     return [_answering(gate) if gate.name in _READ_THE_ANSWER else gate for gate in gates]
 
 
-def _answering(gate: Scored) -> Scored:
+def _answering(gate: ScoredGate) -> ScoredGate:
     """Return a gate that reads the closed-book answer: replay charges that, once, and not its price again."""
     return replace(gate, component="generator", price=replace(gate.price, calls=gate.price.calls - 1))
 
@@ -160,7 +160,7 @@ def read_answers(source: str | Path) -> Recording:
     return read_recording(source) if Path(source).suffix == ".parquet" else answered_recording(load_answered(source))
 
 
-def show_comparison(found: Comparison, name: str = "") -> None:
+def show_comparison(found: GateComparison, name: str = "") -> None:
     """Print the tables, and what they say in a sentence for each gate."""
     print_table(comparison_table(found, _title(found, name)))
     print_table(knowledge_table(found))
@@ -168,19 +168,19 @@ def show_comparison(found: Comparison, name: str = "") -> None:
         say(line)
 
 
-def comparison_lines(found: Comparison) -> list[str]:
+def comparison_lines(found: GateComparison) -> list[str]:
     """Return the finding, and one sentence for each gate."""
     sentences = (f"- {row.point.headline(found.metrics[0])}" for row in found.rows)
     return [f"{found.headline}.", *sentences, *(f"note: {note}" for note in found.notes)]
 
 
-def _title(found: Comparison, name: str) -> str:
+def _title(found: GateComparison, name: str) -> str:
     return (
         f"Gates on {name or 'these questions'}: {found.n} questions (data {found.data_hash}); {found.resampling.text}"
     )
 
 
-def comparison_page(found: Comparison, name: str) -> str:
+def comparison_page(found: GateComparison, name: str) -> str:
     """Return tables and sentences as Markdown."""
     tables = render([comparison_table(found, _title(found, name)), knowledge_table(found)], "md")
     first, *others = comparison_lines(found)

@@ -8,7 +8,7 @@ from suffice.diagnostics.drift import Drift, SignalDrift, kolmogorov_smirnov, me
 from suffice.diagnostics.floor import FloorEffect, compare_floor, without_floor
 from suffice.diagnostics.judged import JudgedComparison, JudgedRow, compare_judged
 from suffice.diagnostics.judging import Halving, JudgeAll, JudgeDistinct, JudgeUntil, Procedure, Unjudged
-from suffice.diagnostics.premature import Group, PrematureStops, look_at_stops
+from suffice.diagnostics.premature import PrematureStops, QuestionGroup, look_at_stops
 from suffice.diagnostics.question_types import ByType, TypeRow, by_type
 from suffice.diagnostics.ranking import RankerFit, fit_ranker
 from suffice.diagnostics.rows import Rows, right_or_wrong, rows_of
@@ -26,7 +26,6 @@ __all__ = [
     "Diagnosis",
     "Drift",
     "FloorEffect",
-    "Group",
     "Halving",
     "JudgeAll",
     "JudgeDistinct",
@@ -35,6 +34,7 @@ __all__ = [
     "JudgedRow",
     "PrematureStops",
     "Procedure",
+    "QuestionGroup",
     "RankerFit",
     "Reliability",
     "Rows",

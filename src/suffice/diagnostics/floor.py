@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from suffice.diagnostics.premature import Group, returned
+from suffice.diagnostics.premature import QuestionGroup, returned
 from suffice.results import Result
 from suffice.rounds import Floats, Rounds
 from suffice.rules import AllOf, Rule, Threshold
@@ -47,11 +47,11 @@ class FloorEffect(Result):
     metric: str
     n: int
     n_unmeasured: int
-    unchanged: Group
-    rescued: Group
-    harmed: Group
-    spent_right: Group
-    spent_wrong: Group
+    unchanged: QuestionGroup
+    rescued: QuestionGroup
+    harmed: QuestionGroup
+    spent_right: QuestionGroup
+    spent_wrong: QuestionGroup
     delta: PairedResult
     delta_rounds: PairedResult
 
@@ -139,8 +139,8 @@ def compare_floor(
     delayed = known & (floored.position > plain.position)
     draws = resampling.draws(int(known.sum()), clusters[known])
 
-    def group(mask: npt.NDArray[np.bool_]) -> Group:
-        return Group.of(mask, known, question_ids)
+    def group(mask: npt.NDArray[np.bool_]) -> QuestionGroup:
+        return QuestionGroup.of(mask, known, question_ids)
 
     return FloorEffect(
         rule=policy.label,

@@ -15,13 +15,13 @@ from suffice.rounds import Floats, Mask
 from suffice.session import Stops
 from suffice.tables import Column, Table, figure
 
-__all__ = ["Group", "PrematureStops", "look_at_stops", "returned"]
+__all__ = ["PrematureStops", "QuestionGroup", "look_at_stops", "returned"]
 
 SHOWN_IDS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
+class QuestionGroup:
     """Questions with the same fate.
 
     Attributes:
@@ -35,7 +35,7 @@ class Group:
     question_ids: tuple[str, ...]
 
     @classmethod
-    def of(cls, mask: Mask, among: Mask, ids: npt.NDArray[np.object_]) -> Group:
+    def of(cls, mask: Mask, among: Mask, ids: npt.NDArray[np.object_]) -> QuestionGroup:
         """Return the questions where `mask`, as a share of those where `among`."""
         total = int(among.sum())
         n = int(mask.sum())
@@ -76,20 +76,20 @@ class PrematureStops(Result):
     metric: str
     n: int
     n_unmeasured: int
-    early: Group
-    right: Group
-    wrong: Group
-    right_later: Group
-    right_at_end: Group
-    spared: Group
-    stable_wrong: Group
-    stable: Group
+    early: QuestionGroup
+    right: QuestionGroup
+    wrong: QuestionGroup
+    right_later: QuestionGroup
+    right_at_end: QuestionGroup
+    spared: QuestionGroup
+    stable_wrong: QuestionGroup
+    stable: QuestionGroup
     wrong_and_stable_rate: float
     n_censored: int
 
     def table(self) -> Table:
         """Return the fates with their counts and shares."""
-        fates: Mapping[str, Group] = {
+        fates: Mapping[str, QuestionGroup] = {
             "stopped early": self.early,
             "right": self.right,
             "wrong": self.wrong,
@@ -178,14 +178,14 @@ def look_at_stops(
         metric=metric,
         n=len(ids),
         n_unmeasured=int((candidates & ~early).sum()),
-        early=Group.of(early, np.ones(len(ids), dtype=np.bool_), ids),
-        right=Group.of(fine, early, ids),
-        wrong=Group.of(wrong, early, ids),
-        right_later=Group.of(wrong & later.any(axis=1) & whole, whole, ids),
-        right_at_end=Group.of(wrong & (at_end == 1) & whole, whole, ids),
-        spared=Group.of(fine & (at_end == 0) & whole, whole, ids),
-        stable_wrong=Group.of(still_wrong, early, ids),
-        stable=Group.of(held, early, ids),
+        early=QuestionGroup.of(early, np.ones(len(ids), dtype=np.bool_), ids),
+        right=QuestionGroup.of(fine, early, ids),
+        wrong=QuestionGroup.of(wrong, early, ids),
+        right_later=QuestionGroup.of(wrong & later.any(axis=1) & whole, whole, ids),
+        right_at_end=QuestionGroup.of(wrong & (at_end == 1) & whole, whole, ids),
+        spared=QuestionGroup.of(fine & (at_end == 0) & whole, whole, ids),
+        stable_wrong=QuestionGroup.of(still_wrong, early, ids),
+        stable=QuestionGroup.of(held, early, ids),
         wrong_and_stable_rate=float(still_wrong.sum() / held.sum()) if held.any() else math.nan,
         n_censored=int((early & ~whole).sum()),
     )

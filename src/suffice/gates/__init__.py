@@ -9,7 +9,7 @@ from suffice.gates.answered import (
     with_scores,
 )
 from suffice.gates.changes import Transition, Transitions, transitions
-from suffice.gates.compare import Compared, Comparison, Price, Scored, choose_beta, compare_gates
+from suffice.gates.compare import ComparedGate, GateComparison, GatePrice, ScoredGate, choose_beta, compare_gates
 from suffice.gates.evaluation import GateEvaluation, even_betas, gate_rule
 from suffice.gates.features import FEATURES, question_features
 from suffice.gates.point import GatePoint
@@ -29,14 +29,14 @@ __all__ = [
     "FEATURES",
     "QUESTION_GATES",
     "Answered",
-    "Compared",
-    "Comparison",
+    "ComparedGate",
     "Fitted",
+    "GateComparison",
     "GateEvaluation",
     "GatePoint",
-    "Price",
+    "GatePrice",
     "QuestionGate",
-    "Scored",
+    "ScoredGate",
     "Transition",
     "Transitions",
     "adaptive_labels",

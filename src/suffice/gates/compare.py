@@ -20,11 +20,11 @@ from suffice.seen import Seen
 from suffice.signals import GATE, KNOWN
 from suffice.statistics import ONE_UNIT, Area, area_under_roc, holm
 
-__all__ = ["Compared", "Comparison", "Price", "Scored", "choose_beta", "compare_gates", "hold_out"]
+__all__ = ["ComparedGate", "GateComparison", "GatePrice", "ScoredGate", "choose_beta", "compare_gates", "hold_out"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Price:
+class GatePrice:
     """What a gate costs besides what the recording holds.
 
     Attributes:
@@ -44,7 +44,7 @@ class Price:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scored:
+class ScoredGate:
     """A gate as its scores: of tune questions, each without having seen it, and of those it is judged on.
 
     Attributes:
@@ -68,12 +68,12 @@ class Scored:
     beta: float | None = None
     ranks: Floats | None = None
     component: str = ""
-    price: Price = field(default_factory=Price)
+    price: GatePrice = field(default_factory=GatePrice)
     source: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Compared:
+class ComparedGate:
     """One gate in a comparison.
 
     Attributes:
@@ -87,7 +87,7 @@ class Compared:
         p_holm: The p-value against random decisions (`GatePoint.p_random`), adjusted by Holm over the gates.
     """
 
-    scored: Scored
+    scored: ScoredGate
     point: GatePoint
     random: GatePoint
     tune: GatePoint | None
@@ -110,7 +110,7 @@ class Compared:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison(Evaluation):
+class GateComparison(Evaluation):
     """Gates on one set of questions.
 
     Attributes:
@@ -123,7 +123,7 @@ class Comparison(Evaluation):
         chosen: How thresholds were chosen, in words.
     """
 
-    rows: tuple[Compared, ...]
+    rows: tuple[ComparedGate, ...]
     never: GatePoint
     always: GatePoint
     perfect: GatePoint
@@ -193,11 +193,11 @@ def choose_beta(
 
 def compare_gates(
     evaluation: GateEvaluation,
-    gates: Sequence[Scored],
+    gates: Sequence[ScoredGate],
     tune: GateEvaluation | None = None,
     *,
     rate: float | None = None,
-) -> Comparison:
+) -> GateComparison:
     """Judge gates on questions, each with its threshold chosen on tune questions.
 
     Args:
@@ -227,7 +227,7 @@ def compare_gates(
         )
     rows = [_compared(evaluation, gate, tune, rate) for gate in gates]
     adjusted = holm(np.array([row.point.p_random for row in rows]))
-    return Comparison(
+    return GateComparison(
         rows=tuple(replace(row, p_holm=float(p)) for row, p in zip(rows, adjusted, strict=True)),
         never=evaluation.reference("never"),
         always=evaluation.reference("always"),
@@ -242,7 +242,7 @@ def compare_gates(
     )
 
 
-def _notes(evaluation: GateEvaluation, gates: Sequence[Scored], tune: GateEvaluation | None) -> tuple[str, ...]:
+def _notes(evaluation: GateEvaluation, gates: Sequence[ScoredGate], tune: GateEvaluation | None) -> tuple[str, ...]:
     """Return what the recorded gate, where it is compared, has seen of the questions."""
     rules = [gate_rule(KNOWN, 0.5)] if any(gate.component == GATE for gate in gates) else []
     notes = [*selected_on(map(evaluation.gated, rules), evaluation.recording).notes]
@@ -259,7 +259,9 @@ def _chosen(evaluation: GateEvaluation, tune: GateEvaluation | None, rate: float
     return f"thresholds were chosen for {how} on {tune.n} tune questions"
 
 
-def _compared(evaluation: GateEvaluation, gate: Scored, tune: GateEvaluation | None, rate: float | None) -> Compared:
+def _compared(
+    evaluation: GateEvaluation, gate: ScoredGate, tune: GateEvaluation | None, rate: float | None
+) -> ComparedGate:
     beta, on_tune = gate.beta, None
     if beta is None:
         if tune is None:
@@ -273,7 +275,7 @@ def _compared(evaluation: GateEvaluation, gate: Scored, tune: GateEvaluation | N
     ranks = gate.evaluation if gate.ranks is None else gate.ranks
     sure = -ranks if gate.low and gate.ranks is None else ranks
     direct, retrieved = evaluation.right(retrieved=False), evaluation.right(retrieved=True)
-    return Compared(
+    return ComparedGate(
         scored=gate,
         point=point,
         random=evaluation.random(point.retrieval_rate),
@@ -287,7 +289,7 @@ def _compared(evaluation: GateEvaluation, gate: Scored, tune: GateEvaluation | N
 _COLUMN = "gate_score"
 
 
-def _judged(evaluation: GateEvaluation, scores: Floats, beta: float, gate: Scored) -> GatePoint:
+def _judged(evaluation: GateEvaluation, scores: Floats, beta: float, gate: ScoredGate) -> GatePoint:
     """Replay the gate's rule on a recording that holds its score; the recorded gate is paid for only where it is this."""
     base = evaluation if gate.component == GATE else evaluation.ungated()
     judged = base.with_scores({_COLUMN: scores}, component=gate.component or GATE)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from suffice.errors import DataError
 from suffice.gates.answered import questions_of
-from suffice.gates.compare import Price, Scored, hold_out
+from suffice.gates.compare import GatePrice, ScoredGate, hold_out
 from suffice.gates.evaluation import GateEvaluation
 from suffice.gates.features import question_features
 from suffice.gates.question_only import Fitted, Labels, Reader, adaptive_labels, fit_gate, question_folds
@@ -81,7 +81,7 @@ def _readings(embed: Reader, questions: Sequence[str]) -> dict[str, _Reading]:
 
 def question_gates(
     tune: GateEvaluation, evaluation: GateEvaluation, embed: Reader, kinds: Sequence[QuestionOnly] = QUESTION_GATES
-) -> list[Scored]:
+) -> list[ScoredGate]:
     """Return question-only gates fitted on tune questions, with their scores of both sets.
 
     Args:
@@ -105,7 +105,7 @@ def question_gates(
         scores = fitted.gate.scores(texts)
         deciding = reading.seconds + (time.perf_counter() - began) / len(texts)
         gates.append(
-            Scored(
+            ScoredGate(
                 name=kind.name,
                 tune=fitted.cross_fitted,
                 evaluation=scores,
@@ -122,7 +122,7 @@ def held_out_gates(
     kinds: Sequence[QuestionOnly] = QUESTION_GATES,
     *,
     rate: float | None = None,
-) -> list[Scored]:
+) -> list[ScoredGate]:
     """Return question-only gates where there are tune questions alone: cross-fitted, thresholds too.
 
     Every question's score and threshold come from the other folds, so that no figure flatters itself; a threshold of
@@ -160,9 +160,9 @@ class _HeldOut:
     folds: Labels
     labels: Labels
 
-    def scored(self, never: Floats, always: Floats, rate: float | None) -> Scored:
+    def scored(self, never: Floats, always: Floats, rate: float | None) -> ScoredGate:
         """Return the gate with each question's score made by gates of other folds."""
-        prices: list[Price] = []
+        prices: list[GatePrice] = []
         listed = np.array(self.questions, dtype=object)
 
         def fit(rows: Mask) -> tuple[Floats, Callable[[Mask], Floats]]:
@@ -173,7 +173,7 @@ class _HeldOut:
             return fitted.cross_fitted, lambda others: fitted.gate.scores(listed[others].tolist())
 
         above, ranks = hold_out(self.folds, fit, never, always, rate=rate)
-        return Scored(
+        return ScoredGate(
             name=self.kind.name,
             tune=np.full(len(above), np.nan),
             evaluation=above,
@@ -184,8 +184,8 @@ class _HeldOut:
         )
 
 
-def _price(fitted: Fitted, reading: _Reading, deciding: float) -> Price:
-    return Price(
+def _price(fitted: Fitted, reading: _Reading, deciding: float) -> GatePrice:
+    return GatePrice(
         n_labels=fitted.n_labels,
         fit_seconds=fitted.seconds + reading.seconds * fitted.n_labels,
         seconds=deciding,
@@ -194,7 +194,7 @@ def _price(fitted: Fitted, reading: _Reading, deciding: float) -> Price:
 
 def column_gate(
     name: str, evaluation: GateEvaluation, tune: GateEvaluation | None, *, rate: float | None = None
-) -> Scored:
+) -> ScoredGate:
     """Return a gate that is a recorded signal of round 0.
 
     Args:
@@ -217,7 +217,7 @@ def column_gate(
     component = told or (SIGNALS[column].component if column in SIGNALS else f"judge:{column}")
     if tune is not None:
         own = _first_scores(column, tune)
-        return Scored(
+        return ScoredGate(
             name=column, tune=own, evaluation=scores, low=low, component=component, price=_RECORDED, source=source
         )
     first = evaluation.metrics[0]
@@ -226,7 +226,7 @@ def column_gate(
     above, _ = hold_out(
         folds, lambda rows: (scores[rows], lambda rest: scores[rest]), never, always, low=low, rate=rate
     )
-    return Scored(
+    return ScoredGate(
         name=f"{column}, cross-fitted",
         tune=scores,
         evaluation=above,
@@ -248,5 +248,5 @@ def _first_scores(column: str, evaluation: GateEvaluation) -> Floats:
     return scores
 
 
-_RECORDED = Price(n_labels=float("nan"), fit_seconds=float("nan"), seconds=float("nan"))
+_RECORDED = GatePrice(n_labels=float("nan"), fit_seconds=float("nan"), seconds=float("nan"))
 """What it costs to decide is in the recording and charged by replay; what it cost to fit is not."""

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from suffice.gates.changes import Transitions
-from suffice.gates.compare import Comparison
+from suffice.gates.compare import GateComparison
 from suffice.gates.point import ALWAYS, NEVER, GatePoint
 from suffice.statistics import PairedResult
 from suffice.tables import Column, Table
@@ -109,7 +109,7 @@ def _start(answer: str | None) -> str:
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} ..."
 
 
-def comparison_table(found: Comparison, title: str = "") -> Table:
+def comparison_table(found: GateComparison, title: str = "") -> Table:
     """Return gates side by side: quality, retrieval rate, what they know, online and offline cost."""
     first = found.metrics[0]
     named = [(row.point, row) for row in found.rows]
@@ -149,7 +149,7 @@ def comparison_table(found: Comparison, title: str = "") -> Table:
     )
 
 
-def knowledge_table(found: Comparison) -> Table:
+def knowledge_table(found: GateComparison) -> Table:
     """Return what the scores know: the areas under the ROC curve, the thresholds, and quality where they were chosen."""
     first = found.metrics[0]
     return Table(
@@ -181,7 +181,7 @@ def knowledge_table(found: Comparison) -> Table:
     )
 
 
-def rates_table(title: str, found: Mapping[float, Comparison]) -> Table:
+def rates_table(title: str, found: Mapping[float, GateComparison]) -> Table:
     """Return gates at given retrieval rates against blind ones of the rate that they reach."""
     first = next(iter(found.values())).metrics[0]
     return Table(

@@ -13,7 +13,7 @@ from suffice.cli.console import warn
 from suffice.cli.groups import command_line
 from suffice.papers.printing import SHAPES, checked_form, print_paper, stage_bar
 from suffice.papers.semantic.tables import TITLE, paper_semantic
-from suffice.papers.tasr.cells import Cell, read_cells
+from suffice.papers.tasr.cells import TasrCell, read_cells
 from suffice.papers.tasr.tables import paper_tasr
 
 __all__ = ["semantic_command", "tasr_command"]
@@ -70,13 +70,13 @@ def semantic_command(
     print_paper(paper_semantic(), form, out, TITLE)
 
 
-def own_cells(folder: Path, *, quiet: bool = True) -> list[Cell]:
+def own_cells(folder: Path, *, quiet: bool = True) -> list[TasrCell]:
     """Return the bundled questions with the span reader as two cells, recording them first where that is not done."""
     for dataset in _OWN:
         for split in ("tune", "eval"):
             record_bundled(dataset, split, folder, quiet=quiet)
     return [
-        Cell(
+        TasrCell(
             name=f"{dataset}_span",
             model="span-reader",
             retriever="BM25 over the question's paragraphs",

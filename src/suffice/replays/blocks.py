@@ -18,7 +18,7 @@ from suffice.store.digest import ColumnDigest, damaged
 from suffice.store.recording import Recording, open_recording
 from suffice.store.schema import column_kind
 
-__all__ = ["Block", "Source"]
+__all__ = ["RecordingBlock", "Source"]
 
 
 class Source:
@@ -57,9 +57,9 @@ class Source:
             raise DataError(f"rounds start at 0 or 1 and run without gaps; these run from {lowest!r} to {highest!r}")
         return np.arange(int(lowest), int(highest) + 1, dtype=np.int64)
 
-    def empty(self) -> Block:
+    def empty(self) -> RecordingBlock:
         """Return the recording without its rows: enough to fit a policy to it."""
-        return Block(self.schema.empty_table(), self.header, self.index, np.zeros(0, dtype=np.int64))
+        return RecordingBlock(self.schema.empty_table(), self.header, self.index, np.zeros(0, dtype=np.int64))
 
     def columns(self, signals: set[str], metrics: Sequence[str]) -> list[str]:
         """Return the columns that must be read."""
@@ -67,7 +67,7 @@ class Source:
         wanted |= {name.split(">", maxsplit=1)[0].strip() for name in metrics if not is_agreement(name)}
         return [name for name in self.schema.names if name in wanted or column_kind(name) == "cost"]
 
-    def blocks(self, columns: list[str], rows: int) -> Iterator[Block]:
+    def blocks(self, columns: list[str], rows: int) -> Iterator[RecordingBlock]:
         """Yield blocks of whole questions, in the order of the file.
 
         Raises:
@@ -101,7 +101,7 @@ class Source:
         assert rest is not None
         yield self._block(rest, np.zeros(1, dtype=np.int64))
 
-    def _block(self, table: pa.Table, starts: npt.NDArray[np.int64]) -> Block:
+    def _block(self, table: pa.Table, starts: npt.NDArray[np.int64]) -> RecordingBlock:
         if "cluster" in table.column_names:
             own = pc.all(pc.equal(table.column("cluster"), table.column("question_id"))).as_py()
             if not own:
@@ -109,7 +109,7 @@ class Source:
                     "the rows of this recording repeat questions (column 'cluster'), and streamed intervals take every "
                     "question for itself: use `replay`, or drop the column"
                 )
-        return Block(table, self.header, self.index, starts)
+        return RecordingBlock(table, self.header, self.index, starts)
 
 
 def run_starts(ids: pa.ChunkedArray) -> npt.NDArray[np.int64]:
@@ -120,7 +120,7 @@ def run_starts(ids: pa.ChunkedArray) -> npt.NDArray[np.int64]:
     return np.concatenate([[0], np.flatnonzero(changes.to_numpy()) + 1]).astype(np.int64)
 
 
-class Block(Recording):
+class RecordingBlock(Recording):
     """Whole questions out of a file, laid out as a recording is, without looking at a row in Python."""
 
     def __init__(
@@ -152,7 +152,7 @@ class Block(Recording):
         ends = self.table.column("end").take(pa.array(self._starts))
         return np.asarray(ends.to_numpy(zero_copy_only=False), dtype=object)
 
-    def without_failed(self) -> tuple[Block | None, int]:
+    def without_failed(self) -> tuple[RecordingBlock | None, int]:
         """Return the block without the questions that failed, None if there are no others, and how many failed."""
         failed = np.asarray(self.ends == "failed", dtype=np.bool_)
         if not failed.any():
@@ -160,4 +160,6 @@ class Block(Recording):
         if failed.all():
             return None, len(failed)
         table = self.table.filter(pa.array(~failed[self._row])).combine_chunks()
-        return Block(table, self.metadata, self.index, run_starts(table.column("question_id"))), int(failed.sum())
+        return RecordingBlock(table, self.metadata, self.index, run_starts(table.column("question_id"))), int(
+            failed.sum()
+        )

@@ -28,7 +28,7 @@ from suffice.statistics import Resampling
 from suffice.store.recording import Recording
 from suffice.tables import Column, Table
 
-__all__ = ["Cell", "Report", "Settings", "make_report"]
+__all__ = ["Report", "ReportCell", "Settings", "make_report"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +55,7 @@ class Settings:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cell:
+class ReportCell:
     """One recording with the policies that were replayed on it.
 
     Attributes:
@@ -166,7 +166,7 @@ class Cell:
 class Report(Displayed):
     """A report: cells, and how they were computed."""
 
-    cells: tuple[Cell, ...]
+    cells: tuple[ReportCell, ...]
     settings: Settings
 
     def cells_table(self) -> Table:
@@ -266,7 +266,7 @@ def make_report(
         raise DataError(f"a report needs a recording and a policy, not {len(recordings)} and {len(policies)}")
     if not settings.metrics:
         raise DataError("a report needs a metric: 'agreement' needs no gold answers")
-    cells: list[Cell] = []
+    cells: list[ReportCell] = []
     for name, recording in recordings.items():
         others = {} if cells else {other: kept for other, kept in recordings.items() if other != name}
         fitting = [policy for policy in policies if _belongs(policy, recording)] if len(recordings) > 1 else [*policies]
@@ -301,7 +301,7 @@ def _cell(
     tune: Recording | None,
     settings: Settings,
     prices: Mapping[str, Price] | None,
-) -> Cell:
+) -> ReportCell:
     named = _distinct(policies)
     result = replay(
         recording,
@@ -329,7 +329,7 @@ def _cell(
     if prepared.cut.any():
         notes.append("no threshold to move: a rule cut this recording, and at other thresholds more rounds never ran")
     rounds, missing = which_round(kept, _different(named, result), result.metrics[0], resampling=settings.resampling)
-    return Cell(
+    return ReportCell(
         name=name,
         result=result,
         prepared=prepared,

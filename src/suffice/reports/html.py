@@ -28,7 +28,7 @@ from suffice.replays.tables import (
     stops_table,
     verdict,
 )
-from suffice.reports.data import Cell, Report
+from suffice.reports.data import Report, ReportCell
 from suffice.reports.packing import Pool, json_in_html, pack_bytes
 from suffice.reports.slider import make_slider, slidable
 from suffice.reports.trajectories import FEW, Passages, choose, to_dicts
@@ -87,7 +87,7 @@ def render_html(report: Report, *, everything: bool = False, passages: Passages 
     return page
 
 
-def _cell(cell: Cell, sliders: list[dict[str, Any]]) -> dict[str, Any]:
+def _cell(cell: ReportCell, sliders: list[dict[str, Any]]) -> dict[str, Any]:
     """Return what the template shows of a cell, and under `data` what the script needs."""
     result, rules = cell.result, cell.rules
     charts: dict[str, Any] = {f"pareto-{cost}": pareto_chart(result, cost) for cost in pareto_costs(result)}
@@ -127,7 +127,7 @@ _TILES = {
 }
 
 
-def _tiles(cell: Cell, row: Row) -> list[dict[str, Any]]:
+def _tiles(cell: ReportCell, row: Row) -> list[dict[str, Any]]:
     """Return the figures at the top of a cell: of its first policy."""
     result = cell.result
     metric = result.metrics[0]
@@ -154,7 +154,7 @@ def _tile(key: str, column: Column, value: float | tuple[float, float], note: st
     return {"key": key, "name": column.name, "value": figure, "text": column.text(value), "note": note}
 
 
-def _sliders(cell: Cell, pool: Pool, room: int | None) -> tuple[list[dict[str, Any]], int]:
+def _sliders(cell: ReportCell, pool: Pool, room: int | None) -> tuple[list[dict[str, Any]], int]:
     """Return the sliders of the policies' thresholds that fit into the room, the first always, and how many do not."""
     found: list[dict[str, Any]] = []
     if cell.prepared.cut.any():  # at most thresholds some question goes on past the recording
@@ -179,7 +179,7 @@ def _finite(values: dict[str, float]) -> dict[str, float | None]:
     return {name: value if math.isfinite(value) else None for name, value in values.items()}
 
 
-def _browser(cell: Cell, seed: int, room: int | None, passages: Passages | None) -> dict[str, Any]:
+def _browser(cell: ReportCell, seed: int, room: int | None, passages: Passages | None) -> dict[str, Any]:
     """Return the trajectories, packed; fewer of them until they fit."""
     n = len(cell.prepared.recording.question_ids)
     limit = n if room is None else min(FEW, n)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from suffice.errors import DataError
 from suffice.rounds import Mask, Rounds
-from suffice.searches.families import Codes, Family
+from suffice.searches.families import Codes, FormFamily
 from suffice.searches.space import Literal
 
 __all__ = ["Bits", "LiteralBits", "evaluator", "first_bit", "in_a_row", "pack", "reader"]
@@ -113,7 +113,7 @@ class LiteralBits:
         return found
 
 
-def evaluator(family: Family, view: Rounds) -> Callable[[Codes], Bits]:
+def evaluator(family: FormFamily, view: Rounds) -> Callable[[Codes], Bits]:
     """Return what turns rules of a family into bits, shape ``(n_rules, n_questions)``.
 
     Args:
@@ -132,7 +132,7 @@ def evaluator(family: Family, view: Rounds) -> Callable[[Codes], Bits]:
     return lambda codes: _normal_form(both, codes)
 
 
-def reader(family: Family, view: Rounds, signals: Collection[str]) -> Callable[[Codes], Mask]:
+def reader(family: FormFamily, view: Rounds, signals: Collection[str]) -> Callable[[Codes], Mask]:
     """Return what tells where a lazy evaluation of rules comes to one of some signals in the first round.
 
     As `Rule.reads`: literals are evaluated in order, and one is skipped where those before it settled the outcome.

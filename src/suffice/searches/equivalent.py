@@ -18,7 +18,7 @@ import numpy.typing as npt
 from suffice.rounds import Floats
 from suffice.searches.bits import Bits, evaluator
 from suffice.searches.explore import Explorer
-from suffice.searches.families import Codes, Family
+from suffice.searches.families import Codes, FormFamily
 from suffice.searches.space import Block
 
 __all__ = ["Intervals", "equivalent_intervals"]
@@ -36,7 +36,7 @@ def equivalent_intervals(explorer: Explorer, numbers: npt.NDArray[np.int64]) -> 
     end belongs to the interval and the upper does not, for ``>=`` and ``<`` the other way round.
     """
     found: list[Intervals] = [{} for _ in numbers]
-    forced = [Family(_with_extremes(family.block)) for family in explorer.families]
+    forced = [FormFamily(_with_extremes(family.block)) for family in explorer.families]
     evaluators = {}
     for part, block, variant, within in explorer.where(numbers):
         side, family = explorer.side(block), explorer.families[block]

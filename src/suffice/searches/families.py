@@ -17,7 +17,7 @@ import numpy.typing as npt
 from suffice.rules import AllOf, AnyOf, KOf, Rule
 from suffice.searches.space import Block, bell
 
-__all__ = ["Codes", "Family"]
+__all__ = ["Codes", "FormFamily"]
 
 Ints = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
@@ -39,7 +39,7 @@ class Codes:
     votes: Bytes | None = None
 
 
-class Family:
+class FormFamily:
     """All rules of a block, or those of them that have a gate, numbered from 0.
 
     Args:
@@ -56,7 +56,7 @@ class Family:
         self.count = block.count - self._first
 
     @classmethod
-    def of(cls, block: Block) -> list[Family]:
+    def of(cls, block: Block) -> list[FormFamily]:
         """Return the rules of a block by where they start: those from round 1, and those with a gate, from round 0.
 
         In rules with gates these stand first, so that a lazy evaluation comes to them before it needs an answer.

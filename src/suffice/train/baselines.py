@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from suffice.errors import DataError
-from suffice.gates.compare import Price, Scored
+from suffice.gates.compare import GatePrice, ScoredGate
 from suffice.llm.states import required_questions
 from suffice.llm.transformers_model import TransformersModel
 from suffice.llm.uncertainty import STATEMENTS, contrast_directions, dragin_scores, first_sentence, sample_states
@@ -102,7 +102,7 @@ def known_scores(
 
 def model_gates(
     model: TransformersModel, tune: Sequence[str], evaluation: Sequence[str], *, seed: int = 42, n_samples: int = 10
-) -> list[Scored]:
+) -> list[ScoredGate]:
     """Return the methods as gates for `suffice.gates.compare_gates`; their thresholds are chosen on tune.
 
     Args:
@@ -116,11 +116,11 @@ def model_gates(
     own = known_scores(model, tune, n_samples=n_samples, rng=rng)
     other = known_scores(model, evaluation, n_samples=n_samples, rng=rng)
     return [
-        Scored(
+        ScoredGate(
             name=name,
             tune=own[name].scores,
             evaluation=known.scores,
-            price=Price(
+            price=GatePrice(
                 fit_seconds=known.offline.seconds,
                 calls=known.cost.calls,
                 tokens=known.cost.tokens,

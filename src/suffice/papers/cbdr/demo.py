@@ -20,11 +20,11 @@ from suffice.cli.console import console, print_json, print_table, say
 from suffice.embedding import MiniLM
 from suffice.errors import DataError
 from suffice.gates import (
-    Compared,
-    Comparison,
+    ComparedGate,
+    GateComparison,
     GateEvaluation,
     GatePoint,
-    Scored,
+    ScoredGate,
     Transitions,
     answered_recording,
     compare_gates,
@@ -147,11 +147,11 @@ def _told(name: str) -> dict[str, Any]:
     return {"dataset": {"name": name}, "config": {"model": {"model": "Llama-3.1-8B", "recorded_by": "AdaRAGUE"}}}
 
 
-def _best(found: Comparison) -> Scored:
+def _best(found: GateComparison) -> ScoredGate:
     """Return the gate with the best quality on tune; among equals the one that retrieves least there."""
     first = found.metrics[0]
 
-    def rank(row: Compared) -> tuple[float, float]:
+    def rank(row: ComparedGate) -> tuple[float, float]:
         assert row.tune is not None
         return row.tune.metrics[first], -row.tune.retrieval_rate
 
@@ -177,7 +177,7 @@ class _Teller:
             print_table(table)
         self._parts.append(render([table], "md"))
 
-    def comparison(self, found: Comparison, name: str) -> None:
+    def comparison(self, found: GateComparison, name: str) -> None:
         """Tell a comparison."""
         if not self.quiet:
             show_comparison(found, name)
@@ -206,7 +206,7 @@ class _Path:
     steps: Sequence[Transitions]
 
     @classmethod
-    def of(cls, gate: Scored, tune: GateEvaluation, evaluation: GateEvaluation, out: Path) -> _Path:
+    def of(cls, gate: ScoredGate, tune: GateEvaluation, evaluation: GateEvaluation, out: Path) -> _Path:
         """Move the threshold over shares of the tune scores, and write the recordings."""
         column = gate_column(gate.name)
         judged = evaluation.with_scores({column: gate.evaluation})

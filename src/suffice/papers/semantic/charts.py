@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from suffice.papers.semantic.comparisons import Compared
+from suffice.papers.semantic.comparisons import PolicyComparison
 from suffice.papers.semantic.convergence import Convergence
 from suffice.papers.semantic.policies import Replayed
 from suffice.papers.semantic.protocol_tables import saved, shown
@@ -66,7 +66,7 @@ def distance_chart(found: Convergence, eps: float) -> dict[str, Any]:
     return chart_of(data, layers, 280, "Mean distance between consecutive drafts by round", legend)
 
 
-def frontier_chart(replayed: Replayed, compared: Compared, metric: str) -> dict[str, Any]:
+def frontier_chart(replayed: Replayed, compared: PolicyComparison, metric: str) -> dict[str, Any]:
     """Return quality against mean rounds of every policy; the line joins the fixed numbers of rounds."""
     base = float(replayed.runs[compared.baseline].values[metric].mean())
     data = []
@@ -127,7 +127,7 @@ def frontier_chart(replayed: Replayed, compared: Compared, metric: str) -> dict[
     return chart_of(data, layers, 380, f"{metric} against rounds, {len(data)} policies", legend)
 
 
-def saved_chart(replayed: Replayed, compared: Compared) -> dict[str, Any] | None:
+def saved_chart(replayed: Replayed, compared: PolicyComparison) -> dict[str, Any] | None:
     """Return the share of the full width's tokens that each policy saves, with intervals; None where unknown."""
     data = []
     for label in shown(replayed):

@@ -20,13 +20,13 @@ from suffice.statistics import (
     wilcoxon_test,
 )
 
-__all__ = ["Compared", "Difference", "Margin", "compare"]
+__all__ = ["Margin", "PolicyComparison", "PolicyDifference", "compare"]
 
 _ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
+class PolicyDifference:
     """The mean paired difference of one quantity of one policy to the full width.
 
     Attributes:
@@ -74,7 +74,7 @@ class Margin:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Compared:
+class PolicyComparison:
     """All policies against the full width.
 
     Attributes:
@@ -89,7 +89,7 @@ class Compared:
 
     baseline: str
     family: tuple[str, ...]
-    differences: Mapping[str, Mapping[str, Difference]]
+    differences: Mapping[str, Mapping[str, PolicyDifference]]
     margins: Mapping[str, Mapping[float, Margin]]
     n_clusters: int
     resampling: Resampling
@@ -101,7 +101,7 @@ def compare(
     *,
     margins: Sequence[float] = (0.01, 0.02, 0.05),
     resampling: Resampling = Resampling(),
-) -> Compared:
+) -> PolicyComparison:
     """Compare every run with the full width; every test is on the same draws.
 
     Args:
@@ -123,11 +123,11 @@ def compare(
         name: {label: _differ(values(label), values(baseline)) for label in runs if label != baseline}
         for name, values in quantities.items()
     }
-    differences: dict[str, dict[str, Difference]] = {label: {} for label in runs if label != baseline}
+    differences: dict[str, dict[str, PolicyDifference]] = {label: {} for label in runs if label != baseline}
     for name, by_label in deltas.items():
         for label, difference in _differences(by_label, family, draws).items():
             differences[label][name] = difference
-    return Compared(
+    return PolicyComparison(
         baseline=baseline,
         family=family,
         differences=differences,
@@ -152,14 +152,14 @@ def _differ(values: Floats, baseline: Floats) -> Floats:
     return np.where(np.abs(delta) <= _ROUNDING * np.maximum(1.0, np.abs(baseline)), 0.0, delta)
 
 
-def _differences(deltas: Mapping[str, Floats], family: Sequence[str], draws: Draws) -> dict[str, Difference]:
+def _differences(deltas: Mapping[str, Floats], family: Sequence[str], draws: Draws) -> dict[str, PolicyDifference]:
     """Return by label the differences that are known for every question."""
     clusters, results = draws.clusters, draws.compare(deltas)
     p_t = {label: float(paired_t_test(deltas[label], clusters=clusters)[0]) for label in results}
     p_wilcoxon = {label: wilcoxon_test(deltas[label], clusters=clusters) for label in results}
     p_t_holm, p_wilcoxon_holm = holm_within(p_t, family), holm_within(p_wilcoxon, family)
     return {
-        label: Difference(
+        label: PolicyDifference(
             delta=result.delta,
             low=result.low,
             high=result.high,

@@ -14,7 +14,15 @@ from typing import Any
 from suffice.errors import DataError
 from suffice.papers.published import Flag
 
-__all__ = ["BASELINE", "MARGINS", "Difference", "PublishedRun", "PublishedSemantic", "Split", "published_semantic"]
+__all__ = [
+    "BASELINE",
+    "MARGINS",
+    "FigureDifference",
+    "FigureSplit",
+    "PublishedRun",
+    "PublishedSemantic",
+    "published_semantic",
+]
 
 BASELINE = "fixed_k6"
 """What every published difference is taken against."""
@@ -26,7 +34,7 @@ _LEVEL = 0.95
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
+class FigureDifference:
     """A paired difference to `BASELINE` as published, with the spread that follows from it.
 
     The standard error is ``mean / (d_z * sqrt(n))``: exact, since d_z is the mean over the standard deviation of the
@@ -113,13 +121,13 @@ class PublishedRun:
     rounds: float
     tokens: float
     score: float
-    differences: Mapping[str, Difference]
+    differences: Mapping[str, FigureDifference]
     p_lower: float
     verdict: bool | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Split:
+class FigureSplit:
     """The published figures of one split.
 
     Attributes:
@@ -194,7 +202,7 @@ class PublishedSemantic:
 
     paper: Mapping[str, Any]
     text: Mapping[str, Any]
-    splits: Mapping[str, Split]
+    splits: Mapping[str, FigureSplit]
     flags: tuple[Flag, ...]
 
     def flagged(self, split: str, name: str) -> tuple[Flag, ...]:
@@ -216,7 +224,7 @@ def published_semantic() -> PublishedSemantic:
     return PublishedSemantic(paper=data["paper"], text=data["text"], splits=splits, flags=flags)
 
 
-def _split(name: str, part: Mapping[str, Any]) -> Split:
+def _split(name: str, part: Mapping[str, Any]) -> FigureSplit:
     n = part["questions"]
     runs = {
         policy: PublishedRun(
@@ -224,10 +232,12 @@ def _split(name: str, part: Mapping[str, Any]) -> Split:
             rounds=row["rounds"],
             tokens=row["tokens"],
             score=row["score"],
-            differences={key.removeprefix("d_"): Difference(**row[key], n=n) for key in row if key.startswith("d_")},
+            differences={
+                key.removeprefix("d_"): FigureDifference(**row[key], n=n) for key in row if key.startswith("d_")
+            },
             p_lower=row.get("p_lower", math.nan),
             verdict=row.get("non_inferior"),
         )
         for policy, row in part["policies"].items()
     }
-    return Split(name=name, questions=n, commit=part["commit"], runs=runs, conjecture=part["conjecture"])
+    return FigureSplit(name=name, questions=n, commit=part["commit"], runs=runs, conjecture=part["conjecture"])

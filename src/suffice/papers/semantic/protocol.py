@@ -11,7 +11,7 @@ import numpy as np
 from suffice._version import __version__
 from suffice.errors import ConfigMismatchError, DataError
 from suffice.papers.semantic.chance import Chance, against_chance
-from suffice.papers.semantic.comparisons import Compared, compare
+from suffice.papers.semantic.comparisons import PolicyComparison, compare
 from suffice.papers.semantic.convergence import Convergence, converge
 from suffice.papers.semantic.data import Drafts, check_apart, embedder_of, metric_of, read_drafts
 from suffice.papers.semantic.policies import MAIN, MEMBERS, Replayed, replay_all
@@ -64,7 +64,7 @@ class SemanticProtocol:
     drafts: Drafts
     tuned: Tuned
     replayed: Replayed
-    compared: Compared
+    compared: PolicyComparison
     chance: Mapping[str, Chance]
     result: ReplayResult
     convergence: Convergence

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from suffice.papers.semantic.chance import Chance
-from suffice.papers.semantic.comparisons import Compared, Difference
+from suffice.papers.semantic.comparisons import PolicyComparison, PolicyDifference
 from suffice.papers.semantic.convergence import Convergence
 from suffice.papers.semantic.data import Drafts
 from suffice.papers.semantic.policies import CELLS, MAIN, Replayed
@@ -46,7 +46,9 @@ def shown(replayed: Replayed) -> list[str]:
     ]
 
 
-def policies_table(drafts: Drafts, replayed: Replayed, compared: Compared, result: ReplayResult, tuned: Tuned) -> Table:
+def policies_table(
+    drafts: Drafts, replayed: Replayed, compared: PolicyComparison, result: ReplayResult, tuned: Tuned
+) -> Table:
     """Return Table 1: every policy, the whole fixed_k frontier first."""
     metric = drafts.metric
     margin = _MAIN_MARGIN if any(_MAIN_MARGIN in m for m in compared.margins.values()) else _first(compared)
@@ -107,7 +109,7 @@ def policies_table(drafts: Drafts, replayed: Replayed, compared: Compared, resul
     )
 
 
-def saved(replayed: Replayed, compared: Compared, label: str) -> tuple[float, float, float] | None:
+def saved(replayed: Replayed, compared: PolicyComparison, label: str) -> tuple[float, float, float] | None:
     """Return the tokens that a policy saves as a share of the full width's, with interval; None where unknown."""
     found = compared.differences.get(label, {}).get(replayed.tokens_name)
     whole = float(replayed.spent(compared.baseline).mean())
@@ -193,7 +195,7 @@ _LACKS = {
 }
 
 
-def tests_table(replayed: Replayed, compared: Compared, tuned: Tuned) -> Table:
+def tests_table(replayed: Replayed, compared: PolicyComparison, tuned: Tuned) -> Table:
     """Return the paired tests of every policy against the full width: quality, rounds and tokens."""
     order = [label for label in shown(replayed) if label in compared.differences]
     quantities = list(dict.fromkeys(name for found in compared.differences.values() for name in found))
@@ -237,7 +239,7 @@ def tests_table(replayed: Replayed, compared: Compared, tuned: Tuned) -> Table:
     )
 
 
-def _warnings(lines: list[tuple[str, str, Difference]]) -> list[str]:
+def _warnings(lines: list[tuple[str, str, PolicyDifference]]) -> list[str]:
     found: dict[str, list[str]] = {}
     for label, name, difference in lines:
         if difference.warning:
@@ -245,7 +247,7 @@ def _warnings(lines: list[tuple[str, str, Difference]]) -> list[str]:
     return [f"{', '.join(where)}: {warning}" for warning, where in found.items()]
 
 
-def margins_table(replayed: Replayed, compared: Compared, tuned: Tuned, metric: str) -> Table:
+def margins_table(replayed: Replayed, compared: PolicyComparison, tuned: Tuned, metric: str) -> Table:
     """Return non-inferiority and equivalence of quality at every margin, for the policies of the family."""
     rows = []
     for label in shown(replayed):
@@ -360,15 +362,15 @@ def _ledger(result: ReplayResult) -> str:
     return "" if result.ledger == "live" else f"; ledger: {result.ledger}"
 
 
-def _first(compared: Compared) -> float:
+def _first(compared: PolicyComparison) -> float:
     return next(iter(next(iter(compared.margins.values()))))
 
 
-def _interval(found: Difference | None) -> tuple[float, float, float] | None:
+def _interval(found: PolicyDifference | None) -> tuple[float, float, float] | None:
     return None if found is None else (found.delta, found.low, found.high)
 
 
-def _of(found: Difference | None, name: str) -> float:
+def _of(found: PolicyDifference | None, name: str) -> float:
     return math.nan if found is None else float(getattr(found, name))
 
 

@@ -6,9 +6,9 @@ from suffice._version import __version__
 from suffice.papers.semantic.figures import (
     BASELINE,
     MARGINS,
+    FigureSplit,
     PublishedRun,
     PublishedSemantic,
-    Split,
     published_semantic,
 )
 from suffice.papers.tasr.tables import Paper
@@ -73,17 +73,17 @@ def _provenance(published: PublishedSemantic, command: str) -> Table:
     return Table(title="How these tables were made", columns=(Column("what"), Column("value")), rows=rows)
 
 
-def _name(published: PublishedSemantic, split: Split, run: PublishedRun) -> str:
+def _name(published: PublishedSemantic, split: FigureSplit, run: PublishedRun) -> str:
     flags = published.flagged(split.name, run.name)
     return run.name + (f" [{', '.join(flag.id for flag in flags)}]" if flags else "")
 
 
-def _suite(split: Split) -> list[PublishedRun]:
+def _suite(split: FigureSplit) -> list[PublishedRun]:
     """Return the policies without the cells of the ablation."""
     return [run for run in split.runs.values() if run.name not in _CELLS]
 
 
-def _policies(published: PublishedSemantic, split: Split) -> Table:
+def _policies(published: PublishedSemantic, split: FigureSplit) -> Table:
     different = split.different()
     raised = dict(
         zip(
@@ -133,7 +133,7 @@ def _policies(published: PublishedSemantic, split: Split) -> Table:
     )
 
 
-def _verdicts(published: PublishedSemantic, split: Split) -> Table:
+def _verdicts(published: PublishedSemantic, split: FigureSplit) -> Table:
     different = split.different()
     raised = dict(
         zip(
@@ -190,7 +190,7 @@ def _yes(value: bool) -> str:
     return "yes" if value else "no"
 
 
-def _ablation(published: PublishedSemantic, split: Split) -> Table:
+def _ablation(published: PublishedSemantic, split: FigureSplit) -> Table:
     rows = []
     for name in _CELLS:
         run = split.runs[name]

@@ -31,7 +31,7 @@ from suffice.session import Policy
 from suffice.statistics import Resampling
 from suffice.store import Recording, read_recording
 
-__all__ = ["BUDGET", "SETTINGS", "Cell", "CellRuns", "defined", "load_cell", "read_cells", "with_evidence"]
+__all__ = ["BUDGET", "SETTINGS", "CellRuns", "TasrCell", "defined", "load_cell", "read_cells", "with_evidence"]
 
 BUDGET = 5
 """TASR's R; later rounds of a recording are left out."""
@@ -45,7 +45,7 @@ _OPTIONAL = ("prompt", "published")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cell:
+class TasrCell:
     """One configuration and its two recordings.
 
     Attributes:
@@ -90,7 +90,7 @@ class Cell:
             )
 
 
-def read_cells(path: str | Path) -> list[Cell]:
+def read_cells(path: str | Path) -> list[TasrCell]:
     """Read a list of cells: a TOML file with one ``[[cell]]`` for each; paths are relative to the file.
 
     Raises:
@@ -119,7 +119,7 @@ def _once(path: Path, what: str, values: list[str]) -> None:
         raise DataError(f"{path}: two cells have the {what} {repeated!r}")
 
 
-def _cell(entry: Any, number: int, path: Path) -> Cell:
+def _cell(entry: Any, number: int, path: Path) -> TasrCell:
     where = f"{path}: cell {number}"
     if not isinstance(entry, dict):
         raise DataError(f"{where} is {entry!r}; write [[cell]], then one key per line")
@@ -139,7 +139,7 @@ def _cell(entry: Any, number: int, path: Path) -> Cell:
         if not file.is_file():
             raise NotFoundError(f"{where}: the {key} recording {str(file)!r} does not exist")
     prompt = entry.get("prompt", "answer_first").split("@")[0]  # a prompt's id may name its version
-    return Cell(**{**entry, **files, "prompt": prompt})
+    return TasrCell(**{**entry, **files, "prompt": prompt})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,7 +158,7 @@ class CellRuns:
         notes: Deviations from the paper's procedure in this cell.
     """
 
-    cell: Cell
+    cell: TasrCell
     tune: Recording
     eval: Recording
     prompts: tuple[Recording, Recording]
@@ -179,7 +179,7 @@ class CellRuns:
         return {label: run.ledger.calls for label, run in self.runs.items()}
 
 
-def load_cell(cell: Cell, *, resampling: Resampling = Resampling()) -> CellRuns:
+def load_cell(cell: TasrCell, *, resampling: Resampling = Resampling()) -> CellRuns:
     """Read the recordings of a cell, fit TASR on tune and replay it on eval.
 
     If the recordings lack columns for the rule or its score, the cell has no runs, and `problem` says why.
@@ -259,7 +259,7 @@ def with_evidence(recording: Recording) -> Recording:
     return Recording(recording.table.filter(pc.field("round") > 0), recording.metadata)
 
 
-def _with_prompt(recording: Recording, cell: Cell) -> Recording:
+def _with_prompt(recording: Recording, cell: TasrCell) -> Recording:
     """Return the rounds recorded with the cell's prompt, or all of them if no prompt was recorded."""
     parts = by_prompt(recording)
     if list(parts) == [""]:

@@ -9,7 +9,7 @@ from typing import Any
 from suffice._version import __version__
 from suffice.errors import DataError, UnknownSignalError
 from suffice.papers.published import Published, published_tasr
-from suffice.papers.tasr.cells import Cell, CellRuns, load_cell
+from suffice.papers.tasr.cells import CellRuns, TasrCell, load_cell
 from suffice.papers.tasr.drift import drift_table
 from suffice.papers.tasr.frontier import cell_table, figure3, figure4, macro_table
 from suffice.papers.tasr.searched import search_table
@@ -64,7 +64,7 @@ class Paper:
 
 
 def paper_tasr(
-    cells: Sequence[Cell],
+    cells: Sequence[TasrCell],
     *,
     resampling: Resampling = Resampling(),
     command: str = "",

@@ -349,7 +349,7 @@ def test_a_file_of_two_prompts_gives_each_cell_its_own_and_the_search_both(cells
     assert line(table(again, "Section 5.3"), space="tasr-381")["rules"] == 381
     assert line(table(again, "Section 5.3"), space="tasr-dnf-876")["rules"] == 876
     with pytest.raises(
-        DataError, match=r"prompt 'no_confidence', its recordings 'answer_first', 'confidence_first': set"
+        DataError, match=r"prompt 'no_confidence', but its recordings have 'answer_first', 'confidence_first': set"
     ):
         load_cell(replace(plain, published="", prompt="no_confidence"), resampling=DRAWS)
 
@@ -580,7 +580,7 @@ def entry(**changes):
     ("text", "message"),
     [
         ("", r"must contain at least one \[\[cell\]\] table"),
-        ("cell = 3", r"holds \[\[cell\]\] tables"),
+        ("cell = 3", r"must contain at least one \[\[cell\]\] table"),
         ("cell = [1]", r"cell 1 is 1; write \[\[cell\]\]"),
         ("[[cells]]\nname = 'a'", r"at least one .*, not 'cells'"),
         ("[[cell]\n", "not TOML"),
@@ -589,7 +589,7 @@ def entry(**changes):
         (entry(prompts="x"), r"cell 'a' has the unknown key 'prompts'; allowed: name, .*published"),
         (entry(model=7), r"cell 'a': model is 7; expected text"),
         (entry(corpus=" "), r"cell 'a': corpus is ' '; expected text"),
-        (entry(eval="nowhere.parquet"), r"cell 'a': there is no eval recording at '.*nowhere.parquet'"),
+        (entry(eval="nowhere.parquet"), r"cell 'a': the eval recording '.*nowhere.parquet' does not exist"),
         (entry(setting="wiki"), r"cell 'a': setting 'wiki'; allowed: distractor, open, dense"),
         (entry(published="qwen"), r"unknown published cell 'qwen'; allowed: qwen_hp, .*Leave `published` out"),
         (entry(published="qwen_nq"), r"cannot be compared with 'qwen_nq', which has the setting 'open'"),

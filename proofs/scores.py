@@ -71,7 +71,7 @@ def score_in_range() -> None:
 def distance_in_range() -> None:
     """See that the distance is in [0, 2]: for any doubles, and without its guard in the reals of any dimension."""
     dot, norms = Scalar(fresh(DOUBLE, "dot")), Scalar(fresh(DOUBLE, "norms"))
-    for path in paths(lambda: semantic._distance(dot, norms), (norms > 0).term):
+    for path in paths(lambda: semantic._bounded_distance(dot, norms), (norms > 0).term):
         demand(path.error is None, f"the distance raises {path.error!r}")
         distance = _term(path.result, DOUBLE)
         refute_generally(_within(distance, 0, 2), path.condition, what="a distance outside [0, 2]")
@@ -82,7 +82,7 @@ def distance_in_range() -> None:
     refute(z3.substitute(so_far, (s, z3.RealVal(0)), (p, z3.RealVal(0)), (q, z3.RealVal(0))), what="no dimension")
     refute(step, so_far, what="one dimension more")
     known = (s * s <= n * n, n > 0)
-    for path in paths(lambda: semantic._distance(Scalar(s), Scalar(n)), *known):
+    for path in paths(lambda: semantic._bounded_distance(Scalar(s), Scalar(n)), *known):
         distance = _term(path.result, z3.RealSort())
         exact = z3.And(distance == 1 - s / n, _within(distance, 0, 2))
         refute(exact, path.condition, *known, what="in the reals the guard moves the distance")

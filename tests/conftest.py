@@ -77,7 +77,7 @@ def cut_path(cut, tmp_path_factory):
 @pytest.fixture(autouse=True)
 def _own_names_are_forgotten():
     """What a test registers is gone when it ends, so that it can run again."""
-    registries = (signals._REGISTRY, parse._RULES, parse._SELECTORS, metrics._METRICS, importers._OWN)
+    registries = (signals._REGISTRY, parse._OWN_RULES, parse._OWN_SELECTORS, metrics._METRICS, importers._REGISTERED)
     before = [dict(registry) for registry in registries]
     yield
     for registry, names in zip(registries, before, strict=True):

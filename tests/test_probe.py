@@ -425,7 +425,7 @@ def test_no_prompt_token_is_read_twice_when_the_gate_answers_directly():
 def test_figures_equal_scikit_learns_also_under_weights(data):
     from sklearn.metrics import accuracy_score, average_precision_score, brier_score_loss, roc_auc_score
 
-    from suffice.probes.measures import _figures
+    from suffice.probes.measures import _figures_by_draw
 
     n = data.draw(st.integers(4, 40))
     p = np.array(data.draw(st.lists(st.sampled_from([0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0]), min_size=n, max_size=n)))
@@ -433,7 +433,7 @@ def test_figures_equal_scikit_learns_also_under_weights(data):
     y[:2] = 0.0, 1.0
     weights = np.array(data.draw(st.lists(st.integers(0, 3), min_size=n, max_size=n)), dtype=float)
     weights[:2] = 1.0
-    found = {name: values[0] for name, values in _figures(p, y, weights[None]).items()}
+    found = {name: values[0] for name, values in _figures_by_draw(p, y, weights[None]).items()}
     assert found["auroc"] == pytest.approx(roc_auc_score(y, p, sample_weight=weights))
     assert found["auprc"] == pytest.approx(average_precision_score(y, p, sample_weight=weights))
     assert found["brier"] == pytest.approx(brier_score_loss(y, p, sample_weight=weights, pos_label=1))

@@ -189,11 +189,11 @@ def test_a_batch_in_parts_is_the_same_batch(base, tmp_path):
 def test_texts_are_cut_to_the_tokens_that_the_settings_allow(base):
     from sentence_transformers import CrossEncoder
 
-    from suffice.train.reranker_trainer import _rows
+    from suffice.train.reranker_trainer import _training_rows
 
     tokenizer = CrossEncoder(str(base), device="cpu").tokenizer
     item = Preference(query="bara  bati doki", pos=("kira, kiso",), neg=("lura luti meso mera",))
-    [row] = _rows([item], tokenizer, RerankerSettings(query_tokens=2, passage_tokens=3))
+    [row] = _training_rows([item], tokenizer, RerankerSettings(query_tokens=2, passage_tokens=3))
     first, second, *_ = tokenizer.tokenize(item.query)
     assert row["query"].endswith(second[-1])
     assert len(tokenizer(row["query"], add_special_tokens=False)["input_ids"]) == 2

@@ -7,7 +7,7 @@ import math
 import re
 from typing import Any
 
-__all__ = ["load_json", "number_or_none", "well_formed"]
+__all__ = ["load_json", "number_or_none", "refuse_constant", "well_formed"]
 
 _SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
 
@@ -56,3 +56,12 @@ def number_or_none(value: float) -> float | None:
     (0.5, None)
     """
     return None if math.isnan(value) else float(value)
+
+
+def refuse_constant(text: str) -> float:
+    """Raise for a constant that JSON does not have: the `parse_constant` of `json.loads`.
+
+    Raises:
+        ValueError: Always.
+    """
+    raise ValueError(f"{text} is not a JSON number")

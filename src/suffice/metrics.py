@@ -33,7 +33,7 @@ __all__ = [
     "register_metric",
 ]
 
-_ARTICLES = re.compile(r"\b(a|an|the)\b")
+_ARTICLE_PATTERN = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 _CLOSED = frozenset({"yes", "no", "noanswer"})
 
@@ -44,7 +44,7 @@ def normalize_answer(text: str) -> str:
     >>> normalize_answer("The  Tempest!")
     'tempest'
     """
-    return " ".join(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split())
+    return " ".join(_ARTICLE_PATTERN.sub(" ", text.lower().translate(_PUNCTUATION)).split())
 
 
 def answer_key(text: str) -> str:

@@ -15,7 +15,7 @@ from suffice.metrics import normalize_answer
 
 __all__ = ["Seen", "id_hash", "one_name_per_text", "text_hash"]
 
-_KEYS = ("tune_ids", "tune_texts")
+_SEEN_KEYS = ("tune_ids", "tune_texts")
 
 
 def id_hash(question_id: str) -> str:
@@ -84,10 +84,10 @@ class Seen:
         Raises:
             SchemaError: The hashes are not lists of text.
         """
-        found = [(data or {}).get(key) for key in _KEYS]
+        found = [(data or {}).get(key) for key in _SEEN_KEYS]
         if all(part is None for part in found):
             return None
-        for key, part in zip(_KEYS, found, strict=True):
+        for key, part in zip(_SEEN_KEYS, found, strict=True):
             if part is not None and not (
                 isinstance(part, list | tuple) and all(isinstance(item, str) for item in part)
             ):
@@ -96,7 +96,7 @@ class Seen:
 
     def to_dict(self) -> dict[str, list[str]]:
         """Return JSON-ready values, sorted."""
-        return {key: sorted(part) for key, part in zip(_KEYS, (self.ids, self.texts), strict=True)}
+        return {key: sorted(part) for key, part in zip(_SEEN_KEYS, (self.ids, self.texts), strict=True)}
 
     def __or__(self, other: Seen) -> Seen:
         return Seen(self.ids | other.ids, self.texts | other.texts)

@@ -16,7 +16,7 @@ __all__ = ["FORMATS", "Column", "Table", "counted", "figure", "render"]
 
 _TIES_UP = 1 + 1e-12
 
-_LATEX = str.maketrans(
+_LATEX_ESCAPES = str.maketrans(
     {
         "\\": r"\textbackslash{}",
         **{sign: f"\\{sign}" for sign in "&%$#_{}"},
@@ -147,19 +147,19 @@ class Table:
         for flat, row in zip(rows, self.rows, strict=True):
             for ends, value in zip(wide, row, strict=True):
                 parts = value if isinstance(value, tuple) else (value, None, None) if ends else (value,)
-                flat += [_plain(part) for part in (parts if len(parts) != 2 else (None, *parts))]  # noqa: PLR2004
+                flat += [_plain_value(part) for part in (parts if len(parts) != 2 else (None, *parts))]  # noqa: PLR2004
         return names, rows
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-ready raw values, unscaled; NaN becomes None, intervals and ranges objects of value, low and high."""
         names = [column.name for column in self.columns]
-        rows = [dict(zip(names, map(_plain, row), strict=True)) for row in self.rows]
+        rows = [dict(zip(names, map(_plain_value, row), strict=True)) for row in self.rows]
         return {"title": self.title, "rows": rows, "notes": list(self.notes)}
 
 
-def _plain(value: Any) -> Any:
+def _plain_value(value: Any) -> Any:
     if isinstance(value, tuple):
-        return dict(zip(("value", "low", "high")[-len(value) :], map(_plain, value), strict=True))
+        return dict(zip(("value", "low", "high")[-len(value) :], map(_plain_value, value), strict=True))
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
@@ -182,17 +182,17 @@ def _markdown(table: Table) -> str:
 
 def _latex(table: Table) -> str:
     def line(cells: Sequence[str]) -> str:
-        return " & ".join(cell.translate(_LATEX) for cell in cells) + r" \\"
+        return " & ".join(cell.translate(_LATEX_ESCAPES) for cell in cells) + r" \\"
 
     align = "".join("r" if column.numeric else "l" for column in table.columns)
     head = [
         r"\begin{table}",
-        rf"\caption{{{table.title.translate(_LATEX)}}}",
+        rf"\caption{{{table.title.translate(_LATEX_ESCAPES)}}}",
         rf"\begin{{tabular}}{{{align}}}",
         r"\toprule",
     ]
     body = [line([column.name for column in table.columns]), r"\midrule", *map(line, table.texts())]
-    notes = [rf"\par\footnotesize {note.translate(_LATEX)}" for note in table.notes]
+    notes = [rf"\par\footnotesize {note.translate(_LATEX_ESCAPES)}" for note in table.notes]
     return "\n".join([*head, *body, r"\bottomrule", r"\end{tabular}", *notes, r"\end{table}"]) + "\n"
 
 

@@ -109,7 +109,7 @@ class ImportedRun:
 
         Signals that follow from the answers (`answer_stable`, ...) are computed where the files do not bring them.
         """
-        rows = [row for trajectory in self.trajectories for row in _rows(trajectory)]
+        rows = [row for trajectory in self.trajectories for row in _trajectory_rows(trajectory)]
         fill_costs(rows, cost_names(rows))
         return rows
 
@@ -137,7 +137,7 @@ def with_embeddings(run: ImportedRun, embedder: Embedder) -> ImportedRun:
     return replace(run, trajectories=found, depends={**run.depends, EMBEDDER: identity(embedder)})
 
 
-def _rows(trajectory: ImportedTrajectory) -> Iterable[dict[str, Any]]:
+def _trajectory_rows(trajectory: ImportedTrajectory) -> Iterable[dict[str, Any]]:
     for i, item in enumerate(trajectory.rounds):
         row: dict[str, Any] = {
             "question_id": trajectory.question_id,

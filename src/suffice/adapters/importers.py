@@ -17,7 +17,7 @@ IMPORTERS = "suffice.importers"
 
 _Reader = TypeVar("_Reader", bound=Callable[..., ImportedRun])
 
-_OWN: dict[str, Callable[..., ImportedRun]] = {}
+_REGISTERED: dict[str, Callable[..., ImportedRun]] = {}
 
 
 def register_importer(name: str) -> Callable[[_Reader], _Reader]:
@@ -32,7 +32,7 @@ def register_importer(name: str) -> Callable[[_Reader], _Reader]:
         raise DataError(f"there is an importer of {name!r} already; choose another name")
 
     def register(read: _Reader) -> _Reader:
-        _OWN[name] = read
+        _REGISTERED[name] = read
         return read
 
     return register
@@ -40,7 +40,7 @@ def register_importer(name: str) -> Callable[[_Reader], _Reader]:
 
 def importer_names() -> tuple[str, ...]:
     """Return the names of all formats; nothing is loaded."""
-    return tuple(sorted(entry_points(group=IMPORTERS).names | _OWN.keys()))
+    return tuple(sorted(entry_points(group=IMPORTERS).names | _REGISTERED.keys()))
 
 
 def importer(name: str) -> Callable[..., ImportedRun]:
@@ -52,8 +52,8 @@ def importer(name: str) -> Callable[..., ImportedRun]:
     Raises:
         DataError: No such format.
     """
-    if name in _OWN:
-        return _OWN[name]
+    if name in _REGISTERED:
+        return _REGISTERED[name]
     entries = entry_points(group=IMPORTERS, name=name)
     if not entries:
         names = importer_names()

@@ -118,7 +118,7 @@ def import_recording(
         "ended_early": ended_early,
     }
     given = {name: value for name, value in settings.items() if value is not None}
-    run = _read(Path(path), kind, given, embedder, settle)
+    run = _read_run(Path(path), kind, given, embedder, settle)
     rows = run.rows()
     metadata = {"source": run.source, "notes": run.notes, "depends": dict(run.depends), "suffice": __version__}
     write_recording(out, rows, metadata, run.kinds())
@@ -136,7 +136,7 @@ def import_recording(
     )
 
 
-def _read(
+def _read_run(
     path: Path,
     kind: str,
     given: dict[str, Any],

@@ -12,8 +12,8 @@ from suffice.store.schema import column_kind
 
 __all__ = ["ColumnCount", "RoundMeans", "column_counts", "round_means"]
 
-_TEXTS = ("question", "answer", "golds", "text", "feedback", "embedding")
-_METRICS = ("em", "f1")
+_TEXT_LIKE = ("question", "answer", "golds", "text", "feedback", "embedding")
+_SHOWN_METRICS = ("em", "f1")
 
 _Rows = Sequence[Mapping[str, Any]]
 
@@ -70,7 +70,7 @@ def column_counts(run: ImportedRun, rows: _Rows) -> list[ColumnCount]:
     counts = []
     for name in dict.fromkeys(name for row in rows for name in row):
         kind = kinds.get(name) or column_kind(name)
-        if name not in _TEXTS and kind not in ("signal", "metric", "cost"):
+        if name not in _TEXT_LIKE and kind not in ("signal", "metric", "cost"):
             continue
         values = [row.get(name) for row in rows]
         defined = sum(value is not None and value != [] for value in values)
@@ -95,12 +95,12 @@ def round_means(rows: _Rows) -> list[RoundMeans]:
             round=r,
             n=len(own),
             scored=sum(row.get("em") is not None for row in own),
-            **{name: _mean([row.get(name) for row in own]) for name in _METRICS},
+            **{name: _column_mean([row.get(name) for row in own]) for name in _SHOWN_METRICS},
         )
         for r, own in sorted(by_round.items())
     ]
 
 
-def _mean(values: Sequence[float | None]) -> float:
+def _column_mean(values: Sequence[float | None]) -> float:
     known = [value for value in values if value is not None]
     return math.fsum(known) / len(known) if known else math.nan

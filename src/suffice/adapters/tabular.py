@@ -26,13 +26,13 @@ from suffice.signals import SIGNALS
 
 __all__ = ["Grid", "read_tabular", "trajectories"]
 
-_TEXT = frozenset({"question_id", "cluster", "end", "question", "answer", "text", "feedback", "finish_reason"})
-_OWN = _TEXT | {"round", "golds"}
+_TEXT_COLUMNS = frozenset({"question_id", "cluster", "end", "question", "answer", "text", "feedback", "finish_reason"})
+_OWN_COLUMNS = _TEXT_COLUMNS | {"round", "golds"}
 _GOLDS = tuple(name for name in GOLD_FIELDS if name not in ("answers", "answer"))
-_PINNED = ("model", "prompt_id")
+_PINNED_LABELS = ("model", "prompt_id")
 _FEW, _COPIED = 5, 0.98
 _EMPTY = frozenset({"", "nan", "null", "none", "na"})
-_ENDS = get_args(End)
+_END_NAMES = get_args(End)
 
 
 def read_tabular(
@@ -81,7 +81,7 @@ def read_tabular(
     if not records:
         raise DataError(f"{path}: no rows; expected one for each question and round.")
     names = list(dict.fromkeys(name for _, record in records for name in record))
-    known, given = _OWN | set(METRICS) | set(SIGNALS), dict(columns or {})
+    known, given = _OWN_COLUMNS | set(METRICS) | set(SIGNALS), dict(columns or {})
     taken = {*given.values(), *(metrics or {}), *(metrics or {}).values(), *(labels or {}), *(labels or {}).values()}
     columns = {name: name for name in names if (name in known or _is_cost(name)) and name not in taken} | given
     columns = {ours: theirs for ours, theirs in columns.items() if theirs}
@@ -149,7 +149,7 @@ def _refuse_copied_golds(found: Sequence[ImportedTrajectory], column: str) -> No
 def _depends(found: Sequence[ImportedTrajectory]) -> tuple[dict[str, Any], list[str]]:
     """Return what the run depends on, by its labels, and what cannot be pinned."""
     depends, notes = {}, []
-    for name in _PINNED:
+    for name in _PINNED_LABELS:
         values = {item.labels.get(name) for item in found}
         if len(values) > 1:
             notes.append(
@@ -186,17 +186,22 @@ class Grid:
             ours, theirs = absent[0]
             raise SchemaError(f"{path}: no column {theirs!r} (for {ours!r}); there are: {', '.join(names)}.")
         for ours in self.columns:
-            if ours not in _OWN and not _is_cost(ours) and not ours.isidentifier():
+            if ours not in _OWN_COLUMNS and not _is_cost(ours) and not ours.isidentifier():
                 raise DataError(
                     f"{ours!r} is no name of ours; see read_tabular, or use letters, digits and _ for a signal of your own."
                 )
         for ours in (*self.metrics, *self.labels):
-            if not ours.isidentifier() or ours in _OWN or ours in SIGNALS or (ours in METRICS and ours in self.labels):
+            if (
+                not ours.isidentifier()
+                or ours in _OWN_COLUMNS
+                or ours in SIGNALS
+                or (ours in METRICS and ours in self.labels)
+            ):
                 raise DataError(f"{ours!r} cannot name a metric or label of your own; use letters, digits and _.")
         if self.first_round not in (None, 0, 1):
             raise DataError(f"first_round is {self.first_round!r}; allowed are 0, 1 and None.")
-        if self.ended_early is not None and self.ended_early not in _ENDS:
-            raise DataError(f"ended_early is {self.ended_early!r}; allowed are {', '.join(_ENDS)} and None.")
+        if self.ended_early is not None and self.ended_early not in _END_NAMES:
+            raise DataError(f"ended_early is {self.ended_early!r}; allowed are {', '.join(_END_NAMES)} and None.")
 
 
 def trajectories(records: Sequence[tuple[str, Mapping[str, Any]]], grid: Grid, where: str) -> list[ImportedTrajectory]:
@@ -210,7 +215,7 @@ def trajectories(records: Sequence[tuple[str, Mapping[str, Any]]], grid: Grid, w
     Raises:
         DataError: A value cannot be used, or a question's rounds have a gap or a copy.
     """
-    rows = [_row(record, grid, spot) for spot, record in records]
+    rows = [_round_of_row(record, grid, spot) for spot, record in records]
     lowest = min(row.index for row in rows)
     _settle_first_round(lowest, grid)
     shift = 0 if grid.first_round is None else grid.first_round - lowest
@@ -228,7 +233,7 @@ def trajectories(records: Sequence[tuple[str, Mapping[str, Any]]], grid: Grid, w
     for question_id, rounds in by_question.items():
         ordered = [rounds[index] for index in sorted(rounds)]
         try:
-            found.append(_trajectory(question_id, ordered, grid, shift, longest))
+            found.append(_trajectory_of_rows(question_id, ordered, grid, shift, longest))
         except UnsettledError:
             raise
         except DataError as error:
@@ -263,22 +268,22 @@ class _Row:
     extras: Mapping[str, Any]
 
 
-def _row(record: Mapping[str, Any], grid: Grid, where: str) -> _Row:
+def _round_of_row(record: Mapping[str, Any], grid: Grid, where: str) -> _Row:
     columns = grid.columns
     given = {ours: record.get(theirs) for ours, theirs in columns.items()}
-    own = {name: _text(given[name], name, where) for name in given if name in _TEXT}
+    own = {name: _cell_text(given[name], name, where) for name in given if name in _TEXT_COLUMNS}
     if not own["question_id"]:
         raise DataError(f"{where}: {columns['question_id']} is empty; every row needs the id of its question.")
-    index = _number(given["round"], "round", where)
+    index = _cell_number(given["round"], "round", where)
     if not (index.is_integer() and index >= 0):
         raise DataError(f"{where}: round is {given['round']!r}; expected a whole number of at least 0.")
-    if own.get("end") and own["end"] not in _ENDS:
-        raise DataError(f"{where}: end is {own['end']!r}; allowed are {', '.join(_ENDS)}.")
+    if own.get("end") and own["end"] not in _END_NAMES:
+        raise DataError(f"{where}: end is {own['end']!r}; allowed are {', '.join(_END_NAMES)}.")
     costs: dict[str, dict[str, float]] = {}
     for name in filter(_is_cost, given):
         _, component, kind = name.split(".", 2)
-        costs.setdefault(component, dict.fromkeys(COST_KINDS, math.nan))[kind] = _number(given[name], name, where)
-    signals = [name for name in given if name not in _OWN and name not in METRICS and not _is_cost(name)]
+        costs.setdefault(component, dict.fromkeys(COST_KINDS, math.nan))[kind] = _cell_number(given[name], name, where)
+    signals = [name for name in given if name not in _OWN_COLUMNS and name not in METRICS and not _is_cost(name)]
     metrics = {name: given[name] for name in given if name in METRICS}
     metrics |= {name: record.get(theirs) for name, theirs in grid.metrics.items()}
     mapped = {theirs for _, theirs in grid.pairs()}
@@ -286,18 +291,18 @@ def _row(record: Mapping[str, Any], grid: Grid, where: str) -> _Row:
         where=where,
         index=int(index),
         own=own,
-        golds=_golds(given.get("golds"), where),
-        metrics={name: check_unit(_number(value, name, where), name, where) for name, value in metrics.items()},
-        signals={name: _signal(given[name], name, columns[name], where, strict=grid.strict) for name in signals},
+        golds=_gold_texts(given.get("golds"), where),
+        metrics={name: check_unit(_cell_number(value, name, where), name, where) for name, value in metrics.items()},
+        signals={name: _signal_cell(given[name], name, columns[name], where, strict=grid.strict) for name in signals},
         costs={component: Cost(**kinds) for component, kinds in costs.items()},
-        labels={name: _text(record.get(theirs), name, where) for name, theirs in grid.labels.items()},
+        labels={name: _cell_text(record.get(theirs), name, where) for name, theirs in grid.labels.items()},
         extras={name: value for name, value in record.items() if name not in mapped},
     )
 
 
-def _signal(value: Any, name: str, theirs: str, where: str, *, strict: bool) -> float:
+def _signal_cell(value: Any, name: str, theirs: str, where: str, *, strict: bool) -> float:
     """Return a signal's value; one out of its range would be undefined, and a rule that reads it never fire."""
-    given = _number(value, name, where)
+    given = _cell_number(value, name, where)
     known = SIGNALS.get(name)
     if strict and known is not None and not known.clip and math.isfinite(given):
         low, high = known.range
@@ -309,7 +314,9 @@ def _signal(value: Any, name: str, theirs: str, where: str, *, strict: bool) -> 
     return given
 
 
-def _trajectory(question_id: str, rows: Sequence[_Row], grid: Grid, shift: int, longest: int) -> ImportedTrajectory:
+def _trajectory_of_rows(
+    question_id: str, rows: Sequence[_Row], grid: Grid, shift: int, longest: int
+) -> ImportedTrajectory:
     first = rows[0]
     end = first.own.get("end") or None
     if end is None and len(rows) < longest and grid.ended_early is None:
@@ -370,7 +377,7 @@ def _is_cost(name: str) -> bool:
     return len(parts) == 3 and parts[0] == "cost" and bool(parts[1]) and parts[2] in COST_KINDS  # noqa: PLR2004
 
 
-def _text(value: Any, name: str, where: str) -> str | None:
+def _cell_text(value: Any, name: str, where: str) -> str | None:
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, float) and math.isnan(value):  # how data frames spell a missing text
@@ -382,7 +389,7 @@ def _text(value: Any, name: str, where: str) -> str | None:
     return str(int(value))
 
 
-def _number(value: Any, name: str, where: str) -> float:
+def _cell_number(value: Any, name: str, where: str) -> float:
     if value is None or (isinstance(value, str) and value.strip().lower() in _EMPTY):
         return math.nan
     if isinstance(value, str) and value.strip().lower() in ("true", "false"):
@@ -393,7 +400,7 @@ def _number(value: Any, name: str, where: str) -> float:
         raise DataError(f"{where}: {name} is {value!r:.80}; expected a number, or nothing where undefined.") from None
 
 
-def _golds(value: Any, where: str) -> tuple[str, ...]:
+def _gold_texts(value: Any, where: str) -> tuple[str, ...]:
     if isinstance(value, str) and value.lstrip().startswith("["):
         try:
             value = json.loads(value)

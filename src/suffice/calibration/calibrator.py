@@ -21,7 +21,7 @@ CALIBRATED: Mapping[str, str] = {"p_correct": "answer_margin", "calibrated_confi
 """The calibrated signals and the raw signals that they come from, as TASR names them (section 3.2)."""
 
 _FITS = {"isotonic": fit_isotonic, "platt": fit_platt}
-_FIELDS = {"output", "signal", "method", "per_round", "unseen_round", "maps", "rounds_fitted", "target"}
+_CALIBRATOR_FIELDS = {"output", "signal", "method", "per_round", "unseen_round", "maps", "rounds_fitted", "target"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,8 +167,8 @@ class Calibrator:
         Raises:
             SchemaError: Missing or unknown fields, or values that are not allowed.
         """
-        if set(data) != _FIELDS:
-            raise SchemaError(f"a calibrator has the fields {sorted(_FIELDS)}, not {sorted(data)}")
+        if set(data) != _CALIBRATOR_FIELDS:
+            raise SchemaError(f"a calibrator has the fields {sorted(_CALIBRATOR_FIELDS)}, not {sorted(data)}")
         if data["method"] not in _FITS or data["unseen_round"] not in ("error", "nearest"):
             raise SchemaError(f"unknown method {data['method']!r} or unseen_round {data['unseen_round']!r}")
         try:

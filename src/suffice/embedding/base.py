@@ -110,19 +110,21 @@ def pooled(vectors: npt.NDArray[np.float64], weights: Sequence[float], counts: S
     start = 0
     for row, count in enumerate(counts):
         pieces, weight = vectors[start : start + count], np.asarray(weights[start : start + count], dtype=np.float64)
-        units[row] = _unit((weight[:, None] * _scaled(pieces)).sum(axis=0)) if np.isfinite(pieces).all() else np.nan
+        units[row] = (
+            _unit_vector((weight[:, None] * _over_largest(pieces)).sum(axis=0)) if np.isfinite(pieces).all() else np.nan
+        )
         start += count
     return units
 
 
-def _scaled(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def _over_largest(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """Divide finite values by the largest, so that sums and squares neither overflow nor vanish."""
     largest = np.abs(values).max(initial=0.0)
     return values / largest if largest > 0 else values
 
 
-def _unit(vector: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    scaled = _scaled(vector)
+def _unit_vector(vector: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    scaled = _over_largest(vector)
     length = float(np.linalg.norm(scaled))
     return scaled / length if length > 0 else scaled
 

@@ -144,9 +144,15 @@ async def prefer_to_last(
     """
     drafts = drafts_of(recording, passages)
     last = _last_drafts(recording, drafts)
-    pairs = {_key(draft, end): (draft, end) for draft, end in zip(drafts, last, strict=True) if _differ(draft, end)}
+    pairs = {
+        _pair_key(draft, end): (draft, end)
+        for draft, end in zip(drafts, last, strict=True)
+        if _drafts_differ(draft, end)
+    }
     requests = {
-        key: partial(judge.compare, draft.question, _text(draft), _text(end), () if end is None else end.contexts)
+        key: partial(
+            judge.compare, draft.question, _draft_text(draft), _draft_text(end), () if end is None else end.contexts
+        )
         for key, (draft, end) in pairs.items()
     }
     replies = await ask_each(requests, concurrency=concurrency, on_progress=on_progress)
@@ -156,7 +162,7 @@ async def prefer_to_last(
     name = f"judge:{PREFERRED}"
     verdicts = Counter(comparison.verdict for comparison in found.values())
     return Preference(
-        columns=_columns(recording, drafts, last, found, name),
+        columns=_preference_columns(recording, drafts, last, found, name),
         verdicts=dict(verdicts) | ({"refused": len(refused)} if refused else {}),
         pairs=len(pairs),
         failed=tuple(replies.retryable),
@@ -164,18 +170,18 @@ async def prefer_to_last(
     )
 
 
-def _text(draft: Draft | None) -> str:
+def _draft_text(draft: Draft | None) -> str:
     return "" if draft is None else (draft.text or "").strip()
 
 
-def _differ(draft: Draft, end: Draft | None) -> bool:
+def _drafts_differ(draft: Draft, end: Draft | None) -> bool:
     """Return whether there are two drafts to compare."""
-    return _text(draft) not in ("", _text(end)) and end is not None
+    return _draft_text(draft) not in ("", _draft_text(end)) and end is not None
 
 
-def _key(draft: Draft, end: Draft | None) -> tuple[Any, ...]:
+def _pair_key(draft: Draft, end: Draft | None) -> tuple[Any, ...]:
     """Return what tells one pair from another."""
-    return draft.question, _text(draft), _text(end), () if end is None else end.contexts
+    return draft.question, _draft_text(draft), _draft_text(end), () if end is None else end.contexts
 
 
 def _last_drafts(recording: Recording, drafts: Sequence[Draft]) -> list[Draft | None]:
@@ -184,12 +190,12 @@ def _last_drafts(recording: Recording, drafts: Sequence[Draft]) -> list[Draft | 
     rounds = recording.table.column("round").to_pylist()
     last: dict[str, tuple[int, Draft]] = {}
     for name, r, draft in zip(ids, rounds, drafts, strict=True):
-        if _text(draft) and (name not in last or int(r) > last[name][0]):
+        if _draft_text(draft) and (name not in last or int(r) > last[name][0]):
             last[name] = (int(r), draft)
     return [last[name][1] if name in last else None for name in ids]
 
 
-def _columns(
+def _preference_columns(
     recording: Recording,
     drafts: Sequence[Draft],
     last: Sequence[Draft | None],
@@ -203,10 +209,10 @@ def _columns(
     costs = {kind: [0.0] * len(drafts) for kind in COST_KINDS}
     paid: set[Any] = set()
     for row in sorted(range(len(drafts)), key=lambda row: int(rounds[row])):
-        if not _differ(drafts[row], last[row]):
-            values[row] = 0.5 if _text(drafts[row]) else math.nan
+        if not _drafts_differ(drafts[row], last[row]):
+            values[row] = 0.5 if _draft_text(drafts[row]) else math.nan
             continue
-        key = _key(drafts[row], last[row])
+        key = _pair_key(drafts[row], last[row])
         comparison = found.get(key)
         if comparison is None:
             continue

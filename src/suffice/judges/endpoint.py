@@ -14,7 +14,7 @@ from suffice.llm.chat import Cache
 from suffice.rounds import Cost
 from suffice.signals import strip_thinking
 
-__all__ = ["ATTEMPTS", "Heard", "JudgeModel", "Said", "UnreadableError", "read_object"]
+__all__ = ["ASKED_WITH", "ATTEMPTS", "Heard", "JudgeModel", "Said", "UnreadableError", "read_object"]
 
 ATTEMPTS = 3
 """How often a judge is asked, at most, for a reply that can be read."""
@@ -24,7 +24,7 @@ REMINDER = "Reply with the JSON object alone."
 
 T = TypeVar("T")
 
-_ASKED = ("kind", "endpoint", "api", "model", "temperature", "seed", "extra_body")
+ASKED_WITH = ("kind", "endpoint", "api", "model", "temperature", "seed", "extra_body")
 _FENCE = re.compile(r"```(?:json)?\s*\n(?P<inside>[^`]*)\n\s*```", re.IGNORECASE)
 
 
@@ -110,7 +110,7 @@ class JudgeModel:
     def fingerprint(self) -> dict[str, Any]:
         """Everything of the model that changes its replies, JSON-ready and without secrets."""
         described = self.model.fingerprint()
-        return {**{name: described[name] for name in _ASKED}, "max_tokens": self.max_tokens}
+        return {**{name: described[name] for name in ASKED_WITH}, "max_tokens": self.max_tokens}
 
     async def ask(
         self,
@@ -139,7 +139,7 @@ class JudgeModel:
             if said is None:
                 if attempt >= self.attempts and not (self.retry_unreadable and fresh < self.attempts):
                     return Heard(value=None, note=note, cost=cost, attempts=attempt, from_cache=not fresh)
-                said = await self._asked(key, _reminded(messages) if attempt else messages, name, schema)
+                said = await self._asked(key, _with_json_reminder(messages) if attempt else messages, name, schema)
                 fresh += 1
             cost, attempt = cost + said.cost, attempt + 1
             try:
@@ -149,7 +149,7 @@ class JudgeModel:
 
     def _kept(self, key: Mapping[str, Any]) -> Said | None:
         stored = None if self.cache is None else self.cache.get(key)
-        return None if stored is None else Said(**{**stored, "cost": _cost(stored["cost"])})
+        return None if stored is None else Said(**{**stored, "cost": _cost_of_stored(stored["cost"])})
 
     async def _asked(
         self, key: Mapping[str, Any], messages: Sequence[Mapping[str, str]], name: str, schema: Mapping[str, Any]
@@ -187,13 +187,13 @@ class JudgeModel:
         )
 
 
-def _reminded(messages: Sequence[Mapping[str, str]]) -> list[Mapping[str, str]]:
+def _with_json_reminder(messages: Sequence[Mapping[str, str]]) -> list[Mapping[str, str]]:
     """Return the messages with the reminder at their end, so that a prefix cache still pays for the rest."""
     *before, last = messages
     return [*before, {**last, "content": f"{last['content']}\n\n{REMINDER}"}]
 
 
-def _cost(kept: Mapping[str, float | None]) -> Cost:
+def _cost_of_stored(kept: Mapping[str, float | None]) -> Cost:
     return Cost(**{kind: float("nan") if value is None else value for kind, value in kept.items()})
 
 
@@ -213,7 +213,7 @@ def read_object(said: Said) -> dict[str, Any]:
     if len(fences) == 1:
         text = fences[0]
     try:
-        value = json.loads(text, object_pairs_hook=_once, parse_constant=_refuse)
+        value = json.loads(text, object_pairs_hook=_unique_keys, parse_constant=_refuse)
     except UnreadableError:
         raise
     except (ValueError, RecursionError):
@@ -224,7 +224,7 @@ def read_object(said: Said) -> dict[str, Any]:
     return value
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
         raise UnreadableError("the judge's reply says a field twice")

@@ -33,7 +33,7 @@ __all__ = [
 _TOP = 4
 
 
-def _object(**fields: Any) -> dict[str, Any]:
+def _object_schema(**fields: Any) -> dict[str, Any]:
     return {"type": "object", "properties": fields, "required": list(fields), "additionalProperties": False}
 
 
@@ -43,10 +43,10 @@ def _list_of(item: Mapping[str, Any]) -> dict[str, Any]:
 
 _YES_NO = {"type": "boolean"}
 _SCHEMAS: Mapping[str, dict[str, Any]] = {
-    "statements": _object(statements=_list_of(_object(statement={"type": "string"}, supported=_YES_NO))),
-    "passages": _object(passages=_list_of(_object(number={"type": "integer"}, useful=_YES_NO))),
-    "scale": _object(reason={"type": "string"}, mark={"type": "integer", "enum": list(range(_TOP + 1))}),
-    "winner": _object(reason={"type": "string"}, better={"type": "string", "enum": ["A", "B", "tie"]}),
+    "statements": _object_schema(statements=_list_of(_object_schema(statement={"type": "string"}, supported=_YES_NO))),
+    "passages": _object_schema(passages=_list_of(_object_schema(number={"type": "integer"}, useful=_YES_NO))),
+    "scale": _object_schema(reason={"type": "string"}, mark={"type": "integer", "enum": list(range(_TOP + 1))}),
+    "winner": _object_schema(reason={"type": "string"}, better={"type": "string", "enum": ["A", "B", "tie"]}),
 }
 _SAID: Mapping[str, str] = {
     "statements": '{"statements": [{"statement": "...", "supported": true or false}, ...]}',
@@ -200,21 +200,21 @@ def read_mark(prompt: MarkPrompt, reply: Mapping[str, Any], n_passages: int) -> 
         UnreadableError: A field is missing, of another type, or out of range.
     """
     if prompt.shape == "scale":
-        mark: int = _field(reply, "mark", int)
+        mark: int = _typed_field(reply, "mark", int)
         if not 0 <= mark <= _TOP:
             raise UnreadableError(f"the judge's mark is outside of 0 to {_TOP}: {mark}")
         return mark / _TOP
     if prompt.shape == "statements":
-        verdicts: list[bool] = [_field(item, "supported", bool) for item in _items(reply, "statements")]
+        verdicts: list[bool] = [_typed_field(item, "supported", bool) for item in _items(reply, "statements")]
         return sum(verdicts) / len(verdicts)
     by_number: dict[int, bool] = {}
     for item in _items(reply, "passages"):
-        number = _field(item, "number", int)
+        number = _typed_field(item, "number", int)
         if number in by_number or not 1 <= number <= n_passages:
             raise UnreadableError(
                 f"the judge names a passage twice, or one that there is not: {number} of {n_passages}"
             )
-        by_number[number] = _field(item, "useful", bool)
+        by_number[number] = _typed_field(item, "useful", bool)
     if len(by_number) != n_passages:
         raise UnreadableError(f"the judge leaves passages out: {len(by_number)} of {n_passages} have a verdict")
     return _average_precision([by_number[number] for number in range(1, n_passages + 1)])
@@ -236,20 +236,20 @@ def read_winner(reply: Mapping[str, Any]) -> str:
     Raises:
         UnreadableError: The reply says something else.
     """
-    better = _field(reply, "better", str)
+    better = _typed_field(reply, "better", str)
     if better not in ("A", "B", "tie"):
         raise UnreadableError(f"the judge prefers none of A, B and tie: {better[:40]!r}")
     return str(better)
 
 
 def _items(reply: Mapping[str, Any], name: str) -> list[Any]:
-    items = _field(reply, name, list)
+    items = _typed_field(reply, name, list)
     if not items:
         raise UnreadableError(f"the judge's list of {name} is empty")
     return list(items)
 
 
-def _field(value: Any, name: str, kind: type) -> Any:
+def _typed_field(value: Any, name: str, kind: type) -> Any:
     """Return a field of exactly this type: a truth value is no number, and text is neither."""
     found = value.get(name) if isinstance(value, Mapping) else None
     if type(found) is not kind:

@@ -192,7 +192,7 @@ async def judge_recording(
         for mark in panel.marks:
             run.want(mark, draft)
     distinct = len(run.wanted)
-    chosen = _sample(drafts, sample, rng) if repeats > 1 else []
+    chosen = _drafts_to_repeat(drafts, sample, rng) if repeats > 1 else []
     for draft in chosen:
         for mark in panel.marks:
             for repeat in range(1, repeats):
@@ -204,23 +204,23 @@ async def judge_recording(
     for key, (_, _, repeat) in run.wanted.items():
         if repeat and key in run.found:
             extra = extra + run.found[key].cost
-    columns = _columns(recording, run, drafts)
+    columns = _mark_columns(recording, run, drafts)
     noise = _noise(run, chosen, repeats) if repeats > 1 else {}
-    parts = tuple(_part(run, name, drafts, columns[name], noise.get(name)) for name in panel.columns)
+    parts = tuple(_judged_part(run, name, drafts, columns[name], noise.get(name)) for name in panel.columns)
     return Judged(
         columns=columns,
         parts=parts,
         drafts=distinct,
         asked=run.asked,
         repeated=sum(said.attempts > 1 for said in run.found.values()),
-        unreadable=_unreadable(run, recording, drafts),
+        unreadable=_unreadable_share(run, recording, drafts),
         failed=tuple(replies.retryable),
         repeats_cost=extra,
         metadata={"fingerprint": dict(panel.fingerprint()), "marks": [_described(part) for part in parts]},
     )
 
 
-def _sample(drafts: Sequence[Draft], size: int, rng: np.random.Generator) -> list[Draft]:
+def _drafts_to_repeat(drafts: Sequence[Draft], size: int, rng: np.random.Generator) -> list[Draft]:
     """Return the distinct drafts that are judged again."""
     distinct = [draft for draft in dict.fromkeys(drafts) if (draft.text or "").strip()]
     return [distinct[place] for place in sorted(rng.permutation(len(distinct))[:size].tolist())]
@@ -235,7 +235,7 @@ def _noise(run: _Run, chosen: Sequence[Draft], repeats: int) -> dict[str, Noise]
     }
 
 
-def _columns(recording: Recording, run: _Run, drafts: Sequence[Draft]) -> dict[str, list[float]]:
+def _mark_columns(recording: Recording, run: _Run, drafts: Sequence[Draft]) -> dict[str, list[float]]:
     """Return the marks and the costs of each row; a request is paid for in the first round that makes it."""
     panel = run.panel
     ids = recording.table.column("question_id").to_pylist()
@@ -269,7 +269,9 @@ def gains(scores: Sequence[float], ids: Sequence[str], rounds: Sequence[int]) ->
     ]
 
 
-def _part(run: _Run, name: str, drafts: Sequence[Draft], column: Sequence[float], noise: Noise | None) -> JudgedPart:
+def _judged_part(
+    run: _Run, name: str, drafts: Sequence[Draft], column: Sequence[float], noise: Noise | None
+) -> JudgedPart:
     seen = [value for value in column if not math.isnan(value)]
     notes: dict[str, int] = {}
     for draft, value in zip(drafts, column, strict=True):
@@ -291,7 +293,7 @@ def _described(part: JudgedPart) -> dict[str, Any]:
     }
 
 
-def _unreadable(run: _Run, recording: Recording, drafts: Sequence[Draft]) -> float:
+def _unreadable_share(run: _Run, recording: Recording, drafts: Sequence[Draft]) -> float:
     """Return the share of questions with a mark that no reply gave."""
     ids = recording.table.column("question_id").to_pylist()
     lost = {

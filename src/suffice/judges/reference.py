@@ -41,14 +41,14 @@ def rouge_l(draft: str | None, golds: Sequence[str]) -> float:
     Returns:
         The score; NaN where no gold answer has a word.
     """
-    wanted = [words for words in map(_words, golds) if words]
+    wanted = [words for words in map(_lower_words, golds) if words]
     if not wanted:
         return math.nan
-    words = _words(draft or "")
+    words = _lower_words(draft or "")
     return max(_rouge_pair(words, gold) for gold in wanted)
 
 
-def _words(text: str) -> list[str]:
+def _lower_words(text: str) -> list[str]:
     return _OTHER.sub(" ", text.lower()).split()
 
 

@@ -15,7 +15,7 @@ __all__ = ["ahp_weights", "checked_weights", "entropy_weights", "equal_weights",
 
 _RANDOM_INDEX = (0.0, 0.0, 0.0, 0.58, 0.90, 1.12, 1.24, 1.32, 1.41, 1.45, 1.49)
 """Saaty's random index: the mean consistency index of random matrices, by their size."""
-_CLOSE = 1e-6
+_TOLERANCE = 1e-6
 
 
 def equal_weights(marks: Sequence[str]) -> dict[str, float]:
@@ -65,7 +65,7 @@ def entropy_weights(columns: Mapping[str, npt.ArrayLike]) -> dict[str, float]:
     tells = np.where(varies, np.maximum(1 + terms.sum(axis=0) / np.log(len(matrix)), 0.0), 0.0)
     if not tells.sum() > 0:
         raise DataError("no mark varies over the drafts, so that entropy cannot weigh them: use equal weights")
-    return _named(names, tells / tells.sum())
+    return _weights_by_name(names, tells / tells.sum())
 
 
 def ahp_weights(marks: Sequence[str], comparisons: npt.ArrayLike) -> tuple[dict[str, float], float]:
@@ -87,14 +87,14 @@ def ahp_weights(marks: Sequence[str], comparisons: npt.ArrayLike) -> tuple[dict[
     n = len(marks)
     if not 1 <= n < len(_RANDOM_INDEX) or matrix.shape != (n, n):
         raise DataError(f"AHP compares 1 to 10 marks by a square matrix; got {n} marks and the shape {matrix.shape}")
-    if not (np.isfinite(matrix).all() and (matrix > 0).all() and np.allclose(matrix * matrix.T, 1, rtol=_CLOSE)):
+    if not (np.isfinite(matrix).all() and (matrix > 0).all() and np.allclose(matrix * matrix.T, 1, rtol=_TOLERANCE)):
         raise DataError("AHP needs positive comparisons with a[j][i] = 1 / a[i][j] and ones on the diagonal")
     values, vectors = np.linalg.eig(matrix)
     principal = int(np.argmax(values.real))
     vector = np.abs(vectors[:, principal].real)
     random = _RANDOM_INDEX[n]
     ratio = max(float(values[principal].real) - n, 0.0) / (n - 1) / random if random else 0.0
-    return _named(list(marks), vector / vector.sum()), ratio
+    return _weights_by_name(list(marks), vector / vector.sum()), ratio
 
 
 def least_squares_weights(columns: Mapping[str, npt.ArrayLike], target: npt.ArrayLike) -> dict[str, float]:
@@ -118,7 +118,7 @@ def least_squares_weights(columns: Mapping[str, npt.ArrayLike], target: npt.Arra
     names, matrix = _matrix({**columns, "target": target})
     off = matrix[:, :-1] - matrix[:, -1:]
     found, _ = nnls(np.vstack([off, np.ones(off.shape[1])]), np.append(np.zeros(len(off)), 1.0))
-    return _named(names[:-1], found / found.sum())
+    return _weights_by_name(names[:-1], found / found.sum())
 
 
 def _matrix(columns: Mapping[str, npt.ArrayLike]) -> tuple[list[str], Floats]:
@@ -133,5 +133,5 @@ def _matrix(columns: Mapping[str, npt.ArrayLike]) -> tuple[list[str], Floats]:
     return list(columns), matrix
 
 
-def _named(names: Sequence[str], weights: Floats) -> dict[str, float]:
+def _weights_by_name(names: Sequence[str], weights: Floats) -> dict[str, float]:
     return dict(zip(names, weights.tolist(), strict=True))

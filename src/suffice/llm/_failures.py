@@ -11,7 +11,7 @@ from suffice.errors import AuthenticationFailedError, LogprobsUnavailableError, 
 
 __all__ = ["Redactor", "bad_body", "failure_of", "is_unmistakable", "secret_values", "shortened", "status_failure"]
 
-_SHOWN = 300
+_SHOWN_CHARACTERS = 300
 _MIN_SECRET = 4
 _REDACTED = "[redacted]"
 _SECRET_HEADER = re.compile(r"auth|key|token|secret|cookie|signature|password", re.IGNORECASE)
@@ -63,7 +63,7 @@ def is_unmistakable(value: str) -> bool:
 def shortened(text: str) -> str:
     """Return the text as one line of limited length, for a message."""
     line = "".join(c if c.isprintable() else " " for c in " ".join(text.split()))
-    return line if len(line) <= _SHOWN else f"{line[:_SHOWN]}... ({len(line)} characters)"
+    return line if len(line) <= _SHOWN_CHARACTERS else f"{line[:_SHOWN_CHARACTERS]}... ({len(line)} characters)"
 
 
 def bad_body(where: str, what: str, text: str, *, retryable: bool) -> ModelError:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 __all__ = ["Featurizer", "ReaderConfig", "Window"]
 
-_ARTICLES = frozenset({"a", "an", "the"})
+_ARTICLE_WORDS = frozenset({"a", "an", "the"})
 _EDGE_SYMBOLS = frozenset("$£€¥%°")  # other non-alphanumeric pieces cannot begin or end an answer
 YES, NO, TITLE, TEXT = 1, 2, 3, 4  # segments of a window; 0 = not part of any answer
 
@@ -204,7 +204,7 @@ def _window(question: list[_Tokens], passage: list[_Tokens], max_span: int) -> W
     for extra in range(min(max_span, len(ids))):
         stop = len(ids) - extra
         allowed[:stop, extra] = starts[:stop] & ends[extra:] & (segment[:stop] == segment[extra:])
-    allowed[[i for i, piece in enumerate(pieces) if piece in _ARTICLES], 0] = (
+    allowed[[i for i, piece in enumerate(pieces) if piece in _ARTICLE_WORDS], 0] = (
         False  # an article alone normalises to nothing
     )
     return Window(ids, types, allowed, segment, np.concatenate([part.offsets for part in parts]), pieces)

@@ -13,7 +13,7 @@ from suffice.errors import MissingExtraError, ModelError
 
 __all__ = ["LoadedModel", "folder_revision", "load_model"]
 
-_PINNED = frozenset({".safetensors", ".bin", ".json", ".model", ".jinja", ".txt"})
+_PINNED_SUFFIXES = frozenset({".safetensors", ".bin", ".json", ".model", ".jinja", ".txt"})
 _UNBOUNDED = 10**9
 """Tokenizers without a limit report 10**30."""
 
@@ -148,7 +148,7 @@ def folder_revision(folder: Path) -> str:
     """
     digest = hashlib.sha256()
     for file in sorted(folder.iterdir()):
-        if file.suffix in _PINNED and file.is_file():
+        if file.suffix in _PINNED_SUFFIXES and file.is_file():
             digest.update(file.name.encode() + b"\x00")
             with file.open("rb") as handle:
                 digest.update(hashlib.file_digest(handle, "sha256").digest())

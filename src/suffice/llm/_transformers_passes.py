@@ -76,7 +76,7 @@ def last_states(model: LoadedModel, ids: Sequence[Sequence[int]], layers: Sequen
     tokens, mask = _padded(model, ids, side="right")
     positions = torch.arange(tokens.shape[1], device=tokens.device).expand(tokens.shape)
     last = torch.tensor([length - 1 for length in lengths], device=tokens.device)
-    with torch.inference_mode(), model.lock, _reading(model, layers, last, stop=True) as readings:
+    with torch.inference_mode(), model.lock, _reading_layers(model, layers, last, stop=True) as readings:
         with contextlib.suppress(_EnoughError):
             inputs = {"input_ids": tokens, "attention_mask": mask, "position_ids": positions, "use_cache": False}
             readings.finish(body(**_accepted(body, inputs)))
@@ -103,7 +103,7 @@ def prefill(model: LoadedModel, ids: Sequence[Sequence[int]], layers: Sequence[i
         "use_cache": True,
         "logits_to_keep": 1,
     }
-    with torch.inference_mode(), model.lock, _reading(model, layers, last, stop=False) as readings:
+    with torch.inference_mode(), model.lock, _reading_layers(model, layers, last, stop=False) as readings:
         output = network(**_accepted(network, inputs))
         cache = getattr(output, "past_key_values", None)
         if cache is None:
@@ -169,7 +169,7 @@ def decode(
         for position in range(max_tokens):
             logprobs = torch.log_softmax(logits.float(), dim=-1)
             chosen = choose(logprobs).to(logprobs.device)
-            _note(replies, open_rows, chosen, logprobs, n_top)
+            _append_steps(replies, open_rows, chosen, logprobs, n_top)
             open_rows -= {row for row in open_rows if replies[row][-1].token in ends}
             if not open_rows or position + 1 == max_tokens or is_cancelled():
                 break
@@ -186,7 +186,7 @@ def decode(
     return replies
 
 
-def _note(replies: list[list[Step]], rows: set[int], chosen: Any, logprobs: Any, n_top: int) -> None:
+def _append_steps(replies: list[list[Step]], rows: set[int], chosen: Any, logprobs: Any, n_top: int) -> None:
     """Append one step to each unfinished reply."""
     logprobs_chosen = logprobs.gather(-1, chosen[:, None])[:, 0].tolist()
     top = logprobs.topk(min(n_top, logprobs.shape[-1]), dim=-1)
@@ -259,7 +259,7 @@ class _Readings:
 
 
 @contextlib.contextmanager
-def _reading(model: LoadedModel, layers: Sequence[int], last: Any, *, stop: bool) -> Iterator[_Readings]:
+def _reading_layers(model: LoadedModel, layers: Sequence[int], last: Any, *, stop: bool) -> Iterator[_Readings]:
     """Read layers during a pass: `hidden_states[k]` is the input of layer k, and the last one is the model's output.
 
     With `stop` the pass ends once the highest requested layer has been read.

@@ -19,8 +19,8 @@ Api = Literal["chat", "completions"]
 """The interface: chat completions, or the legacy completions of a raw text."""
 
 _SERVER_ERROR = 500
-_OURS = ("model", "messages", "prompt", "stream", "n")
-_NEVER = -100.0
+_RESERVED_FIELDS = ("model", "messages", "prompt", "stream", "n")
+_NOT_GIVEN = -100.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +100,7 @@ def checked_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     if checked["temperature"] is not None:
         checked["temperature"] = float(checked["temperature"])
     extra = dict(checked["extra_body"])
-    clash = [name for name in _OURS if name in extra]
+    clash = [name for name in _RESERVED_FIELDS if name in extra]
     if clash:
         raise DataError(f"extra_body must not contain {clash[0]!r}: it is set by other parameters")
     checked["extra_body"] = extra
@@ -114,7 +114,7 @@ def is_processed(completion: Completion) -> bool:
     """
     tokens = [token for token in completion.tokens or () if token.alternatives]
     return bool(tokens) and all(
-        token.logprob == 0.0 and all(value == 0.0 or value <= _NEVER for _, value in token.alternatives)
+        token.logprob == 0.0 and all(value == 0.0 or value <= _NOT_GIVEN for _, value in token.alternatives)
         for token in tokens
     )
 
@@ -132,7 +132,7 @@ def parse(text: str, *, seconds: float, where: str, asked_logprobs: bool, from_c
     Raises:
         ModelError: The body is not a completion.
     """
-    body = _object(text, where, asked_logprobs=asked_logprobs)
+    body = _object_of_body(text, where, asked_logprobs=asked_logprobs)
     choices = body.get("choices")
     if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
         what = "an empty choice list" if isinstance(choices, list) else "no choices"
@@ -141,10 +141,10 @@ def parse(text: str, *, seconds: float, where: str, asked_logprobs: bool, from_c
     message = choice.get("message")
     if not isinstance(message, dict):
         message = {"content": choice.get("text")}
-    cost, reported = _cost(body, seconds)
+    cost, reported = _cost_of_call(body, seconds)
     return Completion(
         text=_content(message.get("content")),
-        tokens=_tokens(choice.get("logprobs")),
+        tokens=_tokens_of(choice.get("logprobs")),
         cost=cost,
         finish_reason=_string(choice.get("finish_reason")),
         reasoning=_string(message.get("reasoning_content")) or _string(message.get("reasoning")),
@@ -155,7 +155,7 @@ def parse(text: str, *, seconds: float, where: str, asked_logprobs: bool, from_c
     )
 
 
-def _object(text: str, where: str, *, asked_logprobs: bool) -> dict[str, Any]:
+def _object_of_body(text: str, where: str, *, asked_logprobs: bool) -> dict[str, Any]:
     """Return the body as a JSON object, or raise an error that shows it."""
     try:
         body = load_json(text)
@@ -198,7 +198,7 @@ def _tool_arguments(calls: Any) -> str | None:
 
 def count_of(value: Any) -> float:
     """Return a finite number >= 0 as it is, and NaN for anything else."""
-    count = _number(value, math.nan)
+    count = _number_or(value, math.nan)
     return count if 0 <= count < math.inf else math.nan
 
 
@@ -206,7 +206,7 @@ def _mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _cost(body: Mapping[str, Any], seconds: float) -> tuple[Cost, bool]:
+def _cost_of_call(body: Mapping[str, Any], seconds: float) -> tuple[Cost, bool]:
     """Return the cost of a call, and whether cached tokens were reported.
 
     If they were not, the whole prompt counts as uncached, an upper bound of the tokens processed and billed.
@@ -231,7 +231,7 @@ def _cost(body: Mapping[str, Any], seconds: float) -> tuple[Cost, bool]:
     ), reported
 
 
-def _tokens(logprobs: Any) -> tuple[Token, ...] | None:
+def _tokens_of(logprobs: Any) -> tuple[Token, ...] | None:
     """Read the tokens from either form of `logprobs`; None if there are none."""
     fields = _mapping(logprobs)
     if isinstance(fields.get("content"), list):
@@ -249,8 +249,8 @@ def _chat_token(item: Mapping[str, Any]) -> Token:
     alternatives = [other for other in top if isinstance(other, dict)] if isinstance(top, list) else []
     return Token(
         text=str(item.get("token", "")),
-        logprob=_number(item.get("logprob"), math.nan),
-        alternatives=tuple((str(o.get("token", "")), _number(o.get("logprob"), -math.inf)) for o in alternatives),
+        logprob=_number_or(item.get("logprob"), math.nan),
+        alternatives=tuple((str(o.get("token", "")), _number_or(o.get("logprob"), -math.inf)) for o in alternatives),
         raw=bytes(raw) if isinstance(raw, list) and all(isinstance(b, int) and 0 <= b < 256 for b in raw) else None,  # noqa: PLR2004
     )
 
@@ -267,14 +267,14 @@ def _legacy_tokens(fields: Mapping[str, Any]) -> list[Token]:
         tokens.append(
             Token(
                 text=str(text),
-                logprob=_number(values[i] if i < len(values) else None, math.nan),
-                alternatives=tuple((str(other), _number(value, -math.inf)) for other, value in top.items()),
+                logprob=_number_or(values[i] if i < len(values) else None, math.nan),
+                alternatives=tuple((str(other), _number_or(value, -math.inf)) for other, value in top.items()),
             )
         )
     return tokens
 
 
-def _number(value: Any, missing: float) -> float:
+def _number_or(value: Any, missing: float) -> float:
     """Return a number as float, and `missing` for other values; alternatives use -inf, which JSON cannot express."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return missing

@@ -23,12 +23,12 @@ LogprobsKind = Literal["raw", "processed", "none", "unknown"]
 """`processed`: taken after sampling, 0 for the chosen token and minus infinity for the others, without a margin."""
 
 _SAMPLES = 2
-_UNREAD = (
+_UNREAD_NOTE = (
     "no answer could be read from the replies: choose another --prompt or --answer-position, raise --max-tokens if they "
     "are cut off or still thinking, or switch thinking off with --extra-body "
     '\'{"chat_template_kwargs": {"enable_thinking": false}}\''
 )
-_ASKED = (20, 5, 2)
+_CALLS_BY_CHECK = (20, 5, 2)
 _PREFIX_NUMBERS = (1100, 250)
 _REUSED = 0.5
 _TWO = 2
@@ -129,7 +129,7 @@ def probe(model: ChatModel, *, repeats: int = 20, workers: int = 4) -> EndpointR
     report = _logprobs(model, report)
     if not report.reachable:
         return report
-    alternatives = None if report.logprobs == "none" else min(report.alternatives, _ASKED[1]) or None
+    alternatives = None if report.logprobs == "none" else min(report.alternatives, _CALLS_BY_CHECK[1]) or None
     steps: tuple[tuple[str, Callable[[], EndpointReport]], ...] = (
         ("prefix reuse", lambda: _prefix(model, report)),
         ("concurrency", lambda: _concurrency(model, report, workers)),
@@ -150,7 +150,7 @@ def _with_note(report: EndpointReport, note: str) -> EndpointReport:
 def _logprobs(model: ChatModel, report: EndpointReport) -> EndpointReport:
     """Test whether the endpoint answers, and which log-probabilities it returns."""
     reply: Completion | None = None
-    for requested in (*_ASKED, None):
+    for requested in (*_CALLS_BY_CHECK, None):
         try:
             reply = _ask(model, "Name a colour.", max_tokens=8, top_logprobs=requested)
         except AuthenticationFailedError as error:
@@ -183,11 +183,11 @@ def _prefix(model: ChatModel, report: EndpointReport) -> EndpointReport:
     """Send a long new text, extend it, and compare with another of the same length."""
     start = extended = fresh = None
     for count in _PREFIX_NUMBERS:
-        text = _numbers(count)
+        text = _random_numbers(count)
         try:
             start = _ask(model, text, max_tokens=1, top_logprobs=None)
-            extended = _ask(model, f"{text} {_numbers(8)}", max_tokens=1, top_logprobs=None)
-            fresh = _ask(model, f"{_numbers(count)} {_numbers(8)}", max_tokens=1, top_logprobs=None)
+            extended = _ask(model, f"{text} {_random_numbers(8)}", max_tokens=1, top_logprobs=None)
+            fresh = _ask(model, f"{_random_numbers(count)} {_random_numbers(8)}", max_tokens=1, top_logprobs=None)
             break
         except ModelError as error:
             if error.retryable or count == _PREFIX_NUMBERS[-1]:
@@ -207,7 +207,7 @@ def _prefix(model: ChatModel, report: EndpointReport) -> EndpointReport:
     )
 
 
-def _numbers(count: int) -> str:
+def _random_numbers(count: int) -> str:
     """Return a random text that is in no cache."""
     rng = random.Random(secrets.randbits(64))  # noqa: S311 - it must be new, not secret
     return " ".join(str(rng.randrange(100)) for _ in range(count))
@@ -221,10 +221,10 @@ def _concurrency(model: ChatModel, report: EndpointReport, workers: int) -> Endp
             model, f"Write one sentence about the number {number}.", max_tokens=16, top_logprobs=None
         ).cost.seconds
 
-    alone = sorted(ask(_numbers(3)) for _ in range(workers))
+    alone = sorted(ask(_random_numbers(3)) for _ in range(workers))
     with ThreadPoolExecutor(workers) as pool:
         started = time.perf_counter()
-        list(pool.map(ask, [_numbers(3) for _ in range(workers)]))
+        list(pool.map(ask, [_random_numbers(3) for _ in range(workers)]))
         parallel_s = time.perf_counter() - started
     median = alone[len(alone) // 2]
     return replace(report, workers=workers, speedup=workers * median / parallel_s, latency_s=median)
@@ -234,7 +234,7 @@ def _determinism(
     model: ChatModel, report: EndpointReport, repeats: int, workers: int, alternatives: int | None
 ) -> EndpointReport:
     """Send each prompt twice, alone and among others, because batching can change results."""
-    prompts = [_question(model, number) for number in range(repeats)]
+    prompts = [_check_messages(model, number) for number in range(repeats)]
 
     def read(messages: Any) -> Reply:
         return model.read(_ask(model, messages, top_logprobs=alternatives))
@@ -249,7 +249,7 @@ def _determinism(
     answered = sum(reply.answer is not None for reply in replies) / len(replies)
     stated = any(_confidence(reply) is not None for reply in replies)
     if answered == 0:
-        report = _with_note(report, _UNREAD)
+        report = _with_note(report, _UNREAD_NOTE)
     if model.prompt.asks_confidence and not stated:
         remaining = tuple(name for name in report.capabilities if name != "verbal_confidence")
         report = _with_note(replace(report, capabilities=remaining), "no reply states a confidence from 1 to 5")
@@ -259,7 +259,7 @@ def _determinism(
         changed_answers=sum(a.answer != b.answer for a, b in pairs) / repeats,
         margin_drift=max(known, default=math.nan),
         answered=answered,
-        samples=tuple(_sample(number, reply) for number, reply in enumerate(first[:_SAMPLES])),
+        samples=tuple(_sample_reply(number, reply) for number, reply in enumerate(first[:_SAMPLES])),
     )
 
 
@@ -272,7 +272,7 @@ def _confidence(reply: Reply) -> float | None:
     return None if math.isnan(stated) else stated
 
 
-def _sample(number: int, reply: Reply) -> Sample:
+def _sample_reply(number: int, reply: Reply) -> Sample:
     return Sample(
         question=_question_and_passage(number)[0],
         reply=reply.text,
@@ -292,6 +292,6 @@ def _question_and_passage(number: int) -> tuple[str, Passage]:
     return f"Where does the {thing} number {number} stand?", passage
 
 
-def _question(model: ChatModel, number: int) -> Sequence[dict[str, str]]:
+def _check_messages(model: ChatModel, number: int) -> Sequence[dict[str, str]]:
     question, passage = _question_and_passage(number)
     return model.prompt.messages(question, [passage])

@@ -16,14 +16,14 @@ from suffice.signals import Measurement, strip_thinking
 
 __all__ = ["ENTAILMENT", "EntailmentJudge", "JudgePrompt", "parse_mark"]
 
-_COMPONENT = "judge:entailment"
-_SIGNAL = "judge_entailment"
+_JUDGE_COMPONENT = "judge:entailment"
+_JUDGE_SIGNAL = "judge_entailment"
 _REMINDER = "Reply with the mark alone, one number from 1 to 5."
 _LOWEST, _HIGHEST = 1.0, 5.0
 
-_NUMBER = re.compile(r"(?<![\w.,-])[0-9]{1,4}(?:[.,][0-9]{1,4})?(?![0-9])")
+_MARK_NUMBER = re.compile(r"(?<![\w.,-])[0-9]{1,4}(?:[.,][0-9]{1,4})?(?![0-9])")
 _OUT_OF = re.compile(r"\s{0,3}(?:/|out\s{1,3}of|of)\s{0,3}(?P<top>[0-9]{1,4})(?!\w)", re.IGNORECASE)
-_MARK = re.compile(
+_STATED_MARK = re.compile(
     r"(?<![\w-])(?:mark|score|rating|entailment)[*_`\"'\s]{0,4}(?:[:=]|\bis\b)[*_`\"'\s(<\[]{0,6}", re.IGNORECASE
 )
 _OTHER_SCALE = re.compile(r"\s?%|[-\u2013\u2014][0-9]")
@@ -95,13 +95,13 @@ def parse_mark(text: str) -> float:
     (nan, nan, nan, nan)
     """
     visible = strip_thinking(text)[1]
-    for label in _MARK.finditer(visible):
-        number = _NUMBER.match(visible, label.end())
+    for label in _STATED_MARK.finditer(visible):
+        number = _MARK_NUMBER.match(visible, label.end())
         if number is not None:
             return _on_scale(visible, number)
     values = set()
     position = 0
-    while (number := _NUMBER.search(visible, position)) is not None:
+    while (number := _MARK_NUMBER.search(visible, position)) is not None:
         values.add(_on_scale(visible, number))
         top = _OUT_OF.match(visible, number.end())
         position = number.end() if top is None else top.end()
@@ -117,7 +117,7 @@ def _on_scale(text: str, number: re.Match[str]) -> float:
     return value if _LOWEST <= value <= _HIGHEST else math.nan
 
 
-def _reminded(messages: tuple[Message, ...]) -> tuple[Message, ...]:
+def _with_mark_reminder(messages: tuple[Message, ...]) -> tuple[Message, ...]:
     """Return the messages with a reminder at their end: at temperature 0 the same words would give the same reply."""
     *before, last = messages
     return *before, {**last, "content": f"{last['content']}\n\n{_REMINDER}"}
@@ -141,7 +141,7 @@ class EntailmentJudge:
         DataError: `passes` is neither 1 nor 2, or there is not at least one attempt.
     """
 
-    name = _COMPONENT
+    name = _JUDGE_COMPONENT
 
     def __init__(
         self,
@@ -187,16 +187,16 @@ class EntailmentJudge:
         """
         cost = Cost()
         if not (reply.answer or "").strip() or not passages:
-            return Measurement(signals={_SIGNAL: math.nan}, costs={_COMPONENT: cost})
+            return Measurement(signals={_JUDGE_SIGNAL: math.nan}, costs={_JUDGE_COMPONENT: cost})
         marks = []
         for descending in (False, True)[: self.passes]:
             messages = self.prompt.messages(question, passages, reply.answer or "", descending=descending)
             mark = math.nan
             for attempt in range(self.attempts):
-                asked = _reminded(messages) if attempt else messages
+                asked = _with_mark_reminder(messages) if attempt else messages
                 completion = await self.model.complete_async(asked, max_tokens=self.max_tokens, top_logprobs=None)
                 cost, mark = cost + completion.cost, parse_mark(completion.text)
                 if not math.isnan(mark):
                     break
             marks.append(mark)
-        return Measurement(signals={_SIGNAL: math.fsum(marks) / len(marks)}, costs={_COMPONENT: cost})
+        return Measurement(signals={_JUDGE_SIGNAL: math.fsum(marks) / len(marks)}, costs={_JUDGE_COMPONENT: cost})

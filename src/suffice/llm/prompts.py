@@ -41,8 +41,8 @@ _TASK = (
     "Answer the question with a short phrase: a name, a date, a number, yes or no. "
     "Use the numbered passages if there are any; without passages, answer from what you know."
 )
-_REQUIRED = ("name", "version", "system")
-_KINDS: Mapping[str, type] = {
+_REQUIRED_FIELDS = ("name", "version", "system")
+_FIELD_KINDS: Mapping[str, type] = {
     "name": str,
     "version": int,
     "system": str,
@@ -51,7 +51,7 @@ _KINDS: Mapping[str, type] = {
     "asks_confidence": bool,
     "prefill": str,
 }
-_SCALE = "The confidence is a whole number from 1 (a guess) to 5 (certain)."
+_CONFIDENCE_SCALE = "The confidence is a whole number from 1 (a guess) to 5 (certain)."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,11 +164,11 @@ class Prompt(_Evidence):
         Raises:
             DataError: A field is unknown, missing or of another type.
         """
-        unknown = sorted(set(values) - set(_KINDS))
+        unknown = sorted(set(values) - set(_FIELD_KINDS))
         if unknown:
-            raise DataError(f"a prompt has no field {unknown[0]!r}; allowed: {', '.join(_KINDS)}")
-        for name, kind in _KINDS.items():
-            value = values.get(name) if name in _REQUIRED else values.get(name, kind())
+            raise DataError(f"a prompt has no field {unknown[0]!r}; allowed: {', '.join(_FIELD_KINDS)}")
+        for name, kind in _FIELD_KINDS.items():
+            value = values.get(name) if name in _REQUIRED_FIELDS else values.get(name, kind())
             if type(value) is not kind:
                 raise DataError(f"a prompt's {name!r} must be of type {kind.__name__}, got {value!r}")
         return cls(**values)
@@ -187,7 +187,7 @@ def filled(template: str, values: Mapping[str, str]) -> str:
 ANSWER_FIRST = Prompt(
     name="answer_first",
     version=1,
-    system=f"{_TASK} Reply with exactly two lines:\nAnswer: <short phrase>\nConfidence: <1-5>\n{_SCALE}",
+    system=f"{_TASK} Reply with exactly two lines:\nAnswer: <short phrase>\nConfidence: <1-5>\n{_CONFIDENCE_SCALE}",
     asks_confidence=True,
 )
 """The answer on the first line, then the confidence."""
@@ -195,7 +195,7 @@ ANSWER_FIRST = Prompt(
 CONFIDENCE_FIRST = Prompt(
     name="confidence_first",
     version=1,
-    system=f"{_TASK} Reply with exactly two lines:\nConfidence: <1-5>\nAnswer: <short phrase>\n{_SCALE}",
+    system=f"{_TASK} Reply with exactly two lines:\nConfidence: <1-5>\nAnswer: <short phrase>\n{_CONFIDENCE_SCALE}",
     asks_confidence=True,
 )
 """The confidence before the answer, which makes a 5 less frequent."""

@@ -102,7 +102,7 @@ class ScriptedModel:
         if callable(script):
             text = getattr(script, "__qualname__", type(script).__qualname__)
         else:
-            text = json.dumps({question: [_spelled(line) for line in lines] for question, lines in script.items()})
+            text = json.dumps({question: [_line_values(line) for line in lines] for question, lines in script.items()})
         return {
             "kind": "scripted",
             "name": self._name,
@@ -160,20 +160,20 @@ class ScriptedModel:
         return lines[min(len(passages), len(lines) - 1)]
 
     def _cost(self, question: str, passages: Sequence[Passage], reply: Reply) -> Cost:
-        cached = _words(question, *(passage.text for passage in passages[:-1])) if passages else 0
+        cached = _count_words(question, *(passage.text for passage in passages[:-1])) if passages else 0
         return Cost(
             calls=1.0,
-            uncached_tokens=float(_words(question, *(passage.text for passage in passages)) - cached),
+            uncached_tokens=float(_count_words(question, *(passage.text for passage in passages)) - cached),
             cached_tokens=float(cached),
-            output_tokens=float(_words(reply.answer or "")),
+            output_tokens=float(_count_words(reply.answer or "")),
             seconds=self.latency_s,
         )
 
 
-def _words(*texts: str) -> int:
+def _count_words(*texts: str) -> int:
     return sum(len(text.split()) for text in texts)
 
 
-def _spelled(line: _Line) -> Any:
+def _line_values(line: _Line) -> Any:
     """Return a line as JSON-ready values."""
     return repr(line) if isinstance(line, Reply) else line

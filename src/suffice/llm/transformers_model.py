@@ -350,9 +350,9 @@ class TransformersModel:
         )
         tokens = tuple(
             Token(
-                text=_spelled(tokenizer, step.token),
+                text=_vocabulary_token(tokenizer, step.token),
                 logprob=step.logprob,
-                alternatives=tuple((_spelled(tokenizer, token), logprob) for token, logprob in step.top),
+                alternatives=tuple((_vocabulary_token(tokenizer, token), logprob) for token, logprob in step.top),
             )
             for step in content
         )
@@ -387,6 +387,6 @@ class _Resume:
             return self._reply
 
 
-def _spelled(tokenizer: Any, token: int) -> str:
+def _vocabulary_token(tokenizer: Any, token: int) -> str:
     """Return a token as in the vocabulary; ids beyond it, which padded weights have, get a name."""
     return str(tokenizer.convert_ids_to_tokens(token) or f"<id {token}>")

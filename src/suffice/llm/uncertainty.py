@@ -37,8 +37,8 @@ __all__ = [
 ]
 
 _MATRICES = 3
-_SENTENCE_END = re.compile(r"[.!?](?=\s|$)|\n")
-_BLANKS = "\u0120\u2581\u010a \t\r\n"
+_SENTENCE_ENDS = re.compile(r"[.!?](?=\s|$)|\n")
+_BLANK_EDGES = "\u0120\u2581\u010a \t\r\n"
 
 STATEMENTS = (
     "The Earth goes around the Sun.",
@@ -73,7 +73,7 @@ def first_sentence(tokens: Sequence[Token]) -> int:
     text = ""
     for number, token in enumerate(tokens, start=1):
         text += token.text.replace("\u0120", " ").replace("\u2581", " ").replace("\u010a", "\n")
-        if text.strip() and _SENTENCE_END.search(text.lstrip()):
+        if text.strip() and _SENTENCE_ENDS.search(text.lstrip()):
             return number
     return len(tokens)
 
@@ -159,7 +159,7 @@ def generated(model: TransformersModel, question: str, reply: Reply, passages: S
     """
     import torch
 
-    prompt, content, end = _ids(model, question, reply, passages)
+    prompt, content, end = _token_ids(model, question, reply, passages)
     began = time.perf_counter()
     tokens = torch.tensor([[*prompt, *content, *end]], device=model.loaded.network.device)
     with torch.inference_mode(), model.loaded.lock, _eager(model.loaded):
@@ -183,7 +183,7 @@ def dragin_scores(
 ) -> tuple[npt.NDArray[np.float64], Cost]:
     """Return RIND of each token of a reply, shape ``(n_tokens,)``, and the cost of the pass; see `rind`."""
     reading = generated(model, question, reply, passages)
-    words = [token.text.strip(_BLANKS).lower() for token in reply.tokens or ()]
+    words = [token.text.strip(_BLANK_EDGES).lower() for token in reply.tokens or ()]
     is_content = np.array([word not in STOP_WORDS for word in words], dtype=np.bool_)
     return rind(reading.entropies, reading.attention, is_content), reading.cost
 
@@ -231,7 +231,7 @@ def sample_states(
     began = time.perf_counter()
     rows = []
     for reply in replies:
-        prompt, content, _ = _ids(model, question, reply, passages)
+        prompt, content, _ = _token_ids(model, question, reply, passages)
         rows.append([*prompt, *content])
     layers = (model.loaded.n_layers if layer is None else layer,)
     states = last_states(model.loaded, rows, layers)[:, 0]
@@ -239,7 +239,7 @@ def sample_states(
     return states, Cost(calls=float(len(rows)), uncached_tokens=tokens, seconds=time.perf_counter() - began)
 
 
-def _ids(
+def _token_ids(
     model: TransformersModel, question: str, reply: Reply, passages: Sequence[Passage]
 ) -> tuple[list[int], list[int], list[int]]:
     """Return the tokens of the prompt, those of the reply, and the end token if there is one."""

@@ -67,7 +67,7 @@ class Assembly:
                 self.complete.add(question_id)
         self._schema, self._given_way = self._columns.schema, ([], [])
         if kept and stored is not None:
-            self._schema, self._given_way = _merged(self._columns, stored)
+            self._schema, self._given_way = _merged_schema(self._columns, stored)
 
     def write(self, path: Path, metadata: Mapping[str, Any]) -> None:
         """Write the file, whole or not at all.
@@ -110,7 +110,7 @@ class Assembly:
         return table.take(pa.array(order))
 
 
-def _merged(columns: Columns, stored: StoredRows) -> tuple[pa.Schema, tuple[list[str], list[str]]]:
+def _merged_schema(columns: Columns, stored: StoredRows) -> tuple[pa.Schema, tuple[list[str], list[str]]]:
     """Return the columns of new and stored rows, and those of each that give way to the other's.
 
     What a column without a value holds is a guess, which may be another one than what its values turn out to be.

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from suffice.errors import DataError, ModelError
+from suffice.judges.endpoint import ASKED_WITH
 from suffice.llm.chat import ChatModel, Completion
 from suffice.llm.prompts import DRAFTING, DraftingPrompt, Message
 from suffice.loop.course import Call, Made, Steps
@@ -16,8 +17,6 @@ from suffice.signals import CRITIC
 from suffice.signals.text import strip_thinking
 
 __all__ = ["DraftingLoop"]
-
-_ASKED = ("kind", "endpoint", "api", "model", "temperature", "seed", "extra_body")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,10 +145,10 @@ class _Drafting:
         settings: dict[str, Any] = {"max_tokens": self.loop.max_tokens, "top_logprobs": None}
 
         def send() -> Reply:
-            return _read(part, model.complete(messages, **settings))
+            return _reply_of(part, model.complete(messages, **settings))
 
         async def send_async() -> Reply:
-            return _read(part, await model.complete_async(messages, **settings))
+            return _reply_of(part, await model.complete_async(messages, **settings))
 
         return Call(part=part, asked=messages, send=send, send_async=send_async, without=without)
 
@@ -165,7 +164,7 @@ class _Drafting:
         )
 
 
-def _read(part: str, completion: Completion) -> Reply:
+def _reply_of(part: str, completion: Completion) -> Reply:
     """Return a completion as the reply of a component; an empty one is no answer."""
     return Reply(
         answer=strip_thinking(completion.text)[1].strip() or None,
@@ -178,4 +177,4 @@ def _read(part: str, completion: Completion) -> Reply:
 
 def _settings(model: ChatModel) -> dict[str, Any]:
     described = model.fingerprint()
-    return {name: described[name] for name in _ASKED}
+    return {name: described[name] for name in ASKED_WITH}

@@ -15,7 +15,7 @@ from suffice.rounds import Cost, Passage
 
 __all__ = ["Evidence", "Ranking"]
 
-_MOST = 16
+_MOST_TIMES = 16
 """How many times as many passages as at first a corpus is asked for at most."""
 
 
@@ -70,7 +70,7 @@ class Evidence:
         """Rank; with a synchronous retriever this never suspends."""
         began = time.perf_counter()
         wanted = max(4 * self._max_rounds, len(self._pool) + 1)  # one more than the pool: it has been seen whole
-        most = _MOST * wanted
+        most = _MOST_TIMES * wanted
         while True:
             ranked: Any = self._retriever.rank(self._question, pool=self._pool or None, k=wanted)
             candidates: list[Passage] = await ranked if is_async(self._retriever) else ranked

@@ -216,7 +216,7 @@ class LiveLoop(ABC):
         except ModelError as raised:
             error = raised
         except BaseException:
-            _end(session, "cancelled")
+            _end_session(session, "cancelled")
             raise
         if (rest := unanswered.due(session, None)) is not None:
             made = await make(rest.steps, first=rest.call)
@@ -248,7 +248,7 @@ class LiveLoop(ABC):
     def _outcome(self, question: str, session: Session, error: ModelError | None) -> Outcome:
         if isinstance(error, AuthenticationFailedError) and not any(made.answer for made in session.rounds):
             raise error
-        _end(session, "failed" if error is not None else "exhausted")
+        _end_session(session, "failed" if error is not None else "exhausted")
         assert session.decision is not None
         return Outcome(question=question, decision=session.decision, rounds=tuple(session.rounds), error=error)
 
@@ -259,7 +259,7 @@ def fitted_of(parts: Mapping[str, object]) -> dict[str, Seen | None]:
     return {name: seen for name, seen in found.items() if seen is None or seen}
 
 
-def _end(session: Session, reason: Any) -> None:
+def _end_session(session: Session, reason: Any) -> None:
     if session.decision is None:
         session.end(reason)
 

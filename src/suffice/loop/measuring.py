@@ -48,7 +48,7 @@ def needs_critique(session: Session, observed: Round) -> bool:
         session: The question's state before this round.
         observed: The round with everything that is measured of it, the critic's reply apart.
     """
-    return not session.would_stop(observed) or CRITIC in map(_component, session.reads(observed))
+    return not session.would_stop(observed) or CRITIC in map(_component_of_signal, session.reads(observed))
 
 
 async def measure_lazily(
@@ -69,7 +69,7 @@ async def measure_lazily(
     by_name, told = {enricher.name: enricher for enricher in enrichers}, components_of(enrichers)
     waiting = {*by_name, *([CRITIC] if made.rest else [])}
     reply = made.reply
-    observed = _undefined(made.observed, (s for s in _own(session) if _component(s, told) in by_name))
+    observed = _with_undefined(made.observed, (s for s in _own(session) if _component_of_signal(s, told) in by_name))
     try:
         for name in [name for name in by_name if _is_unclaimed(name, session, told)]:
             waiting.discard(name)
@@ -99,7 +99,7 @@ async def measure_lazily(
 
 def unmeasured(session: Session, observed: Round) -> Round:
     """Return a round for which nothing more is asked: a user's own signal that it lacks is undefined, not unknown."""
-    return _undefined(observed, _own(session))
+    return _with_undefined(observed, _own(session))
 
 
 def _own(session: Session) -> list[str]:
@@ -107,21 +107,23 @@ def _own(session: Session) -> list[str]:
     return [signal for signal in session.policy.raw_signals if signal not in SIGNALS]
 
 
-def _undefined(observed: Round, names: Iterable[str]) -> Round:
-    return _with(observed, dict.fromkeys(names, math.nan) | dict(observed.signals))
+def _with_undefined(observed: Round, names: Iterable[str]) -> Round:
+    return _with_signals(observed, dict.fromkeys(names, math.nan) | dict(observed.signals))
 
 
-def _with(observed: Round, signals: Mapping[str, float], costs: Mapping[str, Cost] = MappingProxyType({})) -> Round:
+def _with_signals(
+    observed: Round, signals: Mapping[str, float], costs: Mapping[str, Cost] = MappingProxyType({})
+) -> Round:
     return replace(observed, signals=signals, costs={**observed.costs, **costs})
 
 
 def _added(observed: Round, name: str, found: Measurement) -> Round:
     """Return a round with a measurement; its costs tell from then on that it was taken."""
-    measured = _with(observed, {**observed.signals, **found.signals}, {name: Cost(), **found.costs})
+    measured = _with_signals(observed, {**observed.signals, **found.signals}, {name: Cost(), **found.costs})
     return measured if found.embedding is None else replace(measured, embedding=found.embedding)
 
 
-def _component(signal: str, told: Mapping[str, str] = MappingProxyType({})) -> str:
+def _component_of_signal(signal: str, told: Mapping[str, str] = MappingProxyType({})) -> str:
     """Return whose call produces a raw signal, as replay books it; what a round costs, its critic decides last."""
     if signal in CUMULATED:
         return CRITIC
@@ -140,7 +142,7 @@ def _next(
     A signal that looks back is read from earlier rounds too, and they are measured only then.
     """
     for signal in session.reads(observed):
-        name = _component(signal, told)
+        name = _component_of_signal(signal, told)
         if name == CRITIC and name in waiting:
             return name, 0
         if name not in by_name:
@@ -157,5 +159,5 @@ def _next(
 def _is_unclaimed(name: str, session: Session, told: Mapping[str, str]) -> bool:
     """Whether an enricher must measure every round, since nobody knows what it measures."""
     raw = session.policy.raw_signals
-    known = {*told.values(), *(s.component for s in SIGNALS.values()), *(_component(s, told) for s in raw)}
+    known = {*told.values(), *(s.component for s in SIGNALS.values()), *(_component_of_signal(s, told) for s in raw)}
     return any(signal not in SIGNALS for signal in raw) and name not in known

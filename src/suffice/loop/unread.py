@@ -15,23 +15,23 @@ from suffice.store.schema import cost_column
 
 __all__ = ["ReadReplies", "count_unread"]
 
-_FIRST = 8
-_SHOWN = 200
-_ROWS = 1000
-_CALLS = tuple(cost_column(component, "calls") for component in LOOP_COMPONENTS)
+_FIRST_QUESTIONS = 8
+_REPLY_CHARACTERS = 200
+_ROWS_READ = 1000
+_CALL_COLUMN = tuple(cost_column(component, "calls") for component in LOOP_COMPONENTS)
 
 
 def _replied(row: Mapping[str, Any]) -> bool:
     """Return whether a model replied in a round; a reader of passages is not asked without any."""
-    return bool(row.get("text")) or any(row.get(name) for name in _CALLS)
+    return bool(row.get("text")) or any(row.get(name) for name in _CALL_COLUMN)
 
 
 def count_unread(path: Path) -> tuple[int, int]:
     """Return how many replies a recording holds, and how many of them hold no answer that could be read."""
     replies = unread = 0
     with pq.ParquetFile(path) as file:
-        names = [name for name in ("answer", "text", *_CALLS) if name in file.schema_arrow.names]
-        for batch in file.iter_batches(_ROWS, columns=names):
+        names = [name for name in ("answer", "text", *_CALL_COLUMN) if name in file.schema_arrow.names]
+        for batch in file.iter_batches(_ROWS_READ, columns=names):
             rows = [row for row in batch.to_pylist() if _replied(row)]
             replies += len(rows)
             unread += sum(row["answer"] is None for row in rows)
@@ -65,9 +65,9 @@ class ReadReplies:
         self.questions += 1
         self.replies += len(replied)
         self.read += sum(row["answer"] is not None for row in replied)
-        if self.allow_unread or self.read or self.questions < _FIRST or not replied:
+        if self.allow_unread or self.read or self.questions < _FIRST_QUESTIONS or not replied:
             return
-        shown = f"{replied[-1]['text']!r:.{_SHOWN}} (finish reason {replied[-1]['finish_reason']!r})"
+        shown = f"{replied[-1]['text']!r:.{_REPLY_CHARACTERS}} (finish reason {replied[-1]['finish_reason']!r})"
         raise ModelError(
             f"nothing could be read: none of the {self.replies} replies to the first {self.questions} questions holds an "
             f"answer; the last one is {shown}. {self.remedy} They are kept in {str(self.journal)!r}, and the same "

@@ -17,7 +17,7 @@ __all__ = ["Calibration", "ProbeCard", "pinned_of"]
 
 FORMAT = "suffice.probe"
 VERSION = 1
-_FIELDS = {
+_CARD_FIELDS = {
     "format",
     "version",
     "model",
@@ -197,8 +197,8 @@ class ProbeCard:
             raise SchemaError(f"this is not the card of a probe: the field 'format' must be {FORMAT!r}")
         if data.get("version") != VERSION:
             raise SchemaError(f"probe version {data.get('version')!r} is not readable; this release reads {VERSION}")
-        if set(data) != _FIELDS:
-            unknown, missing = sorted(set(data) - _FIELDS), sorted(_FIELDS - set(data))
+        if set(data) != _CARD_FIELDS:
+            unknown, missing = sorted(set(data) - _CARD_FIELDS), sorted(_CARD_FIELDS - set(data))
             raise SchemaError(f"the card has unknown fields {unknown} and missing fields {missing}")
         texts = [data["model"], data["revision"], data["weights_sha256"]]
         layer, prompts = data["layer"], data["prompts"]

@@ -87,7 +87,7 @@ def collect_states(
         ModelError: The source failed.
     """
     began = time.perf_counter()
-    kind = _checked(source, prompts)
+    kind = _checked_prompt(source, prompts)
     header = {
         "model": source.id,
         "revision": source.revision,
@@ -118,7 +118,7 @@ def collect_states(
     )
 
 
-def _checked(source: StateSource, prompts: Sequence[Prompted]) -> str:
+def _checked_prompt(source: StateSource, prompts: Sequence[Prompted]) -> str:
     """Check the prompts and return their kind, `qa` or `rag`."""
     if not prompts:
         raise DataError("prompts is empty: give at least one")

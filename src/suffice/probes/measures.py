@@ -18,7 +18,7 @@ __all__ = ["MEASURES", "Interval", "ProbeMeasures", "measure_probe"]
 MEASURES = ("auroc", "auprc", "brier", "ece", "accuracy")
 """The measures, in the order of tables."""
 
-N_BINS = 10
+ECE_BINS = 10
 """Number of bins, of equal width, for the expected calibration error."""
 
 
@@ -105,7 +105,7 @@ def measure_probe(
     if p.min() < 0 or p.max() > 1:
         raise DataError("probabilities must be in [0, 1]")
     weights = bootstrap_weights(len(p), n_resamples, rng=rng)
-    whole, resampled = _figures(p, y, np.ones((1, len(p)))), _figures(p, y, weights)
+    whole, resampled = _figures_by_draw(p, y, np.ones((1, len(p)))), _figures_by_draw(p, y, weights)
     tail = (1 - level) / 2
     figures = {}
     for name in MEASURES:
@@ -115,12 +115,12 @@ def measure_probe(
     return ProbeMeasures(n=len(p), n_known=int(y.sum()), n_undefined=n_undefined, figures=figures)
 
 
-def _figures(p: Floats, y: Floats, weights: Floats) -> dict[str, Floats]:
+def _figures_by_draw(p: Floats, y: Floats, weights: Floats) -> dict[str, Floats]:
     """Return every figure, shape ``(n_resamples,)``, for the rows of `weights`, shape ``(n_resamples, n)``."""
     total = weights.sum(axis=1)
-    bins = np.minimum((p * N_BINS).astype(np.int64), N_BINS - 1)
+    bins = np.minimum((p * ECE_BINS).astype(np.int64), ECE_BINS - 1)
     # One-hot bins make the sum within each bin, for all resamples at once, a matrix product.
-    one_hot = np.eye(N_BINS)[bins]
+    one_hot = np.eye(ECE_BINS)[bins]
     ece = np.abs((weights * (p - y)) @ one_hot).sum(axis=1) / total
     return {
         **_ranked(p, y, weights),

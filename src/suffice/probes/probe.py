@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from suffice.errors import DataError, SchemaError
 from suffice.files import write_file
+from suffice.json_text import refuse_constant
 from suffice.probes.card import Calibration, ProbeCard
 from suffice.rounds import Floats
 
@@ -28,7 +29,7 @@ Weights = npt.NDArray[np.float32]
 Layer = tuple[Weights, Weights]
 """Weight, shape ``(width_out, width_in)``, and bias, shape ``(width_out,)``."""
 
-_MATRIX = 2
+_MATRIX_DIMENSIONS = 2
 
 
 class Probe:
@@ -65,7 +66,10 @@ class Probe:
             raise DataError(
                 f"the layers of a probe must match in width and end in one number; inputs and outputs are {widths!r}"
             )
-        self.mean, self.scale = _standard("mean", mean, self.width), _standard("scale", scale, self.width)
+        self.mean, self.scale = (
+            _checked_standard("mean", mean, self.width),
+            _checked_standard("scale", scale, self.width),
+        )
         if self.scale is not None and not (self.scale > 0).all():
             raise DataError("a probe's scale must be positive everywhere")
 
@@ -93,7 +97,7 @@ class Probe:
             DataError: The shape is wrong.
         """
         array = np.asarray(states)
-        if array.ndim != _MATRIX or array.shape[1] != self.width or array.dtype.kind not in "fiu":
+        if array.ndim != _MATRIX_DIMENSIONS or array.shape[1] != self.width or array.dtype.kind not in "fiu":
             raise DataError(
                 f"this probe reads states of shape (n, {self.width}), not {array.shape} of {array.dtype}: are they from "
                 f"layer {self.card.layer} of {self.card.model!r}?"
@@ -183,7 +187,7 @@ class Probe:
         except UnicodeDecodeError as error:
             raise SchemaError(f"{str(source / CARD)!r} is not text: {error}") from None
         try:
-            data = json.loads(text, parse_constant=_refuse_constant)
+            data = json.loads(text, parse_constant=refuse_constant)
         except (ValueError, RecursionError) as error:
             raise SchemaError(f"{str(source / CARD)!r} is not JSON: {error}") from None
         card, expected = ProbeCard.from_dict(data)
@@ -194,7 +198,7 @@ class Probe:
                 f"card has {expected[:16]}...): copy both files of one probe"
             )
         tensors = _tensors(stored, source / WEIGHTS)
-        probe = cls(_ordered(tensors), card, mean=tensors.get("mean"), scale=tensors.get("scale"))
+        probe = cls(_ordered_layers(tensors), card, mean=tensors.get("mean"), scale=tensors.get("scale"))
         if probe.weights_sha256 != expected:  # another writer's layout would make the pin unstable
             raise SchemaError(
                 f"{str(source / WEIGHTS)!r} contains more than a probe, or has another layout: train it again"
@@ -204,24 +208,20 @@ class Probe:
 
 def _layer(weight: npt.ArrayLike, bias: npt.ArrayLike) -> Layer:
     w, b = np.asarray(weight, dtype=np.float32), np.asarray(bias, dtype=np.float32)
-    if w.ndim != _MATRIX or b.shape != w.shape[:1]:
+    if w.ndim != _MATRIX_DIMENSIONS or b.shape != w.shape[:1]:
         raise DataError(f"a layer needs a weight (out, in) and a bias (out,), not {w.shape} and {b.shape}")
     if not (np.isfinite(w).all() and np.isfinite(b).all()):
         raise DataError("a weight of the probe is not finite: the training diverged; lower the learning rate")
     return w, b
 
 
-def _standard(name: str, values: npt.ArrayLike | None, width: int) -> Weights | None:
+def _checked_standard(name: str, values: npt.ArrayLike | None, width: int) -> Weights | None:
     if values is None:
         return None
     array = np.asarray(values, dtype=np.float32)
     if array.shape != (width,) or not np.isfinite(array).all():
         raise DataError(f"a probe's {name} must be {width} finite numbers, not {array.shape}")
     return array
-
-
-def _refuse_constant(text: str) -> float:
-    raise ValueError(f"{text} is not a JSON number")
 
 
 def _tensors(stored: bytes, path: Path) -> Mapping[str, Weights]:
@@ -238,7 +238,7 @@ def _tensors(stored: bytes, path: Path) -> Mapping[str, Weights]:
     return tensors
 
 
-def _ordered(tensors: Mapping[str, Weights]) -> list[Layer]:
+def _ordered_layers(tensors: Mapping[str, Weights]) -> list[Layer]:
     n = sum(name.endswith(".weight") for name in tensors)
     names = [(f"layers.{position}.weight", f"layers.{position}.bias") for position in range(n)]
     if set(tensors) - {"mean", "scale"} != {name for pair in names for name in pair}:

@@ -32,7 +32,7 @@ Decoding = Literal["skip", "strict", "replace"]
 """What to do with bytes that are not UTF-8: skip the file of a folder, raise, or insert a replacement character."""
 
 _SUFFIXES = (".txt", ".md")
-_NAMED = 5
+_FILES_NAMED = 5
 """Largest number of files named in a log message."""
 
 _log = logging.getLogger(__name__)
@@ -51,10 +51,10 @@ def read_corpus(path: str | Path, *, errors: Decoding = "skip") -> Iterator[Pass
     """
     path = Path(path)
     _log_skipped(path)
-    return _passages(path, errors)
+    return _corpus_passages(path, errors)
 
 
-def _passages(path: Path, errors: Decoding) -> Iterator[Passage]:
+def _corpus_passages(path: Path, errors: Decoding) -> Iterator[Passage]:
     if path.is_dir():
         return _read_folder(path, errors)
     return _read_lines(_jsonl(path), "strict" if errors == "skip" else errors)
@@ -102,7 +102,7 @@ def open_corpus(path: str | Path, index_dir: str | Path | None = None, *, errors
         return CorpusBM25.load(directory, source=source)
     except SchemaError as reason:
         _log.info("indexing %s: %s", path, reason)
-    index = CorpusBM25(list(_passages(path, errors)))
+    index = CorpusBM25(list(_corpus_passages(path, errors)))
     try:
         index.save(directory, source=source)
     except DataError as error:
@@ -155,8 +155,8 @@ def _utf8_only(folder: Path, files: list[Path]) -> list[Path]:
     wrong = [file for file in files if not _is_utf8(file)]
     if wrong:
         names = [file.relative_to(folder).as_posix() for file in wrong]
-        more = "" if len(names) <= _NAMED else f" and {len(names) - _NAMED:,} more"
-        _log.warning("%s: skipped because they are not UTF-8: %s%s", folder, ", ".join(names[:_NAMED]), more)
+        more = "" if len(names) <= _FILES_NAMED else f" and {len(names) - _FILES_NAMED:,} more"
+        _log.warning("%s: skipped because they are not UTF-8: %s%s", folder, ", ".join(names[:_FILES_NAMED]), more)
     if len(wrong) == len(files):
         raise DataError(f"{folder}: none of its {len(files)} documents is UTF-8; save them as UTF-8")
     return [file for file in files if file not in set(wrong)]

@@ -26,8 +26,8 @@ from suffice.rounds import Passage
 
 __all__ = ["CorpusBM25", "passages_hash"]
 
-_KIND = "suffice-bm25-index"
-_VERSION = 1
+_BM25_KIND = "suffice-bm25-index"
+_BM25_VERSION = 1
 _FULL_SORT = 128
 """Above this k a stable sort of all scores is faster than inserting into a sorted list."""
 
@@ -131,7 +131,7 @@ class CorpusBM25:
         Raises:
             DataError: The folder contains other files, or cannot be written.
         """
-        with write_stored(Path(directory), _KIND, _VERSION) as stored:
+        with write_stored(Path(directory), _BM25_KIND, _BM25_VERSION) as stored:
             write_passages(stored.path("passages.jsonl"), self.passages)
             stored.path("vocabulary.json").write_text(json.dumps(list(self._vocabulary)), encoding="utf-8")
             np.save(stored.path("data.npy"), self._data, allow_pickle=False)
@@ -151,7 +151,7 @@ class CorpusBM25:
         Raises:
             SchemaError: The folder contains no index of this kind, version and source, or it is damaged.
         """
-        stored = open_stored(Path(directory), _KIND, _VERSION)
+        stored = open_stored(Path(directory), _BM25_KIND, _BM25_VERSION)
         if source is not None and stored.meta.get("source") != source:
             raise SchemaError(
                 f"{directory}: the index was made from {stored.meta.get('source')!r}, not {source!r}; build it again"
@@ -217,7 +217,7 @@ def _kernels() -> tuple[Callable[..., Any], Callable[..., Any]]:
     """Return the compiled functions; compiling them takes about half a second, once per process."""
     from numba import njit
 
-    return njit(nogil=True)(_add_up), njit(nogil=True)(_best)
+    return njit(nogil=True)(_add_up), njit(nogil=True)(_best_k)
 
 
 def _add_up(data: _Floats32, indices: _Ints, starts: npt.NDArray[np.int64], tokens: _Ints, size: int) -> _Floats32:
@@ -228,7 +228,7 @@ def _add_up(data: _Floats32, indices: _Ints, starts: npt.NDArray[np.int64], toke
     return scores
 
 
-def _best(scores: _Floats32, k: int) -> tuple[npt.NDArray[np.int64], _Floats32]:
+def _best_k(scores: _Floats32, k: int) -> tuple[npt.NDArray[np.int64], _Floats32]:
     """Return the first k of a stable descending sort, by insertion into a sorted list of length k."""
     best = np.empty(k, dtype=np.float32)
     where = np.empty(k, dtype=np.int64)

@@ -63,7 +63,7 @@ GOLD_FIELDS = (
 """
 
 _IDS = ("id", "_id", "question_id", "qid")
-_FIELDS = frozenset({*_IDS, "question", "type", "level", "split", "paragraphs"})
+_QUESTION_FIELDS = frozenset({*_IDS, "question", "type", "level", "split", "paragraphs"})
 
 _log = logging.getLogger(__name__)
 
@@ -140,8 +140,8 @@ def load_questions(spec: str | Path, *, limit: int | None = None, split: str | N
     first_place: dict[str, str] = {}
     splits: dict[str, None] = {}
     unused: Counter[str] = Counter()
-    for where, record in _read(path):
-        question = _question(_own_form(record, where), where, unused)
+    for where, record in _read_questions(path):
+        question = _question_of(_own_form(record, where), where, unused)
         if question.question_id in first_place:
             origin = "" if _id(record, where) else " (derived from the text, because the question has no id)"
             raise DataError(
@@ -185,7 +185,7 @@ def dataset_hash(questions: Sequence[Question]) -> str:
     return digest.hexdigest()[:16]
 
 
-def _read(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+def _read_questions(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield each question as in the file, with its location for messages."""
     name = path.name.removesuffix(".gz")
     if not path.is_file():
@@ -220,7 +220,7 @@ def _read_list(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
             record, position = decoder.raw_decode(text, position)
         except (ValueError, RecursionError) as error:
             raise DataError(f"{where}: not JSON ({error}); the file may be truncated") from error
-        yield where, _object(well_formed(record), where)
+        yield where, _question_object(well_formed(record), where)
         position = _skip(text, position)
         if text[position : position + 1] == ",":
             position = _skip(text, position + 1)
@@ -236,7 +236,7 @@ def _skip(text: str, position: int) -> int:
     return position
 
 
-def _object(record: object, where: str, fields: str = "id and question") -> dict[str, Any]:
+def _question_object(record: object, where: str, fields: str = "id and question") -> dict[str, Any]:
     if not isinstance(record, dict):
         raise DataError(f"{where}: found {type(record).__name__} {record!r:.60}; expected a JSON object with {fields}")
     return record
@@ -249,24 +249,24 @@ def _own_form(record: dict[str, Any], where: str) -> dict[str, Any]:
     return _official(record, where) if isinstance(record.get("context"), list) else record
 
 
-def _question(record: dict[str, Any], where: str, unused: Counter[str]) -> Question:
+def _question_of(record: dict[str, Any], where: str, unused: Counter[str]) -> Question:
     """Return a question, and count its unused fields."""
-    text = (_text(record, "question", where, required=True) or "").strip()
+    text = (_text_field(record, "question", where, required=True) or "").strip()
     question_id = _id(record, where) or text_id(text)
     gold = next((name for name in GOLD_FIELDS if record.get(name) not in (None, "", [])), None)
     unused.update(
-        name for name in record if name not in _FIELDS and name != gold and record[name] not in (None, "", [])
+        name for name in record if name not in _QUESTION_FIELDS and name != gold and record[name] not in (None, "", [])
     )
     paragraphs = [
-        _object(item, f"{where}, paragraph {i}", "its title and text: {'text': ...}")
-        for i, item in enumerate(_list(record, "paragraphs", where))
+        _question_object(item, f"{where}, paragraph {i}", "its title and text: {'text': ...}")
+        for i, item in enumerate(_list_field(record, "paragraphs", where))
     ]
     passages, supporting = [], set()
     for i, item in enumerate(paragraphs):
         location = f"{where}, paragraph {i}"
         passage_id = f"{question_id}#{i}"
-        body = _text(item, "text", location) or ""
-        passages.append(Passage(passage_id=passage_id, title=_text(item, "title", location) or "", text=body))
+        body = _text_field(item, "text", location) or ""
+        passages.append(Passage(passage_id=passage_id, title=_text_field(item, "title", location) or "", text=body))
         if not isinstance(item.get("is_supporting", False), bool):
             raise DataError(f"{location}: is_supporting is {item['is_supporting']!r}; expected true or false")
         if item.get("is_supporting", False):
@@ -274,12 +274,12 @@ def _question(record: dict[str, Any], where: str, unused: Counter[str]) -> Quest
     return Question(
         question_id=question_id,
         question=text,
-        answers=() if gold is None else _golds(record[gold], gold, where),
+        answers=() if gold is None else _gold_answers(record[gold], gold, where),
         passages=tuple(passages),
-        type=_text(record, "type", where),
-        level=_text(record, "level", where),
+        type=_text_field(record, "type", where),
+        level=_text_field(record, "level", where),
         supporting=frozenset(supporting),
-        split=_text(record, "split", where),
+        split=_text_field(record, "split", where),
     )
 
 
@@ -296,7 +296,7 @@ def _id(record: dict[str, Any], where: str) -> str | None:
     return value
 
 
-def _golds(value: Any, name: str, where: str) -> tuple[str, ...]:
+def _gold_answers(value: Any, name: str, where: str) -> tuple[str, ...]:
     listed = [_number_text(item) for item in (value if isinstance(value, list) else [value])]
     if not all(isinstance(item, str) for item in listed):
         raise DataError(
@@ -315,10 +315,10 @@ def _number_text(value: Any) -> Any:
 
 def _official(record: dict[str, Any], where: str) -> dict[str, Any]:
     """Convert HotpotQA's own form; its test sets have no answers and supporting facts."""
-    facts = _pairs(record, "supporting_facts", where)
+    facts = _pairs_field(record, "supporting_facts", where)
     titles = {title for title, _ in facts}
     paragraphs = []
-    for title, sentences in _pairs(record, "context", where):
+    for title, sentences in _pairs_field(record, "context", where):
         if not isinstance(sentences, list) or not all(isinstance(sentence, str) for sentence in sentences):
             raise DataError(f"{where}: context of {title!r} is {sentences!r:.80}; expected a list of sentences")
         # HotpotQA's sentences start with a blank, 2WikiMultiHopQA's do not.
@@ -330,16 +330,16 @@ def _official(record: dict[str, Any], where: str) -> dict[str, Any]:
 
 def _scenario(record: dict[str, Any], where: str) -> dict[str, Any]:
     """Convert a scenario of Semantic Early-Stopping; its contexts have no titles, and the gold ones are unknown."""
-    texts = _list(record, "contexts", where)
+    texts = _list_field(record, "contexts", where)
     if not all(isinstance(text, str) for text in texts):
         raise DataError(f"{where}: contexts is {texts!r:.80}; expected a list of texts")
-    meta = {} if record.get("meta") is None else _object(record["meta"], f"{where}, meta", "type and level")
+    meta = {} if record.get("meta") is None else _question_object(record["meta"], f"{where}, meta", "type and level")
     rest = {name: value for name, value in record.items() if name not in ("contexts", "meta")}
     labels = {name: value for name, value in meta.items() if name in ("type", "level")}
     return {**rest, **labels, "paragraphs": [{"text": text} for text in texts]}
 
 
-def _text(record: dict[str, Any], key: str, where: str, *, required: bool = False) -> str | None:
+def _text_field(record: dict[str, Any], key: str, where: str, *, required: bool = False) -> str | None:
     value = record.get(key)
     if value is None and not required:
         return None
@@ -348,7 +348,7 @@ def _text(record: dict[str, Any], key: str, where: str, *, required: bool = Fals
     return value
 
 
-def _list(record: dict[str, Any], key: str, where: str) -> list[Any]:
+def _list_field(record: dict[str, Any], key: str, where: str) -> list[Any]:
     value = record.get(key)
     if value is None:
         return []
@@ -357,8 +357,8 @@ def _list(record: dict[str, Any], key: str, where: str) -> list[Any]:
     return value
 
 
-def _pairs(record: dict[str, Any], key: str, where: str) -> list[list[Any]]:
-    pairs = _list(record, key, where)
+def _pairs_field(record: dict[str, Any], key: str, where: str) -> list[list[Any]]:
+    pairs = _list_field(record, key, where)
     for pair in pairs:
         if not isinstance(pair, list) or len(pair) != 2 or not isinstance(pair[0], str):  # noqa: PLR2004 - a pair
             raise DataError(f"{where}: {key} contains {pair!r:.80}; expected pairs that start with a title")

@@ -24,8 +24,8 @@ from suffice.rounds import Passage
 
 __all__ = ["DenseRetriever", "Encoder"]
 
-_KIND = "suffice-dense-index"
-_VERSION = 1
+_DENSE_KIND = "suffice-dense-index"
+_DENSE_VERSION = 1
 
 _Vectors = npt.NDArray[np.float32]
 
@@ -133,7 +133,7 @@ class DenseRetriever:
         """
         if self.passages is None or self._vectors is None:
             raise DataError("cannot save a retriever without a corpus; give it passages")
-        with write_stored(Path(directory), _KIND, _VERSION) as stored:
+        with write_stored(Path(directory), _DENSE_KIND, _DENSE_VERSION) as stored:
             write_passages(stored.path("passages.jsonl"), self.passages)
             np.save(stored.path("vectors.npy"), self._vectors, allow_pickle=False)
             stored.meta = self._embedder()
@@ -165,7 +165,7 @@ class DenseRetriever:
         Raises:
             SchemaError: The folder contains no index of this kind, version and model, or it is damaged.
         """
-        stored = open_stored(Path(directory), _KIND, _VERSION)
+        stored = open_stored(Path(directory), _DENSE_KIND, _DENSE_VERSION)
         retriever = cls(
             model,
             encoder=encoder,

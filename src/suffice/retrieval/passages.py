@@ -10,10 +10,10 @@ __all__ = ["PASSAGE_WORDS", "split_text"]
 PASSAGE_WORDS = 120
 """Paragraphs are collected up to this number of words; longer ones are cut at the last sentence end before it."""
 
-_WORD = re.compile(r"\S+")
+_NON_BLANK = re.compile(r"\S+")
 _HEADING = re.compile(r" {0,3}#{1,6}(?=[ \t]|$)")
 _CLOSING = re.compile(r"[ \t]#+$")
-_SENTENCE_END = (".", "!", "?", "\u3002", "\uff01", "\uff1f")
+_SENTENCE_BREAK = (".", "!", "?", "\u3002", "\uff01", "\uff1f")
 _MAX_CHARACTERS = 2_000  # a "word" may be a megabyte long
 
 
@@ -29,19 +29,19 @@ def split_text(lines: Iterable[str], name: str, *, markdown: bool = False) -> It
         markdown: Whether lines that start with ``#`` are headings, which end a passage and go into the title.
     """
     counts: dict[str, int] = {}
-    for heading, text in _passages(lines, markdown=markdown):
+    for heading, text in _passages_of_lines(lines, markdown=markdown):
         title = f"{name}: {heading}" if heading else name
         counts[title] = counts.get(title, 0) + 1
         yield (title if counts[title] == 1 else f"{title} (part {counts[title]})"), text
 
 
-def _passages(lines: Iterable[str], *, markdown: bool) -> Iterator[tuple[str, str]]:
+def _passages_of_lines(lines: Iterable[str], *, markdown: bool) -> Iterator[tuple[str, str]]:
     """Yield `(heading, text)`, collecting paragraphs up to the size of a passage."""
     pieces: list[str] = []
     count, length, current = 0, 0, ""
     for heading, paragraph in _paragraphs(lines, markdown=markdown):
-        for piece in _cut(paragraph):
-            size = len(_WORD.findall(piece))
+        for piece in _cut_paragraph(paragraph):
+            size = len(_NON_BLANK.findall(piece))
             full = count + size > PASSAGE_WORDS or length + len(piece) > _MAX_CHARACTERS
             if pieces and (heading != current or full):
                 yield current, "\n\n".join(pieces)
@@ -74,11 +74,11 @@ def _paragraphs(lines: Iterable[str], *, markdown: bool) -> Iterator[tuple[str, 
         yield heading, "\n".join(block).strip()
 
 
-def _cut(paragraph: str) -> Iterator[str]:
+def _cut_paragraph(paragraph: str) -> Iterator[str]:
     """Cut a paragraph into pieces of at most `PASSAGE_WORDS` words and `_MAX_CHARACTERS` characters."""
     start = end = after_sentence = 0
     count = count_after = 0
-    for match in _WORD.finditer(paragraph):
+    for match in _NON_BLANK.finditer(paragraph):
         full = count == PASSAGE_WORDS or match.end() - start > _MAX_CHARACTERS
         if full and count:
             # Cut at the last sentence end if it is in the second half of the piece, else after the last word.
@@ -91,7 +91,7 @@ def _cut(paragraph: str) -> Iterator[str]:
         while end - start > _MAX_CHARACTERS:  # one endless word
             yield paragraph[start : start + _MAX_CHARACTERS].strip()
             start, count, count_after = start + _MAX_CHARACTERS, 1, 0
-        if match.group().rstrip("\"')]\u201d\u2019").endswith(_SENTENCE_END):
+        if match.group().rstrip("\"')]\u201d\u2019").endswith(_SENTENCE_BREAK):
             after_sentence, count_after = end, count
     if paragraph[start:].strip():
         yield paragraph[start:].strip()

@@ -23,8 +23,8 @@ from suffice.signals import Measurement
 
 __all__ = ["CARD", "CrossEncoderScorer", "PairScorer", "Reranked", "load_cross_encoder"]
 
-_COMPONENT = "reranker"
-_SIGNAL = "rerank_score"
+_RERANKER_COMPONENT = "reranker"
+_RERANKER_SIGNAL = "rerank_score"
 
 CARD = "reranker.json"
 """File in the folder of a cross-encoder trained with this package, with the details of its training."""
@@ -58,7 +58,7 @@ class CrossEncoderScorer:
         device: A torch device; None for the default.
     """
 
-    name = _COMPONENT
+    name = _RERANKER_COMPONENT
 
     def __init__(
         self,
@@ -114,11 +114,11 @@ class CrossEncoderScorer:
         """
         del reply
         if not passages:
-            return Measurement(signals={_SIGNAL: float("nan")}, costs={_COMPONENT: Cost()})
+            return Measurement(signals={_RERANKER_SIGNAL: float("nan")}, costs={_RERANKER_COMPONENT: Cost()})
         began = time.perf_counter()
         [score] = await asyncio.to_thread(self.scores, question, passages[-1:])
         cost = Cost(calls=1.0, seconds=time.perf_counter() - began)
-        return Measurement(signals={_SIGNAL: score}, costs={_COMPONENT: cost})
+        return Measurement(signals={_RERANKER_SIGNAL: score}, costs={_RERANKER_COMPONENT: cost})
 
     def scores(self, question: str, passages: Sequence[Passage]) -> list[float]:
         """Return the score of each passage in order, from a single call of the model.

@@ -21,7 +21,7 @@ __all__ = ["MANIFEST", "Stored", "open_stored", "read_passages", "write_passages
 MANIFEST = "suffice-index.json"
 """The file that marks a folder as an index."""
 
-_OURS = frozenset(
+_INDEX_FILES = frozenset(
     {
         MANIFEST,
         "passages.jsonl",
@@ -70,13 +70,13 @@ def write_stored(directory: Path, kind: str, version: int) -> Iterator[Stored]:
     """
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        foreign = sorted({item.name for item in directory.iterdir()} - _OURS)
+        foreign = sorted({item.name for item in directory.iterdir()} - _INDEX_FILES)
         if foreign:
             raise DataError(
                 f"{directory}: contains other files ({', '.join(foreign[:3])}); give an empty or new "
                 "folder for the index"
             )
-        for name in _OURS:  # including the manifest: until the new one is written there is no index here
+        for name in _INDEX_FILES:  # including the manifest: until the new one is written there is no index here
             (directory / name).unlink(missing_ok=True)
         stored = Stored(directory)
         yield stored
@@ -84,7 +84,7 @@ def write_stored(directory: Path, kind: str, version: int) -> Iterator[Stored]:
             "kind": kind,
             "version": version,
             "meta": stored.meta,
-            "files": {name: _sha256(directory / name) for name in stored.used},
+            "files": {name: _file_sha256(directory / name) for name in stored.used},
         }
         (directory / MANIFEST).write_text(json.dumps(manifest, indent=1, allow_nan=False) + "\n", encoding="utf-8")
     except OSError as error:
@@ -110,10 +110,10 @@ def open_stored(directory: Path, kind: str, version: int) -> Stored:
             "Build it again"
         )
     files, meta = manifest.get("files"), manifest.get("meta")
-    if not isinstance(files, dict) or not isinstance(meta, dict) or not set(files) <= _OURS:
+    if not isinstance(files, dict) or not isinstance(meta, dict) or not set(files) <= _INDEX_FILES:
         raise SchemaError(f"{directory}: {MANIFEST} is damaged; build the index again")
     for name, digest in files.items():
-        if not (directory / name).is_file() or _sha256(directory / name) != digest:
+        if not (directory / name).is_file() or _file_sha256(directory / name) != digest:
             raise SchemaError(f"{directory}: {name} is missing, truncated or changed; build the index again")
     return Stored(directory, meta, list(files))
 
@@ -133,6 +133,6 @@ def read_passages(path: Path) -> tuple[Passage, ...]:
         return tuple(Passage(passage_id=row[0], title=row[1], text=row[2]) for row in rows)
 
 
-def _sha256(path: Path) -> str:
+def _file_sha256(path: Path) -> str:
     with path.open("rb") as handle:
         return hashlib.file_digest(handle, "sha256").hexdigest()

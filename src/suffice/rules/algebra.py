@@ -25,11 +25,11 @@ _COMPARISONS: dict[str, Callable[[Any, float], Any]] = {
 }
 
 
-def _number(value: float) -> str:
+def _threshold_text(value: float) -> str:
     return str(int(value)) if value.is_integer() and abs(value) < 2**53 else repr(value)
 
 
-def _checked(comparison: str, value: float) -> float:
+def _checked_threshold(comparison: str, value: float) -> float:
     if comparison not in _COMPARISONS:
         raise RuleSyntaxError(f"unknown comparison {comparison!r}; allowed: {', '.join(_COMPARISONS)}")
     number = float(value)
@@ -111,7 +111,7 @@ class Threshold(Rule):
 
     def __post_init__(self) -> None:
         _check_name(self.name)
-        object.__setattr__(self, "value", _checked(self.comparison, self.value))
+        object.__setattr__(self, "value", _checked_threshold(self.comparison, self.value))
 
     def fires(self, rounds: Rounds) -> Mask:
         return cast("Mask", _COMPARISONS[self.comparison](rounds[self.name], self.value))
@@ -124,7 +124,7 @@ class Threshold(Rule):
         return {self.name: rounds.seen & asked}
 
     def __str__(self) -> str:
-        return f"{self.name} {self.comparison} {_number(self.value)}"
+        return f"{self.name} {self.comparison} {_threshold_text(self.value)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,9 +144,9 @@ class WeightedSum(Rule):
             raise RuleSyntaxError(f"a weighted sum needs a weight or a second term, not {terms!r}: use Threshold")
         for weight, name in terms:
             _check_name(name)
-            _checked(">", weight)
+            _checked_threshold(">", weight)
         object.__setattr__(self, "terms", terms)
-        object.__setattr__(self, "value", _checked(self.comparison, self.value))
+        object.__setattr__(self, "value", _checked_threshold(self.comparison, self.value))
 
     def fires(self, rounds: Rounds) -> Mask:
         total: Floats = np.zeros(rounds.shape)
@@ -165,8 +165,8 @@ class WeightedSum(Rule):
         return {name: rounds.seen & asked for weight, name in self.terms if weight != 0}
 
     def __str__(self) -> str:
-        parts = [name if weight == 1 else f"{_number(weight)} * {name}" for weight, name in self.terms]
-        return f"{' + '.join(parts)} {self.comparison} {_number(self.value)}"
+        parts = [name if weight == 1 else f"{_threshold_text(weight)} * {name}" for weight, name in self.terms]
+        return f"{' + '.join(parts)} {self.comparison} {_threshold_text(self.value)}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -156,7 +156,7 @@ def _reads_in_order(members: tuple[Rule, ...], rounds: Rounds, asked: Mask, *, s
     return merge_reads(reads)
 
 
-def _flat(kind: type[Members], members: tuple[Rule, ...]) -> tuple[Rule, ...]:
+def _flat_members(kind: type[Members], members: tuple[Rule, ...]) -> tuple[Rule, ...]:
     return tuple(inner for member in members for inner in (member.rules if type(member) is kind else (member,)))
 
 
@@ -167,7 +167,7 @@ class AllOf(Members):
     rules: tuple[Rule, ...]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "rules", _flat(AllOf, check_rules("AllOf", self.rules, 2)))
+        object.__setattr__(self, "rules", _flat_members(AllOf, check_rules("AllOf", self.rules, 2)))
 
     def fires(self, rounds: Rounds) -> Mask:
         fires = self.rules[0].fires(rounds)
@@ -210,7 +210,7 @@ class AnyOf(Either):
     rules: tuple[Rule, ...]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "rules", _flat(AnyOf, check_rules("AnyOf", self.rules, 2)))
+        object.__setattr__(self, "rules", _flat_members(AnyOf, check_rules("AnyOf", self.rules, 2)))
 
     def __str__(self) -> str:
         return " | ".join(f"({rule})" for rule in self.rules)

@@ -192,7 +192,7 @@ NAMED_RULES: Mapping[str, NamedRule] = {
 }
 """The rules that text may call by name, with the numbers that they take."""
 
-_SAMPLE = 0.125  # any number that no rule spells by itself
+_UNSPELLED = 0.125  # any number that no rule spells by itself
 
 
 def spelled(name: str) -> str:
@@ -204,4 +204,4 @@ def spelled(name: str) -> str:
     entry = NAMED_RULES[name]
     if 0 in entry.arity:
         return str(entry.build())
-    return f"{name}(x): {entry.build(_SAMPLE)}".replace(str(_SAMPLE), "x")
+    return f"{name}(x): {entry.build(_UNSPELLED)}".replace(str(_UNSPELLED), "x")

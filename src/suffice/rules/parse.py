@@ -18,14 +18,14 @@ from suffice.rules.selectors_of_drafts import Centroid, LongestRun
 
 __all__ = ["parse_rule", "parse_selector", "register_rule", "register_selector"]
 
-_COMPARISONS: dict[type[ast.cmpop], str] = {ast.Gt: ">", ast.GtE: ">=", ast.Lt: "<", ast.LtE: "<="}
-_LONGEST = 20_000
+_COMPARISON_NODES: dict[type[ast.cmpop], str] = {ast.Gt: ">", ast.GtE: ">=", ast.Lt: "<", ast.LtE: "<="}
+_LONGEST_RULE = 20_000
 _FUNCTIONS = ("k_of", "patience", "first_of", "never")
 
 _T = TypeVar("_T")
 
-_RULES: dict[str, Callable[..., Rule]] = {}
-_SELECTORS: dict[str, Callable[..., Selector]] = {}
+_OWN_RULES: dict[str, Callable[..., Rule]] = {}
+_OWN_SELECTORS: dict[str, Callable[..., Selector]] = {}
 
 
 _OwnRule = TypeVar("_OwnRule", bound=Callable[..., Rule])
@@ -62,8 +62,8 @@ def register_rule(name: str, build: Any = None) -> Any:
     """
     if build is None:
         return partial(register_rule, name)
-    _check_free(name, {*_FUNCTIONS, *NAMED_RULES, *_RULES}, "rule")
-    _RULES[name] = build
+    _check_name_is_free(name, {*_FUNCTIONS, *NAMED_RULES, *_OWN_RULES}, "rule")
+    _OWN_RULES[name] = build
     _name_class(name, build)
     return build
 
@@ -89,8 +89,8 @@ def register_selector(name: str, build: Any = None) -> Any:
     if build is None:
         return partial(register_selector, name)
     prefixed = {name} if name.startswith(tuple(f"{kind}_" for kind in _OF_A_SIGNAL)) else set()
-    _check_free(name, {*SELECTORS, "centroid", "ranked", "longest_run", *prefixed, *_SELECTORS}, "selector")
-    _SELECTORS[name] = build
+    _check_name_is_free(name, {*SELECTORS, "centroid", "ranked", "longest_run", *prefixed, *_OWN_SELECTORS}, "selector")
+    _OWN_SELECTORS[name] = build
     _name_class(name, build)
     return build
 
@@ -100,7 +100,7 @@ def _name_class(name: str, build: Any) -> None:
         CALLED.setdefault(build, name)
 
 
-def _check_free(name: str, taken: set[str], kind: str) -> None:
+def _check_name_is_free(name: str, taken: set[str], kind: str) -> None:
     if not (name.isidentifier() and name.isascii()) or keyword.iskeyword(name):
         raise DataError(f"{name!r} is not a name that text can call: ASCII letters, digits and underscores, no keyword")
     if name in taken:
@@ -121,8 +121,8 @@ def parse_rule(text: str) -> Rule:
     Raises:
         RuleSyntaxError: The text is no rule; the message says where.
     """
-    if len(text) > _LONGEST:
-        raise RuleSyntaxError(f"a rule of {len(text)} characters is too long; allowed: {_LONGEST}")
+    if len(text) > _LONGEST_RULE:
+        raise RuleSyntaxError(f"a rule of {len(text)} characters is too long; allowed: {_LONGEST_RULE}")
     try:
         tree = ast.parse(text.strip(), mode="eval")
         return _rule(tree.body, text)
@@ -141,7 +141,7 @@ def _rule(node: ast.expr, text: str) -> Rule:
     if isinstance(node, ast.Compare):
         return _comparison(node, text)
     if isinstance(node, ast.Name):
-        return _call(node.id, [], text) if node.id in _RULES else _named(node.id, [], text)
+        return _call(node.id, [], text) if node.id in _OWN_RULES else _named_rule(node.id, [], text)
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and not node.keywords:
         return _call(node.func.id, node.args, text)
     if isinstance(node, ast.BoolOp):
@@ -157,9 +157,9 @@ def _comparison(node: ast.Compare, text: str) -> Rule:
             raise _refused(node, text, "put each comparison in parentheses: (a > 1) & (b > 2)")
     if len(node.ops) != 1:
         raise _refused(node, text, "one comparison at a time: (a > 1) & (a < 2)")
-    comparison = _COMPARISONS.get(type(node.ops[0]))
+    comparison = _COMPARISON_NODES.get(type(node.ops[0]))
     if comparison is None:
-        raise _refused(node, text, f"allowed comparisons: {', '.join(_COMPARISONS.values())}")
+        raise _refused(node, text, f"allowed comparisons: {', '.join(_COMPARISON_NODES.values())}")
     right = node.comparators[0]
     return _linear(node.left, text)._compare(comparison, _number(right, text))  # noqa: SLF001
 
@@ -185,25 +185,25 @@ def _number(node: ast.expr, text: str) -> float:
     raise _refused(node, text, "a number is expected here")
 
 
-def _whole(node: ast.expr, text: str) -> int:
+def _whole_number(node: ast.expr, text: str) -> int:
     if isinstance(node, ast.Constant) and isinstance(node.value, int) and not isinstance(node.value, bool):
         return node.value
     raise _refused(node, text, "a whole number is expected here")
 
 
 def _call(name: str, arguments: list[ast.expr], text: str) -> Rule:
-    if name in _RULES:
-        return _built(Rule, name, _RULES[name], arguments, text)  # type: ignore[type-abstract]
+    if name in _OWN_RULES:
+        return _built(Rule, name, _OWN_RULES[name], arguments, text)  # type: ignore[type-abstract]
     if name == "k_of" and arguments:
-        return KOf(_whole(arguments[0], text), tuple(_rule(argument, text) for argument in arguments[1:]))
+        return KOf(_whole_number(arguments[0], text), tuple(_rule(argument, text) for argument in arguments[1:]))
     if name == "first_of":
         return FirstOf(tuple(_rule(argument, text) for argument in arguments))
     if name == "patience" and len(arguments) in (1, 2):
-        n = _whole(arguments[1], text) if len(arguments) > 1 else 2
+        n = _whole_number(arguments[1], text) if len(arguments) > 1 else 2
         return Patience(_rule(arguments[0], text), n)
     if name == "never" and not arguments:
         return Never()
-    return _named(name, [_number(argument, text) for argument in arguments], text)
+    return _named_rule(name, [_number(argument, text) for argument in arguments], text)
 
 
 def _built(kind: type[_T], name: str, build: Callable[..., Any], arguments: list[ast.expr], text: str) -> _T:
@@ -227,12 +227,12 @@ def _argument(node: ast.expr, text: str) -> str | int | float | Rule:
     return _rule(node, text)
 
 
-def _named(name: str, arguments: list[float], text: str) -> Rule:
+def _named_rule(name: str, arguments: list[float], text: str) -> Rule:
     entry = NAMED_RULES.get(name)
     if entry is None:
         raise RuleSyntaxError(
-            f"{name!r} in {text!r} is not a rule.{did_you_mean(name, (*NAMED_RULES, *_RULES))} A signal needs a comparison "
-            f"({name} > 0.5); named rules: {', '.join((*NAMED_RULES, *_RULES))}; functions: {', '.join(_FUNCTIONS)}; "
+            f"{name!r} in {text!r} is not a rule.{did_you_mean(name, (*NAMED_RULES, *_OWN_RULES))} A signal needs a comparison "
+            f"({name} > 0.5); named rules: {', '.join((*NAMED_RULES, *_OWN_RULES))}; functions: {', '.join(_FUNCTIONS)}; "
             "a rule of your own must be registered first (register_rule)"
         )
     build: Callable[..., Any] = entry.build
@@ -249,7 +249,7 @@ def _refused(node: ast.expr, text: str, hint: str) -> RuleSyntaxError:
 
 
 _OF_A_SIGNAL: Mapping[str, Callable[[str], Selector]] = {"max": MaxSignal, "min": MinSignal, "median": MedianSignal}
-_RUN = "longest_run("
+_LONGEST_RUN = "longest_run("
 
 
 def parse_selector(text: str) -> Selector:
@@ -262,7 +262,7 @@ def parse_selector(text: str) -> Selector:
         RuleSyntaxError: There is no such selector.
     """
     name, opened, _ = text.strip().partition("(")
-    if name in _SELECTORS:
+    if name in _OWN_SELECTORS:
         return _own_selector(name, text if opened else f"{text}()")
     if text in SELECTORS:
         return SELECTORS[text]
@@ -274,11 +274,11 @@ def parse_selector(text: str) -> Selector:
     spelled = text.strip()
     if spelled.startswith("ranked("):
         return parse_ranked(text)
-    if spelled.startswith(_RUN) and spelled.endswith(")"):
-        return LongestRun(parse_rule(spelled[len(_RUN) : -1]))
+    if spelled.startswith(_LONGEST_RUN) and spelled.endswith(")"):
+        return LongestRun(parse_rule(spelled[len(_LONGEST_RUN) : -1]))
     raise RuleSyntaxError(
-        f"{text!r} is not a selector.{did_you_mean(text, (*SELECTORS, *_SELECTORS))} There are: "
-        f"{', '.join((*SELECTORS, *_SELECTORS))}, centroid, max_SIGNAL, min_SIGNAL, median_SIGNAL, longest_run(RULE) and "
+        f"{text!r} is not a selector.{did_you_mean(text, (*SELECTORS, *_OWN_SELECTORS))} There are: "
+        f"{', '.join((*SELECTORS, *_OWN_SELECTORS))}, centroid, max_SIGNAL, min_SIGNAL, median_SIGNAL, longest_run(RULE) and "
         "ranked(SIGNAL=(weight, fill), ...); a selector of your own must be registered first (register_selector)"
     )
 
@@ -290,4 +290,4 @@ def _own_selector(name: str, text: str) -> Selector:
         raise RuleSyntaxError(f"{text!r} is not a selector: {error}") from None
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name) or node.keywords:
         raise RuleSyntaxError(f"{text!r} is not a selector; write {name}(argument, ...)")
-    return _built(Selector, name, _SELECTORS[name], node.args, text)  # type: ignore[type-abstract]
+    return _built(Selector, name, _OWN_SELECTORS[name], node.args, text)  # type: ignore[type-abstract]

@@ -19,7 +19,7 @@ SET_FEATURES = ("votes", "is_last", "is_first")
 answer, whether this is the latest of them, whether it is the earliest."""
 
 _SUM, _BEST = "sum_", "best_"
-_LONGEST = 20_000
+_LONGEST_RANKER = 20_000
 _HUGE = 1e100
 """Beyond it neither weights nor signals count: products and sums stay finite."""
 _EXAMPLE = "ranked(p_correct=(1.25, 0.31), votes=(0.4, 0.0))"
@@ -130,8 +130,8 @@ def parse_ranked(text: str) -> Ranked:
     Raises:
         RuleSyntaxError: The text is no ranker.
     """
-    if len(text) > _LONGEST:
-        raise RuleSyntaxError(f"a selector of {len(text)} characters is too long; allowed: {_LONGEST}")
+    if len(text) > _LONGEST_RANKER:
+        raise RuleSyntaxError(f"a selector of {len(text)} characters is too long; allowed: {_LONGEST_RANKER}")
     try:
         node = ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
@@ -145,13 +145,13 @@ def _term(item: ast.keyword, text: str) -> Term:
     pair = item.value
     if item.arg is None or not isinstance(pair, ast.Tuple) or len(pair.elts) != 2:
         raise RuleSyntaxError(f"each feature in {text!r} needs a weight and a fill; write {_EXAMPLE}")
-    weight, fill = (_number(node, text) for node in pair.elts)
+    weight, fill = (_ranker_number(node, text) for node in pair.elts)
     return Term(item.arg, weight, fill)
 
 
-def _number(node: ast.expr, text: str) -> float:
+def _ranker_number(node: ast.expr, text: str) -> float:
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        return -_number(node.operand, text)
+        return -_ranker_number(node.operand, text)
     if isinstance(node, ast.Constant) and isinstance(node.value, int | float) and not isinstance(node.value, bool):
         try:
             return float(node.value)

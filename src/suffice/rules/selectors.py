@@ -19,7 +19,7 @@ __all__ = ["SELECTORS", "Selector", "answered", "last_of", "nearest", "same_answ
 Positions = npt.NDArray[np.int64]
 
 
-def _key(answer: object) -> str:
+def _answer_key(answer: object) -> str:
     return answer_key(answer) if isinstance(answer, str) else ""
 
 
@@ -31,7 +31,7 @@ def _answers(rounds: Rounds) -> npt.NDArray[np.object_]:
 
 def _keys(rounds: Rounds) -> npt.NDArray[np.object_]:
     """Return what makes two answers the same, shape ``(..., n_rounds)``; "" where there is none."""
-    return np.asarray(np.frompyfunc(_key, 1, 1)(_answers(rounds)), dtype=object)
+    return np.asarray(np.frompyfunc(_answer_key, 1, 1)(_answers(rounds)), dtype=object)
 
 
 def answered(rounds: Rounds) -> Mask:
@@ -109,7 +109,7 @@ class Last(Selector):
         stop = np.asarray(stop)
         if stop.ndim != 1 or rounds.seen.ndim != 2:
             return Selector.select(self, rounds, stop)
-        given = answered(_at(rounds, stop))[:, 0] & (stop >= 0)
+        given = answered(_at_stop(rounds, stop))[:, 0] & (stop >= 0)
         position = np.where(given, stop, -1)
         if not given.all():
             rest = Rounds({}, rounds.index, rounds.seen[~given], _answers(rounds)[~given])
@@ -124,7 +124,7 @@ class Last(Selector):
         return "last"
 
 
-def _at(rounds: Rounds, stop: Positions) -> Rounds:
+def _at_stop(rounds: Rounds, stop: Positions) -> Rounds:
     """Return one round of each question, with its answer, shape ``(n_questions, 1)``; the first where `stop` is -1."""
     at = np.maximum(stop, 0)[:, None]
     seen, answers = np.take_along_axis(rounds.seen, at, axis=1), np.take_along_axis(_answers(rounds), at, axis=1)

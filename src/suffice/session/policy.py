@@ -23,6 +23,7 @@ from suffice.errors import (
     SchemaError,
 )
 from suffice.files import write_file
+from suffice.json_text import refuse_constant
 from suffice.rounds import Floats, Rounds
 from suffice.rules import Never, Rule, Selector, parse_rule, parse_selector
 from suffice.rules.selectors import Last
@@ -47,7 +48,7 @@ __all__ = ["Policy", "cost_columns"]
 
 FORMAT = "suffice.policy"
 VERSION = 1
-_OPTIONAL = frozenset({"certificate"})  # files from before certificates do not have it
+_OPTIONAL_FIELDS = frozenset({"certificate"})  # files from before certificates do not have it
 _ADVICE = "Use an endpoint that gives it, or a rule that works on text alone (answer_stable)"
 _NOT_DECIDING = ("name", "provenance", "certificate", "format", "version")
 
@@ -315,24 +316,26 @@ class Policy(Displayed):
         if data.get("version") != VERSION:
             raise SchemaError(f"policy version {data.get('version')!r} is not readable; this release reads {VERSION}")
         expected = {item.name for item in fields(cls)} | {"format", "version"}
-        if not expected - _OPTIONAL <= set(data) <= expected:
-            unknown, missing = sorted(set(data) - expected), sorted(expected - _OPTIONAL - set(data))
+        if not expected - _OPTIONAL_FIELDS <= set(data) <= expected:
+            unknown, missing = sorted(set(data) - expected), sorted(expected - _OPTIONAL_FIELDS - set(data))
             raise SchemaError(f"a policy file with unknown fields {unknown} and missing fields {missing}")
         patterns = data["abstain_patterns"]
         try:
             return cls(
-                rule=parse_rule(_of(data, "rule", str)),
-                selector=parse_selector(_of(data, "selector", str)),
-                start_round=_of(data, "start_round", int),
-                max_rounds=_of(data, "max_rounds", int),
-                calibrators=tuple(Calibrator.from_dict(item) for item in _of(data, "calibrators", list)),
-                state={name: state_from_dict(item) for name, item in _of(data, "state", dict).items()},
-                answer_position=AnswerPosition.from_dict(_of(data, "answer_position", dict)),
-                abstain_patterns=None if patterns is None else tuple(map(str, _of(data, "abstain_patterns", list))),
-                depends=_of(data, "depends", dict),
-                provenance=_of(data, "provenance", dict),
-                certificate=None if data.get("certificate") is None else _of(data, "certificate", dict),
-                name=_of(data, "name", str),
+                rule=parse_rule(_field_of(data, "rule", str)),
+                selector=parse_selector(_field_of(data, "selector", str)),
+                start_round=_field_of(data, "start_round", int),
+                max_rounds=_field_of(data, "max_rounds", int),
+                calibrators=tuple(Calibrator.from_dict(item) for item in _field_of(data, "calibrators", list)),
+                state={name: state_from_dict(item) for name, item in _field_of(data, "state", dict).items()},
+                answer_position=AnswerPosition.from_dict(_field_of(data, "answer_position", dict)),
+                abstain_patterns=None
+                if patterns is None
+                else tuple(map(str, _field_of(data, "abstain_patterns", list))),
+                depends=_field_of(data, "depends", dict),
+                provenance=_field_of(data, "provenance", dict),
+                certificate=None if data.get("certificate") is None else _field_of(data, "certificate", dict),
+                name=_field_of(data, "name", str),
             )
         except (TypeError, AttributeError) as error:
             raise SchemaError(f"a policy file does not read: {error}") from None
@@ -377,7 +380,7 @@ class Policy(Displayed):
         from pathlib import Path
 
         try:
-            data = json.loads(Path(path).read_text(encoding="utf-8"), parse_constant=_refuse_constant)
+            data = json.loads(Path(path).read_text(encoding="utf-8"), parse_constant=refuse_constant)
         except OSError as error:
             raise DataError(
                 f"the policy file {str(path)!r} cannot be read: {error.strerror or error}. The text of a rule is not a "
@@ -406,11 +409,7 @@ def cost_columns(name: str) -> tuple[str, ...]:
     return tuple(f"cost.{component}.{kind}" for component in LOOP_COMPONENTS for kind in CUMULATED.get(name, ()))
 
 
-def _refuse_constant(text: str) -> float:
-    raise ValueError(f"{text} is not a JSON number")
-
-
-def _of(data: Mapping[str, Any], name: str, kind: type) -> Any:
+def _field_of(data: Mapping[str, Any], name: str, kind: type) -> Any:
     value = data[name]
     if not isinstance(value, kind) or isinstance(value, bool):
         raise SchemaError(f"the field {name!r} of a policy must be of type {kind.__name__}, not {value!r}")

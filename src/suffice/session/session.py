@@ -26,7 +26,7 @@ Missing = Literal["error", "warn", "ignore"]
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 _FREE = Cost()
-_UNKNOWN = Cost(**dict.fromkeys(COST_KINDS, math.nan))
+_UNKNOWN_COST = Cost(**dict.fromkeys(COST_KINDS, math.nan))
 
 
 class Session:
@@ -68,7 +68,7 @@ class Session:
     ) -> None:
         if missing not in get_args(Missing):
             raise DataError(f"missing is {missing!r}; allowed: {', '.join(get_args(Missing))}")
-        policy = _policy(policy)
+        policy = _policy_of(policy)
         policy.check_depends(depends or {})
         if capabilities is not None:
             policy.check(capabilities)
@@ -316,7 +316,7 @@ class Session:
     def _write_costs(self, observed: Round, position: int) -> None:
         # A host that reports no cost at all has not said that the round was free.
         known = any(component in observed.costs for component in LOOP_COMPONENTS)
-        absent = _FREE if known else _UNKNOWN
+        absent = _FREE if known else _UNKNOWN_COST
         for component in LOOP_COMPONENTS:
             cost = observed.costs.get(component, absent)
             for kind in COST_KINDS:
@@ -356,7 +356,7 @@ class Session:
         return self._decision
 
 
-def _policy(value: Policy | Rule | str | Path) -> Policy:
+def _policy_of(value: Policy | Rule | str | Path) -> Policy:
     if isinstance(value, Policy):
         return value
     if isinstance(value, Rule):

@@ -20,12 +20,12 @@ _MAX_STATES = 256
 _MAX_TAIL = 8
 _MAX_UNKNOWN = 3
 _NON_ASCII = 0x80
-_UNKNOWN = "\ufffd".encode()
-_BLANK = (b"",)
+_REPLACEMENT = "\ufffd".encode()
+_BLANK_PIECE = (b"",)
 _CLOSE_THINKING = re.compile(rb"</(?:think|thinking|thought)>|\[/THINK\]|<channel\|>|<\|message\|>", re.IGNORECASE)
-_SPECIAL = re.compile(r"\s*(?:<\|?/?[\w.:|-]{1,40}\|?>|\[/?[A-Z_]{2,20}\])\s*")
-_ESCAPE = re.compile(r"<0x([0-9A-Fa-f]{2})>|\\x([0-9A-Fa-f]{2})")
-_SPACES = b" \t\r\n\v\f"
+_SPECIAL_TOKEN = re.compile(r"\s*(?:<\|?/?[\w.:|-]{1,40}\|?>|\[/?[A-Z_]{2,20}\])\s*")
+_BYTE_ESCAPE = re.compile(r"<0x([0-9A-Fa-f]{2})>|\\x([0-9A-Fa-f]{2})")
+_SPACE_MARKS = b" \t\r\n\v\f"
 _SPACE_RUN = re.compile(rb"[ \t\r\n\v\f]*+")
 
 _Span = tuple[int, int]
@@ -90,11 +90,11 @@ def _after_thinking(spelled: Sequence[bytes], whole: bytes, target: bytes) -> in
 
 def _search(target: bytes, tokens: Sequence[Token], begin: int, span: _Span) -> _Span | None:
     """Return the first and last token of the span (bytes, inclusive) if every way to lay out the tokens agrees."""
-    content_end = len(target.rstrip(_SPACES))
+    content_end = len(target.rstrip(_SPACE_MARKS))
     states: set[_State] = {(0, -1, -1, 0)}
     for index in range(begin, len(tokens)):
         spellings = _spellings(tokens[index])
-        skippable = _BLANK in spellings or _SPECIAL.fullmatch(tokens[index].text) is not None
+        skippable = _BLANK_PIECE in spellings or _SPECIAL_TOKEN.fullmatch(tokens[index].text) is not None
         following = set(states) if skippable else set()
         for position, first, last, tail in states:
             if position >= content_end:
@@ -126,16 +126,16 @@ def _spellings(token: Token) -> set[tuple[bytes, ...]]:
     found = {plain}
     if token.raw is not None:
         found.add(token.raw)
-    if _ESCAPE.search(text):
+    if _BYTE_ESCAPE.search(text):
         body = text.removeprefix("bytes:")
-        found.add(_ESCAPE.sub(lambda match: chr(int(match[1] or match[2], 16)), body).encode("latin-1", "replace"))
+        found.add(_BYTE_ESCAPE.sub(lambda match: chr(int(match[1] or match[2], 16)), body).encode("latin-1", "replace"))
     if "\u2581" in text:
         found.add(_utf8(text.replace("\u2581", " ")))
     if not text.isascii() and all(character in _BYTE_LEVEL for character in text):
         found.add(bytes(_BYTE_LEVEL[character] for character in text))
-    spellings: set[tuple[bytes, ...]] = {(spelling.lstrip(_SPACES),) for spelling in found}
-    if token.raw is None and _UNKNOWN in plain:
-        spellings.add(tuple(plain.lstrip(_SPACES).split(_UNKNOWN)))
+    spellings: set[tuple[bytes, ...]] = {(spelling.lstrip(_SPACE_MARKS),) for spelling in found}
+    if token.raw is None and _REPLACEMENT in plain:
+        spellings.add(tuple(plain.lstrip(_SPACE_MARKS).split(_REPLACEMENT)))
     return spellings
 
 

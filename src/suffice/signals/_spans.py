@@ -90,7 +90,7 @@ def _unwrap(bare: str) -> Span:
 _STRING = re.compile(r'"([^"\\]*+(?:\\.[^"\\]*+)*+)"', re.DOTALL)
 _PLAIN = re.compile(r"-?[0-9][0-9.eE+-]*+|true\b|false\b")
 _COLON = re.compile(r"\s*+:\s*+")
-_BLANK = re.compile(r"(?:\s|\\[nrtbf])*+")
+_JSON_BLANK = re.compile(r"(?:\s|\\[nrtbf])*+")
 
 
 def json_value(text: str, field: str, start: int) -> tuple[str, int, int] | None:
@@ -108,11 +108,11 @@ def json_value(text: str, field: str, start: int) -> tuple[str, int, int] | None
         position = string.end()
         colon = _COLON.match(text, position)
         if colon and _decode(string[0]) == field:
-            return _value(text, colon.end())
+            return _json_value(text, colon.end())
     return None
 
 
-def _value(text: str, start: int) -> tuple[str, int, int] | None:
+def _json_value(text: str, start: int) -> tuple[str, int, int] | None:
     plain = _PLAIN.match(text, start)
     if plain:
         return plain[0], plain.start(), plain.end()
@@ -120,7 +120,7 @@ def _value(text: str, start: int) -> tuple[str, int, int] | None:
     if string is None:
         return None
     answer = (_decode(string[0]) or "").strip()
-    begin = _BLANK.match(text, string.start(1)).end()  # type: ignore[union-attr]  # matches the empty string
+    begin = _JSON_BLANK.match(text, string.start(1)).end()  # type: ignore[union-attr]  # matches the empty string
     end = begin + len(text[begin : string.end(1)].rstrip())
     return (answer, begin, end) if answer and begin < end else None
 

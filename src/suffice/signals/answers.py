@@ -25,7 +25,7 @@ __all__ = [
 
 _STABLE_FROM = 2
 _COMPARED_CHARACTERS = 1000
-_SECTION_5_4 = "TASR, section 5.4"
+_STABILITY_SOURCE = "TASR, section 5.4"
 _WORD_EDGES = ".,;:!?\"'()[]{}*_`<>\u2026"
 
 ABSTAIN_PATTERNS: tuple[str, ...] = (
@@ -111,7 +111,7 @@ ABSTAIN_PATTERNS: tuple[str, ...] = (
 """What counts as a refusal to answer unless a policy says otherwise; see `abstained_by` for how to read it."""
 
 
-def _pair(rounds: Sequence[Round]) -> tuple[str, str] | None:
+def _last_two_answers(rounds: Sequence[Round]) -> tuple[str, str] | None:
     """Return the last two answers; None if one is missing, or before round 2.
 
     Round 1 against round 0 compares the first evidence with none at all: TASR defines stability from round 2 on.
@@ -134,39 +134,39 @@ def answer_stable(rounds: Sequence[Round]) -> float:
     >>> answer_stable([Round(index=1, answer="Tempest"), Round(index=2, answer="The Tempest.")])
     1.0
     """
-    pair = _pair(rounds)
+    pair = _last_two_answers(rounds)
     if pair is None:
         return math.nan
     return 1.0 if pair[0] == pair[1] or answer_key(pair[0]) == answer_key(pair[1]) else 0.0
 
 
-@register_signal("ratio", (0.0, 1.0), source=_SECTION_5_4, first_round=_STABLE_FROM, lookback=1)
+@register_signal("ratio", (0.0, 1.0), source=_STABILITY_SOURCE, first_round=_STABLE_FROM, lookback=1)
 def answer_f1_previous(rounds: Sequence[Round]) -> float:
     """Token F1 of the answer with the previous round's.
 
     NaN where `answer_stable` is.
     """
-    pair = _pair(rounds)
+    pair = _last_two_answers(rounds)
     if pair is None:
         return math.nan
     return 1.0 if answer_key(pair[0]) == answer_key(pair[1]) else f1(pair[0], [pair[1]])
 
 
-@register_signal("ratio", (0.0, 1.0), source=_SECTION_5_4, first_round=_STABLE_FROM, lookback=1)
+@register_signal("ratio", (0.0, 1.0), source=_STABILITY_SOURCE, first_round=_STABLE_FROM, lookback=1)
 def answer_similarity_previous(rounds: Sequence[Round]) -> float:
     """Similarity of the answer's characters with the previous round's (difflib).
 
     Of the keys that `answer_stable` compares, the first 1,000 characters (the ratio takes quadratic time); NaN where
     that is.
     """
-    pair = _pair(rounds)
+    pair = _last_two_answers(rounds)
     if pair is None:
         return math.nan
     answer, previous = (answer_key(text)[:_COMPARED_CHARACTERS] for text in pair)
     return SequenceMatcher(None, previous, answer, autojunk=False).ratio()
 
 
-def _words(text: str) -> list[str]:
+def _stripped_words(text: str) -> list[str]:
     stripped = (word.strip(_WORD_EDGES) for word in text.lower().replace("\u2019", "'").split())
     return [word for word in stripped if word]
 
@@ -196,7 +196,7 @@ def abstained_by(patterns: Iterable[str]) -> Callable[[str | None], float]:
     def abstains(answer: str | None) -> float:
         if not answer or answer.isspace():
             return math.nan
-        words = _spaced(_words(answer[:_COMPARED_CHARACTERS]))
+        words = _spaced(_stripped_words(answer[:_COMPARED_CHARACTERS]))
         refused = words in whole or words.startswith(begins) or any(_matches(words, pattern) for pattern in others)
         return 1.0 if refused else 0.0
 
@@ -210,7 +210,7 @@ def _parts(pattern: str) -> list[str]:
         if part == "*":
             runs.append([])
         else:
-            runs[-1] += _words(part)
+            runs[-1] += _stripped_words(part)
     if not any(runs):
         raise DataError(f"an abstain pattern needs at least one word; {pattern!r} has none and would match anything")
     return [_spaced(run) for run in runs]

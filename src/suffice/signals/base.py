@@ -18,7 +18,7 @@ from suffice.signals.state import FittedState, number
 
 __all__ = ["SIGNALS", "Signal", "add_signal", "clean_column", "compute_signals", "declare", "register_signal"]
 
-_LARGEST = sys.float_info.max
+_LARGEST_FLOAT = sys.float_info.max
 Compute = Callable[[Sequence[Round]], float]
 
 
@@ -175,7 +175,7 @@ def compute_signals(
         raise DataError("signals are those of the last round, and there are no rounds")
     if names is None:
         names = _available(rounds[-1], state)
-    return {name: _value(name, rounds, state) for name in names}
+    return {name: _signal_value(name, rounds, state) for name in names}
 
 
 def _available(last: Round, state: Mapping[str, FittedState]) -> list[str]:
@@ -187,11 +187,11 @@ def _available(last: Round, state: Mapping[str, FittedState]) -> list[str]:
     return known + [name for name in last.signals if name not in _REGISTRY]
 
 
-def _value(name: str, rounds: Sequence[Round], state: Mapping[str, FittedState]) -> float:
+def _signal_value(name: str, rounds: Sequence[Round], state: Mapping[str, FittedState]) -> float:
     last = rounds[-1]
     signal = _REGISTRY.get(name)
     if signal is None:
-        return _foreign(name, rounds)
+        return _unregistered_value(name, rounds)
     if not signal.may_exist(last.index):
         return math.nan
     if name in last.signals:
@@ -208,7 +208,7 @@ def _value(name: str, rounds: Sequence[Round], state: Mapping[str, FittedState])
     return math.nan if signal.compute is None else signal.clean(signal.compute(rounds))
 
 
-def _foreign(name: str, rounds: Sequence[Round]) -> float:
+def _unregistered_value(name: str, rounds: Sequence[Round]) -> float:
     """Return a host's own, unregistered signal."""
     if name in rounds[-1].signals:
         given = number(rounds[-1].signals[name])
@@ -243,7 +243,7 @@ def clean_column(name: str, column: Floats, *, index: npt.NDArray[np.int64] | No
     if signal.clip:
         cleaned = np.minimum(np.maximum(column, low), high)  # np.clip takes three times as long on short columns
     else:
-        low, high = max(low, -_LARGEST), min(high, _LARGEST)  # which leaves infinities out, too
+        low, high = max(low, -_LARGEST_FLOAT), min(high, _LARGEST_FLOAT)  # which leaves infinities out, too
         cleaned = np.where((column >= low) & (column <= high), column, np.nan)
     if index is None:
         return cleaned

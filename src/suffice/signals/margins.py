@@ -12,7 +12,16 @@ from collections.abc import Callable, Sequence
 from suffice.rounds import Round, Token
 from suffice.signals.base import declare, register_signal
 
-__all__ = ["LOGPROB_NEEDS", "MAX_MARGIN", "answer_logprob_mean", "answer_margin", "margin_aggregate", "token_margin"]
+__all__ = [
+    "HIGHEST_LOGPROB",
+    "LOGPROB_NEEDS",
+    "LOWEST_LOGPROB",
+    "MAX_MARGIN",
+    "answer_logprob_mean",
+    "answer_margin",
+    "margin_aggregate",
+    "token_margin",
+]
 
 MAX_MARGIN = 30.0
 """Margins above this many nats are cut to it: bfloat16 models show nothing finer there."""
@@ -22,10 +31,10 @@ LOGPROB_NEEDS = frozenset({"logprobs", "token_logprobs"})
 in its own way; `token_logprobs` are those of every token of the answer."""
 
 _RANGE = (0.0, MAX_MARGIN)
-_LOWEST = -100.0
+LOWEST_LOGPROB = -100.0
 """At and below, servers mean "not given": -100, -9999, minus infinity."""
 
-_HIGHEST = 1e-3
+HIGHEST_LOGPROB = 1e-3
 """Above, a number is no log-probability (9999, a logit); rounding alone makes some barely positive."""
 
 _BLANKS = " \t\r\n\u2581\u0120\u010a"
@@ -44,12 +53,12 @@ def token_margin(token: Token) -> float:
     >>> token_margin(Token("Titus", 0.0, (("Titus", 0.0), ("The", -9999.0))))
     nan
     """
-    first = second = _LOWEST
+    first = second = LOWEST_LOGPROB
     first_text = None
     generated, own = token.text, token.logprob
-    missing = _LOWEST < own <= _HIGHEST
+    missing = LOWEST_LOGPROB < own <= HIGHEST_LOGPROB
     for text, logprob in token.alternatives:
-        if not logprob <= _HIGHEST:
+        if not logprob <= HIGHEST_LOGPROB:
             return math.nan
         if missing and (text == generated or logprob == own):
             missing = False
@@ -59,7 +68,7 @@ def token_margin(token: Token) -> float:
             second = logprob
     if missing:
         first, second = (own, first) if own > first else (first, max(second, own))
-    return min(first - second, MAX_MARGIN) if second > _LOWEST else math.nan
+    return min(first - second, MAX_MARGIN) if second > LOWEST_LOGPROB else math.nan
 
 
 def _is_blank(token: Token) -> bool:
@@ -106,14 +115,14 @@ def _quantile(q: float) -> Callable[[list[float]], float]:
     return quantile
 
 
-def _mean(values: list[float]) -> float:
+def _mean_of(values: list[float]) -> float:
     return math.fsum(values) / len(values)
 
 
 for _name, _aggregate, _words in (
     ("min", _quantile(0.0), "Lowest"),
     ("p10", _quantile(0.1), "10th percentile (linear) of the"),
-    ("mean", _mean, "Mean"),
+    ("mean", _mean_of, "Mean"),
     ("median", _quantile(0.5), "Median"),
 ):
     declare(
@@ -127,13 +136,13 @@ for _name, _aggregate, _words in (
     )
 
 
-@register_signal("nats", (_LOWEST, 0.0), "token_logprobs")
+@register_signal("nats", (LOWEST_LOGPROB, 0.0), "token_logprobs")
 def answer_logprob_mean(rounds: Sequence[Round]) -> float:
     """Mean log-probability of the answer's generated tokens.
 
     NaN if any of them is unknown.
     """
     logprobs = [token.logprob for token in rounds[-1].answer_tokens or () if not _is_blank(token)]
-    if not logprobs or not all(_LOWEST < logprob <= _HIGHEST for logprob in logprobs):
+    if not logprobs or not all(LOWEST_LOGPROB < logprob <= HIGHEST_LOGPROB for logprob in logprobs):
         return math.nan
-    return min(_mean(logprobs), 0.0)
+    return min(_mean_of(logprobs), 0.0)

@@ -15,7 +15,7 @@ __all__ = ["FREE", "lacking"]
 FREE = frozenset({"", "generator", "retrieval"})
 """The components whose signals come with every round, without a call of their own."""
 
-_FIELDS: Mapping[str, str] = MappingProxyType(
+_ROUND_FIELDS: Mapping[str, str] = MappingProxyType(
     {
         "costs": "costs",
         "embedding": "embedding",
@@ -50,7 +50,7 @@ def lacking(name: str, observed: Round, value: float) -> str | None:
         if known is None or not math.isfinite(given) or not known.may_exist(observed.index):
             return None
         return f"value in [{known.range[0]:g}, {known.range[1]:g}], but {given!r}"
-    fields = sorted({_FIELDS[need] for need in known.needs if need in _FIELDS}) if known is not None else []
+    fields = sorted({_ROUND_FIELDS[need] for need in known.needs if need in _ROUND_FIELDS}) if known is not None else []
     if not fields:
         computed = known is not None and known.compute is not None and not known.needs  # from the answers alone
         return None if computed else "value"

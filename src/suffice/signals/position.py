@@ -20,8 +20,8 @@ __all__ = ["AnswerPosition", "Located", "PositionKind"]
 PositionKind = Literal["marker", "json", "tool", "start", "callable"]
 """How the answer is marked in a reply."""
 
-_KINDS = get_args(PositionKind)
-_DEFAULTS = {"marker": "Answer:", "start": "Answer:", "json": "answer", "tool": "answer", "callable": ""}
+_POSITION_KINDS = get_args(PositionKind)
+_DEFAULT_NAMES = {"marker": "Answer:", "start": "Answer:", "json": "answer", "tool": "answer", "callable": ""}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,12 +72,12 @@ class AnswerPosition:
     span: Callable[[str], tuple[int, int] | None] | None = None
 
     def __post_init__(self) -> None:
-        if self.kind not in _KINDS:
-            raise DataError(f"unknown kind of answer position {self.kind!r}; known are {', '.join(_KINDS)}")
+        if self.kind not in _POSITION_KINDS:
+            raise DataError(f"unknown kind of answer position {self.kind!r}; known are {', '.join(_POSITION_KINDS)}")
         if (self.kind == "callable") != (self.span is not None):
             raise DataError(f"answer position {self.kind!r}: a span function goes with kind 'callable', and only there")
         if self.text == "":
-            object.__setattr__(self, "text", _DEFAULTS[self.kind])
+            object.__setattr__(self, "text", _DEFAULT_NAMES[self.kind])
         elif not isinstance(self.text, str) or not self.text.strip():
             raise DataError(f"answer position {self.kind!r}: text must be a marker or a field name, not {self.text!r}")
 
@@ -110,7 +110,7 @@ class AnswerPosition:
     def _find(self, text: str) -> tuple[str, int, int] | None:
         name = self.text
         if self.span is not None:
-            span = _checked(self.span(text), text)
+            span = _checked_span(self.span(text), text)
         elif self.kind == "tool":
             return json_value(text, name, 0)
         else:
@@ -153,7 +153,7 @@ class AnswerPosition:
         return cls(cast("PositionKind", kind), text)
 
 
-def _checked(span: tuple[int, int] | None, text: str) -> tuple[int, int] | None:
+def _checked_span(span: tuple[int, int] | None, text: str) -> tuple[int, int] | None:
     """Return a user's span without white space at its ends; None if it is empty or outside the text."""
     if span is None or not 0 <= span[0] < span[1] <= len(text):
         return None

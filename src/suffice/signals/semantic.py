@@ -41,7 +41,7 @@ JUDGE = "judge:information_score"
 
 _FROM = 2  # the first round that has one before it
 _APPROVED = "approved"
-_SOURCE = "Semantic Early-Stopping"
+_SEMANTIC_SOURCE = "Semantic Early-Stopping"
 
 
 def semantic_distance(a: npt.ArrayLike, b: npt.ArrayLike) -> float:
@@ -77,10 +77,10 @@ def semantic_distance(a: npt.ArrayLike, b: npt.ArrayLike) -> float:
     if largest == 0 or other_largest == 0:
         return 1.0
     first, second = first / largest, second / other_largest
-    return _distance(float(first @ second), float(np.linalg.norm(first) * np.linalg.norm(second)))
+    return _bounded_distance(float(first @ second), float(np.linalg.norm(first) * np.linalg.norm(second)))
 
 
-def _distance(dot: float, norms: float) -> float:
+def _bounded_distance(dot: float, norms: float) -> float:
     """Return 1 - dot / norms; the bounds, which hold by Cauchy and Schwarz, are kept against rounding."""
     return min(max(1.0 - dot / norms, 0.0), 2.0)
 
@@ -110,7 +110,7 @@ def _distance_back(back: int, rounds: Sequence[Round]) -> float:
     (0.0, 2.0),
     "embedding",
     name="semantic_distance",
-    source=_SOURCE,
+    source=_SEMANTIC_SOURCE,
     component=EMBEDDER,
     first_round=_FROM,
     lookback=1,
@@ -141,7 +141,7 @@ for _back, _name in enumerate(DISTANCES[1:], 2):
     )
 
 
-@register_signal("bool", (0.0, 1.0), "feedback", source=_SOURCE, component=CRITIC, first_round=_FROM)
+@register_signal("bool", (0.0, 1.0), "feedback", source=_SEMANTIC_SOURCE, component=CRITIC, first_round=_FROM)
 def critic_approved(rounds: Sequence[Round]) -> float:
     """The critic's reply begins with APPROVED.
 
@@ -158,7 +158,7 @@ def critic_approved(rounds: Sequence[Round]) -> float:
     return float(said.startswith(_APPROVED) and not said[len(_APPROVED) :].isalnum())
 
 
-@register_signal("score", (0.0, 1.0), "information_score", source=_SOURCE, component=JUDGE, first_round=1)
+@register_signal("score", (0.0, 1.0), "information_score", source=_SEMANTIC_SOURCE, component=JUDGE, first_round=1)
 def information_score(rounds: Sequence[Round]) -> float:
     """A judge's weighted mean mark of the draft: faithfulness, answer relevancy, context precision and recall.
 
@@ -172,7 +172,7 @@ def information_score(rounds: Sequence[Round]) -> float:
 
 
 @register_signal(
-    "score", (-1.0, 1.0), "information_score", source=_SOURCE, component=JUDGE, first_round=_FROM, lookback=1
+    "score", (-1.0, 1.0), "information_score", source=_SEMANTIC_SOURCE, component=JUDGE, first_round=_FROM, lookback=1
 )
 def information_gain(rounds: Sequence[Round]) -> float:
     """How much information_score rose since the previous draft."""

@@ -19,7 +19,7 @@ from suffice.seen import Seen
 
 __all__ = ["FittedState", "Idf", "ZScore", "number", "overlap_tokens", "state_from_dict", "top_score"]
 
-_WORD = re.compile(r"\w+")
+_WORD_CHARACTERS = re.compile(r"\w+")
 
 
 class FittedState(ABC):
@@ -42,7 +42,7 @@ def overlap_tokens(text: str) -> frozenset[str]:
     >>> sorted(overlap_tokens("The Tempest, a play; the TEMPEST."))
     ['a', 'play', 'tempest', 'the']
     """
-    return frozenset(_WORD.findall(text.lower()))
+    return frozenset(_WORD_CHARACTERS.findall(text.lower()))
 
 
 def _passage_tokens(passage: Passage) -> frozenset[str]:

@@ -7,7 +7,7 @@ import re
 __all__ = ["CONFIDENCE_LABEL", "parse_confidence", "strip_thinking"]
 
 _OPEN = re.compile(r"<(?:think|thinking|thought)>|\[THINK\]|<\|channel>", re.IGNORECASE)
-_CLOSE = re.compile(r"</(?:think|thinking|thought)>|\[/THINK\]|<channel\|>", re.IGNORECASE)
+_END_OF_THINKING = re.compile(r"</(?:think|thinking|thought)>|\[/THINK\]|<channel\|>", re.IGNORECASE)
 _CHANNEL = "<|channel|>"
 _MESSAGE = "<|message|>"
 
@@ -16,13 +16,13 @@ _NAME = r"(?<![\w-])confidence(?:\s(?:level|score|rating))?(?:\s?\([^()\n]{0,30}
 CONFIDENCE_LABEL = re.compile(rf"{_NAME}(?:[:=]|[-\u2013\u2014]?[*_`\s]{{1,4}}\d(?!\w))", re.IGNORECASE)
 """Where a stated confidence begins: the label with its separator, or the label right before a number."""
 
-_STATED = re.compile(
+_STATED_CONFIDENCE = re.compile(
     rf"{_NAME}(?:[:=]|[-\u2013\u2014]|\bis\b)?[*_`\"'\s(<\[]{{0,8}}"
     r"(?P<number>[-+]?[0-9]+(?:[.,][0-9]+)?)"
     r"(?P<rest>\s?%|\s?(?:/|out\sof|of)\s?[0-9]+|[-\u2013\u2014][0-9])?",
     re.IGNORECASE,
 )
-_SCALE = frozenset("12345")
+_CONFIDENCE_MARKS = frozenset("12345")
 
 
 def strip_thinking(text: str) -> tuple[int, str]:
@@ -42,7 +42,7 @@ def strip_thinking(text: str) -> tuple[int, str]:
         final = text.rfind(f"{_CHANNEL}final")
         message = text.find(_MESSAGE, final) if final >= 0 else -1
         start = message + len(_MESSAGE) if message >= 0 else len(text)
-    for match in _CLOSE.finditer(text, start):
+    for match in _END_OF_THINKING.finditer(text, start):
         start = match.end()
     if _OPEN.search(text, start):
         start = len(text)
@@ -61,8 +61,8 @@ def parse_confidence(text: str) -> float:
     >>> parse_confidence('{"answer": "Paris", "confidence": 5}'), parse_confidence("Confidence: 90%")
     (5.0, nan)
     """
-    stated = _STATED.search(strip_thinking(text)[1])
-    if stated is None or stated["number"] not in _SCALE:
+    stated = _STATED_CONFIDENCE.search(strip_thinking(text)[1])
+    if stated is None or stated["number"] not in _CONFIDENCE_MARKS:
         return float("nan")
     rest = (stated["rest"] or "").strip()
     if rest and not (rest[0] in "/oO" and re.sub(r"\D", "", rest) == "5"):

@@ -15,11 +15,10 @@ from suffice.errors import DataError
 from suffice.metrics import normalize_answer
 from suffice.rounds import Round, Token
 from suffice.signals.base import declare, register_signal
+from suffice.signals.margins import HIGHEST_LOGPROB, LOWEST_LOGPROB
 
 __all__ = ["clusters", "gram_uncertainty", "same_answer", "semantic_entropy", "sequence_logprob", "token_entropy"]
 
-_LOWEST = -100.0
-_HIGHEST = 1e-3
 _REST = 1e-6
 _MAX_ENTROPY = 20.0
 _LOWEST_SEQUENCE = -1e6
@@ -43,10 +42,10 @@ def token_entropy(token: Token) -> float:
         token: A generated token with its alternatives.
     """
     listed = dict(token.alternatives)
-    if token.logprob <= _HIGHEST:
+    if token.logprob <= HIGHEST_LOGPROB:
         listed.setdefault(token.text, token.logprob)
-    known = [logprob for logprob in listed.values() if _LOWEST < logprob <= _HIGHEST]
-    if len(known) < _MATRIX or any(math.isnan(value) or value > _HIGHEST for value in listed.values()):
+    known = [logprob for logprob in listed.values() if LOWEST_LOGPROB < logprob <= HIGHEST_LOGPROB]
+    if len(known) < _MATRIX or any(math.isnan(value) or value > HIGHEST_LOGPROB for value in listed.values()):
         return math.nan
     shares = [math.exp(min(logprob, 0.0)) for logprob in known]
     rest = 1.0 - math.fsum(shares)
@@ -70,7 +69,7 @@ def sequence_logprob(tokens: Sequence[Token] | None) -> float:
     -0.75
     """
     logprobs = [token.logprob for token in tokens or ()]
-    if not logprobs or not all(_LOWEST < logprob <= _HIGHEST for logprob in logprobs):
+    if not logprobs or not all(LOWEST_LOGPROB < logprob <= HIGHEST_LOGPROB for logprob in logprobs):
         return math.nan
     return min(math.fsum(logprobs), 0.0)
 
@@ -179,7 +178,7 @@ def gram_uncertainty(states: npt.NDArray[np.floating], *, regularizer: float = _
     return float(logdet) / len(given)
 
 
-_SOURCE = "after Malinin and Gales (2021)"
+_ENTROPY_SOURCE = "after Malinin and Gales (2021)"
 for _name, _aggregate, _words in (
     ("mean", lambda found: math.fsum(found) / len(found), "Mean"),
     ("max", max, "Highest"),
@@ -191,11 +190,11 @@ for _name, _aggregate, _words in (
         (0.0, _MAX_ENTROPY),
         "token_logprobs",
         compute=_entropy_of(_aggregate),
-        source=_SOURCE,
+        source=_ENTROPY_SOURCE,
     )
 
 
-@register_signal("nats", (_LOWEST_SEQUENCE, 0.0), "token_logprobs", source=_SOURCE)
+@register_signal("nats", (_LOWEST_SEQUENCE, 0.0), "token_logprobs", source=_ENTROPY_SOURCE)
 def answer_logprob_sum(rounds: Sequence[Round]) -> float:
     """Log-probability of the answer's tokens together."""
     return sequence_logprob(rounds[-1].answer_tokens)

@@ -16,17 +16,17 @@ from suffice.signals.from_policy import CRITIC
 __all__ = ["CRITICISM", "FUNCTION_WORDS", "PRAISE", "critic_praise", "lexical_support"]
 
 
-def _listed(words: str) -> frozenset[str]:
+def _word_list(words: str) -> frozenset[str]:
     return frozenset(words.split())
 
 
-PRAISE = _listed(
+PRAISE = _word_list(
     "accurate accurately already approve approved clear clearly complete congratulations correct correctly effective "
     "effectively excellent fine good great indeed nice perfect perfectly successful successfully thorough well"
 )
 """Words by which a critic accepts.  Our own list: synonyms of "approved" and "well done", chosen by meaning, not by marks."""
 
-CRITICISM = _listed(
+CRITICISM = _word_list(
     "although but could fails however inaccurate incomplete incorrect instead lack lacking lacks misleading missing "
     "more must need needs neither never no nor not omit omits prevent preventing prevents should still though unclear "
     "unless unsupported wrong yet"
@@ -34,7 +34,7 @@ CRITICISM = _listed(
 """Words by which a critic asks for more: contrast (the Penn Discourse Treebank's connectives of comparison and exception),
 negation (the usual cue words), lack, and obligation."""
 
-FUNCTION_WORDS = _listed(
+FUNCTION_WORDS = _word_list(
     "a about above after again against all also am an and any are as at be because been before being below between both "
     "but by can could did do does doing down during each few for from further had has have having he her here hers him "
     "his how i if in into is it its itself just me more most my no nor not of off on once only or other our out over "
@@ -43,12 +43,12 @@ FUNCTION_WORDS = _listed(
 )
 """English words without content of their own, left out when support is counted."""
 
-_WORD = re.compile(r"[^\W_]+(?:['\u2019][^\W_]+)?")
+_WORD_OR_CONTRACTION = re.compile(r"[^\W_]+(?:['\u2019][^\W_]+)?")
 _QUOTED = re.compile('"[^"]*"|\u201c[^\u201d]*\u201d')
 
 
-def _words(text: str) -> list[str]:
-    return [word.replace("\u2019", "'").removesuffix("'s").casefold() for word in _WORD.findall(text)]
+def _folded_words(text: str) -> list[str]:
+    return [word.replace("\u2019", "'").removesuffix("'s").casefold() for word in _WORD_OR_CONTRACTION.findall(text)]
 
 
 @register_signal("ratio", (0.0, 1.0), "feedback", component=CRITIC)
@@ -64,7 +64,7 @@ def critic_praise(rounds: Sequence[Round]) -> float:
     feedback = rounds[-1].feedback
     if feedback is None:
         return math.nan
-    words = ["not" if word.endswith("n't") else word for word in _words(_QUOTED.sub(" ", feedback))]
+    words = ["not" if word.endswith("n't") else word for word in _folded_words(_QUOTED.sub(" ", feedback))]
     praise, criticism = (sum(word in listed for word in words) for listed in (PRAISE, CRITICISM))
     return praise / (praise + criticism) if praise + criticism else math.nan
 
@@ -83,8 +83,8 @@ def lexical_support(rounds: Sequence[Round]) -> float:
     passages: tuple[Passage, ...] = last.passages
     if last.answer is None or not passages:
         return math.nan
-    said = set(_words(last.answer)) - FUNCTION_WORDS
+    said = set(_folded_words(last.answer)) - FUNCTION_WORDS
     if not said:
         return math.nan
-    shown = {word for passage in passages for word in _words(f"{passage.title} {passage.text}")}
+    shown = {word for passage in passages for word in _folded_words(f"{passage.title} {passage.text}")}
     return len(said & shown) / len(said)

@@ -21,11 +21,11 @@ __all__ = ["ResponseCache", "request_key"]
 
 _APPLICATION_ID = 0x53554646  # "SUFF": tells our files from other sqlite databases
 _SCHEMA_VERSION = 1
-_BUSY_S = 30.0
+_CACHE_BUSY_S = 30.0
 _WAL_TRIES = 50
 _SEAL = "crc32"
 _IN_USE = "another program holds the response cache: close it, or name another file"
-_DAMAGED = "is not a response cache, or is damaged: move it away to start a new one"
+_CACHE_DAMAGED = "is not a response cache, or is damaged: move it away to start a new one"
 
 
 def request_key(request: Mapping[str, Any]) -> str:
@@ -91,7 +91,7 @@ class ResponseCache:
         except (ValueError, RecursionError, TypeError, AttributeError):
             response, seal = None, None
         if not isinstance(response, dict) or seal not in (None, seal_of(key, response)):
-            raise SchemaError(f"{str(self.path)!r} {_DAMAGED} (the response of key {key})")
+            raise SchemaError(f"{str(self.path)!r} {_CACHE_DAMAGED} (the response of key {key})")
         return response
 
     def put(self, request: Mapping[str, Any], response: Mapping[str, Any]) -> None:
@@ -136,7 +136,7 @@ class ResponseCache:
         with self._lock:
             if self._closed:
                 raise DataError(f"the response cache {self.path} is closed")
-            with sqlite_faults(self.path, locked=_IN_USE, damaged=_DAMAGED):
+            with sqlite_faults(self.path, locked=_IN_USE, damaged=_CACHE_DAMAGED):
                 if self._connection is None or self._pid != os.getpid():
                     # A forked child opens its own, and may not even close the one it inherited.
                     if self._connection is not None:
@@ -148,14 +148,14 @@ class ResponseCache:
 
 def _connect(path: Path) -> sqlite3.Connection:
     """Open the file in autocommit mode, and make or check its table."""
-    connection = sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
+    connection = sqlite3.connect(path, timeout=_CACHE_BUSY_S, isolation_level=None, check_same_thread=False)
     try:
         # Looked at before anything is written: a foreign file must stay as it is.
-        _check(connection, path)
+        _check_is_cache(connection, path)
         _use_wal(connection)
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute("BEGIN IMMEDIATE")
-        if _check(connection, path):
+        if _check_is_cache(connection, path):
             connection.execute(
                 "CREATE TABLE responses (key TEXT PRIMARY KEY, response TEXT NOT NULL, stored_at REAL NOT NULL)"
             )
@@ -168,7 +168,7 @@ def _connect(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def _check(connection: sqlite3.Connection, path: Path) -> bool:
+def _check_is_cache(connection: sqlite3.Connection, path: Path) -> bool:
     """Return whether the file is still empty; raise if it is something else than ours."""
     kind = connection.execute("PRAGMA application_id").fetchone()[0]
     version = connection.execute("PRAGMA user_version").fetchone()[0]

@@ -23,7 +23,7 @@ __all__ = ["DIGEST_KEY", "ColumnDigest", "TableDigest", "damaged", "header_diges
 DIGEST_KEY = b"suffice.digest"
 """File metadata key of the checksums."""
 
-_OURS = b"PARQUET:"
+_PARQUET_PREFIX = b"PARQUET:"
 
 
 class ColumnDigest:
@@ -117,7 +117,10 @@ class TableDigest:
 def header_digest(schema: pa.Schema, header: bytes) -> str:
     """Return the checksum of a header, and of what the schema says of the columns."""
     fields = [
-        [field.name, sorted((k.hex(), v.hex()) for k, v in (field.metadata or {}).items() if not k.startswith(_OURS))]
+        [
+            field.name,
+            sorted((k.hex(), v.hex()) for k, v in (field.metadata or {}).items() if not k.startswith(_PARQUET_PREFIX)),
+        ]
         for field in schema
     ]
     return _crc(json.dumps(fields).encode() + header)

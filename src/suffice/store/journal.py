@@ -16,7 +16,7 @@ from suffice.store.faults import seal_of, sqlite_faults
 
 __all__ = ["Journal", "differences"]
 
-_SCHEMA = """
+_JOURNAL_SCHEMA = """
 CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS replies (
     question_id TEXT NOT NULL, round INTEGER NOT NULL, part TEXT NOT NULL, payload TEXT NOT NULL,
@@ -26,10 +26,10 @@ CREATE TABLE IF NOT EXISTS finished (question_id TEXT PRIMARY KEY, rows TEXT NOT
 CREATE TEMP TABLE cut_short (question_id TEXT PRIMARY KEY, rows TEXT NOT NULL);
 """
 
-_BUSY_S = 2.0
+_JOURNAL_BUSY_S = 2.0
 _OPENINGS = 20
 _RECORDING = "another process is recording into this file: wait for it, or record to another file"
-_DAMAGED = "is not a journal of a recording, or is damaged: move it away, or record to another file"
+_JOURNAL_DAMAGED = "is not a journal of a recording, or is damaged: move it away, or record to another file"
 
 
 def differences(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "") -> list[str]:
@@ -40,11 +40,11 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = ""
         if isinstance(before, Mapping) and isinstance(after, Mapping):
             found += differences(before, after, f"{prefix}{key}.")
         elif before != after:
-            found.append(f"{prefix}{key}: {_short(before)} -> {_short(after)}")
+            found.append(f"{prefix}{key}: {_shortened(before)} -> {_shortened(after)}")
     return found
 
 
-def _short(value: Any, most: int = 80) -> str:
+def _shortened(value: Any, most: int = 80) -> str:
     text = repr(value)
     return text if len(text) <= most else text[: most - 3] + "..."
 
@@ -192,7 +192,7 @@ class Journal:
             self.path.with_name(self.path.name + suffix).unlink(missing_ok=True)
 
     def _faults(self) -> AbstractContextManager[None]:
-        return sqlite_faults(self.path, locked=_RECORDING, damaged=_DAMAGED)
+        return sqlite_faults(self.path, locked=_RECORDING, damaged=_JOURNAL_DAMAGED)
 
     def _decoded(self, text: Any, kind: type, *key: Any) -> Any:
         """Return what a row holds, whole and of the right kind."""
@@ -201,7 +201,7 @@ class Journal:
         except (ValueError, TypeError, AttributeError):
             value = None
         if not isinstance(value, kind):
-            raise SchemaError(f"{str(self.path)!r} {_DAMAGED}")
+            raise SchemaError(f"{str(self.path)!r} {_JOURNAL_DAMAGED}")
         return value
 
 
@@ -215,13 +215,13 @@ def _locked(path: Path) -> sqlite3.Connection:
         path.touch()
         with suppress(FileNotFoundError):
             before = path.stat()
-            database = sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None)
+            database = sqlite3.connect(path, timeout=_JOURNAL_BUSY_S, isolation_level=None)
             try:
                 # In this order: the lock is taken by the first write and held until the process ends.
                 database.execute("PRAGMA locking_mode=EXCLUSIVE")
                 database.execute("PRAGMA journal_mode=WAL")
                 database.execute("PRAGMA synchronous=NORMAL")
-                database.executescript(_SCHEMA)
+                database.executescript(_JOURNAL_SCHEMA)
                 if os.path.samestat(before, path.stat()):
                     return database
             except sqlite3.OperationalError:

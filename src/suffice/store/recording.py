@@ -39,7 +39,7 @@ __all__ = [
 ]
 
 _FEW = 1000
-_ENDS = frozenset({"max_rounds", "exhausted", "rule", "failed"})
+_KNOWN_ENDS = frozenset({"max_rounds", "exhausted", "rule", "failed"})
 
 
 class Recording(Displayed):
@@ -87,9 +87,9 @@ class Recording(Displayed):
             q = int(np.argmax(gap))
             missing = sorted(set(self.index[: int(last[q])].tolist()) - set(self.index[self.seen[q]].tolist()))
             raise DataError(f"question {self.question_ids[q]!r} lacks round {missing[0]}: rounds must have no gaps")
-        unknown = set(self.ends.tolist()) - _ENDS
+        unknown = set(self.ends.tolist()) - _KNOWN_ENDS
         if unknown:
-            raise DataError(f"unknown end {sorted(map(str, unknown))!r}; allowed: {', '.join(sorted(_ENDS))}")
+            raise DataError(f"unknown end {sorted(map(str, unknown))!r}; allowed: {', '.join(sorted(_KNOWN_ENDS))}")
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -329,7 +329,7 @@ def open_recording(path: str | Path) -> OpenRecording:
         file = pq.ParquetFile(path, page_checksum_verification=True)
         schema, stored = file.schema_arrow, file.metadata.metadata
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise _unreadable(path, error) from None
+        raise _unreadable_file(path, error) from None
     header = (schema.metadata or {}).get(META_KEY)
     if header is None:
         raise SchemaError(
@@ -370,24 +370,24 @@ def checked_tables(opened: OpenRecording, path: str | Path, rows: int | None = N
     """
     digests = {name: ColumnDigest() for name in opened.digests}
     try:
-        for table in _tables(opened.file, rows):
+        for table in _row_groups(opened.file, rows):
             table.validate(full=True)  # text that is not UTF-8, say
             for name, digest in digests.items():
                 digest.update(table.column(name))
             yield table.replace_schema_metadata(opened.schema.metadata)  # without the checksums: it may be changed
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise _unreadable(path, error) from None
+        raise _unreadable_file(path, error) from None
     for name, digest in digests.items():
         if digest.value != opened.digests[name]:
             raise damaged(path, f"the column {name!r}")
 
 
-def _tables(file: pq.ParquetFile, rows: int | None) -> Iterator[pa.Table]:
+def _row_groups(file: pq.ParquetFile, rows: int | None) -> Iterator[pa.Table]:
     if rows is None:
         yield file.read()
     else:
         yield from (pa.Table.from_batches([batch]) for batch in file.iter_batches(rows))
 
 
-def _unreadable(path: str | Path, error: Exception) -> SchemaError:
+def _unreadable_file(path: str | Path, error: Exception) -> SchemaError:
     return SchemaError(f"{str(path)!r} does not read as parquet (corrupt or truncated?): {error}")

@@ -47,7 +47,7 @@ EMBEDDING = "embedding"
 """The column of the answers' embeddings, lists of numbers; only where an embedder was recorded."""
 
 _LISTS = ("golds", "passage_ids")
-_KINDS: Mapping[str, Container[str]] = {
+_COLUMN_KINDS: Mapping[str, Container[str]] = {
     "identity": ("question_id", "cluster", "round", "end", "prompt_id"),
     "happened": (*TEXT_COLUMNS, *_LISTS, EMBEDDING),
     "provenance": ("recorded_at",),
@@ -75,10 +75,10 @@ def column_kind(name: str, field: pa.Field | None = None) -> str:
         return str(field.metadata[b"kind"].decode())
     if name.startswith("cost.") and name.rsplit(".", 1)[-1] in COST_KINDS:
         return "cost"
-    return next((kind for kind, names in _KINDS.items() if name in names), "label")
+    return next((kind for kind, names in _COLUMN_KINDS.items() if name in names), "label")
 
 
-def _field(name: str, kinds: Mapping[str, str], *, numeric: bool) -> pa.Field:
+def _column_field(name: str, kinds: Mapping[str, str], *, numeric: bool) -> pa.Field:
     kind = kinds.get(name) or column_kind(name)
     metadata = {"kind": kind}
     if name == "round":
@@ -89,13 +89,13 @@ def _field(name: str, kinds: Mapping[str, str], *, numeric: bool) -> pa.Field:
         dtype = pa.list_(pa.float32())
     elif kind in ("signal", "cost", "metric", "provenance") or numeric:
         dtype = pa.float64()
-        metadata["unit"] = _unit(name, kind)
+        metadata["unit"] = _column_unit(name, kind)
     else:
         dtype = pa.string()
     return pa.field(name, dtype, metadata=metadata)
 
 
-def _unit(name: str, kind: str) -> str:
+def _column_unit(name: str, kind: str) -> str:
     if kind == "signal" and name in SIGNALS:
         return SIGNALS[name].unit
     if kind == "cost":
@@ -131,7 +131,9 @@ class Columns:
     @property
     def schema(self) -> pa.Schema:
         """The columns of all rows so far, with units in the field metadata."""
-        return pa.schema([_field(name, self._kinds, numeric=bool(known)) for name, known in self._numeric.items()])
+        return pa.schema(
+            [_column_field(name, self._kinds, numeric=bool(known)) for name, known in self._numeric.items()]
+        )
 
     @property
     def blank(self) -> set[str]:

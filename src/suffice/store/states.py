@@ -23,7 +23,7 @@ STATES_FORMAT = "suffice.states"
 VERSION = 1
 _HEADER = "states.json"
 _SHARD = "shard-{:06d}.safetensors"
-_LARGEST = float(np.finfo(np.float16).max)
+_LARGEST_HALF = float(np.finfo(np.float16).max)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -103,7 +103,7 @@ class StateWriter:
             self._go_on()
         else:
             whole = {"format": STATES_FORMAT, "version": VERSION, "header": self.header}
-            whole["sha256"] = _sha256(json.dumps(whole, sort_keys=True))
+            whole["sha256"] = _content_sha256(json.dumps(whole, sort_keys=True))
             write_file(self.path / _HEADER, json.dumps(whole, sort_keys=True, indent=2).encode())
             self._done: dict[str, str] = {}
             self._shards = 0
@@ -195,8 +195,8 @@ def _halved(states: npt.NDArray[np.floating[Any]]) -> tuple[npt.NDArray[np.float
     """Return states as float16, and how many numbers were too large for it."""
     given = np.asarray(states, dtype=np.float32)
     known = np.where(np.isfinite(given), given, np.float32(np.nan))
-    beyond = int((np.abs(known) > _LARGEST).sum())
-    return np.clip(known, -_LARGEST, _LARGEST).astype(np.float16), beyond
+    beyond = int((np.abs(known) > _LARGEST_HALF).sum())
+    return np.clip(known, -_LARGEST_HALF, _LARGEST_HALF).astype(np.float16), beyond
 
 
 def _shards(folder: Path) -> list[Path]:
@@ -232,7 +232,7 @@ def _read_header(folder: Path) -> dict[str, Any]:
         )
     if set(whole) != {"format", "version", "header"} or digest not in (
         None,
-        _sha256(json.dumps(whole, sort_keys=True)),
+        _content_sha256(json.dumps(whole, sort_keys=True)),
     ):
         raise SchemaError(
             f"{str(file)!r} is damaged: its digest is another one than was written; write the folder anew"
@@ -266,10 +266,10 @@ def _read_shard(shard: Path) -> tuple[dict[str, str], npt.NDArray[np.float16]]:
 def _shard_sha256(metadata: Mapping[str, str], states: npt.NDArray[np.float16]) -> str:
     """Return the digest of a shard: its ids, their digests, and the states."""
     what = json.dumps([metadata["ids"], metadata["digests"], str(states.dtype), states.shape])
-    return _sha256(what, np.ascontiguousarray(states))
+    return _content_sha256(what, np.ascontiguousarray(states))
 
 
-def _sha256(text: str, values: npt.NDArray[Any] | None = None) -> str:
+def _content_sha256(text: str, values: npt.NDArray[Any] | None = None) -> str:
     digest = hashlib.sha256(text.encode())
     if values is not None:
         digest.update(values.data)

@@ -17,9 +17,9 @@ from suffice.store.recording import OpenRecording, Recording, checked_tables
 
 __all__ = ["StoredRows"]
 
-_ROWS = 2000
-_KEYS = ("question_id", "round", "end")
-_TEXT = "question"
+_ROWS_AT_A_TIME = 2000
+_ROW_KEYS = ("question_id", "round", "end")
+_QUESTION_COLUMN = "question"
 
 
 class StoredRows:
@@ -43,7 +43,7 @@ class StoredRows:
     """
 
     def __init__(self, path: Path, opened: OpenRecording) -> None:
-        missing = [name for name in (*_KEYS, _TEXT) if name not in opened.schema.names]
+        missing = [name for name in (*_ROW_KEYS, _QUESTION_COLUMN) if name not in opened.schema.names]
         if missing:
             raise SchemaError(
                 f"{str(path)!r} has no column {missing[0]!r}, which `suffice record` writes: record to another file"
@@ -51,7 +51,7 @@ class StoredRows:
         copy = path.with_name(f".{path.name}.{os.getpid()}.rows.tmp")
         self.schema = opened.schema
         with opened.file:
-            tables = checked_tables(opened, path, _ROWS)
+            tables = checked_tables(opened, path, _ROWS_AT_A_TIME)
             try:
                 self._file = _mapped(copy, opened.schema, tables)
             except OSError as error:
@@ -66,7 +66,7 @@ class StoredRows:
             for i, name in enumerate(self.schema.names)
             if all(batch.column(i).null_count == batch.num_rows for batch in batches)
         }
-        keys = Recording(pa.Table.from_batches(batches, self.schema).select(list(_KEYS)))
+        keys = Recording(pa.Table.from_batches(batches, self.schema).select(list(_ROW_KEYS)))
         self.ends: dict[str, str] = dict(zip(keys.question_ids, keys.ends.tolist(), strict=True))
         self._place = {question_id: i for i, question_id in enumerate(self.ends)}
         self._order = np.argsort(keys.row_question, kind="stable")
@@ -84,7 +84,7 @@ class StoredRows:
         """Yield the question of each row and its text."""
         for i in range(self._file.num_record_batches):
             batch = self._file.get_batch(i)
-            yield from zip(*(batch.column(name).to_pylist() for name in (_KEYS[0], _TEXT)), strict=True)
+            yield from zip(*(batch.column(name).to_pylist() for name in (_ROW_KEYS[0], _QUESTION_COLUMN)), strict=True)
 
     def table(self, question_ids: Iterable[str]) -> pa.Table:
         """Return the rows of some questions, in the order of the file."""

@@ -19,7 +19,7 @@ from suffice.train.ranking import DEPTHS, RankingReport, compare_rankings
 
 __all__ = ["answers_in_order", "compare_answers"]
 
-_METRICS = ("em", "f1", "contains")
+_ANSWER_METRICS = ("em", "f1", "contains")
 
 
 def answers_in_order(
@@ -86,7 +86,7 @@ def compare_answers(
             f"recordings of {len(ids[0])} and {len(ids[1])} questions, of which {len(set(ids[0]) & set(ids[1]))} are in both: "
             "both recordings must contain the same questions"
         )
-    names = [f"{metric}, top {k}" for k in rounds for metric in _METRICS]
+    names = [f"{metric}, top {k}" for k in rounds for metric in _ANSWER_METRICS]
     values = np.stack([_at_rounds(before, rounds), _at_rounds(after, rounds)[:, _order(ids[1], ids[0])]])
     defined: Mask = np.asarray(np.isfinite(values).all(axis=(0, 1)))
     if not defined.any():
@@ -107,7 +107,7 @@ def _at_rounds(recording: Recording, rounds: Sequence[int]) -> Floats:
         # The last column that counts as one of the first k rounds; -1 where no round was recorded.
         reached = recording.seen & (recording.index <= k) & (recording.index >= 1)
         last = np.where(reached, np.arange(recording.shape[1]), -1).max(axis=1)
-        for metric in _METRICS:
+        for metric in _ANSWER_METRICS:
             column = recording.column(metric)[np.arange(len(last)), np.maximum(last, 0)]
             rows.append(np.where(last >= 0, column, np.nan))
     return np.stack(rows)

@@ -89,12 +89,12 @@ def known_scores(
     replies = model.answers(questions)
     answering = [total_cost(reply.costs) for reply in replies]
     scores = {
-        "entropy, mean": _known(_signal(replies, "answer_entropy_mean", -1.0), answering),
-        "entropy, max": _known(_signal(replies, "answer_entropy_max", -1.0), answering),
-        "sequence log-probability": _known(_signal(replies, "answer_logprob_sum", 1.0), answering),
+        "entropy, mean": _with_mean_cost(_signal_values(replies, "answer_entropy_mean", -1.0), answering),
+        "entropy, max": _with_mean_cost(_signal_values(replies, "answer_entropy_max", -1.0), answering),
+        "sequence log-probability": _with_mean_cost(_signal_values(replies, "answer_logprob_sum", 1.0), answering),
         **_sampled(model, questions, n_samples, temperature, rng=rng, tell=tell),
         **_directed(model, questions),
-        "flare": _known([_lowest_probability(reply) for reply in replies], answering),
+        "flare": _with_mean_cost([_lowest_probability(reply) for reply in replies], answering),
         "dragin": _dragin(model, questions, replies),
     }
     return {name: scores[name] for name in METHODS}
@@ -132,7 +132,7 @@ def model_gates(
     ]
 
 
-def _known(scores: Sequence[float], costs: Sequence[Cost], offline: Cost | None = None) -> Known:
+def _with_mean_cost(scores: Sequence[float], costs: Sequence[Cost], offline: Cost | None = None) -> Known:
     """Return scores with the mean of their costs."""
     total = total_cost({str(i): cost for i, cost in enumerate(costs)})
     n = len(scores)
@@ -146,7 +146,7 @@ def _known(scores: Sequence[float], costs: Sequence[Cost], offline: Cost | None 
     return Known(scores=np.asarray(scores, dtype=np.float64), cost=mean, offline=offline or Cost())
 
 
-def _signal(replies: Sequence[Reply], name: str, sign: float) -> list[float]:
+def _signal_values(replies: Sequence[Reply], name: str, sign: float) -> list[float]:
     compute = SIGNALS[name].compute
     assert compute is not None
     return [sign * compute([Round(index=0, answer=r.answer, answer_tokens=r.answer_tokens)]) for r in replies]
@@ -172,7 +172,7 @@ def _sampled(
         reading.append(sampling[-1] + cost)
         if tell is not None:
             tell(number, len(questions))
-    return {"semantic entropy": _known(meanings, sampling), "seakr": _known(spreads, reading)}
+    return {"semantic entropy": _with_mean_cost(meanings, sampling), "seakr": _with_mean_cost(spreads, reading)}
 
 
 def _directed(model: TransformersModel, questions: Sequence[str]) -> Mapping[str, Known]:
@@ -191,7 +191,7 @@ def _directed(model: TransformersModel, questions: Sequence[str]) -> Mapping[str
             spent = total_cost({"": spent, **{str(i): read.cost for i, read in enumerate(readings)}})
             sides.append(np.stack([read.values for read in readings]))
         directions = contrast_directions(sides[0], sides[1])
-        scores[f"ctrla, {name}"] = _known(directions.project(states).tolist(), costs, spent)
+        scores[f"ctrla, {name}"] = _with_mean_cost(directions.project(states).tolist(), costs, spent)
     return scores
 
 
@@ -209,4 +209,4 @@ def _dragin(model: TransformersModel, questions: Sequence[str], replies: Sequenc
         values, cost = dragin_scores(model, question, reply)
         scores.append(-float(values.max()) if values.size else math.nan)
         costs.append(total_cost(reply.costs) + cost)
-    return _known(scores, costs)
+    return _with_mean_cost(scores, costs)

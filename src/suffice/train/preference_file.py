@@ -93,14 +93,14 @@ def _preference(record: Mapping[str, Any], where: str) -> Preference:
         raise DataError(f"{where}: query is {query!r:.80}; expected a non-empty string")
     if not isinstance(prompt, str):
         raise DataError(f"{where}: prompt is {prompt!r:.80}; expected a string, or leave the field out")
-    pos, neg = _texts(record, "pos", where), _texts(record, "neg", where)
+    pos, neg = _passage_texts(record, "pos", where), _passage_texts(record, "neg", where)
     both = sorted(set(pos) & set(neg))
     if both:
         raise DataError(f"{where}: {both[0]!r:.80} appears in both pos and neg; put each passage into one of them")
     return Preference(query=query, pos=pos, neg=neg, prompt=prompt)
 
 
-def _texts(record: Mapping[str, Any], key: str, where: str) -> tuple[str, ...]:
+def _passage_texts(record: Mapping[str, Any], key: str, where: str) -> tuple[str, ...]:
     values = record.get(key)
     if not isinstance(values, list) or not all(isinstance(text, str) and text.strip() for text in values):
         raise DataError(f"{where}: {key} is {values!r:.80}; expected a list of non-empty strings")

@@ -33,7 +33,7 @@ from suffice.train.preference_file import PROMPT, Preference, card_path, prefere
 __all__ = ["PreferenceSummary", "Scored", "build_preferences", "candidates_of"]
 
 _KIND, _VERSION = "suffice.preferences", 1
-_AT_ONCE = 16
+_QUESTIONS_PER_WRITE = 16
 """Questions between two writes to the journal: the most that an interruption loses."""
 
 
@@ -187,7 +187,7 @@ def build_preferences(
         ModelError: The model failed; the results so far are kept.
     """
     path, retriever = Path(path), retriever or PoolBM25()
-    _check(questions, candidates, k)
+    _check_questions(questions, candidates, k)
     config = {
         "questions": dataset_hash(questions),
         "n_questions": len(questions),
@@ -197,7 +197,7 @@ def build_preferences(
         "k": k,
         "prompt": prompt,
     }
-    finished = _finished(path, config)
+    finished = _finished_summary(path, config)
     if finished is not None:
         return finished
     journal = Journal(path.with_name(f"{path.name}.journal"), config)
@@ -205,19 +205,19 @@ def build_preferences(
     with closing(journal):
         done = dict(journal.finished())
         pending = [question for question in questions if question.question_id not in done]
-        for start, stop in pairwise([*range(0, len(pending), _AT_ONCE), len(pending)]):
-            for scored in _score(pending[start:stop], confidence, retriever, candidates, passes):
-                journal.finish(scored.question_id, [_plain(scored)])
+        for start, stop in pairwise([*range(0, len(pending), _QUESTIONS_PER_WRITE), len(pending)]):
+            for scored in _score_questions(pending[start:stop], confidence, retriever, candidates, passes):
+                journal.finish(scored.question_id, [_scored_dict(scored)])
             if on_progress is not None:
                 on_progress(len(questions) - len(pending) + stop, len(questions))
         rows = dict(journal.finished())
-    scores = [_scored(rows[question.question_id][0]) for question in questions]
-    summary = _write(path, scores, config, shift=shift, passes=passes)
+    scores = [_scored_of(rows[question.question_id][0]) for question in questions]
+    summary = _write_preferences(path, scores, config, shift=shift, passes=passes)
     journal.delete()
     return summary
 
 
-def _check(questions: Sequence[Question], candidates: int, k: int) -> None:
+def _check_questions(questions: Sequence[Question], candidates: int, k: int) -> None:
     ids = [question.question_id for question in questions]
     if not ids or len(set(ids)) != len(ids):
         raise DataError(
@@ -229,7 +229,7 @@ def _check(questions: Sequence[Question], candidates: int, k: int) -> None:
         raise DataError(f"k is {k!r}; allowed: 1 or more")
 
 
-def _score(
+def _score_questions(
     questions: Sequence[Question], confidence: Confidence, retriever: Retriever, n: int, passes: Counter[str]
 ) -> list[Scored]:
     """Score a group of questions: first all of them without passages, then every question with each candidate."""
@@ -259,7 +259,7 @@ def _score(
     return scores
 
 
-def _plain(scored: Scored) -> dict[str, Any]:
+def _scored_dict(scored: Scored) -> dict[str, Any]:
     return {
         "question_id": scored.question_id,
         "query": scored.query,
@@ -271,7 +271,7 @@ def _plain(scored: Scored) -> dict[str, Any]:
     }
 
 
-def _scored(row: Mapping[str, Any]) -> Scored:
+def _scored_of(row: Mapping[str, Any]) -> Scored:
     numbers = {
         "confidence": _or_nan(row["confidence"]),
         "texts": tuple(row["texts"]),
@@ -284,7 +284,7 @@ def _or_nan(value: float | None) -> float:
     return math.nan if value is None else value
 
 
-def _write(
+def _write_preferences(
     path: Path,
     scores: Sequence[Scored],
     config: Mapping[str, Any],
@@ -341,7 +341,7 @@ def _write(
     return summary
 
 
-def _finished(path: Path, config: Mapping[str, Any]) -> PreferenceSummary | None:
+def _finished_summary(path: Path, config: Mapping[str, Any]) -> PreferenceSummary | None:
     """Return the outcome of an earlier run that wrote this file; None where there is no file.
 
     Raises:

@@ -29,7 +29,7 @@ __all__ = [
 HIDDEN = (448, 224, 112, 56)
 """Widths between five layers: 1.97 M parameters over states of 4,096 numbers (CBDR: five layers, about 2 M)."""
 
-_STRENGTHS = (1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0)
+_PENALTIES = (1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0)
 """Inverse strengths of the logistic regression's penalty; the best on dev is used."""
 
 _HOTTEST = 5.0
@@ -136,12 +136,16 @@ def train_probe(
     settings = settings or ProbeSettings()
     _both_kinds(train, dev)
     torch = _torch()
-    mean, scale = _standard(train.states) if settings.standardize else (None, None)
+    mean, scale = _mean_and_deviation(train.states) if settings.standardize else (None, None)
     rng = np.random.default_rng(seed)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         losses, best_epoch, layers = _optimised(
-            torch, (_scaled(train, mean, scale), _scaled(dev, mean, scale)), settings, rng, on_epoch
+            torch,
+            (_as_first_layer_sees(train, mean, scale), _as_first_layer_sees(dev, mean, scale)),
+            settings,
+            rng,
+            on_epoch,
         )
     probe = Probe(layers, card, mean=mean, scale=scale)
     return Trained(probe=probe, seed=seed, losses=tuple(losses), best_epoch=best_epoch, dev_auroc=_auroc(probe, dev))
@@ -157,7 +161,7 @@ def _optimised(
     """Train; return the dev losses, the best epoch and its weights."""
     train, dev = sets
     device = torch.device(settings.device)
-    network = _network(torch, train.states.shape[1], settings).to(device)
+    network = _new_network(torch, train.states.shape[1], settings).to(device)
     optimiser = torch.optim.AdamW(network.parameters(), lr=settings.lr, weight_decay=settings.weight_decay)
     states, labels = (
         torch.as_tensor(array, dtype=torch.float32, device=device) for array in (train.states, train.labels)
@@ -165,10 +169,10 @@ def _optimised(
     dev_states = torch.as_tensor(dev.states, device=device)
     loss_of = torch.nn.BCEWithLogitsLoss()
     losses: list[float] = []
-    best, best_epoch, best_layers = np.inf, 0, _layers(torch, network)
+    best, best_epoch, best_layers = np.inf, 0, _copied_layers(torch, network)
     for epoch in range(1, settings.epochs + 1):
         network.train()
-        for rows in _batches(train.labels, settings, rng):
+        for rows in _epoch_batches(train.labels, settings, rng):
             chosen = torch.as_tensor(rows, device=device)
             optimiser.zero_grad(set_to_none=True)
             loss_of(network(states[chosen])[:, 0], labels[chosen]).backward()  # (batch,) log-odds
@@ -182,13 +186,13 @@ def _optimised(
         if on_epoch is not None:
             on_epoch(epoch, loss)
         if loss < best or settings.patience is None:
-            best, best_epoch, best_layers = loss, epoch, _layers(torch, network)
+            best, best_epoch, best_layers = loss, epoch, _copied_layers(torch, network)
         elif epoch - best_epoch >= settings.patience:
             break
     return losses, best_epoch, best_layers
 
 
-def _network(torch: Any, width: int, settings: ProbeSettings) -> Any:
+def _new_network(torch: Any, width: int, settings: ProbeSettings) -> Any:
     modules: list[Any] = []
     for next_width in settings.hidden:
         modules += [torch.nn.Linear(width, next_width), torch.nn.ReLU(), torch.nn.Dropout(settings.dropout)]
@@ -196,7 +200,7 @@ def _network(torch: Any, width: int, settings: ProbeSettings) -> Any:
     return torch.nn.Sequential(*modules, torch.nn.Linear(width, 1))
 
 
-def _layers(torch: Any, network: Any) -> list[Layer]:
+def _copied_layers(torch: Any, network: Any) -> list[Layer]:
     """Return a copy of the weights."""
     linear = [module for module in network if isinstance(module, torch.nn.Linear)]
     return [
@@ -204,7 +208,7 @@ def _layers(torch: Any, network: Any) -> list[Layer]:
     ]
 
 
-def _batches(labels: Floats, settings: ProbeSettings, rng: np.random.Generator) -> list[np.ndarray[Any, Any]]:
+def _epoch_batches(labels: Floats, settings: ProbeSettings, rng: np.random.Generator) -> list[np.ndarray[Any, Any]]:
     """Return the rows of each step of an epoch."""
     rows = np.arange(len(labels))
     if settings.balanced:
@@ -225,7 +229,7 @@ def _balanced_loss(logits: Floats, labels: Floats) -> float:
 
 
 def logistic_probe(
-    train: Examples, dev: Examples, card: ProbeCard, *, balanced: bool = True, strengths: tuple[float, ...] = _STRENGTHS
+    train: Examples, dev: Examples, card: ProbeCard, *, balanced: bool = True, strengths: tuple[float, ...] = _PENALTIES
 ) -> Trained:
     """Fit the baseline: a logistic regression on standardised states, its penalty chosen by its loss on dev; no torch.
 
@@ -242,8 +246,8 @@ def logistic_probe(
     from sklearn.linear_model import LogisticRegression
 
     _both_kinds(train, dev)
-    mean, scale = _standard(train.states)
-    states = _scaled(train, mean, scale).states.astype(np.float64)
+    mean, scale = _mean_and_deviation(train.states)
+    states = _as_first_layer_sees(train, mean, scale).states.astype(np.float64)
     best, least = None, np.inf
     for strength in strengths:
         model = LogisticRegression(C=strength, max_iter=2000, class_weight="balanced" if balanced else None)
@@ -324,14 +328,14 @@ def _both_kinds(*sets: Examples) -> None:
             )
 
 
-def _standard(states: States) -> tuple[States, States]:
+def _mean_and_deviation(states: States) -> tuple[States, States]:
     """Return mean and deviation of each component of the states; 1 where a component is constant."""
     wide = states.astype(np.float64)
     deviation = wide.std(axis=0)
     return wide.mean(axis=0).astype(np.float32), np.where(deviation > 0, deviation, 1.0).astype(np.float32)
 
 
-def _scaled(examples: Examples, mean: States | None, scale: States | None) -> Examples:
+def _as_first_layer_sees(examples: Examples, mean: States | None, scale: States | None) -> Examples:
     """Return the examples as the first layer sees them, computed as the probe does."""
     states = examples.states if mean is None or scale is None else (examples.states - mean) / scale
     return replace(examples, states=np.ascontiguousarray(states))

@@ -111,8 +111,10 @@ class ProbeRun:
             for c in self.candidates
         )
         tried = Table(title="Probes that were tried; the best on dev is kept", columns=columns, rows=rows)
-        tables = [tried, _figures("Test questions, asked once", self.measured, self.notes)]
-        return tables + ([_figures("Test questions, by size of the training set", self.curve)] if self.curve else [])
+        tables = [tried, _figures_table("Test questions, asked once", self.measured, self.notes)]
+        return tables + (
+            [_figures_table("Test questions, by size of the training set", self.curve)] if self.curve else []
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-ready values."""
@@ -122,8 +124,8 @@ class ProbeRun:
                 "weights_sha256": self.probe.weights_sha256,
                 "parameters": self.probe.n_parameters,
                 "candidates": [vars(candidate) for candidate in self.candidates],
-                "measured": [_measured(item) for item in self.measured],
-                "curve": [_measured(item) for item in self.curve],
+                "measured": [_measures_dict(item) for item in self.measured],
+                "curve": [_measures_dict(item) for item in self.curve],
                 "notes": self.notes,
             }
         )
@@ -132,20 +134,20 @@ class ProbeRun:
 
 
 _AREAS = (Column("AUROC dev", ".3f"), Column("AUROC test", ".3f"))
-_NAMES = {"auroc": "AUROC", "auprc": "AUPRC", "brier": "Brier", "ece": "ECE", "accuracy": "accuracy"}
+_FIGURE_NAMES = {"auroc": "AUROC", "auprc": "AUPRC", "brier": "Brier", "ece": "ECE", "accuracy": "accuracy"}
 
 
-def _measured(item: Measured) -> dict[str, Any]:
+def _measures_dict(item: Measured) -> dict[str, Any]:
     return {"what": item.what, "size": item.size, **item.measures.to_dict()}
 
 
-def _figures(title: str, measured: Sequence[Measured], notes: tuple[str, ...] = ()) -> Table:
+def _figures_table(title: str, measured: Sequence[Measured], notes: tuple[str, ...] = ()) -> Table:
     columns = (
         Column("probe"),
         Column("fitted on", "d"),
         Column("n", "d"),
         Column("known", ".1f", scale=100),
-        *(Column(_NAMES[name], ".3f", interval=True) for name in MEASURES),
+        *(Column(_FIGURE_NAMES[name], ".3f", interval=True) for name in MEASURES),
     )
     rows = tuple(
         (
@@ -236,14 +238,16 @@ def run_training(
         smaller = _Fit(data, split, fit.other, settings, size).fit(kind, layer, best.seed)
         points.append(_on(calibrate_probe(smaller.probe, fit.part("dev", layer), calibration), test, kind, size))
     candidates = tuple(_candidate(kind, trained, test, layer) for trained in attempts)
-    notes = _notes(fit.part("test", layer), Examples.of(data.states, data.labels, layer), calibration, settings)
+    notes = _training_notes(
+        fit.part("test", layer), Examples.of(data.states, data.labels, layer), calibration, settings
+    )
     fitted = split.train | split.dev
     provenance = {
         "kind": kind,
         "seed": best.seed,
         "settings": settings.to_dict() if kind == "mlp" else None,
         "fitted_on": fit.size,
-        "test": [_measured(item) for item in measured],
+        "test": [_measures_dict(item) for item in measured],
         **Seen.of(fitted, map(data.texts.get, fitted)).to_dict(),
     }
     probe = calibrated.described(provenance=jsonable(provenance))
@@ -330,7 +334,7 @@ def _candidate(kind: str, trained: Trained, test: Examples, layer: int | None) -
     )
 
 
-def _notes(test: Examples, examples: Examples, calibration: str, settings: ProbeSettings) -> list[str]:
+def _training_notes(test: Examples, examples: Examples, calibration: str, settings: ProbeSettings) -> list[str]:
     notes = []
     if settings.balanced and calibration in ("none", "temperature"):
         notes.append(

@@ -24,8 +24,8 @@ from suffice.train.preference_file import Preference
 __all__ = ["DEPTHS", "NAMES", "RankingReport", "ScorePairs", "compare_rankings", "rank_metrics", "ranked"]
 
 DEPTHS = (1, 3, 5)
-_METRICS = {"P": precision_at, "R": recall_at, "MRR": reciprocal_rank_at}
-NAMES = tuple(f"{name}@{k}" for k in DEPTHS for name in _METRICS)
+_RANK_METRICS = {"P": precision_at, "R": recall_at, "MRR": reciprocal_rank_at}
+NAMES = tuple(f"{name}@{k}" for k in DEPTHS for name in _RANK_METRICS)
 """The rows of `rank_metrics`, in the order of the paper's table 1."""
 
 ScorePairs = Callable[[list[tuple[str, str]]], Any]
@@ -71,7 +71,7 @@ def rank_metrics(preferences: Sequence[Preference], score: ScorePairs) -> Floats
     for column, item in enumerate(preferences):
         relevant = [True] * len(item.pos) + [False] * len(item.neg)
         order = ranked(scores[start : start + len(relevant)].tolist(), relevant)
-        values[:, column] = [metric(order, k) for k in DEPTHS for metric in _METRICS.values()]
+        values[:, column] = [metric(order, k) for k in DEPTHS for metric in _RANK_METRICS.values()]
         start += len(relevant)
     return values
 

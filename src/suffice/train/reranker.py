@@ -133,7 +133,7 @@ def train_reranker(
             name: {"questions": len(questions), "hash": preferences_hash(questions)} for name, questions in sets.items()
         },
     }
-    _check_free(out, config)
+    _check_folder_is_free(out, config)
     began = time.perf_counter()
     with quiet():
         encoder = load_base(str(model), settings, revision=revision, device=device, seed=seed)
@@ -160,7 +160,7 @@ def train_reranker(
     )
     if trainer.is_world_process_zero():
         seen = Seen.of((), [item.query for item in (*preferences, *dev)])
-        _write(encoder, run, {**config, **seen.to_dict()}, aligned_with)
+        _write_reranker(encoder, run, {**config, **seen.to_dict()}, aligned_with)
     return run
 
 
@@ -180,7 +180,7 @@ def _check_sets(train: Sequence[Preference], dev: Sequence[Preference], test: Se
                 )
 
 
-def _check_free(out: Path, config: Mapping[str, Any]) -> None:
+def _check_folder_is_free(out: Path, config: Mapping[str, Any]) -> None:
     """Raise if `out` cannot be written.
 
     Raises:
@@ -222,7 +222,9 @@ def _history(log: Sequence[Mapping[str, Any]]) -> tuple[tuple[int, float], ...]:
     return tuple((int(entry["step"]), float(entry[LOGGED])) for entry in log if LOGGED in entry)
 
 
-def _write(encoder: Any, run: RerankerRun, config: Mapping[str, Any], aligned_with: Mapping[str, Any] | None) -> None:
+def _write_reranker(
+    encoder: Any, run: RerankerRun, config: Mapping[str, Any], aligned_with: Mapping[str, Any] | None
+) -> None:
     """Write the trained model atomically and remove the checkpoints."""
     half = run.path.with_name(f"{run.path.name}.half")
     shutil.rmtree(half, ignore_errors=True)
@@ -239,6 +241,6 @@ def _write(encoder: Any, run: RerankerRun, config: Mapping[str, Any], aligned_wi
     text = json.dumps(card, ensure_ascii=False, allow_nan=False, indent=1) + "\n"
     (half / CARD).write_text(text, encoding="utf-8")
     if run.path.exists():
-        run.path.rmdir()  # empty: see `_check_free`
+        run.path.rmdir()  # empty: see `_check_folder_is_free`
     half.replace(run.path)
     shutil.rmtree(_folder(run.path), ignore_errors=True)

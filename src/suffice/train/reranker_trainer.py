@@ -133,7 +133,7 @@ def load_base(
     return encoder
 
 
-def _cut(texts: list[str], tokenizer: Any, tokens: int) -> list[str]:
+def _cut_to_tokens(texts: list[str], tokenizer: Any, tokens: int) -> list[str]:
     """Cut each text after `tokens` tokens, keeping its original characters."""
     encoded = tokenizer(
         texts, add_special_tokens=False, truncation=True, max_length=tokens, return_offsets_mapping=True
@@ -149,23 +149,23 @@ def pair_scorer(encoder: Any, settings: RerankerSettings) -> ScorePairs:
     from torch.nn import Identity
 
     def score(pairs: list[tuple[str, str]]) -> Any:
-        queries = _cut([query for query, _ in pairs], encoder.tokenizer, settings.query_tokens)
-        passages = _cut([text for _, text in pairs], encoder.tokenizer, settings.passage_tokens)
+        queries = _cut_to_tokens([query for query, _ in pairs], encoder.tokenizer, settings.query_tokens)
+        passages = _cut_to_tokens([text for _, text in pairs], encoder.tokenizer, settings.passage_tokens)
         cut_pairs = list(zip(queries, passages, strict=True))
         return encoder.predict(cut_pairs, activation_fn=Identity(), show_progress_bar=False, batch_size=settings.batch)
 
     return score
 
 
-def _rows(preferences: Sequence[Preference], tokenizer: Any, settings: RerankerSettings) -> Any:
+def _training_rows(preferences: Sequence[Preference], tokenizer: Any, settings: RerankerSettings) -> Any:
     """Return one row for each positive: question, positive and the question's first negatives."""
     from datasets import Dataset
 
     rows: dict[str, list[Any]] = {"query": [], "positive": [], "negatives": []}
     for item in preferences:
-        [query] = _cut([item.query], tokenizer, settings.query_tokens)
-        negatives = _cut(list(item.neg[: settings.negatives]), tokenizer, settings.passage_tokens)
-        for positive in _cut(list(item.pos), tokenizer, settings.passage_tokens):
+        [query] = _cut_to_tokens([item.query], tokenizer, settings.query_tokens)
+        negatives = _cut_to_tokens(list(item.neg[: settings.negatives]), tokenizer, settings.passage_tokens)
+        for positive in _cut_to_tokens(list(item.pos), tokenizer, settings.passage_tokens):
             rows["query"].append(query)
             rows["positive"].append(positive)
             rows["negatives"].append(negatives)
@@ -207,7 +207,7 @@ def make_trainer(
     from sentence_transformers.cross_encoder import CrossEncoderTrainer, CrossEncoderTrainingArguments
     from transformers import EarlyStoppingCallback, PrinterCallback
 
-    rows = _rows(preferences, encoder.tokenizer, settings)
+    rows = _training_rows(preferences, encoder.tokenizer, settings)
     processes = int(os.environ.get("WORLD_SIZE", "1"))
     at_once = settings.batch * processes
     # Several processes drop the last rows that do not fill a step of all of them.

@@ -103,13 +103,13 @@ def measure_shift(
     without: list[tuple[Passage, ...]] = [() for _ in pairs]
     for passages in (without, [(passage,) for _, passage in pairs]):
         predicted = confidence.of(texts, None if passages is without else passages)
-        replies = _replies(model, texts, passages)
+        replies = _batched_replies(model, texts, passages)
         right = [is_right(reply.answer, item.answers, label) for reply, (item, _) in zip(replies, pairs, strict=True)]
         measures.append(measure_probe(predicted, right, rng=rng))
     return Shift(qa=measures[0], rag=measures[1], label=str(label))
 
 
-def _replies(model: Answerer, texts: Sequence[str], passages: Sequence[tuple[Passage, ...]]) -> list[Reply]:
+def _batched_replies(model: Answerer, texts: Sequence[str], passages: Sequence[tuple[Passage, ...]]) -> list[Reply]:
     """Return the model's replies, in one batch where the model supports it."""
     answer_all: Callable[..., list[Reply]] | None = getattr(model, "answers", None)
     if answer_all is not None:

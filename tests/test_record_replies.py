@@ -168,6 +168,7 @@ def test_the_doctor_promises_nothing_where_nothing_could_be_read():
     assert any("no reply states a confidence" in note for note in found["notes"])
 
 
+@pytest.mark.whole
 def test_a_local_model_reads_only_the_chat_templates_variables_out_of_the_extra_body(tmp_path):
     folder = local_models.save(tmp_path / "llama", max_position_embeddings=4096)
     words = local_models.tokenizer()

@@ -171,6 +171,7 @@ def minilm():
     return Path(spec.origin).parent / "model"
 
 
+@pytest.mark.whole
 @pytest.mark.filterwarnings("default")  # what torch and its friends say about their own future
 def test_a_real_model_finds_the_supporting_passages(minilm):
     retriever = DenseRetriever(minilm, device="cpu")
@@ -187,6 +188,7 @@ def test_a_real_model_finds_the_supporting_passages(minilm):
     assert len(identity["revision"]) == 16
 
 
+@pytest.mark.whole
 @pytest.mark.filterwarnings("default")
 def test_a_folder_without_a_model_is_a_model_error(tmp_path, passages):
     with pytest.raises(ModelError, match="cannot be loaded"):

@@ -90,7 +90,7 @@ def test_show_prints_a_policy_that_has_no_certificate(folder, tmp_path):
     assert "p_correct from answer_margin" in told.out
     assert cli("data", "show", folder / "policy.json", "--json").json["certificate"] == "none"
     assert "cannot be read" in cli("data", "show", tmp_path / "absent.json").error
-    assert "no recording" not in cli("data", "show", folder / "tune.parquet").error
+    assert "does not exist" not in cli("data", "show", folder / "tune.parquet").error
 
 
 def test_nothing_certified_ends_with_exit_code_1_and_writes_nothing(folder, tmp_path):

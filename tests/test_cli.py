@@ -256,7 +256,7 @@ def test_a_process_writes_no_escape_codes_to_a_pipe_even_where_colours_are_force
 def test_debug_shows_the_traceback_and_nothing_else_does(tmp_path):
     missing = tmp_path / "missing.parquet"
     plain, debug = cli("replay", missing), cli("--debug", "replay", missing)
-    assert "there is no recording" in plain.error
+    assert "does not exist" in plain.error
     assert debug.code == plain.code == 2
     assert "Traceback" in debug.err
     assert plain.err.strip() in debug.err
@@ -347,7 +347,7 @@ def broken_files(recorded, folder):
     """Yield what a user may take for a recording, with what the message must say."""
     whole = recorded.read_bytes()
     table = read_recording(recorded).table
-    yield folder / "missing.parquet", "there is no recording"
+    yield folder / "missing.parquet", "does not exist"
     for name, data in {
         "empty": b"",
         "noise": os.urandom(3000),

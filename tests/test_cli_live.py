@@ -60,7 +60,7 @@ def test_a_warning_is_a_note_with_a_remedy_that_the_command_line_has(tmp_path):
     with Endpoint(reply) as endpoint:
         told = record(endpoint, tmp_path, questions=dataset(tmp_path / "q.jsonl", asked)).err
     assert "note: some questions have fewer rounds than passages" in told
-    assert "give each a title of its own" in told
+    assert "give each passage its own title" in told
     assert "Warning" not in told
 
 

@@ -466,7 +466,7 @@ def test_the_lock_is_taken_before_the_recording_that_is_there_is_read(tmp_path):
             record(*scripted(), path)
         child.stdin.close()
     (tmp_path / "r.parquet.journal").unlink()
-    with pytest.raises(SchemaError, match="does not read as parquet"):
+    with pytest.raises(SchemaError, match="cannot be read as parquet"):
         record(*scripted(), path)
     assert not list(tmp_path.glob("*.journal*"))  # nothing was in it
 

@@ -85,7 +85,7 @@ def test_a_random_model_replies_in_the_schema_of_a_mark_and_is_kept(chat, brief,
 def test_a_reply_in_the_schema_that_makes_no_sense_gives_no_mark(chat, brief):
     found = asyncio.run(MarkJudge(asker(chat, brief), MARKS["context_precision"]).judge(DRAFT))
     assert math.isnan(found.mark)
-    assert found.note.startswith(("the judge names a passage", "the judge leaves", "the judge's list"))
+    assert found.note.startswith(("the judge repeats a passage", "the judge leaves", "the judge's list"))
     assert found.cost.calls == found.attempts == 3
 
 

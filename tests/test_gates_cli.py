@@ -131,7 +131,7 @@ def test_without_tune_questions_everything_is_cross_fitted_and_several_sets_are_
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["nowhere.parquet"], 2, "no recording"),
+        (["nowhere.parquet"], 2, "does not exist"),
         (["nowhere"], 2, "bundled are"),
         (["{f}/eval.parquet", "--tune", "{f}/eval.jsonl"], 1, "among the tune questions"),
         (["{f}/eval.parquet", "--no-questions"], 2, "--column"),

@@ -200,7 +200,7 @@ def test_what_is_not_a_tasr_file_is_refused(tmp_path):
     (tmp_path / "cut.parquet").write_bytes(whole.read_bytes()[:-100])
     (tmp_path / "text.parquet").write_text("hello")
     for name in ("cut.parquet", "text.parquet"):
-        with pytest.raises(SchemaError, match="does not read as parquet"):
+        with pytest.raises(SchemaError, match="cannot be read as parquet"):
             read_tasr(tmp_path / name)
     with pytest.raises(SchemaError, match=r"column 'qid' .*is missing; the file has: a"):
         read_tasr(tasr_file(tmp_path / "other.parquet", [{"a": 1}]))

@@ -113,8 +113,8 @@ def test_similarities_embed_every_text_once_and_never_leave_0_to_1():
 @pytest.mark.parametrize(
     ("names", "message"),
     [
-        (["bleu"], "one of token_f1, rouge_l, embedding_similarity, not 'bleu'"),
-        ([], "not 'none'"),
+        (["bleu"], "unknown similarity 'bleu'; allowed: token_f1, rouge_l, embedding_similarity"),
+        ([], "unknown similarity 'none'"),
         (["embedding_similarity"], "needs an embedder"),
     ],
 )
@@ -147,7 +147,7 @@ def test_the_command_adds_figures_and_a_replay_takes_them_as_quality(path, tmp_p
         .metrics["token_f1"]
         == 1.0
     )
-    assert "not 'bleu'" in cli("judge", "gold", path, "-o", out, "--measures", "bleu").error
+    assert "unknown similarity 'bleu'" in cli("judge", "gold", path, "-o", out, "--measures", "bleu").error
 
 
 def test_a_likeness_may_stand_in_for_the_score_as_an_oracle_that_says_so(path, tmp_path):

@@ -12,7 +12,7 @@ from suffice import Passage, Reply, Round
 from suffice.errors import AuthenticationFailedError, DataError, ModelError, ModelTimeoutError
 from suffice.judges import MARKS, Draft, JudgeModel, MarkJudge, PairwiseJudge, Panel
 from suffice.llm import ChatModel
-from suffice.loop.course import Made
+from suffice.loop.course import RoundResult
 from suffice.loop.measuring import measure_lazily
 from suffice.rules import parse_rule
 from suffice.session import Policy, Session
@@ -123,9 +123,9 @@ def test_fields_of_the_users_own_are_sent_too():
     [
         ("faithfulness", "Looks good to me, 5/5!", "is not JSON"),
         ("faithfulness", "I cannot help with that.", "is not JSON"),
-        ("faithfulness", "", "nothing"),
-        ("faithfulness", "<think>hm", "nothing"),
-        ("faithfulness", "[1, 2]", "no object"),
+        ("faithfulness", "", "is empty"),
+        ("faithfulness", "<think>hm", "is empty"),
+        ("faithfulness", "[1, 2]", "not an object"),
         ("faithfulness", "{}", "lacks 'statements'"),
         ("faithfulness", '{"statements": []}', "empty"),
         ("faithfulness", '{"statements": "all"}', "lacks 'statements'"),
@@ -135,19 +135,19 @@ def test_fields_of_the_users_own_are_sent_too():
         ("faithfulness", '{"statements": [{"supported": 1}]}', "lacks 'supported'"),
         ("faithfulness", STATEMENTS[:-5], "is not JSON"),
         ("faithfulness", STATEMENTS + STATEMENTS, "is not JSON"),
-        ("answer_relevancy", '{"mark": 5}', "outside of 0 to 4"),
-        ("answer_relevancy", '{"mark": -1}', "outside of 0 to 4"),
+        ("answer_relevancy", '{"mark": 5}', "not within 0 to 4"),
+        ("answer_relevancy", '{"mark": -1}', "not within 0 to 4"),
         ("answer_relevancy", '{"mark": true}', "lacks 'mark'"),
         ("answer_relevancy", '{"mark": 3.5}', "lacks 'mark'"),
         ("answer_relevancy", '{"mark": "3"}', "lacks 'mark'"),
         ("answer_relevancy", '{"mark": null}', "lacks 'mark'"),
         ("answer_relevancy", '{"mark": NaN}', "NaN"),
-        ("answer_relevancy", '{"mark": 1, "mark": 4}', "twice"),
+        ("answer_relevancy", '{"mark": 1, "mark": 4}', "repeats a"),
         ("answer_relevancy", '{"a": ' * 100_000, "is not JSON"),
         ("context_precision", '{"passages": [{"number": 1, "useful": true}]}', "leaves passages out"),
-        ("context_precision", USEFUL.replace("2", "3"), "there is not"),
-        ("context_precision", USEFUL.replace("2", "1"), "twice"),
-        ("context_precision", USEFUL.replace("2", "0"), "there is not"),
+        ("context_precision", USEFUL.replace("2", "3"), "unknown one"),
+        ("context_precision", USEFUL.replace("2", "1"), "repeats a"),
+        ("context_precision", USEFUL.replace("2", "0"), "unknown one"),
     ],
 )
 def test_what_is_not_the_reply_that_was_asked_for_gives_no_mark_and_a_note(mark, text, note):
@@ -266,7 +266,7 @@ def test_replies_that_are_kept_unreadable_are_asked_for_again_only_where_one_say
 
 
 def test_a_judge_is_asked_at_least_once():
-    with pytest.raises(DataError, match="attempts=0"):
+    with pytest.raises(DataError, match="attempts is 0"):
         JudgeModel(ChatModel("j", base_url="http://localhost:1/v1", api_key="k"), attempts=0)
 
 
@@ -436,7 +436,9 @@ def test_a_live_policy_asks_the_panel_only_where_its_rule_reads_the_score():
         panel = Panel(asker(endpoint), ["faithfulness", "answer_relevancy"])
         session = Session(Policy(rule=rule, max_rounds=5))
         for index, answer in ((1, "Oslo"), (2, "Rome"), (3, "Rome")):
-            made = Made(observed=Round(index=index, answer=answer, passages=PASSAGES), reply=Reply(answer=answer))
+            made = RoundResult(
+                observed=Round(index=index, answer=answer, passages=PASSAGES), reply=Reply(answer=answer)
+            )
             seen, failed = asyncio.run(measure_lazily([panel], session, "q?", made))
             assert failed is None
             decision = session.observe(seen)
@@ -447,11 +449,11 @@ def test_a_live_policy_asks_the_panel_only_where_its_rule_reads_the_score():
 @pytest.mark.parametrize(
     ("marks", "weights", "match"),
     [
-        (["truth"], None, "no mark 'truth'"),
+        (["truth"], None, "unknown mark 'truth'"),
         ([], None, "at least one"),
-        (["faithfulness", "faithfulness"], None, "each once"),
+        (["faithfulness", "faithfulness"], None, "without repeats"),
         (["faithfulness"], {"faithfulness": 0.5}, "add up to 1"),
-        (["faithfulness"], {"truth": 1.0}, "no mark here"),
+        (["faithfulness"], {"truth": 1.0}, "unknown mark"),
         (["faithfulness", "answer_relevancy"], {"faithfulness": 1.5, "answer_relevancy": -0.5}, ">= 0"),
         (["faithfulness"], {"faithfulness": math.nan}, ">= 0"),
     ],

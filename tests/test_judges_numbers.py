@@ -84,7 +84,7 @@ def test_embedding_similarity_is_undefined_where_there_is_nothing_to_compare(dra
 
 @pytest.mark.parametrize("vectors", [[[1.0, 0.0]], [1.0, 0.0], [[[1.0]], [[1.0]]]])
 def test_an_embedder_of_another_count_or_shape_is_refused(vectors):
-    with pytest.raises(DataError, match="one vector each"):
+    with pytest.raises(DataError, match="one vector per text"):
         embedding_similarity("d", ["a"], lambda texts: vectors)
 
 
@@ -194,7 +194,7 @@ def test_columns_that_are_no_marks_are_refused(bad):
 
 def test_own_weights_are_checked_and_filled_up():
     assert checked_weights({"b": 1.0}, ["a", "b"]) == {"a": 0.0, "b": 1.0}
-    with pytest.raises(DataError, match="no mark here"):
+    with pytest.raises(DataError, match="unknown mark"):
         checked_weights({"x": 1.0}, ["a"])
     with pytest.raises(DataError, match="add up to 1"):
         checked_weights({"a": 2.0}, ["a"])

@@ -214,7 +214,7 @@ def test_the_tables_of_the_report_hold_those_of_the_protocol():
         (["--metric", "nothing"], 2, "no metric 'nothing'"),
         (["--tolerance", "-1"], 1, "tolerance"),
         (["--dev", "{test}"], 1, "in dev and test"),
-        (["--dev", "missing.parquet"], 2, "no recording"),
+        (["--dev", "missing.parquet"], 2, "does not exist"),
     ],
 )
 def test_wrong_options_say_what_is_allowed(paths, options, code, told, tmp_path, monkeypatch):  # noqa: PLR0917

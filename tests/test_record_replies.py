@@ -75,7 +75,7 @@ def test_record_stops_after_eight_questions_of_which_nothing_was_read(said, show
 def test_the_same_command_goes_on_once_the_endpoint_answers_as_it_should(tmp_path):
     questions, out = dataset(tmp_path / "q.jsonl", n=12), tmp_path / "r.parquet"
     with Endpoint(lambda body: PROSE if len(endpoint.requests) <= 8 else "Answer: Oslo") as endpoint:
-        assert "nothing" in record(endpoint, questions, out, "--max-rounds", 1).error
+        assert "no answer could be read" in record(endpoint, questions, out, "--max-rounds", 1).error
         done = record(endpoint, questions, out, "--max-rounds", 1, "--json")
         assert len(endpoint.requests) == 12
     assert (done.code, done.json["unread"], done.json["rounds"]) == (0, 8, 12)
@@ -186,7 +186,7 @@ def test_a_local_model_reads_only_the_chat_templates_variables_out_of_the_extra_
 def test_options_that_a_model_does_not_have_are_refused(tmp_path):
     questions = dataset(tmp_path / "q.jsonl", n=2)
     for options, said in (
-        (("--prompt", "nosuch"), "unknown prompt 'nosuch'"),
+        (("--prompt", "nosuch"), "there is no prompt 'nosuch'"),
         (("--extra-body", "{bad"), "is not JSON"),
         (("--extra-body", '{"a": 1}'), "has no request"),
         (("--answer-position", "json"), "has no request"),

@@ -171,7 +171,7 @@ def test_states_are_found_by_question_and_layer(tmp_path):
     assert len(stored) == 5
     assert stored.of(["q3", "q0"]).shape == (2, 2, 3)
     assert stored.of(["q3", "q0"], layer=8).tolist() == [[4.0] * 3, [1.0] * 3]
-    with pytest.raises(DataError, match="layer 2 was not stored; there are: 4, 8"):
+    with pytest.raises(DataError, match="layer 2 was not stored; stored layers: 4, 8"):
         stored.of(["q3"], layer=2)
     with pytest.raises(DataError, match="2 questions have no stored state, the first is 'x'"):
         stored.of(["x", "q1", "y"])
@@ -251,7 +251,7 @@ def test_ids_occur_once_and_there_are_some(tmp_path):
     writer = StateWriter(tmp_path / "s", {})
     writer.append(["a"], np.zeros((1, 1, 2)))
     for ids in (["a"], ["b", "b"]):
-        with pytest.raises(DataError, match="would be stored twice"):
+        with pytest.raises(DataError, match="already stored or repeated"):
             writer.append(ids, np.zeros((len(ids), 1, 2)))
     with pytest.raises(DataError, match=r"expected states of shape \(1, 1, width\), got \(1, 2, 2\)"):
         writer.append(["b"], np.zeros((1, 2, 2)))
@@ -295,7 +295,7 @@ def _cut(path):
         (
             lambda f: (f / "shard-000002.safetensors").write_bytes((f / "shard-000001.safetensors").read_bytes()),
             SchemaError,
-            "holds a state twice",
+            "contains a state twice",
         ),
     ],
 )
@@ -308,7 +308,7 @@ def test_damaged_folders_are_errors_that_say_what_is_wrong(tmp_path, damage, err
 
 
 def test_a_path_that_is_no_folder_of_states_is_refused(tmp_path):
-    with pytest.raises(DataError, match="there are no states at"):
+    with pytest.raises(DataError, match="does not exist"):
         read_states(tmp_path / "none")
     (tmp_path / "file").write_text("x")
     with pytest.raises(DataError, match="is a file"):
@@ -318,7 +318,7 @@ def test_a_path_that_is_no_folder_of_states_is_refused(tmp_path):
     with pytest.raises(DataError, match="holds no states.json"):
         StateWriter(tmp_path / "full", {})
     StateWriter(tmp_path / "empty", {})
-    with pytest.raises(DataError, match="holds no states yet"):
+    with pytest.raises(DataError, match="contains no states yet"):
         read_states(tmp_path / "empty")
 
 

@@ -192,12 +192,12 @@ def test_identities_of_another_kind_are_refused_not_guessed(tmp_path, changes, s
 
 
 def test_a_missing_file_a_folder_and_foreign_files_are_told(tmp_path):
-    with pytest.raises(DataError, match="there is no recording"):
+    with pytest.raises(DataError, match="does not exist"):
         read_recording(tmp_path / "nowhere.parquet")
-    with pytest.raises(DataError, match="there is no recording"):
+    with pytest.raises(DataError, match="does not exist"):
         read_recording(tmp_path)
     pq.write_table(pa.table({"question_id": ["a"], "round": [1]}), tmp_path / "foreign.parquet")
-    with pytest.raises(SchemaError, match=r"no recording of Suffice.*suffice import"):
+    with pytest.raises(SchemaError, match=r"not a recording of Suffice.*suffice import"):
         read_recording(tmp_path / "foreign.parquet")
     (tmp_path / "text.parquet").write_bytes(b"\xff\xfe not parquet at all")
     with pytest.raises(SchemaError, match="corrupt or truncated"):

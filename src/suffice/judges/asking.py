@@ -1,4 +1,4 @@
-"""Distinct requests to a judge, each made once, some at a time."""
+"""Distinct requests to a judge, each made once, several at a time."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _V = TypeVar("_V")
 
 @dataclass(slots=True)
 class Replies(Generic[_K, _V]):
-    """What became of requests.
+    """The outcome of requests.
 
     Attributes:
-        answers: By key, where there is one.
-        retryable: Messages of calls that may succeed later.
-        refused: By key, errors of calls that will not.
+        answers: Answers by key.
+        retryable: Messages of failed calls that may succeed later.
+        refused: Errors of calls that cannot succeed, by key.
     """
 
     answers: dict[_K, _V] = field(default_factory=dict)
@@ -39,9 +39,9 @@ async def ask_each(
     """Make every request once.
 
     Args:
-        requests: By what tells one from another.
+        requests: Requests by key.
         concurrency: Requests in flight.
-        on_progress: Told how many of how many are done.
+        on_progress: Called with the number of requests done and their total.
 
     Raises:
         ModelError: The endpoint refused the credentials.

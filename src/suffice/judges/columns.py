@@ -24,7 +24,7 @@ from suffice.store.schema import cost_column
 __all__ = ["PREFERRED", "REFERENCES", "Preference", "gold_score", "prefer_to_last", "reference_columns"]
 
 REFERENCES = ("token_f1", "rouge_l", "embedding_similarity")
-"""What `reference_columns` can measure."""
+"""The measures of `reference_columns`."""
 
 PREFERRED = "preferred_to_last"
 """The column of `prefer_to_last`: 1 better than the last draft, 0.5 neither, 0 worse."""
@@ -35,46 +35,44 @@ _SCORES = {"first": 1.0, "tie": 0.5, "order_dependent": 0.5, "second": 0.0, "und
 def reference_columns(
     recording: Recording, names: Sequence[str] = REFERENCES, *, embed: Embed | None = None
 ) -> dict[str, list[float]]:
-    """Return how near each draft is to its gold answers, by name, one value for each row of the table, in [0, 1].
+    """Measure the similarity of each draft to its gold answers; one value in [0, 1] per row of the table, by name.
 
-    An `embedding_similarity` below zero is 0: no likeness.  NaN without a gold answer.
+    A negative `embedding_similarity` becomes 0.  NaN without a gold answer.
 
     Args:
         recording: The recording.
-        names: Which of `REFERENCES`.
-        embed: Texts to vectors; needed for `embedding_similarity`, and called once for all texts.
+        names: Some of `REFERENCES`.
+        embed: Maps texts to vectors; required for `embedding_similarity` and called once for all texts.
 
     Raises:
-        DataError: An unknown name, no embedder, or a recording without answers or gold answers.
+        DataError: A name is unknown, the embedder is missing, or the recording has no answers or gold answers.
     """
     unknown = [name for name in names if name not in REFERENCES]
     if unknown or not names:
-        raise NotFoundError(
-            f"a likeness to gold answers is one of {', '.join(REFERENCES)}, not {(unknown or ['none'])[0]!r}"
-        )
+        raise NotFoundError(f"unknown similarity {(unknown or ['none'])[0]!r}; allowed: {', '.join(REFERENCES)}")
     for column in ("answer", "golds"):
         if column not in recording.table.column_names:
             raise DataError(f"the recording has no column {column!r}: record questions with gold answers")
     drafts = recording.table.column("answer").to_pylist()
-    golds = [found or [] for found in recording.table.column("golds").to_pylist()]
+    golds = [answers or [] for answers in recording.table.column("golds").to_pylist()]
     columns: dict[str, list[float]] = {}
     for name in names:
         measure: Callable[[str | None, Sequence[str]], float] = token_f1 if name == "token_f1" else rouge_l
         if name == "embedding_similarity":
             measure = _similarity(drafts, golds, embed)
-        columns[name] = [measure(draft, wanted) for draft, wanted in zip(drafts, golds, strict=True)]
+        columns[name] = [measure(draft, draft_golds) for draft, draft_golds in zip(drafts, golds, strict=True)]
     return columns
 
 
 def gold_score(recording: Recording, values: Sequence[float]) -> tuple[dict[str, list[float]], dict[str, Any]]:
-    """Return a likeness to gold answers as the information score, with its gain, and the recording's metadata.
+    """Return a similarity to gold answers as the information score, with its gain, and the recording's metadata.
 
     A rule that reads such a gain is an **oracle**: it decides with the gold answer, which no live run has.  The metadata
-    says so (`oracles`), and the protocol labels every policy that reads it.
+    contain it (`oracles`), and the protocol labels every policy that reads it.
 
     Args:
         recording: The recording.
-        values: One of `reference_columns`.
+        values: A column of `reference_columns`.
     """
     ids = recording.table.column("question_id").to_pylist()
     rounds = recording.table.column("round").to_pylist()
@@ -85,30 +83,30 @@ def gold_score(recording: Recording, values: Sequence[float]) -> tuple[dict[str,
 def _similarity(
     drafts: Sequence[str | None], golds: Sequence[Sequence[str]], embed: Embed | None
 ) -> Callable[[str | None, Sequence[str]], float]:
-    """Return the measure by embedding, from vectors of all texts that are made at once."""
+    """Return the similarity by embeddings, computed at once for all texts."""
     if embed is None:
         raise DataError("embedding_similarity needs an embedder")
-    given = (*drafts, *(gold for found in golds for gold in found))
-    texts = list(dict.fromkeys(text for text in given if text and text.strip()))
+    all_texts = (*drafts, *(gold for answers in golds for gold in answers))
+    texts = list(dict.fromkeys(text for text in all_texts if text and text.strip()))
     vectors = dict(zip(texts, np.asarray(embed(texts)), strict=True)) if texts else {}
 
-    def measure(draft: str | None, wanted: Sequence[str]) -> float:
-        found = embedding_similarity(draft, wanted, lambda asked: np.array([vectors[text] for text in asked]))
-        return max(found, 0.0) if found == found else found  # noqa: PLR0124 - NaN stays
+    def measure(draft: str | None, draft_golds: Sequence[str]) -> float:
+        similarity = embedding_similarity(draft, draft_golds, lambda batch: np.array([vectors[text] for text in batch]))
+        return max(similarity, 0.0) if similarity == similarity else similarity  # noqa: PLR0124 - NaN stays
 
     return measure
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preference:
-    """What a pairwise judge said of every draft against the last one of its trajectory.
+    """The verdicts of a pairwise judge on every draft against the last one of its trajectory.
 
     Attributes:
         columns: `PREFERRED` and its cost columns, one value for each row of the recording's table.
-        verdicts: Pairs by verdict, count; equal drafts, which nobody is asked about, are not among them.
-        pairs: Distinct pairs that were asked about, count.
-        failed: Messages of calls that may succeed later; the columns are complete only if there is none.
-        metadata: What a recording's file says about it, JSON-ready.
+        verdicts: Number of pairs by verdict, without equal drafts, which are not judged.
+        pairs: Number of distinct pairs judged.
+        failed: Messages of calls that may succeed later; the columns are complete only if there are none.
+        metadata: JSON-ready metadata for the recording's file.
     """
 
     columns: Mapping[str, Sequence[float]]
@@ -126,21 +124,21 @@ async def prefer_to_last(
     concurrency: int = 8,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> Preference:
-    """Ask of every distinct draft whether it is better than the last one of its trajectory, in both orders.
+    """Compare every distinct draft with the last one of its trajectory, in both orders.
 
-    As a metric of a replay it is what stopping early gives away or wins against the whole budget, without a gold
-    answer: the last round has 0.5 by construction.  A verdict that depends on the order counts as neither.
+    As a metric of a replay it measures the loss or gain of stopping early against the whole budget, without gold answers:
+    the last round has 0.5 by construction.  A verdict that depends on the order counts as neither.
 
     Args:
         recording: The recording.
         judge: Compares two drafts.
-        passages: By passage id; see `drafts_of`.
+        passages: Passages by id; see `drafts_of`.
         concurrency: Pairs in flight.
-        on_progress: Told how many of how many pairs are done.
+        on_progress: Called with the number of pairs done and their total.
 
     Raises:
         DataError: The recording lacks questions or answers.
-        ModelError: The endpoint refused the credentials, or everything that it was asked.
+        ModelError: The endpoint refused the credentials, or all requests.
     """
     drafts = drafts_of(recording, passages)
     last = _last_drafts(recording, drafts)
@@ -156,13 +154,13 @@ async def prefer_to_last(
         for key, (draft, end) in pairs.items()
     }
     replies = await ask_each(requests, concurrency=concurrency, on_progress=on_progress)
-    found, refused = replies.answers, replies.refused
-    if refused and not found:
+    comparisons, refused = replies.answers, replies.refused
+    if refused and not comparisons:
         raise next(iter(refused.values()))
     name = f"judge:{PREFERRED}"
-    verdicts = Counter(comparison.verdict for comparison in found.values())
+    verdicts = Counter(comparison.verdict for comparison in comparisons.values())
     return Preference(
-        columns=_preference_columns(recording, drafts, last, found, name),
+        columns=_preference_columns(recording, drafts, last, comparisons, name),
         verdicts=dict(verdicts) | ({"refused": len(refused)} if refused else {}),
         pairs=len(pairs),
         failed=tuple(replies.retryable),
@@ -175,17 +173,17 @@ def _draft_text(draft: Draft | None) -> str:
 
 
 def _drafts_differ(draft: Draft, end: Draft | None) -> bool:
-    """Return whether there are two drafts to compare."""
+    """Return whether there are two different drafts to compare."""
     return _draft_text(draft) not in ("", _draft_text(end)) and end is not None
 
 
 def _pair_key(draft: Draft, end: Draft | None) -> tuple[Any, ...]:
-    """Return what tells one pair from another."""
+    """Return the key of a pair."""
     return draft.question, _draft_text(draft), _draft_text(end), () if end is None else end.contexts
 
 
 def _last_drafts(recording: Recording, drafts: Sequence[Draft]) -> list[Draft | None]:
-    """Return for each row the last draft of its trajectory that is not blank; None if it has none."""
+    """Return for each row the last non-blank draft of its trajectory; None if there is none."""
     ids = recording.table.column("question_id").to_pylist()
     rounds = recording.table.column("round").to_pylist()
     last: dict[str, tuple[int, Draft]] = {}
@@ -199,10 +197,10 @@ def _preference_columns(
     recording: Recording,
     drafts: Sequence[Draft],
     last: Sequence[Draft | None],
-    found: Mapping[tuple[Any, ...], Comparison],
+    comparisons: Mapping[tuple[Any, ...], Comparison],
     component: str,
 ) -> dict[str, list[float]]:
-    """Return the column and its costs; a pair is paid for in the first round of a question that needs it."""
+    """Return the column and its costs; a pair is charged to the first round of a question that needs it."""
     ids = recording.table.column("question_id").to_pylist()
     rounds = recording.table.column("round").to_pylist()
     values = [math.nan] * len(drafts)
@@ -213,12 +211,12 @@ def _preference_columns(
             values[row] = 0.5 if _draft_text(drafts[row]) else math.nan
             continue
         key = _pair_key(drafts[row], last[row])
-        comparison = found.get(key)
+        comparison = comparisons.get(key)
         if comparison is None:
             continue
         values[row] = _SCORES[comparison.verdict]
-        spent = Cost() if (ids[row], key) in paid else comparison.cost
+        cost = Cost() if (ids[row], key) in paid else comparison.cost
         paid.add((ids[row], key))
         for kind, column in costs.items():
-            column[row] = getattr(spent, kind)
+            column[row] = getattr(cost, kind)
     return {PREFERRED: values} | {cost_column(component, kind): column for kind, column in costs.items()}

@@ -1,4 +1,4 @@
-"""Judges that mark one draft, alone and as a panel whose marks add up to the information score."""
+"""Judges that mark one draft, alone or as a panel with the weighted mean of its marks, the information score."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ SCORE = "information_score"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
-    """What a judge may see of one round.
+    """The content of one round for a judge.
 
     Attributes:
         question: The question.
-        text: The draft; None or white space is no draft.
-        contexts: The passages in their order; empty if there are none, or if they are not known.
+        text: The draft; None or white space if there is none.
+        contexts: The passages in order; empty if there are none or they are unknown.
         reference: The gold answer; None if unknown.
     """
 
@@ -44,11 +44,11 @@ class Judgement:
     """One mark of one draft.
 
     Attributes:
-        mark: In [0, 1]; NaN where undefined.
+        mark: Mark in [0, 1]; NaN if undefined.
         note: Why it is undefined; empty otherwise.
-        cost: What it cost, with every attempt; from the cache: what it cost originally; nothing where nothing was asked.
-        attempts: Replies until one could be read, or none was asked for any more, count.
-        from_cache: Whether the cache answered.
+        cost: Cost of all attempts; from the cache: the original cost; zero if no request was made.
+        attempts: Number of replies until one could be read or the attempts were used up.
+        from_cache: Whether all replies came from the cache.
     """
 
     mark: float
@@ -61,12 +61,12 @@ class Judgement:
 class MarkJudge:
     """Asks a model for one mark of a draft.
 
-    The mark is undefined, with a note, where what it is judged from is missing (nothing is asked then), and where the
-    no reply is what was asked for (each call is paid for and kept).
+    The mark is undefined, with a note, if its inputs are missing (no request is made) or if no reply can be read (each
+    call is paid for and stored).
 
     Args:
-        model: Asks, and keeps what was paid for.
-        prompt: Which mark, and how it is asked for.
+        model: Sends requests and stores the replies.
+        prompt: The mark and its prompt.
     """
 
     def __init__(self, model: JudgeModel, prompt: MarkPrompt) -> None:
@@ -76,9 +76,9 @@ class MarkJudge:
         return f"MarkJudge({self.model!r}, {self.prompt.prompt_id!r})"
 
     def given(self, draft: Draft, *, repeat: int = 0) -> dict[str, Any] | str:
-        """Return what the judge sees, which is the key of the cache; or a note on what is missing.
+        """Return the inputs of the judge, which are the key of the cache, or a note on what is missing.
 
-        What is not shown to the judge is not in it: an answer relevancy is asked once for all contexts, a context
+        It contains only what the judge is shown, so that answer relevancy is judged once for all contexts, and context
         recall once for all drafts.
         """
         text = draft.text if self.prompt.subject == "draft" else draft.reference
@@ -97,25 +97,25 @@ class MarkJudge:
         }
 
     async def judge(self, draft: Draft, *, repeat: int = 0) -> Judgement:
-        """Return the mark.
+        """Return the mark of a draft.
 
         Args:
-            draft: What is judged.
-            repeat: 0 for the mark itself; each higher number asks anew, once, to measure noise.
+            draft: The draft to judge.
+            repeat: 0 for the mark itself; each higher number is another judgement for measuring noise.
 
         Raises:
             ModelError: The endpoint failed.
         """
-        given = self.given(draft, repeat=repeat)
-        if isinstance(given, str):
-            return Judgement(mark=math.nan, note=given)
+        inputs = self.given(draft, repeat=repeat)
+        if isinstance(inputs, str):
+            return Judgement(mark=math.nan, note=inputs)
         contexts = draft.contexts if self.prompt.with_contexts else ()
-        messages = self.prompt.messages(draft.question, contexts, given["text"])
+        messages = self.prompt.messages(draft.question, contexts, inputs["text"])
 
-        def read(said: Said) -> float:
-            return read_mark(self.prompt, read_object(said), len(contexts))
+        def read(reply: Said) -> float:
+            return read_mark(self.prompt, read_object(reply), len(contexts))
 
-        heard = await self.model.ask(given, messages, self.prompt.name, schema_of(self.prompt.shape), read)
+        heard = await self.model.ask(inputs, messages, self.prompt.name, schema_of(self.prompt.shape), read)
         return Judgement(
             mark=math.nan if heard.value is None else heard.value,
             note=heard.note,
@@ -126,20 +126,20 @@ class MarkJudge:
 
 
 class Panel:
-    """Several marks of one draft, and their weighted mean: an `Enricher` for live loops, and what recordings use.
+    """Several marks of one draft and their weighted mean, for recordings and, as an `Enricher`, for live loops.
 
-    All calls are booked under one component, because a rule that reads the information score pays for all its marks:
+    All calls are charged to one component, because a rule that reads the information score pays for all its marks:
     `judge:information_score`, or `judge:MARK` for a panel of one mark, which has no score.
 
     Args:
-        model: Asks, and keeps what was paid for.
-        marks: Which marks: names in `MARKS`, or prompts of one's own.
-        weights: On the simplex, by mark; default: equal.
-        references: Gold answers by question, for the marks that need one.  A live policy that reads such a mark
-            decides with gold answers: for evaluation only.
+        model: Sends requests and stores the replies.
+        marks: Names in `MARKS`, or your own prompts.
+        weights: Weights by mark, with sum 1; default: equal.
+        references: Gold answers by question, for marks that need one.  A live policy that reads such a mark decides
+            with gold answers: use it for evaluation only.
 
     Raises:
-        DataError: No mark, an unknown one, one twice, or weights that do not fit.
+        DataError: Marks are missing, unknown or repeated, or the weights do not match them.
     """
 
     def __init__(
@@ -152,11 +152,13 @@ class Panel:
     ) -> None:
         unknown = [mark for mark in marks if isinstance(mark, str) and mark not in MARKS]
         if unknown:
-            raise NotFoundError(f"there is no mark {unknown[0]!r}; there are: {', '.join(MARKS)}")
+            raise NotFoundError(f"unknown mark {unknown[0]!r}; allowed: {', '.join(MARKS)}")
         prompts = [MARKS[mark] if isinstance(mark, str) else mark for mark in marks]
         self.marks = tuple(prompt.name for prompt in prompts)
         if not prompts or len(set(self.marks)) != len(prompts) or SCORE in self.marks:
-            raise DataError(f"a panel needs at least one mark, each once, none called {SCORE!r}; got {self.marks!r}")
+            raise DataError(
+                f"a panel needs at least one mark, without repeats or the name {SCORE!r}; got {self.marks!r}"
+            )
         self.model = model
         self.judges = {prompt.name: MarkJudge(model, prompt) for prompt in prompts}
         self.weights = checked_weights(equal_weights(self.marks) if weights is None else weights, self.marks)
@@ -167,22 +169,22 @@ class Panel:
 
     @property
     def has_score(self) -> bool:
-        """Whether there is an information score: of more than one mark."""
+        """Whether there is an information score, i.e. more than one mark."""
         return len(self.marks) > 1
 
     @property
     def name(self) -> str:
-        """The component that its costs are booked under."""
+        """The component to which its costs are charged."""
         return JUDGE if self.has_score else f"judge:{self.marks[0]}"
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """What it measures: the marks, and the score if there is one."""
+        """Its columns: the marks, and the score if there is one."""
         return (*self.marks, SCORE) if self.has_score else self.marks
 
     @property
     def capabilities(self) -> frozenset[str]:
-        """`judge`, and `information_score` where there is one."""
+        """`judge`, and `information_score` if there is one."""
         return frozenset({"judge", SCORE} if self.has_score else {"judge"})
 
     def fingerprint(self) -> Mapping[str, Any]:
@@ -194,11 +196,11 @@ class Panel:
         return {**self.model.fingerprint(), "prompts": prompts, "weights": dict(self.weights)}
 
     def scored(self, marks: Mapping[str, float]) -> dict[str, float]:
-        """Return the marks with the information score beside them, if there is one."""
+        """Return the marks with the information score, if there is one."""
         return {**marks, SCORE: information_score(marks, self.weights)} if self.has_score else dict(marks)
 
     async def measure(self, question: str, passages: Sequence[Passage], reply: Reply) -> Measurement:
-        """Return the marks of one round, and what they cost; answers from the cache carry their original cost.
+        """Return the marks of one round with their cost; answers from the cache have their original cost.
 
         Raises:
             ModelError: The endpoint failed.
@@ -208,7 +210,7 @@ class Panel:
         )
         cost, marks = Cost(), {}
         for name, judge in self.judges.items():
-            found = await judge.judge(draft)
-            marks[name] = found.mark
-            cost = cost + found.cost
+            judgement = await judge.judge(draft)
+            marks[name] = judgement.mark
+            cost = cost + judgement.cost
         return Measurement(signals=self.scored(marks), costs={self.name: cost})

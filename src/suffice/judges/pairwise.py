@@ -1,4 +1,4 @@
-"""Which of two drafts is better, asked in both orders: judges favour a place."""
+"""Which of two drafts is better, judged in both orders because judges favour a position."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ reply could not be read."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """What the two orders said.
+    """The verdicts of both orders.
 
     Attributes:
-        verdict: Both together.
-        cost: What both calls cost.
+        verdict: The combined verdict.
+        cost: Cost of both calls.
         note: Why the verdict is undefined; empty otherwise.
     """
 
@@ -37,8 +37,8 @@ class PairwiseJudge:
     """Asks which draft is better, once with each of them as draft A.
 
     Args:
-        model: Asks, and keeps what was paid for.
-        prompt: What it is asked.
+        model: Sends requests and stores the replies.
+        prompt: The comparing prompt.
     """
 
     def __init__(self, model: JudgeModel, *, prompt: PairPrompt = BETTER_OF_TWO) -> None:
@@ -52,16 +52,16 @@ class PairwiseJudge:
 
         Raises:
             DataError: A draft is empty.
-            ModelError: The endpoint failed; an order that was answered is kept.
+            ModelError: The endpoint failed; the reply to an order that succeeded is stored.
         """
         first, second = first.strip(), second.strip()
         if not first or not second:
-            raise DataError("two drafts are compared; one of them is empty")
+            raise DataError("cannot compare drafts: one of them is empty")
         if first == second:
             return Comparison(verdict="tie")
-        cost, found, notes = Cost(), [], []
+        cost, winners, notes = Cost(), [], []
         for a, b in ((first, second), (second, first)):
-            given = {
+            inputs = {
                 "prompt_id": self.prompt.prompt_id,
                 "prompt_sha256": self.prompt.sha256,
                 "question": question.strip(),
@@ -70,16 +70,16 @@ class PairwiseJudge:
             }
             messages = self.prompt.messages(question, contexts, a, b)
             heard = await self.model.ask(
-                given, messages, self.prompt.name, schema_of("winner"), lambda said: read_winner(read_object(said))
+                inputs, messages, self.prompt.name, schema_of("winner"), lambda reply: read_winner(read_object(reply))
             )
             cost = cost + heard.cost
             if heard.value is None:
                 notes.append(heard.note)
             else:
-                found.append({"A": a, "B": b, "tie": None}[heard.value])
+                winners.append({"A": a, "B": b, "tie": None}[heard.value])
         if notes:
             return Comparison(verdict="undefined", cost=cost, note=notes[0])
-        if found[0] != found[1]:
+        if winners[0] != winners[1]:
             return Comparison(verdict="order_dependent", cost=cost)
-        verdict: Verdict = "tie" if found[0] is None else "first" if found[0] == first else "second"
+        verdict: Verdict = "tie" if winners[0] is None else "first" if winners[0] == first else "second"
         return Comparison(verdict=verdict, cost=cost)

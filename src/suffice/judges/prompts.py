@@ -1,7 +1,7 @@
-"""What judges are asked, as data: four marks of a draft, and which of two drafts is better.
+"""Prompts of judges as data: four marks of a draft, and the comparison of two drafts.
 
-The definitions follow RAGAS (Es et al., 2023) in spirit; words, shapes and versions are ours.  What a judge sees begins
-with question and passages and ends with the text it judges, so that a prefix cache pays for the drafts only.
+The definitions follow the ideas of RAGAS (Es et al., 2023) in our own words and formats.  Prompts begin with question
+and passages and end with the text to judge, so that with a prefix cache only the drafts are paid for.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _SCHEMAS: Mapping[str, dict[str, Any]] = {
     "scale": _object_schema(reason={"type": "string"}, mark={"type": "integer", "enum": list(range(_TOP + 1))}),
     "winner": _object_schema(reason={"type": "string"}, better={"type": "string", "enum": ["A", "B", "tie"]}),
 }
-_SAID: Mapping[str, str] = {
+_EXAMPLES: Mapping[str, str] = {
     "statements": '{"statements": [{"statement": "...", "supported": true or false}, ...]}',
     "passages": '{"passages": [{"number": 1, "useful": true or false}, ...]}',
     "scale": '{"reason": "...", "mark": 0, 1, 2, 3 or 4}',
@@ -62,23 +62,23 @@ def schema_of(shape: str) -> dict[str, Any]:
 
 
 def _messages(system: str, shape: str, question: str, passages: Sequence[Passage], rest: str) -> tuple[Message, ...]:
-    system = f"{system}\nReply with one JSON object and nothing else:\n{_SAID[shape]}"
+    system = f"{system}\nReply with one JSON object and nothing else:\n{_EXAMPLES[shape]}"
     user = Prompt(name="judge", version=1, system=system).user(question, passages) + rest
     return {"role": "system", "content": system}, {"role": "user", "content": user}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MarkPrompt(VersionedPrompt):
-    """How one mark is asked for, and in which shape it is replied.
+    """The prompt for one mark, and the shape of the reply.
 
     Attributes:
         name: The mark: a column of recordings, a signal of live loops.
-        version: Raised with every change of text or shape.
+        version: Increased with every change of text or shape.
         system: The instructions.
         shape: `statements` (the mark is the share that is supported), `passages` (average precision over their order)
             or `scale` (0 to 4, divided by 4).
-        subject: What is judged: the `draft`, or the `reference` (gold) answer, which no draft changes.
-        with_contexts: Whether the judge sees the passages; without any the mark is then undefined.
+        subject: The text to judge: the `draft`, or the `reference` (gold) answer, which does not depend on drafts.
+        with_contexts: Whether the judge sees the passages; without passages the mark is then undefined.
         rest: Template of the last part of the user message; `{text}` is replaced by the subject.
     """
 
@@ -88,7 +88,7 @@ class MarkPrompt(VersionedPrompt):
     rest: str = "\n\nDraft: {text}"
 
     def _hashed(self) -> Any:
-        return [asdict(self), _SCHEMAS[self.shape], _SAID[self.shape]]
+        return [asdict(self), _SCHEMAS[self.shape], _EXAMPLES[self.shape]]
 
     def messages(self, question: str, passages: Sequence[Passage], text: str) -> tuple[Message, ...]:
         """Return the chat messages about a draft (or a reference), judged from the passages."""
@@ -98,16 +98,16 @@ class MarkPrompt(VersionedPrompt):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairPrompt(VersionedPrompt):
-    """How a judge is asked which of two drafts is better; fields as in `MarkPrompt`.
+    """The prompt for the better of two drafts; fields as in `MarkPrompt`.
 
     Attributes:
-        name: What reports call it.
-        version: Raised with every change of the text.
+        name: Name in reports.
+        version: Increased with every change of the text.
         system: The instructions.
     """
 
     def _hashed(self) -> Any:
-        return [asdict(self), _SCHEMAS["winner"], _SAID["winner"]]
+        return [asdict(self), _SCHEMAS["winner"], _EXAMPLES["winner"]]
 
     def messages(self, question: str, passages: Sequence[Passage], a: str, b: str) -> tuple[Message, ...]:
         """Return the chat messages that show one draft as A, the other as B."""
@@ -152,7 +152,7 @@ CONTEXT_PRECISION = MarkPrompt(
     ),
     shape="passages",
 )
-"""Whether useful passages stand before useless ones: average precision over the passages in their order."""
+"""Whether useful passages come before useless ones: average precision over the passages in order."""
 
 CONTEXT_RECALL = MarkPrompt(
     name="context_recall",
@@ -186,15 +186,15 @@ MARKS: Mapping[str, MarkPrompt] = MappingProxyType(
 
 
 def read_mark(prompt: MarkPrompt, reply: Mapping[str, Any], n_passages: int) -> float:
-    """Return the mark that a judge's reply states, in [0, 1].
+    """Return the mark in a judge's reply, in [0, 1].
 
     >>> read_mark(ANSWER_RELEVANCY, {"mark": 3}, 0)
     0.75
 
     Args:
-        prompt: What was asked.
+        prompt: The prompt of the request.
         reply: The reply as JSON.
-        n_passages: How many passages the judge was shown.
+        n_passages: Number of passages in the prompt.
 
     Raises:
         UnreadableError: A field is missing, of another type, or out of range.
@@ -202,7 +202,7 @@ def read_mark(prompt: MarkPrompt, reply: Mapping[str, Any], n_passages: int) -> 
     if prompt.shape == "scale":
         mark: int = _typed_field(reply, "mark", int)
         if not 0 <= mark <= _TOP:
-            raise UnreadableError(f"the judge's mark is outside of 0 to {_TOP}: {mark}")
+            raise UnreadableError(f"the judge's mark is not within 0 to {_TOP}: {mark}")
         return mark / _TOP
     if prompt.shape == "statements":
         verdicts: list[bool] = [_typed_field(item, "supported", bool) for item in _items(reply, "statements")]
@@ -211,9 +211,7 @@ def read_mark(prompt: MarkPrompt, reply: Mapping[str, Any], n_passages: int) -> 
     for item in _items(reply, "passages"):
         number = _typed_field(item, "number", int)
         if number in by_number or not 1 <= number <= n_passages:
-            raise UnreadableError(
-                f"the judge names a passage twice, or one that there is not: {number} of {n_passages}"
-            )
+            raise UnreadableError(f"the judge repeats a passage or names an unknown one: {number} of {n_passages}")
         by_number[number] = _typed_field(item, "useful", bool)
     if len(by_number) != n_passages:
         raise UnreadableError(f"the judge leaves passages out: {len(by_number)} of {n_passages} have a verdict")
@@ -221,24 +219,24 @@ def read_mark(prompt: MarkPrompt, reply: Mapping[str, Any], n_passages: int) -> 
 
 
 def _average_precision(useful: Sequence[bool]) -> float:
-    """Return the mean precision at the places of the useful passages; 0 if none is."""
-    seen, total = 0, 0.0
-    for place, is_useful in enumerate(useful, 1):
+    """Return the mean precision at the ranks of useful passages; 0 if there are none."""
+    n_useful, total = 0, 0.0
+    for rank, is_useful in enumerate(useful, 1):
         if is_useful:
-            seen += 1
-            total += seen / place
-    return total / seen if seen else 0.0
+            n_useful += 1
+            total += n_useful / rank
+    return total / n_useful if n_useful else 0.0
 
 
 def read_winner(reply: Mapping[str, Any]) -> str:
     """Return `A`, `B` or `tie`.
 
     Raises:
-        UnreadableError: The reply says something else.
+        UnreadableError: The reply contains something else.
     """
     better = _typed_field(reply, "better", str)
     if better not in ("A", "B", "tie"):
-        raise UnreadableError(f"the judge prefers none of A, B and tie: {better[:40]!r}")
+        raise UnreadableError(f"the judge's choice is not A, B or tie: {better[:40]!r}")
     return str(better)
 
 
@@ -250,8 +248,10 @@ def _items(reply: Mapping[str, Any], name: str) -> list[Any]:
 
 
 def _typed_field(value: Any, name: str, kind: type) -> Any:
-    """Return a field of exactly this type: a truth value is no number, and text is neither."""
-    found = value.get(name) if isinstance(value, Mapping) else None
-    if type(found) is not kind:
-        raise UnreadableError(f"the judge's reply lacks {name!r}, or it is no {kind.__name__}: {str(found)[:40]!r}")
-    return found
+    """Return a field of exactly this type; booleans and texts are not accepted as numbers."""
+    item = value.get(name) if isinstance(value, Mapping) else None
+    if type(item) is not kind:
+        raise UnreadableError(
+            f"the judge's reply lacks {name!r}, or it is not of type {kind.__name__}: {str(item)[:40]!r}"
+        )
+    return item

@@ -1,4 +1,4 @@
-"""Marks for the rounds of a recording: every distinct draft once, what was paid for kept, noise beside the result."""
+"""Marks for the rounds of a recording: each distinct draft is judged once, with a measurement of noise."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ GAIN = "information_gain"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedPart:
-    """What became of one mark.
+    """The summary of one mark.
 
     Attributes:
-        mark: Its name, or that of the score.
-        mean: Over the rounds where it is defined; NaN if nowhere.
-        rounds: Rounds where it is defined, count.
-        notes: Why it is undefined elsewhere, with the rounds, count.
-        noise: Of the judge, on the sample; None if it was not asked for.
+        mark: Name of the mark, or of the score.
+        mean: Mean over rounds with the mark; NaN if there are none.
+        rounds: Number of rounds with the mark.
+        notes: Number of other rounds by reason.
+        noise: Noise of the judge on the sample; None if it was not measured.
     """
 
     mark: str
@@ -52,14 +52,14 @@ class Judged:
 
     Attributes:
         columns: By mark (with the score and its gain), and by cost column: one value for each row of the recording's table.
-        parts: What became of each mark.
-        drafts: Distinct requests, count: drafts by marks.
-        asked: Of these, those that went to the endpoint in this run, count.
-        repeated: Requests that took more than one reply, since it could not be read, count.
-        unreadable: Share of questions of which some mark is undefined, since no reply could be read.
-        failed: Messages of calls that may succeed later; the marks are complete only if there is none.
-        repeats_cost: What measuring the noise cost; it is in no column.
-        metadata: What a recording's file says about it, JSON-ready.
+        parts: One summary per mark.
+        drafts: Number of distinct requests (drafts times marks).
+        asked: Requests sent to the endpoint in this run.
+        repeated: Requests with more than one reply because one could not be read.
+        unreadable: Share of questions with a mark for which no reply could be read.
+        failed: Messages of calls that may succeed later; the marks are complete only if there are none.
+        repeats_cost: Cost of measuring the noise, which is not in the columns.
+        metadata: JSON-ready metadata for the recording's file.
     """
 
     columns: Mapping[str, Sequence[float]]
@@ -74,12 +74,12 @@ class Judged:
 
 
 def drafts_of(recording: Recording, passages: Mapping[str, Passage] | None = None) -> list[Draft]:
-    """Return what a judge may see of each row of a recording's table, in the table's order.
+    """Return the content for a judge of each row of a recording's table.
 
     Args:
         recording: The recording; its `answer` is the draft, its first gold answer the reference.
-        passages: By passage id: recordings hold ids, not texts.  Where one of a round's passages is not among them,
-            the round has no contexts: a judge must not mark a draft by half of its evidence.
+        passages: Passages by id, because recordings contain ids and not texts.  If a passage of a round is missing,
+            the round has no contexts: a judge must not mark a draft by a part of its evidence.
 
     Raises:
         DataError: The recording lacks questions or answers.
@@ -87,7 +87,7 @@ def drafts_of(recording: Recording, passages: Mapping[str, Passage] | None = Non
     table, known = recording.table, passages or {}
     for name in ("question", "answer"):
         if name not in table.column_names:
-            raise DataError(f"a judge needs the recording's column {name!r}; there is none")
+            raise DataError(f"the recording has no column {name!r}, which a judge needs")
     drafts = []
     for row in table.select(
         [c for c in ("question", "answer", "golds", "passage_ids") if c in table.column_names]
@@ -110,23 +110,24 @@ class _Run:
 
     def __init__(self, panel: Panel) -> None:
         self.panel = panel
-        self.wanted: dict[str, tuple[str, Draft, int]] = {}
-        self.found: dict[str, Judgement] = {}
+        self.requests: dict[str, tuple[str, Draft, int]] = {}
+        self.judgements: dict[str, Judgement] = {}
 
     def key(self, mark: str, draft: Draft, repeat: int = 0) -> str:
-        """Return what tells one request from another; requests that need no call, too."""
+        """Return the key of a request, also if it needs no call."""
         return json.dumps([mark, self.panel.judges[mark].given(draft, repeat=repeat)], sort_keys=True)
 
-    def want(self, mark: str, draft: Draft, repeat: int = 0) -> None:
-        self.wanted.setdefault(self.key(mark, draft, repeat), (mark, draft, repeat))
+    def add(self, mark: str, draft: Draft, repeat: int = 0) -> None:
+        self.requests.setdefault(self.key(mark, draft, repeat), (mark, draft, repeat))
 
     async def ask(self, concurrency: int, on_progress: Callable[[int, int], None] | None) -> Replies[str, Judgement]:
         judges = self.panel.judges
         requests = {
-            key: partial(judges[mark].judge, draft, repeat=repeat) for key, (mark, draft, repeat) in self.wanted.items()
+            key: partial(judges[mark].judge, draft, repeat=repeat)
+            for key, (mark, draft, repeat) in self.requests.items()
         }
         replies = await ask_each(requests, concurrency=concurrency, on_progress=on_progress)
-        self.found = replies.answers | {
+        self.judgements = replies.answers | {
             key: Judgement(mark=math.nan, note=f"the endpoint refused: {error}")
             for key, error in replies.refused.items()
         }
@@ -135,20 +136,20 @@ class _Run:
     @property
     def asked(self) -> int:
         """Requests that the endpoint answered in this run."""
-        return sum(said.cost.calls > 0 and not said.from_cache for said in self.found.values())
+        return sum(item.cost.calls > 0 and not item.from_cache for item in self.judgements.values())
 
     @property
     def answered(self) -> bool:
         """Whether the endpoint ever answered one of the requests."""
-        return any(said.cost.calls > 0 for said in self.found.values())
+        return any(item.cost.calls > 0 for item in self.judgements.values())
 
-    def said(self, mark: str, draft: Draft, repeat: int = 0) -> Judgement:
-        """Return what was said of a draft; of a call that failed, that it failed."""
-        return self.found.get(self.key(mark, draft, repeat), Judgement(mark=math.nan, note="the call failed"))
+    def judgement(self, mark: str, draft: Draft, repeat: int = 0) -> Judgement:
+        """Return the judgement of a draft; undefined with a note if the call failed."""
+        return self.judgements.get(self.key(mark, draft, repeat), Judgement(mark=math.nan, note="the call failed"))
 
     def scored(self, draft: Draft, repeat: int = 0) -> dict[str, float]:
         """Return the marks of a draft, and the score if there is one."""
-        return self.panel.scored({mark: self.said(mark, draft, repeat).mark for mark in self.panel.marks})
+        return self.panel.scored({mark: self.judgement(mark, draft, repeat).mark for mark in self.panel.marks})
 
 
 async def judge_recording(
@@ -164,23 +165,23 @@ async def judge_recording(
 ) -> Judged:
     """Judge every distinct draft of a recording once, and a sample of them several times.
 
-    A draft that comes back within a trajectory is judged, and paid for, where it comes first; later rounds have its
-    mark at no cost.  A reply that cannot be read is asked for again, as often as the panel's model allows.  A call that
-    may succeed later is listed in `failed`; what was answered is in the panel's cache.
+    A repeated draft of a trajectory is judged and paid for in its first round; later rounds get its mark for free.
+    Unreadable replies are requested again, as often as the panel's model allows.  Calls that may succeed later are listed
+    in `failed`; all replies are in the panel's cache.
 
     Args:
         recording: The recording.
-        panel: Which marks.
+        panel: The marks.
         rng: Draws the sample.
-        passages: By passage id; see `drafts_of`.
-        repeats: How often each draft of the sample is judged; 1 measures no noise.
-        sample: Most distinct drafts in the sample.
+        passages: Passages by id; see `drafts_of`.
+        repeats: Number of judgements of each draft in the sample; 1 measures no noise.
+        sample: Largest number of distinct drafts in the sample.
         concurrency: Calls in flight.
-        on_progress: Told how many of how many requests are done.
+        on_progress: Called with the number of requests done and their total.
 
     Raises:
         DataError: A number is out of range, or the recording lacks questions or answers.
-        ModelError: The endpoint refused the credentials, or all that it was asked.
+        ModelError: The endpoint refused the credentials, or all requests.
     """
     if repeats < 1 or sample < 1 or concurrency < 1:
         raise DataError(
@@ -190,20 +191,20 @@ async def judge_recording(
     run = _Run(panel)
     for draft in drafts:
         for mark in panel.marks:
-            run.want(mark, draft)
-    distinct = len(run.wanted)
+            run.add(mark, draft)
+    distinct = len(run.requests)
     chosen = _drafts_to_repeat(drafts, sample, rng) if repeats > 1 else []
     for draft in chosen:
         for mark in panel.marks:
             for repeat in range(1, repeats):
-                run.want(mark, draft, repeat)
+                run.add(mark, draft, repeat)
     replies = await run.ask(concurrency, on_progress)
     if replies.refused and not run.answered:
         raise next(iter(replies.refused.values()))
-    extra = Cost()
-    for key, (_, _, repeat) in run.wanted.items():
-        if repeat and key in run.found:
-            extra = extra + run.found[key].cost
+    repeats_cost = Cost()
+    for key, (_, _, repeat) in run.requests.items():
+        if repeat and key in run.judgements:
+            repeats_cost = repeats_cost + run.judgements[key].cost
     columns = _mark_columns(recording, run, drafts)
     noise = _noise(run, chosen, repeats) if repeats > 1 else {}
     parts = tuple(_judged_part(run, name, drafts, columns[name], noise.get(name)) for name in panel.columns)
@@ -212,18 +213,18 @@ async def judge_recording(
         parts=parts,
         drafts=distinct,
         asked=run.asked,
-        repeated=sum(said.attempts > 1 for said in run.found.values()),
+        repeated=sum(item.attempts > 1 for item in run.judgements.values()),
         unreadable=_unreadable_share(run, recording, drafts),
         failed=tuple(replies.retryable),
-        repeats_cost=extra,
+        repeats_cost=repeats_cost,
         metadata={"fingerprint": dict(panel.fingerprint()), "marks": [_described(part) for part in parts]},
     )
 
 
 def _drafts_to_repeat(drafts: Sequence[Draft], size: int, rng: np.random.Generator) -> list[Draft]:
-    """Return the distinct drafts that are judged again."""
+    """Draw the distinct drafts that are judged again."""
     distinct = [draft for draft in dict.fromkeys(drafts) if (draft.text or "").strip()]
-    return [distinct[place] for place in sorted(rng.permutation(len(distinct))[:size].tolist())]
+    return [distinct[i] for i in sorted(rng.permutation(len(distinct))[:size].tolist())]
 
 
 def _noise(run: _Run, chosen: Sequence[Draft], repeats: int) -> dict[str, Noise]:
@@ -236,7 +237,7 @@ def _noise(run: _Run, chosen: Sequence[Draft], repeats: int) -> dict[str, Noise]
 
 
 def _mark_columns(recording: Recording, run: _Run, drafts: Sequence[Draft]) -> dict[str, list[float]]:
-    """Return the marks and the costs of each row; a request is paid for in the first round that makes it."""
+    """Return the marks and the costs of each row; a request is charged to the first round that makes it."""
     panel = run.panel
     ids = recording.table.column("question_id").to_pylist()
     rounds = recording.table.column("round").to_pylist()
@@ -249,7 +250,7 @@ def _mark_columns(recording: Recording, run: _Run, drafts: Sequence[Draft]) -> d
             key = run.key(mark, drafts[row])
             if (ids[row], key) not in paid:
                 paid.add((ids[row], key))
-                cost = cost + run.said(mark, drafts[row]).cost
+                cost = cost + run.judgement(mark, drafts[row]).cost
         for name, value in run.scored(drafts[row]).items():
             columns[name][row] = value
         for kind, values in costs.items():
@@ -260,7 +261,7 @@ def _mark_columns(recording: Recording, run: _Run, drafts: Sequence[Draft]) -> d
 
 
 def gains(scores: Sequence[float], ids: Sequence[str], rounds: Sequence[int]) -> list[float]:
-    """Return how much the score rose since the previous draft, as the signal of live sessions does."""
+    """Return the increase of the score since the previous draft, like the signal of live sessions."""
     by_round = {(name, int(r)): score for name, r, score in zip(ids, rounds, scores, strict=True)}
     first = SIGNALS[GAIN].first_round
     return [
@@ -272,14 +273,14 @@ def gains(scores: Sequence[float], ids: Sequence[str], rounds: Sequence[int]) ->
 def _judged_part(
     run: _Run, name: str, drafts: Sequence[Draft], column: Sequence[float], noise: Noise | None
 ) -> JudgedPart:
-    seen = [value for value in column if not math.isnan(value)]
+    defined = [value for value in column if not math.isnan(value)]
     notes: dict[str, int] = {}
     for draft, value in zip(drafts, column, strict=True):
         if math.isnan(value):
-            note = "a mark is undefined" if name == SCORE else run.said(name, draft).note.partition(": ")[0]
+            note = "a mark is undefined" if name == SCORE else run.judgement(name, draft).note.partition(": ")[0]
             notes[note] = notes.get(note, 0) + 1
-    mean = math.fsum(seen) / len(seen) if seen else math.nan
-    return JudgedPart(mark=name, mean=mean, rounds=len(seen), notes=notes, noise=noise)
+    mean = math.fsum(defined) / len(defined) if defined else math.nan
+    return JudgedPart(mark=name, mean=mean, rounds=len(defined), notes=notes, noise=noise)
 
 
 def _described(part: JudgedPart) -> dict[str, Any]:
@@ -294,24 +295,24 @@ def _described(part: JudgedPart) -> dict[str, Any]:
 
 
 def _unreadable_share(run: _Run, recording: Recording, drafts: Sequence[Draft]) -> float:
-    """Return the share of questions with a mark that no reply gave."""
+    """Return the share of questions with a mark that could not be read."""
     ids = recording.table.column("question_id").to_pylist()
     lost = {
         name
         for name, draft in zip(ids, drafts, strict=True)
         for mark in run.panel.marks
-        if (said := run.said(mark, draft)).attempts and math.isnan(said.mark)
+        if (judgement := run.judgement(mark, draft)).attempts and math.isnan(judgement.mark)
     }
     return len(lost) / len(set(ids)) if ids else 0.0
 
 
 def with_columns(table: pa.Table, columns: Mapping[str, Sequence[float]], *, signals: Collection[str] = ()) -> pa.Table:
-    """Return a recording's table with metrics, signals and costs in it; columns of these names are replaced.
+    """Add metrics, signals and costs to a recording's table, replacing columns of the same names.
 
     Args:
         table: A recording's table.
-        columns: By name, one value for each row, NaN where undefined; ``cost.COMPONENT.KIND`` are costs.
-        signals: Which of them are signals; the others are metrics.
+        columns: Values by name, one per row, NaN where undefined; ``cost.COMPONENT.KIND`` are costs.
+        signals: Names of signals; the others are metrics.
     """
     for name, values in columns.items():
         is_cost = name.startswith("cost.")
@@ -319,18 +320,18 @@ def with_columns(table: pa.Table, columns: Mapping[str, Sequence[float]], *, sig
         kind = "cost" if is_cost else "signal" if name in signals else "metric"
         new = pa.field(name, pa.float64(), metadata={"kind": kind, "unit": unit})
         column = pa.array([number_or_none(value) for value in values], type=pa.float64())
-        place = table.schema.get_field_index(name)
-        table = table.append_column(new, column) if place < 0 else table.set_column(place, new, column)
+        index = table.schema.get_field_index(name)
+        table = table.append_column(new, column) if index < 0 else table.set_column(index, new, column)
     return table
 
 
 def with_marks(recording: Recording, judged: Judged, panel: Panel) -> tuple[pa.Table, dict[str, Any]]:
-    """Return a recording's table and metadata with the marks in them; columns of an earlier judging are replaced.
+    """Return a recording's table and metadata with the marks, replacing those of an earlier run.
 
-    The marks are metrics.  A rule may read them, too, and then pays for the whole panel: `signal_components` says so.
+    The marks are metrics.  A rule may also read them and then pays for the whole panel, as `signal_components` records.
 
     Raises:
-        DataError: A call failed, so that the marks are not complete.
+        DataError: A call failed, so the marks are incomplete.
     """
     if judged.failed:
         raise DataError(f"{len(judged.failed)} calls failed, the first with: {judged.failed[0]}: judge again")

@@ -1,4 +1,4 @@
-"""Judges without a language model: how near a draft is to a gold answer, by words or by an embedding."""
+"""Similarity of a draft to gold answers by words or embeddings, without a language model."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["Embed", "embedding_similarity", "rouge_l", "token_f1"]
 _OTHER = re.compile(r"[^a-z0-9]+")
 
 Embed = Callable[[list[str]], Any]
-"""Any embedder: texts to an array of shape ``(n_texts, width)``."""
+"""An embedder that maps texts to an array of shape ``(n_texts, width)``."""
 
 
 def token_f1(draft: str | None, golds: Sequence[str]) -> float:
@@ -32,8 +32,8 @@ def token_f1(draft: str | None, golds: Sequence[str]) -> float:
 def rouge_l(draft: str | None, golds: Sequence[str]) -> float:
     """Return the best ROUGE-L F-measure against a gold answer (Lin, 2004), in [0, 1].
 
-    The longest common subsequence of words, as the package `rouge-score` computes it without stemming.  Words are runs
-    of ASCII letters and digits there, and so they are here: other scripts have none.  A missing draft scores 0.
+    It uses the longest common subsequence of words, like the package `rouge-score` without stemming.  As there, words are
+    runs of ASCII letters and digits, so other scripts have none.  A missing draft scores 0.
 
     >>> rouge_l("the cat sat on the mat", ["the cat is on the mat"]) == 5 / 6
     True
@@ -41,11 +41,11 @@ def rouge_l(draft: str | None, golds: Sequence[str]) -> float:
     Returns:
         The score; NaN where no gold answer has a word.
     """
-    wanted = [words for words in map(_lower_words, golds) if words]
-    if not wanted:
+    gold_words = [words for words in map(_lower_words, golds) if words]
+    if not gold_words:
         return math.nan
     words = _lower_words(draft or "")
-    return max(_rouge_pair(words, gold) for gold in wanted)
+    return max(_rouge_pair(words, gold) for gold in gold_words)
 
 
 def _lower_words(text: str) -> list[str]:
@@ -58,16 +58,17 @@ def _rouge_pair(draft: Sequence[str], gold: Sequence[str]) -> float:
 
 
 def _common_subsequence(a: Sequence[str], b: Sequence[str]) -> int:
-    """Return the length of the longest common subsequence, bit-parallel (Hyyro, 2004): long drafts cost milliseconds."""
-    places: dict[str, int] = {}
-    for place, word in enumerate(a):
-        places[word] = places.get(word, 0) | 1 << place
-    whole = (1 << len(a)) - 1
-    free = whole
+    """Return the length of the longest common subsequence, bit-parallel (Hyyro, 2004), in milliseconds."""
+    positions: dict[str, int] = {}
+    for position, word in enumerate(a):
+        positions[word] = positions.get(word, 0) | 1 << position
+    all_bits = (1 << len(a)) - 1
+    free = all_bits
+    # Bit i of `free` is cleared once word i of a extends the subsequence; the carry of the sum picks the next free match.
     for word in b:
-        matched = free & places.get(word, 0)
+        matched = free & positions.get(word, 0)
         free = (free + matched) | (free - matched)
-    return len(a) - (free & whole).bit_count()
+    return len(a) - (free & all_bits).bit_count()
 
 
 def embedding_similarity(draft: str | None, golds: Sequence[str], embed: Embed) -> float:
@@ -82,15 +83,17 @@ def embedding_similarity(draft: str | None, golds: Sequence[str], embed: Embed) 
         The cosine; NaN without a draft or a gold answer, and where an embedding is zero or not finite.
 
     Raises:
-        DataError: The embedder does not give one vector for each text.
+        DataError: The embedder does not return one vector per text.
     """
-    wanted = [gold for gold in golds if gold.strip()]
-    if not (draft or "").strip() or not wanted:
+    usable = [gold for gold in golds if gold.strip()]
+    if not (draft or "").strip() or not usable:
         return math.nan
-    texts = [draft or "", *wanted]
+    texts = [draft or "", *usable]
     vectors = np.asarray(embed(texts), dtype=np.float64)
     if vectors.ndim != 2 or len(vectors) != len(texts):  # noqa: PLR2004
-        raise DataError(f"the embedder gave an array of shape {vectors.shape} for {len(texts)} texts: one vector each")
+        raise DataError(
+            f"the embedder returned an array of shape {vectors.shape} for {len(texts)} texts; expected one vector per text"
+        )
     lengths = np.linalg.norm(vectors, axis=1)
     if not np.isfinite(vectors).all() or not (lengths > 0).all():
         return math.nan

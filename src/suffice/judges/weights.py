@@ -1,4 +1,4 @@
-"""Weights of a panel's marks, on the simplex: none negative, together 1."""
+"""Weights of a panel's marks: non-negative with sum 1."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def equal_weights(marks: Sequence[str]) -> dict[str, float]:
     {'faithfulness': 0.5, 'context_recall': 0.5}
 
     Raises:
-        DataError: There is no mark.
+        DataError: `marks` is empty.
     """
     if not marks:
         raise DataError("weights need at least one mark")
@@ -33,26 +33,26 @@ def equal_weights(marks: Sequence[str]) -> dict[str, float]:
 
 
 def checked_weights(weights: Mapping[str, float], marks: Sequence[str]) -> dict[str, float]:
-    """Return a user's own weights in the order of the marks; a mark that they leave out has none.
+    """Return given weights in the order of the marks; missing ones are 0.
 
     Raises:
-        DataError: They are not on the simplex, or weigh a mark that there is not.
+        DataError: The weights are negative, their sum is not 1, or a mark is unknown.
     """
     unknown = [name for name in weights if name not in marks]
     if unknown:
-        raise DataError(f"there is a weight for {unknown[0]!r}, which is no mark here; there are: {', '.join(marks)}")
+        raise DataError(f"unknown mark {unknown[0]!r} in the weights; allowed: {', '.join(marks)}")
     information_score({}, weights)
     return {name: float(weights.get(name, 0.0)) for name in marks}
 
 
 def entropy_weights(columns: Mapping[str, npt.ArrayLike]) -> dict[str, float]:
-    """Return weights by how much each mark tells drafts apart (the entropy weight method).
+    """Return weights by how much each mark varies between drafts (the entropy weight method).
 
     A mark's shares ``p = x / sum(x)`` have the entropy ``-sum(p log p) / log n``; the weights are proportional to 1
-    minus that.  A mark that is the same for all drafts weighs nothing.  Rows with an undefined mark are left out.
+    minus that.  A mark that is the same for all drafts gets weight 0.  Rows with an undefined mark are left out.
 
     Args:
-        columns: By mark, in [0, 1], shape ``(n_drafts,)``.
+        columns: Marks in [0, 1] by name, shape ``(n_drafts,)``.
 
     Raises:
         DataError: Fewer than two drafts, marks out of range, or no mark varies.
@@ -62,26 +62,26 @@ def entropy_weights(columns: Mapping[str, npt.ArrayLike]) -> dict[str, float]:
     shares = np.divide(matrix, total, out=np.full_like(matrix, 1 / len(matrix)), where=total > 0)
     terms = np.where(shares > 0, shares * np.log(np.where(shares > 0, shares, 1.0)), 0.0)
     varies = np.ptp(matrix, axis=0) > 0
-    tells = np.where(varies, np.maximum(1 + terms.sum(axis=0) / np.log(len(matrix)), 0.0), 0.0)
-    if not tells.sum() > 0:
-        raise DataError("no mark varies over the drafts, so that entropy cannot weigh them: use equal weights")
-    return _weights_by_name(names, tells / tells.sum())
+    information = np.where(varies, np.maximum(1 + terms.sum(axis=0) / np.log(len(matrix)), 0.0), 0.0)
+    if not information.sum() > 0:
+        raise DataError("no mark varies between drafts, so entropy weights are undefined: use equal weights")
+    return _weights_by_name(names, information / information.sum())
 
 
 def ahp_weights(marks: Sequence[str], comparisons: npt.ArrayLike) -> tuple[dict[str, float], float]:
-    """Return weights from pairwise judgements of importance, and how consistent they are (AHP, Saaty 1980).
+    """Return weights from pairwise judgements of importance with their consistency ratio (AHP, Saaty 1980).
 
     Args:
         marks: The marks, 1 to 10.
-        comparisons: Shape ``(n_marks, n_marks)``: how many times as important the row's mark is as the column's; the
-            mirrored entry is its reciprocal.
+        comparisons: Shape ``(n_marks, n_marks)``: importance of the row's mark relative to the column's; mirrored
+            entries are reciprocal.
 
     Returns:
         The principal eigenvector scaled to sum 1, and the consistency ratio: 0 is consistent; above 0.1 the
-        comparisons contradict each other too much to be used (Saaty).
+        comparisons are too inconsistent to be used (Saaty).
 
     Raises:
-        DataError: The matrix is of another shape, not positive, or not reciprocal.
+        DataError: The matrix has the wrong shape, or is not positive and reciprocal.
     """
     matrix = np.asarray(comparisons, dtype=np.float64)
     n = len(marks)
@@ -98,18 +98,18 @@ def ahp_weights(marks: Sequence[str], comparisons: npt.ArrayLike) -> tuple[dict[
 
 
 def least_squares_weights(columns: Mapping[str, npt.ArrayLike], target: npt.ArrayLike) -> dict[str, float]:
-    """Return the weights on the simplex whose score is nearest to a target: constrained least squares, exact.
+    """Return the weights whose score is closest to a target, by exact constrained least squares.
 
     On the simplex ``Xw - y = (X - y)w``, and the w that makes ``|(X - y)w|`` least is proportional to the solution of
     one non-negative least-squares problem with the row of ones appended.
 
     Args:
-        columns: By mark, in [0, 1], shape ``(n_drafts,)``.
-        target: What the score should be (a person's mark, a gold metric), in [0, 1], shape ``(n_drafts,)``.  Fit it on
-            tune questions, never on those that are reported.
+        columns: Marks in [0, 1] by name, shape ``(n_drafts,)``.
+        target: Target of the score (a human mark, a gold metric), in [0, 1], shape ``(n_drafts,)``.  Fit on tune
+            questions, never on reported ones.
 
     Raises:
-        DataError: Fewer than two drafts where all is defined, or values out of range.
+        DataError: Fewer than two drafts are fully defined, or values are out of range.
     """
     if "target" in columns:
         raise DataError("a mark may not be called 'target'")
@@ -117,19 +117,21 @@ def least_squares_weights(columns: Mapping[str, npt.ArrayLike], target: npt.Arra
 
     names, matrix = _matrix({**columns, "target": target})
     off = matrix[:, :-1] - matrix[:, -1:]
-    found, _ = nnls(np.vstack([off, np.ones(off.shape[1])]), np.append(np.zeros(len(off)), 1.0))
-    return _weights_by_name(names[:-1], found / found.sum())
+    solution, _ = nnls(np.vstack([off, np.ones(off.shape[1])]), np.append(np.zeros(len(off)), 1.0))
+    return _weights_by_name(names[:-1], solution / solution.sum())
 
 
 def _matrix(columns: Mapping[str, npt.ArrayLike]) -> tuple[list[str], Floats]:
-    """Return the columns as a matrix of the rows in which all of them are defined."""
+    """Stack the columns to a matrix of the rows in which all are defined."""
     arrays = [np.asarray(column, dtype=np.float64) for column in columns.values()]
     if not arrays or any(array.ndim != 1 or array.shape != arrays[0].shape for array in arrays):
         raise DataError(f"marks must be columns of one length; got {[array.shape for array in arrays]}")
     matrix = np.stack(arrays, axis=1)
     matrix = matrix[~np.isnan(matrix).any(axis=1)]
     if len(matrix) < 2 or not ((matrix >= 0) & (matrix <= 1)).all():  # noqa: PLR2004
-        raise DataError(f"weights need at least two drafts with all marks, in [0, 1]; got {len(matrix)}, or others")
+        raise DataError(
+            f"weights need at least two drafts with all marks in [0, 1]; got {len(matrix)} drafts, or marks out of range"
+        )
     return list(columns), matrix
 
 

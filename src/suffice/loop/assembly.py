@@ -1,4 +1,4 @@
-"""The file of a recording, put together piece by piece: what the journal holds, and what an earlier run's file held."""
+"""Assemble the file of a recording piece by piece from the journal and the file of an earlier run."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from suffice.store.stored import StoredRows
 __all__ = ["Assembly"]
 
 ROWS = 2000
-"""Rows of a row group, which is what is held at once."""
+"""Rows per row group, the largest number in memory at a time."""
 
 
 class Assembly:
-    """The rows of a recording in the order of its questions; what they are is learnt first, then they are written.
+    """The rows of a recording in the order of its questions: a first pass finds the columns, a second writes the rows.
 
     Args:
-        journal: Holds the rows of new questions.
+        journal: Contains the rows of new questions.
         new: The new questions.
         costs: The cost columns of the new questions.
-        stored: Rows of an earlier run; None = there are none.
-        kept: The questions of which those stay.
-        order: Questions in the order in which they are to stand; what is in neither place is left out.
-        rows: How many rows are held at once; a question is never split.
+        stored: Rows of an earlier run; None if there are none.
+        kept: Questions whose stored rows are kept.
+        order: Questions in the order of the file; those without rows are left out.
+        rows: Rows in memory at a time; questions are never split.
 
     Attributes:
-        sizes: The rows of each question.
+        sizes: Number of rows of each question.
         complete: Questions that did not fail.
     """
 
@@ -53,27 +53,27 @@ class Assembly:
         self.complete: set[str] = set()
         self._columns = Columns()
         self._schema: pa.Schema
-        self._given_way: tuple[list[str], list[str]]
+        self._superseded: tuple[list[str], list[str]]
         for question_id in order:
             if question_id in new:
-                found = self._filled(question_id)
-                self._columns.add(found)
-                self.sizes[question_id], end = len(found), found[0]["end"]
+                rows_of_question = self._filled(question_id)
+                self._columns.add(rows_of_question)
+                self.sizes[question_id], end = len(rows_of_question), rows_of_question[0]["end"]
             elif stored is not None and question_id in kept:
                 self.sizes[question_id], end = stored.count(question_id), stored.ends[question_id]
             else:
                 continue
             if end != "failed":
                 self.complete.add(question_id)
-        self._schema, self._given_way = self._columns.schema, ([], [])
+        self._schema, self._superseded = self._columns.schema, ([], [])
         if kept and stored is not None:
-            self._schema, self._given_way = _merged_schema(self._columns, stored)
+            self._schema, self._superseded = _merged_schema(self._columns, stored)
 
     def write(self, path: Path, metadata: Mapping[str, Any]) -> None:
-        """Write the file, whole or not at all.
+        """Write the file atomically.
 
         Raises:
-            DataError: The disk is full, or the place cannot be written.
+            DataError: The disk is full, or the path cannot be written.
             SchemaError: The journal is damaged.
         """
         write_tables(path, self._schema, self._tables(), metadata)
@@ -85,35 +85,35 @@ class Assembly:
 
     def _tables(self) -> Iterator[pa.Table]:
         piece: list[str] = []
-        held = 0
+        n_rows = 0
         for question_id, size in self.sizes.items():
-            if piece and held + size > self._rows:
+            if piece and n_rows + size > self._rows:
                 yield self._table(piece)
-                piece, held = [], 0
+                piece, n_rows = [], 0
             piece.append(question_id)
-            held += size
+            n_rows += size
         yield self._table(piece)
 
     def _table(self, piece: Sequence[str]) -> pa.Table:
         """Return the rows of some questions, in their order and with the columns of all."""
-        parts = [self._schema.empty_table()]
+        tables = [self._schema.empty_table()]
         rows = [row for question_id in piece if question_id in self._new for row in self._filled(question_id)]
         if rows:
-            parts.append(self._columns.table(rows).drop_columns(self._given_way[0]))
+            tables.append(self._columns.table(rows).drop_columns(self._superseded[0]))
         old = [question_id for question_id in piece if question_id not in self._new]
         if old and self._stored is not None:
-            parts.append(self._stored.table(old).drop_columns(self._given_way[1]))
-        table = pa.concat_tables(parts, promote_options="permissive")
-        place = {question_id: position for position, question_id in enumerate(piece)}
-        keys = [place[question_id] for question_id in table.column("question_id").to_pylist()]
+            tables.append(self._stored.table(old).drop_columns(self._superseded[1]))
+        table = pa.concat_tables(tables, promote_options="permissive")
+        index = {question_id: position for position, question_id in enumerate(piece)}
+        keys = [index[question_id] for question_id in table.column("question_id").to_pylist()]
         order = sorted(range(table.num_rows), key=keys.__getitem__)  # stable: rounds stay in order
         return table.take(pa.array(order))
 
 
 def _merged_schema(columns: Columns, stored: StoredRows) -> tuple[pa.Schema, tuple[list[str], list[str]]]:
-    """Return the columns of new and stored rows, and those of each that give way to the other's.
+    """Return the columns of new and stored rows, and those of each that are superseded by the other's.
 
-    What a column without a value holds is a guess, which may be another one than what its values turn out to be.
+    The type of a column without values is only a guess, so it yields to the type of a column with values.
     """
     new, old = columns.schema, stored.schema
     differ = [name for name in new.names if name in old.names and new.field(name).type != old.field(name).type]

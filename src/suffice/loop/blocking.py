@@ -1,4 +1,4 @@
-"""Running a coroutine to its end from ordinary code, also in a notebook, where an event loop already runs."""
+"""Run a coroutine from synchronous code, also in a notebook, where an event loop is already running."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _T = TypeVar("_T")
 
 
 def run_blocking(coroutine: Coroutine[Any, Any, _T]) -> _T:
-    """Return the result of a coroutine; where an event loop already runs, it runs in a thread of its own.
+    """Return the result of a coroutine; if an event loop is already running, use another thread.
 
     >>> async def answer():
     ...     return "Oslo"
@@ -39,7 +39,7 @@ def run_blocking(coroutine: Coroutine[Any, Any, _T]) -> _T:
         result = pool.submit(asyncio.run, announced())
         try:
             return result.result()
-        except BaseException:  # an interrupt of the notebook reaches this thread only: stop the other one
+        except BaseException:  # an interrupt of a notebook reaches only this thread: stop the other one
             loop, task = running.result()
             with suppress(RuntimeError):  # it has ended
                 loop.call_soon_threadsafe(task.cancel)
@@ -47,7 +47,7 @@ def run_blocking(coroutine: Coroutine[Any, Any, _T]) -> _T:
 
 
 def finished(coroutine: Coroutine[Any, Any, _T]) -> _T:
-    """Return the result of a coroutine that never suspends: it runs here and now, without an event loop.
+    """Return the result of a coroutine that never suspends, without an event loop.
 
     >>> async def answer():
     ...     return "Oslo"
@@ -60,4 +60,4 @@ def finished(coroutine: Coroutine[Any, Any, _T]) -> _T:
         result: _T = ended.value
         return result
     coroutine.close()
-    raise RuntimeError("a coroutine that was to run without an event loop waits for something")
+    raise RuntimeError("a coroutine without an event loop must not suspend, but it did")

@@ -1,8 +1,8 @@
-"""One question's way through the rounds, written once: a live loop and a recording drive the same calls.
+"""The rounds of one question, written once: a live loop and a recording drive the same calls.
 
-A round is a generator: it yields each call that it wants made, gets the reply, and returns the round.  Who drives it
-decides how a call is made: now, without blocking, or from a journal that already holds the reply; a live loop leaves
-out a call that its policy does not need.
+A round is a generator: it yields each call, receives the reply, and returns the round.  Its driver decides how a call is
+made: directly, without blocking, or from a journal that already contains the reply.  A live loop omits calls that its
+policy does not need.
 """
 
 from __future__ import annotations
@@ -16,39 +16,39 @@ from suffice.errors import AuthenticationFailedError, ModelError
 from suffice.rounds import Reply, Round
 from suffice.signals import CRITIC
 
-__all__ = ["Call", "Course", "Made", "Rest", "Steps", "drive", "send"]
+__all__ = ["Call", "Course", "PendingCall", "RoundResult", "Steps", "drive", "send"]
 
 _LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """A call that a round wants made.
+    """A call that a round needs.
 
     Attributes:
         part: The component that replies: `gate`, `generator`, `writer` or `critic`.
-        asked: Everything that it is asked, JSON-ready: a committed reply answers nothing else.
+        asked: The JSON-ready content of the request, by which a committed reply is recognised.
         send: Makes the call.
-        send_async: Makes it without blocking the event loop.
-        without: What was made without this call, where a live loop may do without it; None = it must be made.
-        instead: What a live loop takes for the reply if the call fails; None = the failure is the round's.
+        send_async: Makes the call without blocking the event loop.
+        without: The result without this call if a live loop may omit it; None if the call is required.
+        instead: The reply that a live loop uses if the call fails; None if the round fails then.
     """
 
     part: str
     asked: Sequence[Any]
     send: Callable[[], Reply]
     send_async: Callable[[], Awaitable[Reply]]
-    without: Made | None = None
+    without: RoundResult | None = None
     instead: Reply | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Rest:
-    """What is left of a round whose last call nobody needed yet.
+class PendingCall:
+    """The last call of a round, not yet made because it was not needed.
 
     Attributes:
-        call: The call.
-        steps: The round, waiting for its reply.
+        call: The omitted call.
+        steps: The round, waiting for the reply.
     """
 
     call: Call
@@ -56,28 +56,28 @@ class Rest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Made:
-    """A round that was made.
+class RoundResult:
+    """The result of the calls of a round.
 
     Attributes:
         observed: The round.
-        reply: The reply that holds its answer.
-        error: Why a later call of the round failed, where one did; what was paid for before it stands in `observed`.
-        rest: What was left out, where something was; `observed` is then the round without it.
+        reply: The reply with its answer.
+        error: The failure of a later call, if any; `observed` contains what was paid for before.
+        rest: The omitted call, if any; `observed` is then the round without it.
     """
 
     observed: Round
     reply: Reply
     error: ModelError | None = None
-    rest: Rest | None = None
+    rest: PendingCall | None = None
 
     @property
     def is_answered(self) -> bool:
-        """Whether the answer is among what was made: a gate's decision alone has none yet, a draft is one."""
+        """Whether the round has its answer: a gate's decision alone has none yet, but a draft without critique does."""
         return self.rest is None or self.rest.call.part == CRITIC
 
 
-Steps = Generator[Call, Reply, Made]
+Steps = Generator[Call, Reply, RoundResult]
 """The calls of one round; a failing call is raised at its `yield`."""
 
 
@@ -85,27 +85,27 @@ class Course(Protocol):
     """One question's rounds."""
 
     async def prepare(self, r: int) -> None:
-        """Get what `has` and `calls` need of round `r` without blocking the event loop.
+        """Prepare `has` and `calls` for round `r` without blocking the event loop.
 
         Raises:
-            DataError: As for `has`.
+            DataError: See `has`.
         """
         ...
 
     def has(self, r: int) -> bool:
-        """Tell whether there is a round `r`: evidence runs out, revisions do not.
+        """Return whether round `r` exists: evidence runs out, revisions do not.
 
         Raises:
-            DataError: There is neither a pool nor a corpus to take evidence from.
+            DataError: There is neither a pool nor a corpus.
         """
         ...
 
     def calls(self, r: int, before: Sequence[Round]) -> Steps:
-        """Make round `r`.
+        """Return the calls of round `r`.
 
         Args:
-            r: The round.
-            before: The rounds before it, in order; a round that does not depend on them may be made without.
+            r: Number of the round.
+            before: The earlier rounds in order; not needed for rounds that do not depend on them.
         """
         ...
 
@@ -114,18 +114,18 @@ async def send(call: Call, *, blocking: bool = False) -> Reply:
     """Make a call of a live loop.
 
     Args:
-        call: The call.
-        blocking: Whether the event loop may wait, or there is none: the coroutine then ends without suspending.
+        call: The call to make.
+        blocking: Whether to call synchronously, so that the coroutine ends without suspending.
 
     Raises:
-        ModelError: It failed, and nothing stands in for its reply.
+        ModelError: The call failed, and it has no substitute reply.
     """
     try:
         return call.send() if blocking else await call.send_async()
     except ModelError as error:
         if call.instead is None or isinstance(error, AuthenticationFailedError):
             raise
-        _LOG.warning("the %s failed, and the loop goes on without it: %s", call.part, error)
+        _LOG.warning("the %s failed, and the loop continues without it: %s", call.part, error)
         return call.instead
 
 
@@ -140,17 +140,17 @@ async def drive(
     *,
     needed: Callable[[Call], bool] = _always,
     first: Call | None = None,
-) -> Made:
-    """Make a round's calls one after the other.
+) -> RoundResult:
+    """Make the calls of a round in order.
 
     Args:
         steps: The round.
-        send: How a call is made.
-        needed: Asked of each call that may be left out whether to make it.
-        first: The call that the round waits for, if it has begun.
+        send: Makes a call.
+        needed: Returns whether to make a call that may be omitted.
+        first: The call for which a started round is waiting.
 
     Raises:
-        ModelError: A call failed that the round cannot do without.
+        ModelError: A required call failed.
     """
     try:
         call = first or next(steps)
@@ -162,11 +162,11 @@ async def drive(
             else:
                 call = steps.send(reply)
     except StopIteration as ended:
-        made: Made = ended.value
-        return made
+        result: RoundResult = ended.value
+        return result
     return _left_out(call, steps)
 
 
-def _left_out(call: Call, steps: Steps) -> Made:
+def _left_out(call: Call, steps: Steps) -> RoundResult:
     assert call.without is not None
-    return replace(call.without, rest=Rest(call, steps))
+    return replace(call.without, rest=PendingCall(call, steps))

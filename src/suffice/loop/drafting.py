@@ -10,7 +10,7 @@ from suffice.errors import DataError, ModelError
 from suffice.judges.endpoint import ASKED_WITH
 from suffice.llm.chat import ChatModel, Completion
 from suffice.llm.prompts import DRAFTING, DraftingPrompt, Message
-from suffice.loop.course import Call, Made, Steps
+from suffice.loop.course import Call, RoundResult, Steps
 from suffice.loop.live import LiveLoop
 from suffice.rounds import Passage, Reply, Round
 from suffice.signals import CRITIC
@@ -23,28 +23,29 @@ __all__ = ["DraftingLoop"]
 class DraftingLoop(LiveLoop):
     """Answers questions by drafts and critiques.
 
-    Round t is draft t and the critic's reply to it.  A live run asks the critic only where its reply is read: by the
-    policy, to decide at round t, or by the next draft.  So the last round has a critique only if the policy came to
-    `critic_approved`, or to what the round costs, there.  A recording holds the critique of every round, for any policy
-    may read it, and replay charges what a live run would pay.  The first draft is written from the question and the
-    contexts; each further one from these, the newest draft and its critique, so that no prompt grows from round to
-    round, and none says how many rounds are left.
+    Round t is draft t and the critic's reply to it.  A live run calls the critic only if its reply is needed, by the
+    policy to decide at round t or by the next draft.  The last round therefore has a critique only if the rule reached
+    `critic_approved`, or the cost of the round, there.  A recording contains the critique of every round, because any
+    policy may read it, and replay charges what a live run would pay.  The first draft is written from the question and
+    the contexts, and each further one also from the newest draft and its critique.  Prompts thus do not grow with the
+    rounds, and never mention how many rounds are left.
 
-    The critic's reply is the round's feedback; whether it approves is for the policy's rule to say.  An empty draft is
-    no answer: no critic is asked, and the next round revises the draft before it, or writes anew where there is none.
-    Thinking blocks are not part of drafts and critiques.  If the critic fails, the round counts without feedback.
+    The critic's reply is the feedback of the round; the policy's rule decides whether it approves.  An empty draft does
+    not count as an answer: the critic is not called, and the next round revises the previous draft, or writes a new one
+    if there is none.  Thinking blocks are removed from drafts and critiques.  If the critic fails, the round counts
+    without feedback.
 
-    `run` and `stream` take the question's contexts, all of which every call sees, in the given order; none of them =
-    the writer answers from what it knows, and signals that need contexts are undefined.
+    `run` and `stream` take the contexts of the question, which every call sees in the given order.  Without contexts the
+    writer answers from its own knowledge, and signals that need contexts are undefined.
 
     Attributes:
-        writer: Drafts; its own prompt, answer position, `max_tokens` and `top_logprobs` are not used.
-        critic: Criticises; None = the writer's model.
-        prompt: What both are asked.
-        max_tokens: Most tokens of a draft or critique; None = the endpoint's limit.  A draft that it cut has the
+        writer: Writes drafts; its own prompt, answer position, `max_tokens` and `top_logprobs` are not used.
+        critic: Criticises drafts; None = the writer's model.
+        prompt: The tasks of writer and critic.
+        max_tokens: Longest draft or critique in tokens; None = the endpoint's limit.  A draft that was cut has the
             finish reason `length`.
         policy: Decides when to stop and which draft to return; its `max_rounds` is T_max.
-        enrichers: Measure signals that need calls of their own, where the policy reads them.
+        enrichers: Measure signals by calls of their own if the policy reads them.
     """
 
     independent_rounds: ClassVar[bool] = False
@@ -56,7 +57,7 @@ class DraftingLoop(LiveLoop):
 
     @property
     def capabilities(self) -> frozenset[str]:
-        """Contexts and the critic's feedback; no log-probabilities are asked for."""
+        """Contexts and the critic's feedback; log-probabilities are not requested."""
         return frozenset({"passages", "feedback", "costs"})
 
     @property
@@ -70,7 +71,7 @@ class DraftingLoop(LiveLoop):
         return {"model": self.writer.name, "critic": self._critic.name, "prompt_id": self.prompt.prompt_id}
 
     def configuration(self) -> Mapping[str, Any]:
-        """Return what changes the drafts and critiques."""
+        """Return the settings that change drafts and critiques."""
         return {
             "writer": _settings(self.writer),
             "critic": _settings(self._critic),
@@ -80,29 +81,29 @@ class DraftingLoop(LiveLoop):
         }
 
     def verify(self) -> None:
-        """Refuse a policy that begins with a round 0.
+        """Raise if the policy starts with round 0.
 
         Raises:
             DataError: The policy's `start_round` is not 1.
         """
         if self.policy.start_round != 1:
             raise DataError(
-                f"drafts count from round 1, and the policy starts at round {self.policy.start_round!r}: set start_round=1"
+                f"drafts count from round 1, but the policy starts at round {self.policy.start_round!r}: set start_round=1"
             )
 
-    def course(self, question: str, passages: Sequence[Passage]) -> _Drafting:
+    def course(self, question: str, passages: Sequence[Passage]) -> _DraftingCourse:
         """Return the rounds that draft, criticise and revise.
 
         Raises:
-            DataError: A context is no `Passage`.
+            DataError: A context is not a `Passage`.
         """
         wrong = next((item for item in passages if not isinstance(item, Passage)), None)
         if wrong is not None:
             raise DataError(
-                f"the contexts are a list of Passage, and one is {wrong!r:.80}: "
+                f"the contexts must be a list of Passage, but one is {wrong!r:.80}: "
                 'wrap a text as Passage(passage_id="1", title="", text=...)'
             )
-        return _Drafting(self, question, tuple(passages))
+        return _DraftingCourse(self, question, tuple(passages))
 
     @property
     def _critic(self) -> ChatModel:
@@ -110,7 +111,7 @@ class DraftingLoop(LiveLoop):
 
 
 @dataclass(frozen=True, slots=True)
-class _Drafting:
+class _DraftingCourse:
     """The rounds of one question: each revises the newest draft."""
 
     loop: DraftingLoop
@@ -118,7 +119,7 @@ class _Drafting:
     passages: tuple[Passage, ...]
 
     async def prepare(self, r: int) -> None:
-        del r  # a revision needs nothing but the round before it
+        del r  # a revision needs only the previous round
 
     def has(self, r: int) -> bool:
         return r <= self.loop.policy.max_rounds
@@ -127,21 +128,25 @@ class _Drafting:
         prompt = self.loop.prompt
         last = next((earlier for earlier in reversed(before) if earlier.answer is not None), None)
         if last is None or last.answer is None:
-            asked = prompt.writing(self.question, self.passages)
+            messages = prompt.writing(self.question, self.passages)
         else:
-            asked = prompt.revising(self.question, self.passages, last.answer, last.feedback or "")
-        draft = yield self._call("writer", self.loop.writer, asked)
+            messages = prompt.revising(self.question, self.passages, last.answer, last.feedback or "")
+        draft = yield self._call("writer", self.loop.writer, messages)
         if draft.answer is None:
-            return Made(observed=self._round(r, draft, None), reply=draft)
-        drafted = Made(observed=self._round(r, draft, None), reply=draft)
-        asked = prompt.criticising(self.question, self.passages, draft.answer)
+            return RoundResult(observed=self._round(r, draft, None), reply=draft)
+        without_critique = RoundResult(observed=self._round(r, draft, None), reply=draft)
+        messages = prompt.criticising(self.question, self.passages, draft.answer)
         try:
-            critique = yield self._call(CRITIC, self.loop.critic or self.loop.writer, asked, without=drafted)
+            critique = yield self._call(
+                CRITIC, self.loop.critic or self.loop.writer, messages, without=without_critique
+            )
         except ModelError as error:
-            return replace(drafted, error=error)
-        return Made(observed=self._round(r, draft, critique), reply=draft)
+            return replace(without_critique, error=error)
+        return RoundResult(observed=self._round(r, draft, critique), reply=draft)
 
-    def _call(self, part: str, model: ChatModel, messages: Sequence[Message], *, without: Made | None = None) -> Call:
+    def _call(
+        self, part: str, model: ChatModel, messages: Sequence[Message], *, without: RoundResult | None = None
+    ) -> Call:
         settings: dict[str, Any] = {"max_tokens": self.loop.max_tokens, "top_logprobs": None}
 
         def send() -> Reply:
@@ -165,7 +170,7 @@ class _Drafting:
 
 
 def _reply_of(part: str, completion: Completion) -> Reply:
-    """Return a completion as the reply of a component; an empty one is no answer."""
+    """Return a completion as the reply of a component; an empty one has no answer."""
     return Reply(
         answer=strip_thinking(completion.text)[1].strip() or None,
         text=completion.text,
@@ -176,5 +181,5 @@ def _reply_of(part: str, completion: Completion) -> Reply:
 
 
 def _settings(model: ChatModel) -> dict[str, Any]:
-    described = model.fingerprint()
-    return {name: described[name] for name in ASKED_WITH}
+    fingerprint = model.fingerprint()
+    return {name: fingerprint[name] for name in ASKED_WITH}

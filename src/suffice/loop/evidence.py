@@ -16,21 +16,21 @@ from suffice.rounds import Cost, Passage
 __all__ = ["Evidence", "Ranking"]
 
 _MOST_TIMES = 16
-"""How many times as many passages as at first a corpus is asked for at most."""
+"""Largest factor by which the number of requested passages may grow."""
 
 
 class Evidence:
     """A question's passages in the order in which rounds reveal them; none twice (TASR section 3.1).
 
-    What makes two passages the same is the retriever's choice, see `Retriever`.  Ranked once, and only when a round
+    The retriever decides which passages are the same, see `Retriever`.  Passages are ranked once, when a round first
     needs evidence: a question that stops at round 0 costs no retrieval.
 
     Args:
         retriever: Ranks the pool, or its own corpus.
         question: The question.
-        pool: The question's own passages; none = search the retriever's corpus.  A retriever that searches a corpus
-            (`has_corpus`) is asked for as much whatever the question brings.
-        max_rounds: How many rounds may need a passage.
+        pool: The question's own passages; empty = search the retriever's corpus.  A retriever with a corpus
+            (`has_corpus`) ignores them.
+        max_rounds: Largest number of rounds that need a passage.
 
     Raises:
         DataError: The retriever has an unknown `identity`.
@@ -46,7 +46,7 @@ class Evidence:
 
     @property
     def ranked(self) -> Ranking:
-        """The ranking, made here at the first use unless `rank` has made it.
+        """The ranking, computed on first use unless `rank` did so before.
 
         Raises:
             DataError: There is neither a pool nor a corpus.
@@ -56,7 +56,7 @@ class Evidence:
         return self._ranking
 
     async def rank(self) -> Ranking:
-        """Return the ranking without blocking the event loop: made in a thread, or awaited.
+        """Return the ranking without blocking the event loop: computed in a thread, or awaited.
 
         Raises:
             DataError: There is neither a pool nor a corpus.
@@ -67,15 +67,15 @@ class Evidence:
         return self._ranking
 
     async def _rank(self) -> Ranking:
-        """Rank; with a synchronous retriever this never suspends."""
+        """Rank the passages; with a synchronous retriever this never suspends."""
         began = time.perf_counter()
-        wanted = max(4 * self._max_rounds, len(self._pool) + 1)  # one more than the pool: it has been seen whole
+        wanted = max(4 * self._max_rounds, len(self._pool) + 1)  # more than the pool, so that all of it is ranked
         most = _MOST_TIMES * wanted
         while True:
             ranked: Any = self._retriever.rank(self._question, pool=self._pool or None, k=wanted)
             candidates: list[Passage] = await ranked if is_async(self._retriever) else ranked
             passages = self._distinct(candidates)
-            # A corpus may repeat titles: ask for more until the rounds are served or it has no more.
+            # A corpus may repeat titles: ask for more until there is one for every round or no more are left.
             if len(passages) >= self._max_rounds or len(candidates) < wanted or wanted >= most:
                 break
             wanted = min(4 * wanted, most)
@@ -85,11 +85,11 @@ class Evidence:
         return Ranking(passages=passages, pool_scores=tuple(passage.score for passage in candidates), cost=cost)
 
     def _distinct(self, passages: Sequence[Passage]) -> tuple[Passage, ...]:
-        seen: dict[str, Passage] = {}
+        distinct: dict[str, Passage] = {}
         for passage in passages:
             title = passage.title.strip().lower() if self._by_title else ""
-            seen.setdefault(title or passage.passage_id, passage)
-        return tuple(seen.values())
+            distinct.setdefault(title or passage.passage_id, passage)
+        return tuple(distinct.values())
 
     def reveal(self, r: int) -> tuple[Passage, ...] | None:
         """Return the passages that round `r` sees; None once the evidence has run out."""
@@ -99,8 +99,8 @@ class Evidence:
 
 
 _REPEATED = (
-    "some questions have fewer rounds than passages, because passages of the same title, or id, count as one: if titles do "
-    "not tell passages apart (chunks of one document), give each a title of its own, or set the retriever's attribute "
+    "some questions have fewer rounds than passages, because passages of the same title, or id, count as one: if titles are "
+    "not unique (chunks of one document), give each passage its own title, or set the retriever's attribute "
     "identity = 'passage_id'"
 )
 
@@ -110,9 +110,9 @@ class Ranking:
     """A question's ranked passages.
 
     Attributes:
-        passages: Best first, none twice.
+        passages: Best first, without repeats.
         pool_scores: The retriever's scores of all candidates, best first.
-        cost: What ranking took.
+        cost: Cost of ranking.
     """
 
     passages: tuple[Passage, ...]

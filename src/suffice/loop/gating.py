@@ -1,27 +1,27 @@
-"""A gated round 0, live: the closed-book answer is generated only where the policy needs it (SEMANTICS, Costs).
+"""A gated round 0 in a live loop: the closed-book answer is generated only if the policy needs it.
 
-A recording always makes both, the gate's decision and the answer, and replay charges the answer where a live run would
-have generated it: both ask `Policy.reads_every_answer` and the rule's own `reads`.
+A recording always contains both the gate's decision and the answer, and replay charges the answer if a live run would
+have generated it: both use `Policy.reads_every_answer` and `reads` of the rule.
 """
 
 from __future__ import annotations
 
-from suffice.loop.course import Call, Made, Rest
+from suffice.loop.course import Call, PendingCall, RoundResult
 from suffice.loop.measuring import needs_critique, unmeasured
 from suffice.rounds import Round
 from suffice.session import Session
 from suffice.signals import CRITIC, GATE, SIGNALS
 
-__all__ = ["Unanswered", "needed"]
+__all__ = ["PendingAnswer", "needed"]
 
 
 def needed(session: Session, call: Call, *, measured: bool) -> bool:
-    """Return whether a live loop makes a call, among those that a round may do without.
+    """Return whether a live loop makes a call that may be omitted.
 
     Args:
         session: The question's state before this round.
-        call: The call.
-        measured: Whether everything else that the policy may read of the round is there; until then its critic waits.
+        call: A call that may be omitted.
+        measured: Whether all other signals of the round are available; the critic is called only then.
     """
     assert call.without is not None
     without = call.without.observed
@@ -31,41 +31,41 @@ def needed(session: Session, call: Call, *, measured: bool) -> bool:
 
 
 def _needs_answer(session: Session, without: Round) -> bool:
-    """Return whether deciding at a round that holds no answer yet takes the answer.
+    """Return whether the decision at a round without an answer needs the answer.
 
-    It does where the policy stops there, and where the rule, read member by member, comes to a signal of the answer.
+    It does if the policy stops there, or if the rule, evaluated member by member, reaches a signal of the answer.
 
     Args:
         session: The question's state before this round.
-        without: The round with what the gate found.
+        without: The round with the signals of the gate only.
     """
     if session.policy.reads_every_answer or session.would_stop(without):
         return True
     return any(name not in SIGNALS or SIGNALS[name].component not in ("", GATE) for name in session.reads(without))
 
 
-class Unanswered:
-    """The answer of a round 0 that nobody has needed so far.
+class PendingAnswer:
+    """The answer of round 0 that was not needed so far.
 
-    It falls due where the loop ends without another one; it is forgotten once a later round has an answer.
+    It is generated if the loop ends without another answer, and dropped once a later round has one.
     """
 
     def __init__(self) -> None:
-        self._rest: Rest | None = None
+        self._rest: PendingCall | None = None
 
-    def observed(self, session: Session, made: Made) -> Round:
-        """Return a round that was made, as the session may take it in."""
-        if made.is_answered:
-            return made.observed
-        self._rest = made.rest
-        return unmeasured(session, made.observed)
+    def observed(self, session: Session, result: RoundResult) -> Round:
+        """Return the round in the form for the session."""
+        if result.is_answered:
+            return result.observed
+        self._rest = result.rest
+        return unmeasured(session, result.observed)
 
-    def due(self, session: Session, observed: Round | None) -> Rest | None:
-        """Return what must be made before the session takes in a round, or before it ends; once.
+    def due(self, session: Session, observed: Round | None) -> PendingCall | None:
+        """Return the call to make before the session observes a round or ends; at most once.
 
         Args:
             session: The question's state.
-            observed: The round; None = the loop ends.
+            observed: The next round; None if the loop ends.
         """
         if self._rest is None or (observed is not None and observed.index == 0):
             return None
@@ -82,9 +82,9 @@ class Unanswered:
         return None
 
     @staticmethod
-    def answered(session: Session, made: Made) -> Session:
-        """Return the session as it is with the answer of round 0; it has not read it, so it decides as before."""
-        fresh = Session(session.policy, missing="ignore")  # its rounds have been taken in before
-        for observed in (unmeasured(session, made.observed), *session.rounds[1:]):
+    def answered(session: Session, result: RoundResult) -> Session:
+        """Return the session with the answer of round 0, which it did not read, so that its decisions stay the same."""
+        fresh = Session(session.policy, missing="ignore")  # its rounds were checked before
+        for observed in (unmeasured(session, result.observed), *session.rounds[1:]):
             fresh.observe(observed)
         return fresh

@@ -1,4 +1,4 @@
-"""What every live loop does: make a round, measure what the policy reads, decide, and end with the best answer."""
+"""The common part of live loops: make a round, measure what the policy reads, decide, and return the best answer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from suffice.display import Displayed
 from suffice.errors import AuthenticationFailedError, ModelError
 from suffice.loop.blocking import finished, run_blocking
 from suffice.loop.course import Course, drive, send
-from suffice.loop.gating import Unanswered, needed
+from suffice.loop.gating import PendingAnswer, needed
 from suffice.loop.measuring import measure_lazily, unmeasured
 from suffice.rounds import Cost, Decision, Passage, Round, total_cost
 from suffice.seen import Seen
@@ -26,13 +26,13 @@ __all__ = ["LiveLoop", "Outcome", "fitted_of"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome(Displayed):
-    """What the loop returned for one question.
+    """The result of a loop for one question.
 
     Attributes:
         question: The question.
-        decision: The final decision, with the answer and the reason.
-        rounds: Every round that ran.
-        error: Why the model failed, where it did; the decision still carries the best answer before that.
+        decision: The final decision, with answer and reason.
+        rounds: All rounds that ran.
+        error: The failure of the model, if any; the decision still has the best answer before it.
     """
 
     question: str
@@ -54,7 +54,7 @@ class Outcome(Displayed):
 
     @property
     def costs(self) -> dict[str, Cost]:
-        """What was spent over all rounds, by component."""
+        """Total cost by component."""
         costs: dict[str, Cost] = {}
         for observed in self.rounds:
             for component, cost in observed.costs.items():
@@ -63,7 +63,7 @@ class Outcome(Displayed):
 
     @property
     def cost(self) -> Cost:
-        """Everything that was spent, over rounds and components."""
+        """Total cost over rounds and components."""
         return total_cost(self.costs)
 
 
@@ -73,21 +73,21 @@ Step = tuple[Round | None, Outcome | Decision]
 
 @dataclass(frozen=True, kw_only=True)
 class LiveLoop(ABC):
-    """Answers questions round by round under a policy; a kind of loop says what a round is.
+    """Answers questions round by round under a policy; subclasses define a round.
 
     Attributes:
         policy: Decides when to stop and which answer to return.
-        enrichers: Measure signals that need calls of their own, where the policy reads them.
+        enrichers: Measure signals by calls of their own if the policy reads them.
     """
 
     independent_rounds: ClassVar[bool]
-    """Whether a round can be made without the rounds before it."""
+    """Whether a round does not depend on earlier rounds."""
 
     unread_remedy: ClassVar[str] = (
         "Raise --max-tokens (max_tokens) if replies are cut off or still thinking, or switch thinking off: --extra-body "
         '\'{"chat_template_kwargs": {"enable_thinking": false}}\' (extra_body). `suffice doctor` shows replies.'
     )
-    """What to do if no answer can be read out of the replies."""
+    """Advice if no answer can be read from the replies."""
 
     policy: Policy = field(default_factory=Policy)
     enrichers: tuple[Enricher, ...] = ()
@@ -95,12 +95,12 @@ class LiveLoop(ABC):
     @property
     @abstractmethod
     def capabilities(self) -> frozenset[str]:
-        """What the models give, in the words of `Signal.needs`."""
+        """What the models provide, in the terms of `Signal.needs`."""
 
     @property
     @abstractmethod
     def depends(self) -> Mapping[str, Any]:
-        """What fitted state depends on: models and prompt, not the addresses that serve them."""
+        """Models and prompt on which fitted state depends, without addresses of endpoints."""
 
     @property
     @abstractmethod
@@ -109,14 +109,14 @@ class LiveLoop(ABC):
 
     @abstractmethod
     def configuration(self) -> Mapping[str, Any]:
-        """Return everything, besides policy and enrichers, that changes what is recorded, without secrets."""
+        """Return all values besides policy and enrichers that change a recording, without secrets."""
 
     @abstractmethod
     def verify(self) -> None:
-        """Refuse, before the first paid question, models that do not fit the policy.
+        """Raise before the first paid question if the models do not fit the policy.
 
         Raises:
-            LogprobsUnavailableError: The rule needs log-probabilities that the model does not give.
+            LogprobsUnavailableError: The rule needs log-probabilities that the model does not provide.
             ConfigMismatchError: Policy and model contradict each other.
         """
 
@@ -126,21 +126,21 @@ class LiveLoop(ABC):
 
     @property
     def pinned(self) -> dict[str, Any]:
-        """What a policy fitted on this loop's recordings pins: `depends`, and the embedder where there is one."""
+        """What a policy fitted on recordings of this loop pins: `depends` and the embedder, if any."""
         embedders = {e.name: dict(e.fingerprint()) for e in self.enrichers if e.name == EMBEDDER}
         return {**self.depends, **embedders}
 
     @property
     def fitted(self) -> dict[str, Seen | None]:
-        """The questions that this loop's models were fitted on, by component; None where that is not on record.
+        """The questions that the models of this loop were fitted on, by component; None if they were not recorded.
 
-        Models that say nothing of it (a judge, anyone's cross-encoder) do not appear.
+        Models without such a record (a judge, a public cross-encoder) do not appear.
         """
         return fitted_of({enricher.name: enricher for enricher in self.enrichers})
 
     @property
     def is_async(self) -> bool:
-        """Whether some part can only be awaited."""
+        """Whether a component can only be awaited."""
         return bool(self.enrichers)
 
     @property
@@ -153,18 +153,18 @@ class LiveLoop(ABC):
         return True
 
     def ready(self) -> bool:
-        """Run `check`, once for this loop; the first question does it by itself."""
+        """Run `check` once for this loop; the first question does so automatically."""
         return self._checked
 
     def check(self) -> None:
-        """Refuse, before the first paid question, a policy that cannot decide with these models.
+        """Raise before the first paid question if the policy cannot decide with these models.
 
-        Runs by itself before the first question.
+        It runs automatically before the first question.
 
         Raises:
             NotFittedError: The policy lacks fitted state that its rule reads.
-            LogprobsUnavailableError: The rule needs log-probabilities that the model does not give.
-            ModelError: The rule needs something else that neither the model nor an enricher gives.
+            LogprobsUnavailableError: The rule needs log-probabilities that the model does not provide.
+            ModelError: The rule needs something else that neither the model nor an enricher provides.
             ConfigMismatchError: The policy was fitted with another model, prompt or embedder.
         """
         self.policy.check(self._gives)
@@ -189,29 +189,29 @@ class LiveLoop(ABC):
         return self._rounds(question, passages, blocking=False)
 
     async def _rounds(self, question: str, passages: Sequence[Passage], *, blocking: bool) -> AsyncGenerator[Step]:
-        """Yield each round and the outcome; where blocking, without ever suspending."""
+        """Yield each round and the outcome; if blocking, without ever suspending."""
         make = partial(drive, send=partial(send, blocking=blocking))
         if blocking:
             self.ready()
         else:
             await asyncio.to_thread(self.ready)
         course, session, error = self._begin(question, passages)
-        unanswered = Unanswered()
+        unanswered = PendingAnswer()
         try:
             while session.decision is None and await _has(course, session.next_round, blocking=blocking):
                 steps = course.calls(session.next_round, session.rounds)
-                wanted = partial(needed, session, measured=not self.enrichers)
-                made = await make(steps, needed=wanted)
-                observed, error = unanswered.observed(session, made), made.error
+                is_needed = partial(needed, session, measured=not self.enrichers)
+                result = await make(steps, needed=is_needed)
+                observed, error = unanswered.observed(session, result), result.error
                 if error is not None:
                     observed = unmeasured(session, observed)
-                elif self.enrichers and made.is_answered:
-                    observed, error = await measure_lazily(self.enrichers, session, question, made)
+                elif self.enrichers and result.is_answered:
+                    observed, error = await measure_lazily(self.enrichers, session, question, result)
                 if (rest := unanswered.due(session, observed)) is not None:
-                    made = await make(rest.steps, first=rest.call)
-                    session, error = unanswered.answered(session, made), error or made.error
+                    result = await make(rest.steps, first=rest.call)
+                    session, error = unanswered.answered(session, result), error or result.error
                 yield observed, session.observe(observed)
-                if error is not None:  # the round counts, without the call or measurement that failed
+                if error is not None:  # the round counts without the failed call or measurement
                     break
         except ModelError as raised:
             error = raised
@@ -219,12 +219,12 @@ class LiveLoop(ABC):
             _end_session(session, "cancelled")
             raise
         if (rest := unanswered.due(session, None)) is not None:
-            made = await make(rest.steps, first=rest.call)
-            session, error = unanswered.answered(session, made), error or made.error
+            result = await make(rest.steps, first=rest.call)
+            session, error = unanswered.answered(session, result), error or result.error
         yield None, self._outcome(question, session, error)
 
     def run(self, question: str, passages: Sequence[Passage] = ()) -> Outcome:
-        """Answer one question; a failing model ends it with the best answer so far, never an exception.
+        """Answer one question; if a model fails, return the best answer so far instead of raising.
 
         Raises:
             AuthenticationFailedError: The endpoint refused the credentials: nothing was or will be answered.
@@ -246,7 +246,7 @@ class LiveLoop(ABC):
         return self.course(question, passages), Session(self.policy, capabilities=self._gives), None
 
     def _outcome(self, question: str, session: Session, error: ModelError | None) -> Outcome:
-        if isinstance(error, AuthenticationFailedError) and not any(made.answer for made in session.rounds):
+        if isinstance(error, AuthenticationFailedError) and not any(observed.answer for observed in session.rounds):
             raise error
         _end_session(session, "failed" if error is not None else "exhausted")
         assert session.decision is not None
@@ -254,9 +254,9 @@ class LiveLoop(ABC):
 
 
 def fitted_of(parts: Mapping[str, object]) -> dict[str, Seen | None]:
-    """Return what parts say in their attribute `seen`, where they have one and it is not empty."""
-    found: dict[str, Seen | None] = {name: getattr(part, "seen", Seen()) for name, part in parts.items()}
-    return {name: seen for name, seen in found.items() if seen is None or seen}
+    """Return the attribute `seen` of components that have one and whose record is not empty."""
+    records: dict[str, Seen | None] = {name: getattr(part, "seen", Seen()) for name, part in parts.items()}
+    return {name: record for name, record in records.items() if record is None or record}
 
 
 def _end_session(session: Session, reason: Any) -> None:

@@ -1,4 +1,4 @@
-"""Measurements and critiques of a live round, asked for only where the policy, or the next draft, reads them."""
+"""Measurements and critiques of a live round, made only if the policy or the next draft reads them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from suffice.errors import ModelError
-from suffice.loop.course import Made, drive
+from suffice.loop.course import RoundResult, drive
 from suffice.rounds import Cost, Passage, Reply, Round
 from suffice.session import Session
 from suffice.signals import CRITIC, CUMULATED, SIGNALS, Enricher, Measurement
@@ -17,21 +17,21 @@ __all__ = ["components_of", "measure", "measure_lazily", "needs_critique", "unme
 
 
 def components_of(enrichers: Iterable[Enricher]) -> dict[str, str]:
-    """Return whose call produces the signals that enrichers name in their `columns`, where they have that attribute."""
+    """Return the enricher of each signal in the `columns` of enrichers with that attribute."""
     return {signal: enricher.name for enricher in enrichers for signal in getattr(enricher, "columns", ())}
 
 
 async def measure(enricher: Enricher, question: str, passages: Sequence[Passage], reply: Reply) -> Measurement:
-    """Return what an enricher measures of a round; whatever it raises is a failure of the question, not of the run.
+    """Measure a round with an enricher; any exception fails the question, not the run.
 
     Args:
-        enricher: What measures.
+        enricher: The enricher to call.
         question: The question.
         passages: The round's passages.
         reply: The reply.
 
     Raises:
-        ModelError: It failed.
+        ModelError: The enricher failed.
     """
     try:
         return await enricher.measure(question, passages, reply)
@@ -42,55 +42,57 @@ async def measure(enricher: Enricher, question: str, passages: Sequence[Passage]
 
 
 def needs_critique(session: Session, observed: Round) -> bool:
-    """Return whether somebody reads the critic's reply to a draft: the decision at its round, or the next draft.
+    """Return whether the critic's reply to a draft is needed, by the decision at its round or by the next draft.
 
     Args:
         session: The question's state before this round.
-        observed: The round with everything that is measured of it, the critic's reply apart.
+        observed: The round with all measurements except the critic's reply.
     """
     return not session.would_stop(observed) or CRITIC in map(_component_of_signal, session.reads(observed))
 
 
 async def measure_lazily(
-    enrichers: Sequence[Enricher], session: Session, question: str, made: Made
+    enrichers: Sequence[Enricher], session: Session, question: str, made: RoundResult
 ) -> tuple[Round, ModelError | None]:
-    """Return a round with what the policy reads of the enrichers and the critic, and why one of them failed.
+    """Return a round with the measurements that the policy reads, and the error if one of them failed.
 
-    The rule's members are evaluated in order, and each is asked for only once the members before it have left the
-    outcome open: what replay charges to a policy is what the policy spends live (SEMANTICS, Costs).  A critic that the
-    rule did not come to is asked last, if the loop goes on: the next draft reads its reply.
+    The members of the rule are evaluated in order, and each is measured only if earlier members leave the outcome open,
+    so that a live policy spends what replay charges to it.  If the rule did not reach the critic and the loop continues,
+    the critic is called last, because the next draft reads its reply.
 
     Args:
-        enrichers: What can be asked.
+        enrichers: The available enrichers.
         session: The question's state before this round.
         question: The question.
-        made: The round as the model gave it, perhaps without its critic's reply.
+        made: The round of the model, possibly without the critic's reply.
     """
-    by_name, told = {enricher.name: enricher for enricher in enrichers}, components_of(enrichers)
-    waiting = {*by_name, *([CRITIC] if made.rest else [])}
+    by_name, components = {enricher.name: enricher for enricher in enrichers}, components_of(enrichers)
+    pending = {*by_name, *([CRITIC] if made.rest else [])}
     reply = made.reply
-    observed = _with_undefined(made.observed, (s for s in _own(session) if _component_of_signal(s, told) in by_name))
+    observed = _with_undefined(
+        made.observed, (s for s in _own(session) if _component_of_signal(s, components) in by_name)
+    )
     try:
-        for name in [name for name in by_name if _is_unclaimed(name, session, told)]:
-            waiting.discard(name)
+        for name in [name for name in by_name if _is_unclaimed(name, session, components)]:
+            pending.discard(name)
             observed = _added(observed, name, await measure(by_name[name], question, observed.passages, reply))
-        while (wanted := _next(waiting, by_name, told, session, observed)) is not None:
-            name, back = wanted
+        while (request := _next(pending, by_name, components, session, observed)) is not None:
+            name, back = request
             if name == CRITIC:
-                waiting.discard(name)
+                pending.discard(name)
                 assert made.rest is not None
                 made = await drive(made.rest.steps, first=made.rest.call)
-                said = made.observed
-                observed = replace(observed, feedback=said.feedback, costs={**said.costs, **observed.costs})
+                criticised = made.observed
+                observed = replace(observed, feedback=criticised.feedback, costs={**criticised.costs, **observed.costs})
                 if made.error is not None:
                     return unmeasured(session, observed), made.error
             elif back:
                 earlier = session.rounds[-back]
                 before = Reply(answer=earlier.answer, text=earlier.text, answer_tokens=earlier.answer_tokens)
-                found = await measure(by_name[name], question, earlier.passages, before)
-                session.rounds[-back] = _added(earlier, name, found)
+                measurement = await measure(by_name[name], question, earlier.passages, before)
+                session.rounds[-back] = _added(earlier, name, measurement)
             else:
-                waiting.discard(name)
+                pending.discard(name)
                 observed = _added(observed, name, await measure(by_name[name], question, observed.passages, reply))
     except ModelError as error:
         return unmeasured(session, observed), error
@@ -98,12 +100,12 @@ async def measure_lazily(
 
 
 def unmeasured(session: Session, observed: Round) -> Round:
-    """Return a round for which nothing more is asked: a user's own signal that it lacks is undefined, not unknown."""
+    """Return a round without further measurements: missing signals of the user become undefined instead of unknown."""
     return _with_undefined(observed, _own(session))
 
 
 def _own(session: Session) -> list[str]:
-    """Return the signals that the policy reads and nobody registered."""
+    """Return the unregistered signals that the policy reads."""
     return [signal for signal in session.policy.raw_signals if signal not in SIGNALS]
 
 
@@ -117,33 +119,33 @@ def _with_signals(
     return replace(observed, signals=signals, costs={**observed.costs, **costs})
 
 
-def _added(observed: Round, name: str, found: Measurement) -> Round:
-    """Return a round with a measurement; its costs tell from then on that it was taken."""
-    measured = _with_signals(observed, {**observed.signals, **found.signals}, {name: Cost(), **found.costs})
-    return measured if found.embedding is None else replace(measured, embedding=found.embedding)
+def _added(observed: Round, name: str, measurement: Measurement) -> Round:
+    """Add a measurement to a round; its entry in the costs shows that it was made."""
+    measured = _with_signals(observed, {**observed.signals, **measurement.signals}, {name: Cost(), **measurement.costs})
+    return measured if measurement.embedding is None else replace(measured, embedding=measurement.embedding)
 
 
-def _component_of_signal(signal: str, told: Mapping[str, str] = MappingProxyType({})) -> str:
-    """Return whose call produces a raw signal, as replay books it; what a round costs, its critic decides last."""
+def _component_of_signal(signal: str, components: Mapping[str, str] = MappingProxyType({})) -> str:
+    """Return the component that produces a raw signal; cumulated costs belong to the critic, which is called last."""
     if signal in CUMULATED:
         return CRITIC
-    return told.get(signal) or (SIGNALS[signal].component if signal in SIGNALS else f"judge:{signal}")
+    return components.get(signal) or (SIGNALS[signal].component if signal in SIGNALS else f"judge:{signal}")
 
 
 def _next(
-    waiting: Collection[str],
+    pending: Collection[str],
     by_name: Mapping[str, Enricher],
-    told: Mapping[str, str],
+    components: Mapping[str, str],
     session: Session,
     observed: Round,
 ) -> tuple[str, int] | None:
-    """Return who is to be asked now, the first that the policy needs, and of how many rounds ago: 0 is this one.
+    """Return the next component that the policy needs, and the round to measure: 0 for this one, 1 for the previous one.
 
-    A signal that looks back is read from earlier rounds too, and they are measured only then.
+    A signal that looks back also needs earlier rounds, which are measured only then.
     """
     for signal in session.reads(observed):
-        name = _component_of_signal(signal, told)
-        if name == CRITIC and name in waiting:
+        name = _component_of_signal(signal, components)
+        if name == CRITIC and name in pending:
             return name, 0
         if name not in by_name:
             continue
@@ -151,13 +153,17 @@ def _next(
         for step in range(min(back, len(session.rounds)), 0, -1):
             if name not in session.rounds[-step].costs:
                 return name, step
-        if name in waiting:
+        if name in pending:
             return name, 0
-    return (CRITIC, 0) if CRITIC in waiting and not session.would_stop(observed) else None
+    return (CRITIC, 0) if CRITIC in pending and not session.would_stop(observed) else None
 
 
-def _is_unclaimed(name: str, session: Session, told: Mapping[str, str]) -> bool:
-    """Whether an enricher must measure every round, since nobody knows what it measures."""
+def _is_unclaimed(name: str, session: Session, components: Mapping[str, str]) -> bool:
+    """Return whether an enricher must measure every round because its signals are unknown."""
     raw = session.policy.raw_signals
-    known = {*told.values(), *(s.component for s in SIGNALS.values()), *(_component_of_signal(s, told) for s in raw)}
+    known = {
+        *components.values(),
+        *(s.component for s in SIGNALS.values()),
+        *(_component_of_signal(s, components) for s in raw),
+    }
     return any(signal not in SIGNALS for signal in raw) and name not in known

@@ -1,4 +1,4 @@
-"""Recording: every round of every question, each reply on disk before the next call goes out."""
+"""Recording: every round of every question, with each reply on disk before the next call."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(slots=True, kw_only=True)
 class Progress:
-    """How far a recording run has come.
+    """The progress of a recording run.
 
     Attributes:
-        total: Questions asked for.
-        done: Questions with all their rounds on disk, earlier runs included.
-        resumed: Of these, how many an earlier run had finished.
-        failed: Questions that a failing model cut short in this run.
-        costs: What this run spent, by component; replies from a response cache cost nothing now.
-        began: When it began, `time.monotonic` seconds.
+        total: Questions requested.
+        done: Questions with all rounds on disk, including earlier runs.
+        resumed: Questions finished by earlier runs.
+        failed: Questions cut short by a failing model in this run.
+        costs: Costs of this run by component; replies from a response cache are free.
+        began: Start of the run, `time.monotonic` seconds.
     """
 
     total: int
@@ -58,7 +58,7 @@ class Progress:
 
     @property
     def cost(self) -> Cost:
-        """What this run spent, over all components."""
+        """Total cost of this run."""
         return total_cost(self.costs)
 
     @property
@@ -75,12 +75,12 @@ class RecordSummary(Displayed):
         path: The recording.
         questions: Questions in the file.
         rounds: Rows in the file.
-        failed: Why the model failed, by question; running again completes them.
-        replies: Rounds in the file in which a model replied.
-        unread: Of these, how many hold no answer that could be read.
-        remedy: What to do about them.
-        costs: What this run spent, by component.
-        seconds: How long it took.
+        failed: Errors of failed questions, by question; running again completes them.
+        replies: Rounds in the file with a reply of a model.
+        unread: Replies without a readable answer.
+        remedy: Advice for those.
+        costs: Costs of this run by component.
+        seconds: Duration of the run.
     """
 
     path: Path
@@ -95,7 +95,7 @@ class RecordSummary(Displayed):
 
     @property
     def cost(self) -> Cost:
-        """What this run spent, over all components."""
+        """Total cost of this run."""
         return total_cost(self.costs)
 
     def tables(self) -> list[Table]:
@@ -121,11 +121,11 @@ def record(
     allow_unread: bool = False,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> RecordSummary:
-    """Run every round of every question and write the recording; the rule of the policy is not asked.
+    """Run every round of every question and write the recording; the rule of the policy is not used.
 
-    Interrupted at any instant, it goes on where it was when it is called again with the same arguments: a reply that
-    reached the journal is never asked for again, only calls that were in flight are repeated.  What a model, retriever or
-    signal raises fails its question only.  It may be called from a notebook, too, where an event loop already runs.
+    After an interruption, the same call resumes: replies in the journal are not requested again, only calls in flight are
+    repeated.  An exception of a model, retriever or signal fails only its question.  It also works in a notebook, where
+    an event loop is already running.
 
     >>> import tempfile
     >>> from suffice import PoolBM25, RetrievalLoop, SpanReaderModel, load_questions, record
@@ -136,21 +136,21 @@ def record(
     10
 
     Args:
-        questions: What to record; ids must be unique.
-        loop: The models, and a policy that gives the rounds, the answer position and fitted signal state.
-        path: The parquet file; the journal lies beside it until the recording is complete.
-        concurrency: Questions in flight, and so at most as many calls (times the rounds if they are parallel).
-        parallel_rounds: Send a question's rounds together; the use of prefix caches is then not that of a live run,
-            and the file says `cache_state: unknown`.
-        allow_unread: Go on if no answer can be read out of the replies to the first eight questions.
+        questions: Questions with unique ids.
+        loop: The models, and a policy with the rounds, the answer position and fitted signal state.
+        path: The parquet file; the journal is beside it until the recording is complete.
+        concurrency: Questions in flight, which limits the calls (times the rounds if they are parallel).
+        parallel_rounds: Send the rounds of a question together; prefix caches are then not used as in a live run, and
+            the file contains `cache_state: unknown`.
+        allow_unread: Continue if no answer can be read from the replies to the first eight questions.
         on_progress: Called after every reply.
 
     Raises:
         ConfigMismatchError: The file was recorded with another configuration.
-        DataError: Question ids repeat, rounds that build on each other are to be sent together, or another process
-            records into this file.
+        DataError: Question ids repeat, `parallel_rounds` is set for rounds that depend on each other, or another
+            process is recording into this file.
         AuthenticationFailedError: The endpoint refused the credentials.
-        ModelError: No question was answered, or nothing could be read out of the first replies; what came is kept.
+        ModelError: No question was answered, or no answer could be read from the first replies; the replies are kept.
     """
     recorder = _Recorder(
         questions,
@@ -174,7 +174,7 @@ async def record_async(
     allow_unread: bool = False,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> RecordSummary:
-    """Record as `record` does, awaited; the arguments and errors are the same."""
+    """Like `record`, but awaited, with the same arguments and errors."""
     recorder = _Recorder(
         questions,
         loop,
@@ -201,13 +201,13 @@ class _Recorder:
     ) -> None:
         ids = [question.question_id for question in questions]
         if len(set(ids)) != len(ids) or not ids:
-            raise DataError(f"{len(ids)} questions with {len(set(ids))} distinct ids: at least one, no id twice")
-        if concurrency < 1:
-            raise DataError(f"concurrency must be at least 1, not {concurrency!r}")
-        if parallel_rounds and not loop.independent_rounds:
             raise DataError(
-                "rounds that revise the round before them cannot be sent together: leave out parallel_rounds"
+                f"{len(ids)} questions with {len(set(ids))} distinct ids: at least one question is needed, each with its own id"
             )
+        if concurrency < 1:
+            raise DataError(f"concurrency must be at least 1, got {concurrency!r}")
+        if parallel_rounds and not loop.independent_rounds:
+            raise DataError("these rounds depend on each other and cannot be sent together: leave out parallel_rounds")
         self.questions = questions
         self.texts = {question.question_id: question.question for question in questions}
         self.loop = replace(loop, policy=replace(loop.policy, rule=type(loop.policy)().rule, calibrators=()))
@@ -219,38 +219,38 @@ class _Recorder:
         self.journal_path = path.with_name(path.name + ".journal")
         self.read = ReadReplies(remedy=loop.unread_remedy, journal=self.journal_path, allow_unread=allow_unread)
         self.failed: dict[str, str] = {}
-        self.still_failed: dict[str, str] = {}  # in the file, and not asked for now
-        self.new: dict[str, None] = {}  # questions with rows in the journal that are not in the file
+        self.still_failed: dict[str, str] = {}  # in the file, but not requested now
+        self.new: dict[str, None] = {}  # questions with rows in the journal but not in the file
         self.costs: set[str] = set()  # the cost columns of these
         self.config = _configuration(self.loop, parallel_rounds)
 
     async def run(self) -> RecordSummary:
         await asyncio.to_thread(self.loop.check)
-        # The lock first: what another process finishes while we read its file would not be in our copy.
+        # The lock first: otherwise another process could finish questions while its file is being read.
         journal = Journal(self.journal_path, self.config)
         try:
             remove_leftovers(self.path)
             stored = self._stored()
             kept = {} if stored is None else dict.fromkeys(self._kept(stored))
             self._resume(journal, kept)
-            open_ = [q for q in self.questions if q.question_id not in kept and q.question_id not in self.new]
-            self.progress.done = self.progress.resumed = len(self.questions) - len(open_)
-            await self._all(open_, journal)
-            whole = self._assembly(journal, stored, kept)
-            whole.write(self.path, self._metadata())
+            pending = [q for q in self.questions if q.question_id not in kept and q.question_id not in self.new]
+            self.progress.done = self.progress.resumed = len(self.questions) - len(pending)
+            await self._all(pending, journal)
+            assembly = self._assembly(journal, stored, kept)
+            assembly.write(self.path, self._metadata())
         except BaseException:
             journal.release()
             raise
-        if journal.questions() <= whole.complete:
+        if journal.questions() <= assembly.complete:
             journal.delete()
         else:
-            journal.close()  # its replies spare a rerun the calls that succeeded
+            journal.close()  # a rerun uses its replies
         seconds = time.monotonic() - self.progress.began
         replies, unread = count_unread(self.path)
         return RecordSummary(
             path=self.path,
-            questions=len(whole.sizes),
-            rounds=sum(whole.sizes.values()),
+            questions=len(assembly.sizes),
+            rounds=sum(assembly.sizes.values()),
             failed=self.failed,
             replies=replies,
             unread=unread,
@@ -260,7 +260,7 @@ class _Recorder:
         )
 
     def _stored(self) -> StoredRows | None:
-        """Return what an earlier run's file holds."""
+        """Return the rows of an earlier run's file, if any."""
         if not self.path.exists():
             return None
         opened = open_recording(self.path)
@@ -276,11 +276,11 @@ class _Recorder:
         return stored
 
     def _kept(self, stored: StoredRows) -> list[str]:
-        """Return the questions whose rows stay as they are: all but the failed ones that are asked again."""
+        """Return the questions whose rows are kept: all except failed ones that are requested again."""
         return [q for q, end in stored.ends.items() if end != "failed" or q not in self.texts]
 
     def _resume(self, journal: Journal, kept: Collection[str]) -> None:
-        """Take what an earlier run finished and did not write."""
+        """Add questions that an earlier run finished but did not write to the file."""
         for question_id, rows in journal.finished():
             if rows:
                 self._check_texts([(question_id, rows[0]["question"])], journal.path)
@@ -292,7 +292,7 @@ class _Recorder:
         self.costs |= cost_names(rows)
 
     def _check_texts(self, recorded: Iterable[tuple[str, str]], where: Path) -> None:
-        """Refuse to go on where a question of the same id had another text."""
+        """Raise if a question had another text under the same id."""
         for question_id, text in recorded:
             if self.texts.get(question_id, text) != text:
                 raise ConfigMismatchError(
@@ -301,7 +301,7 @@ class _Recorder:
                 )
 
     async def _all(self, questions: Sequence[Question], journal: Journal) -> None:
-        """Work through the questions, `concurrency` at a time; the first fatal error stops all."""
+        """Record the questions, `concurrency` at a time; the first fatal error stops all."""
         queue = iter(questions)
 
         async def worker() -> None:
@@ -322,25 +322,25 @@ class _Recorder:
             rounds = range(policy.start_round, policy.max_rounds + 1)
             for r in rounds:
                 await course.prepare(r)
-            wanted = [r for r in rounds if course.has(r)]
+            available = [r for r in rounds if course.has(r)]
         except Exception as error:
             if _is_fatal(error) and not isinstance(error, DataError):  # a question without a pool fails alone
                 raise
             self._failed(question, error)
             return
-        trajectory = RecordedTrajectory(self.loop, question, course, journal, self._spent)
-        if not wanted:
+        trajectory = RecordedTrajectory(self.loop, question, course, journal, self._add_costs)
+        if not available:
             self._failed(question, DataError("no passage was found for the question"))
             return
         try:
-            await trajectory.run(wanted, parallel=self.parallel_rounds)
-            rows = trajectory.rows("max_rounds" if wanted[-1] == policy.max_rounds else "exhausted")
+            await trajectory.run(available, parallel=self.parallel_rounds)
+            rows = trajectory.rows("max_rounds" if available[-1] == policy.max_rounds else "exhausted")
         except Exception as error:
             if _is_fatal(error):
                 raise
             self._failed(question, error)
             rows = []
-            with suppress(Exception):  # the signal that failed may be one of an earlier round
+            with suppress(Exception):  # the failed signal may belong to an earlier round
                 rows = trajectory.rows("failed")
             if rows:
                 journal.cut_short(question.question_id, rows)
@@ -349,7 +349,7 @@ class _Recorder:
         journal.finish(question.question_id, rows)
         self._add(question.question_id, rows)
         self.progress.done += 1
-        self._tell()
+        self._report()
         self.read.add(rows)
 
     def _failed(self, question: Question, error: Exception) -> None:
@@ -358,19 +358,19 @@ class _Recorder:
             _LOG.debug("question %r failed", question.question_id, exc_info=error)
         self.failed[question.question_id] = str(error) if ours else f"{type(error).__name__}: {error}"
         self.progress.failed += 1
-        self._tell()
+        self._report()
 
-    def _spent(self, costs: Mapping[str, Cost]) -> None:
+    def _add_costs(self, costs: Mapping[str, Cost]) -> None:
         for component, cost in costs.items():
             self.progress.costs[component] = self.progress.costs.get(component, Cost()) + cost
-        self._tell()
+        self._report()
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         if self.on_progress is not None:
             self.on_progress(self.progress)
 
     def _assembly(self, journal: Journal, stored: StoredRows | None, kept: Collection[str]) -> Assembly:
-        """Return all rows in the order of the questions; those of an earlier run only come last."""
+        """Return all rows in the order of the questions; questions of earlier runs only come last."""
         if not self.new and not kept:
             raise ModelError(f"no question was answered; the first failure: {next(iter(self.failed.values()))}")
         order = dict.fromkeys([*self.texts, *self.new, *kept])
@@ -391,13 +391,13 @@ class _Recorder:
 
 
 def _is_fatal(error: Exception) -> bool:
-    """Return whether the other questions would fail in the same way: credentials, the journal, the configuration."""
+    """Return whether other questions would fail too, because of credentials, the journal or the configuration."""
     ours = isinstance(error, SufficeError)
     return isinstance(error, AuthenticationFailedError) or (ours and not isinstance(error, ModelError))
 
 
 def _configuration(loop: LiveLoop, parallel_rounds: bool) -> dict[str, Any]:
-    """Return everything that changes what is recorded."""
+    """Return all values that change a recording."""
     policy = loop.policy
     return {
         **loop.configuration(),
@@ -411,7 +411,7 @@ def _configuration(loop: LiveLoop, parallel_rounds: bool) -> dict[str, Any]:
 
 
 def _deciding(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a state without the questions that it was fitted on, which change nothing that is recorded."""
+    """Return a state without its fitting questions, which do not change a recording."""
     return {key: value for key, value in state.items() if key != "seen"}
 
 

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from suffice.errors import ConfigMismatchError, DataError, ModelError
 from suffice.llm.base import Answerer, Gate, Verdict
-from suffice.loop.course import Call, Made, Steps
+from suffice.loop.course import Call, RoundResult, Steps
 from suffice.loop.evidence import Evidence
 from suffice.loop.live import LiveLoop, fitted_of
 from suffice.retrieval import AsyncRetriever, Retriever, identity_of, is_async
@@ -22,26 +22,26 @@ __all__ = ["RetrievalLoop"]
 
 _GENERATOR = "generator"
 _GOES_ON = "goes_on"
-"""Why a gate's pass ended that can go on into the answer: kept with its committed reply."""
+"""Finish reason of a gate's pass that the answer can continue; stored with its committed reply."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RetrievalLoop(LiveLoop):
-    """Answers questions from one more passage in each round.
+    """Answers questions with one more passage in each round.
 
-    `run` and `stream` take the question's own passages; none = search the retriever's corpus.
+    `run` and `stream` take the question's own passages; without any, they search the retriever's corpus.
 
     With a gate, round 0 is decided before it is answered: the gate's cost is that of deciding, and the closed-book
-    answer is generated, from the gate's own pass where that can go on, only if the policy stops there or reads it.  A
-    gate that fails leaves its signals undefined, so evidence is fetched: unknown is never a pass.  A recording holds
-    both parts of every round 0; a question whose gate or answer failed there is asked again.
+    answer is generated only if the policy stops there or reads it, continuing the gate's pass if possible.  If a gate
+    fails, its signals are undefined and evidence is retrieved.  A recording contains both parts of every round 0; a
+    question whose gate or answer failed there is requested again.
 
     Attributes:
         model: Answers from the revealed passages.
         retriever: Ranks the question's pool or a corpus.
         policy: Decides when to stop and which answer to return.
-        gate: Decides at round 0; None = round 0, where the policy has one, is the model's answer alone.
-        enrichers: Measure signals that need calls of their own, where the policy reads them.
+        gate: Decides at round 0; None = round 0, if the policy has one, is the model's answer alone.
+        enrichers: Measure signals by calls of their own if the policy reads them.
     """
 
     independent_rounds: ClassVar[bool] = True
@@ -55,26 +55,26 @@ class RetrievalLoop(LiveLoop):
 
     @property
     def capabilities(self) -> frozenset[str]:
-        """What the model, the retriever and the gate give."""
-        given = self.model.capabilities | {"passages", "pool_scores", "costs"}
-        return given | (self.gate.capabilities if self.gate else frozenset())
+        """What model, retriever and gate provide."""
+        own = self.model.capabilities | {"passages", "pool_scores", "costs"}
+        return own | (self.gate.capabilities if self.gate else frozenset())
 
     @property
     def depends(self) -> Mapping[str, Any]:
         """The model and its prompt, and the gate."""
-        described = self.model.fingerprint()
-        named = {key: described[key] for key in ("revision", "prompt_id") if key in described}
-        return {"model": described.get("model", self.model.name), **named, **self._gates()}
+        fingerprint = self.model.fingerprint()
+        pinned = {key: fingerprint[key] for key in ("revision", "prompt_id") if key in fingerprint}
+        return {"model": fingerprint.get("model", self.model.name), **pinned, **self._gates()}
 
     @property
     def fitted(self) -> dict[str, Seen | None]:
-        """What enrichers, retriever and gate were fitted on; a gate that does not say so is of unknown origin."""
+        """The fitting questions of enrichers, retriever and gate; None for a gate without such a record."""
         gates = {} if self.gate is None else {GATE: getattr(self.gate, "seen", None)}
         return {**super().fitted, **fitted_of({"retriever": self.retriever}), **gates}
 
     @property
     def labels(self) -> Mapping[str, str]:
-        """Model, retriever, and the prompt where there is one."""
+        """Model, retriever, and the prompt if there is one."""
         labels = {"model": self.model.name, "retriever": self.retriever.name}
         prompt = self.model.fingerprint().get("prompt_id")
         return labels if prompt is None else {**labels, "prompt_id": str(prompt)}
@@ -85,46 +85,46 @@ class RetrievalLoop(LiveLoop):
         return bool(self.enrichers) or is_async(self.retriever)
 
     def configuration(self) -> Mapping[str, Any]:
-        """Return the fingerprints of model, retriever and gate, and what makes two passages the same."""
-        described = {"model": dict(self.model.fingerprint()), "retriever": dict(self.retriever.fingerprint())}
+        """Return the fingerprints of model, retriever and gate, and the identity of passages."""
+        fingerprints = {"model": dict(self.model.fingerprint()), "retriever": dict(self.retriever.fingerprint())}
         identity = identity_of(self.retriever)
-        if identity != "title":  # recordings from before there was a choice do not say
-            described["retriever"]["identity"] = identity
-        return {**described, **self._gates()}
+        if identity != "title":  # older recordings do not contain the default
+            fingerprints["retriever"]["identity"] = identity
+        return {**fingerprints, **self._gates()}
 
     def verify(self) -> None:
-        """Compare the answer position of policy and model, and ask the model for what the policy needs.
+        """Compare the answer positions of policy and model, and check the model against the policy's needs.
 
         Raises:
-            DataError: There is a gate, and the policy has no round 0 for it to decide.
+            DataError: There is a gate, but the policy has no round 0.
         """
         if self.gate is not None and self.policy.start_round != 0:
             raise DataError(
-                f"the gate decides at round 0, and the policy starts at round {self.policy.start_round!r}: set "
+                f"the gate decides at round 0, but the policy starts at round {self.policy.start_round!r}: set "
                 "start_round=0 (for a recording, --round-zero)"
             )
         theirs = self.model.fingerprint().get("position")
         position = self.policy.answer_position
         ours = {"kind": "callable"} if position.kind == "callable" else position.to_dict()
-        # Margins that were read somewhere else in the reply than the model reads them mean something else.
+        # Margins read at another position of the reply are not comparable.
         if theirs is not None and dict(theirs) != ours:
             raise ConfigMismatchError(
-                f"the policy reads answers at {ours!r}, the model at {dict(theirs)!r}: give both the same "
+                f"the policy reads answers at {ours!r}, but the model at {dict(theirs)!r}: give both the same "
                 "(ChatModel(position=...), Policy(answer_position=...))"
             )
         self.model.verify(self.policy.needs)
 
-    def course(self, question: str, passages: Sequence[Passage]) -> _Revealing:
+    def course(self, question: str, passages: Sequence[Passage]) -> _RetrievalCourse:
         """Return the rounds that reveal one passage after the other."""
         evidence = Evidence(self.retriever, question, passages, self.policy.max_rounds)
-        return _Revealing(self.model, question, evidence, self.gate)
+        return _RetrievalCourse(self.model, question, evidence, self.gate)
 
     def _gates(self) -> dict[str, Any]:
         return {} if self.gate is None else {GATE: dict(self.gate.fingerprint())}
 
 
 @dataclass(frozen=True, slots=True)
-class _Revealing:
+class _RetrievalCourse:
     """The rounds of one question: round r sees the first r passages."""
 
     model: Answerer
@@ -140,9 +140,9 @@ class _Revealing:
         return self.evidence.reveal(r) is not None
 
     def calls(self, r: int, before: Sequence[Round]) -> Steps:
-        del before  # the same passages, whatever was answered before
+        del before  # passages do not depend on earlier answers
         if r == 0 and self.gate is not None:
-            return (yield from _Gated(self.model, self.gate, self.question).calls())
+            return (yield from _GatedRound(self.model, self.gate, self.question).calls())
         passages = self.evidence.reveal(r) or ()
         reply = yield Call(
             part=_GENERATOR,
@@ -150,10 +150,10 @@ class _Revealing:
             send=lambda: self.model.answer(self.question, passages),
             send_async=lambda: self.model.answer_async(self.question, passages),
         )
-        return Made(observed=self._round(r, reply), reply=reply)
+        return RoundResult(observed=self._round(r, reply), reply=reply)
 
     def _round(self, r: int, reply: Reply) -> Round:
-        """Return the round that a reply makes; round 1, the first that needs evidence, carries the cost of ranking."""
+        """Build the round of a reply; round 1, the first with evidence, includes the cost of ranking."""
         ranked = self.evidence.ranked if r > 0 else None
         return Round(
             index=r,
@@ -168,8 +168,8 @@ class _Revealing:
         )
 
 
-class _Gated:
-    """Round 0 of one question behind a gate: what it decides, then the answer."""
+class _GatedRound:
+    """Round 0 of one question with a gate: its decision, then the answer."""
 
     def __init__(self, model: Answerer, gate: Gate, question: str) -> None:
         self.model, self.gate, self.question = model, gate, question
@@ -178,15 +178,17 @@ class _Gated:
     def calls(self) -> Steps:
         """Decide, then answer."""
         undefined = dict.fromkeys(self.gate.capabilities, math.nan)
-        found = yield Call(
+        verdict_reply = yield Call(
             part=GATE,
             asked=[self.question],
-            send=lambda: self._told(self.gate.decide(self.question)),
+            send=lambda: self._as_reply(self.gate.decide(self.question)),
             send_async=self._decide_async,
             instead=Reply(answer=None, signals=undefined),
         )
-        unanswered = Made(observed=Round(index=0, signals=found.signals, costs=found.costs), reply=Reply(answer=None))
-        goes_on = found.finish_reason == _GOES_ON
+        unanswered = RoundResult(
+            observed=Round(index=0, signals=verdict_reply.signals, costs=verdict_reply.costs), reply=Reply(answer=None)
+        )
+        goes_on = verdict_reply.finish_reason == _GOES_ON
         try:
             reply = yield Call(
                 part=_GENERATOR,
@@ -202,13 +204,13 @@ class _Gated:
             answer=reply.answer,
             text=reply.text,
             answer_tokens=reply.answer_tokens,
-            signals={**reply.signals, **found.signals},
-            costs={**reply.costs, **found.costs},
+            signals={**reply.signals, **verdict_reply.signals},
+            costs={**reply.costs, **verdict_reply.costs},
             finish_reason=reply.finish_reason,
         )
-        return Made(observed=observed, reply=reply)
+        return RoundResult(observed=observed, reply=reply)
 
-    def _told(self, verdict: Verdict) -> Reply:
+    def _as_reply(self, verdict: Verdict) -> Reply:
         self.verdict = verdict
         goes_on = verdict.resume is not None and self.gate.source is self.model
         return Reply(
@@ -219,24 +221,26 @@ class _Gated:
         )
 
     def _answer(self, goes_on: bool) -> Reply:
-        if goes_on and self.verdict is None:  # decided before an interruption: that pass is gone, its cost is booked
-            self._told(self.gate.decide(self.question))
+        if (
+            goes_on and self.verdict is None
+        ):  # decided before an interruption: the pass is lost, but its cost is recorded
+            self._as_reply(self.gate.decide(self.question))
         return self._generate(goes_on)
 
     def _generate(self, goes_on: bool) -> Reply:
         resume = self.verdict.resume if goes_on and self.verdict else None
-        self.verdict = None  # and with it the pass's cache
+        self.verdict = None  # releases the cache of the pass
         if resume is None:
             return self.model.answer(self.question, ())
-        reply = resume()  # no call of its own: the pass that it goes on from is booked at the gate
+        reply = resume()  # not a call of its own: the continued pass is charged to the gate
         return replace(reply, costs={name: replace(cost, calls=0.0) for name, cost in reply.costs.items()})
 
     async def _decide_async(self) -> Reply:
-        return self._told(await self.gate.decide_async(self.question))
+        return self._as_reply(await self.gate.decide_async(self.question))
 
     async def _answer_async(self, goes_on: bool) -> Reply:
         if not goes_on:
             return await self.model.answer_async(self.question, ())
         if self.verdict is None:
-            self._told(await self.gate.decide_async(self.question))
+            self._as_reply(await self.gate.decide_async(self.question))
         return await asyncio.to_thread(self._generate, goes_on)

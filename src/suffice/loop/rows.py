@@ -1,4 +1,4 @@
-"""Rounds as rows of a recording, and replies as what the journal keeps of them."""
+"""Conversion of rounds to rows of a recording, and of replies to entries of the journal."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = [
 
 
 def reply_to_payload(reply: Reply, recorded_at: float) -> dict[str, Any]:
-    """Return a reply as JSON-ready values; infinite log-probabilities are kept as they came."""
+    """Return a reply as JSON-ready values; infinite log-probabilities stay as they are."""
     tokens = None
     if reply.answer_tokens is not None:
         tokens = [
@@ -54,7 +54,7 @@ def reply_to_payload(reply: Reply, recorded_at: float) -> dict[str, Any]:
 
 
 def reply_from_payload(payload: Mapping[str, Any]) -> Reply:
-    """Return the reply that `reply_to_payload` wrote; only the answer's tokens are kept."""
+    """Build the reply from the values of `reply_to_payload`; only the tokens of the answer are kept."""
     tokens = payload["answer_tokens"]
     if tokens is not None:
         tokens = tuple(
@@ -82,7 +82,7 @@ def rows_of(
     cells: Mapping[str, str],
     recorded_at: Sequence[float],
 ) -> list[dict[str, Any]]:
-    """Return one row for each round: identity, what happened, signals, costs, metrics.
+    """Return one row for each round: identity, texts, signals, costs, metrics.
 
     Args:
         question: The question; without gold answers the metrics are undefined.
@@ -90,7 +90,7 @@ def rows_of(
         end: Why there is no further round.
         state: Fitted state of signals, by name.
         cells: Text columns that are equal on every row (model, retriever, prompt_id).
-        recorded_at: When each round's reply came, seconds since 1970.
+        recorded_at: Time of each round's reply, seconds since 1970.
     """
     rows = []
     for position, observed in enumerate(rounds):
@@ -134,12 +134,12 @@ def measured_columns(rounds: Sequence[Round], state: Mapping[str, FittedState]) 
 
 
 def cost_names(rows: Iterable[Mapping[str, Any]]) -> set[str]:
-    """Return the cost columns that some row has."""
+    """Return the cost columns of all rows."""
     return {name for row in rows for name in row if name.startswith("cost.")}
 
 
 def fill_costs(rows: Iterable[dict[str, Any]], names: Collection[str]) -> None:
-    """Write 0 where a component was not called in a round although the recording has it.
+    """Write 0 where a component of the recording was not called in a round.
 
     Args:
         rows: Some of the recording's rows, changed in place.

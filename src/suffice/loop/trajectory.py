@@ -1,4 +1,4 @@
-"""One question of a recording: every reply is committed before the next call goes out."""
+"""One question of a recording: every reply is committed before the next call."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ __all__ = ["RecordedTrajectory"]
 
 
 class RecordedTrajectory:
-    """The rounds of one question, from the journal where they are there, else from the models.
+    """The rounds of one question, from the journal if they are there, else from the models.
 
     Args:
-        loop: Models, enrichers, and a policy that gives the rounds and fitted signal state.
+        loop: Models, enrichers, and a policy with the rounds and fitted signal state.
         question: The question.
         course: Its rounds.
         journal: Where replies are committed before anything else happens.
-        spent: Told the costs of every call that went out.
+        spent: Called with the costs of every call.
     """
 
     def __init__(
@@ -46,36 +46,38 @@ class RecordedTrajectory:
         self.rounds: dict[int, Round] = {}
         self.times: dict[int, float] = {}
 
-    async def run(self, wanted: Sequence[int], *, parallel: bool) -> None:
-        """Get these rounds, one after the other or all together.
+    async def run(self, indices: Sequence[int], *, parallel: bool) -> None:
+        """Make these rounds, in order or all together.
 
         Raises:
             ConfigMismatchError: A committed reply belongs to another question or other passages.
             ModelError: A call failed; the replies before it are committed.
         """
         if not parallel:
-            for r in wanted:
+            for r in indices:
                 await self._round(r)
             return
-        # Every round gets its chance: what was paid for is committed before the first failure ends the question.
-        results = await asyncio.gather(*(self._round(r) for r in wanted), return_exceptions=True)
+        # All rounds run to their end, so that replies are committed before the first failure ends the question.
+        results = await asyncio.gather(*(self._round(r) for r in indices), return_exceptions=True)
         for result in results:
             if isinstance(result, BaseException):
                 raise result
 
     async def _round(self, r: int) -> None:
         before = [self.rounds[earlier] for earlier in sorted(self.rounds) if earlier < r]
-        made = await drive(self.course.calls(r, before), lambda call: self._reply(r, call))
-        if made.error is not None:  # a recording holds whole rounds; the reply that came is committed
-            raise made.error
-        observed = made.observed
+        result = await drive(self.course.calls(r, before), lambda call: self._reply(r, call))
+        if result.error is not None:  # recordings contain only complete rounds; the earlier reply is committed
+            raise result.error
+        observed = result.observed
         for enricher in self.loop.enrichers:
-            part = self.committed.get((r, enricher.name))
-            if part is None:
-                found = await measure(enricher, self.question.question, observed.passages, made.reply)
-                measured = Reply(answer=None, signals=found.signals, costs=found.costs, embedding=found.embedding)
-                part = self._commit(r, enricher.name, measured)
-            added = reply_from_payload(part)
+            payload = self.committed.get((r, enricher.name))
+            if payload is None:
+                measurement = await measure(enricher, self.question.question, observed.passages, result.reply)
+                reply = Reply(
+                    answer=None, signals=measurement.signals, costs=measurement.costs, embedding=measurement.embedding
+                )
+                payload = self._commit(r, enricher.name, reply)
+            added = reply_from_payload(payload)
             observed = replace(
                 observed,
                 signals={**observed.signals, **added.signals},
@@ -86,11 +88,11 @@ class RecordedTrajectory:
 
     async def _reply(self, r: int, call: Call) -> Reply:
         """Return the committed reply to a call; if there is none, make the call and commit its reply."""
-        asked = hashlib.sha256(json.dumps(call.asked).encode()).hexdigest()[:16]
+        digest = hashlib.sha256(json.dumps(call.asked).encode()).hexdigest()[:16]
         payload = self.committed.get((r, call.part))
         if payload is None:
-            payload = self._commit(r, call.part, await call.send_async(), asked=asked)
-        elif payload.get("asked", asked) != asked:
+            payload = self._commit(r, call.part, await call.send_async(), asked=digest)
+        elif payload.get("asked", digest) != digest:
             raise ConfigMismatchError(
                 f"round {r} of question {self.question.question_id!r} was asked with another text or other passages "
                 f"before the interruption ({str(self.journal.path)!r}): record to another file"

@@ -1,4 +1,4 @@
-"""Replies out of which no answer could be read: counted, and a reason to stop where there are no others."""
+"""Replies without a readable answer: they are counted, and recording stops if there are no others."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _CALL_COLUMN = tuple(cost_column(component, "calls") for component in LOOP_COMPO
 
 
 def _replied(row: Mapping[str, Any]) -> bool:
-    """Return whether a model replied in a round; a reader of passages is not asked without any."""
+    """Return whether a model replied in a round; a reader is not called without passages."""
     return bool(row.get("text")) or any(row.get(name) for name in _CALL_COLUMN)
 
 
 def count_unread(path: Path) -> tuple[int, int]:
-    """Return how many replies a recording holds, and how many of them hold no answer that could be read."""
+    """Return the number of replies in a recording, and of those without a readable answer."""
     replies = unread = 0
     with pq.ParquetFile(path) as file:
         names = [name for name in ("answer", "text", *_CALL_COLUMN) if name in file.schema_arrow.names]
@@ -40,12 +40,12 @@ def count_unread(path: Path) -> tuple[int, int]:
 
 @dataclass(slots=True, kw_only=True)
 class ReadReplies:
-    """The replies to the questions that a recording run has finished.
+    """The replies to the finished questions of a recording run.
 
     Attributes:
-        remedy: What to do if no answer can be read.
-        journal: Where the replies are kept.
-        allow_unread: Whether to go on then.
+        remedy: Advice if no answer can be read.
+        journal: File of the replies.
+        allow_unread: Whether to continue then.
     """
 
     remedy: str
@@ -59,7 +59,7 @@ class ReadReplies:
         """Count the rounds of one question.
 
         Raises:
-            ModelError: Nothing could be read in the replies to the first questions.
+            ModelError: No answer could be read from the replies to the first questions.
         """
         replied = [row for row in rows if _replied(row)]
         self.questions += 1
@@ -67,10 +67,10 @@ class ReadReplies:
         self.read += sum(row["answer"] is not None for row in replied)
         if self.allow_unread or self.read or self.questions < _FIRST_QUESTIONS or not replied:
             return
-        shown = f"{replied[-1]['text']!r:.{_REPLY_CHARACTERS}} (finish reason {replied[-1]['finish_reason']!r})"
+        example = f"{replied[-1]['text']!r:.{_REPLY_CHARACTERS}} (finish reason {replied[-1]['finish_reason']!r})"
         raise ModelError(
-            f"nothing could be read: none of the {self.replies} replies to the first {self.questions} questions holds an "
-            f"answer; the last one is {shown}. {self.remedy} They are kept in {str(self.journal)!r}, and the same "
-            "command goes on from there; with other settings record to another file, or delete this one. --allow-unread "
-            "(allow_unread) records whatever comes"
+            f"no answer could be read: none of the {self.replies} replies to the first {self.questions} questions contains an "
+            f"answer; the last one is {example}. {self.remedy} The replies are kept in {str(self.journal)!r}, and the same "
+            "command resumes from them; for other settings record to another file, or delete this one. --allow-unread "
+            "(allow_unread) records all replies"
         )

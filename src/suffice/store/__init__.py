@@ -1,4 +1,4 @@
-"""On disk: recordings, the journal of an unfinished one, the cache of responses, hidden states."""
+"""Files: recordings, journals of unfinished recordings, the response cache, hidden states."""
 
 from suffice.store.bundled import BUNDLED_RECORDINGS, bundled_recording
 from suffice.store.cache import ResponseCache

@@ -1,4 +1,4 @@
-"""Recordings that ship with Suffice: numbers derived from runs of others, without a text (see data/DATA.md)."""
+"""Recordings in the package: numbers derived from published runs, without texts (see data/DATA.md)."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ BUNDLED_RECORDINGS = ("self_refine_gpt4", "self_refine_dv3")
 
 
 def bundled_recording(name: str) -> Recording:
-    """Return a recording that ships with the package.
+    """Return a recording in the package.
 
-    Its column `answer` holds a hash of each draft in the place of its text: equal drafts have equal hashes.
+    Its column `answer` contains a hash of each draft instead of its text: equal drafts have equal hashes.
 
     >>> bundled_recording("self_refine_gpt4").shape
     (480, 5)
 
     Raises:
-        DataError: There is none of that name.
+        DataError: The name is unknown.
     """
     if name not in BUNDLED_RECORDINGS:
-        raise DataError(f"no bundled recording {name!r}; there are: {', '.join(BUNDLED_RECORDINGS)}")
+        raise DataError(f"unknown bundled recording {name!r}; allowed: {', '.join(BUNDLED_RECORDINGS)}")
     with as_file(files("suffice") / "data" / "recorded" / f"{name}.parquet") as path:
         return read_recording(path)

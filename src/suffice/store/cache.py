@@ -19,12 +19,12 @@ from suffice.store.faults import seal_of, sqlite_faults
 
 __all__ = ["ResponseCache", "request_key"]
 
-_APPLICATION_ID = 0x53554646  # "SUFF": tells our files from other sqlite databases
+_APPLICATION_ID = 0x53554646  # "SUFF": identifies our files among sqlite databases
 _SCHEMA_VERSION = 1
 _CACHE_BUSY_S = 30.0
 _WAL_TRIES = 50
 _SEAL = "crc32"
-_IN_USE = "another program holds the response cache: close it, or name another file"
+_IN_USE = "another program has locked the response cache: close it, or give another file"
 _CACHE_DAMAGED = "is not a response cache, or is damaged: move it away to start a new one"
 
 
@@ -37,7 +37,7 @@ def request_key(request: Mapping[str, Any]) -> str:
     False
 
     Raises:
-        DataError: The request holds something that JSON cannot.
+        DataError: The request cannot be expressed in JSON.
     """
     try:
         text = json.dumps(request, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
@@ -47,14 +47,14 @@ def request_key(request: Mapping[str, Any]) -> str:
 
 
 class ResponseCache:
-    """Responses by request, kept in a file.
+    """Responses by request, stored in a file.
 
-    A response is committed when `put` returns: a process killed right afterwards loses nothing (a power cut may lose
-    the last moments, never the file).  Of two responses to one request the first stays, so that a cache answers the
-    same for ever.  The file must lie on a local disk: sqlite's write-ahead log does not work on network drives.
+    A response is committed when `put` returns, so that killing the process loses nothing (a power cut may lose the last
+    responses, but does not damage the file).  The first of several responses to a request is kept, so that a cache always
+    answers the same.  The file must be on a local disk: sqlite's write-ahead log does not work on network drives.
 
     Args:
-        path: The file; it is made if absent.
+        path: The file; created if missing.
 
     Raises:
         SchemaError: The file is not a response cache, is damaged, or was written by a newer release.
@@ -95,7 +95,7 @@ class ResponseCache:
         return response
 
     def put(self, request: Mapping[str, Any], response: Mapping[str, Any]) -> None:
-        """Store the response to `request`; it is committed on return.  An earlier response stays.
+        """Store the response to `request`; it is committed on return.  An earlier response is kept.
 
         Raises:
             DataError: Request or response is not JSON, or the cache is closed.
@@ -115,7 +115,7 @@ class ResponseCache:
             return int(connection.execute("SELECT count(*) FROM responses").fetchone()[0])
 
     def close(self) -> None:
-        """Close the file; closing twice is no error."""
+        """Close the file; it may be called twice."""
         with self._lock:
             if self._connection is not None and self._pid == os.getpid():
                 self._connection.close()
@@ -132,13 +132,13 @@ class ResponseCache:
 
     @contextlib.contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
-        """Lend the connection to one thread at a time; sqlite's complaints become ours."""
+        """Give one thread at a time the connection, and convert errors of sqlite to ours."""
         with self._lock:
             if self._closed:
                 raise DataError(f"the response cache {self.path} is closed")
             with sqlite_faults(self.path, locked=_IN_USE, damaged=_CACHE_DAMAGED):
                 if self._connection is None or self._pid != os.getpid():
-                    # A forked child opens its own, and may not even close the one it inherited.
+                    # A forked child opens its own connection, and must not even close the inherited one.
                     if self._connection is not None:
                         self._inherited.append(self._connection)
                     self._connection = _connect(self.path)
@@ -147,10 +147,10 @@ class ResponseCache:
 
 
 def _connect(path: Path) -> sqlite3.Connection:
-    """Open the file in autocommit mode, and make or check its table."""
+    """Open the file in autocommit mode, and create or check its table."""
     connection = sqlite3.connect(path, timeout=_CACHE_BUSY_S, isolation_level=None, check_same_thread=False)
     try:
-        # Looked at before anything is written: a foreign file must stay as it is.
+        # Check before writing: files of other programs must stay unchanged.
         _check_is_cache(connection, path)
         _use_wal(connection)
         connection.execute("PRAGMA synchronous = NORMAL")
@@ -169,24 +169,24 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 
 def _check_is_cache(connection: sqlite3.Connection, path: Path) -> bool:
-    """Return whether the file is still empty; raise if it is something else than ours."""
+    """Return whether the file is empty; raise if it is not a response cache."""
     kind = connection.execute("PRAGMA application_id").fetchone()[0]
     version = connection.execute("PRAGMA user_version").fetchone()[0]
     tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
     if kind == 0 and version == 0 and tables == 0:
         return True
     if kind != _APPLICATION_ID:
-        raise SchemaError(f"{path} is a sqlite file of another program, not a response cache: name another file")
+        raise SchemaError(f"{path} is a sqlite file of another program, not a response cache: give another file")
     if version != _SCHEMA_VERSION:
         raise SchemaError(
             f"{path} is a response cache of version {version}; this release reads version {_SCHEMA_VERSION}. "
-            "Use the release that wrote it, or name another file."
+            "Use the release that wrote it, or give another file"
         )
     return False
 
 
 def _use_wal(connection: sqlite3.Connection) -> None:
-    """Switch to the write-ahead log; sqlite does not wait for others here, so we do."""
+    """Switch to the write-ahead log; wait for other processes, because sqlite does not do so here."""
     for attempt in range(_WAL_TRIES):
         try:
             connection.execute("PRAGMA journal_mode = WAL")

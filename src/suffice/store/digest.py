@@ -1,8 +1,8 @@
-"""A checksum of what a recording says, beside its columns: pages have their own, names, counts and headers have none.
+"""Checksums of a recording, because parquet has them only for pages, not for names, counts and headers.
 
-The file's metadata holds one for the header (the JSON object, the names of the columns and what they hold) and one for
-each column's values as they are decoded.  A reader of some of the columns checks those.  Chunks, row groups, encodings
-and compression play no part, so that a recording may be written and read in pieces.
+The metadata of the file contains one checksum for the header (the JSON object and the names and kinds of columns) and
+one for the decoded values of each column.  A reader of some columns checks only those.  Chunks, row groups, encodings
+and compression do not matter, so that a recording can be written and read in pieces.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _PARQUET_PREFIX = b"PARQUET:"
 
 
 class ColumnDigest:
-    """The checksum of one column, taken in as many pieces as one likes.
+    """The checksum of one column, computed in any number of pieces.
 
     >>> whole, parts = ColumnDigest(), ColumnDigest()
     >>> whole.update(pa.array(["Oslo", None, "Lima"]))
@@ -49,7 +49,7 @@ class ColumnDigest:
         return _crc(json.dumps([self._rows, self._kind, self._sums, items], sort_keys=True).encode())
 
     def update(self, values: pa.Array | pa.ChunkedArray) -> None:
-        """Take in the next rows."""
+        """Add the next rows."""
         for chunk in values.chunks if isinstance(values, pa.ChunkedArray) else [values]:
             if len(chunk):
                 self._update(chunk)
@@ -74,7 +74,7 @@ class ColumnDigest:
         elif pa.types.is_integer(kind) or pa.types.is_floating(kind):
             self._kind = str(kind)
             self._add("values", values.fill_null(0).to_numpy(zero_copy_only=False))
-        else:  # a foreign table's dates, say
+        else:  # such as dates in other tables
             self._kind = "other"
             self._add("values", "".join(f"{value!r}\n" for value in values.to_pylist()).encode())
         self._rows += rows
@@ -82,9 +82,9 @@ class ColumnDigest:
     def _text(self, values: pa.Array) -> None:
         filled = values.cast(pa.large_string()).fill_null("")
         _, starts, data = filled.buffers()
-        places = np.frombuffer(starts, dtype=np.int64)[filled.offset : filled.offset + len(filled) + 1]
-        self._add("lengths", np.diff(places))
-        self._add("values", b"" if data is None else memoryview(data)[int(places[0]) : int(places[-1])])
+        offsets = np.frombuffer(starts, dtype=np.int64)[filled.offset : filled.offset + len(filled) + 1]
+        self._add("lengths", np.diff(offsets))
+        self._add("values", b"" if data is None else memoryview(data)[int(offsets[0]) : int(offsets[-1])])
 
     def _add(self, what: str, data: Any) -> None:
         raw = np.ascontiguousarray(data).data if isinstance(data, np.ndarray) else data
@@ -92,11 +92,11 @@ class ColumnDigest:
 
 
 class TableDigest:
-    """The checksums of a recording that is written in one or more tables of one schema.
+    """The checksums of a recording written as one or more tables of one schema.
 
     Args:
         schema: The schema, with the header among its metadata.
-        header: The header as it is stored.
+        header: The stored header.
     """
 
     def __init__(self, schema: pa.Schema, header: bytes) -> None:
@@ -104,18 +104,18 @@ class TableDigest:
         self._columns = [ColumnDigest() for _ in schema]
 
     def update(self, table: pa.Table) -> None:
-        """Take in the next rows."""
+        """Add the next rows."""
         for digest, column in zip(self._columns, table.columns, strict=True):
             digest.update(column)
 
     def to_metadata(self) -> dict[bytes, bytes]:
-        """Return what is stored in the file's metadata."""
+        """Return the entries for the metadata of the file."""
         stored = {"header": self._header, "columns": [digest.value for digest in self._columns]}
         return {DIGEST_KEY: json.dumps(stored).encode()}
 
 
 def header_digest(schema: pa.Schema, header: bytes) -> str:
-    """Return the checksum of a header, and of what the schema says of the columns."""
+    """Return the checksum of a header together with the names and metadata of columns."""
     fields = [
         [
             field.name,
@@ -127,37 +127,37 @@ def header_digest(schema: pa.Schema, header: bytes) -> str:
 
 
 def stored_digests(schema: pa.Schema, header: bytes, stored: Mapping[bytes, bytes], path: object) -> dict[str, str]:
-    """Return the stored checksums by column, the header's checked; empty for a file of a release that wrote none.
+    """Return the stored checksums by column after checking the header; empty for files of older releases.
 
     Args:
         schema: The file's schema.
-        header: Its header as it is stored.
-        stored: The file's metadata, in which the schema's need not be all.
+        header: Its stored header.
+        stored: The metadata of the file.
         path: The file, for messages.
 
     Raises:
-        SchemaError: They are damaged, or those of another header.
+        SchemaError: The checksums are damaged or do not match the header.
     """
     text = stored.get(DIGEST_KEY)
     if text is None:
         return {}
     columns: dict[str, str] = {}
     try:
-        said = json.loads(text)
-        columns = dict(zip(schema.names, said["columns"], strict=True))
-        whole = said["header"] == header_digest(schema, header)
+        digests = json.loads(text)
+        columns = dict(zip(schema.names, digests["columns"], strict=True))
+        matches = digests["header"] == header_digest(schema, header)
     except (ValueError, KeyError, TypeError):
-        whole = False
-    if not whole:
+        matches = False
+    if not matches:
         raise damaged(path, "its header")
     return columns
 
 
 def damaged(path: object, what: str) -> SchemaError:
-    """Return the error for a file whose checksums are not those of its content."""
+    """Return the error for a file whose checksums do not match its content."""
     return SchemaError(
-        f"{str(path)!r} is damaged, or was changed by another program: the checksum of {what} is another one than when "
-        "it was written. Copy it anew from where it is whole; a changed table is written with write_recording"
+        f"{str(path)!r} is damaged, or was changed by another program: the checksum of {what} does not "
+        "match. Copy the file again from an intact source; write changed tables with write_recording"
     )
 
 

@@ -1,4 +1,4 @@
-"""What sqlite and the file system complain of, as our errors."""
+"""Convert errors of sqlite and the file system to ours."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _PRIMARY = 0xFF
 
 
 def seal_of(*parts: Any) -> str:
-    """Return a checksum of JSON-ready values: sqlite has none for its rows.
+    """Return a checksum of JSON-ready values, because sqlite has none for its rows.
 
     >>> seal_of("q1", 2, {"answer": "Oslo"})
     'f3047d80'
@@ -44,16 +44,16 @@ def sqlite_faults(path: str | Path, *, locked: str, damaged: str) -> Iterator[No
 
     Args:
         path: The file.
-        locked: What to say if another process holds it.
-        damaged: What to say if it is damaged, or is something else.
+        locked: Message if another process has locked it.
+        damaged: Message if it is damaged or another kind of file.
 
     Raises:
-        DataError: Another process holds the file, the disk is full, or permissions are missing.
-        SchemaError: The file is damaged, or is something else.
+        DataError: Another process has locked the file, the disk is full, or permissions are missing.
+        SchemaError: The file is damaged or another kind of file.
     """
     try:
         yield
-    except sqlite3.ProgrammingError:  # a closed connection, say: ours, not the file's
+    except sqlite3.ProgrammingError:  # such as a closed connection: a bug, not a fault of the file
         raise
     except sqlite3.DatabaseError as error:
         kind = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & _PRIMARY

@@ -1,4 +1,4 @@
-"""What a recording run has paid for so far: every reply is on disk before the next call goes out."""
+"""The replies of an unfinished recording: each is on disk before the next call."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ _JOURNAL_DAMAGED = "is not a journal of a recording, or is damaged: move it away
 
 def differences(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "") -> list[str]:
     """Return which entries of two nested configurations differ, as ``key: old -> new``."""
-    found: list[str] = []
+    changes: list[str] = []
     for key in sorted(set(old) | set(new)):
         before, after = old.get(key), new.get(key)
         if isinstance(before, Mapping) and isinstance(after, Mapping):
-            found += differences(before, after, f"{prefix}{key}.")
+            changes += differences(before, after, f"{prefix}{key}.")
         elif before != after:
-            found.append(f"{prefix}{key}: {_shortened(before)} -> {_shortened(after)}")
-    return found
+            changes.append(f"{prefix}{key}: {_shortened(before)} -> {_shortened(after)}")
+    return changes
 
 
 def _shortened(value: Any, most: int = 80) -> str:
@@ -52,16 +52,16 @@ def _shortened(value: Any, most: int = 80) -> str:
 class Journal:
     """A sqlite file beside an unfinished recording.
 
-    One process at a time: the file is locked while it is open, and the lock goes with the process, however it ends.
-    A reply that `put` returned from survives `kill -9`.
+    The file is locked while it is open, so that only one process uses it; the lock ends with the process.  Once `put` has
+    returned, the reply survives `kill -9`.
 
     Args:
         path: The journal file; created if missing.
-        config: Everything that changes what is recorded, JSON-ready.
+        config: JSON-ready values that change the recording.
 
     Raises:
         ConfigMismatchError: The file was begun with another configuration.
-        DataError: Another process is writing to it, or the disk does not let us.
+        DataError: Another process is writing to it, or the disk is not writable.
         SchemaError: The file is not a journal, or it is damaged.
     """
 
@@ -78,7 +78,7 @@ class Journal:
             raise
 
     def _begin(self, config: Mapping[str, Any]) -> None:
-        """Write the configuration, or compare it with the one that the file was begun with."""
+        """Write the configuration, or compare it with that of the file."""
         with self._faults():
             stored = self._db.execute("SELECT value FROM meta WHERE key = 'config'").fetchone()
             if stored is None:
@@ -92,7 +92,7 @@ class Journal:
             )
 
     def put(self, question_id: str, r: int, part: str, payload: Mapping[str, Any]) -> None:
-        """Commit one reply; `part` is the component that gave it.
+        """Commit one reply; `part` is the component that replied.
 
         Raises:
             DataError: The disk is full, or not writable.
@@ -121,7 +121,7 @@ class Journal:
         self._store("finished", question_id, rows)
 
     def cut_short(self, question_id: str, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Keep the rows of a question that failed until the file is closed: the next run asks it again.
+        """Keep the rows of a failed question until the file is closed; the next run repeats the question.
 
         Raises:
             DataError: The disk is full, or not writable.
@@ -134,7 +134,7 @@ class Journal:
             self._db.execute(f"INSERT OR REPLACE INTO {table} VALUES (?, ?)", (question_id, text))  # noqa: S608
 
     def finished(self) -> Iterator[tuple[str, list[dict[str, Any]]]]:
-        """Yield each finished question with its rows, in the order in which they were finished.
+        """Yield the finished questions with their rows, in order of completion.
 
         Raises:
             SchemaError: The file is damaged.
@@ -144,7 +144,7 @@ class Journal:
                 yield question_id, self._decoded(text, list, question_id)
 
     def rows(self, question_id: str) -> list[dict[str, Any]]:
-        """Return the rows of a question that was finished, or cut short since the file was opened.
+        """Return the rows of a question that was finished, or cut short since opening the file.
 
         Raises:
             SchemaError: There are none: the file is damaged.
@@ -155,7 +155,7 @@ class Journal:
         return cast("list[dict[str, Any]]", self._decoded(stored and stored[0], list, question_id))
 
     def questions(self) -> set[str]:
-        """Return every question of which something is here.
+        """Return all questions with replies or rows in the file.
 
         Raises:
             SchemaError: The file is damaged.
@@ -169,21 +169,21 @@ class Journal:
         self._db.close()
 
     def release(self) -> None:
-        """Release the lock after a failure; a file in which there is nothing is removed."""
+        """Release the lock after a failure, and remove the file if it is empty."""
         with suppress(SufficeError):
             if not self.questions():
                 self.delete()
         self.close()
 
     def delete(self) -> None:
-        """Remove the file and release the lock: everything in it is in the recording.
+        """Remove the file and release the lock, when the recording is complete.
 
-        In this order where the system allows it: a process that waits for the lock must see that the file is gone.
+        In this order if the system allows it: a process waiting for the lock must see that the file is gone.
         """
         try:
             self._unlink()
             self.close()
-        except PermissionError:  # Windows removes no file that is open
+        except PermissionError:  # Windows does not remove open files
             self.close()
             self._unlink()
 
@@ -195,7 +195,7 @@ class Journal:
         return sqlite_faults(self.path, locked=_RECORDING, damaged=_JOURNAL_DAMAGED)
 
     def _decoded(self, text: Any, kind: type, *key: Any) -> Any:
-        """Return what a row holds, whole and of the right kind."""
+        """Return the value of a row after checking its checksum and kind."""
         try:
             value = load_json(_opened(text, *key))
         except (ValueError, TypeError, AttributeError):
@@ -206,10 +206,10 @@ class Journal:
 
 
 def _locked(path: Path) -> sqlite3.Connection:
-    """Return a connection that holds the lock of the file that is at `path` now.
+    """Return a connection with the lock of the file that is at `path` now.
 
-    A process that finishes removes its journal while another one may be waiting for it: what that one then holds is
-    a file without a name, whose rows would die with it.
+    A finishing process removes its journal while another may be waiting for the lock: that one would then have opened a
+    deleted file, whose rows would be lost.
     """
     for _ in range(_OPENINGS):
         path.touch()
@@ -236,17 +236,17 @@ def _locked(path: Path) -> sqlite3.Connection:
 
 
 def _sealed(text: str, *key: Any) -> str:
-    """Return a row's text with a checksum over it and its key on a line of its own."""
+    """Add a line with a checksum of the text and its key."""
     return f"{text}\n{seal_of(text, *key)}"
 
 
 def _opened(stored: str, *key: Any) -> str:
-    """Return the text that `_sealed` took; rows of older releases have no checksum.
+    """Check and remove the line of `_sealed`; rows of older releases have none.
 
     Raises:
-        ValueError: The checksum is another one.
+        ValueError: The checksum does not match.
     """
     text, newline, seal = stored.partition("\n")
     if newline and seal != seal_of(text, *key):
-        raise ValueError("the checksum is another one")
+        raise ValueError("the checksum does not match")
     return text

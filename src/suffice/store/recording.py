@@ -47,11 +47,11 @@ class Recording(Displayed):
 
     Args:
         table: One row for each question and round, in any order.
-        metadata: What the file says about itself.
+        metadata: Metadata of the file.
 
     Raises:
-        SchemaError: The columns that name question and round are missing, or of another kind.
-        DataError: No rows, a question's round twice, a gap in its rounds, or an unknown `end`.
+        SchemaError: The columns of question and round are missing or have another type.
+        DataError: There are no rows, a round of a question is repeated or missing, or an `end` is unknown.
     """
 
     def __init__(self, table: pa.Table, metadata: Mapping[str, Any] | None = None) -> None:
@@ -59,7 +59,7 @@ class Recording(Displayed):
             raise DataError("the recording has no rounds")
         for name in ("question_id", "round"):
             if name not in table.column_names:
-                raise SchemaError(f"a recording needs the column {name!r}; there are: {', '.join(table.column_names)}")
+                raise SchemaError(f"a recording needs the column {name!r}; it has: {', '.join(table.column_names)}")
         self.table = table
         self.metadata: dict[str, Any] = dict(metadata or {})
         ids, rounds = _identities(table)
@@ -72,16 +72,18 @@ class Recording(Displayed):
 
     def _check_rows(self, ids: npt.NDArray[Any], rounds: npt.NDArray[np.int64]) -> None:
         if self.index[0] not in (0, 1):
-            raise DataError(f"rounds start at 0 or 1, not at {int(self.index[0])}")
-        seen = np.zeros(self.shape, dtype=np.int64)
-        np.add.at(seen, (self._row, self._column), 1)
-        if (seen > 1).any():
-            row = int(np.argmax(seen[self._row, self._column] > 1))
-            raise DataError(f"question {ids[row]!r} has round {int(rounds[row])} more than once: remove the copies")
-        self.seen: Mask = seen > 0
+            raise DataError(f"rounds must start at 0 or 1, not at {int(self.index[0])}")
+        counts_by_round = np.zeros(self.shape, dtype=np.int64)
+        np.add.at(counts_by_round, (self._row, self._column), 1)
+        if (counts_by_round > 1).any():
+            row = int(np.argmax(counts_by_round[self._row, self._column] > 1))
+            raise DataError(
+                f"question {ids[row]!r} has round {int(rounds[row])} more than once: remove the repeated rows"
+            )
+        self.seen: Mask = counts_by_round > 0
         first_rounds = np.argmax(self.seen, axis=1)
         counts, last = self.seen.sum(axis=1), len(self.index) - np.argmax(self.seen[:, ::-1], axis=1)
-        # Some questions with a closed-book round and some without would be two recordings.
+        # Either all questions have a closed-book round or none.
         gap = (first_rounds > 0) | (counts != last)
         if gap.any():
             q = int(np.argmax(gap))
@@ -98,7 +100,7 @@ class Recording(Displayed):
 
     @property
     def row_question(self) -> npt.NDArray[np.int64]:
-        """The place in `question_ids` of each row's question, shape ``(n_rows,)``."""
+        """Index in `question_ids` of each row's question, shape ``(n_rows,)``."""
         return self._row
 
     def names(self, kind: str) -> list[str]:
@@ -109,16 +111,16 @@ class Recording(Displayed):
         """Return a numeric column, NaN where undefined and past the end of a trajectory.
 
         Raises:
-            UnknownSignalError: There is no such column.
-            DataError: The column holds text.
+            UnknownSignalError: The column is missing.
+            DataError: The column contains text.
         """
         column = self._arrow(name)
-        if column.null_count == len(column):  # a signal of one's own that was never defined may be stored as text
+        if column.null_count == len(column):  # a custom signal that was never defined may be stored as text
             return np.full(self.shape, np.nan)
         if not (
             pa.types.is_floating(column.type) or pa.types.is_integer(column.type) or pa.types.is_boolean(column.type)
         ):
-            raise DataError(f"the column {name!r} holds {column.type}, not numbers")
+            raise DataError(f"the column {name!r} contains {column.type}, not numbers")
         values = column.cast(pa.float64()).to_numpy(zero_copy_only=False)
         dense = np.full(self.shape, np.nan)
         dense[self._row, self._column] = values
@@ -128,7 +130,7 @@ class Recording(Displayed):
         """Return a text or list column, None where missing.
 
         Raises:
-            UnknownSignalError: There is no such column.
+            UnknownSignalError: The column is missing.
         """
         dense = np.full(self.shape, None, dtype=object)
         values = np.empty(self.table.num_rows, dtype=object)
@@ -157,14 +159,14 @@ class Recording(Displayed):
 
     @cached_property
     def clusters(self) -> npt.NDArray[np.object_]:
-        """The unit that resampling draws, shape ``(n_questions,)``: the question itself where none is named.
+        """The resampling unit of each question, shape ``(n_questions,)``; the question itself if none is recorded.
 
-        Without a column of clusters, questions of one text are one.
+        Without a column of clusters, questions with the same text form one unit.
         """
         texts = self.per_question("question", [None] * len(self.question_ids)).tolist()
-        named = self.per_question("cluster", one_name_per_text(self.question_ids, texts))
-        named[:] = [own if name is None else name for name, own in zip(named, self.question_ids, strict=True)]
-        return named
+        units = self.per_question("cluster", one_name_per_text(self.question_ids, texts))
+        units[:] = [own if name is None else name for name, own in zip(units, self.question_ids, strict=True)]
+        return units
 
     @cached_property
     def answers(self) -> npt.NDArray[np.object_]:
@@ -175,16 +177,16 @@ class Recording(Displayed):
         """Return the raw columns that a policy reads.
 
         Args:
-            columns: The columns to load; those that the recording lacks are left out, so that a policy which really
-                reads one says which. None = all signals and costs.
+            columns: The columns to load; missing ones are left out, and a policy that reads one raises with its name. None
+                = all signals and costs.
         """
-        wanted = self.names("signal") + self.names("cost") if columns is None else list(columns)
-        available = {name: self.column(name) for name in wanted if name in self.table.column_names}
+        names = self.names("signal") + self.names("cost") if columns is None else list(columns)
+        available = {name: self.column(name) for name in names if name in self.table.column_names}
         answers = self.answers if "answer" in self.table.column_names else None
         return Rounds(available, self.index, self.seen, answers)
 
     def tables(self) -> list[Table]:
-        """Return what the recording holds, as one table."""
+        """Return a summary of the recording as one table."""
         ends = self.ends.tolist()
         kinds = ("metric", "signal", "cost", "label")
         facts = {
@@ -210,7 +212,7 @@ class Recording(Displayed):
 
     @cached_property
     def data_hash(self) -> str:
-        """Short hash of what was recorded: identities, answers and metrics, order included."""
+        """Short hash of identities, answers and metrics, including their order."""
         digest = hashlib.sha256()
         for name in ("question_id", "round", "answer", *self.names("metric")):
             if name in self.table.column_names:
@@ -222,28 +224,34 @@ def _identities(table: pa.Table) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64
     """Return the question and the round of each row, shape ``(n_rows,)``."""
     ids, rounds = table.column("question_id"), table.column("round")
     if not (pa.types.is_string(ids.type) or pa.types.is_large_string(ids.type)) or ids.null_count:
-        raise SchemaError(f"the column 'question_id' must hold text in every row, not {ids.type} with gaps or numbers")
+        raise SchemaError(
+            f"the column 'question_id' must contain text in every row, got {ids.type} with {ids.null_count} missing"
+        )
     try:
-        whole = rounds.cast(pa.int64())  # refuses text that is no number, and fractions
+        integers = rounds.cast(pa.int64())  # raises for fractions and for text that is not a number
     except pa.ArrowException as error:
-        raise SchemaError(f"the column 'round' must hold whole numbers: {error}") from None
-    if whole.null_count:
-        raise SchemaError(f"the column 'round' must hold a whole number in every row; {whole.null_count} have none")
-    numbers = whole.to_numpy()
-    if numbers.max() > table.num_rows + _FEW:  # a smaller gap is told by its question; this one is too large to lay out
-        raise DataError(f"round {numbers.max()} stands in a table of {table.num_rows} rows: rounds must have no gaps")
+        raise SchemaError(f"the column 'round' must contain whole numbers: {error}") from None
+    if integers.null_count:
+        raise SchemaError(
+            f"the column 'round' must contain a whole number in every row; {integers.null_count} are missing"
+        )
+    numbers = integers.to_numpy()
+    if (
+        numbers.max() > table.num_rows + _FEW
+    ):  # smaller gaps are reported with their question; this one is too large for an array
+        raise DataError(f"round {numbers.max()} appears in a table of {table.num_rows} rows: rounds must have no gaps")
     return ids.to_numpy(zero_copy_only=False), numbers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenRecording:
-    """A recording's file, opened and its header checked.
+    """An opened file of a recording with a checked header.
 
     Attributes:
         file: The file; its pages are checked as they are read.
         schema: Its columns.
-        metadata: What it says about itself.
-        digests: The checksum of each column; empty for a file of a release that wrote none.
+        metadata: Its metadata.
+        digests: The checksum of each column; empty for files of older releases.
     """
 
     file: pq.ParquetFile
@@ -268,16 +276,16 @@ def write_recording(
     metadata: Mapping[str, Any] | None = None,
     kinds: Mapping[str, str] | None = None,
 ) -> None:
-    """Write a recording, whole or not at all.
+    """Write a recording atomically.
 
     Args:
         path: The parquet file.
         rows: One mapping for each question and round (see `build_table`), or a table.
         metadata: Configuration and provenance, JSON-ready.
-        kinds: The kind of columns whose name does not tell.
+        kinds: Kinds of columns that the name does not determine.
 
     Raises:
-        DataError: The disk is full, or the place cannot be written.
+        DataError: The disk is full, or the path cannot be written.
     """
     table = rows if isinstance(rows, pa.Table) else build_table(rows, kinds)
     write_tables(path, table.schema, [table], metadata)
@@ -286,16 +294,16 @@ def write_recording(
 def write_tables(
     path: str | Path, schema: pa.Schema, tables: Iterable[pa.Table], metadata: Mapping[str, Any] | None = None
 ) -> None:
-    """Write a recording that comes in pieces, whole or not at all.
+    """Write a recording in pieces, atomically.
 
     Args:
         path: The parquet file.
         schema: The columns of all tables.
-        tables: The rows, of which one table at a time is held.
+        tables: The rows; one table at a time is in memory.
         metadata: Configuration and provenance, JSON-ready.
 
     Raises:
-        DataError: The disk is full, or the place cannot be written.
+        DataError: The disk is full, or the path cannot be written.
     """
     header = json.dumps({**(metadata or {}), "format": FORMAT, "version": VERSION}, sort_keys=True).encode()
     schema = schema.with_metadata({META_KEY: header})
@@ -311,20 +319,20 @@ def write_tables(
 
 
 def remove_leftovers(path: Path) -> None:
-    """Remove what killed processes left of writing this file; call it only while no other process writes it."""
-    for left in path.parent.glob(f".{escape(path.name)}.*.tmp"):
-        left.unlink(missing_ok=True)
+    """Remove temporary files of killed processes; call it only while no other process writes this file."""
+    for leftover in path.parent.glob(f".{escape(path.name)}.*.tmp"):
+        leftover.unlink(missing_ok=True)
 
 
 def open_recording(path: str | Path) -> OpenRecording:
     """Open a recording without reading its rows.
 
     Raises:
-        DataError: There is no such file.
-        SchemaError: It is corrupt, truncated, no recording, of another version, or its header is damaged.
+        DataError: The file does not exist.
+        SchemaError: It is corrupt or truncated, not a recording, of another version, or its header is damaged.
     """
     if not Path(path).is_file():
-        raise NotFoundError(f"there is no recording at {str(path)!r}")
+        raise NotFoundError(f"the recording {str(path)!r} does not exist")
     try:
         file = pq.ParquetFile(path, page_checksum_verification=True)
         schema, stored = file.schema_arrow, file.metadata.metadata
@@ -333,7 +341,7 @@ def open_recording(path: str | Path) -> OpenRecording:
     header = (schema.metadata or {}).get(META_KEY)
     if header is None:
         raise SchemaError(
-            f"{str(path)!r} is parquet, but no recording of Suffice: `suffice import` turns other tables into one"
+            f"{str(path)!r} is parquet, but not a recording of Suffice: convert other tables with `suffice import`"
         )
     metadata = _header(header, path)
     if metadata.get("format") != FORMAT or metadata.get("version") != VERSION:
@@ -350,7 +358,7 @@ def read_recording(path: str | Path) -> Recording:
 
     Raises:
         DataError: The file is missing, or its rows contradict each other.
-        SchemaError: It is corrupt, truncated, damaged, no recording, or of another version.
+        SchemaError: It is corrupt, truncated or damaged, not a recording, or of another version.
     """
     opened = open_recording(path)
     (table,) = checked_tables(opened, path)
@@ -362,8 +370,8 @@ def checked_tables(opened: OpenRecording, path: str | Path, rows: int | None = N
 
     Args:
         opened: The file.
-        path: Where it is, for messages.
-        rows: How many rows to hold at a time; None = all, in one table.
+        path: Its path, for messages.
+        rows: Rows in memory at a time; None = all, in one table.
 
     Raises:
         SchemaError: It is corrupt, truncated or damaged.
@@ -371,10 +379,12 @@ def checked_tables(opened: OpenRecording, path: str | Path, rows: int | None = N
     digests = {name: ColumnDigest() for name in opened.digests}
     try:
         for table in _row_groups(opened.file, rows):
-            table.validate(full=True)  # text that is not UTF-8, say
+            table.validate(full=True)  # raises for text that is not UTF-8
             for name, digest in digests.items():
                 digest.update(table.column(name))
-            yield table.replace_schema_metadata(opened.schema.metadata)  # without the checksums: it may be changed
+            yield table.replace_schema_metadata(
+                opened.schema.metadata
+            )  # without the checksums, because it may be changed
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise _unreadable_file(path, error) from None
     for name, digest in digests.items():
@@ -390,4 +400,4 @@ def _row_groups(file: pq.ParquetFile, rows: int | None) -> Iterator[pa.Table]:
 
 
 def _unreadable_file(path: str | Path, error: Exception) -> SchemaError:
-    return SchemaError(f"{str(path)!r} does not read as parquet (corrupt or truncated?): {error}")
+    return SchemaError(f"{str(path)!r} cannot be read as parquet (corrupt or truncated?): {error}")

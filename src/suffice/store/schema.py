@@ -28,7 +28,7 @@ __all__ = [
 FORMAT = "suffice.recording"
 VERSION = 1
 META_KEY = b"suffice"
-"""File metadata key under which a JSON object says format, version, configuration and provenance."""
+"""Key in the file metadata of a JSON object with format, version, configuration and provenance."""
 
 TEXT_COLUMNS = (
     "question_id",
@@ -41,10 +41,10 @@ TEXT_COLUMNS = (
     "feedback",
     "prompt_id",
 )
-"""Text columns with a fixed meaning, `round`, `golds`, `passage_ids` and `recorded_at` aside."""
+"""Text columns with a fixed meaning, except `round`, `golds`, `passage_ids` and `recorded_at`."""
 
 EMBEDDING = "embedding"
-"""The column of the answers' embeddings, lists of numbers; only where an embedder was recorded."""
+"""The column of the answers' embeddings, lists of numbers; only present if an embedder was recorded."""
 
 _LISTS = ("golds", "passage_ids")
 _COLUMN_KINDS: Mapping[str, Container[str]] = {
@@ -58,7 +58,7 @@ _UNITS = {"calls": "count", "seconds": "seconds"}
 
 
 def cost_column(component: str, kind: str) -> str:
-    """Return the column of one kind of cost of one component.
+    """Return the name of the column for a kind of cost of a component.
 
     >>> cost_column("generator", "output_tokens")
     'cost.generator.output_tokens'
@@ -67,9 +67,9 @@ def cost_column(component: str, kind: str) -> str:
 
 
 def column_kind(name: str, field: pa.Field | None = None) -> str:
-    """Return what a column holds: identity, happened, signal, cost, metric, provenance or label.
+    """Return the kind of a column: identity, happened, signal, cost, metric, provenance or label.
 
-    A column written by this library says so in its field's metadata; a foreign one is told by its name and type.
+    Columns written by this library have it in their metadata; for others it follows from the name.
     """
     if field is not None and field.metadata and b"kind" in field.metadata:
         return str(field.metadata[b"kind"].decode())
@@ -104,10 +104,10 @@ def _column_unit(name: str, kind: str) -> str:
 
 
 class Columns:
-    """The columns of rows that are too many to be held at once: `add` them all, then build their tables in pieces.
+    """The columns of rows that do not fit into memory: `add` all rows, then build tables in pieces.
 
     Args:
-        kinds: The kind of columns whose name does not tell (a user's own signal or metric).
+        kinds: Kinds of columns that the name does not determine (custom signals and metrics).
 
     >>> columns = Columns()
     >>> columns.add([{"question_id": "q1", "mine": None}])
@@ -118,10 +118,10 @@ class Columns:
 
     def __init__(self, kinds: Mapping[str, str] | None = None) -> None:
         self._kinds = kinds or {}
-        self._numeric: dict[str, bool | None] = {}  # whether all values are numbers; None = no value yet
+        self._numeric: dict[str, bool | None] = {}  # whether all values are numbers; None = no value so far
 
     def add(self, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Learn the names of the next rows, and what they hold."""
+        """Collect the names and types of the next rows."""
         for row in rows:
             for name, value in row.items():
                 numeric = self._numeric.setdefault(name, None)
@@ -141,7 +141,7 @@ class Columns:
         return {name for name, known in self._numeric.items() if known is None}
 
     def table(self, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
-        """Return some of the rows, with the columns of all."""
+        """Build a table of some rows, with the columns of all."""
         schema = self.schema
         return pa.table([_array([row.get(field.name) for row in rows], field.type) for field in schema], schema=schema)
 
@@ -153,7 +153,7 @@ def _array(values: list[Any], dtype: pa.DataType) -> pa.Array:
         values = [None if value is None else value if isinstance(value, str) else json.dumps(value) for value in values]
     try:
         return pa.array(values, type=dtype)
-    except UnicodeEncodeError:  # a host's own text may hold what UTF-8 cannot
+    except UnicodeEncodeError:  # a host's text may contain lone surrogates
         return pa.array(well_formed(values), type=dtype)
 
 
@@ -162,9 +162,9 @@ def build_table(rows: Iterable[Mapping[str, Any]], kinds: Mapping[str, str] | No
 
     Args:
         rows: One mapping for each question and round; a missing value is None, an undefined number None or NaN.
-        kinds: The kind of columns whose name does not tell (a user's own signal or metric).
+        kinds: Kinds of columns that the name does not determine (custom signals and metrics).
     """
-    listed = list(rows)
+    all_rows = list(rows)
     columns = Columns(kinds)
-    columns.add(listed)
-    return columns.table(listed)
+    columns.add(all_rows)
+    return columns.table(all_rows)

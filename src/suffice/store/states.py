@@ -1,4 +1,4 @@
-"""Hidden states on disk, beside the recording of their questions: safetensors shards that are written whole or not at all."""
+"""Hidden states on disk, beside the recording of their questions, in atomically written safetensors shards."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class StoredStates:
     """States of many prompts.
 
     Attributes:
-        ids: What each row is of: a question's id.
+        ids: The id of each row, that of a question.
         values: Shape ``(n, n_layers, width)``, float16 as stored; NaN where the model left it undefined.
-        header: What was read and how: the source's fingerprint, the prompt, the data.
+        header: Fingerprint of the source, prompt and data.
     """
 
     ids: tuple[str, ...]
@@ -45,7 +45,7 @@ class StoredStates:
 
     @cached_property
     def undefined(self) -> npt.NDArray[np.bool_]:
-        """Which rows hold a NaN in some layer, shape ``(n,)``."""
+        """Whether each row contains NaN in some layer, shape ``(n,)``."""
         return np.asarray(np.isnan(self.values).any(axis=(1, 2)), dtype=np.bool_)
 
     def of(self, ids: Sequence[str], layer: int | None = None) -> npt.NDArray[np.float32]:
@@ -53,43 +53,42 @@ class StoredStates:
 
         Args:
             ids: The questions' ids.
-            layer: A layer that the header lists; None for all, or for a source without layers.
+            layer: A stored layer; None for all, or for a source without layers.
 
         Returns:
-            Shape ``(len(ids), n_layers, width)``, or ``(len(ids), width)`` where a layer is named.
+            Shape ``(len(ids), n_layers, width)``, or ``(len(ids), width)`` for one layer.
 
         Raises:
             DataError: A question, or the layer, was not stored.
         """
-        place = {name: row for row, name in enumerate(self.ids)}
-        missing = [name for name in ids if name not in place]
+        index = {name: row for row, name in enumerate(self.ids)}
+        missing = [name for name in ids if name not in index]
         if missing:
             raise DataError(
                 f"{len(missing)} questions have no stored state, the first is {missing[0]!r}: store them first"
             )
-        found = self.values[[place[name] for name in ids]].astype(np.float32)
+        values = self.values[[index[name] for name in ids]].astype(np.float32)
         if layer is None:
-            return found
+            return values
         layers = list(self.header.get("layers", ()))
         if layer not in layers:
-            raise DataError(f"layer {layer!r} was not stored; there are: {', '.join(map(str, layers)) or 'none'}")
-        of_layer: npt.NDArray[np.float32] = found[:, layers.index(layer)]
-        return of_layer
+            raise DataError(f"layer {layer!r} was not stored; stored layers: {', '.join(map(str, layers)) or 'none'}")
+        layer_values: npt.NDArray[np.float32] = values[:, layers.index(layer)]
+        return layer_values
 
 
 class StateWriter:
-    """Appends states to a folder; what `append` returned from survives `kill -9`.
+    """Appends states to a folder; once `append` has returned, they survive `kill -9`.
 
-    Each call of `append` is one shard, put in place by one rename.  A folder begun by another model, revision, layer or
-    prompt is refused.
+    Each call of `append` writes one shard atomically.  A folder of another model, revision, layer or prompt is an error.
 
     Args:
-        path: The folder, by custom ``NAME.states``; created if missing.
-        header: Everything that changes the states, JSON-ready and without secrets; `layers` names the layers.
+        path: The folder, usually ``NAME.states``; created if missing.
+        header: Values that change the states, JSON-ready and without secrets; `layers` contains the layers.
 
     Raises:
         ConfigMismatchError: The folder was begun with another header.
-        DataError: The path is a file, or a folder that holds something else.
+        DataError: The path is a file, or a folder with other content.
         SchemaError: The folder is damaged, or of another version.
     """
 
@@ -98,13 +97,13 @@ class StateWriter:
         self.header: dict[str, Any] = json.loads(json.dumps(dict(header), sort_keys=True))
         self.clipped = 0
         if self.path.exists() and not self.path.is_dir():
-            raise DataError(f"{str(path)!r} is a file; states go into a folder: name another path")
+            raise DataError(f"{str(path)!r} is a file, but states need a folder: give another path")
         if self.path.is_dir() and any(self.path.iterdir()):
-            self._go_on()
+            self._resume()
         else:
-            whole = {"format": STATES_FORMAT, "version": VERSION, "header": self.header}
-            whole["sha256"] = _content_sha256(json.dumps(whole, sort_keys=True))
-            write_file(self.path / _HEADER, json.dumps(whole, sort_keys=True, indent=2).encode())
+            header_file = {"format": STATES_FORMAT, "version": VERSION, "header": self.header}
+            header_file["sha256"] = _content_sha256(json.dumps(header_file, sort_keys=True))
+            write_file(self.path / _HEADER, json.dumps(header_file, sort_keys=True, indent=2).encode())
             self._done: dict[str, str] = {}
             self._shards = 0
 
@@ -113,7 +112,7 @@ class StateWriter:
 
     @property
     def done(self) -> Mapping[str, str]:
-        """The ids whose states are on disk, and the digest of what was read for each."""
+        """The ids whose states are on disk, with the digest of each prompt."""
         return dict(self._done)
 
     def append(
@@ -121,23 +120,22 @@ class StateWriter:
     ) -> None:
         """Store some states; they are on disk when this returns.
 
-        Numbers that float16 cannot hold (beyond 65,504) become the largest that it can, and are counted in `clipped`;
-        infinite ones become NaN.
+        Numbers beyond the range of float16 (65,504) are clipped and counted in `clipped`; infinite ones become NaN.
 
         Args:
-            ids: What each row is of; none that was stored before.
+            ids: Ids of the rows, none of them stored before.
             states: Shape ``(len(ids), n_layers, width)``.
-            digests: What tells two texts under one id apart; None for nothing.
+            digests: Digests of the prompts, by which changed texts are detected; None for none.
 
         Raises:
-            DataError: An id is there already, the shape is another one, or another process writes to the folder.
+            DataError: An id is already stored, the shape is wrong, or another process writes to the folder.
         """
         from safetensors.numpy import save
 
         names, marks = list(ids), list(digests or [""] * len(ids))
-        twice = [name for name in names if name in self._done] or [n for n in names if names.count(n) > 1]
-        if twice:
-            raise DataError(f"the state of {twice[0]!r} would be stored twice")
+        repeated = [name for name in names if name in self._done] or [n for n in names if names.count(n) > 1]
+        if repeated:
+            raise DataError(f"the state of {repeated[0]!r} is already stored or repeated: store each state once")
         layers = len(self.header.get("layers", ())) or 1
         if states.ndim != 3 or states.shape[:2] != (len(names), layers):  # noqa: PLR2004 - rows, layers, width
             raise DataError(f"expected states of shape ({len(names)}, {layers}, width), got {states.shape}")
@@ -148,81 +146,83 @@ class StateWriter:
         metadata["sha256"] = _shard_sha256(metadata, values)
         target = self.path / _SHARD.format(self._shards)
         if target.exists():
-            raise DataError(f"another process writes to {str(self.path)!r}: wait for it, or name another folder")
+            raise DataError(f"another process writes to {str(self.path)!r}: wait for it, or give another folder")
         write_file(target, save({"states": values}, metadata=metadata))
         self._shards += 1
         self._done |= dict(zip(names, marks, strict=True))
         self.clipped += clipped
 
-    def _go_on(self) -> None:
-        begun = _read_header(self.path)
-        changed = differences(begun, self.header)
+    def _resume(self) -> None:
+        stored = _read_header(self.path)
+        changed = differences(stored, self.header)
         if changed:
             raise ConfigMismatchError(
                 f"the states in {str(self.path)!r} were begun with another configuration ({'; '.join(changed)}): "
-                "go on with the old one, or name another folder"
+                "resume with the old one, or give another folder"
             )
-        for left in self.path.glob("*.tmp"):
-            left.unlink()
+        for leftover in self.path.glob("*.tmp"):
+            leftover.unlink()
         shards = _shards(self.path)
         self._shards = len(shards)
         self._done = {name: mark for shard in shards for name, mark in _read_shard(shard)[0].items()}
 
 
 def read_states(path: str | Path) -> StoredStates:
-    """Read the states of a folder, also of one that is not complete yet.
+    """Read the states of a folder, which may be incomplete.
 
     Raises:
-        DataError: There is no such folder, or no state in it.
-        SchemaError: It holds no states, is damaged, or is of another version.
+        DataError: The folder does not exist or contains no states.
+        SchemaError: The folder is damaged or of another version.
     """
     folder = Path(path)
     if not folder.is_dir():
-        raise NotFoundError(f"there are no states at {str(path)!r}: `suffice gate states` writes them")
+        raise NotFoundError(f"the folder {str(path)!r} does not exist: write states with `suffice gate states`")
     header = _read_header(folder)
-    read = [_read_shard(shard) for shard in _shards(folder)]
-    if not read:
-        raise DataError(f"the folder {str(path)!r} holds no states yet: run `suffice gate states` again")
-    if len({values.shape[1:] for _, values in read}) > 1:
-        raise SchemaError(f"the shards of {str(path)!r} hold states of different shapes: write them anew")
-    ids = tuple(name for names, _ in read for name in names)
+    shards = [_read_shard(shard) for shard in _shards(folder)]
+    if not shards:
+        raise DataError(f"the folder {str(path)!r} contains no states yet: run `suffice gate states` again")
+    if len({values.shape[1:] for _, values in shards}) > 1:
+        raise SchemaError(f"the shards of {str(path)!r} have different shapes: write them again")
+    ids = tuple(name for names, _ in shards for name in names)
     if len(set(ids)) != len(ids):
-        raise SchemaError(f"{str(path)!r} holds a state twice: write the folder anew")
-    return StoredStates(ids=ids, values=np.concatenate([values for _, values in read]), header=header)
+        raise SchemaError(f"{str(path)!r} contains a state twice: write the folder again")
+    return StoredStates(ids=ids, values=np.concatenate([values for _, values in shards]), header=header)
 
 
 def _halved(states: npt.NDArray[np.floating[Any]]) -> tuple[npt.NDArray[np.float16], int]:
-    """Return states as float16, and how many numbers were too large for it."""
-    given = np.asarray(states, dtype=np.float32)
-    known = np.where(np.isfinite(given), given, np.float32(np.nan))
-    beyond = int((np.abs(known) > _LARGEST_HALF).sum())
-    return np.clip(known, -_LARGEST_HALF, _LARGEST_HALF).astype(np.float16), beyond
+    """Convert states to float16, and count the numbers beyond its range."""
+    full = np.asarray(states, dtype=np.float32)
+    known = np.where(np.isfinite(full), full, np.float32(np.nan))
+    n_clipped = int((np.abs(known) > _LARGEST_HALF).sum())
+    return np.clip(known, -_LARGEST_HALF, _LARGEST_HALF).astype(np.float16), n_clipped
 
 
 def _shards(folder: Path) -> list[Path]:
     """Return the shards in order.
 
     Raises:
-        SchemaError: One is missing.
+        SchemaError: A shard is missing.
     """
-    found = sorted(folder.glob(_SHARD.split("{", maxsplit=1)[0] + "*.safetensors"))
-    for number, shard in enumerate(found):
+    shards = sorted(folder.glob(_SHARD.split("{", maxsplit=1)[0] + "*.safetensors"))
+    for number, shard in enumerate(shards):
         if shard.name != _SHARD.format(number):
             raise SchemaError(
-                f"{str(folder)!r} lacks {_SHARD.format(number)}: its states are not complete; write it anew"
+                f"{str(folder)!r} lacks {_SHARD.format(number)}: its states are incomplete; write the folder again"
             )
-    return found
+    return shards
 
 
 def _read_header(folder: Path) -> dict[str, Any]:
     file = folder / _HEADER
     if not file.is_file():
-        raise DataError(f"the folder {str(folder)!r} holds no {_HEADER}, so no states: name another path")
+        raise DataError(
+            f"the folder {str(folder)!r} does not contain {_HEADER}, so it is not a folder of states: give another path"
+        )
     try:
-        whole = json.loads(file.read_bytes())
-        digest = whole.pop("sha256", None)  # folders of older releases have none
-        header = whole["header"]
-        known = (whole["format"], whole["version"])
+        content = json.loads(file.read_bytes())
+        digest = content.pop("sha256", None)  # folders of older releases have none
+        header = content["header"]
+        known = (content["format"], content["version"])
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise SchemaError(f"{str(file)!r} is damaged: {type(error).__name__}: {error}") from None
     if known != (STATES_FORMAT, VERSION) or not isinstance(header, dict):
@@ -230,13 +230,11 @@ def _read_header(folder: Path) -> dict[str, Any]:
             f"{str(file)!r} has the format {known[0]!r} version {known[1]!r}; this release reads {STATES_FORMAT!r} "
             f"version {VERSION}"
         )
-    if set(whole) != {"format", "version", "header"} or digest not in (
+    if set(content) != {"format", "version", "header"} or digest not in (
         None,
-        _content_sha256(json.dumps(whole, sort_keys=True)),
+        _content_sha256(json.dumps(content, sort_keys=True)),
     ):
-        raise SchemaError(
-            f"{str(file)!r} is damaged: its digest is another one than was written; write the folder anew"
-        )
+        raise SchemaError(f"{str(file)!r} is damaged: its digest does not match; write the folder again")
     return header
 
 
@@ -249,16 +247,16 @@ def _read_shard(shard: Path) -> tuple[dict[str, str], npt.NDArray[np.float16]]:
             metadata = dict(opened.metadata())
             states = opened.get_tensor("states")
         digest = metadata.pop("sha256", None)  # shards of older releases have none
-        whole = set(metadata) == {"ids", "digests"} and digest in (None, _shard_sha256(metadata, states))
+        intact = set(metadata) == {"ids", "digests"} and digest in (None, _shard_sha256(metadata, states))
         names = dict(zip(json.loads(metadata["ids"]), json.loads(metadata["digests"]), strict=True))
     except (SafetensorError, OSError, ValueError, KeyError, TypeError) as error:
         raise SchemaError(
-            f"{str(shard)!r} is damaged ({type(error).__name__}: {error}): write the folder anew"
+            f"{str(shard)!r} is damaged ({type(error).__name__}: {error}): write the folder again"
         ) from None
-    if not whole or len(names) != len(states):
+    if not intact or len(names) != len(states):
         raise SchemaError(
-            f"{str(shard)!r} is damaged: its {len(states)} states for {len(names)} ids are not those that were written; "
-            "write the folder anew"
+            f"{str(shard)!r} is damaged: its {len(states)} states for {len(names)} ids do not match the digest; "
+            "write the folder again"
         )
     return names, states
 

@@ -1,4 +1,4 @@
-"""The rows of a recording, by question and in any order, without holding them in memory."""
+"""The rows of a recording by question, in any order, without loading them into memory."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ _QUESTION_COLUMN = "question"
 class StoredRows:
     """A recording's rows, checked once and laid out for reading them one question at a time.
 
-    They are copied, not compressed, into a file beside the recording, which the system maps into memory and out again
-    as it likes.  The copy has no name, except on Windows, where `remove_leftovers` removes it later.
+    They are copied without compression into a memory-mapped file beside the recording.  The copy is deleted at once while
+    it stays open, except on Windows, where `remove_leftovers` deletes it later.
 
     Args:
         path: The recording.
-        opened: The same, opened; it is closed here.
+        opened: The same recording, opened; it is closed here.
 
     Attributes:
         schema: Its columns.
-        blank: Those without any value.
-        ends: Why each question has no further round, in the order of the file.
+        blank: Columns without any value.
+        ends: The end of each question, in the order of the file.
 
     Raises:
         DataError: Its rows contradict each other, or the disk is full.
-        SchemaError: It is corrupt, truncated or damaged, or lacks a column that every recording run writes.
+        SchemaError: It is corrupt, truncated or damaged, or lacks a required column.
     """
 
     def __init__(self, path: Path, opened: OpenRecording) -> None:
@@ -57,7 +57,7 @@ class StoredRows:
             except OSError as error:
                 raise disk_fault(copy, error) from error
             finally:
-                with suppress(PermissionError):  # Windows removes no file that is open
+                with suppress(PermissionError):  # Windows does not remove open files
                     copy.unlink(missing_ok=True)
         batches = [self._file.get_batch(i) for i in range(self._file.num_record_batches)]
         self._starts = np.cumsum([0, *(batch.num_rows for batch in batches)])
@@ -68,17 +68,17 @@ class StoredRows:
         }
         keys = Recording(pa.Table.from_batches(batches, self.schema).select(list(_ROW_KEYS)))
         self.ends: dict[str, str] = dict(zip(keys.question_ids, keys.ends.tolist(), strict=True))
-        self._place = {question_id: i for i, question_id in enumerate(self.ends)}
+        self._position = {question_id: i for i, question_id in enumerate(self.ends)}
         self._order = np.argsort(keys.row_question, kind="stable")
         self._first = np.searchsorted(keys.row_question[self._order], np.arange(len(self.ends) + 1))
 
     def count(self, question_id: str) -> int:
-        """Return how many rows a question has."""
+        """Return the number of rows of a question."""
         return len(self._rows(question_id))
 
     def _rows(self, question_id: str) -> Any:
-        place = self._place[question_id]
-        return self._order[self._first[place] : self._first[place + 1]]
+        position = self._position[question_id]
+        return self._order[self._first[position] : self._first[position + 1]]
 
     def texts(self) -> Iterator[tuple[str, str]]:
         """Yield the question of each row and its text."""

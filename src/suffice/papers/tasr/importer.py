@@ -115,7 +115,7 @@ def _rows(path: Path) -> list[dict[str, Any]]:
     try:
         return pq.read_table(path, partitioning=None).to_pylist()  # type: ignore[no-any-return]
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise SchemaError(f"{path}: does not read as parquet (corrupt or truncated?): {error}") from error
+        raise SchemaError(f"{path}: cannot be read as parquet (corrupt or truncated?): {error}") from error
 
 
 def _by_prompt(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

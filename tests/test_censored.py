@@ -118,9 +118,13 @@ def test_replay_refuses_a_baseline_that_never_ran(cut, baseline):
 
 
 def test_the_command_marks_every_row_and_prints_no_false_gain(cut, cut_path):
-    printed = cli("replay", cut_path, "--rule", RULE, "--rule", FULL, "--metric", "em", "--resamples", "50")
-    assert printed.code == 0
+    arguments = ("replay", cut_path, "--rule", RULE, "--rule", FULL, "--metric", "em", "--resamples", "50")
+    short, printed = cli(*arguments), cli(*arguments, "--details")
+    assert short.code == printed.code == 0
+    no_false_gain(cut, short.out)
     no_false_gain(cut, printed.out)
+    assert "note: † censored" in short.out
+    assert f"unknown in {cut.heads.sum()} of {len(cut.heads)} questions" in short.out
     for line in printed.out.splitlines():
         if re.match(r"(full|fixed_k\(1\)|random\((full|fixed_k\(1\))\)|oracle_\w+)\S*\s", line):
             assert "†" in line.split("  ")[0]

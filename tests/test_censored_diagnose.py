@@ -79,14 +79,17 @@ def test_selectors_do_not_know_the_best_of_all_rounds_where_some_never_ran():
 def test_diagnose_prints_no_false_gain(cut, cut_path):
     options = ("--metric", "em", "--quality", "em", "--types", "question_type", "--resamples", "20")
     for rule in ("full", "fixed_k(1)", RULE):
-        printed = cli("diagnose", cut_path, "--rule", rule, *options)
+        short = cli("diagnose", cut_path, "--rule", rule, *options)
+        no_false_gain(cut, short.out)
+        assert f"censored: a rule ended {cut.heads.sum()} of" in short.out
+        printed = cli("diagnose", cut_path, "--rule", rule, *options, "--details")
         assert printed.code == 0, printed.error
         no_false_gain(cut, printed.out)
         assert f"censored: a rule ended {cut.heads.sum()} of" in printed.out
-    unknown = cli("diagnose", cut_path, "--rule", "full", *options).out
+    unknown = cli("diagnose", cut_path, "--rule", "full", *options, "--details").out
     assert f"'em' is unknown where full stops in {cut.heads.sum()} of" in unknown
     assert "by question_type" not in unknown
-    against = cli("diagnose", cut_path, "--rule", RULE, *options, "--baseline", "fixed_k(1)").out
+    against = cli("diagnose", cut_path, "--rule", RULE, *options, "--baseline", "fixed_k(1)", "--details").out
     assert "because a rule had ended the recording of some questions: no types" in against
 
 

@@ -468,7 +468,7 @@ def test_the_command_prints_tables_and_json(tmp_path, capsys):
     assert code == 0
     assert data["signals"]["signals"][0]["name"] == "answer_margin"
     assert [cell["cell"] for cell in data["cells"]["cells"]] == ["eval", "tune"]
-    code, out = told()
+    code, out = told("--details")
     assert code == 0
     assert "What p_correct > 0.25 changed: tasr against answer_stable >= 1" in out
     assert told("--policy", "p.json")[0] == 2

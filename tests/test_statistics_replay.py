@@ -148,7 +148,7 @@ def test_the_command_line_shows_tests_and_takes_an_interval(tmp_path):
     path = tmp_path / "r.parquet"
     write_recording(path, recording().table)
     arguments = ("replay", path, "--rule", "round >= 1", "--rule", "round >= 2", "--resamples", "50")
-    shown = cli(*arguments, "--margin", "0.02", "--margin", "0.5").out
+    shown = cli(*arguments, "--margin", "0.02", "--margin", "0.5", "--details").out
     assert "Holm's correction, policies: 2" in shown
     assert "shown above" in shown
     found = cli(*arguments, "--interval", "percentile", "--json").json

@@ -8,6 +8,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, Literal
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType
@@ -22,6 +23,7 @@ __all__ = [
     "console",
     "errors",
     "number",
+    "present",
     "print_json",
     "print_table",
     "print_text",
@@ -35,6 +37,18 @@ __all__ = [
 
 _WIDE = 200
 """Columns of tables that go to a file or a pipe, where nothing needs to fit a screen."""
+
+_SCREEN = 100
+"""Columns of a result that is shown on one screen."""
+
+_ROWS = 24
+"""Rows of the table on that screen."""
+
+_NOTES = 6
+"""Notes on that screen beside those that must be there."""
+
+_NEEDED = re.compile(r"selected here|censored|missing|undefined|unknown|failed|left out|dropped|WARNING", re.IGNORECASE)
+"""Notes without which a figure would mislead."""
 
 _DELETE = 0x7F
 
@@ -115,8 +129,8 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], *, 
     return Group(*([Text(title, style="italic")] if title else []), out)
 
 
-def print_table(results: Results) -> None:
-    """Print a table of results, and its notes below it."""
+def print_table(results: Results, *, width: int | None = None) -> None:
+    """Print a table of results, and its notes below it, at most so many columns wide."""
     out = Table(box=None, pad_edge=False, header_style="bold")
     for position, column in enumerate(results.columns):
         side: Literal["left", "right"] = "right" if column.numeric else "left"
@@ -124,10 +138,61 @@ def print_table(results: Results) -> None:
     for row in results.texts():
         out.add_row(*map(Text, row))  # no markup: answers hold brackets
     console.print(Text(results.title, style="italic"))
-    console.print(out)
+    console.print(out, width=None if width is None else min(width, console.width))
     for note in results.notes:
-        console.print(f"note: {note}", markup=False, soft_wrap=True)
+        say(f"note: {note}")
     console.print()
+
+
+def present(
+    sentences: Sequence[str], tables: Sequence[Results], notes: Sequence[str] = (), *, details: bool, then: str = ""
+) -> None:
+    """Print a result on one screen: a sentence, a table, what must be known, and what comes next.
+
+    Args:
+        sentences: What the result says; the first is shown.
+        tables: Its tables; the first is shown.
+        notes: What a reader must know. Notes that differ in their beginning alone are shown once.
+        details: Print everything instead.
+        then: The next command.
+    """
+    if details:
+        for one in tables:
+            print_table(one)
+        for text in (*sentences, *(f"note: {note}" for note in notes)):
+            say(text)
+        return
+    for text in sentences[:1]:
+        say(text)
+    for one in tables[:1]:
+        print_table(replace(one, rows=one.rows[:_ROWS], notes=()), width=_SCREEN)
+    lines = _alike([*(note for one in tables for note in one.notes), *notes])
+    needed = [line for line in lines if _NEEDED.search(line)]
+    others = [line for line in lines if line not in needed]
+    for line in (*needed, *others[:_NOTES]):
+        say(f"note: {line}")
+    rows = max(0, len(tables[0].rows) - _ROWS) if tables else 0
+    hidden = {"rows": rows, "tables": len(tables[1:]), "notes": len(others[_NOTES:])}
+    if any(hidden.values()):
+        say(f"--details prints the rest: {', '.join(f'{n} more {what}' for what, n in hidden.items() if n)}")
+    if then:
+        say(f"next: {then}")
+
+
+def _alike(notes: Iterable[str]) -> list[str]:
+    """Return notes, each first sentence once: what comes before a colon, and numbers, may differ.
+
+    >>> _alike(["tasr: only 1 pair differs", "margin: only 2 pairs differ", "full: only 1 pair differs"])
+    ['tasr: only 1 pair differs (also: full)', 'margin: only 2 pairs differ']
+    """
+    heads: dict[str, list[str]] = {}
+    for note in dict.fromkeys(notes):
+        head, colon, tail = note.partition(". ")[0].partition(": ")
+        heads.setdefault(tail if colon else head, []).append(head if colon else "")
+    return [
+        (f"{head}: {tail}" if head else tail) + (f" (also: {'; '.join(more)})" if any(more) else "")
+        for tail, (head, *more) in heads.items()
+    ]
 
 
 @contextmanager

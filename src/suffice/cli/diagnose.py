@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from suffice.cli import options
-from suffice.cli.console import errors, print_json, print_table, say
+from suffice.cli.console import errors, present, print_json
 from suffice.diagnostics import Diagnosis, diagnose
 from suffice.replays.outcomes import outcome
 from suffice.session import Policy
@@ -39,6 +39,7 @@ def diagnose_command(
     ] = None,
     baseline: options.Baseline = None,
     type_column: Annotated[str, typer.Option("--types", help="The column of question types.")] = "question_type",
+    details: options.Details = False,
     as_json: options.AsJson = False,
 ) -> None:
     """It covers drift, calibrators, thresholds, types of questions and premature stops; no call is made.
@@ -66,7 +67,7 @@ def diagnose_command(
     if as_json:
         print_json(found.to_dict())
     else:
-        show_diagnosis(found)
+        show_diagnosis(found, details=details)
 
 
 def _names(paths: list[Path]) -> list[str]:
@@ -77,9 +78,6 @@ def _names(paths: list[Path]) -> list[str]:
     ]
 
 
-def show_diagnosis(found: Diagnosis) -> None:
-    """Print every table, then what is missing."""
-    for table in found.tables():
-        print_table(table)
-    for note in found.notes:
-        say(f"note: {note}")
+def show_diagnosis(found: Diagnosis, *, details: bool = False) -> None:
+    """Print the signals and what is missing on one screen, or every table."""
+    present([], found.tables(), found.notes, details=details)

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from suffice.cli import options
-from suffice.cli.console import print_json, print_table, say
+from suffice.cli.console import present, print_json, print_table, say
 from suffice.replays import (
     LEDGERS,
     CalibrationSummary,
@@ -31,6 +31,7 @@ from suffice.session import Policy
 from suffice.signals import GATE, LOOP_COMPONENTS
 from suffice.statistics import DEFAULT_INTERVAL, INTERVALS
 from suffice.store import Recording, read_recording
+from suffice.tables import Table
 
 __all__ = [
     "TEXT_RULES",
@@ -151,6 +152,7 @@ def replay_command(
     stream: Annotated[
         bool, typer.Option("--stream", help="Read one policy's recording block by block; it may exceed the memory.")
     ] = False,
+    details: options.Details = False,
     as_json: options.AsJson = False,
 ) -> None:
     """The result is exact, and no call is made. With --stream the recording need not fit into memory.
@@ -197,10 +199,10 @@ def replay_command(
     if as_json:
         print_json(result.to_dict())
     else:
-        show_replay(result)
+        show_replay(result, details=details, then=f"suffice report {path} -o report.html")
 
 
-_STREAMED = {"path", "rule", "policy", "metric", "baseline", "level", "prices", "model", "stream", "as_json"}
+_STREAMED = {"path", "rule", "policy", "metric", "baseline", "level", "prices", "model", "stream", "as_json", "details"}
 
 
 def _streamed(
@@ -255,12 +257,24 @@ def prices_for(path: Path | None, recording: Recording) -> dict[str, Price] | No
     return component_prices(path, {c: n for c, n in names.items() if c in _PRICED or c.startswith("judge:")})
 
 
-def show_replay(result: ReplayResult) -> None:
-    """Print the tables, one sentence for each policy, and what a reader must know."""
-    for item in replay_tables(result):
-        print_table(item)
-    for row in result.rows:
-        if row.kind == "rule":
-            say(result.headline(row.label))
-    for note in replay_notes(result):
-        say(f"note: {note}")
+def show_replay(result: ReplayResult, *, details: bool = False, then: str = "") -> None:
+    """Print the outcomes and what a reader must know on one screen, or every table."""
+    tables = replay_tables(result)
+    if not details:
+        tables[0] = _narrow(tables[0])
+    sentences = [result.headline(row.label) for row in result.rows if row.kind == "rule"]
+    present(sentences, tables, replay_notes(result), details=details, then=then)
+
+
+def _narrow(outcomes: Table) -> Table:
+    """Return the outcomes without the quantiles and the difference of calls, which the other columns suggest."""
+    keep = [
+        place
+        for place, column in enumerate(outcomes.columns)
+        if column.name not in {"P50", "P95"} and not column.name.startswith("Δcalls")
+    ]
+    return replace(
+        outcomes,
+        columns=tuple(outcomes.columns[place] for place in keep),
+        rows=tuple(tuple(row[place] for place in keep) for row in outcomes.rows),
+    )

@@ -30,6 +30,7 @@ __all__ = [
     "AsJson",
     "Baseline",
     "Candidates",
+    "Details",
     "EmbedderName",
     "Endpoint",
     "Examined",
@@ -58,6 +59,7 @@ DATASET = f"a bundled set ({', '.join(BUNDLED)}), a .jsonl(.gz) file, or HotpotQ
 """What a data set may be, for help."""
 
 AsJson = Annotated[bool, Option("--json", help="Print JSON for programs, and nothing else, to standard output.")]
+Details = Annotated[bool, Option("--details", help="Print every table and note.")]
 Limit = Annotated[int | None, Option("--limit", min=1, help="Only the first questions.")]
 Markdown = Annotated[Path | None, Option("--markdown", help="Also write the tables there, as Markdown.")]
 Metric = Annotated[

@@ -12,7 +12,7 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from suffice.cli import options
-from suffice.cli.console import errors, print_json, print_table, say
+from suffice.cli.console import errors, present, print_json, say
 from suffice.errors import DataError
 from suffice.searches import PRESETS, SearchResult, read_space, search, write_rules
 from suffice.searches.explore import Progress as Report
@@ -67,6 +67,7 @@ def search_command(
     policy: Annotated[
         Path | None, typer.Option("--policy", help="Where to write the rule that tune selects, as a policy.")
     ] = None,
+    details: options.Details = False,
     as_json: options.AsJson = False,
 ) -> None:
     """Thresholds and the choice come from tune questions, figures from the others.
@@ -102,7 +103,7 @@ def search_command(
     if as_json:
         print_json(result.to_dict())
     else:
-        _show(result, out, policy)
+        _show(result, out, policy, details=details)
 
 
 @contextmanager
@@ -121,11 +122,9 @@ def _progress(*, quiet: bool) -> Iterator[Callable[[str], Report | None]]:
         yield started
 
 
-def _show(result: SearchResult, out: Path | None, policy: Path | None) -> None:
-    for table in result.tables():
-        print_table(table)
-    if result.chosen is not None:
-        say(f"selected on tune: {result.chosen.headline}")
+def _show(result: SearchResult, out: Path | None, policy: Path | None, *, details: bool) -> None:
+    sentences = [] if result.chosen is None else [f"selected on tune: {result.chosen.headline}"]
+    present(sentences, result.tables(), details=details)
     for what, path in (("rules", out), ("policy", policy)):
         if path is not None:
             say(f"{what} written to {path}")

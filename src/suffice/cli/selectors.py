@@ -11,7 +11,7 @@ import typer
 
 from suffice.calibration import CALIBRATED
 from suffice.cli import options
-from suffice.cli.console import console, print_json, print_table, say
+from suffice.cli.console import present, print_json, say
 from suffice.diagnostics.drafts import draft_families, usable_selectors
 from suffice.diagnostics.judged import JudgedComparison, compare_judged, select_variants
 from suffice.diagnostics.ranking import FEATURES, RankerFit, fit_ranker
@@ -58,6 +58,7 @@ def selectors_command(
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Write the first rule with the fitted ranker as a policy.")
     ] = None,
+    details: options.Details = False,
     as_json: options.AsJson = False,
 ) -> None:
     """A ranker fitted on tune questions is among them.
@@ -92,13 +93,8 @@ def selectors_command(
         told = {"fit": None if fit is None else fit.to_dict(), **result.to_dict()}
         print_json({**told, "judged": [found.to_dict() for found in judged]})
         return
-    if fit is not None:
-        print_table(fit.table())
-        console.print()
-    print_table(result.table())
-    for found in judged:
-        console.print()
-        print_table(found.table())
+    ranker = [] if fit is None else [fit.table()]
+    present([], [result.table(), *(one.table() for one in judged), *ranker], details=details)
     if out is not None:
         say(f"policy written to {out}")
 

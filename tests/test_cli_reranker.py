@@ -74,7 +74,7 @@ def test_preferences_are_made_counted_and_not_made_again(here, tmp_path):
 def test_a_probe_that_never_saw_passages_is_refused_unless_it_is_allowed(here, tmp_path):
     asked = ("reranker", "preferences", here / "q.jsonl", "-o", tmp_path / "p.jsonl", *model_of(here))
     assert "--allow-prompt rag" in cli(*asked).error
-    assert "no prompt" in cli(*asked, "--allow-prompt", "rags").error
+    assert "not a prompt" in cli(*asked, "--allow-prompt", "rags").error
     assert "fitted on states of the prompts qa" in cli(*asked, "--allow-prompt", "qa").error
     other = cli(
         "reranker",

@@ -86,7 +86,7 @@ def states_command(
     with progress_bar(f"reading {data}", quiet=as_json) as progress:
         if (model is None) == (encoder is None):
             raise typer.BadParameter(
-                "name a language model, or a sentence encoder with --encoder", param_hint="--model"
+                "name one of --model (a language model) and --encoder (a sentence encoder)", param_hint="--model"
             )
         source: StateSource
         if encoder is not None:

@@ -191,7 +191,7 @@ def test_the_tables_of_the_report_hold_those_of_the_protocol():
     found = semantic_protocol(drafts(20), given(0.05), resampling=Resampling(n_resamples=20))
     report = protocol_report(found, "drafts")
     tables = list(report.tables())
-    assert name == "drafts"
+    assert [cell.name for cell in report.cells] == ["drafts"]
     assert [t.title for t in tables][: len(found.tables())] == [t.title for t in found.tables()]
     assert report.cells[0].result.baseline == "fixed_k(6)"
     assert report.cells[0].result.cost == found.result.cost == "tokens"

@@ -4,6 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 TORCH ?= torch==2.13.0
 OUT ?= suffice-demo
+CHECKED ?= build/results
 PYTEST_ARGS ?=
 PYTEST = $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 ROOM ?=
@@ -12,7 +13,7 @@ CHROMIUM ?= $(or $(SUFFICE_CHROMIUM),$(shell command -v chromium || command -v c
 SOURCES := pyproject.toml $(shell find src -type f -not -name '*.pyc')
 
 .DEFAULT_GOAL := help
-.PHONY: help demo check test test-browser stress mutants lint prove bench docs results dev clean
+.PHONY: help demo check test test-browser stress mutants lint prove bench docs results results-check dev clean
 
 help:
 	@echo "make demo     record, calibrate, replay and deploy TASR on real questions, offline"
@@ -25,15 +26,16 @@ help:
 	@echo "make bench    run the benchmarks; one JSON line each"
 	@echo "make docs     write the generated parts of the documentation again"
 	@echo "make results  run the demo on both data sets and write its tables into docs/results"
+	@echo "make results-check  the same into a folder of its own, compared with docs/results figure by figure"
 	@echo "make clean    remove the virtual environment and what tools left behind"
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Suffice needs Python 3.11 or newer, this is " + sys.version.split()[0] + ": run  make PYTHON=/path/to/python3.11")'
 	$(PYTHON) -m venv $(VENV)
 
-# What users get: the package alone, unless the environment already holds the editable one.
+# The package and its embedded reader, which the demo asks, unless the environment already holds the editable one.
 $(VENV)/.installed: $(SOURCES) | $(BIN)/python
-	test -e $(VENV)/.dev || $(BIN)/python -m pip install --quiet --disable-pip-version-check .
+	test -e $(VENV)/.dev || $(BIN)/python -m pip install --quiet --disable-pip-version-check ".[reader]"
 	touch $@
 
 # PyTorch goes first and alone: pip may then take a CPU build, and nothing later asks for another one.
@@ -83,6 +85,10 @@ docs: $(VENV)/.dev
 
 results: $(VENV)/.dev
 	$(BIN)/python docs/build.py --results
+
+results-check: $(VENV)/.dev
+	$(BIN)/python docs/build.py --results --into $(CHECKED)
+	$(BIN)/python scripts/compare_results.py docs/results $(CHECKED)
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .coverage .coverage.*

@@ -3,6 +3,7 @@
 python docs/build.py            signals, tables and picture, from the package and docs/results/*.json
 python docs/build.py --check    write nothing; exit code 1 if a part is not current
 python docs/build.py --results  first run the demo on both data sets, for new docs/results/*.json, and the paper's tables
+python docs/build.py --results --into FOLDER   write the pages of results there, and nothing else
 """
 
 from __future__ import annotations
@@ -508,7 +509,13 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--results", action="store_true")
+    parser.add_argument("--into", type=Path)
     asked = parser.parse_args(arguments)
+    if asked.into is not None:
+        global RESULTS  # noqa: PLW0603 - every function of this program writes there
+        asked.into.mkdir(parents=True, exist_ok=True)
+        (asked.into / "index.md").write_text((RESULTS / "index.md").read_text("utf-8"), "utf-8")
+        RESULTS = asked.into.resolve()
     if asked.results:
         for name in DATASETS:
             text = json.dumps(run_demo(name), indent=1, ensure_ascii=False) + "\n"
@@ -519,8 +526,10 @@ def main(arguments: list[str] | None = None) -> int:
         run_tiny_gates()
     stale = []
     for path, text in generated().items():
+        if asked.into is not None and path.parent != RESULTS:
+            continue
         if not path.is_file() or path.read_text("utf-8") != text:
-            stale.append(path.relative_to(ROOT))
+            stale.append(path if asked.into is not None else path.relative_to(ROOT))
             if not asked.check:
                 path.write_text(text, "utf-8")
     for path in stale:

@@ -1,4 +1,7 @@
-"""Print the lowest version that each direct dependency is declared to work with, for `pip install`."""
+"""Print the lowest version that each direct dependency is declared to work with, for `pip install`.
+
+Arguments are extras, whose dependencies are printed with those of the package.
+"""
 
 from __future__ import annotations
 
@@ -24,4 +27,6 @@ def lowest(requirements: list[str]) -> list[str]:
 
 
 if __name__ == "__main__":
-    sys.stdout.write("\n".join(lowest(tomllib.loads(PROJECT.read_text("utf-8"))["project"]["dependencies"])) + "\n")
+    project = tomllib.loads(PROJECT.read_text("utf-8"))["project"]
+    extras = [requirement for name in sys.argv[1:] for requirement in project["optional-dependencies"][name]]
+    sys.stdout.write("\n".join(lowest([*project["dependencies"], *extras])) + "\n")

@@ -12,6 +12,7 @@ import sys
 import tomllib
 from pathlib import Path
 
+import numpy as np
 import pytest
 from scripts.lowest import lowest
 
@@ -174,6 +175,12 @@ def test_a_policy_can_be_checked_where_no_model_is_known():
     [
         (("onnxruntime",), "reader", "from suffice import SpanReaderModel; SpanReaderModel()"),
         (("tokenizers",), "reader", "from suffice import SpanReaderModel; SpanReaderModel()"),
+        (("onnxruntime",), "reader", "from suffice.embedding import MiniLM; MiniLM()"),
+        (
+            ("openai",),
+            "endpoint",
+            "from suffice.llm import ChatModel; ChatModel('m', base_url='http://localhost:1/v1')",
+        ),
         (
             ("sentence_transformers",),
             "dense",
@@ -189,6 +196,65 @@ def test_a_missing_extra_says_what_to_install(blocked, extra, code):
     )
     assert out.startswith(f"MissingExtraError {extra} |")
     assert f"pip install 'suffice[{extra}]'" in out
+
+
+BASE_LACKS = ("sklearn", "numba", "openai", "onnxruntime", "tokenizers", "sentence_transformers")
+
+
+@pytest.mark.whole
+def test_the_base_install_imports_replays_fits_certifies_searches_and_reports(tmp_path):
+    """Without any extra; a command that needs one says so before any work."""
+    rng = np.random.default_rng(0)
+    path, out, family = tmp_path / "log.jsonl", tmp_path / "r.parquet", tmp_path / "rules.txt"
+    with path.open("w") as lines:
+        for q, r in np.ndindex(80, 3):
+            right = bool(rng.random() < 0.3 + 0.2 * r)
+            row = {"question_id": f"q{q}", "round": r + 1, "question": f"Who is {q}?", "golds": "Oslo"}
+            row |= {"answer": "Oslo" if right else "Lima", "answer_margin": right + rng.random()}
+            lines.write(json.dumps(row) + "\n")
+    family.write_text("fixed_k(2)\nanswer_stable\n")
+    policy = tmp_path / "policy.json"
+    commands = [
+        ["import", "tabular", path, "-o", out, "--golds"],
+        ["calibrate", out, "--rule", "p_correct > 0.4", "--method", "platt", "-o", policy],
+        ["replay", out, "--policy", policy, "--resamples", "20"],
+        ["certify", out, "--rules", family, "--max-loss", "0.9"],
+        ["search", out, "--resamples", "20", "--budget", "5"],
+        ["report", out, "--policy", policy, "--resamples", "20", "-o", tmp_path / "page.html"],
+        ["demo", "--out", tmp_path / "demo"],
+        ["record", "hotpotqa_eval", "-o", tmp_path / "s.parquet"],
+        [
+            "record",
+            "hotpotqa_eval",
+            "-o",
+            tmp_path / "s.parquet",
+            "--base-url",
+            "http://localhost:1/v1",
+            "--model",
+            "m",
+        ],
+    ]
+    code = (
+        "from suffice.cli.main import run\n"
+        f"for command in {[list(map(str, command)) for command in commands]!r}:\n"
+        "    try: code = run(command)\n"
+        "    except SystemExit as end: code = end.code\n"
+        "    print('CODE', code)"
+    )
+    out = without(BASE_LACKS, code)
+    codes = [line for line in out.splitlines() if line.startswith("CODE")]
+    assert codes == ["CODE 0"] * 6 + ["CODE 1"] * 3, out
+    assert not (tmp_path / "demo").exists()
+    assert not (tmp_path / "s.parquet").exists()
+
+
+def test_one_package_has_one_lower_bound():
+    bounds: dict[str, set[str]] = {}
+    extras = PROJECT["optional-dependencies"]
+    for requirement in [*PROJECT["dependencies"], *(item for items in extras.values() for item in items)]:
+        name, bound = re.fullmatch(r"([\w.-]+)(?:\[[\w,-]+\])?(.*)", requirement).groups()
+        bounds.setdefault(name, set()).add(bound)
+    assert {name: found for name, found in bounds.items() if len(found) > 1} == {}
 
 
 def test_every_extra_that_is_asked_for_exists():

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from suffice.errors import DataError, SchemaError
-from suffice.retrieval import CorpusBM25, InMemoryRetriever, PoolBM25, Retriever, load_questions
+from suffice.retrieval import CorpusBM25, InMemoryRetriever, PoolBM25, Retriever, corpus_bm25, load_questions
 from suffice.retrieval.storage import MANIFEST
 from suffice.retrieval.tokens import STOP_WORDS, words
 from suffice.rounds import Passage
@@ -371,3 +371,14 @@ def test_importing_retrieval_loads_neither_bm25s_nor_a_compiler_nor_torch():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.lists(st.sampled_from("abcdefgh"), max_size=6), min_size=1, max_size=30), st.integers(1, 40))
+def test_without_numba_a_search_is_the_same_to_the_bit(texts, k):
+    index = CorpusBM25([Passage(passage_id=str(i), title="", text=" ".join(text)) for i, text in enumerate(texts)])
+    compiled = index.search("a b b c", k)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(corpus_bm25, "_kernels", lambda: (corpus_bm25._add_up_numpy, corpus_bm25._best_k_numpy))
+        plain = index.search("a b b c", k)
+    assert [part.tolist() for part in plain] == [part.tolist() for part in compiled]

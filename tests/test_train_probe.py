@@ -126,7 +126,7 @@ def test_the_logistic_regression_is_scikit_learns(sets):
     fitted.fit(scaler.transform(sets["train"].states.astype(float)), sets["train"].labels)
     expected = fitted.predict_proba(scaler.transform(sets["test"].states.astype(float)))[:, 1]
     np.testing.assert_allclose(probe.predict(sets["test"].states), expected, atol=1e-3)
-    with pytest.raises(DataError, match="penalty"):
+    with pytest.raises(DataError, match="strengths is empty"):
         logistic_probe(sets["train"], sets["dev"], CARD, strengths=())
 
 

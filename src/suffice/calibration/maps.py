@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from suffice.errors import SchemaError
+from suffice.logistic import fit_logistic
 from suffice.rounds import Floats
 
 __all__ = ["CalibrationMap", "Constant", "PiecewiseLinear", "Sigmoid", "fit_isotonic", "fit_platt", "map_from_dict"]
@@ -111,20 +112,17 @@ def fit_platt(values: Floats, target: Floats, weights: Floats) -> CalibrationMap
     spread = float(np.sqrt(np.average((values - center) ** 2, weights=weights)))
     if values.min() == values.max() or mean in (0.0, 1.0):
         return Constant(mean)
-    from sklearn.linear_model import LogisticRegression
-
     # A target between 0 and 1 counts as both outcomes, in proportion.
     rows = np.concatenate([values, values])
     labels = np.concatenate([np.ones(len(values)), np.zeros(len(values))])
     shares = np.concatenate([weights * target, weights * (1 - target)])
     used = shares > 0
-    fitted = LogisticRegression(C=1e4, max_iter=1000).fit(
-        ((rows[used] - center) / spread)[:, None], labels[used], sample_weight=shares[used]
-    )
-    slope = float(fitted.coef_[0, 0]) / spread
+    scaled = ((rows[used] - center) / spread)[:, None]
+    fitted = fit_logistic(scaled, labels[used], strength=1e4, shares=shares[used], most=1000)
+    slope = float(fitted.weights[0, 0]) / spread
     if slope <= 0:
         return Constant(mean)
-    return Sigmoid(slope, float(fitted.intercept_[0]) - slope * center)
+    return Sigmoid(slope, float(fitted.intercepts[0]) - slope * center)
 
 
 def map_from_dict(data: Mapping[str, Any]) -> CalibrationMap:

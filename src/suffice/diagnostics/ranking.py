@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice.errors import DataError
+from suffice.logistic import fit_logistic
 from suffice.replays.checks import check_policy
 from suffice.replays.outcomes import answers_by_stop, outcome, values_by_stop
 from suffice.replays.prepared import drop_failed
@@ -269,13 +270,10 @@ def _weights(values: Floats, candidates: Mask, pairs: tuple[Any, Any, Floats], p
     difference = difference / spread[usable]
     if not difference.any():
         return None
-    from sklearn.linear_model import LogisticRegression
-
     rows = np.concatenate([difference, -difference])
     labels = np.repeat([1, 0], len(difference))
-    fitted = LogisticRegression(C=penalty, fit_intercept=False, max_iter=1000).fit(
-        rows, labels, sample_weight=np.concatenate([importance, importance])
-    )
+    shares = np.concatenate([importance, importance])
+    fitted = fit_logistic(rows, labels, strength=penalty, shares=shares, intercept=False, most=1000)
     weights = np.zeros(len(values))
-    weights[usable] = fitted.coef_[0] / spread[usable]
+    weights[usable] = fitted.weights[0] / spread[usable]
     return [float(f"{weight:.{_DIGITS}g}") for weight in weights]

@@ -1,4 +1,4 @@
-"""Gates that read the question alone: fitted on tune answers with scikit-learn, applied with numpy.
+"""Gates that read the question alone: fitted on tune answers, applied with numpy.
 
 Three ways to turn a question into numbers and numbers into a gate, each small:
 
@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from suffice.calibration.maps import CalibrationMap, Constant, fit_platt
 from suffice.errors import DataError
+from suffice.logistic import fit_logistic
 from suffice.rounds import Floats, Mask
 from suffice.statistics import hash_folds
 
@@ -175,19 +176,17 @@ class _Task:
 
     def fit(self, rows: Mask, strength: float, calibration: CalibrationMap) -> QuestionGate:
         """Return the gate of some of the questions."""
-        from sklearn.linear_model import LogisticRegression
-
         values = self.values[rows]
         mean, spread = values.mean(axis=0), values.std(axis=0)
         scale = np.where(spread > 1e-12 * (1 + np.abs(mean)), spread, np.inf)
-        fitted = LogisticRegression(C=strength, max_iter=2000).fit((values - mean) / scale, self.classes[rows])
+        fitted = fit_logistic((values - mean) / scale, self.classes[rows], strength=strength)
         return QuestionGate(
             read=self.read,
             mean=mean,
             scale=scale,
-            weights=np.asarray(fitted.coef_, dtype=np.float64),
-            intercepts=np.asarray(fitted.intercept_, dtype=np.float64),
-            wanted=int(np.searchsorted(fitted.classes_, self.wanted)),
+            weights=fitted.weights,
+            intercepts=fitted.intercepts,
+            wanted=int(np.searchsorted(fitted.classes, self.wanted)),
             calibration=calibration,
             strength=strength,
         )

@@ -8,10 +8,11 @@ import threading
 import weakref
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, urlsplit
 
-from suffice.errors import DataError, ModelError, ModelTimeoutError
+from suffice.errors import DataError, MissingExtraError, ModelError, ModelTimeoutError
 from suffice.llm._failures import Redactor, is_unmistakable, secret_values
 
 if TYPE_CHECKING:
@@ -86,8 +87,11 @@ def connect(
         max_reply_bytes: Largest reply in bytes, after decompression.
 
     Raises:
+        MissingExtraError: openai is not installed.
         DataError: A parameter is out of range.
     """
+    if find_spec("openai") is None:
+        raise MissingExtraError("a model behind an endpoint (openai)", "endpoint")
     total_s = 10 * timeout_s if total_s is None else total_s
     if not total_s > 0 or max_reply_bytes < 1:
         raise DataError(f"total_s and max_reply_bytes must be positive, got {total_s!r}, {max_reply_bytes!r}")

@@ -332,7 +332,6 @@ def _downstream(recording: Recording, policy: Policy, metric: str) -> tuple[floa
 
 def _provenance(recording: Recording, kept: Recording, summary: CalibrationSummary, draft: Policy) -> dict[str, Any]:
     import scipy
-    import sklearn
 
     return {
         **draft.provenance,
@@ -343,7 +342,6 @@ def _provenance(recording: Recording, kept: Recording, summary: CalibrationSumma
             "python": platform.python_version(),
             "numpy": np.__version__,
             "scipy": scipy.__version__,
-            "scikit-learn": sklearn.__version__,
         },
         "fit": summary.to_dict(),
     }

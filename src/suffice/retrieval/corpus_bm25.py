@@ -214,10 +214,35 @@ def _build(
 
 @functools.cache
 def _kernels() -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """Return the compiled functions; compiling them takes about half a second, once per process."""
-    from numba import njit
+    """Return the functions of a search: compiled ones with the extra `fast`, else NumPy's, which give the same.
 
+    Compiling takes about half a second, once per process.
+    """
+    try:
+        from numba import njit
+    except ImportError:
+        return _add_up_numpy, _best_k_numpy
     return njit(nogil=True)(_add_up), njit(nogil=True)(_best_k)
+
+
+def _add_up_numpy(
+    data: _Floats32, indices: _Ints, starts: npt.NDArray[np.int64], tokens: _Ints, size: int
+) -> _Floats32:
+    """Add in the order of the compiled loop, so that sums in single precision, and so ties, are the same."""
+    scores = np.zeros(size, dtype=np.float32)
+    for token in tokens.tolist():
+        held = slice(starts[token], starts[token + 1])
+        scores[indices[held]] += data[held]  # a token lists each passage once
+    return scores
+
+
+def _best_k_numpy(scores: _Floats32, k: int) -> tuple[npt.NDArray[np.int64], _Floats32]:
+    """Return the first k of a stable descending sort without sorting the rest."""
+    least = np.partition(scores, len(scores) - k)[len(scores) - k]
+    above = np.flatnonzero(scores > least)
+    candidates = np.concatenate([above, np.flatnonzero(scores == least)[: k - len(above)]])
+    where = candidates[np.argsort(-scores[candidates], kind="stable")]
+    return where, scores[where]
 
 
 def _add_up(data: _Floats32, indices: _Ints, starts: npt.NDArray[np.int64], tokens: _Ints, size: int) -> _Floats32:

@@ -10,6 +10,7 @@ import numpy as np
 
 from suffice.calibration.maps import Sigmoid, fit_isotonic, fit_platt
 from suffice.errors import DataError, MissingExtraError, NotFoundError
+from suffice.logistic import fit_logistic
 from suffice.probes import Calibration, Probe, ProbeCard, measure_probe
 from suffice.probes.probe import Layer
 from suffice.rounds import Floats
@@ -243,16 +244,13 @@ def logistic_probe(
     Raises:
         DataError: A set contains only one kind of questions.
     """
-    from sklearn.linear_model import LogisticRegression
-
     _both_kinds(train, dev)
     mean, scale = _mean_and_deviation(train.states)
     states = _as_first_layer_sees(train, mean, scale).states.astype(np.float64)
     best, least = None, np.inf
     for strength in strengths:
-        model = LogisticRegression(C=strength, max_iter=2000, class_weight="balanced" if balanced else None)
-        model.fit(states, train.labels)
-        layer = (model.coef_.astype(np.float32), model.intercept_.astype(np.float32))
+        model = fit_logistic(states, train.labels, strength=strength, balanced=balanced)
+        layer = (model.weights.astype(np.float32), model.intercepts.astype(np.float32))
         probe = Probe([layer], card, mean=mean, scale=scale)
         loss = _balanced_loss(probe.logits(dev.states), dev.labels)
         if best is None or loss < least:

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice._version import __version__
-from suffice.errors import DataError
+from suffice.errors import DataError, MissingExtraError
 from suffice.llm.prompts import PREFILLED
 from suffice.llm.transformers_model import TransformersModel
 from suffice.metrics import exact_match
@@ -143,8 +143,11 @@ def _half(model: TransformersModel, questions: list[Question]) -> _Half:
 
 def _fit(features: npt.NDArray[Any], labels: Mask, groups: Sequence[str]) -> Any:
     """Return the scorer of a logistic regression whose strength is chosen by cross-validation over entities."""
-    from sklearn.linear_model import LogisticRegression
-    from sklearn.model_selection import GroupKFold
+    try:
+        from sklearn.linear_model import LogisticRegression
+        from sklearn.model_selection import GroupKFold
+    except ImportError as error:
+        raise MissingExtraError("the probes of the known world (scikit-learn)", "torch") from error
 
     if len(np.unique(labels)) == 1:
         raise DataError(

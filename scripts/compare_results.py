@@ -54,6 +54,7 @@ IGNORED = (
     Ignored("*", r"> suffice >", "the version that wrote the page"),
     Ignored("*", r"> command >", "commands may be renamed"),
     Ignored("*", r"> (seconds|wall|time)\b", "timings differ from run to run"),
+    Ignored("gates*.md", r"> (to decide, ms|fit, s)$", "timings differ from run to run"),
 )
 
 

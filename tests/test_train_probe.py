@@ -392,7 +392,7 @@ def test_the_command_measures_the_rag_prompt_apart(files, tmp_path):
         (("--layer", "2", "--layers", "2"), 2, "one of --layer"),
         (("--layers", "x"), 2, "whole numbers"),
         (("--seeds", ""), 1, "one seed"),
-        (("--calibration", "magic", "--kind", "logistic"), 1, "unknown calibration"),
+        (("--calibration", "magic", "--kind", "logistic"), 2, "unknown calibration"),
         (("--label-rule", "f1"), 1, "label rule"),
         (("--dropout", "1"), 1, "dropout"),
         (("--train-size", "9999", "--kind", "logistic"), 1, "allowed"),

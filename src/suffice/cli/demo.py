@@ -44,6 +44,7 @@ def demo(
     out: Annotated[Path, typer.Option("--out", "-o", help="Where recordings and policy go.")] = Path("suffice-demo"),
     dataset: Annotated[str, typer.Option("--dataset", help="Bundled questions: hotpotqa or 2wiki.")] = "hotpotqa",
     limit: Annotated[int | None, typer.Option("--limit", min=20, help="Fewer questions per split.")] = None,
+    details: options.Details = False,
     as_json: options.AsJson = False,
 ) -> None:
     """Record, calibrate, replay, run live, certify and report on bundled questions with the embedded reader.
@@ -73,7 +74,7 @@ def demo(
     policies = _policies(recordings, locked)
     result = replay(read_recording(recordings["eval"]), policies)
     if not as_json:
-        show_replay(result)
+        show_replay(result, details=details)
 
     _say(as_json, "\n4. Run the locked policy live on the eval questions: fresh model, no cache, no recording.")
     outcomes = _live(evaluation, Policy.load(policy_path), quiet=as_json)

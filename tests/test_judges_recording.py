@@ -332,5 +332,5 @@ def test_weights_of_ones_own_and_wrong_options(path, tmp_path):
         assert read.column("information_score")[0].tolist() == read.column("faithfulness")[0].tolist()
         assert "MARK=WEIGHT" in judge(path, endpoint, out, *two, "faithfulness").error
         assert "add up to 1" in judge(path, endpoint, out, *two, "faithfulness=2").error
-        assert "no mark 'truth'" in judge(path, endpoint, out, "--marks", "truth").error
+        assert "unknown mark 'truth'" in judge(path, endpoint, out, "--marks", "truth").error
     assert "reads spans" in cli("judge", "drafts", path, "--model", "span-reader", "-o", tmp_path / "o.parquet").error

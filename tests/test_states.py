@@ -178,7 +178,7 @@ def test_states_are_found_by_question_and_layer(tmp_path):
     one = collect_states(Source(layers=()), prompts(2), tmp_path / "one")
     assert one.stored == 2
     assert read_states(tmp_path / "one").values.shape == (2, 1, 3)
-    with pytest.raises(DataError, match="there are: none"):
+    with pytest.raises(DataError, match="stored layers: none"):
         read_states(tmp_path / "one").of(["q0"], layer=0)
 
 
@@ -291,7 +291,7 @@ def _cut(path):
             SchemaError,
             "has the format 'x' version 9",
         ),
-        (lambda f: (f / "states.json").unlink(), DataError, "holds no states.json"),
+        (lambda f: (f / "states.json").unlink(), DataError, "does not contain states.json"),
         (
             lambda f: (f / "shard-000002.safetensors").write_bytes((f / "shard-000001.safetensors").read_bytes()),
             SchemaError,
@@ -315,7 +315,7 @@ def test_a_path_that_is_no_folder_of_states_is_refused(tmp_path):
         StateWriter(tmp_path / "file", {})
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "mine.txt").write_text("x")
-    with pytest.raises(DataError, match="holds no states.json"):
+    with pytest.raises(DataError, match="does not contain states.json"):
         StateWriter(tmp_path / "full", {})
     StateWriter(tmp_path / "empty", {})
     with pytest.raises(DataError, match="contains no states yet"):

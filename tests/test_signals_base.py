@@ -160,7 +160,7 @@ def test_a_host_s_own_signal_needs_no_registration_but_must_be_there():
 
 
 def test_signals_of_no_round_are_refused():
-    with pytest.raises(DataError, match="no rounds"):
+    with pytest.raises(DataError, match="rounds is empty"):
         compute_signals([], ["answer_stable"], state={})
 
 
@@ -199,7 +199,7 @@ def test_a_decorated_function_is_a_signal_by_its_own_name_and_the_first_line_of_
         first_round=1,
         doc="Shouts.",
     )
-    with pytest.raises(DataError, match="'shouting' already: Shouts"):
+    with pytest.raises(DataError, match="'shouting' is already registered: Shouts"):
         base.register_signal("bool", (0, 1))(shouting)
 
 

@@ -222,5 +222,5 @@ def test_state_of_another_shape_is_refused(data):
 
 
 def test_idf_needs_a_text():
-    with pytest.raises(DataError, match="no text"):
+    with pytest.raises(DataError, match="without texts"):
         Idf.fit([])

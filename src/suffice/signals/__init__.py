@@ -1,4 +1,4 @@
-"""Pure functions of the rounds: what each round tells before anyone knows the gold answer."""
+"""Pure functions of the rounds: what is known at each round without the gold answer."""
 
 from suffice.signals.answers import ABSTAIN_PATTERNS, abstained_by
 from suffice.signals.base import SIGNALS, Signal, add_signal, clean_column, compute_signals, declare, register_signal

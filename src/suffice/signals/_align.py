@@ -1,8 +1,8 @@
-"""Which tokens spell a span of the text, whatever way the endpoint spells tokens.
+"""Find the tokens of a span of the text, however the endpoint spells tokens.
 
-Tokens are matched against the UTF-8 bytes of the text, since a token may be part of a character.  Every way to lay
-the tokens over the text is followed; where two of them disagree about the span, there is no result.  A margin read
-at a wrong token looks like any other margin, so none is better.
+Tokens are matched against the UTF-8 bytes of the text, because a token may be part of a character.  All alignments of
+the tokens with the text are followed; if two of them disagree about the span, there is no result, because a margin read
+at a wrong token cannot be recognised as wrong.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ _SPACE_RUN = re.compile(rb"[ \t\r\n\v\f]*+")
 
 _Span = tuple[int, int]
 _State = tuple[int, int, int, int]
-"""A path over the text: bytes spelled, first and last token of the span (-1 until met), tokens past the text."""
+"""A path over the text: bytes matched, first and last token of the span (-1 until reached), tokens past the text."""
 
 
 def _byte_level() -> dict[str, int]:
-    """Return the alphabet in which GPT-2's and Llama 3's vocabularies spell bytes: printable ones stand for themselves."""
+    """Return the alphabet in which GPT-2's and Llama 3's vocabularies spell bytes: printable ones represent themselves."""
     plain = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [byte for byte in range(256) if byte not in plain]
     return {chr(byte): byte for byte in plain} | {chr(256 + rank): byte for rank, byte in enumerate(others)}
@@ -44,10 +44,10 @@ _BYTE_LEVEL = _byte_level()
 
 
 def tokens_of_span(text: str, tokens: Sequence[Token], start: int, end: int) -> tuple[Token, ...] | None:
-    """Return the run of tokens that spells `text[start:end]`; None if they cannot be told for certain.
+    """Return the run of tokens that spells `text[start:end]`; None if they cannot be determined with certainty.
 
-    Tokens that end past the text (a stop string was cut off it), special tokens that the text leaves out, a
-    thinking block that the server removed from the text, and white space lost at token borders are all allowed for.
+    It handles tokens that end past the text (a removed stop string), special tokens that are not in the text, thinking
+    blocks that the server removed, and white space lost at token borders.
 
     Args:
         text: The generated text.
@@ -64,13 +64,13 @@ def tokens_of_span(text: str, tokens: Sequence[Token], start: int, end: int) -> 
         ends = list(accumulate(map(len, spelled)))
         run = bisect_right(ends, first_byte), bisect_right(ends, last_byte)
     else:
-        found = _search(target, tokens, _after_thinking(spelled, whole, target), (first_byte, last_byte))
-        if found is None:
+        searched = _search(target, tokens, _after_thinking(spelled, whole, target), (first_byte, last_byte))
+        if searched is None:
             return None
-        run = found
+        run = searched
     first, last = run
     if first > 0 and target[first_byte] >= _NON_ASCII and not spelled[first - 1] and tokens[first - 1].raw is None:
-        return None  # some servers spell a character's first tokens as "" and its last one as the whole of it
+        return None  # some servers send "" for the first tokens of a character and all of it for the last one
     return tuple(tokens[first : last + 1])
 
 
@@ -79,7 +79,7 @@ def _utf8(text: str) -> bytes:
 
 
 def _after_thinking(spelled: Sequence[bytes], whole: bytes, target: bytes) -> int:
-    """Return the first token after a thinking block that the tokens have and the text has not; 0 if there is none."""
+    """Return the first token after a thinking block that is in the tokens but not in the text; 0 if there is none."""
     if _CLOSE_THINKING.search(target):
         return 0
     closed = 0
@@ -89,7 +89,7 @@ def _after_thinking(spelled: Sequence[bytes], whole: bytes, target: bytes) -> in
 
 
 def _search(target: bytes, tokens: Sequence[Token], begin: int, span: _Span) -> _Span | None:
-    """Return the first and last token of the span (bytes, inclusive) if every way to lay out the tokens agrees."""
+    """Return the first and last token of the span (bytes, inclusive) if all alignments agree."""
     content_end = len(target.rstrip(_SPACE_MARKS))
     states: set[_State] = {(0, -1, -1, 0)}
     for index in range(begin, len(tokens)):
@@ -110,37 +110,39 @@ def _search(target: bytes, tokens: Sequence[Token], begin: int, span: _Span) -> 
         if not states or len(states) > _MAX_STATES:
             return None
     complete = [state for state in states if state[0] >= content_end]
-    # Tokens past the text are what a stop string cut off: not where every token has its place in the text.
+    # Tokens past the text belong to a removed stop string, unless another alignment places all tokens within the text.
     whole = [state for state in complete if state[3] == 0] or complete
     runs = {(first, last) for _, first, last, _ in whole}
     return runs.pop() if len(runs) == 1 else None
 
 
 def _spellings(token: Token) -> set[tuple[bytes, ...]]:
-    """Return the byte strings that a token may stand for, without leading white space.
+    """Return the byte strings that a token may represent, without leading white space.
 
-    Each comes in pieces, between which there are bytes that the endpoint replaced.
+    Each consists of pieces separated by bytes that the endpoint replaced.
     """
     text = token.text
     plain = _utf8(text)
-    found = {plain}
+    candidates = {plain}
     if token.raw is not None:
-        found.add(token.raw)
+        candidates.add(token.raw)
     if _BYTE_ESCAPE.search(text):
         body = text.removeprefix("bytes:")
-        found.add(_BYTE_ESCAPE.sub(lambda match: chr(int(match[1] or match[2], 16)), body).encode("latin-1", "replace"))
+        candidates.add(
+            _BYTE_ESCAPE.sub(lambda match: chr(int(match[1] or match[2], 16)), body).encode("latin-1", "replace")
+        )
     if "\u2581" in text:
-        found.add(_utf8(text.replace("\u2581", " ")))
+        candidates.add(_utf8(text.replace("\u2581", " ")))
     if not text.isascii() and all(character in _BYTE_LEVEL for character in text):
-        found.add(bytes(_BYTE_LEVEL[character] for character in text))
-    spellings: set[tuple[bytes, ...]] = {(spelling.lstrip(_SPACE_MARKS),) for spelling in found}
+        candidates.add(bytes(_BYTE_LEVEL[character] for character in text))
+    spellings: set[tuple[bytes, ...]] = {(spelling.lstrip(_SPACE_MARKS),) for spelling in candidates}
     if token.raw is None and _REPLACEMENT in plain:
         spellings.add(tuple(plain.lstrip(_SPACE_MARKS).split(_REPLACEMENT)))
     return spellings
 
 
 def _ends(target: bytes, start: int, spelling: tuple[bytes, ...]) -> Iterator[int]:
-    """Yield every position at which a token that begins at `start` may end; past a text that was cut, its end."""
+    """Yield every position at which a token that begins at `start` may end; or the end of a text that was cut."""
     if len(spelling) == 1 and len(target) - start < len(spelling[0]):
         if spelling[0].startswith(target[start:]):
             yield len(target)

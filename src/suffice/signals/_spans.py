@@ -1,4 +1,4 @@
-"""Where in a generated text the answer stands, as character positions."""
+"""Find the answer in a generated text as character positions."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ def _loose(marker: str) -> re.Pattern[str]:
 def after_marker(text: str, marker: str, start: int) -> int:
     """Return the position right after the first `marker` at or after `start`; -1 if there is none.
 
-    The exact marker first; only where it is absent, in any case and with markdown before its colon.
+    If the exact marker is missing, it is searched in any case and with markdown before its colon.
     """
-    found = text.find(marker, start)
-    if found >= 0:
-        return found + len(marker)
+    position = text.find(marker, start)
+    if position >= 0:
+        return position + len(marker)
     loose = _loose(marker).search(text, start)
     return loose.end() if loose else -1
 
@@ -40,7 +40,7 @@ def after_marker(text: str, marker: str, start: int) -> int:
 def answer_line(text: str, start: int, marker: str) -> Span | None:
     """Return the span of the answer that begins at `start`: one line, without markdown, quotes and confidence.
 
-    White space, markdown and the marker itself, if it comes again, are passed over first.
+    White space, markdown and repetitions of the marker are skipped first.
     """
     loose = _loose(marker)
     while True:
@@ -72,7 +72,7 @@ def _clean(text: str, start: int, end: int) -> Span | None:
 
 
 def _unwrap(bare: str) -> Span:
-    """Return the part of `bare` inside one layer of quotes or markdown; all of it where there is none."""
+    """Return the part of `bare` inside one layer of quotes or markdown; or all of it if there is none."""
     unstopped = bare.rstrip(".,;")
     if unstopped.endswith("**"):
         return (2, len(unstopped) - 2) if bare.startswith("**") else (0, len(unstopped) - 2)
@@ -94,10 +94,10 @@ _JSON_BLANK = re.compile(r"(?:\s|\\[nrtbf])*+")
 
 
 def json_value(text: str, field: str, start: int) -> tuple[str, int, int] | None:
-    """Return the value of the first key `field` in JSON from `start` on, with the span that spells it.
+    """Return the value of the first key `field` in JSON from `start` on, with its span.
 
-    Text around the JSON is passed over, and the JSON may be cut off after the value.  Strings, numbers and booleans
-    are values; null, arrays, objects and strings that never end are none.
+    Text around the JSON is skipped, and the JSON may be cut off after the value.  Only strings, numbers and booleans are
+    values, not null, arrays, objects and unterminated strings.
     """
     position = text.find("{", start)
     while position >= 0:
@@ -130,5 +130,5 @@ def _decode(literal: str) -> str | None:
         value = json.loads(literal, strict=False)
     except ValueError:
         return None
-    # Half a surrogate pair is legal JSON and illegal UTF-8: nothing after us could store it.
+    # Half a surrogate pair is valid JSON but not valid UTF-8, so it could not be stored.
     return str(value).encode("utf-8", "replace").decode("utf-8")

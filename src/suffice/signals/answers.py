@@ -1,4 +1,4 @@
-"""Signals that need the answer's text only."""
+"""Signals that need only the text of the answer."""
 
 from __future__ import annotations
 
@@ -108,13 +108,13 @@ ABSTAIN_PATTERNS: tuple[str, ...] = (
     "the provided * does not *",
     "the provided * do not *",
 )
-"""What counts as a refusal to answer unless a policy says otherwise; see `abstained_by` for how to read it."""
+"""Default patterns of refusals to answer; see `abstained_by` for their syntax."""
 
 
 def _last_two_answers(rounds: Sequence[Round]) -> tuple[str, str] | None:
     """Return the last two answers; None if one is missing, or before round 2.
 
-    Round 1 against round 0 compares the first evidence with none at all: TASR defines stability from round 2 on.
+    Round 1 is not compared with round 0, which has no evidence: TASR defines stability from round 2 on.
     """
     last = rounds[-1]
     if last.index < _STABLE_FROM or len(rounds) < _STABLE_FROM or rounds[-2].index != last.index - 1:
@@ -129,7 +129,7 @@ def _last_two_answers(rounds: Sequence[Round]) -> tuple[str, str] | None:
 def answer_stable(rounds: Sequence[Round]) -> float:
     """The answer is the previous round's, both normalised.
 
-    1.0 or 0.0; NaN before round 2 and if one is missing.  Compared are the keys of `suffice.metrics.answer_key`.
+    1.0 or 0.0; NaN before round 2 and if one is missing.  It compares the keys of `suffice.metrics.answer_key`.
 
     >>> answer_stable([Round(index=1, answer="Tempest"), Round(index=2, answer="The Tempest.")])
     1.0
@@ -172,11 +172,11 @@ def _stripped_words(text: str) -> list[str]:
 
 
 def abstained_by(patterns: Iterable[str]) -> Callable[[str | None], float]:
-    """Return the function that tells whether an answer is a refusal to answer, by these patterns.
+    """Return a function that reports whether an answer is a refusal to answer, by these patterns.
 
-    A pattern must match the answer from its first word to its last; `*` stands for any words, or none.  So `unknown`
-    leaves "The Unknown Soldier" alone.  Case, white space, and punctuation around words do not count; only the first
-    1,000 characters of the answer do.  The function returns 1.0 or 0.0; NaN for a missing or empty answer.
+    A pattern must match the whole answer; `*` matches any words, or none.  `unknown` therefore does not match "The
+    Unknown Soldier".  Case, white space and punctuation around words are ignored, and only the first 1,000 characters of
+    the answer are compared.  The function returns 1.0 or 0.0; NaN for a missing or empty answer.
 
     >>> refuses = abstained_by(["unknown", "not mentioned *"])
     >>> refuses("Not mentioned in the text."), refuses("The Unknown Soldier"), refuses(None)
@@ -186,7 +186,7 @@ def abstained_by(patterns: Iterable[str]) -> Callable[[str | None], float]:
         patterns: Words, with `*` for any words.
 
     Raises:
-        DataError: A pattern is empty, or nothing but `*`.
+        DataError: A pattern contains no word.
     """
     parts = [_parts(pattern) for pattern in patterns]
     whole = frozenset(pattern[0] for pattern in parts if len(pattern) == 1)
@@ -221,7 +221,7 @@ def _spaced(words: Sequence[str]) -> str:
 
 
 def _matches(words: str, parts: Sequence[str]) -> bool:
-    """Return whether words in spaces are these parts with anything between them, each at its first place: linear."""
+    """Return whether words in spaces are these parts with anything between them, each at its first position, in linear time."""
     first, *middle, last = parts
     if not words.startswith(first):
         return False
@@ -236,7 +236,7 @@ def _matches(words: str, parts: Sequence[str]) -> bool:
 
 @lru_cache(maxsize=1)
 def _by_default() -> Callable[[str | None], float]:
-    return abstained_by(ABSTAIN_PATTERNS)  # reading the patterns takes a millisecond of every import
+    return abstained_by(ABSTAIN_PATTERNS)  # cached: parsing the patterns takes a millisecond, too long for every import
 
 
 @register_signal("bool", (0.0, 1.0))
@@ -256,7 +256,7 @@ def answer_in_evidence(rounds: Sequence[Round]) -> float:
     """A revealed passage holds the answer; undefined for yes and no.
 
     1.0 or 0.0, in the title or the text, both normalised, at word boundaries.  NaN at round 0, without passages, if the
-    answer is missing or normalises to nothing, and for yes and no: that a passage holds the word "no" means nothing.
+    answer is missing or normalises to nothing, and for yes and no: a passage that contains the word "no" means nothing.
     """
     last = rounds[-1]
     answer = normalize_answer(last.answer or "")

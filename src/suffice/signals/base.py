@@ -1,4 +1,4 @@
-"""What a signal is, which ones there are, and how their values are read from rounds and columns."""
+"""Definition and registry of signals, and their values in rounds and columns."""
 
 from __future__ import annotations
 
@@ -24,23 +24,22 @@ Compute = Callable[[Sequence[Round]], float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signal:
-    """A scalar that is known when a round ends, without labels.  NaN = undefined.
+    """A scalar that is known at the end of a round without labels; NaN = undefined.
 
     Attributes:
         name: The name in rules and the column in recordings.
-        compute: Its value at the last of the given rounds: causal, and NaN, never an exception, whatever the data.
-            None if a model, a host, fitted state or the policy's view provides the value.
-        range: Lowest and highest value; what lies outside is undefined, or clipped where `clip` is set.
+        compute: Computes its value at the last of the given rounds; returns NaN instead of raising.  None if a model, a host, fitted state or the policy's view provides the value.
+        range: Lowest and highest value; values outside are undefined, or clipped if `clip` is set.
         unit: `nats`, `probability`, `bool`, `score`, `count`, `seconds`, `ratio` or `z`.
-        needs: What the model or the host must give, in the words of `Answerer.capabilities`.
+        needs: What the model or the host must provide, in the terms of `Answerer.capabilities`.
         source: Paper and section.
-        component: Whose call produces it; "" if it costs nothing.
-        first_round: Undefined before this round whatever the data, so reading it there costs nothing.
-        last_round: Undefined after this round whatever the data; None = it may be defined at any later one.
-        lookback: How many earlier rounds it reads besides its own.
+        component: The component whose call produces it; "" if it is free.
+        first_round: It is undefined before this round, so reading it there is free.
+        last_round: It is undefined after this round; None = it may be defined at any later one.
+        lookback: Number of earlier rounds that it reads.
         fitted: Whether it needs state fitted on tune questions.
-        clip: Whether values out of range, infinite ones too, are moved to the nearest end instead of undefined.
-        doc: What it means, in a line.
+        clip: Whether values out of range, also infinite ones, are clipped to it instead of undefined.
+        doc: Its meaning, in one line.
     """
 
     name: str
@@ -59,9 +58,9 @@ class Signal:
 
     def __post_init__(self) -> None:
         if not self.name.isidentifier():
-            raise DataError(f"a signal's name must be an identifier, since rules spell it; not {self.name!r}")
+            raise DataError(f"a signal's name must be an identifier, because rules contain it; got {self.name!r}")
         if not self.range[0] <= self.range[1]:
-            raise DataError(f"signal {self.name!r}: the range must run from low to high, not {self.range!r}")
+            raise DataError(f"signal {self.name!r}: the range must go from low to high, got {self.range!r}")
 
     def may_exist(self, r: int) -> bool:
         """Return whether it may be defined at round `r`.
@@ -72,34 +71,36 @@ class Signal:
         return r >= self.first_round and (self.last_round is None or r <= self.last_round)
 
     def clean(self, value: object) -> float:
-        """Return `value` as this signal may show it: in range, or NaN; what is no number is NaN too.
+        """Return `value` if it is a number in range, else NaN; clip it if `clip` is set.
 
         >>> SIGNALS["answer_margin"].clean(float("inf")), SIGNALS["p_correct"].clean(1.5)
         (30.0, nan)
         """
-        given = number(value)
+        numeric = number(value)
         low, high = self.range
-        if low <= given <= high and -math.inf < given < math.inf:
-            return given
-        if self.clip and not math.isnan(given):
-            return min(max(given, low), high)
+        if low <= numeric <= high and -math.inf < numeric < math.inf:
+            return numeric
+        if self.clip and not math.isnan(numeric):
+            return min(max(numeric, low), high)
         return math.nan
 
 
 _REGISTRY: dict[str, Signal] = {}
 
 SIGNALS: Mapping[str, Signal] = MappingProxyType(_REGISTRY)
-"""Every signal, by name: built in and registered."""
+"""All signals by name, built in and registered."""
 
 
 def add_signal(signal: Signal) -> Signal:
     """Add a signal to `SIGNALS` and return it.
 
     Raises:
-        DataError: There is one of that name.
+        DataError: The name is already registered.
     """
     if signal.name in _REGISTRY:
-        raise DataError(f"there is a signal {signal.name!r} already: {_REGISTRY[signal.name].doc} Choose another name.")
+        raise DataError(
+            f"the signal {signal.name!r} is already registered: {_REGISTRY[signal.name].doc} Choose another name"
+        )
     _REGISTRY[signal.name] = signal
     return signal
 
@@ -108,15 +109,15 @@ def declare(name: str, doc: str, unit: str, range: tuple[float, float], *needs: 
     """Register a signal by its fields; without `compute` a model, a host, fitted state or the policy provides its value.
 
     Args:
-        name: As for `Signal`; so are the others.
-        doc: What it means, in a line.
-        unit: Of its values.
+        name: See `Signal`, also for the others.
+        doc: Its meaning, in one line.
+        unit: Unit of its values.
         range: Lowest and highest value.
-        needs: What the model or the host must give.
+        needs: What the model or the host must provide.
         fields: Further fields.
 
     Raises:
-        DataError: There is one of that name.
+        DataError: The name is already registered.
     """
     return add_signal(Signal(name=name, doc=doc, unit=unit, range=range, needs=frozenset(needs), **fields))
 
@@ -128,17 +129,17 @@ def register_signal(
     name: str = "",
     **fields: Any,
 ) -> Callable[[Compute], Compute]:
-    """Register the decorated function as a signal; the first line of its docstring says what the signal means.
+    """Register the decorated function as a signal; the first line of its docstring is its meaning.
 
     Args:
-        unit: Of its values.
+        unit: Unit of its values.
         range: Lowest and highest value.
-        needs: What the model or the host must give.
-        name: The signal's name; by default the function's.
+        needs: What the model or the host must provide.
+        name: The signal's name; default: that of the function.
         fields: Further fields of `Signal`.
 
     Raises:
-        DataError: There is a signal of that name.
+        DataError: The name is already registered.
     """
 
     def decorate(compute: Compute) -> Compute:
@@ -154,8 +155,8 @@ def compute_signals(
 ) -> dict[str, float]:
     """Return the signals of the last of `rounds`, by name; NaN where undefined.
 
-    A value in `Round.signals` wins over a computed one.  Neither counts before the signal's `first_round`, nor after
-    its `last_round`.
+    A value in `Round.signals` takes precedence over a computed one.  Both are ignored before the signal's `first_round`
+    and after its `last_round`.
 
     >>> rounds = [Round(index=1, answer="the Tempest"), Round(index=2, answer="Tempest")]
     >>> compute_signals(rounds, ["answer_stable", "answer_margin"], state={})
@@ -163,16 +164,16 @@ def compute_signals(
 
     Args:
         rounds: The rounds so far, in order, at least one.
-        names: Which signals; None = all that can be had: measured, computed, and fitted as far as `state` goes.
+        names: The signals; None = all available ones: measured, computed, and fitted ones in `state`.
         state: Fitted state by signal.
 
     Raises:
-        NotFittedError: A signal in `names` needs fitted state that is not there, and the round does not bring it.
-        UnknownSignalError: A signal in `names` is not registered, and no round brings it.
+        NotFittedError: A signal in `names` needs fitted state, but neither `state` nor the round contains it.
+        UnknownSignalError: A signal in `names` is not registered and not in any round.
         DataError: There are no rounds.
     """
     if not rounds:
-        raise DataError("signals are those of the last round, and there are no rounds")
+        raise DataError("rounds is empty: give at least one")
     if names is None:
         names = _available(rounds[-1], state)
     return {name: _signal_value(name, rounds, state) for name in names}
@@ -200,30 +201,30 @@ def _signal_value(name: str, rounds: Sequence[Round], state: Mapping[str, Fitted
         fitted = state.get(name)
         if fitted is None:
             raise NotFittedError(
-                f"signal {name!r} needs state fitted on tune questions, and there is none (there is: "
+                f"signal {name!r} needs state fitted on tune questions, but it is missing (available: "
                 f"{', '.join(sorted(state)) or 'nothing'}). Run `suffice calibrate` on a recording of tune questions and "
-                "use the policy that it writes, or put the value into Round.signals"
+                "use the resulting policy, or put the value into Round.signals"
             )
         return signal.clean(fitted.compute(rounds))
     return math.nan if signal.compute is None else signal.clean(signal.compute(rounds))
 
 
 def _unregistered_value(name: str, rounds: Sequence[Round]) -> float:
-    """Return a host's own, unregistered signal."""
+    """Return an unregistered signal of the host."""
     if name in rounds[-1].signals:
         given = number(rounds[-1].signals[name])
         return given if math.isfinite(given) else math.nan
     if any(name in earlier.signals for earlier in rounds):
         return math.nan
     raise UnknownSignalError(
-        f"signal {name!r} is not registered, and no round brings it.{did_you_mean(name, _REGISTRY)} Known are: "
+        f"signal {name!r} is not registered, and no round contains it.{did_you_mean(name, _REGISTRY)} Registered: "
         f"{', '.join(sorted(_REGISTRY))}. "
         "Register it, or put its value (NaN where undefined) into Round.signals"
     )
 
 
 def clean_column(name: str, column: Floats, *, index: npt.NDArray[np.int64] | None = None) -> Floats:
-    """Return a recorded column as rules may read it, shape unchanged: what `Signal.clean` does, for arrays.
+    """Apply `Signal.clean` to a recorded column.
 
     Infinite values and values out of the signal's range become NaN, or are clipped (`answer_margin`).
 
@@ -231,7 +232,7 @@ def clean_column(name: str, column: Floats, *, index: npt.NDArray[np.int64] | No
     array([30.,  0., nan])
 
     Args:
-        name: The signal; of an unregistered one only infinite values become NaN.
+        name: The signal; for an unregistered one only infinite values become NaN.
         column: Shape ``(..., n_rounds)``, NaN where undefined.
         index: The rounds of the last axis, shape ``(n_rounds,)``; with it, rounds before the signal's `first_round` and
             after its `last_round` become NaN, as they are live.
@@ -243,7 +244,10 @@ def clean_column(name: str, column: Floats, *, index: npt.NDArray[np.int64] | No
     if signal.clip:
         cleaned = np.minimum(np.maximum(column, low), high)  # np.clip takes three times as long on short columns
     else:
-        low, high = max(low, -_LARGEST_FLOAT), min(high, _LARGEST_FLOAT)  # which leaves infinities out, too
+        low, high = (
+            max(low, -_LARGEST_FLOAT),
+            min(high, _LARGEST_FLOAT),
+        )  # so that infinite values are out of range as well
         cleaned = np.where((column >= low) & (column <= high), column, np.nan)
     if index is None:
         return cleaned

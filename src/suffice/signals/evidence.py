@@ -1,4 +1,4 @@
-"""Signals of the retriever and the evidence, and what judges, cross-encoders and the model itself say of them."""
+"""Signals of retriever and evidence, and scores of them by judges, cross-encoders and the model itself."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def top_score_z_robust(rounds: Sequence[Round]) -> float:
     """top_score within the question's pool, in interquartile ranges from its median.
 
     Quartiles are interpolated linearly, rank 1 included.  NaN where `top_score_z_pool` is, or if the quartiles do not
-    differ (there the authors' code says 0).
+    differ (where the authors' code gives 0).
 
     >>> top_score_z_robust([Round(index=1, pool_scores=(9.0, 4.0, 3.0, 2.0, 1.0))])
     3.0
@@ -106,7 +106,7 @@ def top_score_z_robust(rounds: Sequence[Round]) -> float:
 
 
 def _comparable(scores: Sequence[float]) -> bool:
-    """Return whether scores have a spread; without that, rounding of a mean would leave a deviation of about 1e-17."""
+    """Return whether scores have a spread; otherwise rounding of the mean would give a deviation of about 1e-17."""
     return len(scores) > 1 and all(map(math.isfinite, scores)) and min(scores) < max(scores)
 
 

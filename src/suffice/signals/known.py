@@ -1,4 +1,4 @@
-"""What is known before the model has answered: the probability that it knows the answer (CBDR, section 3.1)."""
+"""The signal before an answer: the probability that the model knows the answer (CBDR, section 3.1)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from suffice.signals.base import declare
 __all__ = ["GATE", "KNOWN"]
 
 GATE = "gate"
-"""The component that decides at round 0, before any answer: its costs are those of deciding."""
+"""The component that decides at round 0, before any answer: its costs are those of the decision."""
 
 KNOWN = "p_known"
 """The signal of a gate."""

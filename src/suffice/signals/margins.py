@@ -24,18 +24,18 @@ __all__ = [
 ]
 
 MAX_MARGIN = 30.0
-"""Margins above this many nats are cut to it: bfloat16 models show nothing finer there."""
+"""Upper limit of margins in nats, above which bfloat16 models have no resolution."""
 
 LOGPROB_NEEDS = frozenset({"logprobs", "token_logprobs"})
-"""What log-probabilities are called in `Signal.needs`: `logprobs` gives the answer's margin, which a model may measure
-in its own way; `token_logprobs` are those of every token of the answer."""
+"""The names of log-probabilities in `Signal.needs`: `logprobs` for the margin of the answer, which a model may define
+itself, and `token_logprobs` for every token of the answer."""
 
 _RANGE = (0.0, MAX_MARGIN)
 LOWEST_LOGPROB = -100.0
-"""At and below, servers mean "not given": -100, -9999, minus infinity."""
+"""Values that servers use for "not given" are at or below this: -100, -9999, minus infinity."""
 
 HIGHEST_LOGPROB = 1e-3
-"""Above, a number is no log-probability (9999, a logit); rounding alone makes some barely positive."""
+"""Larger values are not log-probabilities (9999, a logit); rounding makes some slightly positive."""
 
 _BLANKS = " \t\r\n\u2581\u0120\u010a"
 
@@ -43,10 +43,10 @@ _BLANKS = " \t\r\n\u2581\u0120\u010a"
 def token_margin(token: Token) -> float:
     """Return the difference of the two highest log-probabilities at a token, nats in [0, 30].
 
-    NaN with fewer than two known values: a second value of minus infinity, -9999 or -100 says "not given" (also
-    log-probabilities processed at temperature 0: 0 and minus infinity), and a NaN or positive one leaves open which
-    are the highest.  The generated token counts even where the alternatives leave it out.  The highest value given
-    twice for one text is one token listed twice; one text with two values is two tokens (parts of characters).
+    NaN with fewer than two known values: a second value of minus infinity, -9999 or -100 means "not given" (also
+    log-probabilities processed at temperature 0: 0 and minus infinity), and with a NaN or positive value the highest
+    ones are unknown.  The generated token counts even if it is not among the alternatives.  The same text listed twice
+    with the highest value is one token; with two values it is two tokens (parts of characters).
 
     >>> token_margin(Token("Titus", -0.2, (("Titus", -0.2), ("The", -2.2), ("T", -9.0))))
     2.0
@@ -90,10 +90,10 @@ def answer_margin(rounds: Sequence[Round]) -> float:
 def margin_aggregate(aggregate: Callable[[list[float]], float]) -> Callable[[Sequence[Round]], float]:
     """Return the signal that aggregates the margins of all non-white-space tokens of the last answer.
 
-    NaN if any of them is unknown: the lowest margin may be the one that was not given.  Source: TASR, section 5.4.
+    NaN if any of them is unknown, because that may be the lowest margin.  Source: TASR, section 5.4.
 
     Args:
-        aggregate: From margins in nats, in ascending order and at least one, to a margin in nats.
+        aggregate: Maps at least one margin, in nats and ascending order, to a margin in nats.
     """
 
     def compute(rounds: Sequence[Round]) -> float:
@@ -107,10 +107,10 @@ def margin_aggregate(aggregate: Callable[[list[float]], float]) -> Callable[[Seq
 
 def _quantile(q: float) -> Callable[[list[float]], float]:
     def quantile(ascending: list[float]) -> float:
-        place = q * (len(ascending) - 1)
-        below = int(place)
+        position = q * (len(ascending) - 1)
+        below = int(position)
         low, high = ascending[below], ascending[min(below + 1, len(ascending) - 1)]
-        return low + (high - low) * (place - below)
+        return low + (high - low) * (position - below)
 
     return quantile
 

@@ -29,17 +29,17 @@ REMEDIES: Mapping[str, str] = MappingProxyType(
         "embedding": "Have drafts embedded (suffice draft answer --embedder minilm, or enrichers=(DraftEmbedder(MiniLM()),))",
     }
 )
-"""What to do about a need that no model's endpoint meets, by the words of `Signal.needs`."""
+"""Advice for needs that model endpoints do not meet, by the terms of `Signal.needs`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
-    """What an `Enricher` found out about one round.
+    """The measurements of an `Enricher` for one round.
 
     Attributes:
-        signals: By name.
-        costs: By component.
-        embedding: The answer's embedding, shape ``(width,)``, of an embedder; None of any other.
+        signals: Values by name.
+        costs: Costs by component.
+        embedding: The answer's embedding, shape ``(width,)``; None unless the enricher is an embedder.
     """
 
     signals: Mapping[str, float]
@@ -49,25 +49,24 @@ class Measurement:
 
 @runtime_checkable
 class Enricher(Protocol):
-    """Measures signals of a round with a call of its own: a judge, a cross-encoder.
+    """Measures signals of a round with a call of its own, such as a judge or a cross-encoder.
 
-    A recording measures every round.  A live loop measures lazily, as SEMANTICS wants a policy's costs counted: only
-    where the policy, evaluated member by member, reads a signal whose `component` is this enricher's name, or one that
-    it names in `columns`, an attribute that it may have.
+    A recording measures every round.  A live loop measures lazily: only if the policy, evaluated member by member, reads
+    a signal whose `component` is the name of this enricher, or one in its optional attribute `columns`.
     """
 
     @property
     def name(self) -> str:
-        """The component that its costs are booked under."""
+        """The component to which its costs are charged."""
         ...
 
     @property
     def capabilities(self) -> frozenset[str]:
-        """What it adds to what the model gives, in the words of `Signal.needs`."""
+        """What it provides besides the model, in the terms of `Signal.needs`."""
         ...
 
     def fingerprint(self) -> Mapping[str, Any]:
-        """Everything that changes what it measures, JSON-ready and without secrets."""
+        """Everything that changes its measurements, JSON-ready and without secrets."""
         ...
 
     async def measure(self, question: str, passages: Sequence[Passage], reply: Reply) -> Measurement:

@@ -1,4 +1,4 @@
-"""What a round must bring for a signal: the fields of `Round` behind the words of `Signal.needs`."""
+"""The fields of `Round` that a signal needs, by the terms of `Signal.needs`."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ _ROUND_FIELDS: Mapping[str, str] = MappingProxyType(
 
 
 def lacking(name: str, observed: Round, value: float) -> str | None:
-    """Return what a round lacks for a signal, fields or its `value`; None if it lacks nothing.
+    """Return the fields that a round lacks for a signal, or its `value`; None if it is complete.
 
-    A value that the round itself brings may be undefined, but not out of the signal's range: that is no accident.
+    A value in the round may be undefined, but not out of the signal's range, which indicates an error of the host.
 
     >>> lacking("answer_margin", Round(index=1, answer="Oslo"), float("nan"))
     'answer_tokens'
@@ -46,17 +46,17 @@ def lacking(name: str, observed: Round, value: float) -> str | None:
         return None
     known = SIGNALS.get(name)
     if name in observed.signals:
-        given = number(observed.signals[name])
-        if known is None or not math.isfinite(given) or not known.may_exist(observed.index):
+        numeric = number(observed.signals[name])
+        if known is None or not math.isfinite(numeric) or not known.may_exist(observed.index):
             return None
-        return f"value in [{known.range[0]:g}, {known.range[1]:g}], but {given!r}"
+        return f"value in [{known.range[0]:g}, {known.range[1]:g}], but {numeric!r}"
     fields = sorted({_ROUND_FIELDS[need] for need in known.needs if need in _ROUND_FIELDS}) if known is not None else []
     if not fields:
         computed = known is not None and known.compute is not None and not known.needs  # from the answers alone
         return None if computed else "value"
-    # Costs that are there and do not tell what is added up are as good as none.
-    brought = any(_is_there(getattr(observed, field)) for field in fields if field != "costs")
-    return None if brought else " or ".join(fields)
+    # Costs that lack the summed kind count as missing.
+    has_field = any(_is_there(getattr(observed, field)) for field in fields if field != "costs")
+    return None if has_field else " or ".join(fields)
 
 
 def _is_there(value: object) -> bool:

@@ -1,6 +1,6 @@
-"""Where in a reply the answer stands: in its text, and in its tokens.
+"""The position of the answer in the text and tokens of a reply.
 
-The margin of TASR is read at the first token of the answer, so the position of the answer is part of a policy.
+TASR reads its margin at the first token of the answer, so the position of the answer is part of a policy.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class Located:
 
     Attributes:
         answer: The answer; None if there is none.
-        answer_tokens: The tokens that spell it; the first one holds the answer's first character, and may begin
-            before it (`":Paris"`).  None if there are no tokens, or if they cannot be told for certain.
+        answer_tokens: Its tokens; the first one contains the answer's first character, and may begin before it
+            (`":Paris"`).  None if there are no tokens, or if they cannot be determined with certainty.
         start: First character of the answer in the text; -1 if there is none.
         end: The character after its last; -1 if there is none.  `text[start:end]` is the answer, in JSON its literal.
     """
@@ -44,7 +44,7 @@ class Located:
 
 @dataclass(frozen=True, slots=True)
 class AnswerPosition:
-    r"""Where the answer stands in a reply.  Only generated text counts, never the prompt.
+    r"""The position of the answer in a reply.  Only generated text counts, not the prompt.
 
     >>> AnswerPosition().locate("**Answer:** Paris\nConfidence: 4").answer
     'Paris'
@@ -52,19 +52,19 @@ class AnswerPosition:
     'Paris'
 
     Kinds:
-        - `marker`: after the first `text` that follows any thinking block, white space and markdown passed over, to
-          the end of the line or to a stated confidence. Where the exact marker is absent, it is looked for in any
-          case and with markdown before its colon (`**answer**:`).
+        - `marker`: after the first `text` that follows any thinking block, without white space and markdown, to the end
+          of the line or to a stated confidence. If the exact marker is missing, it is searched in any case and with
+          markdown before its colon (`**answer**:`).
         - `start`: at the start of the generation, because the prompt ends with the marker `text`; if the model
           repeats the marker, after it.
-        - `json`: the value of the first key named `text` in a JSON reply, whatever stands around it.
-        - `tool`: the same in the arguments of a tool call; the text to give is the arguments string.
+        - `json`: the value of the first key named `text` in a JSON reply, regardless of surrounding text.
+        - `tool`: the same in the arguments of a tool call; `locate` then gets the arguments string.
         - `callable`: `span(text)` returns the character span `(start, end)`, or None.  Cannot be saved.
 
     Attributes:
         kind: One of the above.
-        text: The marker, or the name of the field; the kind's default (`Answer:`, `answer`) where none is given.
-        span: The function of kind `callable`; what it raises is not caught.
+        text: The marker, or the name of the field; default: `Answer:` or `answer`, by kind.
+        span: The function of kind `callable`; its exceptions are not caught.
     """
 
     kind: PositionKind = "marker"
@@ -73,19 +73,21 @@ class AnswerPosition:
 
     def __post_init__(self) -> None:
         if self.kind not in _POSITION_KINDS:
-            raise DataError(f"unknown kind of answer position {self.kind!r}; known are {', '.join(_POSITION_KINDS)}")
+            raise DataError(f"unknown kind of answer position {self.kind!r}; allowed: {', '.join(_POSITION_KINDS)}")
         if (self.kind == "callable") != (self.span is not None):
-            raise DataError(f"answer position {self.kind!r}: a span function goes with kind 'callable', and only there")
+            raise DataError(
+                f"answer position {self.kind!r}: kind 'callable' needs a span function, and other kinds must not have one"
+            )
         if self.text == "":
             object.__setattr__(self, "text", _DEFAULT_NAMES[self.kind])
         elif not isinstance(self.text, str) or not self.text.strip():
             raise DataError(f"answer position {self.kind!r}: text must be a marker or a field name, not {self.text!r}")
 
     def locate(self, text: str, tokens: Sequence[Token] | None = None) -> Located:
-        r"""Return the answer of a reply, and the tokens that spell it.
+        r"""Return the answer of a reply with its tokens.
 
         Tokens are aligned with the text on bytes, so a token may be a part of a character, the marker may be split
-        over tokens, and the answer may be glued to the marker.  Understood are plain text, given bytes, byte-level
+        over tokens, and the answer may be glued to the marker.  It understands plain text, given bytes, byte-level
         vocabularies, SentencePiece, byte fallback (`<0xE2>`, `bytes:\xe2`) and replacement characters.
 
         >>> tokens = [Token("An"), Token("swer"), Token(": "), Token("Par"), Token("is"), Token("<|eot_id|>")]
@@ -94,12 +96,12 @@ class AnswerPosition:
 
         Args:
             text: The generated text, unchanged.
-            tokens: Its tokens in order; None if the endpoint gives none.
+            tokens: Its tokens in order; None if the endpoint returned none.
         """
-        found = self._find(text)
-        if found is None:
+        match = self._find(text)
+        if match is None:
             return Located()
-        answer, start, end = found
+        answer, start, end = match
         return Located(
             answer=answer,
             answer_tokens=tokens_of_span(text, tokens, start, end) if tokens else None,
@@ -140,7 +142,7 @@ class AnswerPosition:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> AnswerPosition:
-        """Return the position that `to_dict` wrote.
+        """Build the position from the values of `to_dict`.
 
         Raises:
             DataError: A field is missing, unknown or of the wrong type.

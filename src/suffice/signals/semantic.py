@@ -1,4 +1,4 @@
-"""Signals of a writer/critic loop: how far apart drafts are in meaning, what the critic says, what a judge marks.
+"""Signals of a writer/critic loop: distances between drafts, the critic's approval, and marks of a judge.
 
 Definition: Semantic Early-Stopping, d_t = 1 - cos(e_t, e_{t-1}), in [0, 2], between the embeddings of consecutive drafts.
 """
@@ -37,9 +37,9 @@ EMBEDDER = "embedder"
 """The component that embeds drafts."""
 
 JUDGE = "judge:information_score"
-"""The component that marks drafts: all the marks that the information score is made of."""
+"""The component that marks drafts, with all marks of the information score."""
 
-_FROM = 2  # the first round that has one before it
+_FROM = 2  # the first round with an earlier one
 _APPROVED = "approved"
 _SEMANTIC_SOURCE = "Semantic Early-Stopping"
 
@@ -47,7 +47,7 @@ _SEMANTIC_SOURCE = "Semantic Early-Stopping"
 def semantic_distance(a: npt.ArrayLike, b: npt.ArrayLike) -> float:
     """Return the cosine distance between two embeddings: 0 = the same direction, 1 = unrelated, 2 = opposite.
 
-    A zero vector, what an embedder gives for an empty draft, is at distance 1.0 from everything: nothing has converged.
+    A zero vector, the embedding of an empty draft, has the distance 1.0 from everything, so nothing has converged.
 
     >>> semantic_distance([1.0, 0.0], [0.0, 2.0]), semantic_distance([3.0, 4.0], [3.0, 4.0])
     (1.0, 0.0)
@@ -59,7 +59,7 @@ def semantic_distance(a: npt.ArrayLike, b: npt.ArrayLike) -> float:
         b: Another one by the same embedder, same shape.
 
     Returns:
-        The distance in [0, 2]; NaN where an embedding has an undefined component.
+        The distance in [0, 2]; NaN if an embedding has an undefined component.
 
     Raises:
         DataError: The embeddings are not two vectors of one width.
@@ -67,10 +67,10 @@ def semantic_distance(a: npt.ArrayLike, b: npt.ArrayLike) -> float:
     first, second = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
     if first.ndim != 1 or first.shape != second.shape or not first.size:
         raise DataError(
-            f"a distance is between two embeddings of one width, not between shapes {first.shape!r} and "
+            f"a distance needs two embeddings of the same width, got shapes {first.shape!r} and "
             f"{second.shape!r}: embed both drafts with the same embedder"
         )
-    # By their largest component first, so that squares of huge or tiny ones neither overflow nor vanish.
+    # Divide by the largest component first, so that squares neither overflow nor vanish.
     largest, other_largest = float(np.abs(first).max()), float(np.abs(second).max())
     if not (math.isfinite(largest) and math.isfinite(other_largest)):
         return math.nan
@@ -81,7 +81,7 @@ def semantic_distance(a: npt.ArrayLike, b: npt.ArrayLike) -> float:
 
 
 def _bounded_distance(dot: float, norms: float) -> float:
-    """Return 1 - dot / norms; the bounds, which hold by Cauchy and Schwarz, are kept against rounding."""
+    """Return 1 - dot / norms; the clipping only removes rounding errors (Cauchy-Schwarz)."""
     return min(max(1.0 - dot / norms, 0.0), 2.0)
 
 
@@ -93,7 +93,7 @@ def _previous(rounds: Sequence[Round]) -> Round | None:
 
 
 def _distance_back(back: int, rounds: Sequence[Round]) -> float:
-    """Return the distance between the last draft's embedding and that `back` rounds earlier; NaN where one is missing."""
+    """Return the distance between the last draft's embedding and that `back` rounds earlier; NaN if one is missing."""
     if len(rounds) <= back or rounds[-1 - back].index != rounds[-1].index - back:
         return math.nan
     last, earlier = rounds[-1], rounds[-1 - back]
@@ -154,8 +154,8 @@ def critic_approved(rounds: Sequence[Round]) -> float:
     feedback = rounds[-1].feedback
     if feedback is None:
         return math.nan
-    said = feedback.lstrip(" \t\r\n*_#>`\"'")[: len(_APPROVED) + 1].lower()
-    return float(said.startswith(_APPROVED) and not said[len(_APPROVED) :].isalnum())
+    opening = feedback.lstrip(" \t\r\n*_#>`\"'")[: len(_APPROVED) + 1].lower()
+    return float(opening.startswith(_APPROVED) and not opening[len(_APPROVED) :].isalnum())
 
 
 @register_signal("score", (0.0, 1.0), "information_score", source=_SEMANTIC_SOURCE, component=JUDGE, first_round=1)
@@ -165,10 +165,10 @@ def information_score(rounds: Sequence[Round]) -> float:
     From the marks in `Round.signals`, equally weighted; NaN where one is missing.  A judge with other weights puts
     `information_score` itself into `Round.signals`.
     """
-    given = rounds[-1].signals
-    if "information_score" in given:
-        return number(given["information_score"])
-    return score_of({name: number(given[name]) for name in EQUAL_WEIGHTS if name in given})
+    signals = rounds[-1].signals
+    if "information_score" in signals:
+        return number(signals["information_score"])
+    return score_of({name: number(signals[name]) for name in EQUAL_WEIGHTS if name in signals})
 
 
 @register_signal(

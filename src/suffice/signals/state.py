@@ -1,4 +1,4 @@
-"""Fitted state of signals that need statistics beyond their own question: fitted on tune, stored as JSON."""
+"""State of signals that need statistics over questions: fitted on tune, stored as JSON."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _WORD_CHARACTERS = re.compile(r"\w+")
 
 
 class FittedState(ABC):
-    """What one signal learned on tune questions."""
+    """Statistics of one signal, fitted on tune questions."""
 
     __slots__ = ()
 
@@ -33,7 +33,7 @@ class FittedState(ABC):
 
     @abstractmethod
     def to_dict(self) -> dict[str, Any]:
-        """Return JSON-ready values that `state_from_dict` reads."""
+        """Return JSON-ready values for `state_from_dict`."""
 
 
 def overlap_tokens(text: str) -> frozenset[str]:
@@ -51,18 +51,18 @@ def _passage_tokens(passage: Passage) -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True)
 class Idf(FittedState):
-    """Inverse document frequencies, and by them the signal `overlap`.
+    """Inverse document frequencies for the signal `overlap`.
 
-    The weight of a token is ``ln((1 + n) / (1 + df)) + 1``; a token that no fitted text holds gets the highest one.
+    The weight of a token is ``ln((1 + n) / (1 + df)) + 1``; a token outside the fitted texts gets the highest one.
 
     >>> idf = Idf.fit(["the tempest", "the storm", "the sea"])
     >>> idf.weight("the"), round(idf.weight("tempest"), 3), round(idf.weight("calm"), 3)
     (1.0, 1.693, 2.386)
 
     Attributes:
-        n: Number of texts fitted on.
-        df: In how many of them each token occurs.
-        seen: The questions whose passages they were; empty where that is not on record.
+        n: Number of fitted texts.
+        df: Number of texts with each token.
+        seen: The questions of these texts; empty if they were not recorded.
     """
 
     n: int
@@ -84,10 +84,10 @@ class Idf(FittedState):
 
         Args:
             texts: The passages.
-            seen: The questions that they belong to; None = not on record.
+            seen: Their questions; None if unknown.
 
         Raises:
-            DataError: There is no text.
+            DataError: `texts` is empty.
         """
         df: Counter[str] = Counter()
         n = 0
@@ -95,9 +95,7 @@ class Idf(FittedState):
             n += 1
             df.update(overlap_tokens(text))
         if not n:
-            raise DataError(
-                "document frequencies cannot be fitted: there is no text. Give the tune questions' passages"
-            )
+            raise DataError("cannot fit document frequencies without texts: give the passages of tune questions")
         return cls(n, dict(sorted(df.items())), seen or Seen())
 
     def weight(self, token: str) -> float:
@@ -114,7 +112,7 @@ class Idf(FittedState):
             return math.nan
         new = _passage_tokens(passages[-1])
         earlier = frozenset[str]().union(*map(_passage_tokens, passages[:-1]))
-        # fsum rounds once: the order of a set differs between processes, its sum must not.
+        # fsum is exact up to one rounding, so the sum does not depend on the set order, which differs between processes.
         every = math.fsum(self.weight(token) for token in new | earlier)
         return math.fsum(self.weight(token) for token in new & earlier) / every if every else math.nan
 
@@ -146,7 +144,7 @@ class ZScore(FittedState):
     def __post_init__(self) -> None:
         if not (_is_finite(self.center) and _is_finite(self.scale) and self.scale >= 0):
             raise DataError(
-                f"a z-score has a finite center and a finite scale >= 0, not {self.center!r}, {self.scale!r}"
+                f"a z-score needs a finite center and a finite scale >= 0, got {self.center!r}, {self.scale!r}"
             )
 
     @classmethod
@@ -162,7 +160,7 @@ class ZScore(FittedState):
         array = np.asarray(values if isinstance(values, np.ndarray) else list(values), dtype=np.float64)
         array = array[np.isfinite(array)]
         if not array.size:
-            raise DataError("a z-score cannot be fitted: there is no finite value. Record a retriever's scores first")
+            raise DataError("cannot fit a z-score without finite values: record scores of a retriever first")
         with np.errstate(over="ignore", invalid="ignore"):
             return cls(float(array.mean()), float(array.std()))
 
@@ -184,14 +182,14 @@ class ZScore(FittedState):
 
 
 def top_score(rounds: Sequence[Round]) -> float:
-    """Return the score of rank 1, in the retriever's unit; the host's value where it gives one; NaN if unranked."""
+    """Return the score of rank 1, in the retriever's unit; or the host's value if there is one; NaN if unranked."""
     last = rounds[-1]
     value = number(last.signals.get("top_score", last.pool_scores[0] if last.pool_scores else math.nan))
     return value if math.isfinite(value) else math.nan
 
 
 def number(value: object) -> float:
-    """Return a host's value as a float; NaN for what is no number: None, text, an array."""
+    """Return a host's value as a float; NaN if it is not a number (None, text, an array)."""
     if isinstance(value, (Real, np.bool_)):
         try:
             return float(value)
@@ -201,25 +199,25 @@ def number(value: object) -> float:
 
 
 def state_from_dict(data: Mapping[str, Any]) -> FittedState:
-    """Return the state that `to_dict` wrote; nothing in it is executed.
+    """Build the state from the values of `to_dict`.
 
     Raises:
-        DataError: An unknown type, missing or unknown fields, or values that do not fit.
+        DataError: The type is unknown, fields are missing or unknown, or values are invalid.
     """
     names = {"idf": {"n", "df"}, "zscore": {"center", "scale"}}
     kind = data.get("type") if isinstance(data, Mapping) else None
     if not isinstance(kind, str) or kind not in names:
-        raise DataError(f"fitted state of unknown type {kind!r}; known are {', '.join(names)}")
+        raise DataError(f"fitted state of unknown type {kind!r}; allowed: {', '.join(names)}")
     if set(data) - ({"seen"} if kind == "idf" else set()) != names[kind] | {"type"}:
-        raise DataError(f"fitted state {kind!r} has exactly the fields {sorted(names[kind])}, not {sorted(data)}")
+        raise DataError(f"fitted state {kind!r} must have exactly the fields {sorted(names[kind])}, got {sorted(data)}")
     if kind == "zscore":
         return ZScore(data["center"], data["scale"])
     if not isinstance(data["df"], Mapping) or not all(isinstance(token, str) for token in data["df"]):
         raise DataError(f"document frequencies must be an object of tokens, not {data['df']!r}")
-    seen = data.get("seen")
-    if seen is not None and not isinstance(seen, Mapping):
-        raise DataError(f"the questions that document frequencies were fitted on must be an object, not {seen!r:.80}")
-    return Idf(data["n"], dict(data["df"]), Seen.from_dict(seen) or Seen())
+    record = data.get("seen")
+    if record is not None and not isinstance(record, Mapping):
+        raise DataError(f"the questions that document frequencies were fitted on must be an object, not {record!r:.80}")
+    return Idf(data["n"], dict(data["df"]), Seen.from_dict(record) or Seen())
 
 
 def _is_count(value: object) -> bool:

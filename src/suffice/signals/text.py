@@ -1,4 +1,4 @@
-"""What a reply says outside of its answer: thinking blocks, the confidence that the model states."""
+"""Parts of a reply besides its answer: thinking blocks, and the stated confidence."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _CONFIDENCE_MARKS = frozenset("12345")
 def strip_thinking(text: str) -> tuple[int, str]:
     """Return where the visible part of a generated text begins, and that part.
 
-    Knows `<think>`, `<thinking>` and `<thought>` tags (also when the opening one stood in the prompt), `[THINK]`,
-    and channels (`<|channel|>final<|message|>`, `<|channel>thought ... <channel|>`).  A text that is still thinking
-    when it ends has no visible part: `(len(text), "")`.
+    It knows `<think>`, `<thinking>` and `<thought>` tags (also if the opening one was in the prompt), `[THINK]`,
+    and channels (`<|channel|>final<|message|>`, `<|channel>thought ... <channel|>`).  A text that ends while
+    thinking has no visible part: `(len(text), "")`.
 
     >>> strip_thinking("<think>Answer: no</think>Answer: yes")
     (25, 'Answer: yes')
@@ -50,11 +50,11 @@ def strip_thinking(text: str) -> tuple[int, str]:
 
 
 def parse_confidence(text: str) -> float:
-    r"""Return the confidence that a reply states, an integer in 1..5; NaN if it states none on that scale.
+    r"""Return the stated confidence of a reply, an integer in 1..5; NaN if there is none on that scale.
 
-    Read after any thinking block, from the first `Confidence` that is followed by a number, in prose, markdown or
-    JSON.  Another scale is not converted: `90%`, `8/10`, `0.9` and also `1.0` (the top of a scale that ends at 1) are
-    NaN, and so is the prompt's own `<1-5>` given back.  Source: TASR, section 3.2 (verbalised confidence).
+    It is the number after the first `Confidence` outside thinking blocks, in prose, markdown or JSON.  Other scales are
+    not converted: `90%`, `8/10`, `0.9` and also `1.0` (the top of a scale to 1) are NaN, and so is a repeated `<1-5>` of
+    the prompt.  Source: TASR, section 3.2 (verbalised confidence).
 
     >>> parse_confidence("Answer: Paris\n**Confidence:** 4/5")
     4.0

@@ -1,6 +1,6 @@
-"""How unsure a model is: entropies of answer tokens, of the meanings of samples, and the spread of their states.
+"""Uncertainty of a model: entropies of answer tokens and of the meanings of samples, and the spread of their states.
 
-All of them are higher the less a model knows, the log-probability excepted.
+All except the log-probability are higher the less a model knows.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ Same = Callable[[str, str], bool]
 def token_entropy(token: Token) -> float:
     """Return the entropy of the next-token distribution at a token, nats; NaN with fewer than two known values.
 
-    Only the most likely tokens are listed: what they leave over counts as one further outcome.  The true entropy is
-    at least that high, and higher by at most ``rest * log(number of tokens not listed)``.
+    Only the most likely tokens are listed, and the remaining probability counts as one further outcome.  The true entropy
+    is at least that high, and higher by at most ``rest * log(number of tokens not listed)``.
 
     >>> round(token_entropy(Token("a", math.log(0.5), (("a", math.log(0.5)), ("b", math.log(0.25))))), 4)
     1.0397
@@ -41,11 +41,11 @@ def token_entropy(token: Token) -> float:
     Args:
         token: A generated token with its alternatives.
     """
-    listed = dict(token.alternatives)
+    logprobs = dict(token.alternatives)
     if token.logprob <= HIGHEST_LOGPROB:
-        listed.setdefault(token.text, token.logprob)
-    known = [logprob for logprob in listed.values() if LOWEST_LOGPROB < logprob <= HIGHEST_LOGPROB]
-    if len(known) < _MATRIX or any(math.isnan(value) or value > HIGHEST_LOGPROB for value in listed.values()):
+        logprobs.setdefault(token.text, token.logprob)
+    known = [logprob for logprob in logprobs.values() if LOWEST_LOGPROB < logprob <= HIGHEST_LOGPROB]
+    if len(known) < _MATRIX or any(math.isnan(value) or value > HIGHEST_LOGPROB for value in logprobs.values()):
         return math.nan
     shares = [math.exp(min(logprob, 0.0)) for logprob in known]
     rest = 1.0 - math.fsum(shares)
@@ -56,8 +56,8 @@ def token_entropy(token: Token) -> float:
 
 def _entropy_of(aggregate: Callable[[Sequence[float]], float]) -> Callable[[Sequence[Round]], float]:
     def compute(rounds: Sequence[Round]) -> float:
-        found = [token_entropy(token) for token in rounds[-1].answer_tokens or ()]
-        return aggregate(found) if found and not any(map(math.isnan, found)) else math.nan
+        entropies = [token_entropy(token) for token in rounds[-1].answer_tokens or ()]
+        return aggregate(entropies) if entropies and not any(map(math.isnan, entropies)) else math.nan
 
     return compute
 
@@ -75,7 +75,7 @@ def sequence_logprob(tokens: Sequence[Token] | None) -> float:
 
 
 def same_answer(first: str, second: str) -> bool:
-    """Whether two answers are equal once case, punctuation and articles are left out.
+    """Return whether two answers are equal without case, punctuation and articles.
 
     >>> same_answer("The Beatles", "beatles.")
     True
@@ -97,16 +97,16 @@ def clusters(answers: Sequence[str], same: Same = same_answer) -> list[int]:
         same: Whether the first answer implies the second: equality, or the verdict of an entailment model.
     """
     firsts: list[str] = []
-    found = []
+    labels = []
     for answer in answers:
         for number, first in enumerate(firsts):
             if same(answer, first) and same(first, answer):
-                found.append(number)
+                labels.append(number)
                 break
         else:
-            found.append(len(firsts))
+            labels.append(len(firsts))
             firsts.append(answer)
-    return found
+    return labels
 
 
 def semantic_entropy(
@@ -114,35 +114,35 @@ def semantic_entropy(
 ) -> float:
     """Return the entropy over the meanings of sampled answers, nats in [0, log(number of answers)].
 
-    Without log-probabilities each sample counts alike (the discrete estimate of Farquhar et al., 2024, methods).  With
-    them a meaning weighs as much as its different wordings are likely, made to sum to 1 (Kuhn et al., 2023,
-    equations 3 and 4, normalised as in Farquhar et al., 2024); a wording drawn twice counts once.
+    Without log-probabilities all samples count alike (the discrete estimate of Farquhar et al., 2024, methods).  With
+    them, the weight of a meaning is the probability of its different wordings, normalised to sum 1 (Kuhn et al., 2023,
+    equations 3 and 4, normalised as in Farquhar et al., 2024); repeated wordings count once.
 
     >>> round(semantic_entropy(["Paris", "paris", "Rome", "Bonn"]), 4)
     1.0397
 
     Args:
         answers: Samples of one question, at least one.
-        logprobs: Of each sample, nats.
+        logprobs: Log-probability of each sample, nats.
         same: Whether an answer implies another.
 
     Raises:
-        DataError: There is no answer, or another number of log-probabilities.
+        DataError: `answers` is empty, or the number of log-probabilities differs.
     """
     if not answers or (logprobs is not None and len(logprobs) != len(answers)):
-        given = "none" if logprobs is None else len(logprobs)
-        raise DataError(f"semantic entropy needs samples: got {len(answers)} answers, {given} log-probabilities")
+        n_logprobs = "none" if logprobs is None else len(logprobs)
+        raise DataError(f"semantic entropy needs samples: got {len(answers)} answers, {n_logprobs} log-probabilities")
     groups = np.array(clusters(answers, same))
     weights = np.full(len(answers), 1.0 / len(answers))
     if logprobs is not None:
-        given_values = np.asarray(logprobs, dtype=np.float64)
-        if not np.isfinite(given_values).all():
+        values = np.asarray(logprobs, dtype=np.float64)
+        if not np.isfinite(values).all():
             return math.nan
-        weights = np.exp(given_values - given_values.max())
-        seen: set[str] = set()
+        weights = np.exp(values - values.max())
+        wordings: set[str] = set()
         for i, answer in enumerate(answers):
-            weights[i] *= answer not in seen
-            seen.add(answer)
+            weights[i] *= answer not in wordings
+            wordings.add(answer)
         weights /= weights.sum()
     shares = np.bincount(groups, weights=weights)
     shares = shares[shares > 0]
@@ -150,9 +150,9 @@ def semantic_entropy(
 
 
 def gram_uncertainty(states: npt.NDArray[np.floating], *, regularizer: float = _REGULARIZER) -> float:
-    """Return how far apart the states of sampled answers lie: ``log det(Z J Z' + a I) / k``.
+    """Return the spread of the states of sampled answers: ``log det(Z J Z' + a I) / k``.
 
-    Z holds one state a row, J takes each row's mean away, a keeps the determinant above zero.  Source: SeaKR (Yao et
+    Z has one state per row, J subtracts the mean of each row, and a keeps the determinant positive.  Source: SeaKR (Yao et
     al., 2024, section 3.2), which takes it from INSIDE (Chen et al., 2024, equation 6, EigenScore).
 
     Args:
@@ -160,27 +160,27 @@ def gram_uncertainty(states: npt.NDArray[np.floating], *, regularizer: float = _
         regularizer: a, above 0.
 
     Returns:
-        A score without unit; at its lowest, where all samples agree.  NaN where a state is undefined.
+        A score without unit, lowest if all samples agree.  NaN if a state is undefined.
 
     Raises:
-        DataError: There is no state, or the regularizer is not positive.
+        DataError: `states` is empty, or the regularizer is not positive.
     """
-    given = np.asarray(states, dtype=np.float64)
-    if given.ndim != _MATRIX or not len(given) or not regularizer > 0:
+    rows = np.asarray(states, dtype=np.float64)
+    if rows.ndim != _MATRIX or not len(rows) or not regularizer > 0:
         raise DataError(
-            f"the Gram determinant needs states of shape (k, width) and a regularizer above 0, got {given.shape!r} "
+            f"the Gram determinant needs states of shape (k, width) and a regularizer above 0, got {rows.shape!r} "
             f"and {regularizer!r}"
         )
-    if not np.isfinite(given).all():
+    if not np.isfinite(rows).all():
         return math.nan
-    centred = given - given.mean(axis=1, keepdims=True)
-    _, logdet = np.linalg.slogdet(centred @ centred.T + regularizer * np.eye(len(given)))
-    return float(logdet) / len(given)
+    centred = rows - rows.mean(axis=1, keepdims=True)
+    _, logdet = np.linalg.slogdet(centred @ centred.T + regularizer * np.eye(len(rows)))
+    return float(logdet) / len(rows)
 
 
 _ENTROPY_SOURCE = "after Malinin and Gales (2021)"
 for _name, _aggregate, _words in (
-    ("mean", lambda found: math.fsum(found) / len(found), "Mean"),
+    ("mean", lambda entropies: math.fsum(entropies) / len(entropies), "Mean"),
     ("max", max, "Highest"),
 ):
     declare(

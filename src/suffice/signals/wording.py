@@ -1,6 +1,6 @@
-"""What words tell: how content a critic sounds, and how much of a draft stands in its contexts.  No call, no label.
+"""Signals from words: how satisfied a critic sounds, and how much of a draft is in its contexts.
 
-Both are crude counts, offered for choosing among drafts; their word lists stand here in full.
+Both are simple counts for choosing among drafts, free and without labels; the complete word lists are below.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ FUNCTION_WORDS = _word_list(
     "own same she should so some such than that the their them then there these they this those through to too under "
     "until up very was we were what when where which while who whom why will with would you your"
 )
-"""English words without content of their own, left out when support is counted."""
+"""English words without content of their own, ignored when counting support."""
 
 _WORD_OR_CONTRACTION = re.compile(r"[^\W_]+(?:['\u2019][^\W_]+)?")
 _QUOTED = re.compile('"[^"]*"|\u201c[^\u201d]*\u201d')
@@ -55,8 +55,8 @@ def _folded_words(text: str) -> list[str]:
 def critic_praise(rounds: Sequence[Round]) -> float:
     """Words of praise among those of praise and criticism in the critic's reply.
 
-    What stands in double quotes is the draft's wording, not the critic's, and is left out; a contraction with "n't"
-    counts as "not".  NaN without a reply, and where it has no such word.
+    Text in double quotes is the draft's wording and is left out; contractions with "n't" count as "not".  NaN without a
+    reply, or if it has none of these words.
 
     >>> critic_praise([Round(index=1, feedback='Good and clear, but "great food" is missing.')])
     0.5
@@ -73,7 +73,7 @@ def critic_praise(rounds: Sequence[Round]) -> float:
 def lexical_support(rounds: Sequence[Round]) -> float:
     """Share of the draft's content words that stand in the passages shown.
 
-    Each distinct word counts once, without regard to case.  NaN without passages, and for a draft without such words.
+    Each distinct word counts once, regardless of case.  NaN without passages, or if the draft has no such words.
 
     >>> shown = Passage(passage_id="1", title="Edvard Munch", text="Munch was born in Loten, Norway.")
     >>> lexical_support([Round(index=1, answer="Munch was born in Sweden.", passages=(shown,))])
@@ -83,8 +83,8 @@ def lexical_support(rounds: Sequence[Round]) -> float:
     passages: tuple[Passage, ...] = last.passages
     if last.answer is None or not passages:
         return math.nan
-    said = set(_folded_words(last.answer)) - FUNCTION_WORDS
-    if not said:
+    draft_words = set(_folded_words(last.answer)) - FUNCTION_WORDS
+    if not draft_words:
         return math.nan
-    shown = {word for passage in passages for word in _folded_words(f"{passage.title} {passage.text}")}
-    return len(said & shown) / len(said)
+    context_words = {word for passage in passages for word in _folded_words(f"{passage.title} {passage.text}")}
+    return len(draft_words & context_words) / len(draft_words)

@@ -396,7 +396,7 @@ def test_the_command_measures_the_rag_prompt_apart(files, tmp_path):
         (("--label-rule", "f1"), 1, "label rule"),
         (("--dropout", "1"), 1, "dropout"),
         (("--train-size", "9999", "--kind", "logistic"), 1, "allowed"),
-        (("--rag-states", "nothing"), 1, "no states"),
+        (("--rag-states", "nothing"), 2, "does not exist"),
         (("--dev-share", "0.9"), 1, "shares"),
     ],
 )

@@ -278,6 +278,7 @@ def test_knowledge_that_is_planted_is_found_and_its_reverse_does_harm():
     knows = ScoredGate(name="knows", tune=1 - needed[half["tune"]], evaluation=1 - needed[half["eval"]])
     misled = ScoredGate(name="misled", tune=needed[half["tune"]], evaluation=needed[half["eval"]], beta=0.5)
     found = compare_gates(evaluation, [knows, misled], tune)
+    assert [len(table.rows) for table in found.tables()] == [5, 2]
     good, bad = found.rows
     assert good.point.metrics == pytest.approx(found.perfect.metrics)
     assert good.point.dominated_by is None

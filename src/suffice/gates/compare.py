@@ -19,6 +19,7 @@ from suffice.rounds import Floats, Mask
 from suffice.seen import Seen
 from suffice.signals import GATE, KNOWN
 from suffice.statistics import ONE_UNIT, Area, area_under_roc, holm
+from suffice.tables import Table
 
 __all__ = ["ComparedGate", "GateComparison", "GatePrice", "ScoredGate", "choose_beta", "compare_gates", "hold_out"]
 
@@ -130,6 +131,12 @@ class GateComparison(Evaluation):
     metrics: tuple[str, ...]
     n_tune: int
     chosen: str
+
+    def tables(self) -> Sequence[Table]:
+        """Return the gates side by side, and what their scores know."""
+        from suffice.gates.tables import comparison_table, knowledge_table  # they read this class
+
+        return [comparison_table(self), knowledge_table(self)]
 
     @property
     def headline(self) -> str:

@@ -49,6 +49,7 @@ def test_the_model_in_the_package_takes_at_most_25_mb():
     assert sum(len(file.read_bytes()) for file in folder.iterdir()) <= 25_000_000
 
 
+@pytest.mark.whole
 def test_embeddings_and_distances_agree_with_the_fp32_model(minilm, tmp_path):
     from pathlib import Path
 

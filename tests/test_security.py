@@ -90,6 +90,7 @@ def model_folder_with_code(folder):
     return ran
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(
     "load",
     [load_model, load_cross_encoder, lambda path: load_encoder(path, None, None)],

@@ -66,9 +66,9 @@ def test_splits_are_kept_and_limits_count_within_them(tmp_path):
     assert [question.split for question in whole] == ["dev", "test", "test"] * 4
     assert sorted(q.question_id for q in dev + test) == sorted(q.question_id for q in whole)
     assert [q.question_id for q in load_questions(path, split="test", limit=2)] == ["made_1", "made_2"]
-    with pytest.raises(DataError, match=r"no question of the split 'train'; the file's splits: 'dev', 'test'"):
+    with pytest.raises(DataError, match=r"no question has the split 'train'; splits in the file: 'dev', 'test'"):
         load_questions(path, split="train")
-    with pytest.raises(DataError, match="its questions name no split"):
+    with pytest.raises(DataError, match="its questions have no split"):
         load_questions("hotpotqa_tune", split="dev")
 
 
@@ -122,8 +122,8 @@ def test_drafts_of_one_split_are_recorded_from_its_contexts(tmp_path):
     assert recording.objects("golds")[0, 0] == ["Oslo"]
     assert np.isfinite(recording.column("em")).all()
     assert all("It does not burn." in text for text in asked)
-    wrong = cli(*arguments[:3], "train", *arguments[4:], "--model", "m")
-    assert "no question of the split 'train'" in wrong.error
+    wrong = cli(*arguments[:4], "train", *arguments[5:], "--model", "m")
+    assert "no question has the split 'train'" in wrong.error
 
 
 def test_a_retrieval_loop_reveals_contexts_without_titles_one_by_one(tmp_path):

@@ -58,33 +58,39 @@ def answer_line(text: str, start: int, marker: str) -> Span | None:
 
 
 def _clean(text: str, start: int, end: int) -> Span | None:
+    """Return the span without white space, quotes and markdown around it; None if nothing is left.
+
+    Works on indices: a copy for each of many layers would make a long reply quadratic.
+    """
     while True:
-        answer = text[start:end]
-        bare = answer.strip()
-        start += len(answer) - len(answer.lstrip())
-        end = start + len(bare)
-        if not bare:
+        while start < end and text[start].isspace():
+            start += 1
+        while start < end and text[end - 1].isspace():
+            end -= 1
+        if start >= end:
             return None
-        span = _unwrap(bare)
-        if span == (0, len(bare)):
-            return start, end
-        start, end = start + span[0], start + span[1]
+        inner = _unwrap(text, start, end)
+        if inner == (start, end):
+            return inner
+        start, end = inner
 
 
-def _unwrap(bare: str) -> Span:
-    """Return the part of `bare` inside one layer of quotes or markdown; or all of it if there is none."""
-    unstopped = bare.rstrip(".,;")
-    if unstopped.endswith("**"):
-        return (2, len(unstopped) - 2) if bare.startswith("**") else (0, len(unstopped) - 2)
-    opening, closing = bare[0], _WRAPPERS.get(bare[0])
+def _unwrap(text: str, start: int, end: int) -> Span:
+    """Return the part of a span inside one layer of quotes or markdown; or all of it if there is none."""
+    stop = end
+    while stop > start and text[stop - 1] in ".,;":
+        stop -= 1
+    if text.endswith("**", start, stop):
+        return (start + 2 if text.startswith("**", start, end) else start), stop - 2
+    opening, closing = text[start], _WRAPPERS.get(text[start])
     if closing is None:
-        return 0, len(bare)
-    close = bare.find(closing, 1)
-    if close >= 1 and close == len(unstopped) - 1:
-        return 1, close
+        return start, end
+    close = text.find(closing, start + 1, end)
+    if close > start and close == stop - 1:
+        return start + 1, close
     if close < 0 and opening in '"“':  # the generation ended inside the quotation
-        return 1, len(bare)
-    return 0, len(bare)
+        return start + 1, end
+    return start, end
 
 
 _STRING = re.compile(r'"([^"\\]*+(?:\\.[^"\\]*+)*+)"', re.DOTALL)

@@ -46,6 +46,7 @@ class _OneStep(Session):
         self.rounds = []
         self._decision = None
         self._unproven = set()  # a symbol brings whatever the rule reads
+        self._ranged = {}
         self._state = state
 
     @property

@@ -24,6 +24,7 @@ from suffice.embedding import MiniLM
 from suffice.embedding.base import identity
 from suffice.judges import gold_score, reference_columns, with_columns
 from suffice.papers.semantic import read_debate, semantic_protocol, split, tune
+from suffice.statistics import Resampling
 from suffice.store import Recording
 from suffice.store.schema import build_table
 from suffice.tables import render
@@ -92,7 +93,7 @@ def main() -> None:
     marked = Recording(with_columns(recording.table, marks, signals={"information_gain"}), metadata)
     test, dev = split(marked, DEV_SHARE)
     command = f"python scripts/judge_debates.py FOLDER -o {given.out.as_posix()}"
-    found = semantic_protocol(test, tune(dev, METRIC), metric=METRIC, seed=SEED, command=command)
+    found = semantic_protocol(test, tune(dev, METRIC), metric=METRIC, resampling=Resampling(seed=SEED), command=command)
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()
     told = "".join(f"{sentence}\n\n" for sentence in (*found.headlines(), found.tuned.sentence()))
     notes = "".join(f"- {note}\n" for note in found.notes)

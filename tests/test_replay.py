@@ -173,7 +173,8 @@ def test_the_random_twin_is_the_mean_over_all_permutations_among_questions_of_as
     assert loop.sum() == pytest.approx(run.ledger.costs["generator"]["calls"].sum(), abs=1e-12)
     assert twin.stop_rounds == run.stop_rounds
     alone = sum(sum(len(rows) == len(other) for other in every) == 1 for rows in every)
-    assert any(note.startswith(f"in {alone} questions it stops as the rule does") for note in twin.notes) == (alone > 0)
+    same = f"in {alone} question{'s' if alone != 1 else ''} it stops as the rule does"
+    assert any(note.startswith(same) for note in twin.notes) == (alone > 0)
 
 
 @SETTINGS

@@ -84,9 +84,9 @@ def test_many_questions_are_answered_as_a_plain_loop_answers_each(text, question
 
 
 def test_what_is_registered_is_what_its_name_builds():
-    register_rule("test_after", fixed_k)
+    register_rule("test_at_last", fixed_k)
     register_selector("test_best", lambda: parse_selector("max_x"))
-    assert parse_rule("test_after(3)") == fixed_k(3)
+    assert parse_rule("test_at_last(3)") == fixed_k(3)
     assert parse_selector("test_best()") == parse_selector("max_x")
 
 

@@ -1,5 +1,6 @@
 """`make stress`: what it runs, and that a failure is shown with the command that repeats it."""
 
+import pytest
 from scripts.stress import Run, outcome
 
 TESTS = """
@@ -13,6 +14,7 @@ def test_one_fails():
 """
 
 
+@pytest.mark.whole
 def test_a_failing_test_is_named_and_the_run_fails(tmp_path):
     (tmp_path / "test_made.py").write_text(TESTS, encoding="utf-8")
     done = outcome(Run("", 2, False, 7), [str(tmp_path)], tmp_path / "log")

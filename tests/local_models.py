@@ -90,11 +90,14 @@ def save(folder: Path, kind: str = "Llama", **settings: Any) -> Path:
     import transformers
 
     folder.mkdir(parents=True, exist_ok=True)
-    transformers.utils.logging.disable_progress_bar()
+    bars = transformers.utils.logging
+    shown = bars.is_progress_bar_enabled()
+    bars.disable_progress_bar()
     try:
         network(kind, **settings).save_pretrained(folder)
     finally:
-        transformers.utils.logging.enable_progress_bar()
+        if shown:  # the command line hides them for good
+            bars.enable_progress_bar()
     tokenizer().save_pretrained(folder)
     return folder
 

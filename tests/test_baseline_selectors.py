@@ -185,8 +185,8 @@ def test_the_command_has_a_selector_and_a_highest_round(recording, tmp_path):
     row = result["rows"][0]
     assert (row["label"], row["baseline"]) == ("vote_lead >= 2, majority", "fixed_k(10), majority")
     assert max(map(int, row["stop_rounds"])) == 4
-    shown = cli("replay", path, "--rule", RULE, *how)
-    assert "Δem vs fixed_k(10), majority" in shown.out
+    assert " vs fixed_k(10), majority); " in cli("replay", path, "--rule", RULE, *how).out.splitlines()[0]
+    assert "Δem vs fixed_k(10), majority" in cli("replay", path, "--rule", RULE, *how, "--details").out
     report = cli("report", path, "--rule", RULE, "--metric", "em", "--resamples", "20", "--format", "md")
     assert report.code == 0
 

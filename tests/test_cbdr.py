@@ -257,7 +257,7 @@ def test_another_encoder_without_a_trained_head_is_told_before_the_model_is_aske
 ):
     untouched = Untouched(target.loaded, layers=("last",), prompt=PREFILLED)
     other = without_a_head(tmp_path / "bare")
-    with pytest.raises(ModelError, match="is BertModel, without a trained head"):
+    with pytest.raises(ModelError, match="is BertModel without a trained head"):
         run_cbdr(questions, untouched, reranker, tmp_path / "work", others=[str(other)], settings=SETTINGS)
 
 
@@ -314,7 +314,7 @@ def test_the_command_prints_the_tables_as_json(run, tiny_model, reranker, work):
     [
         (["--epochs", "many"], "--epochs is 'many'"),
         (["--top", "1.5"], "allowed are whole numbers"),
-        (["--instructions", "none"], "there are no instructions 'none'"),
+        (["--instructions", "none"], "unknown prompt 'none'; choose one of answer_first, "),
         (["--format", "xml"], "allowed: table"),
     ],
 )

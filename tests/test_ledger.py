@@ -184,7 +184,11 @@ def test_the_command_takes_the_convention(tmp_path):
     told = cli(*arguments, "--ledger", "published", "--json").json
     by_label = {row["label"]: row["costs"]["tokens"] for row in told["rows"]}
     assert (told["ledger"], by_label[FULL], by_label["oracle_best"]) == ("published", 3450.0, 4025.0)
-    assert "ledger: published" in cli(*arguments, "--ledger", "published").out
+    shown = cli(*arguments, "--ledger", "published").out
+    assert "note: charged as Semantic Early-Stopping published it" in shown
+    assert shown.splitlines()[3].split()[-2:] == ["calls", "verdict"]  # a long rule leaves the figures their room
+    assert "charged as" not in cli(*arguments).out
+    assert "ledger: published" in cli(*arguments, "--ledger", "published", "--details").out
     assert "allowed: live, published" in cli(*arguments, "--ledger", "other").error
 
 

@@ -186,7 +186,7 @@ def test_a_local_model_reads_only_the_chat_templates_variables_out_of_the_extra_
 def test_options_that_a_model_does_not_have_are_refused(tmp_path):
     questions = dataset(tmp_path / "q.jsonl", n=2)
     for options, said in (
-        (("--prompt", "nosuch"), "there is no prompt 'nosuch'"),
+        (("--prompt", "nosuch"), "unknown prompt 'nosuch'; choose one of answer_first, "),
         (("--extra-body", "{bad"), "is not JSON"),
         (("--extra-body", '{"a": 1}'), "has no request"),
         (("--answer-position", "json"), "has no request"),

@@ -526,8 +526,8 @@ def test_a_rule_that_needs_a_calibrator_is_fitted_on_the_tune_recording(files, t
     [
         (["--format", "pdf"], 2, "'pdf'"),
         (["--rule", "answer_stable and"], 2, ""),
-        (["--rule", "tasr", "--metric", "bleu"], 1, "no metric 'bleu'"),
-        (["--policy", "nothing.json"], 1, "cannot be read"),
+        (["--rule", "tasr", "--metric", "bleu"], 2, "no metric 'bleu'"),
+        (["--policy", "nothing.json"], 2, "cannot be read"),
         (["--baseline", "random(x)"], 2, ""),
     ],
 )
@@ -575,6 +575,6 @@ def test_a_page_holds_the_evidence_that_some_round_saw_and_no_other(tmp_path):
 def test_questions_that_are_not_there_are_refused(tmp_path):
     recording(tmp_path / "eval.parquet", n=5)
     told = cli("report", tmp_path / "eval.parquet", "--questions", "nowhere.jsonl", "-o", tmp_path / "page.html")
-    assert told.code == 1
+    assert told.code == 2
     assert "nowhere.jsonl" in told.err
     assert not (tmp_path / "page.html").exists()

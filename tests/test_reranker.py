@@ -358,7 +358,7 @@ def test_sets_that_share_questions_and_sets_that_are_too_small_are_refused(base,
         with pytest.raises(DataError, match="different questions"):
             trained(base, tmp_path / "r", data[:4], **options)
     shouted = [Preference(query=data[0].query.upper() + "?", pos=("a",), neg=("b",))]
-    with pytest.raises(DataError, match="of train and of test"):
+    with pytest.raises(DataError, match="is in both train and test"):
         trained(base, tmp_path / "r", data, test=shouted)
     assert list(tmp_path.iterdir()) == []
 

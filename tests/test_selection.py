@@ -225,7 +225,11 @@ def test_the_command_fits_on_tune_judges_on_the_recording_and_writes_the_policy(
     with pytest.raises(SystemExit) as left:
         run([*command, "--rule", "full", "--selector", "max_answer_margin", "--resamples", "50"])
     assert left.value.code == 0
-    assert "gap closed, seen" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    headings, row = shown.splitlines()[2].split(), shown.splitlines()[3].split()
+    assert headings[:7] == ["rule", "selector", "F1", "F1", "vs", "last", "seen"]
+    assert "gap closed," in shown
+    assert (row[0], row[2:4]) == ("full", ["87.5", "+35.0"])
 
 
 def test_the_command_offers_selectors_of_drafts_and_counts_the_calls_of_a_judge(tmp_path, capsys):
@@ -253,7 +257,7 @@ def test_the_command_offers_selectors_of_drafts_and_counts_the_calls_of_a_judge(
     assert judged["judge_until(last)"]["calls"] < judged["judge_all"]["calls"]
     assert all(len(row["variants"]) == 1 for row in judged.values())  # selected on the tune questions
     with pytest.raises(SystemExit) as left:
-        run([*command, "--judge", "target_sentiment"])
+        run([*command, "--judge", "target_sentiment", "--details"])
     assert left.value.code == 0
     assert "judge calls" in capsys.readouterr().out
     with pytest.raises(SystemExit) as left:

@@ -469,7 +469,7 @@ def test_a_prompt_longer_than_the_context_is_refused_by_length_and_limit():
     long = "word " * 30
     n = len(ids_of(model(), long))
     for call in (made.answer, made.read, lambda q: made.read_batch(["Who?", q]), lambda q: made.answers([q])):
-        with pytest.raises(ModelError, match=rf"has {n} tokens, and 'tiny/Llama' reads at most 60"):
+        with pytest.raises(ModelError, match=rf"has {n} tokens, but 'tiny/Llama' reads at most 60"):
             call(long)
     whole = model(settings={"max_position_embeddings": n}, max_tokens=4)
     assert len(whole.answer(long).tokens) <= 1  # it just fits, and leaves room for one token
@@ -493,7 +493,7 @@ def test_an_empty_question_has_no_state(llama, question):
 def test_one_text_is_no_list_of_questions_and_passages_go_with_questions(llama):
     with pytest.raises(DataError, match="expected a list of questions"):
         llama.read_batch("Who?")
-    with pytest.raises(DataError, match="passages for 1 questions, and 2 questions"):
+    with pytest.raises(DataError, match="passages for 1 questions, but 2 questions"):
         llama.read_batch(["Who?", "Where?"], [PASSAGES])
     assert llama.read_batch([]).shape == (0, 2, WIDTH)
 

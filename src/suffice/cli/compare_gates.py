@@ -11,7 +11,7 @@ import typer
 from suffice.cli import options
 from suffice.cli.console import print_json, print_table, quiet_bars, say
 from suffice.embedding import MiniLM
-from suffice.errors import DataError, NotFoundError
+from suffice.errors import DataError
 from suffice.gates import (
     BUNDLED_ANSWERS,
     GateComparison,
@@ -28,6 +28,7 @@ from suffice.gates import (
     questions_of,
 )
 from suffice.llm import PROMPTS
+from suffice.llm.prompts import prompt as built_in_prompt
 from suffice.replays.outcomes import choice_note
 from suffice.store import Recording, read_recording
 from suffice.tables import render
@@ -137,10 +138,9 @@ def _of_the_model(
     from suffice.llm import TransformersModel
     from suffice.train.baselines import model_gates
 
-    if prompt not in PROMPTS:
-        raise NotFoundError(f"there is no prompt {prompt!r}; there are: {', '.join(PROMPTS)}")
+    text = built_in_prompt(prompt)
     quiet_bars()
-    loaded = TransformersModel(name, prompt=PROMPTS[prompt], max_tokens=max_tokens)
+    loaded = TransformersModel(name, prompt=text, max_tokens=max_tokens)
     asked, texts = questions_of(tune.recording), questions_of(evaluation.recording)
     gates = model_gates(loaded, asked, texts, seed=seed, n_samples=n)
     return [_answering(gate) if gate.name in _READ_THE_ANSWER else gate for gate in gates]

@@ -132,13 +132,15 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], *, 
 def print_table(results: Results, *, width: int | None = None) -> None:
     """Print a table of results, and its notes below it, at most so many columns wide."""
     out = Table(box=None, pad_edge=False, header_style="bold")
+    rows, wide = results.texts(), min(width or console.width, console.width)
+    short = all(2 * len(row[0]) <= wide for row in rows)  # a longer name would leave the figures no room
     for position, column in enumerate(results.columns):
         side: Literal["left", "right"] = "right" if column.numeric else "left"
-        out.add_column(column.name, justify=side, no_wrap=position == 0, overflow="fold")
-    for row in results.texts():
+        out.add_column(column.name, justify=side, no_wrap=position == 0 and short, overflow="fold")
+    for row in rows:
         out.add_row(*map(Text, row))  # no markup: answers hold brackets
     console.print(Text(results.title, style="italic"))
-    console.print(out, width=None if width is None else min(width, console.width))
+    console.print(out, width=wide)
     for note in results.notes:
         say(f"note: {note}")
     console.print()

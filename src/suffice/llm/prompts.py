@@ -305,5 +305,4 @@ def prompt(name: str) -> Prompt:
     for item in PROMPTS.values():
         if name in (item.name, item.prompt_id):
             return item
-    known = ", ".join(item.prompt_id for item in PROMPTS.values())
-    raise NotFoundError(f"unknown prompt {name!r}; choose one of {known}, or build a Prompt")
+    raise NotFoundError(f"unknown prompt {name!r}; choose one of {', '.join(PROMPTS)}")

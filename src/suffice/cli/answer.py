@@ -9,7 +9,7 @@ from typing import Annotated
 from typer import Argument, BadParameter, Option
 
 from suffice.cli import options
-from suffice.cli.gating import Gate
+from suffice.cli.gating import GateOptions
 from suffice.cli.live import show_live
 from suffice.loop import RetrievalLoop
 from suffice.rules import parse_rule, parse_selector
@@ -33,7 +33,7 @@ def answer(
     retrieval: _Searched,
     answering: options.Answering,
     signals: options.Signals,
-    gate: Gate,
+    gate: GateOptions,
     policy: Annotated[Path | None, Option("--policy", help="A policy file, as `suffice calibrate` writes it.")] = None,
     rule: Annotated[str, Option("--rule", help="A rule that needs no fitted state, without a policy.")] = (
         "answer_stable_guarded"

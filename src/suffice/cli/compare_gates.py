@@ -47,7 +47,7 @@ def compare_gates_command(
             help=f"Recordings with round 0, JSON lines answered both ways, or one of: {', '.join(BUNDLED_ANSWERS)}.",
         ),
     ],
-    resampling: options.Resampling,
+    resampling: options.ResamplingOptions,
     tune: Annotated[
         str | None,
         typer.Option("--tune", help="The same of tune questions: gates are fitted there. Without it: cross-fitted."),

@@ -19,7 +19,7 @@ __all__ = ["diagnose_command", "show_diagnosis"]
 
 def diagnose_command(
     path: Annotated[Path, typer.Argument(metavar="RECORDING", help="Recorded rounds.")],
-    resampling: options.Resampling,
+    resampling: options.ResamplingOptions,
     tune: Annotated[
         Path | None, typer.Option("--tune", help="A recording of tune questions: fits calibrators, measures drift.")
     ] = None,

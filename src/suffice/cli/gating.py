@@ -20,11 +20,11 @@ from suffice.probes import Probe, ProbeGate
 from suffice.retrieval import Question
 from suffice.seen import Seen
 
-__all__ = ["Gate", "tell_fitted"]
+__all__ = ["GateOptions", "tell_fitted"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Gate:
+class GateOptions:
     """A probe that decides at round 0, and what reads the question for it."""
 
     panel: ClassVar[str] = "Gate"

@@ -18,7 +18,7 @@ from suffice.judges import (
     PREFERRED,
     REFERENCES,
     PairwiseJudge,
-    Preference,
+    PreferenceColumns,
     gold_score,
     prefer_to_last,
     reference_columns,
@@ -128,7 +128,7 @@ def judge_pairs_command(
         raise typer.Exit(1)
 
 
-def _report(preference: Preference, judging: Judging, *, as_json: bool) -> None:
+def _report(preference: PreferenceColumns, judging: Judging, *, as_json: bool) -> None:
     verdicts, asked = preference.verdicts, sum(preference.verdicts.values())
     table = Table(
         title=f"{preference.pairs} distinct pairs: a draft and the last one of its trajectory",

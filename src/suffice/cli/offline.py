@@ -108,7 +108,7 @@ def show_calibration(summary: CalibrationSummary) -> None:
 def replay_command(
     context: typer.Context,
     path: Annotated[Path, typer.Argument(metavar="RECORDING", help="Recorded rounds.")],
-    resampling: options.Resampling,
+    resampling: options.ResamplingOptions,
     rule: Annotated[
         list[str] | None, typer.Option("--rule", help="A rule: a name or its text; may be repeated.")
     ] = None,

@@ -38,7 +38,7 @@ __all__ = [
     "Markdown",
     "MaxRounds",
     "Metric",
-    "Resampling",
+    "ResamplingOptions",
     "Retrieval",
     "Search",
     "Signals",
@@ -98,7 +98,7 @@ Baseline = Annotated[
 
 
 @dataclass(frozen=True, kw_only=True)
-class Resampling:
+class ResamplingOptions:
     """How intervals are drawn."""
 
     panel: ClassVar[str] = "Resampling"

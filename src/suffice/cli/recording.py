@@ -12,7 +12,7 @@ from typer import Argument, Option
 
 from suffice.cli import options
 from suffice.cli.console import number, print_json, say, warn
-from suffice.cli.gating import Gate, tell_fitted
+from suffice.cli.gating import GateOptions, tell_fitted
 from suffice.cli.show import money, recording_progress
 from suffice.loop import LiveLoop, RecordSummary, RetrievalLoop, record
 from suffice.replays import Price, component_prices
@@ -97,7 +97,7 @@ def record_command(
     retrieval: options.Retrieval,
     answering: options.Answering,
     signals: options.Signals,
-    gate: Gate,
+    gate: GateOptions,
     max_rounds: options.MaxRounds = 5,
     round_zero: Annotated[bool, Option("--round-zero", help="Record the model alone as round 0, too.")] = False,
     parallel_rounds: Annotated[

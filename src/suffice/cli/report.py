@@ -34,7 +34,7 @@ _PAGE = Path("report.html")
 def report_command(
     context: typer.Context,
     paths: Annotated[list[Path], typer.Argument(metavar="RECORDING...", help="Recorded rounds; one or several.")],
-    resampling: options.Resampling,
+    resampling: options.ResamplingOptions,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="The file; default: report.html, or standard output for text.")
     ] = None,

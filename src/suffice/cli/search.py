@@ -22,7 +22,7 @@ __all__ = ["search_command"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Resampling(options.Resampling):
+class _Resampling(options.ResamplingOptions):
     """How intervals are drawn, if they are."""
 
     resamples: Annotated[int, typer.Option("--resamples", min=0, help="Bootstrap draws; 0 = no intervals.")] = 1000

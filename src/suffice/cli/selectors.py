@@ -34,7 +34,7 @@ _CALIBRATED = ("max_p_correct", "weighted_majority")
 def selectors_command(
     path: Annotated[Path, typer.Argument(metavar="RECORDING", help="Recorded rounds of questions to judge on.")],
     tune: Annotated[Path, typer.Option("--tune", help="A recording of other questions, to fit on.")],
-    resampling: options.Resampling,
+    resampling: options.ResamplingOptions,
     rule: Annotated[
         list[str] | None, typer.Option("--rule", help="A stopping rule, or 'full'; may be repeated.")
     ] = None,

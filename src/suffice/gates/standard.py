@@ -62,7 +62,7 @@ QUESTION_GATES = (
 """What they learn: that the answer without retrieval is right, that retrieval changes nothing, or which way was enough."""
 
 
-class _Reading:
+class _TimedReader:
     """A reader that reads each question once and knows how long one takes."""
 
     def __init__(self, read: Reader, questions: Sequence[str]) -> None:
@@ -75,8 +75,8 @@ class _Reading:
         return np.stack([self._values[question] for question in questions])
 
 
-def _readings(embed: Reader, questions: Sequence[str]) -> dict[str, _Reading]:
-    return {"embedding": _Reading(embed, questions), "features": _Reading(question_features, questions)}
+def _readings(embed: Reader, questions: Sequence[str]) -> dict[str, _TimedReader]:
+    return {"embedding": _TimedReader(embed, questions), "features": _TimedReader(question_features, questions)}
 
 
 def question_gates(
@@ -155,7 +155,7 @@ class _HeldOut:
     """One kind of gate on questions that are all tune questions."""
 
     kind: QuestionOnly
-    reading: _Reading
+    reading: _TimedReader
     questions: Sequence[str]
     folds: Labels
     labels: Labels
@@ -184,7 +184,7 @@ class _HeldOut:
         )
 
 
-def _price(fitted: Fitted, reading: _Reading, deciding: float) -> GatePrice:
+def _price(fitted: Fitted, reading: _TimedReader, deciding: float) -> GatePrice:
     return GatePrice(
         n_labels=fitted.n_labels,
         fit_seconds=fitted.seconds + reading.seconds * fitted.n_labels,

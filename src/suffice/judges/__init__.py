@@ -3,7 +3,7 @@
 from suffice.judges.columns import (
     PREFERRED,
     REFERENCES,
-    Preference,
+    PreferenceColumns,
     gold_score,
     prefer_to_last,
     reference_columns,
@@ -39,7 +39,7 @@ __all__ = [
     "PairPrompt",
     "PairwiseJudge",
     "Panel",
-    "Preference",
+    "PreferenceColumns",
     "ahp_weights",
     "checked_weights",
     "drafts_of",

@@ -21,7 +21,7 @@ from suffice.rounds import COST_KINDS, Cost, Passage
 from suffice.store import Recording
 from suffice.store.schema import cost_column
 
-__all__ = ["PREFERRED", "REFERENCES", "Preference", "gold_score", "prefer_to_last", "reference_columns"]
+__all__ = ["PREFERRED", "REFERENCES", "PreferenceColumns", "gold_score", "prefer_to_last", "reference_columns"]
 
 REFERENCES = ("token_f1", "rouge_l", "embedding_similarity")
 """The measures of `reference_columns`."""
@@ -98,7 +98,7 @@ def _similarity(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Preference:
+class PreferenceColumns:
     """The verdicts of a pairwise judge on every draft against the last one of its trajectory.
 
     Attributes:
@@ -123,7 +123,7 @@ async def prefer_to_last(
     passages: Mapping[str, Passage] | None = None,
     concurrency: int = 8,
     on_progress: Callable[[int, int], None] | None = None,
-) -> Preference:
+) -> PreferenceColumns:
     """Compare every distinct draft with the last one of its trajectory, in both orders.
 
     As a metric of a replay it measures the loss or gain of stopping early against the whole budget, without gold answers:
@@ -159,7 +159,7 @@ async def prefer_to_last(
         raise next(iter(refused.values()))
     name = f"judge:{PREFERRED}"
     verdicts = Counter(comparison.verdict for comparison in comparisons.values())
-    return Preference(
+    return PreferenceColumns(
         columns=_preference_columns(recording, drafts, last, comparisons, name),
         verdicts=dict(verdicts) | ({"refused": len(refused)} if refused else {}),
         pairs=len(pairs),

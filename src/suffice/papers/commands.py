@@ -23,7 +23,7 @@ _OWN = {"hotpotqa": "HotpotQA distractor", "2wiki": "2WikiMultiHopQA distractor"
 
 def tasr_command(
     context: typer.Context,
-    resampling: options.Resampling,
+    resampling: options.ResamplingOptions,
     cells: Annotated[
         Path | None,
         typer.Option("--cells", help="A list of cells (TOML); default: the bundled questions with the span reader."),

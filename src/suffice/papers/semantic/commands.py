@@ -35,7 +35,7 @@ def protocol_command(
             help=f"Recorded drafts with distances, at full width; or bundled: {', '.join(BUNDLED_RECORDINGS)}.",
         ),
     ],
-    resampling: options.Resampling,
+    resampling: options.ResamplingOptions,
     dev: Annotated[
         Path | None,
         typer.Option("--dev", help="A recording of other questions, on which eps and patience are selected."),

@@ -95,5 +95,5 @@ def test_a_zero_vector_has_not_converged():
 
 @pytest.mark.parametrize(("a", "b"), [([1.0], [1.0, 2.0]), ([], []), ([[1.0]], [[1.0]]), (1.0, 1.0)])
 def test_embeddings_of_different_widths_are_refused(a, b):
-    with pytest.raises(DataError, match="one width"):
+    with pytest.raises(DataError, match="the same width"):
         semantic_distance(a, b)

@@ -85,8 +85,8 @@ BUGS = [
     ("distance_in_range", semantic, "_bounded_distance", "min(max(1.0 - dot / norms, 0.0), 2.0)", "1.0 - dot / norms"),
     ("distance_in_range", semantic, "_bounded_distance", "1.0 - dot / norms", "1.0 + dot / norms"),
     ("distance_of_embeddings", semantic, "semantic_distance", "return 1.0", "return 0.0"),
-    ("signals_in_range", Signal, "clean", " and -math.inf < given < math.inf", ""),
-    ("signals_in_range", Signal, "clean", "min(max(given, low), high)", "max(given, low)"),
+    ("signals_in_range", Signal, "clean", " and -math.inf < numeric < math.inf", ""),
+    ("signals_in_range", Signal, "clean", "min(max(numeric, low), high)", "max(numeric, low)"),
 ]  # fmt: skip
 """For each claim what would break it: where, which words of the source, and what stands there instead."""
 

@@ -45,6 +45,8 @@ def pytest_collection_modifyitems(items):
     """
     makers, waiting, keys = {}, set(), {}
     for item in items:
+        if "browser" in getattr(item, "fixturenames", ()):
+            item.add_marker("whole")
         for name in {*shared.__all__}.intersection(getattr(item, "fixturenames", ())):
             item.add_marker("whole")
             makers.setdefault(name, item.path)

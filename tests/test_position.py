@@ -31,6 +31,7 @@ def texts_of(located):
     ("text", "answer"),
     [
         ("Answer: Paris", "Paris"),
+        ('Answer: " Paris "', "Paris"),
         ("Answer:Paris\nConfidence: 5", "Paris"),
         ("Answer: \n\n Paris \nConfidence: 5", "Paris"),
         ("**Answer:** Paris", "Paris"),

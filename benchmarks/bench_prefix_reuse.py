@@ -11,11 +11,13 @@ import gzip
 import importlib.metadata
 import json
 import platform
+import tempfile
 from collections.abc import Callable, Sequence
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
-from tests.llamacpp import start_server, tiny_model
+from tests.llamacpp import build_model, start_server
 
 from suffice.llm.chat import ChatModel, Completion
 from suffice.rounds import Passage
@@ -68,7 +70,7 @@ def assert_same(model: ChatModel, ours: Sequence[Completion], peer: Sequence[Com
 def run() -> dict[str, Any]:
     """Assert correctness, print a table, return the figures."""
     asked = questions()
-    with start_server(tiny_model()) as server:
+    with tempfile.TemporaryDirectory() as folder, start_server(build_model(Path(folder))) as server:
         model = ChatModel("tiny", base_url=server.url, max_tokens=16)
         stable = rounds(model, asked, lambda passages: passages, cache_prompt=True)
         without = rounds(model, asked, lambda passages: passages, cache_prompt=False)

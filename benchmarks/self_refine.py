@@ -54,22 +54,25 @@ def chosen(recording: Recording, rule: str, metric: str, title: str, *, extra: d
 
 
 def against_fixed(recording: Recording, title: str) -> Table:
-    """Return the centroid of the first k drafts against two drafts."""
-    full = policy_for(recording, "full")
-    policies = [
-        replace(policy_for(recording, f"fixed_k({k})"), selector=parse_selector("centroid"), name=f"centroid of {k}")
-        for k in range(2, full.max_rounds + 1)
+    """Return the centroid of the first k drafts, and the last of them, against two drafts."""
+    fixed = [
+        policy_for(recording, f"fixed_k({k})", name=f"fixed_k({k})")
+        for k in range(1, policy_for(recording, "full").max_rounds + 1)
+    ]
+    centroids = [
+        replace(policy, selector=parse_selector("centroid"), name=f"centroid of {k}")
+        for k, policy in enumerate(fixed[1:], start=2)
     ]
     result = replay(
         recording,
-        policies,
+        [*centroids, *fixed],
         metrics=(METRIC,),
-        baseline="fixed_k(2)",
+        baseline=fixed[1],
         resampling=Resampling(n_resamples=RESAMPLES, seed=SEED),
         margins=(),
     )
     rows = []
-    for label in (*(p.label for p in policies), *(f"fixed_k({k})" for k in range(1, full.max_rounds + 1))):
+    for label in (policy.label for policy in (*centroids, *fixed)):
         row = result.row(label)
         delta = row.deltas.get(METRIC)
         rows.append((label, row.metrics[METRIC], None if delta is None else (delta.delta, delta.low, delta.high)))

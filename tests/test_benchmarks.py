@@ -3,9 +3,9 @@
 import importlib
 import pkgutil
 
+import benchmarks
 import pytest
 
-import benchmarks
 from suffice.store import bundled_recording
 
 

@@ -22,6 +22,7 @@ from suffice import (
     parse_selector,
     tasr,
 )
+from suffice.blocking import finished
 from suffice.errors import (
     AuthenticationFailedError,
     ConfigMismatchError,
@@ -32,7 +33,6 @@ from suffice.errors import (
 )
 from suffice.llm import ChatModel
 from suffice.loop import Measurement, Outcome
-from suffice.loop.blocking import finished
 from suffice.retrieval import CorpusBM25, CrossEncoderScorer, DenseRetriever, InMemoryRetriever, PoolBM25, Reranked
 from tests.endpoint import Endpoint
 

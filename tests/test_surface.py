@@ -8,8 +8,8 @@ import pytest
 
 import suffice
 from suffice import Policy, Session, import_recording, parse_rule, parse_selector, read_recording, register_rule
+from suffice.blocking import run_blocking
 from suffice.errors import DataError, RuleSyntaxError, UnsettledError
-from suffice.loop.blocking import run_blocking
 
 
 def test_a_policy_takes_rules_and_selectors_as_text():

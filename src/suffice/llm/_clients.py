@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+import time
 import weakref
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, urlsplit
 
 from suffice.errors import DataError, MissingExtraError, ModelError, ModelTimeoutError
-from suffice.llm._failures import Redactor, is_unmistakable, secret_values
+from suffice.llm._failures import Redactor, failure_of, is_unmistakable, secret_values
 
 if TYPE_CHECKING:
     import openai
@@ -36,12 +37,40 @@ class Connection:
         clients: Its clients.
         redact: Removes the key and the values of headers from messages.
         redact_reply: Removes the key from a reply where it cannot be anything else.
+        timeout_s: Longest silence of the endpoint, seconds.
     """
 
     endpoint: str
     clients: Clients
     redact: Redactor
     redact_reply: Redactor
+    timeout_s: float
+
+    async def request(
+        self, create: Callable[[Any], Any], *, blocking: bool, asked_logprobs: bool = False
+    ) -> tuple[Any, float]:
+        """Return the raw reply to a request after the retries of the client, and its duration in seconds.
+
+        Args:
+            create: Makes the request with a client.
+            blocking: Whether to use the synchronous client, so that the coroutine ends without suspending.
+            asked_logprobs: Whether log-probabilities are requested, for the advice in messages.
+
+        Raises:
+            ModelError: The endpoint failed.
+        """
+        client = self.clients.sync() if blocking else await self.clients.of_loop()
+        began = time.perf_counter()
+        try:
+            reply = create(client) if blocking else await create(client)
+        except Exception as error:  # noqa: BLE001 - whatever the client raises becomes one of our errors
+            failure = failure_of(
+                error, self.endpoint, self.redact, timeout_s=self.timeout_s, asked_logprobs=asked_logprobs
+            )
+        else:
+            return reply, time.perf_counter() - began
+        # Raised outside the handler, so that our error has no upstream error with the request and its key as context.
+        raise failure
 
     def text_of(self, reply: Any) -> str:
         """Return the body of a raw reply of the clients, without the key.
@@ -114,6 +143,7 @@ def connect(
         redact=Redactor([*keys, *headers.values()]),
         # Only values that cannot be ordinary words: redacting must not change an answer.
         redact_reply=Redactor(value for value in keys if is_unmistakable(value)),
+        timeout_s=timeout_s,
     )
 
 

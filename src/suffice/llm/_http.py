@@ -5,12 +5,17 @@ Imported together with `openai` on the first call.  They extend the clients of `
 
 from __future__ import annotations
 
+import inspect
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from openai import DefaultAsyncHttpxClient, DefaultHttpxClient
+
+from suffice.blocking import finished
 
 __all__ = ["AsyncBoundedClient", "BoundedClient", "Bounds", "cut_of"]
 
@@ -44,15 +49,14 @@ class _Body:
     size: int = 0
     cut: str | None = None
 
-    def takes(self, chunk: bytes) -> bool:
-        """Add the next chunk; return whether to read on."""
+    def add(self, chunk: bytes) -> None:
+        """Add the next chunk, and set `cut` if it is the last that may be read."""
         self.parts.append(chunk)
         self.size += len(chunk)
         if self.size > self.bounds.max_bytes:
             self.cut = "size"
         elif time.monotonic() - self.began > self.bounds.total_s:
             self.cut = "time"
-        return self.cut is None
 
     def response(self, original: Any) -> Any:
         """Return a copy of a response with this body, marked if it was cut off."""
@@ -71,6 +75,34 @@ def cut_of(response: Any) -> str | None:
     return reason
 
 
+async def _exchange(send: Callable[..., Any], request: Any, bounds: Bounds, *, stream: bool, asynchronous: bool) -> Any:
+    """Send a request, follow redirects, and read the reply up to the limits.
+
+    The methods of the synchronous client return values, so for it the coroutine ends without suspending.
+    """
+    close, read, following = ("aclose", "aiter_bytes", anext) if asynchronous else ("close", "iter_bytes", next)
+    body, first = _Body(bounds), request.url
+    for _ in range(_MOST_REDIRECTS):
+        response = await _value(send(request, stream=True, follow_redirects=False))
+        if response.next_request is None:
+            break
+        await _value(getattr(response, close)())
+        request = _redirected(first, response.next_request, bounds)
+    if stream:
+        return response
+    try:
+        chunks = getattr(response, read)()
+        while body.cut is None and (chunk := await _value(following(chunks, None))) is not None:
+            body.add(chunk)
+    finally:
+        await _value(getattr(response, close)())
+    return body.response(response)
+
+
+async def _value(result: Any) -> Any:
+    return await result if inspect.isawaitable(result) else result
+
+
 class BoundedClient(DefaultHttpxClient):  # type: ignore[misc, valid-type, unused-ignore]
     """The sync client.
 
@@ -84,23 +116,8 @@ class BoundedClient(DefaultHttpxClient):  # type: ignore[misc, valid-type, unuse
 
     def send(self, request: Any, *, stream: bool = False, **options: Any) -> Any:
         """Send a request, follow redirects, and read the reply up to the limits."""
-        options["follow_redirects"] = False
-        body, first = _Body(self._bounds), request.url
-        for _ in range(_MOST_REDIRECTS):
-            response = super().send(request, stream=True, **options)
-            if response.next_request is None:
-                break
-            response.close()
-            request = _redirected(first, response.next_request, self._bounds)
-        if stream:
-            return response
-        try:
-            for chunk in response.iter_bytes():
-                if not body.takes(chunk):
-                    break
-        finally:
-            response.close()
-        return body.response(response)
+        send = partial(super().send, **options)
+        return finished(_exchange(send, request, self._bounds, stream=stream, asynchronous=False))
 
     def __del__(self) -> None:
         with suppress(Exception):  # like the default client of `openai`: users need not close a model
@@ -120,23 +137,8 @@ class AsyncBoundedClient(DefaultAsyncHttpxClient):  # type: ignore[misc, valid-t
 
     async def send(self, request: Any, *, stream: bool = False, **options: Any) -> Any:
         """Like `BoundedClient.send`, without blocking the event loop."""
-        options["follow_redirects"] = False
-        body, first = _Body(self._bounds), request.url
-        for _ in range(_MOST_REDIRECTS):
-            response = await super().send(request, stream=True, **options)
-            if response.next_request is None:
-                break
-            await response.aclose()
-            request = _redirected(first, response.next_request, self._bounds)
-        if stream:
-            return response
-        try:
-            async for chunk in response.aiter_bytes():
-                if not body.takes(chunk):
-                    break
-        finally:
-            await response.aclose()
-        return body.response(response)
+        send = partial(super().send, **options)
+        return await _exchange(send, request, self._bounds, stream=stream, asynchronous=True)
 
 
 def _redirected(first: Any, request: Any, bounds: Bounds) -> Any:

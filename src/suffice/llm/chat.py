@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, get_args
 
+from suffice.blocking import finished
 from suffice.errors import DataError, LogprobsUnavailableError, ModelError
 from suffice.llm._clients import MAX_REPLY_BYTES, connect
-from suffice.llm._failures import failure_of
 from suffice.llm._wire import Api, Completion, checked_settings, count_of, is_processed, parse, request_body
 from suffice.llm.prompts import ANSWER_FIRST, Prompt
 from suffice.rounds import Passage, Reply
@@ -206,20 +205,7 @@ class ChatModel:
             DataError: An override is unknown or out of range.
             ModelError: The endpoint failed; `retryable` is true if trying again may help.
         """
-        call = self._call(messages, overrides, use_cache=use_cache)
-        stored = self._lookup(call)
-        if stored is not None:
-            return stored
-        resource = self._resource(self._clients.sync())
-        started = time.perf_counter()
-        try:
-            reply = resource.create(**call.arguments())
-        except Exception as error:  # noqa: BLE001 - whatever the client raises becomes one of our errors
-            failure = self._failed(call, error)
-        else:
-            return self._done(call, reply, time.perf_counter() - started)
-        # Raised outside the handler, so that our error has no upstream error with the request and its key as context.
-        raise failure
+        return finished(self._complete(messages, overrides, use_cache=use_cache, blocking=True))
 
     async def complete_async(
         self, messages: Sequence[Mapping[str, str]] | str, *, use_cache: bool = True, **overrides: Any
@@ -230,19 +216,36 @@ class ChatModel:
             DataError: An override is unknown or out of range.
             ModelError: The endpoint failed; `retryable` is true if trying again may help.
         """
+        return await self._complete(messages, overrides, use_cache=use_cache, blocking=False)
+
+    async def _complete(
+        self,
+        messages: Sequence[Mapping[str, str]] | str,
+        overrides: Mapping[str, Any],
+        *,
+        use_cache: bool,
+        blocking: bool,
+    ) -> Completion:
+        """Answer from the cache or the endpoint; if blocking, without ever suspending."""
         call = self._call(messages, overrides, use_cache=use_cache)
         stored = self._lookup(call)
         if stored is not None:
             return stored
-        resource = self._resource(await self._clients.of_loop())
-        started = time.perf_counter()
         try:
-            reply = await resource.create(**call.arguments())
-        except Exception as error:  # noqa: BLE001 - whatever the client raises becomes one of our errors
-            failure = self._failed(call, error)
-        else:
-            return self._done(call, reply, time.perf_counter() - started)
-        raise failure
+            reply, seconds = await self._connection.request(
+                lambda client: self._resource(client).create(**call.arguments()),
+                blocking=blocking,
+                asked_logprobs=call.asked_logprobs,
+            )
+            self._count(retries=reply.retries_taken)
+            text = self._connection.text_of(reply)
+            completion = self._parse(call, text, seconds)
+        except ModelError:
+            self._count(failures=1)
+            raise
+        if call.cache is not None:
+            call.cache.put(call.request, {"body": text, "seconds": seconds})
+        return completion
 
     def read(self, completion: Completion) -> Reply:
         """Parse a completion: its answer, the tokens of the answer, the stated confidence and the cost."""
@@ -327,25 +330,6 @@ class ChatModel:
         if not isinstance(body, str):
             raise DataError(f"{call.cache!r} contains an invalid reply for this request: start a new cache")
         return self._parse(call, body, seconds, from_cache=True)
-
-    def _done(self, call: _Call, reply: Any, seconds: float) -> Completion:
-        """Parse the reply and store it if it is a completion."""
-        self._count(retries=reply.retries_taken)
-        try:
-            text = self._connection.text_of(reply)
-            completion = self._parse(call, text, seconds)
-        except ModelError:
-            self._count(failures=1)
-            raise
-        if call.cache is not None:
-            call.cache.put(call.request, {"body": text, "seconds": seconds})
-        return completion
-
-    def _failed(self, call: _Call, error: Exception) -> ModelError:
-        self._count(failures=1)
-        return failure_of(
-            error, self.endpoint, self._connection.redact, timeout_s=self.timeout_s, asked_logprobs=call.asked_logprobs
-        )
 
     def _parse(self, call: _Call, text: str, seconds: float, *, from_cache: bool = False) -> Completion:
         return parse(

@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from suffice.blocking import finished
 from suffice.embedding.base import Vectors, checked_vectors, pieces_of, pooled, required_texts
 from suffice.errors import DataError
 from suffice.llm._clients import MAX_REPLY_BYTES, connect
-from suffice.llm._failures import bad_body, failure_of
+from suffice.llm._failures import bad_body
 from suffice.llm._wire import count_of
 from suffice.rounds import Cost
 
@@ -68,7 +69,6 @@ class EndpointEmbedder:
             raise DataError(f"max_chars and batch must be at least 1, got {max_chars!r}, {batch!r}")
         self.id, self.revision, self.max_chars, self.batch = model, revision, max_chars, batch
         self.extra_body = dict(extra_body or {})
-        self._timeout_s = timeout_s
         self._connection = connect(
             base_url,
             api_key,
@@ -145,20 +145,18 @@ class EndpointEmbedder:
 
     def _ask(self, pieces: list[str]) -> tuple[list[Any], float]:
         """Return the vectors of some pieces, and the tokens counted by the endpoint."""
-        connection = self._connection
-        resource = connection.clients.sync().embeddings.with_raw_response
-        try:
-            reply = resource.create(
-                model=self.id, input=pieces, encoding_format="float", extra_body=self.extra_body or None
+        arguments = {
+            "model": self.id,
+            "input": pieces,
+            "encoding_format": "float",
+            "extra_body": self.extra_body or None,
+        }
+        reply, _ = finished(
+            self._connection.request(
+                lambda client: client.embeddings.with_raw_response.create(**arguments), blocking=True
             )
-        except Exception as error:  # noqa: BLE001 - whatever the client raises becomes one of our errors
-            failure = failure_of(
-                error, connection.endpoint, connection.redact, timeout_s=self._timeout_s, asked_logprobs=False
-            )
-        else:
-            return self._read(connection.text_of(reply), len(pieces))
-        # Raised outside the handler, so that our error has no upstream error with the request and its key as context.
-        raise failure
+        )
+        return self._read(self._connection.text_of(reply), len(pieces))
 
     def _read(self, text: str, n: int) -> tuple[list[Any], float]:
         where = self._connection.endpoint

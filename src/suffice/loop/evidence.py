@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from suffice.loop.blocking import finished
+from suffice.blocking import finished
 from suffice.retrieval import AsyncRetriever, Retriever, identity_of, is_async
 from suffice.rounds import Cost, Passage
 

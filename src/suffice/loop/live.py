@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any, ClassVar
 
+from suffice.blocking import finished, run_blocking
 from suffice.display import Displayed
 from suffice.errors import AuthenticationFailedError, ModelError
-from suffice.loop.blocking import finished, run_blocking
 from suffice.loop.course import Course, drive, send
 from suffice.loop.gating import PendingAnswer, needed
 from suffice.loop.measuring import measure_lazily, unmeasured

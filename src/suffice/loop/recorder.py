@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from suffice._version import __version__
+from suffice.blocking import run_blocking
 from suffice.display import Displayed, facts_table
 from suffice.errors import AuthenticationFailedError, ConfigMismatchError, DataError, ModelError, SufficeError
 from suffice.files import check_file
 from suffice.loop.assembly import Assembly
-from suffice.loop.blocking import run_blocking
 from suffice.loop.live import LiveLoop
 from suffice.loop.measuring import components_of
 from suffice.loop.rows import cost_names

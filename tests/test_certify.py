@@ -76,7 +76,7 @@ def altered(recording, **changes):
 def test_a_planted_recording_certifies_the_cheapest_policy_that_passes(certified, fresh):
     assert certified.policy is not None
     certificate = certified.certificate
-    calls = certified.measured.calls.mean(axis=1)
+    calls = certified.measured.costs["calls"].mean(axis=1)
     assert certified.certified.any()
     assert calls[certificate.position] == calls[certified.certified].min()
     assert certificate.p_value <= certificate.level == 0.05
@@ -118,7 +118,7 @@ def test_bonferroni_divides_delta_and_needs_no_order(fresh, family, tune):
 
 def test_the_cheapest_may_be_chosen_by_tokens(fresh, family):
     found = certify(fresh, family, EASY, cheapest="tokens")
-    tokens = found.measured.tokens.mean(axis=1)
+    tokens = found.measured.costs["tokens"].mean(axis=1)
     assert tokens[found.certificate.position] == tokens[found.certified].min()
 
 
@@ -159,7 +159,7 @@ def test_losses_equal_plain_loops(fresh, policy):
         wanted = [expected[item] for item in measured.question_ids]
         assert measured.losses[0].tolist() == (wanted if kind == "net" else [max(0.0, loss) for loss in wanted])
         assert measured.baseline == "fixed_k(2)"
-        assert set(measured.baseline_calls.tolist()) == {2.0}
+        assert set(measured.baseline_costs["calls"].tolist()) == {2.0}
     assert (found["net"].losses < 0).any()
 
 
@@ -270,7 +270,7 @@ def test_a_column_that_borrows_the_name_of_a_binary_metric_is_refused(fresh, pol
 def test_a_path_runs_from_conservative_to_cheap(fresh, policy, comparison):
     varied = replace(policy, rule=parse_rule(f"(answer_stable >= 1) | (p_correct {comparison} 0.5)"))
     path = threshold_path(varied, "p_correct", [0.9, 0.0, 0.4, 0.4, 1.0, 0.7])
-    calls = measure(fresh, path.policies, EASY).calls.mean(axis=1)
+    calls = measure(fresh, path.policies, EASY).costs["calls"].mean(axis=1)
     assert len(path.policies) == 5
     assert (np.diff(calls) <= 0).all()
     assert calls[0] > calls[-1]
@@ -287,8 +287,8 @@ def test_what_is_idle_on_tune_questions_is_left_out(tune, policy):
     path = threshold_path(policy, "p_correct", [-1.0, 0.5, 0.5001, 2.0])
     kept = arranged(path, tune, EASY)
     measured = measure(tune, kept.policies, EASY)
-    assert all(measured.calls.mean(axis=1) < 5)
-    assert len({row.tobytes() for row in measured.calls}) == len(kept.policies) < 4
+    assert all(measured.costs["calls"].mean(axis=1) < 5)
+    assert len({row.tobytes() for row in measured.costs["calls"]}) == len(kept.policies) < 4
     assert "p_correct > 2" not in " ".join(member.label for member in kept.policies)
     assert set(map(id_hash, tune.question_ids)) <= kept.seen.ids
     with pytest.raises(DataError, match="saves calls"):
@@ -558,3 +558,20 @@ def test_a_certified_policy_that_nothing_dominates_names_the_cheapest_that_is_as
     assert found.to_dict()["sequence"][0]["cheapest_match"] == row.cheapest_match
     nothing = certify(fresh, listed(["fixed_k(1)"], policy), Claim(epsilon=0.001))
     assert (nothing.policy, nothing.dominated_by) == (None, None)
+
+
+def test_the_chart_shows_what_each_policy_loses_and_costs_beside_epsilon(certified, fresh, family):
+    spec = certified.plot().spec
+    points = spec["data"]["values"]
+    assert [(point["loss"], point["calls"]) for point in points] == [
+        (losses.mean(), calls.mean())
+        for losses, calls in zip(certified.measured.losses, certified.measured.costs["calls"], strict=True)
+    ]
+    states = [point["state"] for point in points]
+    assert states[certified.certificate.position] == "chosen"
+    assert [state != "not certified" for state in states] == certified.certified.tolist()
+    assert spec["layer"][0]["data"]["values"][0]["epsilon"] == EASY.epsilon
+    assert {entry["name"] for entry in spec["usermeta"]["legend"]} == set(states)
+    assert certified.certificate.plot() == certified.plot()
+    nothing = certify(fresh, family, replace(EASY, epsilon=0.0001))
+    assert {point["state"] for point in nothing.plot().spec["data"]["values"]} == {"not certified"}

@@ -6,8 +6,9 @@ import csv
 import io
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 from suffice.errors import DataError
@@ -129,6 +130,23 @@ class Table:
         for row in self.rows:
             if len(row) != len(self.columns):
                 raise DataError(f"the table {self.title!r} has {len(self.columns)} columns and a row of {len(row)}")
+
+    @classmethod
+    def of(
+        cls,
+        title: str,
+        items: Iterable[Any],
+        columns: Mapping[Column, str | Callable[[Any], Any]],
+        notes: Sequence[str] = (),
+    ) -> Table:
+        """Return a table with one row for each item; a column shows an attribute, or what a function returns for the item.
+
+        >>> Table.of("T", [1 + 2j], {Column("real", ".0f"): "real", Column("size", ".2f"): abs}).texts()
+        [['1', '2.24']]
+        """
+        getters = [attrgetter(value) if isinstance(value, str) else value for value in columns.values()]
+        rows = tuple(tuple(value(item) for value in getters) for item in items)
+        return cls(title=title, columns=tuple(columns), rows=rows, notes=tuple(notes))
 
     def texts(self) -> list[list[str]]:
         """Return every cell as it is printed."""

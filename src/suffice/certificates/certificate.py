@@ -1,13 +1,16 @@
-"""What a certificate says, what it assumes and what breaks it."""
+"""A certificate: its statement, what it assumes and what breaks it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import Any
 
+from suffice.certificates.charts import family_chart
 from suffice.certificates.losses import COST_NAMES
+from suffice.display import Chart
 from suffice.errors import SchemaError
+from suffice.results import Result
 from suffice.session import Policy
 from suffice.tables import Column, Table, figure
 
@@ -18,7 +21,7 @@ ASSUMES = (
     "the same model, prompt, decoding, retriever and corpus as in the recording, and no response that depends on others",
     "family, order, calibrators and thresholds were fixed before the certification set was looked at, and it was used once",
 )
-"""What the guarantee rests on."""
+"""What the guarantee assumes."""
 
 BREAKS = (
     "any change of the policy: then this certificate is void",
@@ -30,21 +33,21 @@ BREAKS = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Certificate:
-    """That the expected loss of one policy against a baseline is at most epsilon, with confidence.
+class Certificate(Result):
+    """The expected loss of one policy against a baseline is at most epsilon, with confidence.
 
     Over repeated certification sets, at most a share ``1 - confidence`` of all runs gives any false certificate.
 
     Attributes:
-        policy_digest: `Policy.digest` of the policy that it belongs to.
+        policy_digest: `Policy.digest` of its policy.
         loss: `net` or `harm`, see `Claim`.
         metric: What quality means.
-        baseline: What the loss is taken against.
+        baseline: What the policy is compared with.
         epsilon: The largest expected loss, in the unit of the metric.
         confidence: 1 - delta.
         method: The test.
         p_value: Of the chosen policy.
-        level: What it had to reach: delta, or a share of it.
+        level: The largest p-value that certifies: delta, or a share of it.
         procedure: `fixed-sequence` or `bonferroni`.
         family: What was tested, in words.
         family_size: How many policies.
@@ -56,7 +59,7 @@ class Certificate:
         figures: Means on the certification set, "selected here": of the policy and of the baseline.
         data_hash: Of the certification recording.
         question_ids: Hashes of the ids of the certification questions, sorted.
-        question_texts: Hashes of their normalised texts, sorted; empty where the texts are not on record.
+        question_texts: Hashes of their normalised texts, sorted; empty where the texts were not recorded.
         notes: What a reader must know.
         versions: Of the software.
     """
@@ -85,11 +88,6 @@ class Certificate:
     versions: Mapping[str, str]
     question_texts: tuple[str, ...] = ()
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return JSON-ready values, as `Policy.certificate` holds them."""
-        data = asdict(self)
-        return {**data, **{name: list(data[name]) for name in _TUPLES}}
-
     @classmethod
     def from_dict(cls, data: Any) -> Certificate:
         """Return the certificate that `to_dict` wrote.
@@ -97,38 +95,38 @@ class Certificate:
         Raises:
             SchemaError: Missing or unknown fields, or values of the wrong kind.
         """
-        kinds = {item.name: str(item.type) for item in fields(cls)}
-        if isinstance(data, Mapping):  # certificates from before 0.4 compare ids alone
-            data = {"question_texts": (), **data}
-        if not isinstance(data, Mapping) or set(data) != set(kinds):
-            given = set(data) if isinstance(data, Mapping) else set()
+        types = {item.name: str(item.type) for item in fields(cls)}
+        # Certificates from before 0.4 have no texts.
+        values: dict[str, Any] = {"question_texts": (), **data} if isinstance(data, Mapping) else {}
+        if set(values) != set(types):
             raise SchemaError(
-                f"a certificate with unknown fields {sorted(given - set(kinds))} and missing fields "
-                f"{sorted(set(kinds) - given)}: certify the policy again"
+                f"a certificate with unknown fields {sorted(set(values) - set(types))} and missing fields "
+                f"{sorted(set(types) - set(values))}: certify the policy again"
             )
-        for name, kind in kinds.items():
-            wanted = _KINDS[kind.partition("[")[0]]
-            if not isinstance(data[name], wanted) or isinstance(data[name], bool):
-                raise SchemaError(f"the field {name!r} of a certificate must be of type {kind}, not {data[name]!r}")
-        values: dict[str, Any] = {name: data[name] for name in kinds}
-        return cls(**{**values, **{name: tuple(values[name]) for name in _TUPLES}})
+        for name, kind in types.items():
+            value = values[name]
+            if not isinstance(value, _FIELD_TYPES[kind.partition("[")[0]]) or isinstance(value, bool):
+                raise SchemaError(f"the field {name!r} of a certificate must be of type {kind}, not {value!r}")
+            if kind.startswith("tuple"):
+                values[name] = tuple(values[name])
+        return cls(**values)
 
     @classmethod
     def of(cls, policy: Policy) -> Certificate | None:
-        """Return the certificate that a policy carries, valid or void; None if it has none.
+        """Return the certificate of a policy, valid or void; None if it has none.
 
         Raises:
-            SchemaError: What it carries is no certificate.
+            SchemaError: What it carries is not a certificate.
         """
         return None if policy.certificate is None else cls.from_dict(policy.certificate)
 
     def holds_for(self, policy: Policy) -> bool:
-        """Return whether it was given to exactly this policy."""
+        """Return whether it belongs to exactly this policy."""
         return policy.digest == self.policy_digest
 
     @property
     def statement(self) -> str:
-        """What it says, in one sentence."""
+        """The guarantee in one sentence."""
         kind = f"net loss of {self.metric}"
         if self.loss == "harm":
             kind = f"harm to {self.metric} (gains count for nothing, so the net loss is no larger)"
@@ -137,9 +135,17 @@ class Certificate:
             f"{self.epsilon:g}"
         )
 
-    @property
+    def plot(self) -> Chart:
+        """Return the chart of the family: the mean loss of each policy against its mean calls, beside epsilon."""
+        return family_chart(
+            self.sequence,
+            self.epsilon,
+            f"{'net loss' if self.loss == 'net' else 'harm'} of {self.metric}",
+            self.position,
+        )
+
     def table(self) -> Table:
-        """Its facts, a table of names and values."""
+        """Return its facts, a table of names and values."""
         percent = f"{100 * self.confidence:g} %"
         rows = (
             ("loss", f"{self.loss}: {'metric(baseline) - metric(policy)' if self.loss == 'net' else 'max(0, net)'}"),
@@ -156,8 +162,7 @@ class Certificate:
         return Table(title="Certificate", columns=(Column("what"), Column("value")), rows=rows, notes=self.notes)
 
 
-_TUPLES = ("sequence", "question_ids", "notes", "question_texts")
-_KINDS: dict[str, type | tuple[type, ...]] = {
+_FIELD_TYPES: dict[str, type | tuple[type, ...]] = {
     "str": str,
     "int": int,
     "float": (int, float),
@@ -166,21 +171,21 @@ _KINDS: dict[str, type | tuple[type, ...]] = {
 }
 
 
+_POINTS = Column("points", ".1f", scale=100)
+
+
 def figures_text(figures: Mapping[str, float | None], metric: str) -> str:
     """Return the figures of a policy beside those of its baseline, in one line.
 
     >>> figures_text({"loss": -0.01, "value": 0.5, "baseline_value": 0.49, "calls": 4.0, "baseline_calls": 5.0}, "f1")
     'loss -0.0100; f1 50.0 against 49.0; 4.00 calls against 5.00 (-20.0 %)'
     """
-    text = f"loss {figures['loss']:+.4f}; {metric} {_points(figures['value'])} against {_points(figures['baseline_value'])}"
+    value, baseline = (_POINTS.text(figures[name]) for name in ("value", "baseline_value"))
+    text = f"loss {figures['loss']:+.4f}; {metric} {value} against {baseline}"
     for name in COST_NAMES:
-        ours, theirs = figures.get(name), figures.get(f"baseline_{name}")
-        if ours is not None and theirs is not None:
+        cost, reference = figures.get(name), figures.get(f"baseline_{name}")
+        if cost is not None and reference is not None:
             digits = 0 if name == "tokens" else 2
-            saved = f" ({figure(ours / theirs - 1, '+.1f', 100)} %)" if theirs else ""
-            text += f"; {ours:,.{digits}f} {name} against {theirs:,.{digits}f}{saved}"
+            saved = f" ({figure(cost / reference - 1, '+.1f', 100)} %)" if reference else ""
+            text += f"; {cost:,.{digits}f} {name} against {reference:,.{digits}f}{saved}"
     return text
-
-
-def _points(value: float | None) -> str:
-    return "-" if value is None else figure(value, ".1f", 100)

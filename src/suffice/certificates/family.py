@@ -17,7 +17,7 @@ from suffice.seen import Seen
 from suffice.session import Policy
 from suffice.store.recording import Recording
 
-__all__ = ["Family", "arranged", "check_disjoint", "listed", "path_values", "threshold_path"]
+__all__ = ["Family", "arranged", "listed", "path_values", "refuse_used_questions", "threshold_path"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +28,7 @@ class Family:
         policies: At least one.
         kind: `path`, one threshold moved from conservative to cheap, or `list`.
         text: What it is and where its order comes from, for the certificate.
-        seen: The tune questions by which it was arranged.
+        seen: The tune questions that its order comes from.
     """
 
     policies: tuple[Policy, ...]
@@ -38,7 +38,7 @@ class Family:
 
     def __post_init__(self) -> None:
         if not self.policies:
-            raise DataError("a family of no policies: name at least one rule, or a path of thresholds")
+            raise DataError("no policies in the family: name at least one rule, or a path of thresholds")
 
 
 def threshold_path(policy: Policy, signal: str, values: Iterable[float]) -> Family:
@@ -126,24 +126,24 @@ def _completed(item: Rule | str, base: Policy | Recording, start_round: int | No
 
 
 def arranged(family: Family, tune: Recording, claim: Claim, cheapest: str = "calls") -> Family:
-    """Return the family without members that tune questions show to be idle, a list in the order of its tune p-values.
+    """Return the family without members that are idle on tune questions, a list in the order of its tune p-values.
 
     Idle are members that save nothing (`cheapest`) against the baseline, and all but the first of those that do the same to every
-    tune question.  Testing the surest members first is what makes a fixed sequence powerful ("Learn then test",
-    split fixed sequence); it costs nothing, because the tune questions are not those of the certificate.
+    tune question.  Testing the surest members first makes a fixed sequence powerful ("Learn then test", split fixed
+    sequence), and is allowed because the tune questions are not those of the certificate.
 
     Args:
         family: What was declared.
         tune: Recorded tune questions, disjoint from the certification set.
-        claim: What shall be certified.
-        cheapest: What there is to save: `calls`, `tokens` or `retrievals`.
+        claim: What to certify.
+        cheapest: What to save: `calls`, `tokens` or `retrievals`.
 
     Raises:
         DataError: No member saves any of it on the tune questions.
     """
     measured = measure(tune, family.policies, claim)
-    kept = _useful(measured, cheapest)
-    if not kept:
+    places = _useful(measured, cheapest)
+    if not places:
         raise DataError(
             f"no policy of the family saves {cheapest} against {measured.baseline!r} on the tune questions: move the "
             "thresholds, or name cheaper rules"
@@ -151,39 +151,35 @@ def arranged(family: Family, tune: Recording, claim: Claim, cheapest: str = "cal
     text = family.text
     if family.kind == "list":
         p = claim.p_values(measured.losses, claim.delta)
-        kept.sort(key=lambda place: (p[place], -measured.calls[place].mean()))
+        places.sort(key=lambda place: (p[place], -measured.costs["calls"][place].mean()))
         text = f"{len(family.policies)} listed policies, in the order of their p-values on tune questions"
-    if len(kept) < len(family.policies):
-        text += f"; {len(kept)} of them differ on the tune questions and save {cheapest} there"
+    if len(places) < len(family.policies):
+        text += f"; {len(places)} of them differ on the tune questions and save {cheapest} there"
     seen = family.seen | seen_from(tune)
-    return replace(family, policies=tuple(family.policies[k] for k in kept), text=text, seen=seen)
+    return replace(family, policies=tuple(family.policies[place] for place in places), text=text, seen=seen)
 
 
 def _useful(measured: MeasuredLosses, cheapest: str) -> list[int]:
-    kept, known = [], set()
+    """Return the places of the members that save something, the first of those that do the same to every question."""
     spent, baseline = measured.spent(cheapest)
-    for place, (values, costs) in enumerate(zip(measured.values, spent, strict=True)):
-        same = (values.tobytes(), costs.tobytes())
-        if same not in known and costs.mean() < baseline.mean():
-            known.add(same)
-            kept.append(place)
-    return kept
+    saving = [place for place, costs in enumerate(spent) if costs.mean() < baseline.mean()]
+    first = {(measured.values[place].tobytes(), spent[place].tobytes()): place for place in reversed(saving)}
+    return sorted(first.values())
 
 
-def check_disjoint(family: Family, claim: Claim, recording: Recording) -> Selected:
+def refuse_used_questions(family: Family, claim: Claim, recording: Recording) -> Selected:
     """Return what is known of the questions that family, baseline and recorded models were fitted or chosen on.
 
     Raises:
-        ConfigMismatchError: Any of them is to be certified on, or a policy holds fitted state and does not say on which
-            questions it was fitted.
+        ConfigMismatchError: One of them is a certification question, or a policy with fitted state does not name the
+            questions that it was fitted on.
     """
-    involved = [*family.policies, *([claim.baseline] if isinstance(claim.baseline, Policy) else [])]
+    involved = claim.with_baseline(family.policies)
     for policy in involved:
         if (policy.calibrators or policy.state) and not policy.provenance.get("tune_ids"):
             raise ConfigMismatchError(
-                f"the policy {policy.label!r} holds fitted state and does not name the questions it was fitted on "
-                "(provenance 'tune_ids'): whether they differ from the certification questions cannot be checked. Fit it "
-                "with `suffice calibrate`"
+                f"the policy {policy.label!r} has fitted state and does not name the questions it was fitted on (provenance "
+                "'tune_ids'), so they cannot be compared with the certification questions. Fit it with `suffice calibrate`"
             )
     selected = selected_on(involved, recording, {"the order of the family": family.seen} if family.seen else None)
     if selected.n:

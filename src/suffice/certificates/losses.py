@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -31,17 +31,17 @@ from suffice.store.recording import Recording
 __all__ = ["BINARY_METRICS", "COST_NAMES", "Claim", "MeasuredLosses", "measure", "one_row_per_question"]
 
 BINARY_METRICS = frozenset({"em", "contains", "agreement", "agreement_em"})
-"""Metrics that can only be 0 or 1, by definition; so is a threshold on any metric, ``f1 > 0.5``."""
+"""Metrics that can only be 0 or 1 by definition, as can a threshold on any metric, ``f1 > 0.5``."""
 
 COST_NAMES = ("calls", "tokens", "retrievals")
-"""What a certified policy may save: fields of `MeasuredLosses`."""
+"""The costs that a certified policy may save."""
 
 Loss = Literal["net", "harm"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """What a certificate shall say: the expected loss against the baseline is at most epsilon, with confidence.
+    """What to certify: the expected loss against the baseline is at most epsilon, with confidence.
 
     Attributes:
         epsilon: The largest expected loss, in the unit of the metric, in (0, 1).
@@ -73,12 +73,16 @@ class Claim:
                 "0.95 is usual"
             )
         if self.loss not in ("net", "harm"):
-            raise DataError(f"{self.loss!r} is no loss; there are: net, harm")
+            raise DataError(f"{self.loss!r} is not a loss; allowed: net, harm")
 
     @property
     def delta(self) -> float:
         """The risk of a false certificate."""
         return round(1 - self.confidence, 12)  # 1 - 0.95 is a little more than 0.05
+
+    def with_baseline(self, policies: Sequence[Policy]) -> list[Policy]:
+        """Return policies, and the baseline if it is one."""
+        return [*policies, *([self.baseline] if isinstance(self.baseline, Policy) else [])]
 
     @property
     def kind(self) -> str:
@@ -113,35 +117,27 @@ class Claim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredLosses:
-    """A family on recorded questions, which stand in the order of betting.
+    """A family on recorded questions, in the order of betting.
 
     Attributes:
         losses: Of the claim's kind, shape ``(n_policies, n_questions)``.
         values: The metric under each policy, same shape.
-        calls: Requests to language models of each policy, same shape.
-        tokens: All tokens of each policy, same shape; NaN where unknown.
-        retrievals: Calls of the retriever of each policy, same shape; NaN where unknown.
+        costs: Each of `COST_NAMES` under each policy, same shape; NaN where unknown.
         baseline_values: The metric under the baseline, shape ``(n_questions,)``.
-        baseline_calls: Its calls, shape ``(n_questions,)``.
-        baseline_tokens: Its tokens, shape ``(n_questions,)``.
-        baseline_retrievals: Its retrievals, shape ``(n_questions,)``.
+        baseline_costs: Each of `COST_NAMES` under the baseline, shape ``(n_questions,)``.
         baseline: Its name.
         question_ids: Hashes of the questions' ids, in the same order.
         n_failed: Questions left out because their recording failed.
         notes: What a reader must know.
         rivals: For each policy the cheapest fixed_k or random policy of at least its quality on these questions, and
-            whether one dominates it; empty if not asked for.
+            whether one dominates it; empty if not requested.
     """
 
     losses: Floats
     values: Floats
-    calls: Floats
-    tokens: Floats
-    retrievals: Floats
+    costs: Mapping[str, Floats]
     baseline_values: Floats
-    baseline_calls: Floats
-    baseline_tokens: Floats
-    baseline_retrievals: Floats
+    baseline_costs: Mapping[str, Floats]
     baseline: str
     question_ids: tuple[str, ...]
     n_failed: int
@@ -154,14 +150,10 @@ class MeasuredLosses:
         Raises:
             DataError: It was not recorded everywhere.
         """
-        costs = {
-            "calls": (self.calls, self.baseline_calls),
-            "tokens": (self.tokens, self.baseline_tokens),
-            "retrievals": (self.retrievals, self.baseline_retrievals),
-        }
-        if any(np.isnan(values).any() for values in costs[cost]):
+        ours, theirs = self.costs[cost], self.baseline_costs[cost]
+        if np.isnan(ours).any() or np.isnan(theirs).any():
             raise DataError(f"the {cost} of some policies were not recorded: choose by calls")
-        return costs[cost]
+        return ours, theirs
 
 
 def measure(
@@ -181,40 +173,45 @@ def measure(
         ConfigMismatchError: A policy belongs to another model, prompt or retriever than the recording.
         NotFittedError: A policy reads a calibrated signal and has no calibrator.
     """
-    single, notes = one_row_per_question(recording)
-    kept, n_failed = drop_failed(single)
-    ours = claim.baseline
-    if isinstance(ours, str) and ours not in _SPECIAL:
-        ours = _rule_baseline(kept, ours, policies)
-    involved = [*policies, ours] if isinstance(ours, Policy) else list(policies)
+    single, repeated = one_row_per_question(recording)
+    complete, n_failed = drop_failed(single)
+    reference_policy = claim.baseline
+    if isinstance(reference_policy, str) and reference_policy not in _SPECIAL:
+        reference_policy = _rule_baseline(complete, reference_policy, policies)
+    involved = [*policies, reference_policy] if isinstance(reference_policy, Policy) else list(policies)
     for policy in involved:
         policy.check()
-        notes = (*notes, *check_policy(policy, kept))
-    prepared = PreparedRecording.of(kept, involved, [claim.metric])
-    reference = _SPECIAL[ours](prepared, claim.metric) if isinstance(ours, str) else run_policy(prepared, ours)[0]
+    notes = [*repeated, *(note for policy in involved for note in check_policy(policy, complete))]
+    prepared = PreparedRecording.of(complete, involved, [claim.metric])
     stopped = [run_policy(prepared, policy) for policy in policies]
-    runs = [run for run, _ in stopped]
-    for run in (*runs, reference):
+    if isinstance(reference_policy, Policy):
+        reference = run_policy(prepared, reference_policy)[0]
+    else:
+        reference = _SPECIAL[reference_policy](prepared, claim.metric)
+    runs = [*(run for run, _ in stopped), reference]
+    for run in runs:
         _check_run(run, claim, prepared)
-    hashes = [id_hash(question_id) for question_id in kept.question_ids]
+    hashes = [id_hash(question_id) for question_id in complete.question_ids]
     order = betting_order(hashes, claim.seed)
-    base = reference.values[claim.metric][order]
-    reached = np.stack([run.values[claim.metric] for run in runs])[:, order]
-    net = base - reached
+    # One row for each policy, and the last one for the baseline.
+    values = np.stack([run.values[claim.metric] for run in runs])[:, order]
+    costs = {
+        name: np.stack([run.ledger.calls if name == "calls" else run.ledger.total(name) for run in runs])[:, order]
+        for name in COST_NAMES
+    }
+    net = values[-1] - values[:-1]
+    notes += [f"{run.label}: {note}" for run in runs for note in run.notes]
+    notes += _reader_notes(complete, values[-1], claim, n_failed)
     return MeasuredLosses(
         losses=net if claim.loss == "net" else np.maximum(net, 0.0),
-        values=reached,
-        calls=np.stack([run.ledger.calls for run in runs])[:, order],
-        tokens=np.stack([run.ledger.total("tokens") for run in runs])[:, order],
-        retrievals=np.stack([run.ledger.total("retrievals") for run in runs])[:, order],
-        baseline_values=base,
-        baseline_calls=reference.ledger.calls[order],
-        baseline_tokens=reference.ledger.total("tokens")[order],
-        baseline_retrievals=reference.ledger.total("retrievals")[order],
+        values=values[:-1],
+        costs={name: rows[:-1] for name, rows in costs.items()},
+        baseline_values=values[-1],
+        baseline_costs={name: rows[-1] for name, rows in costs.items()},
         baseline=reference.label,
         question_ids=tuple(hashes[place] for place in order.tolist()),
         n_failed=n_failed,
-        notes=(*dict.fromkeys(notes), *_run_notes((*runs, reference)), *_notes(kept, base, claim, n_failed)),
+        notes=tuple(dict.fromkeys(notes)),
         rivals=() if rivals_by is None else _rivals(prepared, policies, stopped, claim.metric, rivals_by),
     )
 
@@ -298,30 +295,28 @@ def _check_run(run: Run, claim: Claim, prepared: PreparedRecording) -> None:
         )
 
 
-def _run_notes(runs: Sequence[Run]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(f"{run.label}: {note}" for run in runs for note in run.notes))
-
-
-def _notes(recording: Recording, base: Floats, claim: Claim, n_failed: int) -> list[str]:
+def _reader_notes(recording: Recording, base: Floats, claim: Claim, n_failed: int) -> list[str]:
     notes = []
     if is_agreement(claim.metric):
         notes.append(agreement_note(recording))
     if n_failed:
-        notes.append(f"{n_failed} questions failed while recording and are left out: the certificate is silent on such")
+        notes.append(
+            f"{n_failed} questions failed while recording and are left out: the certificate does not cover such questions"
+        )
     notes += choice_notes(recording, [claim.metric])
     if not base.any():
         notes.append(f"the baseline scores 0 {claim.metric} on every question: there is nothing to lose")
     return notes
 
 
-def _earliest(prepared: PreparedRecording, metric: str) -> Run:
+def _earliest_oracle(prepared: PreparedRecording, metric: str) -> Run:
     del metric
     if "em" not in prepared.recording.table.column_names:
         raise DataError("oracle_earliest needs the metric 'em', and the recording has no such column")
     return oracle_earliest(prepared, outcome(prepared.recording, "em"))
 
 
-def _closed_book(prepared: PreparedRecording, metric: str) -> Run:
+def _closed_book_run(prepared: PreparedRecording, metric: str) -> Run:
     del metric
     if int(prepared.recording.index[0]) != 0:
         raise ConfigMismatchError(
@@ -331,7 +326,7 @@ def _closed_book(prepared: PreparedRecording, metric: str) -> Run:
 
 
 _SPECIAL = {
-    "closed_book": _closed_book,
+    "closed_book": _closed_book_run,
     "oracle_best": lambda prepared, metric: oracle_best(prepared, prepared.metrics[metric]),
-    "oracle_earliest": _earliest,
+    "oracle_earliest": _earliest_oracle,
 }

@@ -2,7 +2,7 @@
 
 Rejecting "the expected loss of policy j is at least epsilon" certifies policy j.  Both procedures keep the chance that
 even one certificate of the family is false at delta (Angelopoulos et al. 2021), so any certified policy may be chosen
-afterwards, by looking at whatever one likes.
+afterwards, by any criterion.
 """
 
 from __future__ import annotations
@@ -19,32 +19,32 @@ from suffice.rounds import Floats, Mask
 
 __all__ = ["MOST_QUESTIONS", "PROCEDURES", "level_of", "questions_needed", "rejected"]
 
-Procedure = Literal["fixed-sequence", "bonferroni"]
+ProcedureName = Literal["fixed-sequence", "bonferroni"]
 
-PROCEDURES: tuple[Procedure, ...] = ("fixed-sequence", "bonferroni")
+PROCEDURES: tuple[ProcedureName, ...] = ("fixed-sequence", "bonferroni")
 """`fixed-sequence` tests one after the other, each at delta, and ends at the first that fails: the order must be fixed
 without the certification set.  `bonferroni` tests each of m at delta / m, in no order."""
 
 MOST_QUESTIONS = 200_000
 """Where `questions_needed` gives up."""
 
-_DRAWS = 64
+_MOST_SETS = 64
 _SUCCESS = 0.8
-_CELLS = 2**21  # losses resampled at once, a bound on memory
+_MOST_LOSSES = 2**21  # resampled at once, a bound on memory
 
 
-def level_of(procedure: Procedure, m: int, delta: float) -> float:
+def level_of(procedure: ProcedureName, m: int, delta: float) -> float:
     """Return the level at which each of `m` hypotheses is tested.
 
     Raises:
         DataError: There is no such procedure.
     """
     if procedure not in PROCEDURES:
-        raise DataError(f"{procedure!r} is no procedure; there are: {', '.join(PROCEDURES)}")
+        raise DataError(f"{procedure!r} is not a procedure; allowed: {', '.join(PROCEDURES)}")
     return delta if procedure == "fixed-sequence" else delta / m
 
 
-def rejected(p_values: npt.ArrayLike, delta: float, procedure: Procedure) -> Mask:
+def rejected(p_values: npt.ArrayLike, delta: float, procedure: ProcedureName) -> Mask:
     """Return which hypotheses are rejected with family-wise error at most delta.
 
     >>> rejected([0.01, 0.04, 0.2, 0.01], 0.05, "fixed-sequence").tolist()
@@ -74,19 +74,19 @@ def questions_needed(losses: Floats, claim: Claim, level: float, *, rng: int = 0
 
     Args:
         losses: Of one policy, shape ``(n_questions,)``.
-        claim: What shall be certified.
+        claim: What to certify.
         level: What the p-value must reach.
         rng: Seed of the resampling.
 
     Returns:
-        The number, two digits of it meant seriously, larger than n; None if the mean loss is not below epsilon (no
-        number would do) or more than `MOST_QUESTIONS` are needed.
+        The number, rounded up to two digits and larger than n; None if the mean loss is not below epsilon (no number
+        would do) or more than `MOST_QUESTIONS` are needed.
     """
     if losses.mean() >= claim.epsilon:
         return None
 
     def enough(n: int) -> bool:
-        draws = max(4, min(_DRAWS, _CELLS // n))
+        draws = max(4, min(_MOST_SETS, _MOST_LOSSES // n))
         resampled = np.random.default_rng(rng).choice(losses, (draws, n))
         return float(np.quantile(claim.p_values(resampled, level), _SUCCESS)) <= level
 
@@ -98,13 +98,13 @@ def questions_needed(losses: Floats, claim: Claim, level: float, *, rng: int = 0
     while high - low > max(1, low // 100):
         middle = (low + high) // 2
         low, high = (low, middle) if enough(middle) else (middle, high)
-    return _rounded_up(max(high, len(losses) + 1))
+    return _two_digits(max(high, len(losses) + 1))
 
 
-def _rounded_up(n: int) -> int:
-    """Return the number with two digits and zeros, and one below 200 as it is.
+def _two_digits(n: int) -> int:
+    """Return a number rounded up to two digits, one below 200 as it is.
 
-    >>> _rounded_up(149), _rounded_up(1234)
+    >>> _two_digits(149), _two_digits(1234)
     (149, 1300)
     """
     if n < 200:  # noqa: PLR2004 - three digits of which the first is a 1

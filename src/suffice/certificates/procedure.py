@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import platform
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import or_
@@ -14,12 +13,15 @@ import numpy as np
 
 from suffice._version import __version__
 from suffice.certificates.certificate import Certificate, figures_text
-from suffice.certificates.family import Family, arranged, check_disjoint, listed
+from suffice.certificates.charts import family_chart
+from suffice.certificates.family import Family, arranged, listed, refuse_used_questions
 from suffice.certificates.losses import COST_NAMES, Claim, MeasuredLosses, measure
-from suffice.certificates.ltt import MOST_QUESTIONS, Procedure, level_of, questions_needed, rejected
+from suffice.certificates.ltt import MOST_QUESTIONS, ProcedureName, level_of, questions_needed, rejected
+from suffice.display import Chart
 from suffice.errors import DataError
 from suffice.replays import seen_by, seen_from
-from suffice.results import Result
+from suffice.replays.rivals import Rival
+from suffice.results import Result, jsonable
 from suffice.rounds import Floats, Mask
 from suffice.rules import Rule
 from suffice.session import Policy
@@ -38,8 +40,8 @@ class Need:
         p_value: What it reached.
         loss: Its mean loss on the certification set.
         calls: Its mean calls there.
-        questions: About how many questions would do, four times in five, if losses stay distributed as observed; None
-            if no number would, or too many.
+        questions: About how many questions would be enough, four times in five, if losses stay distributed as observed;
+            None if no number would, or more than `MOST_QUESTIONS`.
     """
 
     rule: str
@@ -51,26 +53,26 @@ class Need:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Certification(Result):
-    """What a certification run found.
+    """The result of a certification.
 
     Attributes:
-        claim: What was to be shown.
-        family: What was tested, in this order.
+        claim: What was tested.
+        family: The tested policies, in this order.
         procedure: How several tests share delta.
-        level: What each p-value had to reach.
+        level: The largest p-value that certifies.
         p_values: Of each policy, shape ``(n_policies,)``.
         reference: For net losses the p-values of Hoeffding-Bentkus on (L + 1) / 2, for comparison only; for harm the
             same as `p_values`.
         certified: Which policies are certified, same shape.
         measured: Losses, values and calls on the certification set.
-        cheapest: What the chosen policy is the cheapest in.
         policy: The cheapest certified policy with its certificate; None if there is none.
         need: What the next policy lacks; None if all are certified.
+        cheapest: The cost by which the policy was chosen, one of `COST_NAMES`.
     """
 
     claim: Claim
     family: Family
-    procedure: Procedure
+    procedure: ProcedureName
     level: float
     p_values: Floats
     reference: Floats
@@ -91,16 +93,30 @@ class Certification(Result):
         return len(self.measured.question_ids)
 
     @property
+    def sequence(self) -> list[dict[str, Any]]:
+        """The family in test order: rule, p_value, certified, mean loss and mean calls of each."""
+        losses, calls = (rows.mean(axis=-1) for rows in (self.measured.losses, self.measured.costs["calls"]))
+        return [
+            {
+                "rule": str(policy.rule),
+                "p_value": float(self.p_values[place]),
+                "certified": bool(self.certified[place]),
+                "loss": float(losses[place]),
+                "calls": float(calls[place]),
+            }
+            for place, policy in enumerate(self.family.policies)
+        ]
+
+    @property
     def headline(self) -> str:
         """The outcome, in one or two sentences."""
         certificate, claim = self.certificate, self.claim
-        if certificate is not None and self.policy is not None:
-            chosen = f"certified: {self.policy.rule!s}. {certificate.statement} (n = {self.n}, p = {certificate.p_value:.3g})."
+        if self.policy is not None and certificate is not None:
             return (
-                f"{chosen} Selected here: {figures_text(certificate.figures, claim.metric)}; "
+                f"certified: {self.policy.rule!s}. {certificate.statement} (n = {self.n}, p = {certificate.p_value:.3g}). "
+                f"Selected here: {figures_text(certificate.figures, claim.metric)}; "
                 f"{self._rival_text(certificate.position)}."
             )
-        assert self.need is not None
         return (
             f"not certifiable with n = {self.n} at eps = {claim.epsilon:g} ({claim.kind} against "
             f"{self.measured.baseline}, {100 * claim.confidence:g} % confidence); {self.missing}"
@@ -113,7 +129,7 @@ class Certification(Result):
 
     @property
     def dominated_by(self) -> str | None:
-        """The fixed_k or random policy that dominates the chosen one on the certification questions; None if none does."""
+        """The fixed_k or random policy that dominates the chosen one on these questions; None if none does."""
         return None if self.certificate is None else self.measured.rivals[self.certificate.position].dominating
 
     def _rival_text(self, place: int) -> str:
@@ -138,64 +154,56 @@ class Certification(Result):
             return f"more than {MOST_QUESTIONS:,} questions needed {about}: its estimated loss is close to epsilon"
         return f"about {need.questions:,} questions needed {about}"
 
+    def plot(self) -> Chart:
+        """Return the chart of the family: the mean loss of each policy against its mean calls, beside epsilon."""
+        chosen = None if self.certificate is None else self.certificate.position
+        return family_chart(self.sequence, self.claim.epsilon, self.claim.kind, chosen)
+
     def table(self) -> Table:
         """Return every policy of the family in test order."""
-        measured, claim = self.measured, self.claim
-        chosen = self.certificate.position if self.certificate is not None else -1
-        columns = (
-            Column("policy"),
-            Column("loss", "+.4f"),
-            Column("harmed", ".1f", scale=100),
-            Column(claim.metric, ".1f", scale=100),
-            Column("calls", ".2f"),
-            *([] if self.cheapest == "calls" else [Column(self.cheapest, ",.2f")]),
-            Column("p", ".4f"),
-            Column("p (Hoeffding-Bentkus)", ".4f"),
-            Column("certified"),
-            Column("dominated by"),
-        )
-        rows = tuple(
-            (
-                policy.label,
-                float(measured.losses[place].mean()),
-                float((measured.values[place] < measured.baseline_values).mean()),
-                float(measured.values[place].mean()),
-                float(measured.calls[place].mean()),
-                *([] if self.cheapest == "calls" else [float(measured.spent(self.cheapest)[0][place].mean())]),
-                float(self.p_values[place]),
-                float(self.reference[place]),
-                "chosen" if place == chosen else "yes" if self.certified[place] else "no",
-                measured.rivals[place].dominating
-                or ("unknown" if "dominated_by" in measured.rivals[place].undecided else "-"),
-            )
-            for place, policy in enumerate(self.family.policies)
-        )
-        title = (
+        measured, claim, cheapest = self.measured, self.claim, self.cheapest
+        chosen = -1 if self.certificate is None else self.certificate.position
+        columns: dict[Column, Callable[[int], Any]] = {
+            Column("policy"): lambda place: self.family.policies[place].label,
+            Column("loss", "+.4f"): lambda place: float(measured.losses[place].mean()),
+            Column("harmed", ".1f", scale=100): lambda place: float(
+                (measured.values[place] < measured.baseline_values).mean()
+            ),
+            Column(claim.metric, ".1f", scale=100): lambda place: float(measured.values[place].mean()),
+            Column("calls", ".2f"): lambda place: float(measured.costs["calls"][place].mean()),
+        }
+        if cheapest != "calls":
+            columns[Column(cheapest, ",.2f")] = lambda place: float(measured.spent(cheapest)[0][place].mean())
+        columns |= {
+            Column("p", ".4f"): lambda place: float(self.p_values[place]),
+            Column("p (Hoeffding-Bentkus)", ".4f"): lambda place: float(self.reference[place]),
+            Column("certified"): lambda place: (
+                "chosen" if place == chosen else "yes" if self.certified[place] else "no"
+            ),
+            Column("dominated by"): lambda place: _dominated_text(measured.rivals[place]),
+        }
+        baseline = figure(measured.baseline_values.mean(), ".1f", 100)
+        return Table.of(
             f"{claim.kind} against {measured.baseline} on {self.n} certification questions; "
-            f"{self.procedure}, each p at most {self.level:.3g}"
+            f"{self.procedure}, each p at most {self.level:.3g}",
+            range(len(self.family.policies)),
+            columns,
+            notes=(
+                "selected here: the figures of this table are of the certification questions themselves",
+                f"{measured.baseline}: {baseline} at {figure(measured.baseline_costs['calls'].mean(), '.2f')} calls",
+                self.family.text,
+                *measured.notes,
+            ),
         )
-        return Table(title=title, columns=columns, rows=rows, notes=self._notes())
-
-    def _notes(self) -> tuple[str, ...]:
-        base = self.measured
-        told = (
-            "selected here: the figures of this table are of the certification questions themselves",
-            f"{base.baseline}: {figure(base.baseline_values.mean(), '.1f', 100)} at {figure(base.baseline_calls.mean(), '.2f')} calls",
-            self.family.text,
-        )
-        return told + base.notes
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-ready values; without a certificate `certificate` is None and `need` says why."""
-        certificate = self.certificate
+        claim = {name: getattr(self.claim, name) for name in ("epsilon", "confidence", "metric", "loss", "seed")}
         baseline = self.claim.baseline
-        return {
-            "certified": certificate is not None,
+        values = {
+            "certified": self.certificate is not None,
             "headline": self.headline,
-            "claim": {
-                **{name: getattr(self.claim, name) for name in ("epsilon", "confidence", "metric", "loss", "seed")},
-                "baseline": baseline if isinstance(baseline, str) else self.measured.baseline,
-            },
+            "claim": {**claim, "baseline": baseline if isinstance(baseline, str) else self.measured.baseline},
             "n": self.n,
             "procedure": self.procedure,
             "level": self.level,
@@ -205,20 +213,21 @@ class Certification(Result):
                     **member,
                     "cheapest_match": rival.match,
                     "dominated_by": rival.dominating,
-                    "undecided": list(rival.undecided),
+                    "undecided": rival.undecided,
                 }
-                for member, rival in zip(
-                    sequence_of(self.family, self.measured, self.p_values, self.certified),
-                    self.measured.rivals,
-                    strict=True,
-                )
+                for member, rival in zip(self.sequence, self.measured.rivals, strict=True)
             ],
             "dominated_by": self.dominated_by,
             "reference_p_values": self.reference.tolist(),
-            "need": None if self.need is None else {n: getattr(self.need, n) for n in Need.__slots__},
-            "notes": list(self.measured.notes),
-            "certificate": None if certificate is None else certificate.to_dict(),
+            "need": self.need,
+            "notes": self.measured.notes,
+            "certificate": self.certificate,
         }
+        return {name: jsonable(value) for name, value in values.items()}
+
+
+def _dominated_text(rival: Rival) -> str:
+    return rival.dominating or ("unknown" if "dominated_by" in rival.undecided else "-")
 
 
 def certify(
@@ -226,7 +235,7 @@ def certify(
     family: Family | Sequence[Policy | Rule | str],
     claim: Claim,
     *,
-    procedure: Procedure = "fixed-sequence",
+    procedure: ProcedureName = "fixed-sequence",
     tune: Recording | None = None,
     cheapest: str = "calls",
 ) -> Certification:
@@ -245,11 +254,11 @@ def certify(
 
     Args:
         recording: Certification questions, recorded at full width and used for nothing before.
-        family: What is tested, in which order; a list of policies, or of rules with the recording's own settings, will do.
+        family: The policies in test order; a list of policies, or of rules with the recording's own settings, is enough.
         claim: Loss, metric, baseline, epsilon and confidence.
         procedure: `fixed-sequence` or `bonferroni`.
         tune: Tune questions that arrange the family, see `arranged`; None = as declared.
-        cheapest: What is cheap: `calls`, `tokens` or `retrievals`.
+        cheapest: The cost to choose by: `calls`, `tokens` or `retrievals`.
 
     Raises:
         ConfigMismatchError: Certification questions were used before, or policy and recording do not belong together.
@@ -257,19 +266,19 @@ def certify(
         DataError: The metric is missing, leaves [0, 1], or is unknown where a policy stops; an unknown cost.
     """
     if cheapest not in COST_NAMES:
-        raise DataError(f"{cheapest!r} is nothing to be cheap in; allowed: {', '.join(COST_NAMES)}")
+        raise DataError(f"unknown cost {cheapest!r}; allowed: {', '.join(COST_NAMES)}")
     if not isinstance(family, Family):
         family = listed(family, recording)
     if tune is not None:
         family = arranged(family, tune, claim, cheapest)
-    selected = check_disjoint(family, claim, recording)
+    used = refuse_used_questions(family, claim, recording)
     measured = measure(recording, family.policies, claim, rivals_by=cheapest)
-    measured = replace(measured, notes=(*measured.notes, *selected.notes))
+    measured = replace(measured, notes=(*measured.notes, *used.notes))
     level = level_of(procedure, len(family.policies), claim.delta)
     p = claim.p_values(measured.losses, level)
     certified = rejected(p, claim.delta, procedure)
     costs = measured.spent(cheapest)[0].mean(axis=-1)
-    found = Certification(
+    result = Certification(
         claim=claim,
         family=family,
         procedure=procedure,
@@ -280,85 +289,64 @@ def certify(
         measured=measured,
         policy=None,
         cheapest=cheapest,
-        need=_need(family, measured, p, certified, claim=claim, procedure=procedure),
+        need=None,
     )
+    if not certified.all():
+        # The first that failed; without an order, the one with the smallest p-value.
+        in_order = procedure == "fixed-sequence"
+        result = replace(
+            result, need=_need(result, int(np.argmin(certified if in_order else np.where(certified, np.inf, p))))
+        )
     if not certified.any():
-        return found
+        return result
     position = int(np.argmin(np.where(certified, costs, np.inf)))
-    certificate = _certificate(found, position, recording)
     member = family.policies[position]
-    involved = [*family.policies, *([claim.baseline] if isinstance(claim.baseline, Policy) else [])]
-    seen = reduce(or_, map(seen_by, involved), family.seen)
+    seen = reduce(or_, map(seen_by, claim.with_baseline(family.policies)), family.seen)
     provenance = {**member.provenance, **(seen.to_dict() if seen else {})}
-    return replace(found, policy=replace(member, provenance=provenance, certificate=certificate.to_dict()))
+    certificate = _issue(result, position, recording)
+    return replace(result, policy=replace(member, provenance=provenance, certificate=certificate.to_dict()))
 
 
-def sequence_of(family: Family, measured: MeasuredLosses, p: Floats, certified: Mask) -> list[dict[str, Any]]:
-    """Return the family in test order, JSON-ready."""
-    return [
-        {
-            "rule": str(policy.rule),
-            "p_value": float(p[place]),
-            "certified": bool(certified[place]),
-            "loss": float(measured.losses[place].mean()),
-            "calls": float(measured.calls[place].mean()),
-        }
-        for place, policy in enumerate(family.policies)
-    ]
-
-
-def _need(
-    family: Family, measured: MeasuredLosses, p: Floats, certified: Mask, *, claim: Claim, procedure: Procedure
-) -> Need | None:
-    """Return what the first policy that failed lacks; without an order, the one with the smallest p-value."""
-    if certified.all():
-        return None
-    in_order = procedure == "fixed-sequence"
-    place = int(np.argmin(certified) if in_order else np.argmin(np.where(certified, np.inf, p)))
-    level = level_of(procedure, len(p), claim.delta)
-    losses = measured.losses[place]
+def _need(result: Certification, place: int) -> Need:
+    member, claim = result.sequence[place], result.claim
     return Need(
-        rule=str(family.policies[place].rule),
-        p_value=float(p[place]),
-        loss=float(losses.mean()),
-        calls=float(measured.calls[place].mean()),
-        questions=questions_needed(losses, claim, level, rng=claim.seed),
+        rule=member["rule"],
+        p_value=member["p_value"],
+        loss=member["loss"],
+        calls=member["calls"],
+        questions=questions_needed(result.measured.losses[place], claim, result.level, rng=claim.seed),
     )
 
 
-def _certificate(found: Certification, position: int, recording: Recording) -> Certificate:
-    measured, claim = found.measured, found.claim
+def _issue(result: Certification, position: int, recording: Recording) -> Certificate:
+    measured, claim = result.measured, result.claim
     figures = {
         "loss": measured.losses[position],
         "value": measured.values[position],
         "baseline_value": measured.baseline_values,
-        "calls": measured.calls[position],
-        "baseline_calls": measured.baseline_calls,
-        "tokens": measured.tokens[position],
-        "baseline_tokens": measured.baseline_tokens,
     }
-    if found.cheapest == "retrievals":  # elsewhere a search is cheap beside the calls, and no part of the claim
-        figures |= {"retrievals": measured.retrievals[position], "baseline_retrievals": measured.baseline_retrievals}
-    means = {name: float(values.mean()) for name, values in figures.items()}
+    for name in COST_NAMES:
+        if name != "retrievals" or result.cheapest == name:  # elsewhere a search is cheap beside the calls
+            figures |= {name: measured.costs[name][position], f"baseline_{name}": measured.baseline_costs[name]}
     return Certificate(
-        policy_digest=found.family.policies[position].digest,
+        policy_digest=result.family.policies[position].digest,
         loss=claim.loss,
         metric=claim.metric,
         baseline=measured.baseline,
         epsilon=claim.epsilon,
         confidence=claim.confidence,
         method=claim.method,
-        p_value=float(found.p_values[position]),
-        level=found.level,
-        procedure=found.procedure,
-        family=found.family.text,
-        family_size=len(found.family.policies),
+        p_value=float(result.p_values[position]),
+        level=result.level,
+        procedure=result.procedure,
+        family=result.family.text,
+        family_size=len(result.family.policies),
         position=position,
-        sequence=tuple(sequence_of(found.family, measured, found.p_values, found.certified)),
-        n=found.n,
+        sequence=tuple(result.sequence),
+        n=result.n,
         n_failed=measured.n_failed,
         seed=claim.seed,
-        figures={name: None if math.isnan(value) else value for name, value in means.items()},
+        figures={name: jsonable(float(values.mean())) for name, values in figures.items()},
         data_hash=recording.data_hash,
         question_ids=tuple(sorted(measured.question_ids)),
         question_texts=tuple(sorted(seen_from(recording).texts)),

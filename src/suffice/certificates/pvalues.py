@@ -14,7 +14,7 @@ from suffice.rounds import Floats
 
 __all__ = ["betting_p_value", "hoeffding_bentkus_p_value", "net_p_value"]
 
-_SLACK = 1e-9
+_SUM_ERROR = 1e-9
 """Sums of losses carry rounding errors, and Bentkus rounds the sum up to a whole number."""
 
 _LARGEST_BET = 0.99
@@ -53,7 +53,7 @@ def hoeffding_bentkus_p_value(
     low = np.minimum(mean, epsilon)  # above epsilon Hoeffding says nothing: p = 1
     some, rest = np.where(low > 0, low, 1.0), 1 - low
     divergence = np.where(low > 0, low * np.log(some / epsilon), 0.0) + rest * np.log(rest / (1 - epsilon))
-    bentkus = binom.cdf(np.ceil(n * mean - _SLACK), n, epsilon)
+    bentkus = binom.cdf(np.ceil(n * mean - _SUM_ERROR), n, epsilon)
     p = np.minimum(np.exp(-n * divergence), (1 if binary else np.e) * bentkus)
     return np.asarray(np.minimum(p, 1.0), dtype=np.float64)
 
@@ -92,12 +92,14 @@ def betting_p_value(losses: npt.ArrayLike, epsilon: float, *, level: float = 0.0
     n = losses.shape[-1]
     if n == 0:
         raise DataError("no losses: a certificate needs questions")
-    seen = np.arange(1, n)
-    # Running mean and variance, shrunk towards 1/2 and 1/4 as if one such loss had been seen before.
-    means = (0.5 + np.cumsum(losses, axis=-1)) / (np.arange(1, n + 1) + 1)
+    count = np.arange(1, n + 1) + 1
+    # Running mean and variance, shrunk towards 1/2 and 1/4 as if one such loss had come before.  The stake on loss i may
+    # only read losses before it, so the variances are shifted by one place.
+    means = (0.5 + np.cumsum(losses, axis=-1)) / count
     variances = np.full(losses.shape, 0.25)
-    variances[..., 1:] = (0.25 + np.cumsum((losses - means) ** 2, axis=-1)[..., :-1]) / (seen + 1)
+    variances[..., 1:] = ((0.25 + np.cumsum((losses - means) ** 2, axis=-1)) / count)[..., :-1]
     stakes = np.minimum(np.sqrt(2 * np.log(1 / level) / (n * variances)), _LARGEST_BET / (1 - epsilon))
+    # In logarithms, because a product of thousands of factors would underflow.
     capital = np.cumsum(np.log1p(-stakes * (losses - epsilon)), axis=-1).max(axis=-1)
     return np.asarray(np.exp(-np.maximum(capital, 0.0)), dtype=np.float64)
 

@@ -203,7 +203,7 @@ def show_command(
             f"is {policy.digest}: what it says below says nothing about it. Certify again, on fresh questions.",
             bold=True,
         )
-    print_table(certificate.table)
+    print_table(certificate.table())
     say(f"{certificate.statement}.")
     for title, lines in (("It assumes", ASSUMES), ("It breaks with", BREAKS)):
         say(f"{title}:")

@@ -1,0 +1,64 @@
+"""The chart of a certificate: what each policy of the family loses, against what it costs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from suffice.display import Chart
+from suffice.replays.charts import COSTS, axis_of, chart_of, legend_entry, scale_of
+
+__all__ = ["family_chart"]
+
+_STATES = {"chosen": "var(--accent)", "certified": "var(--good)", "not certified": "var(--muted)"}
+"""The states of a policy with their colours."""
+
+
+def family_chart(sequence: Sequence[Mapping[str, Any]], epsilon: float, kind: str, chosen: int | None) -> Chart:
+    """Return the mean loss of each policy on the certification questions against its mean calls, beside epsilon.
+
+    Args:
+        sequence: The family in test order, see `Certificate.sequence`.
+        epsilon: The largest expected loss.
+        kind: The loss in words.
+        chosen: The place of the chosen policy; None if there is none.
+    """
+    data = [
+        {
+            "policy": member["rule"],
+            "calls": member["calls"],
+            "loss": member["loss"],
+            "p": member["p_value"],
+            "state": "chosen" if place == chosen else "certified" if member["certified"] else "not certified",
+        }
+        for place, member in enumerate(sequence)
+    ]
+    x, y = axis_of("calls", COSTS["calls"]), axis_of("loss", f"{kind}, mean")
+    colour = {"field": "state", "type": "nominal", "legend": None, **scale_of([*_STATES], [*_STATES.values()])}
+    tooltip = [
+        {"field": "policy"},
+        {"field": "loss", "format": "+.4f"},
+        {"field": "calls", "format": ".2f"},
+        {"field": "p", "title": "p-value", "format": ".4f"},
+        {"field": "state"},
+    ]
+    bound = {"field": "epsilon", "type": "quantitative"}
+    layers: list[dict[str, Any]] = [
+        {
+            "data": {"values": [{"epsilon": epsilon, "text": f"epsilon = {epsilon:g}"}]},
+            "layer": [
+                {"mark": {"type": "rule", "color": "var(--text)", "strokeDash": [4, 4]}, "encoding": {"y": bound}},
+                {
+                    "mark": {"type": "text", "x": 4, "dy": -7, "align": "left", "color": "var(--text)"},
+                    "encoding": {"y": bound, "text": {"field": "text"}},
+                },
+            ],
+        },
+        {
+            "mark": {"type": "point", "filled": True, "size": 90, "opacity": 1},
+            "encoding": {"x": x, "y": y, "color": colour, "tooltip": tooltip},
+        },
+    ]
+    states = {member["state"] for member in data}
+    legend = [legend_entry(name, colour, "circle") for name, colour in _STATES.items() if name in states]
+    return Chart(chart_of(data, layers, 300, f"Loss against calls of {len(data)} policies", legend))

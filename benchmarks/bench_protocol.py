@@ -49,9 +49,8 @@ def recording() -> Recording:
 
 def check(drafts: Any, found: Any) -> None:
     """Compare the stops of every set of members with plain loops on 300 trajectories."""
-    columns = [
-        drafts.prepared.raw.columns[name] for name in ("semantic_distance", "critic_approved", "information_gain")
-    ]
+    names = ("semantic_distance", "critic_approved", "information_gain")
+    columns = list(drafts.prepared.rounds(names).columns.values())
     for label, members in CELLS.items():
         for q in range(0, QUESTIONS, QUESTIONS // 300):
             stop, *_ = plain_cell(members, EPS, PATIENCE, *(column[q].tolist() for column in columns))
@@ -69,7 +68,7 @@ def run() -> dict[str, Any]:
         times.append(time.perf_counter() - began)
         began = time.perf_counter()
         for policy in found.policies.values():
-            np.argmax(policy.rule.fires(policy.view(drafts.prepared.raw)), axis=1)
+            np.argmax(policy.rule.fires(drafts.prepared.view(policy)), axis=1)
         floors.append(time.perf_counter() - began)
     check(drafts, found)
     mine, floor = min(times), min(floors)

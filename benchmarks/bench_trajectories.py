@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 from tests.cascade import ROUNDS, TOGGLES, cascade, drafts, rule_of
 
-from suffice.replays import CostTable, outcome
 from suffice.replays.baselines import Run, fixed_budget, oracle_best, random_stop, run_policy
 from suffice.replays.prepared import PreparedRecording
 from suffice.session import Policy
@@ -42,11 +41,7 @@ def policies() -> dict[str, Policy]:
 
 def replayed(recording: Recording, listed: dict[str, Policy]) -> tuple[PreparedRecording, list[Run]]:
     """Replay everything."""
-    columns = sorted({column for policy in listed.values() for column in policy.raw_columns})
-    score = outcome(recording, SCORE)
-    prepared = PreparedRecording(
-        recording=recording, metrics={SCORE: score}, costs=CostTable(recording), raw=recording.rounds(columns)
-    )
+    prepared = PreparedRecording.of(recording, [SCORE])
     runs, twins = [], []
     for name, policy in listed.items():
         run, stopped = run_policy(prepared, policy)
@@ -54,7 +49,7 @@ def replayed(recording: Recording, listed: dict[str, Policy]) -> tuple[PreparedR
         if name in NAMED:
             twins.append(random_stop(prepared, policy, stopped))
     fixed = [fixed_budget(prepared, k) for k in range(1, ROUNDS + 1)]
-    return prepared, [*runs, *twins, *fixed, oracle_best(prepared, score, name=SCORE)]
+    return prepared, [*runs, *twins, *fixed, oracle_best(prepared, prepared.metrics[SCORE], name=SCORE)]
 
 
 def check(recording: Recording, drawn: Any) -> float:

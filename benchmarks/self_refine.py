@@ -21,7 +21,7 @@ from suffice.diagnostics.judging import Unjudged
 from suffice.embedding import Embedder, MiniLM
 from suffice.papers.semantic import read_debate
 from suffice.replays import policy_for, replay
-from suffice.replays.prepared import drop_failed
+from suffice.replays.prepared import PreparedRecording
 from suffice.rules import parse_selector
 from suffice.rules.selectors_of_drafts import DISTANCES, pairwise_distances
 from suffice.statistics import Resampling
@@ -86,7 +86,7 @@ def against_fixed(recording: Recording, title: str) -> Table:
 
 def noise(recording: Recording) -> Table:
     """Return how often two equal drafts of one trajectory got different verdicts, and what became of drafts far away."""
-    kept, _ = drop_failed(recording)
+    kept = PreparedRecording.of(recording).recording
     marks, answers = kept.column(METRIC), kept.answers
     pairs = [
         (marks[q, i], marks[q, j])

@@ -211,7 +211,7 @@ def test_nothing_is_charged_before_the_start_round():
 
 
 def prepared_for(recording: Recording, *policies_: Policy, prices: Price | None = None) -> PreparedRecording:
-    return PreparedRecording.of(recording, policies_, ["f1"], prices=prices)
+    return PreparedRecording.of(recording, ["f1"], prices=prices)
 
 
 def test_oracles_pay_the_loop_up_to_the_chosen_round_and_no_judge():

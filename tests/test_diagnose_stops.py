@@ -71,7 +71,7 @@ def made(seed: int = 0, n: int = 60, width: int = 4, *, prefix: str = "q", end: 
 
 
 def prepared_for(recording: Recording, policy: Policy) -> PreparedRecording:
-    return PreparedRecording.of(recording, [policy], ["f1", "em"])
+    return PreparedRecording.of(recording, ["f1", "em"])
 
 
 # --- threshold sweep ------------------------------------------------------------------------------------------------

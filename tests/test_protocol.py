@@ -695,7 +695,7 @@ def test_each_claim_can_fail(monkeypatch):
         found = stops(policy, raw)
         return dataclasses.replace(found, position=np.zeros_like(found.position), fired=np.ones_like(found.fired))
 
-    monkeypatch.setattr("suffice.papers.semantic.theory.stops", early)
+    monkeypatch.setattr("suffice.replays.prepared.stops", early)
     assert status(check_theory(read, done)) == [True, True, True, False, False]
 
 

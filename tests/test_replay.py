@@ -15,7 +15,7 @@ from suffice.errors import CensoredError, ConfigMismatchError, DataError, NotFit
 from suffice.replays import id_hash, policy_for, replay, replay_matrix
 from suffice.replays.baselines import oracle_best, oracle_earliest, random_stop, run_policy
 from suffice.replays.outcomes import answers_by_stop, values_by_stop
-from suffice.replays.prepared import PreparedRecording, drop_failed
+from suffice.replays.prepared import PreparedRecording
 from suffice.replays.tables import outcomes_table
 from suffice.rounds import Cost, Round, Rounds
 from suffice.rules import Never, fixed_k, parse_rule, parse_selector, signal
@@ -31,7 +31,7 @@ SETTINGS = settings(max_examples=60, deadline=None, suppress_health_check=[Healt
 
 
 def prepared_for(recording: Recording, *policies_: Policy) -> PreparedRecording:
-    return PreparedRecording.of(recording, policies_, ["f1", "em"])
+    return PreparedRecording.of(recording, ["f1", "em"])
 
 
 def simple(answers: list[list[str | None]], *, end: str = "max_rounds", start: int = 1, **columns) -> Recording:
@@ -133,7 +133,7 @@ def test_the_matrix_path_equals_one_policy_at_a_time(data):
     many = [policy.rule, *data.draw(st.lists(rules(), max_size=4))]
     wide = replace(policy, rule=parse_rule(" | ".join(f"({rule})" for rule in [*many, fixed_k(1)])))
     prepared = prepared_for(drawn.recording, wide)
-    view = wide.view(prepared.raw)
+    view = prepared.view(wide)
     answers = answers_by_stop(policy.selector, view)
     by_stop = {
         name: values_by_stop(answers, view.seen, prepared.in_view(m, view)) for name, m in prepared.metrics.items()
@@ -466,9 +466,15 @@ def test_policy_for_takes_the_recordings_rounds_position_and_dependencies():
     assert policy_for(recording, "full").rule == Never()
 
 
-def test_failed_questions_are_dropped_once():
-    recording = simple([["b", "a"], ["a", "b"]])
-    assert drop_failed(recording) == (recording, 0)
+def test_a_prepared_recording_leaves_failed_questions_out_and_reads_a_column_once():
+    recording = simple([["b", "a"], ["a", "b"]], p_correct=[[0.1, 0.9], [0.2, 0.8]])
+    prepared = PreparedRecording.of(recording)
+    assert (prepared.recording, prepared.n_failed, prepared.metrics) == (recording, 0, {})
+    assert prepared.rounds(["p_correct"])["p_correct"] is prepared.rounds(["p_correct", "absent"])["p_correct"]
+    assert "absent" not in prepared.rounds(["absent"]).columns
+    shifted = prepared.with_columns({"p_correct": np.zeros((2, 2))})
+    assert not shifted.rounds(["p_correct"])["p_correct"].any()
+    assert prepared.rounds(["p_correct"])["p_correct"].any()
 
 
 def test_strategies_cover_what_they_promise():

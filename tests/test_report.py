@@ -47,7 +47,7 @@ PRICE = Price(uncached=0.5, cached=0.05, output=1.5)
 
 
 def prepared_for(kept, policy, metrics=("f1", "em"), price=PRICE):
-    return PreparedRecording.of(kept, [policy], metrics, prices=price)
+    return PreparedRecording.of(kept, metrics, prices=price)
 
 
 def replayed(prepared, policy, literal, threshold):

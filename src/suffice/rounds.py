@@ -26,6 +26,7 @@ __all__ = [
     "Floats",
     "Mask",
     "Passage",
+    "Positions",
     "Reason",
     "Reply",
     "Round",
@@ -36,6 +37,7 @@ __all__ = [
 
 Floats = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
+Positions = npt.NDArray[np.int64]
 
 Reason = Literal["rule", "max_rounds", "exhausted", "failed", "cancelled"]
 """Why a live question stopped."""

@@ -21,7 +21,7 @@ from suffice.replays.baselines import (
     run_policy,
 )
 from suffice.replays.outcomes import agreement_note, choice_notes, is_agreement
-from suffice.replays.prepared import PreparedRecording, drop_failed
+from suffice.replays.prepared import PreparedRecording
 from suffice.replays.references import baseline_policy, selectors_in_use
 from suffice.replays.rivals import Rival, find_rival
 from suffice.rounds import Floats
@@ -174,7 +174,8 @@ def measure(
         NotFittedError: A policy reads a calibrated signal and has no calibrator.
     """
     single, repeated = one_row_per_question(recording)
-    complete, n_failed = drop_failed(single)
+    prepared = PreparedRecording.of(single, [claim.metric])
+    complete, n_failed = prepared.recording, prepared.n_failed
     reference_policy = claim.baseline
     if isinstance(reference_policy, str) and reference_policy not in _SPECIAL:
         reference_policy = _rule_baseline(complete, reference_policy, policies)
@@ -182,7 +183,6 @@ def measure(
     for policy in involved:
         policy.check()
     notes = [*repeated, *(note for policy in involved for note in check_policy(policy, complete))]
-    prepared = PreparedRecording.of(complete, involved, [claim.metric])
     stopped = [run_policy(prepared, policy) for policy in policies]
     if isinstance(reference_policy, Policy):
         reference = run_policy(prepared, reference_policy)[0]

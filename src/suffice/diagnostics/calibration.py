@@ -228,7 +228,7 @@ def _downstream(
         return math.nan, math.nan
     others = tuple(item for item in policy.calibrators if item.output != output)
     changed = replace(policy, calibrators=(*others, *(() if calibrator is None else (calibrator,))))
-    if not set(changed.raw_signals) <= set(prepared.raw.columns):
+    if not set(changed.raw_signals) <= set(prepared.rounds(changed.raw_signals).columns):
         return math.nan, math.nan
     run, _ = run_policy(prepared, changed)
     if not run.exact:

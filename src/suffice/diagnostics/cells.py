@@ -12,7 +12,7 @@ from suffice.calibration import CALIBRATED, Calibrator
 from suffice.diagnostics.rows import has_metric, right_or_wrong
 from suffice.replays import policy_for
 from suffice.replays.baselines import run_policy
-from suffice.replays.prepared import PreparedRecording, drop_failed
+from suffice.replays.prepared import PreparedRecording
 from suffice.results import Result
 from suffice.rounds import Floats, Mask, Rounds
 from suffice.rules import Rule, Threshold, tasr, thresholds
@@ -187,7 +187,7 @@ def compare_cells(
     """
     rule, literal = _with_floor(rule)
     source = CALIBRATED[CALIBRATED_NAME]
-    kept = {name: drop_failed(recording)[0] for name, recording in cells.items()}
+    kept = {name: PreparedRecording.of(recording).recording for name, recording in cells.items()}
     margins = {name: _column(recording, source) for name, recording in kept.items()}
     calibrated = {name: _calibrated(recording, metric) for name, recording in kept.items()}
     first = next(iter(kept))
@@ -271,8 +271,8 @@ def _outcome(recording: Recording, rule: Rule, quality: str, added: Mapping[str,
     """
     policy = policy_for(recording, rule)
     has = has_metric(recording, quality)
-    prepared = PreparedRecording.of(recording, [policy], [quality] if has else []).with_columns(added)
-    columns = prepared.raw.columns
+    prepared = PreparedRecording.of(recording, [quality] if has else []).with_columns(added)
+    columns = prepared.rounds(policy.raw_signals).columns
     if not set(policy.raw_signals) <= set(columns) or any(np.isnan(columns[name]).all() for name in policy.raw_signals):
         return _NAN, _NAN, _NAN
     run, stopped = run_policy(prepared, policy)

@@ -23,7 +23,7 @@ from suffice.diagnostics.sweep import sweep_threshold
 from suffice.replays import calibrate, check_policy, policy_for, seen_from, seen_in, selected_on
 from suffice.replays.baselines import RECORDED, Run, recorded_run, run_policy
 from suffice.replays.outcomes import choice_note, default_metrics
-from suffice.replays.prepared import PreparedRecording, drop_failed
+from suffice.replays.prepared import PreparedRecording
 from suffice.replays.references import answering_like, baseline_policy
 from suffice.results import Result
 from suffice.rules import Rule, parse_rule, thresholds
@@ -112,8 +112,9 @@ def diagnose(
         NotFittedError: The policy needs calibrators, has none, and there is no `tune`.
         UnknownSignalError: The policy reads a signal that was not recorded.
     """
-    kept, n_failed = drop_failed(recording)
-    tuned = None if tune is None else drop_failed(tune)[0]
+    prepared = PreparedRecording.of(recording)
+    kept, n_failed = prepared.recording, prepared.n_failed
+    tuned = None if tune is None else PreparedRecording.of(tune).recording
     made = None if policy is None else _policy(kept, tuned, policy, metric)
     settings = _Settings(
         metric=metric,
@@ -124,7 +125,7 @@ def diagnose(
     )
     notes = [f"{counted(n_failed, 'question')} failed while recording: left out"] if n_failed else []
     notes += _input_notes(kept, tuned, made, settings)
-    prepared = _prepared(kept, made, settings.quality)
+    prepared = prepared.with_metrics([settings.quality] if has_metric(kept, settings.quality) else [])
     parts = _signal_parts(kept, tuned, made, settings)
     if has_metric(kept, metric):
         parts |= _calibration_part(prepared, tuned, made, settings, notes)
@@ -235,12 +236,6 @@ def _policy(kept: Recording, tune: Recording | None, policy: Policy | Rule | str
     return replace(fitted, name=draft.name)
 
 
-def _prepared(kept: Recording, policy: Policy | None, quality: str) -> PreparedRecording:
-    columns = {*CALIBRATED, *CALIBRATED.values(), "answer_stable"}
-    metrics = [quality] if has_metric(kept, quality) else []
-    return PreparedRecording.of(kept, [] if policy is None else [policy], metrics, columns=columns)
-
-
 def _policy_parts(
     prepared: PreparedRecording, policy: Policy, settings: _Settings, notes: list[str]
 ) -> dict[str, Result]:
@@ -295,14 +290,14 @@ def _reference(prepared: PreparedRecording, policy: Policy, settings: _Settings)
         return recorded_run(prepared, answering_like(policy))
     other = given if isinstance(given, Policy) else baseline_policy(kept, given or "fixed_k(3)", policy)
     check_policy(other, kept)
-    return run_policy(_prepared(kept, other, settings.quality), other)[0]
+    return run_policy(prepared, other)[0]
 
 
 def _stop_parts(prepared: PreparedRecording, policy: Policy, stopped: Stops, settings: _Settings) -> dict[str, Result]:
     kept, view = prepared.recording, stopped.view
     ids = np.array(kept.question_ids, dtype=object)
     right = prepared.in_view(right_or_wrong(kept, settings.metric), view)
-    stable = prepared.raw.columns.get("answer_stable")
+    stable = prepared.rounds(["answer_stable"]).columns.get("answer_stable")
     parts: dict[str, Result] = {
         "premature": look_at_stops(
             stopped,
@@ -316,7 +311,7 @@ def _stop_parts(prepared: PreparedRecording, policy: Policy, stopped: Stops, set
     }
     effect = compare_floor(
         policy,
-        prepared.raw,
+        prepared.rounds(policy.raw_columns),
         right,
         metric=settings.metric,
         question_ids=ids,

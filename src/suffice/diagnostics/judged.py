@@ -16,11 +16,11 @@ from suffice.diagnostics.selection import Reference
 from suffice.errors import DataError
 from suffice.replays.checks import check_policy
 from suffice.replays.outcomes import choice_notes, outcome
-from suffice.replays.prepared import PreparedRecording, drop_failed
+from suffice.replays.prepared import PreparedRecording
 from suffice.results import Evaluation
 from suffice.rounds import Floats, Mask, Rounds
 from suffice.rules.selectors import Selector, last_of
-from suffice.session import Policy, Stops, stops
+from suffice.session import Policy, Stops
 from suffice.statistics import Resampling, hash_folds
 from suffice.store.recording import Recording
 from suffice.store.schema import cost_column
@@ -235,10 +235,10 @@ def _made(
         raise DataError("nothing to compare: give each family one procedure at least")
     names = frozenset().union(*(item.signals for variants in families.values() for item in variants))
     reading = replace(policy, selector=_Reading(names))
-    check_policy(reading, drop_failed(recording)[0])
-    prepared = PreparedRecording.of(recording, [reading], [metric])
+    prepared = PreparedRecording.of(recording, [metric])
+    check_policy(reading, prepared.recording)
     reference = Reference(prepared, reading, metric, prepared.draws(resampling))
-    return _Made(prepared, stops(reading, prepared.raw), reference, metric, judge)
+    return _Made(prepared, prepared.stops(reading), reference, metric, judge)
 
 
 def whole_folds(recording: Recording, n_folds: int) -> npt.NDArray[np.int64]:

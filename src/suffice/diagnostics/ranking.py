@@ -13,7 +13,7 @@ from suffice.errors import DataError
 from suffice.logistic import fit_logistic
 from suffice.replays.checks import check_policy
 from suffice.replays.outcomes import answers_by_stop, outcome, values_by_stop
-from suffice.replays.prepared import drop_failed
+from suffice.replays.prepared import PreparedRecording
 from suffice.replays.selected import seen_from
 from suffice.results import Result
 from suffice.rounds import Floats, Mask, Rounds
@@ -115,7 +115,8 @@ def fit_ranker(
         UnknownSignalError: A feature reads a signal that was not recorded.
         NotFittedError: A feature reads a calibrated signal and the policy has no calibrator.
     """
-    kept, n_failed = drop_failed(recording)
+    prepared = PreparedRecording.of(recording)
+    kept, n_failed = prepared.recording, prepared.n_failed
     units = Units.of(len(kept.question_ids), kept.clusters)
     if not _FEWEST <= folds <= len(units.sizes):
         raise DataError(

@@ -146,8 +146,7 @@ def compare_selectors(
     resampling = replace(resampling, interval="percentile")
     chosen = {str(s): s for s in (parse_selector(s) if isinstance(s, str) else s for s in selectors)}
     chosen.setdefault("last", Last())
-    made = [replace(policy, selector=selector) for policy in policies for selector in chosen.values()]
-    prepared = PreparedRecording.of(recording, made, [metric])
+    prepared = PreparedRecording.of(recording, [metric])
     draws = prepared.draws(resampling)
     rows, undefined, notes = [], False, list[str]()
     for policy in policies:

@@ -18,9 +18,9 @@ import numpy.typing as npt
 from suffice.errors import CensoredError, DataError
 from suffice.gates.answered import require_round_0, with_scores, without_gate
 from suffice.gates.point import ALWAYS, NEVER, PERFECT, GatePoint
-from suffice.replays import CostTable, Price, check_policy, policy_for
+from suffice.replays import Price, check_policy, policy_for
 from suffice.replays.baselines import Run, closed_book, run_policy
-from suffice.replays.prepared import PreparedRecording, drop_failed
+from suffice.replays.prepared import PreparedRecording
 from suffice.rounds import Floats, Mask
 from suffice.rules import Rule
 from suffice.rules import signal as named
@@ -93,14 +93,11 @@ class GateEvaluation:
         require_round_0(recording)
         if not metrics:
             raise DataError("a gate is judged by its answers: name at least one metric")
-        kept, self.n_failed = drop_failed(recording)
+        self.prepared = PreparedRecording.of(recording, metrics, prices=prices)
         self.metrics = tuple(metrics)
-        self._prices = prices
         self.margin, self.resampling = margin, resampling
-        self.after = policy or policy_for(kept, "full", name="")
-        check_policy(replace(self.after, start_round=1), kept)
-        signals = kept.names("signal")
-        self.prepared = PreparedRecording.of(kept, [self.after], self.metrics, columns=signals, prices=prices)
+        self.after = policy or policy_for(self.recording, "full", name="")
+        check_policy(replace(self.after, start_round=1), self.recording)
         self.draws = self.prepared.draws(resampling)
         self.never = closed_book(self.prepared)
         self.always = run_policy(self.prepared, replace(self.after, start_round=1), label=ALWAYS)[0]
@@ -127,10 +124,7 @@ class GateEvaluation:
 
     def with_scores(self, scores: Mapping[str, npt.ArrayLike], *, component: str = "gate") -> GateEvaluation:
         """Return the evaluation with further signals at round 0, see `suffice.gates.answered.with_scores`; draws are shared."""
-        other = self._with(with_scores(self.recording, scores, component=component))
-        columns = {name: other.recording.column(name) for name in scores}
-        other.prepared = other.prepared.with_columns(columns)
-        return other
+        return self._with(with_scores(self.recording, scores, component=component))
 
     def ungated(self) -> GateEvaluation:
         """Return the evaluation without what the recorded gate cost, for gates that are not it: see `without_gate`."""
@@ -138,7 +132,7 @@ class GateEvaluation:
 
     def _with(self, recording: Recording) -> GateEvaluation:
         other = copy(self)
-        other.prepared = replace(self.prepared, recording=recording, costs=CostTable(recording, self._prices))
+        other.prepared = replace(self.prepared, recording=recording)
         other.never = closed_book(other.prepared)
         other.always = run_policy(other.prepared, replace(self.after, start_round=1), label=ALWAYS)[0]
         return other

@@ -13,9 +13,9 @@ from suffice.replays.costs import Ledger
 from suffice.replays.outcomes import answers_by_stop, values_by_stop
 from suffice.replays.prepared import PreparedRecording
 from suffice.replays.recorded import run_notes
-from suffice.rounds import Floats, Mask, Rounds
+from suffice.rounds import Floats, Mask, Positions, Rounds
 from suffice.rules import Selector, fixed_k
-from suffice.session import Policy, Stops, stops
+from suffice.session import Policy, Stops
 from suffice.tables import counted
 
 __all__ = [
@@ -32,8 +32,6 @@ __all__ = [
 
 RECORDED = "recorded"
 """The label of `recorded_run`: what differences are taken against by default where a rule ended some recordings."""
-
-Positions = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +89,7 @@ def run_policy(
     prepared: PreparedRecording, policy: Policy, *, label: str = "", kind: str = "rule"
 ) -> tuple[Run, Stops]:
     """Replay one policy: stops, answers, metrics and what it would have paid."""
-    stopped = stops(policy, prepared.raw)
+    stopped = prepared.stops(policy)
     ends, highest = prepared.recording.ends, policy.max_rounds
     unrun, reasons = stopped.unrun(ends, highest), stopped.reasons(ends, highest)
     return _run(prepared, policy, stopped, unrun, Counter(reasons), label=label, kind=kind), stopped
@@ -179,15 +177,13 @@ def recorded_run(prepared: PreparedRecording, like: Policy | None = None) -> Run
         like, start_round=0 if at_0 else 1, max_rounds=max(prepared.highest, 1), name=f"{RECORDED}{like.name}"
     )
     ended = Counter(str(end) for end in prepared.recording.ends.tolist())
-    run = _run(
-        prepared, policy, stops(policy, prepared.raw), np.zeros_like(prepared.cut), ended, label="", kind=RECORDED
-    )
+    run = _run(prepared, policy, prepared.stops(policy), np.zeros_like(prepared.cut), ended, label="", kind=RECORDED)
     return replace(run, notes=("the recording's own stops; what its rule itself cost is not counted",))
 
 
 def closed_book(prepared: PreparedRecording) -> Run:
     """Return the answers of round 0, the model alone."""
-    view = Policy(start_round=0, max_rounds=prepared.highest).view(prepared.raw)
+    view = prepared.view(Policy(start_round=0, max_rounds=prepared.highest))
     return _run_at(prepared, view, np.zeros(len(view.seen), dtype=np.int64), "closed_book", "closed_book")
 
 
@@ -300,7 +296,7 @@ def oracle_earliest(prepared: PreparedRecording, em: Floats, start_round: int = 
         em: EM at every recorded round, shape ``(n_questions, n_rounds)``.
         start_round: The first round that counts.
     """
-    view = Policy(start_round=start_round, max_rounds=prepared.highest).view(prepared.raw)
+    view = prepared.view(Policy(start_round=start_round, max_rounds=prepared.highest))
     right = (prepared.in_view(em, view) >= 1) & view.seen
     position = np.where(view.seen.any(axis=1), np.argmax(right, axis=1), -1)
     unrun = ~right.any(axis=1) & prepared.cut
@@ -316,7 +312,7 @@ def oracle_best(prepared: PreparedRecording, metric: Floats, start_round: int = 
         start_round: The first round that counts.
         name: Of the metric, by which a convention of charging finds its judge; empty where there is none.
     """
-    view = Policy(start_round=start_round, max_rounds=prepared.highest).view(prepared.raw)
+    view = prepared.view(Policy(start_round=start_round, max_rounds=prepared.highest))
     known = np.where(view.seen & ~np.isnan(prepared.in_view(metric, view)), prepared.in_view(metric, view), -np.inf)
     position = np.where(view.seen.any(axis=1), np.argmax(known, axis=1), -1)
     unrun = (known.max(axis=1) < 1) & prepared.cut

@@ -152,14 +152,7 @@ class RecordingBlock(Recording):
         ends = self.table.column("end").take(pa.array(self._starts))
         return np.asarray(ends.to_numpy(zero_copy_only=False), dtype=object)
 
-    def without_failed(self) -> tuple[RecordingBlock | None, int]:
-        """Return the block without the questions that failed, None if there are no others, and how many failed."""
-        failed = np.asarray(self.ends == "failed", dtype=np.bool_)
-        if not failed.any():
-            return self, 0
-        if failed.all():
-            return None, len(failed)
-        table = self.table.filter(pa.array(~failed[self._row])).combine_chunks()
-        return RecordingBlock(table, self.metadata, self.index, run_starts(table.column("question_id"))), int(
-            failed.sum()
-        )
+    def select(self, keep: npt.NDArray[np.bool_]) -> RecordingBlock:
+        """Return the block of the questions where `keep`, shape ``(n_questions,)``, is True."""
+        table = self.table.filter(pa.array(keep[self._row])).combine_chunks()
+        return RecordingBlock(table, self.metadata, self.index, run_starts(table.column("question_id")))

@@ -11,12 +11,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from suffice.calibration import CALIBRATED
 from suffice.errors import NotFoundError
 from suffice.replays.costs import GATE, GENERATOR, CostTable, loop_masks, widen
-from suffice.rounds import Mask, Rounds
+from suffice.rounds import Mask, Positions, Rounds
 from suffice.session import Policy, Stops
 from suffice.signals import CRITIC, CUMULATED, SIGNALS
 
@@ -33,7 +32,6 @@ __all__ = [
 
 _EMBEDDER = "embedder"
 
-Positions = npt.NDArray[np.int64]
 Told = Mapping[str, str]
 """Whose call produces a signal, for signals that are not in `SIGNALS`."""
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from suffice.replays.costs import GENERATOR, TOKEN_KINDS, CostTable, shared_prefix
-from suffice.replays.prepared import drop_failed
+from suffice.replays.prepared import PreparedRecording
 from suffice.replays.prices import Price
 from suffice.results import Result
 from suffice.rounds import Floats
@@ -108,8 +108,8 @@ def round_costs(recording: Recording, prices: Price | Mapping[str, Price] | None
     Raises:
         DataError: All questions failed.
     """
-    kept, n_failed = drop_failed(recording)
-    table = CostTable(kept, prices)
+    prepared = PreparedRecording.of(recording, prices=prices)
+    table, n_failed = prepared.costs, prepared.n_failed
     rows: list[RoundCost] = []
     for billing in (AS_RECORDED, NO_REUSE, FULL_REUSE):
         rows += _billed(table, billing)
@@ -121,7 +121,7 @@ def round_costs(recording: Recording, prices: Price | Mapping[str, Price] | None
         notes.append(f"not included, for they are paid only where a rule reads them: {', '.join(extra)}")
     if n_failed:
         notes.append(f"{counted(n_failed, 'question')} failed while recording: left out")
-    return RoundCosts(rows=tuple(rows), n=len(kept.question_ids), notes=tuple(notes))
+    return RoundCosts(rows=tuple(rows), n=prepared.n, notes=tuple(notes))
 
 
 def _billed(table: CostTable, billing: str) -> list[RoundCost]:

@@ -10,18 +10,13 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice.errors import DataError
-from suffice.replays.baselines import (
-    RECORDED,
-    Run,
-    random_stop,
-    run_policy,
-)
+from suffice.replays.baselines import Run, random_stop, run_policy
 from suffice.replays.charging import LIVE
 from suffice.replays.checks import check_policy, policy_for
 from suffice.replays.comparisons import difference_bounds, margin_tests, paired_differences
 from suffice.replays.costs import TOKEN_KINDS, Ledger
 from suffice.replays.outcomes import agreement_note, choice_notes, default_metrics, is_agreement
-from suffice.replays.prepared import PreparedRecording, drop_failed
+from suffice.replays.prepared import PreparedRecording
 from suffice.replays.prices import Price
 from suffice.replays.references import (
     baseline_runs,
@@ -93,13 +88,13 @@ def replay(
         NotFittedError: A policy lacks fitted state.
         RuleSyntaxError: Text is no rule.
     """
-    kept, n_failed = drop_failed(recording)
+    prepared = PreparedRecording.of(recording, prices=prices, ledger=ledger)
+    kept = prepared.recording
     metrics = _companions(kept, default_metrics(kept) if metrics is None else metrics)
     made = [item if isinstance(item, Policy) else policy_for(kept, item, name=str(item)) for item in policies]
     made = [_relabelled(policy, made[:position]) for position, policy in enumerate(made)]
     notes = {policy.label: check_policy(policy, kept) for policy in made}
-    reading = _read_with(kept, made, baseline)
-    prepared = PreparedRecording.of(kept, reading, metrics, prices=prices, ledger=ledger)
+    prepared = prepared.with_metrics(metrics)
     selectors = selectors_in_use(made)
     runs = _policy_runs(prepared, made, notes, metrics) + baseline_runs(prepared, made, selectors, metrics)
     runs, references = with_references(prepared, runs, selectors, baseline, metrics)
@@ -114,7 +109,6 @@ def replay(
             deltas=found,
             tests=margin_tests(run, other, metrics, margins, draws),
             rival=find_rival(run, runs, metrics, cost),
-            n_failed=n_failed,
         )
         for run, other, found in zip(runs, references, deltas, strict=True)
     ]
@@ -124,12 +118,12 @@ def replay(
         baseline=references[0].label,
         n=prepared.n,
         n_clusters=draws.units.n_units,
-        n_failed=n_failed,
+        n_failed=prepared.n_failed,
         resampling=resampling,
         cost=cost,
         ledger=ledger,
         data_hash=recording.data_hash,
-        notes=(*_notes(prepared, metrics, n_failed), *selected_on(made, kept).notes),
+        notes=(*_notes(prepared, metrics), *selected_on(made, kept).notes),
     )
 
 
@@ -167,19 +161,6 @@ def _relabelled(policy: Policy, before: Sequence[Policy]) -> Policy:
     return policy if same == 0 else replace(policy, name=f"{policy.label} #{same + 1}")
 
 
-def _read_with(kept: Recording, policies: Sequence[Policy], baseline: str | Policy | None) -> list[Policy]:
-    """Return all policies whose columns a replay reads, a baseline of one's own among them."""
-    if isinstance(baseline, str) and not _is_row(baseline, policies):
-        baseline = policy_for(kept, baseline)
-    return [*policies, *([baseline] if isinstance(baseline, Policy) else [])]
-
-
-def _is_row(baseline: str, policies: Sequence[Policy]) -> bool:
-    """Return whether a baseline is the label of a row, so that it reads nothing that the other rows do not."""
-    named = {"closed_book", "oracle_best", "oracle_earliest", *(policy.label for policy in policies)}
-    return baseline in named or baseline.startswith(("random(", RECORDED, "fixed_k("))
-
-
 def _policy_runs(
     prepared: PreparedRecording,
     policies: Sequence[Policy],
@@ -204,7 +185,6 @@ def _row(
     deltas: Mapping[str, PairedResult],
     tests: tuple[MarginTest, ...],
     rival: Rival,
-    n_failed: int,
 ) -> Row:
     n_selected = tuned_on(run.policy, prepared.recording) if run.policy is not None else 0
     notes = list(run.notes)
@@ -236,7 +216,7 @@ def _row(
         stop_rounds=run.stop_rounds,
         reasons=dict(run.reasons),
         n=prepared.n,
-        n_failed=n_failed,
+        n_failed=prepared.n_failed,
         n_censored=int(run.unrun.sum()),
         oracle_seen=run.oracle_seen or {},
         cheapest_match=rival.match,
@@ -266,13 +246,13 @@ def _spread(mean_of: Floats, values: Floats, weights: Floats) -> Spread:
     return Spread(mean=float(mean_of.mean()), p50=p50, p95=p95)
 
 
-def _notes(prepared: PreparedRecording, metrics: Sequence[str], n_failed: int) -> tuple[str, ...]:
+def _notes(prepared: PreparedRecording, metrics: Sequence[str]) -> tuple[str, ...]:
     notes = [*prepared.costs.notes, *filter(None, [prepared.charging.note])]
     if any(is_agreement(name) for name in metrics):
         notes.append(agreement_note(prepared.recording))
     notes += choice_notes(prepared.recording, metrics)
-    if n_failed:
-        notes.append(f"{counted(n_failed, 'question')} failed while recording: left out of every row alike")
+    if prepared.n_failed:
+        notes.append(f"{counted(prepared.n_failed, 'question')} failed while recording: left out of every row alike")
     if len(set(prepared.recording.clusters.tolist())) == 1:
         notes.append(ONE_UNIT)
     units, texts = (

@@ -17,7 +17,7 @@ from suffice.errors import DataError
 from suffice.replays.baselines import run_policy
 from suffice.replays.checks import policy_for
 from suffice.replays.outcomes import agreement_note, choice_note, default_metrics, is_agreement, outcome
-from suffice.replays.prepared import PreparedRecording, drop_failed
+from suffice.replays.prepared import PreparedRecording
 from suffice.replays.recorded import check_recorded
 from suffice.replays.selected import seen_from, selected_on
 from suffice.results import Result
@@ -205,7 +205,8 @@ def calibrate(
             does not read the `p_correct` that `source` is for.
         UnknownSignalError: The recording lacks a raw signal.
     """
-    kept, n_failed = drop_failed(recording)
+    prepared = PreparedRecording.of(recording)
+    kept = prepared.recording
     fields = {
         "selector": selector,
         "start_round": start_round,
@@ -239,10 +240,11 @@ def calibrate(
     notes += check_recorded(policy, kept)
     fits = tuple(_fit_report(kept, calibrator, outcomes) for calibrator in chosen)
     metric = _quality_metric(kept, target)
+    measured = prepared.with_metrics([metric])
     comparisons = []
     for form, rounds in _FORMS if wanted else ():
         calibrators = fitted(form, rounds)
-        quality, calls = _downstream(kept, replace(draft, calibrators=calibrators), metric)
+        quality, calls = _downstream(measured, replace(draft, calibrators=calibrators), metric)
         brier = {c.output: _fit_report(kept, c, outcomes).report.brier for c in calibrators}
         comparisons.append(
             FitComparison(
@@ -257,8 +259,8 @@ def calibrate(
     summary = CalibrationSummary(
         target=target,
         quality_metric=metric,
-        n=len(kept.question_ids),
-        n_failed=n_failed,
+        n=prepared.n,
+        n_failed=prepared.n_failed,
         fits=fits,
         comparisons=tuple(comparisons),
         state=tuple(sorted(policy.state)),
@@ -324,9 +326,9 @@ def _quality_metric(recording: Recording, target: str) -> str:
     return "agreement_f1" if target in ("agreement", "agreement_f1") else target
 
 
-def _downstream(recording: Recording, policy: Policy, metric: str) -> tuple[float, float]:
+def _downstream(prepared: PreparedRecording, policy: Policy, metric: str) -> tuple[float, float]:
     """Return the mean quality and calls of the rule on the tune questions."""
-    run, _ = run_policy(PreparedRecording.of(recording, [policy], [metric]), policy)
+    run, _ = run_policy(prepared, policy)
     return float(run.values[metric].mean()), float(run.ledger.calls.mean())
 
 

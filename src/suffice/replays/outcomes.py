@@ -6,11 +6,10 @@ import re
 from collections.abc import Iterable
 
 import numpy as np
-import numpy.typing as npt
 
 from suffice.errors import DataError, NotFoundError
 from suffice.metrics import METRICS, Metric, answer_key, f1
-from suffice.rounds import Floats, Mask, Rounds
+from suffice.rounds import Floats, Mask, Positions, Rounds
 from suffice.rules import Selector
 from suffice.store.recording import Recording
 
@@ -32,8 +31,6 @@ AGREEMENT = ("agreement", "agreement_em", "agreement_f1")
 _ABOVE = re.compile(r"\s*(?P<name>[A-Za-z_]\w*)\s*(?P<comparison>>=|>)\s*(?P<value>[0-9.]+)\s*")
 
 _LETTER = re.compile(r"[\W_]*[A-Za-z][\W_]*")
-
-Positions = npt.NDArray[np.int64]
 
 
 def is_agreement(name: str) -> bool:

@@ -3,67 +3,50 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
 from suffice.errors import DataError
 from suffice.replays.charging import LIVE, Charging, charging_of
 from suffice.replays.costs import CostTable
 from suffice.replays.outcomes import outcome
 from suffice.replays.prices import Price
-from suffice.rounds import Floats, Mask, Rounds
-from suffice.session import Policy
+from suffice.rounds import Floats, Mask, Positions, Rounds
+from suffice.session import Policy, Stops, stops
 from suffice.statistics import Draws, Resampling
 from suffice.store.recording import Recording
 
-__all__ = ["PreparedRecording", "drop_failed"]
-
-Positions = npt.NDArray[np.int64]
-
-
-def drop_failed(recording: Recording) -> tuple[Recording, int]:
-    """Return the recording without the questions that failed while it was made, and how many those were.
-
-    Raises:
-        DataError: All failed.
-    """
-    failed = np.asarray(recording.ends == "failed", dtype=np.bool_)
-    if failed.all():
-        raise DataError(f"all {len(failed)} recorded questions failed: run `suffice record` again to complete them")
-    return (recording.select(~failed), int(failed.sum())) if failed.any() else (recording, 0)
+__all__ = ["PreparedRecording"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PreparedRecording:
-    """A recording, computed once for all policies that are replayed on it.
+    """A recording without its failed questions; metrics, costs and columns are computed once, when they are first read.
 
     Attributes:
         recording: Recorded rounds without failed questions.
-        metrics: Metrics at every round, by name, shape ``(n_questions, n_rounds)``.
-        costs: The recorded costs.
-        raw: The columns that the policies read.
-        charging: Which calls a policy pays for.
         n_failed: Questions left out because their recording failed.
+        metric_names: The metrics of answers, see `outcome`.
+        prices: For all language models, or by component; None = money is NaN.
+        charging: Which calls a policy pays for.
+        added: Further columns for policies to read, shape ``(n_questions, n_rounds)``; they win over recorded ones.
     """
 
     recording: Recording
-    metrics: Mapping[str, Floats]
-    costs: CostTable
-    raw: Rounds
-    charging: Charging = LIVE
     n_failed: int = 0
+    metric_names: tuple[str, ...] = ()
+    prices: Price | Mapping[str, Price] | None = None
+    charging: Charging = LIVE
+    added: Mapping[str, Floats] = field(default_factory=dict)
 
     @classmethod
     def of(
         cls,
         recording: Recording,
-        policies: Iterable[Policy] = (),
         metrics: Iterable[str] = (),
         *,
-        columns: Iterable[str] = (),
         prices: Price | Mapping[str, Price] | None = None,
         ledger: str = LIVE.name,
     ) -> PreparedRecording:
@@ -71,30 +54,63 @@ class PreparedRecording:
 
         Args:
             recording: Recorded rounds; failed questions are left out.
-            policies: What reads them.
             metrics: See `outcome`.
-            columns: Columns to load besides those that the policies read.
             prices: For all language models, or by component; None = money is NaN.
             ledger: Which calls a policy pays for, see `suffice.replays.charging`.
 
         Raises:
-            DataError: All questions failed, a metric is missing, or an unknown ledger.
+            DataError: All questions failed, or an unknown ledger.
         """
-        kept, n_failed = drop_failed(recording)
-        names = {*columns, *(column for policy in policies for column in policy.raw_columns)}
+        failed: Mask = np.asarray(recording.ends == "failed", dtype=np.bool_)
+        if failed.all():
+            raise DataError(f"all {len(failed)} recorded questions failed: run `suffice record` again to complete them")
         return cls(
-            recording=kept,
-            metrics={name: outcome(kept, name) for name in metrics},
-            costs=CostTable(kept, prices),
-            raw=kept.rounds(sorted(names)),
+            recording=recording.select(~failed) if failed.any() else recording,
+            n_failed=int(failed.sum()),
+            metric_names=tuple(metrics),
+            prices=prices,
             charging=charging_of(ledger),
-            n_failed=n_failed,
         )
+
+    def with_metrics(self, metrics: Iterable[str]) -> PreparedRecording:
+        """Return the same recording with other metrics of its answers."""
+        return replace(self, metric_names=tuple(metrics))
 
     def with_columns(self, columns: Mapping[str, Floats]) -> PreparedRecording:
         """Return the same recording with further columns for policies to read, shape ``(n_questions, n_rounds)``."""
-        raw = self.raw
-        return replace(self, raw=Rounds({**raw.columns, **columns}, raw.index, raw.seen, raw.answers))
+        return replace(self, added={**self.added, **columns})
+
+    @cached_property
+    def metrics(self) -> Mapping[str, Floats]:
+        """The metrics at every round, by name, shape ``(n_questions, n_rounds)``."""
+        return {name: outcome(self.recording, name) for name in self.metric_names}
+
+    @cached_property
+    def costs(self) -> CostTable:
+        """The recorded costs."""
+        return CostTable(self.recording, self.prices)
+
+    @cached_property
+    def _columns(self) -> dict[str, Floats]:
+        return dict(self.added)
+
+    def rounds(self, columns: Iterable[str]) -> Rounds:
+        """Return columns as policies read them; those that were not recorded are left out."""
+        known = [name for name in columns if name in self._columns or name in self.recording.table.column_names]
+        for name in known:
+            if name not in self._columns:
+                self._columns[name] = self.recording.column(name)
+        answers = self.recording.answers if "answer" in self.recording.table.column_names else None
+        loaded = {name: self._columns[name] for name in known}
+        return Rounds(loaded, self.recording.index, self.recording.seen, answers)
+
+    def view(self, policy: Policy) -> Rounds:
+        """Return what a policy reads, see `Policy.view`."""
+        return policy.view(self.rounds(policy.raw_columns))
+
+    def stops(self, policy: Policy) -> Stops:
+        """Return where a policy stops, see `suffice.session.stops`."""
+        return stops(policy, self.rounds(policy.raw_columns))
 
     def draws(self, resampling: Resampling) -> Draws:
         """Return the draws of its questions, or of their clusters."""

@@ -255,13 +255,13 @@ def replay_stream(
         hashes.append(np.fromiter(map(hash, block.question_ids), np.int64, len(block.question_ids)))
         for made in policies:
             notes.update(dict.fromkeys(check_policy(made, block, part=True)))
-        kept, failed = block.without_failed()
-        n_failed += failed
-        if kept is None:
+        if (block.ends == "failed").all():
+            n_failed += len(block.question_ids)
             continue
-        selected.append(selected_on(policies, kept))
-        prepared = PreparedRecording.of(kept, policies, metrics, prices=prices)
-        agreement = [agreement_note(kept)] if any(map(is_agreement, metrics)) else []
+        prepared = PreparedRecording.of(block, metrics, prices=prices)
+        n_failed += prepared.n_failed
+        selected.append(selected_on(policies, prepared.recording))
+        agreement = [agreement_note(prepared.recording)] if any(map(is_agreement, metrics)) else []
         notes.update(dict.fromkeys(map(_without_counts, [*agreement, *prepared.costs.notes])))
         mine, other = (tally.add(prepared) for tally in tallies)
         deltas.add({name: mine[name] - other[name] for name in mine})

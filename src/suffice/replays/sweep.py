@@ -104,7 +104,7 @@ def regions(prepared: PreparedRecording, policy: Policy, literal: Threshold) -> 
         policy: What is varied.
         literal: One of the thresholds of its rule.
     """
-    view = policy.view(prepared.raw)
+    view = prepared.view(policy)
     column = np.where(view.seen, view[literal.name], np.nan)
     order = np.argsort(column, axis=1, kind="stable")  # NaN last
     rank = np.argsort(order, axis=1, kind="stable")

@@ -100,7 +100,7 @@ class ReportCell:
         em = outcome(self.prepared.recording, "em")
         found: dict[str, dict[str, CalibrationReport]] = {}
         for policy in self.policies:
-            view = policy.view(self.prepared.raw)
+            view = self.prepared.view(policy)
             for calibrator in policy.calibrators:
                 name = calibrator.output
                 if name in view.columns and name not in found:
@@ -314,7 +314,7 @@ def _cell(
         cost=settings.cost,
         ledger=settings.ledger,
     )
-    prepared = PreparedRecording.of(recording, named, result.metrics, prices=prices, ledger=settings.ledger)
+    prepared = PreparedRecording.of(recording, result.metrics, prices=prices, ledger=settings.ledger)
     kept = prepared.recording
     extra, notes = diagnostics(
         kept,

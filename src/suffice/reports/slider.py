@@ -22,7 +22,6 @@ __all__ = ["Slider", "make_slider", "slidable"]
 
 _MARK = "THRESHOLD_"
 _STEPS = 200
-Positions = npt.NDArray[np.int8]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +44,7 @@ class Slider:
     literal: Threshold
     values: Floats
     rounds: npt.NDArray[np.int64]
-    stops: Positions
+    stops: npt.NDArray[np.int8]
     outcomes: Mapping[str, Floats]
     by_stop: Mapping[str, Floats]
 
@@ -142,7 +141,7 @@ def make_slider(prepared: PreparedRecording, policy: Policy, literal: Threshold)
     """
     found = regions(prepared, policy, literal)
     runs = [run for run, _ in found.runs]
-    view = policy.view(prepared.raw)
+    view = prepared.view(policy)
     fixed = []
     for k in range(len(view)):
         mask = np.broadcast_to(np.arange(len(view)) >= k, view.shape)

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from suffice.metrics import answer_key
 from suffice.replays.prepared import PreparedRecording
 from suffice.rounds import COST_KINDS, Floats, Passage, Rounds
-from suffice.session import Policy, Stops, stops
+from suffice.session import Policy, Stops
 from suffice.store.recording import Recording
 
 __all__ = ["FEW", "Passages", "Stopped", "Trajectories", "choose", "to_dicts"]
@@ -49,7 +49,7 @@ class Stopped:
     @classmethod
     def of(cls, prepared: PreparedRecording, policy: Policy) -> Stopped:
         """Replay a policy."""
-        stopped = stops(policy, prepared.raw)
+        stopped = prepared.stops(policy)
         view = stopped.view
         last = view.seen.sum(axis=-1) - 1
         full = np.where(prepared.cut, -1, policy.selector.select(view, last))

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from suffice.errors import RuleSyntaxError
-from suffice.rounds import Floats, Mask, Rounds
-from suffice.rules.selectors import Positions, Selector, last_of, same_answers, total
+from suffice.rounds import Floats, Mask, Positions, Rounds
+from suffice.rules.selectors import Selector, last_of, same_answers, total
 
 __all__ = ["SET_FEATURES", "Ranked", "Term", "parse_ranked"]
 

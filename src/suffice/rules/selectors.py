@@ -11,12 +11,10 @@ import numpy.typing as npt
 
 from suffice.errors import DataError
 from suffice.metrics import answer_key
-from suffice.rounds import Floats, Mask, Rounds
+from suffice.rounds import Floats, Mask, Positions, Rounds
 from suffice.rules.base import spelled_call
 
 __all__ = ["SELECTORS", "Selector", "answered", "last_of", "nearest", "same_answers", "total"]
-
-Positions = npt.NDArray[np.int64]
 
 
 def _answer_key(answer: object) -> str:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from suffice.rounds import Floats, Mask, Rounds
+from suffice.rounds import Floats, Mask, Positions, Rounds
 from suffice.rules.base import Rule
 from suffice.rules.selectors import Selector, last_of, nearest, total
 
@@ -15,8 +14,6 @@ __all__ = ["DISTANCES", "Centroid", "LongestRun", "pairwise_distances"]
 
 DISTANCES = ("semantic_distance", *(f"semantic_distance_{back}" for back in range(2, 6)))
 """The signals that tell how far a draft is from the one 1, 2, ... 5 rounds earlier."""
-
-Positions = npt.NDArray[np.int64]
 
 
 def pairwise_distances(rounds: Rounds) -> Floats:

@@ -16,7 +16,6 @@ from suffice.replays import (
     CostTable,
     calibrate,
     check_policy,
-    outcome,
     policy_for,
     reads_round_0,
     seen_from,
@@ -26,11 +25,11 @@ from suffice.replays import (
 from suffice.replays.charging import answered_closed_book
 from suffice.replays.costs import TOKEN_KINDS, loop_masks
 from suffice.replays.outcomes import answers_by_stop, values_by_stop
-from suffice.replays.prepared import drop_failed
+from suffice.replays.prepared import PreparedRecording
 from suffice.rounds import Floats, Mask, Rounds
 from suffice.rules import Never, Rule, Threshold, fixed_k, parse_rule
 from suffice.rules.selectors import Last
-from suffice.session import Policy, stops
+from suffice.session import Policy
 from suffice.signals import CRITIC, SIGNALS
 from suffice.store.recording import Recording
 
@@ -134,16 +133,17 @@ class Questions:
         """
         sides, clusters, notes = {}, {}, list[str]()
         for prompt, recording in recordings.items():
-            kept, failed = drop_failed(recording)
-            if failed:
-                notes.append(f"{failed} questions failed while recording and are left out")
+            prepared = PreparedRecording.of(recording, [metric])
+            kept = prepared.recording
+            if prepared.n_failed:
+                notes.append(f"{prepared.n_failed} questions failed while recording and are left out")
             policy = replace(policies[prompt], max_rounds=max(1, int(kept.index[-1])))
             readers = _readers(policy, kept)
             told = {start: check_policy(reading, kept) for start, reading in readers.items()}
             notes += [*told[1], *(f"{note} (from round 0 on)" for note in told.get(0, ()) if note not in told[1])]
             # Of the recording's own models: what tune questions fit and choose is what a search is about.
             notes += selected_on(replace(policy, calibrators=(), state={}, provenance={}), kept).notes
-            sides[prompt] = _side(kept, readers, metric, _baseline_policy(kept, policy, baseline))
+            sides[prompt] = _side(prepared, readers, _baseline_policy(kept, policy, baseline))
             clusters[prompt] = kept.clusters
         if len(sides) == 1:
             return cls(sides=sides, clusters=next(iter(clusters.values())), notes=tuple(notes))
@@ -265,28 +265,26 @@ def _reading(signals: Sequence[str]) -> Rule:
     return reduce(or_, (Threshold(name, ">", 0.0) for name in signals)) if signals else Never()
 
 
-def _side(recording: Recording, readers: Mapping[int, Policy], metric: str, baseline: Policy) -> Side:
-    columns = {column for policy in (*readers.values(), baseline) for column in policy.raw_columns}
-    raw = recording.rounds(sorted(columns))
-    stopped = stops(baseline, raw)
-    views = {baseline.start_round: stopped.view, **{start: policy.view(raw) for start, policy in readers.items()}}
-    made = {start: _tables(recording, view, metric) for start, view in views.items()}
-    tables, paid = made[baseline.start_round]
+def _side(prepared: PreparedRecording, readers: Mapping[int, Policy], baseline: Policy) -> Side:
+    stopped = prepared.stops(baseline)
+    views = {baseline.start_round: stopped.view, **{start: prepared.view(policy) for start, policy in readers.items()}}
+    outcomes = {start: _tables(prepared, view) for start, view in views.items()}
+    tables, paid = outcomes[baseline.start_round]
     place = np.maximum(stopped.position, 0)
     if paid is not None:
-        told = recording.metadata.get("signal_components") or {}
-        place = place + len(stopped.view) * answered_closed_book(baseline, stopped, told)
+        # The second half of the tables counts the closed-book answer, whatever the rule does with it.
+        place = place + len(stopped.view) * answered_closed_book(baseline, stopped, prepared.components)
     rows = np.arange(len(place))
     against = {name: table[rows, place] for name, table in tables.items()}
     sides = {
         start: Side(
-            recording=recording,
+            recording=prepared.recording,
             policy=policy,
             view=views[start],
-            tables=made[start][0],
+            tables=outcomes[start][0],
             last=views[start].seen.sum(axis=-1) - 1,
             baseline=against,
-            paid=made[start][1],
+            paid=outcomes[start][1],
         )
         for start, policy in readers.items()
     }
@@ -307,24 +305,22 @@ def _baseline_policy(recording: Recording, policy: Policy, baseline: str) -> Pol
     return listed
 
 
-def _tables(recording: Recording, view: Rounds, metric: str) -> tuple[dict[str, Floats], Mask | None]:
+def _tables(prepared: PreparedRecording, view: Rounds) -> tuple[dict[str, Floats], Mask | None]:
     """Return `Side.tables` and `Side.paid`."""
-    offset = int(view.index[0] - recording.index[0])
-    part = slice(offset, offset + len(view))
-    measured = outcome(recording, metric)[:, part]
+    recording, costs = prepared.recording, prepared.costs
+    ((metric, measured),) = prepared.metrics.items()
     answers = answers_by_stop(Last(), view)
-    quality = values_by_stop(answers, view.seen, measured)
+    quality = values_by_stop(answers, view.seen, prepared.in_view(measured, view))
     _refuse_unmeasured(recording, quality, view, metric)
-    costs = CostTable(recording)
     masks = loop_masks(costs, view, np.full(len(view.seen), len(view)))
     tables = {"quality": quality, "calls": np.zeros(recording.shape), "tokens": np.zeros(recording.shape)}
     closed = dict.fromkeys(("quality", "calls", "tokens"), np.zeros((len(view.seen), 1)))
     for component, mask in masks.items():
         for name, column in _columns(costs, component):
             tables[name] = tables[name] + _due(component, np.where(mask, column, 0.0))
-            closed[name] = closed[name] + np.where(view.seen & ~mask[:, part], column[:, part], 0.0)[:, :1]
+            closed[name] = closed[name] + prepared.in_view(np.where(mask, 0.0, column), view)[:, :1]
     for name in ("calls", "tokens"):
-        tables[name] = np.cumsum(tables[name][:, part], axis=1)
+        tables[name] = np.cumsum(prepared.in_view(tables[name], view), axis=1)
     if view.index[0] > 0:
         return tables, None
     paid: Mask = (answers <= 0) | (closed["calls"] + closed["tokens"] == 0)

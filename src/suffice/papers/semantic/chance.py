@@ -10,7 +10,7 @@ import numpy as np
 from suffice.papers.semantic.data import Drafts
 from suffice.replays.outcomes import answers_by_stop, values_by_stop
 from suffice.rounds import Floats
-from suffice.session import Policy, stops
+from suffice.session import Policy
 from suffice.statistics import Resampling
 
 __all__ = ["Chance", "against_chance"]
@@ -57,7 +57,7 @@ def against_chance(
     draws = resampling.draws(drafts.n, drafts.prepared.recording.clusters)
     found = {}
     for label, policy in policies.items():
-        stopped = stops(policy, drafts.prepared.raw)
+        stopped = drafts.prepared.stops(policy)
         view = stopped.view
         metric = drafts.prepared.in_view(drafts.prepared.metrics[drafts.metric], view)
         by_stop = values_by_stop(answers_by_stop(policy.selector, view), view.seen, metric)

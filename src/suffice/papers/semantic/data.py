@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from suffice.errors import ConfigMismatchError, DataError
 from suffice.replays import dividing_names, outcome, seen_in
 from suffice.replays.checks import require_whole
 from suffice.replays.outcomes import answers_by_stop, values_by_stop
-from suffice.replays.prepared import PreparedRecording, drop_failed
+from suffice.replays.prepared import PreparedRecording
 from suffice.rounds import Floats
 from suffice.seen import Seen
 from suffice.session import Policy
@@ -23,7 +23,6 @@ from suffice.store.recording import Recording
 __all__ = ["Drafts", "check_apart", "embedder_of", "metric_of", "read_drafts", "split"]
 
 DISTANCE, SCORE = "semantic_distance", "information_score"
-_SIGNALS = (DISTANCE, "critic_approved", "information_gain")
 _MANY = 0.05  # of the questions left out: a reader is warned of more, for what is left is a selection
 
 
@@ -113,7 +112,8 @@ def read_drafts(recording: Recording, metric: str, *, ledger: str = "live") -> D
             "the recording has no column 'answer', so that nobody knows which rounds have a draft: where the texts may "
             "not be kept, record a hash of each"
         )
-    kept, n_failed = drop_failed(recording)
+    prepared = PreparedRecording.of(recording, [metric], ledger=ledger)
+    kept, n_failed = prepared.recording, prepared.n_failed
     require_whole(kept, "every budget and policy here is compared on the same drafts")
     notes = [f"questions that failed while recording, left out of every policy alike: {n_failed}"] * bool(n_failed)
     usable = _measured(kept, metric)
@@ -135,8 +135,7 @@ def read_drafts(recording: Recording, metric: str, *, ledger: str = "live") -> D
             )
         )
         kept = kept.select(usable)
-    names = [*_SIGNALS, *(name for name in kept.names("cost") if name.split(".")[1] in ("writer", "critic"))]
-    prepared = PreparedRecording.of(kept, metrics=[metric], columns=names, ledger=ledger)
+        prepared = replace(prepared, recording=kept)
     last = kept.index[kept.seen.shape[1] - 1 - np.argmax(kept.seen[:, ::-1], axis=1)]
     short = int((last < 2).sum())  # noqa: PLR2004
     if short == len(last):

@@ -19,7 +19,7 @@ from suffice.files import write_file
 from suffice.papers.semantic import SemanticProtocol, semantic_protocol, split, tune
 from suffice.papers.semantic.page import protocol_report
 from suffice.replays import policy_for, replay
-from suffice.replays.prepared import drop_failed
+from suffice.replays.prepared import PreparedRecording
 from suffice.replays.result import Row
 from suffice.reports import render_html
 from suffice.reports.part import Part
@@ -129,8 +129,8 @@ def _which_draft(test: Recording, dev: Recording) -> _Choice:
 
 def _best_fixed(dev: Recording) -> str:
     """Return the number of drafts with the best mean quality on dev, the smallest among ties."""
-    kept, _ = drop_failed(dev)
-    return f"fixed_k({1 + int(np.argmax(kept.column(METRIC).mean(axis=0)))})"
+    quality = PreparedRecording.of(dev).recording.column(METRIC)
+    return f"fixed_k({1 + int(np.argmax(quality.mean(axis=0)))})"
 
 
 def _verdicts(found: SemanticProtocol, choice: _Choice) -> list[str]:

@@ -110,9 +110,9 @@ def rule_of(members: Sequence[str], tuned: Tuned) -> Rule:
 
 def policies_of(drafts: Drafts, tuned: Tuned) -> tuple[dict[str, Policy], tuple[str, ...]]:
     """Return the cells whose members were all recorded, by label, and the members that were not."""
-    raw = drafts.prepared.raw
+    recorded = drafts.prepared.rounds(MEMBERS.values()).columns
     missing = tuple(
-        name for name, column in MEMBERS.items() if column not in raw.columns or np.isnan(raw.columns[column]).all()
+        name for name, column in MEMBERS.items() if column not in recorded or np.isnan(recorded[column]).all()
     )
     provenance = {**tuned.seen.to_dict(), "selected": tuned.how} if tuned.seen else {}
     made = {

@@ -10,7 +10,7 @@ import numpy as np
 from suffice.papers.semantic.data import DISTANCE, SCORE, Drafts
 from suffice.papers.semantic.policies import Replayed
 from suffice.rounds import Round
-from suffice.session import Policy, Session, Stops, stops
+from suffice.session import Policy, Session, Stops
 from suffice.tables import Column, Table
 
 __all__ = ["PROVED", "Checked", "check_theory", "theory_table"]
@@ -47,7 +47,7 @@ class Checked:
 
 def check_theory(drafts: Drafts, replayed: Replayed) -> tuple[Checked, ...]:
     """Check what a recording can show: termination, ranges, no stop on what is undefined, one reason live and replayed."""
-    stopped = {label: stops(policy, drafts.prepared.raw) for label, policy in replayed.policies.items()}
+    stopped = {label: drafts.prepared.stops(policy) for label, policy in replayed.policies.items()}
     return (
         _termination(drafts, replayed),
         _score(drafts),
@@ -133,7 +133,7 @@ def _reasons(drafts: Drafts, replayed: Replayed, stopped: dict[str, Stops]) -> C
 
 def _live(drafts: Drafts, policy: Policy, q: int) -> tuple[int | None, str | None]:
     """Return round and reason of a live session that is told the recorded drafts of a question one by one."""
-    recording, raw = drafts.prepared.recording, drafts.prepared.raw
+    recording, raw = drafts.prepared.recording, drafts.prepared.rounds(policy.raw_columns)
     session = Session(policy)
     for position in np.flatnonzero(recording.seen[q] & (recording.index >= policy.start_round)).tolist():
         signals = {name: float(raw.columns[name][q, position]) for name in policy.raw_signals}

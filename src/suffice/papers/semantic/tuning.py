@@ -14,7 +14,7 @@ from suffice.replays import seen_from
 from suffice.replays.front import pareto_front
 from suffice.rules.named import BGE_EPS, BGE_PATIENCE, converged
 from suffice.seen import Seen
-from suffice.session import Policy, stops
+from suffice.session import Policy
 from suffice.store.recording import Recording
 from suffice.tables import Column, Table
 
@@ -214,7 +214,7 @@ def select(curve: Sequence[Point], full: float, tolerance: float) -> Point:
 
 def _point(drafts: Drafts, eps: float, patience: int) -> Point:
     policy = Policy(rule=converged(eps, patience), max_rounds=drafts.highest)
-    stopped = stops(policy, drafts.prepared.raw)
+    stopped = drafts.prepared.stops(policy)
     values = drafts.prepared.values(stopped.view, stopped.position, stopped.answer_position)[drafts.metric]
     return Point(eps=eps, patience=patience, rounds=float(stopped.rounds.mean()), quality=float(values.mean()))
 

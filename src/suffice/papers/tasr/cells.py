@@ -25,7 +25,7 @@ from suffice.replays.baselines import (
     run_policy,
 )
 from suffice.replays.outcomes import outcome
-from suffice.replays.prepared import PreparedRecording, drop_failed
+from suffice.replays.prepared import PreparedRecording
 from suffice.searches.data import by_prompt
 from suffice.session import Policy
 from suffice.statistics import Resampling
@@ -244,7 +244,7 @@ def _units(recording: Recording) -> set[str]:
 
 
 def _read(path: Path) -> Recording:
-    recording = _within_budget(drop_failed(read_recording(path))[0])
+    recording = _within_budget(PreparedRecording.of(read_recording(path)).recording)
     # Like the authors, draw from questions in the order of their ids, so that intervals do not depend on that of the file.
     keys = [name for name in ("cluster", "question_id", "round") if name in recording.table.column_names]
     ordered = Recording(recording.table.sort_by([(name, "ascending") for name in keys]), recording.metadata)
@@ -287,7 +287,7 @@ def _tasr(tune: Recording, evaluation: Recording) -> tuple[Policy, list[str]]:
 
 def _runs(recording: Recording, policy: Policy) -> dict[str, Run]:
     em = outcome(recording, "em")
-    prepared = PreparedRecording.of(recording, [policy], ["f1"])
+    prepared = PreparedRecording.of(recording, ["f1"])
     run, stopped = run_policy(prepared, policy, label="tasr")
     listed = [closed_book(prepared)] if recording.index[0] == 0 else []
     listed += [fixed_budget(prepared, k) for k in range(1, prepared.highest + 1)]

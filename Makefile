@@ -8,6 +8,7 @@ CHECKED ?= build/results
 PYTEST_ARGS ?=
 PYTEST = $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 ROOM ?=
+MUTANTS_ARGS ?=
 MUTMUT ?= mutmut==3.8.1
 CHROMIUM ?= $(or $(SUFFICE_CHROMIUM),$(shell command -v chromium || command -v chromium-browser))
 SOURCES := pyproject.toml $(shell find src -type f -not -name '*.pyc')
@@ -63,7 +64,7 @@ test-browser: $(VENV)/.dev
 
 mutants: $(VENV)/.dev
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check "$(MUTMUT)"
-	$(BIN)/python scripts/mutants.py $(ROOM)
+	$(BIN)/python scripts/mutants.py $(ROOM) $(MUTANTS_ARGS)
 
 stress: $(VENV)/.dev
 	$(BIN)/python scripts/stress.py $(PYTEST_ARGS)

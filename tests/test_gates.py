@@ -46,7 +46,7 @@ from suffice.gates import (
     with_scores,
 )
 from suffice.gates import question_only as question_only_module
-from suffice.gates.compare import hold_out
+from suffice.gates.threshold import BothWays
 from suffice.metrics import METRICS
 from suffice.papers.cbdr.ceiling import headroom
 from suffice.replays import policy_for, replay
@@ -176,7 +176,7 @@ def test_the_chosen_threshold_is_the_best_of_all_and_retrieves_least_among_equal
         chosen = scores < beta if low else scores > beta
         return np.where(chosen, never, always).mean(), 1 - chosen.mean()
 
-    beta = choose_beta(scores, never, always, low=low)
+    beta = choose_beta(scores, BothWays(never, always), low=low)
     tried = [-1.0, 2.0, *(value + step for value in scores[~np.isnan(scores)] for step in (-1e-9, 0.0, 1e-9))]
     best = max(outcome(value)[0] for value in tried)
     quality, rate = outcome(beta)
@@ -352,7 +352,7 @@ def test_adaptive_rags_labels_are_the_cheapest_way_that_worked():
 
 
 def test_no_question_helps_to_make_its_own_cross_fitted_score(monkeypatch):
-    monkeypatch.setattr(question_only_module, "_STRENGTHS", (0.1,))
+    monkeypatch.setattr(question_only_module, "_REGULARISATIONS", (0.1,))
     monkeypatch.setattr(question_only_module, "fit_platt", lambda raw, target, weights: Identity())
     rng = np.random.default_rng(2)
     values, labels = rng.normal(size=(60, 3)), rng.integers(0, 2, 60)
@@ -382,7 +382,7 @@ def test_a_held_out_threshold_never_sees_its_own_fold():
     folds = np.arange(50) % 5
 
     def margins(n, a):
-        return hold_out(folds, lambda rows: (scores[rows], lambda rest: scores[rest]), n, a)
+        return cross_fit(folds, lambda rows: (scores[rows], lambda rest: scores[rest]), BothWays(n, a))
 
     above, ranks = margins(never, always)
     assert ranks.tolist() == scores.tolist()
@@ -407,8 +407,8 @@ def test_question_gates_read_questions_alone_and_cost_no_call():
     found = compare_gates(evaluation, gates, tune)
     for row in found.rows:
         assert row.point.costs["calls"] == 1.0
-        assert row.scored.price.n_labels == 60
-        assert row.scored.price.seconds > 0
+        assert row.price.n_labels == 60
+        assert row.price.seconds > 0
         assert (
             row.tune.metrics["contains"]
             >= max(tune.reference(k).metrics["contains"] for k in ("never", "always")) - 1e-12
@@ -481,7 +481,7 @@ def test_a_recorded_column_is_a_gate_and_pays_for_what_it_reads():
     assert cheap.point.costs["calls"] == pytest.approx(1 + 1 + 2 * cheap.point.retrieval_rate)
     assert dear.point.costs["calls"] == pytest.approx(1 + 3 * dear.point.retrieval_rate)
     alone = compare_gates(evaluation, [column_gate("answer_margin:low", evaluation, None)])
-    assert alone.rows[0].scored.name == "answer_margin, cross-fitted"
+    assert alone.rows[0].name == "answer_margin, cross-fitted"
     assert alone.rows[0].point.costs["calls"] == pytest.approx(1 + 3 * alone.rows[0].point.retrieval_rate)
     crossed = compare_gates(evaluation, [column_gate("p_known", evaluation, None)]).rows[0].point
     assert crossed.costs["calls"] == pytest.approx(1 + 1 + 2 * crossed.retrieval_rate)
@@ -732,9 +732,9 @@ def test_scores_without_a_threshold_a_name_or_a_question_are_refused():
     with pytest.raises(DataError, match="among the tune questions"):
         compare_gates(evaluation, [gate], evaluation)
     with pytest.raises(DataError, match="single defined score"):
-        choose_beta(np.full(3, np.nan), np.ones(3), np.ones(3))
+        choose_beta(np.full(3, np.nan), BothWays(np.ones(3), np.ones(3)))
     with pytest.raises(DataError, match="retrieval rate lies"):
-        choose_beta(scores, direct * 1.0, retrieved * 1.0, rate=1.5)
+        choose_beta(scores, BothWays(direct * 1.0, retrieved * 1.0), rate=1.5)
     with pytest.raises(DataError, match="NAME:low"):
         column_gate("p_known:high", evaluation, None)
     with pytest.raises(DataError, match="one score for each"):
@@ -760,7 +760,7 @@ def test_a_gate_chosen_by_rate_reaches_it_on_tune():
     direct, retrieved, scores = random_world(11, n=100)
     never, always = direct * 1.0, retrieved * 1.0
     for rate in (0.0, 0.25, 0.5, 1.0):
-        assert np.mean(~(scores > choose_beta(scores, never, always, rate=rate))) == pytest.approx(rate)
+        assert np.mean(~(scores > choose_beta(scores, BothWays(never, always), rate=rate))) == pytest.approx(rate)
     tune = bench_of(direct, retrieved)
     evaluation = GateEvaluation(
         answered_recording(answered(direct, retrieved, prefix="e")), resampling=Resampling(n_resamples=20)
@@ -779,10 +779,10 @@ def test_a_gain_of_one_question_in_a_thousand_decides_the_threshold():
     scores = np.arange(1000.0)
     never, always = np.zeros(1000), np.ones(1000)
     never[900:], always[900:950] = 1.0, 0.0
-    assert choose_beta(scores, never, always) == 899.0  # above it retrieval helps nobody, and 50 lose
+    assert choose_beta(scores, BothWays(never, always)) == 899.0  # above it retrieval helps nobody, and 50 lose
     never[899] = always[898] = 1.0
     always[899] = 0.0
-    assert choose_beta(scores, never, always) == 898.0
+    assert choose_beta(scores, BothWays(never, always)) == 898.0
 
 
 def test_folds_follow_the_ids():

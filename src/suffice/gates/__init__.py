@@ -9,7 +9,7 @@ from suffice.gates.answered import (
     with_scores,
 )
 from suffice.gates.changes import Transition, Transitions, transitions
-from suffice.gates.compare import ComparedGate, GateComparison, GatePrice, ScoredGate, choose_beta, compare_gates
+from suffice.gates.compare import ComparedGate, GateComparison, GatePrice, ScoredGate, compare_gates
 from suffice.gates.evaluation import GateEvaluation, even_betas, gate_rule
 from suffice.gates.features import FEATURES, question_features
 from suffice.gates.point import GatePoint
@@ -23,12 +23,14 @@ from suffice.gates.tables import (
     rates_table,
     transitions_table,
 )
+from suffice.gates.threshold import BothWays, choose_beta
 
 __all__ = [
     "BUNDLED_ANSWERS",
     "FEATURES",
     "QUESTION_GATES",
     "Answered",
+    "BothWays",
     "ComparedGate",
     "Fitted",
     "GateComparison",

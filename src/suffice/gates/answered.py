@@ -30,11 +30,11 @@ __all__ = [
 ]
 
 BUNDLED_ANSWERS = ("hotpotqa_llama31_tune", "hotpotqa_llama31_eval", "2wiki_llama31_tune")
-"""Names of the sets that ship with the package; DATA.md tells their sources and licences."""
+"""Names of the sets that ship with the package; DATA.md lists their sources and licences."""
 
-_COSTS = {"generator": (1.0, 1.0), "gate": (0.0, 0.0), "retrieval": (0.0, 1.0)}
-"""Calls by component at round 0 and 1.  The gate's column, if only of zeros, tells that round 0's answer is paid for
-only where the gate lets it out (SEMANTICS, costs)."""
+_CALLS = {"generator": (1.0, 1.0), "gate": (0.0, 0.0), "retrieval": (0.0, 1.0)}
+"""Calls by component at round 0 and 1.  Because there is a column for the gate, even of zeros, round 0's answer is paid for
+only where the gate returns it (SEMANTICS, costs)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +67,7 @@ def load_answered(source: str | Path) -> list[Answered]:
 
     Raises:
         DataError: There is no such set or file, or a question without gold answers or twice.
-        SchemaError: A line is no such record.
+        SchemaError: A line is not such a record.
     """
     path = Path(source)
     if str(source) in BUNDLED_ANSWERS:
@@ -75,18 +75,18 @@ def load_answered(source: str | Path) -> list[Answered]:
     if not path.is_file():
         raise NotFoundError(f"there are no answers at {str(source)!r}; bundled are: {', '.join(BUNDLED_ANSWERS)}")
     questions = [_answered(row, where) for where, row in json_lines(path, "a question answered twice")]
-    _check(questions)
+    _check_answered(questions)
     return questions
 
 
 def _answered(row: dict[str, Any], where: str) -> Answered:
     try:
         golds = row["answers"]
-        told = [row["id"], row["question"], *golds]
+        texts = [row["id"], row["question"], *golds]
         both = [row["no_retrieval"], row["one_retrieval"]]
     except (KeyError, TypeError) as error:
         raise SchemaError(f"{where}: not a question answered twice ({error!r})") from None
-    if isinstance(golds, str) or not all(isinstance(text, str) for text in told):
+    if isinstance(golds, str) or not all(isinstance(text, str) for text in texts):
         raise SchemaError(f"{where}: id and question must be text, answers a list of texts")
     if not all(answer is None or isinstance(answer, str) for answer in both):
         raise SchemaError(f"{where}: no_retrieval and one_retrieval must be text, or null where there is no answer")
@@ -100,7 +100,7 @@ def _answered(row: dict[str, Any], where: str) -> Answered:
     )
 
 
-def _check(questions: Sequence[Answered]) -> None:
+def _check_answered(questions: Sequence[Answered]) -> None:
     if not questions:
         raise DataError("no questions: a gate is judged on questions that were answered without and with retrieval")
     bare = [item.question_id for item in questions if not item.golds]
@@ -110,7 +110,7 @@ def _check(questions: Sequence[Answered]) -> None:
             "unknown. Leave them out"
         )
     if len({item.question_id for item in questions}) < len(questions):
-        raise DataError("a question stands there twice: a question id names one question")
+        raise DataError("a question id occurs twice: it must name one question")
 
 
 def answered_recording(
@@ -130,7 +130,7 @@ def answered_recording(
     Raises:
         DataError: No questions, no gold answers, a question twice, or not one score for each question.
     """
-    _check(questions)
+    _check_answered(questions)
     rows: list[dict[str, Any]] = []
     for item in questions:
         for r, answer in enumerate((item.closed_book, item.retrieved)):
@@ -143,7 +143,7 @@ def answered_recording(
                 "golds": list(item.golds),
                 "answer": answer,
             }
-            row |= {f"cost.{component}.calls": calls[r] for component, calls in _COSTS.items()}
+            row |= {f"cost.{component}.calls": calls[r] for component, calls in _CALLS.items()}
             row |= {name: metric(answer, item.golds) for name, metric in METRICS.items()}
             rows.append(row)
     recording = Recording(build_table(rows), metadata)
@@ -153,13 +153,12 @@ def answered_recording(
 def with_scores(recording: Recording, scores: Mapping[str, npt.ArrayLike], *, component: str = "gate") -> Recording:
     """Return the recording with signals of a gate at round 0; later rounds do not have them.
 
-    Those of a gate are its own: reading one does not take the closed-book answer, so that is paid for only where the
-    gate lets it out.
+    A gate's signals need no closed-book answer, so that answer is paid for only where the gate returns it.
 
     Args:
         recording: With round 0.
         scores: By name, shape ``(n_questions,)``, in the order of `recording.question_ids`.
-        component: Whose call produces them; `generator` for what only the closed-book answer tells.
+        component: Whose call produces them; `generator` for what only the closed-book answer shows.
 
     Raises:
         DataError: There is no round 0, a column of that name, or not one score for each question.
@@ -169,8 +168,8 @@ def with_scores(recording: Recording, scores: Mapping[str, npt.ArrayLike], *, co
     place = {question_id: q for q, question_id in enumerate(recording.question_ids)}
     rows = [place[question_id] for question_id in table.column("question_id").to_pylist()]
     first = np.array(table.column("round").to_pylist()) == 0
-    for name, given in scores.items():
-        values: Floats = np.asarray(given, dtype=np.float64)
+    for name, score in scores.items():
+        values: Floats = np.asarray(score, dtype=np.float64)
         if values.shape != (len(place),):
             raise DataError(
                 f"{name!r} has the shape {values.shape} for {len(place)} questions: give one score for each"
@@ -180,33 +179,33 @@ def with_scores(recording: Recording, scores: Mapping[str, npt.ArrayLike], *, co
         column = np.where(first, values[rows], np.nan)
         field = pa.field(name, pa.float64(), metadata={"kind": "signal", "unit": "score"})
         table = table.append_column(field, pa.array([None if np.isnan(v) else float(v) for v in column], pa.float64()))
-    told = {**(recording.metadata.get("signal_components") or {}), **dict.fromkeys(scores, component)}
-    return Recording(table, {**recording.metadata, "signal_components": told})
+    components = {**(recording.metadata.get("signal_components") or {}), **dict.fromkeys(scores, component)}
+    return Recording(table, {**recording.metadata, "signal_components": components})
 
 
 def without_gate(recording: Recording) -> Recording:
     """Return the recording as if its gate had not been there: what another gate is judged on.
 
     A pass of the answering model itself, which goes on into the answer (so that the answer counts no call of its own),
-    becomes part of the answer's cost; any other gate's cost is dropped.  The gate's columns stay, with zeros: they tell
-    that round 0's answer is paid for only where it is let out.
+    becomes part of the answer's cost; any other gate's cost is dropped.  The gate's columns stay, with zeros, so
+    that round 0's answer is paid for only where it is returned.
     """
     table = recording.table
     kinds = [name.rsplit(".", 1)[-1] for name in recording.names("cost") if name.startswith("cost.gate.")]
     if not kinds:
         return recording
-    calls = _column(table, "cost.generator.calls")
+    calls = _floats(table, "cost.generator.calls")
     resumed = (np.array(table.column("round").to_pylist()) == 0) & (calls == 0)
     for kind in kinds:
-        gate, own = f"cost.gate.{kind}", f"cost.generator.{kind}"
-        spent = _column(table, gate)
-        if own in table.column_names:
-            table = _replaced(table, own, np.where(resumed, _column(table, own) + spent, _column(table, own)))
-        table = _replaced(table, gate, np.zeros(len(spent)))
+        gate, generator = f"cost.gate.{kind}", f"cost.generator.{kind}"
+        if generator in table.column_names:
+            spent = _floats(table, generator)
+            table = _replaced(table, generator, np.where(resumed, spent + _floats(table, gate), spent))
+        table = _replaced(table, gate, np.zeros(table.num_rows))
     return Recording(table, recording.metadata)
 
 
-def _column(table: pa.Table, name: str) -> Floats:
+def _floats(table: pa.Table, name: str) -> Floats:
     if name not in table.column_names:
         return np.full(table.num_rows, np.nan)
     values: Floats = table.column(name).cast(pa.float64()).to_numpy(zero_copy_only=False)
@@ -220,7 +219,7 @@ def _replaced(table: pa.Table, name: str, values: Floats) -> pa.Table:
 
 
 def require_round_0(recording: Recording) -> None:
-    """Refuse a recording without closed-book answers, or with nothing but them, with a `DataError`."""
+    """Raise a `DataError` if a recording has no closed-book answers, or nothing else."""
     if int(recording.index[0]) != 0 or len(recording.index) == 1:
         raise DataError(
             f"a gate chooses between the closed-book answer and retrieval, and this recording has rounds "

@@ -68,20 +68,19 @@ def transitions(
         UnknownSignalError: The signal was not recorded.
     """
     ordered = sorted(set(map(float, betas)), reverse=low)
-    asked = [evaluation.run(gate_rule(signal, beta, low=low))[1] for beta in ordered]
-    steps = zip(ordered, ordered[1:], asked, asked[1:], strict=False)
+    retrieved = [evaluation.run(gate_rule(signal, beta, low=low))[1] for beta in ordered]
+    steps = zip(ordered, ordered[1:], retrieved, retrieved[1:], strict=False)
     return tuple(_step(evaluation, a, b, after & ~before) for a, b, before, after in steps)
 
 
 def _step(evaluation: GateEvaluation, low: float, high: float, moved: Mask) -> Transitions:
-    first = evaluation.metrics[0]
-    before, after = evaluation.never.values[first], evaluation.always.values[first]
+    before, after = evaluation.answers.direct, evaluation.answers.retrieved
     recording, rounds = evaluation.recording, evaluation.always.rounds
     texts = recording.per_question("question", [""] * evaluation.n)
     answers = recording.answers
     assert rounds is not None
 
-    def made(q: int) -> Transition:
+    def transition(q: int) -> Transition:
         return Transition(
             question_id=recording.question_ids[q],
             question=texts[q] or "",
@@ -94,7 +93,7 @@ def _step(evaluation: GateEvaluation, low: float, high: float, moved: Mask) -> T
     return Transitions(
         low=low,
         high=high,
-        gained=tuple(made(q) for q in np.flatnonzero(moved & (after > before)).tolist()),
-        lost=tuple(made(q) for q in np.flatnonzero(moved & (after < before)).tolist()),
+        gained=tuple(transition(q) for q in np.flatnonzero(moved & (after > before)).tolist()),
+        lost=tuple(transition(q) for q in np.flatnonzero(moved & (after < before)).tolist()),
         same=int((moved & (after == before)).sum()),
     )

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from suffice.errors import DataError
 from suffice.gates.evaluation import GateEvaluation, gate_rule
 from suffice.gates.point import GatePoint
+from suffice.gates.threshold import choose_beta
 from suffice.replays.selected import seen_from, seen_in, selected_on
-from suffice.results import Evaluation, jsonable
-from suffice.rounds import Floats, Mask
+from suffice.results import Evaluation, Result
+from suffice.rounds import Floats
 from suffice.seen import Seen
 from suffice.signals import GATE, KNOWN
 from suffice.statistics import ONE_UNIT, Area, area_under_roc, holm
 from suffice.tables import Table
 
-__all__ = ["ComparedGate", "GateComparison", "GatePrice", "ScoredGate", "choose_beta", "compare_gates", "hold_out"]
+__all__ = ["ComparedGate", "GateComparison", "GatePrice", "ScoredGate", "compare_gates"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,40 +74,38 @@ class ScoredGate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ComparedGate:
+class ComparedGate(Result):
     """One gate in a comparison.
 
     Attributes:
-        scored: The gate.
+        name: What reports call it.
+        source: Paper, or how it was made.
+        price: What it costs.
         point: What it gives and costs on the questions it is judged on.
         random: The random gate at the same retrieval rate there.
         tune: The same gate on the tune questions: selected there, so its figures flatter; None if the threshold was given.
         known: Area under the ROC curve of its score for "the answer without retrieval is right".
         not_needed: The same for "retrieval does not raise the metric".
-        n_undefined: Questions without a score, which were retrieved for.
+        n_undefined: Questions without a score, for which it retrieves.
         p_holm: The p-value against random decisions (`GatePoint.p_random`), adjusted by Holm over the gates.
     """
 
-    scored: ScoredGate
-    point: GatePoint
-    random: GatePoint
-    tune: GatePoint | None
+    name: str
+    source: str
+    price: GatePrice
     known: Area
     not_needed: Area
     n_undefined: int
     p_holm: float = math.nan
+    point: GatePoint
+    random: GatePoint
+    tune: GatePoint | None
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return JSON-ready values; NaN becomes None."""
-        plain = {"name": self.scored.name, "source": self.scored.source, "price": asdict(self.scored.price)}
-        areas = {
-            "known": asdict(self.known),
-            "not_needed": asdict(self.not_needed),
-            "n_undefined": self.n_undefined,
-            "p_holm": self.p_holm,
-        }
-        points = {"point": self.point, "random": self.random, "tune": self.tune}
-        return {name: jsonable(value) for name, value in {**plain, **areas, **points}.items()}
+    def table(self) -> Table:
+        """Return the gate, and the random gate at its retrieval rate."""
+        from suffice.gates.tables import points_table  # it reads this class
+
+        return points_table(self.name, [self.point, self.random], tuple(self.point.metrics))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,14 +141,14 @@ class GateComparison(Evaluation):
         """Whether any gate beats always retrieving, in one sentence."""
         first = self.metrics[0]
         better = [row for row in self.rows if row.point.against_always[first].low > 0]
-        told = [row for row in self.rows if row.p_holm < 1 - self.resampling.level]
-        informed = [row.scored.name for row in told if row.point.against_random[first].delta > 0]
-        misled = [row.scored.name for row in told if row.point.against_random[first].delta < 0]
+        shown = [row for row in self.rows if row.p_holm < 1 - self.resampling.level]
+        informed = [row.name for row in shown if row.point.against_random[first].delta > 0]
+        misled = [row.name for row in shown if row.point.against_random[first].delta < 0]
         one = f"{len(self.rows)} gates: " if len(self.rows) != 1 else "1 gate: "
         beats = (
             f"none beats always retrieving in {first}"
             if not better
-            else f"better than always retrieving in {first}: {', '.join(row.scored.name for row in better)}"
+            else f"better than always retrieving in {first}: {', '.join(row.name for row in better)}"
         )
         knows = f"better than a random gate of the same retrieval rate: {', '.join(informed) or 'none is shown to be'}"
         worse = f"; worse than one: {', '.join(misled)}" if misled else ""
@@ -159,43 +157,6 @@ class GateComparison(Evaluation):
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-ready values; NaN becomes None."""
         return {**Evaluation.to_dict(self), "headline": self.headline}
-
-
-def choose_beta(
-    scores: Floats, never: Floats, always: Floats, *, low: bool = False, rate: float | None = None
-) -> float:
-    """Return the threshold with the best mean on tune questions; among equals the one that retrieves least.
-
-    >>> import numpy as np
-    >>> choose_beta(np.array([0.9, 0.4, 0.1]), np.array([1.0, 0.0, 0.0]), np.array([1.0, 1.0, 0.0]))
-    0.4
-
-    Args:
-        scores: Shape ``(n,)``; NaN is retrieved for.
-        never: The metric without retrieval, same shape.
-        always: The metric with it.
-        low: Whether low scores answer directly.
-        rate: Choose by the retrieval rate instead: the threshold whose rate is nearest to this.
-
-    Raises:
-        DataError: No score is defined, or a rate outside [0, 1].
-    """
-    sign = -1.0 if low else 1.0
-    signed = sign * np.asarray(scores, dtype=np.float64)
-    known = np.unique(signed[np.isfinite(signed)])
-    if not len(known):
-        raise DataError("a gate without a single defined score has no threshold to choose")
-    betas = np.concatenate([[np.nextafter(known[0], -np.inf)], known])
-    direct = np.where(np.isfinite(signed), signed, -np.inf)[None, :] > betas[:, None]
-    rates = 1 - direct.mean(axis=1)
-    if rate is None:
-        quality = np.where(direct, never, always).mean(axis=1)
-        best = int(np.argmax(quality >= quality.max() - 1e-12))  # ascending betas: the first retrieves least
-    elif 0 <= rate <= 1:
-        best = int(np.argmin(np.abs(rates - rate)))
-    else:
-        raise DataError(f"a retrieval rate lies in [0, 1], not {rate!r}")
-    return float(sign * betas[best])
 
 
 def compare_gates(
@@ -244,12 +205,14 @@ def compare_gates(
         n_tune=0 if tune is None else tune.n,
         resampling=evaluation.resampling,
         data_hash=evaluation.recording.data_hash,
-        chosen=_chosen(evaluation, tune, rate),
-        notes=_notes(evaluation, gates, tune),
+        chosen=_choice(evaluation, tune, rate),
+        notes=_seen_notes(evaluation, gates, tune),
     )
 
 
-def _notes(evaluation: GateEvaluation, gates: Sequence[ScoredGate], tune: GateEvaluation | None) -> tuple[str, ...]:
+def _seen_notes(
+    evaluation: GateEvaluation, gates: Sequence[ScoredGate], tune: GateEvaluation | None
+) -> tuple[str, ...]:
     """Return what the recorded gate, where it is compared, has seen of the questions."""
     rules = [gate_rule(KNOWN, 0.5)] if any(gate.component == GATE for gate in gates) else []
     notes = [*selected_on(map(evaluation.gated, rules), evaluation.recording).notes]
@@ -259,7 +222,7 @@ def _notes(evaluation: GateEvaluation, gates: Sequence[ScoredGate], tune: GateEv
     return tuple(notes)
 
 
-def _chosen(evaluation: GateEvaluation, tune: GateEvaluation | None, rate: float | None) -> str:
+def _choice(evaluation: GateEvaluation, tune: GateEvaluation | None, rate: float | None) -> str:
     if tune is None:
         return "thresholds were cross-fitted: each question's was chosen on the other folds, and applied to it alone"
     how = f"the best {evaluation.metrics[0]}" if rate is None else f"a retrieval rate of {100 * rate:g} %"
@@ -275,20 +238,21 @@ def _compared(
             raise DataError(
                 f"the gate {gate.name!r} has no threshold, and there are no tune questions to choose one on"
             )
-        first = evaluation.metrics[0]
-        beta = choose_beta(gate.tune, tune.never.values[first], tune.always.values[first], low=gate.low, rate=rate)
-        on_tune = _judged(tune, gate.tune, beta, gate)
-    point = _judged(evaluation, gate.evaluation, beta, gate)
+        beta = choose_beta(gate.tune, tune.answers, low=gate.low, rate=rate)
+        on_tune = _replayed(tune, gate.tune, beta, gate)
+    point = _replayed(evaluation, gate.evaluation, beta, gate)
     ranks = gate.evaluation if gate.ranks is None else gate.ranks
     sure = -ranks if gate.low and gate.ranks is None else ranks
-    direct, retrieved = evaluation.right(retrieved=False), evaluation.right(retrieved=True)
+    answers, level = evaluation.answers, evaluation.resampling.level
     return ComparedGate(
-        scored=gate,
+        name=gate.name,
+        source=gate.source,
+        price=gate.price,
         point=point,
         random=evaluation.random(point.retrieval_rate),
         tune=on_tune,
-        known=area_under_roc(sure, direct, level=evaluation.resampling.level),
-        not_needed=area_under_roc(sure, direct | ~retrieved, level=evaluation.resampling.level),
+        known=area_under_roc(sure, answers.right[0], level=level),
+        not_needed=area_under_roc(sure, answers.not_needed, level=level),
         n_undefined=int((~np.isfinite(gate.evaluation)).sum()),
     )
 
@@ -296,40 +260,8 @@ def _compared(
 _COLUMN = "gate_score"
 
 
-def _judged(evaluation: GateEvaluation, scores: Floats, beta: float, gate: ScoredGate) -> GatePoint:
+def _replayed(evaluation: GateEvaluation, scores: Floats, beta: float, gate: ScoredGate) -> GatePoint:
     """Replay the gate's rule on a recording that holds its score; the recorded gate is paid for only where it is this."""
     base = evaluation if gate.component == GATE else evaluation.ungated()
     judged = base.with_scores({_COLUMN: scores}, component=gate.component or GATE)
     return judged.point(gate_rule(_COLUMN, beta, low=gate.low), beta, label=gate.name)
-
-
-def hold_out(
-    folds: npt.NDArray[np.int64],
-    fit: Callable[[Mask], tuple[Floats, Callable[[Mask], Floats]]],
-    never: Floats,
-    always: Floats,
-    *,
-    low: bool = False,
-    rate: float | None = None,
-) -> tuple[Floats, Floats]:
-    """Return each question's score less its threshold, and the score, both made without it, shape ``(n,)``.
-
-    For each fold a gate is fitted on the others, and its threshold is chosen on the others' own cross-fitted scores.
-
-    Args:
-        folds: The fold of each question.
-        fit: From a mask of questions to their cross-fitted scores and a function that scores any mask of questions.
-        never: The metric without retrieval.
-        always: The metric with it.
-        low: Whether low scores answer directly; the first result is turned round then, the second is not.
-        rate: See `choose_beta`.
-    """
-    sign = -1.0 if low else 1.0
-    above, ranks = np.full(len(folds), np.nan), np.full(len(folds), np.nan)
-    for part in np.unique(folds):
-        inside = folds == part
-        own, scores_of = fit(~inside)
-        beta = choose_beta(own, never[~inside], always[~inside], low=low, rate=rate)
-        ranks[inside] = scores_of(inside)
-        above[inside] = sign * (ranks[inside] - beta)
-    return above, ranks

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -18,6 +18,7 @@ import numpy.typing as npt
 from suffice.errors import CensoredError, DataError
 from suffice.gates.answered import require_round_0, with_scores, without_gate
 from suffice.gates.point import ALWAYS, NEVER, PERFECT, GatePoint
+from suffice.gates.threshold import BothWays
 from suffice.replays import Price, check_policy, policy_for
 from suffice.replays.baselines import Run, closed_book, run_policy
 from suffice.replays.prepared import PreparedRecording
@@ -33,7 +34,7 @@ __all__ = ["GateEvaluation", "even_betas", "gate_rule"]
 
 _SLACK = 1e-12
 _SHUFFLES = 4999
-_METRICS = ("contains", "em", "f1")
+_DEFAULT_METRICS = ("contains", "em", "f1")
 
 
 def gate_rule(signal: str, beta: float = 0.5, *, low: bool = False) -> Rule:
@@ -53,22 +54,12 @@ def gate_rule(signal: str, beta: float = 0.5, *, low: bool = False) -> Rule:
     return chosen & (named("round") < 1)
 
 
-@dataclass(frozen=True, slots=True)
-class _Outcome:
-    """What a gate gave: its retrieval rate, the metrics of each question, mean costs, and how it compares with chance."""
-
-    rate: float
-    values: Mapping[str, Floats]
-    costs: Mapping[str, float]
-    p_random: float = math.nan
-
-
 class GateEvaluation:
     """A recording with round 0, ready to judge gates on: what never and always retrieving give each question.
 
     Args:
         recording: Rounds 0 and later; failed questions are left out.
-        policy: What follows a gate that does not fire, from round 1 on: the whole budget unless told otherwise. A rule
+        policy: What follows a gate that does not fire, from round 1 on: the whole budget by default. A rule
             such as `tasr` puts the gate in front of it.
         metrics: Columns in [0, 1]; the first is what quality means.
         prices: For money; None = unknown.
@@ -85,7 +76,7 @@ class GateEvaluation:
         recording: Recording,
         policy: Policy | None = None,
         *,
-        metrics: Sequence[str] = _METRICS,
+        metrics: Sequence[str] = _DEFAULT_METRICS,
         prices: Price | Mapping[str, Price] | None = None,
         resampling: Resampling = Resampling(),
         margin: float = 0.02,
@@ -147,10 +138,11 @@ class GateEvaluation:
         """Questions."""
         return self.prepared.n
 
-    def right(self, *, retrieved: bool) -> Mask:
-        """Return whether each answer without, or with, retrieval is right: at least half of the first metric."""
-        values = (self.always if retrieved else self.never).values[self.metrics[0]]
-        return np.asarray(values >= 0.5, dtype=np.bool_)  # noqa: PLR2004
+    @property
+    def answers(self) -> BothWays:
+        """The first metric of each question without and with retrieval."""
+        first = self.metrics[0]
+        return BothWays(self.never.values[first], self.always.values[first])
 
     def gated(self, rule: Rule) -> Policy:
         """Return the policy of a gate in front of what follows it."""
@@ -174,62 +166,71 @@ class GateEvaluation:
         Raises:
             UnknownSignalError: It reads a signal that was not recorded.
         """
-        run, asked = self.run(rule, label=label)
-        found = _Outcome(float(asked.mean()), run.values, _costs(run), self._p_random(~asked))
-        return self._judged(label or str(rule), "gate", found, beta=beta)
+        run, retrieved = self.run(rule, label=label)
+        p = self._p_random(~retrieved)
+        rate = float(retrieved.mean())
+        return self._point(label or str(rule), "gate", rate, run.values, _costs(run), beta=beta, p_random=p)
 
     def reference(self, kind: str) -> GatePoint:
         """Return `never`, `always` or `perfect`.
 
         The perfect gate retrieves exactly where that raises the first metric: the best that any gate could do.
         """
-        if kind == "never":
-            return self._judged(NEVER, kind, _Outcome(0.0, self.never.values, _costs(self.never)))
-        if kind == "always":
-            return self._judged(ALWAYS, kind, _Outcome(1.0, self.always.values, _costs(self.always)))
-        first = self.metrics[0]
-        asked = self.always.values[first] > self.never.values[first]
-        values = {name: np.where(asked, self.always.values[name], self.never.values[name]) for name in self.metrics}
-        costs = {
-            name: float(np.where(asked, _each(self.always, name), _each(self.never, name)).mean()) for name in _KINDS
-        }
-        return self._judged(PERFECT, "perfect", _Outcome(float(asked.mean()), values, costs))
+        answers = self.answers
+        helpful = (answers.retrieved > answers.direct).astype(np.float64)
+        shares: dict[str, float | Floats] = {"never": 0.0, "always": 1.0, "perfect": helpful}
+        labels = {"never": NEVER, "always": ALWAYS, "perfect": PERFECT}
+        return self._mixture(labels[kind], kind, shares[kind])
 
     def random(self, rate: float) -> GatePoint:
         """Return the exact expectation of a gate that retrieves for a share of the questions, drawn blindly."""
-        costs = {name: float(_mixed(_each(self.never, name), _each(self.always, name), rate).mean()) for name in _KINDS}
-        return self._judged(
-            f"random gate at {figure(rate, '.1f', 100)} %", "random", _Outcome(rate, self.blind(rate), costs)
-        )
+        return self._mixture(f"random gate at {figure(rate, '.1f', 100)} %", "random", rate)
+
+    def _mixture(self, label: str, kind: str, share: float | Floats) -> GatePoint:
+        """Return a gate that retrieves for each question with a probability, 0 or 1 if it knows, shape ``(n_questions,)``."""
+        values = self._expected(share)
+        costs = {
+            name: float(_mixed(_each(self.never, name), _each(self.always, name), share).mean()) for name in _GATE_COSTS
+        }
+        return self._point(label, kind, float(np.mean(share)), values, costs)
 
     def beside(self, other: GateEvaluation, label: str) -> GatePoint:
         """Return always retrieving in another evaluation of the same questions, judged on this one."""
-        return self._judged(label, "other", _Outcome(1.0, other.always.values, _costs(other.always)))
+        return self._point(label, "other", 1.0, other.always.values, _costs(other.always))
 
-    def blind(self, rate: float) -> dict[str, Floats]:
-        """Return each question's expected metrics under a random gate, by name, shape ``(n_questions,)``."""
-        return {name: _mixed(self.never.values[name], self.always.values[name], rate) for name in self.metrics}
+    def _expected(self, share: float | Floats) -> dict[str, Floats]:
+        """Return each question's expected metrics where retrieval has a probability, by name, shape ``(n_questions,)``."""
+        return {name: _mixed(self.never.values[name], self.always.values[name], share) for name in self.metrics}
 
-    def _judged(self, label: str, kind: str, found: _Outcome, *, beta: float = math.nan) -> GatePoint:
-        rate, values = found.rate, found.values
-        always, blind = self.always.values, self.blind(rate)
+    def _point(
+        self,
+        label: str,
+        kind: str,
+        rate: float,
+        values: Mapping[str, Floats],
+        costs: Mapping[str, float],
+        *,
+        beta: float = math.nan,
+        p_random: float = math.nan,
+    ) -> GatePoint:
+        always, blind = self.always.values, self._expected(rate)
         first = self.metrics[0]
         margin = None
         if kind != "always":
             margin = self.draws.non_inferior(values[first] - always[first], self.margin)
-        needed, dominated = self.label_blind(float(values[first].mean()), rate)
+        blind_rate, dominated = self.label_blind(float(values[first].mean()), rate)
         return GatePoint(
             label=label,
             kind=kind,
             beta=beta,
             retrieval_rate=rate,
             metrics={name: float(column.mean()) for name, column in values.items()},
-            costs=found.costs,
+            costs=costs,
             against_always=self.draws.compare({name: values[name] - always[name] for name in self.metrics}),
             against_random=self.draws.compare({name: values[name] - blind[name] for name in self.metrics}),
-            p_random=found.p_random,
+            p_random=p_random,
             margin=margin,
-            label_blind_rate=needed,
+            label_blind_rate=blind_rate,
             dominated_by=dominated if kind in ("gate", "always") else None,
         )
 
@@ -238,17 +239,16 @@ class GateEvaluation:
         k = int(direct.sum())
         if k in (0, self.n):
             return math.nan
-        gain, dealt = self._dealt
+        gain, sums = self._shuffled_gains
         expected = k * float(gain.mean())
-        away = np.abs(dealt[:, k - 1] - expected)
-        reached = abs(float(gain[direct].sum()) - expected)
-        return float((1 + (away >= reached - _SLACK * self.n).sum()) / (1 + len(away)))
+        distances = np.abs(sums[:, k - 1] - expected)
+        observed = abs(float(gain[direct].sum()) - expected)
+        return float((1 + (distances >= observed - _SLACK * self.n).sum()) / (1 + len(distances)))
 
     @cached_property
-    def _dealt(self) -> tuple[Floats, Floats]:
+    def _shuffled_gains(self) -> tuple[Floats, Floats]:
         """What a direct answer gains each question, and its sum over the first k of shuffled questions, for every k."""
-        first = self.metrics[0]
-        gain = self.never.values[first] - self.always.values[first]
+        gain = self.answers.direct - self.answers.retrieved
         shuffled = np.random.default_rng(self.resampling.seed).permuted(np.tile(gain, (_SHUFFLES, 1)), axis=1)
         return gain, np.cumsum(shuffled, axis=1)
 
@@ -259,21 +259,20 @@ class GateEvaluation:
 
         Never, always and all random gates lie on one line from never (rate 0) to always (rate 1).
         """
-        first = self.metrics[0]
-        never, always = (float(run.values[first].mean()) for run in (self.never, self.always))
+        never, always = float(self.answers.direct.mean()), float(self.answers.retrieved.mean())
         if never >= quality - _SLACK:
-            needed, reached = 0.0, never
+            lowest, reached = 0.0, never
         elif always >= quality - _SLACK:
-            needed, reached = min(1.0, (quality - never) / (always - never)), quality
+            lowest, reached = min(1.0, (quality - never) / (always - never)), quality
         else:
             return None, None
-        if needed > rate + _SLACK or not (needed < rate - _SLACK or reached > quality + _SLACK):
-            return needed, None
-        blind = f"a random gate at {figure(needed, '.1f', 100)} %"
-        return needed, NEVER if needed == 0 else ALWAYS if needed == 1 else blind
+        if lowest > rate + _SLACK or not (lowest < rate - _SLACK or reached > quality + _SLACK):
+            return lowest, None
+        random = f"a random gate at {figure(lowest, '.1f', 100)} %"
+        return lowest, NEVER if lowest == 0 else ALWAYS if lowest == 1 else random
 
 
-_KINDS = ("calls", "tokens", "seconds", "retrievals")
+_GATE_COSTS = ("calls", "tokens", "seconds", "retrievals")
 
 
 def _each(run: Run, kind: str) -> Floats:
@@ -281,12 +280,12 @@ def _each(run: Run, kind: str) -> Floats:
 
 
 def _costs(run: Run) -> dict[str, float]:
-    return {kind: float(_each(run, kind).mean()) for kind in _KINDS}
+    return {kind: float(_each(run, kind).mean()) for kind in _GATE_COSTS}
 
 
-def _mixed(never: Floats, always: Floats, rate: float) -> Floats:
-    mixed: Floats = (1 - rate) * never + rate * always
-    return np.where(rate == 0, never, np.where(rate == 1, always, mixed))  # exact at both ends, whatever is undefined
+def _mixed(never: Floats, always: Floats, share: float | Floats) -> Floats:
+    mixed: Floats = (1 - share) * never + share * always
+    return np.where(share == 0, never, np.where(share == 1, always, mixed))  # exact at both ends, whatever is undefined
 
 
 def even_betas(scores: npt.ArrayLike, n: int = 11) -> list[float]:

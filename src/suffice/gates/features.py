@@ -16,7 +16,7 @@ from suffice.rounds import Floats
 __all__ = ["FEATURES", "question_features"]
 
 _WORD = re.compile(r"[^\W_]+(?:['\u2019][^\W_]+)*")
-_NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
+_DIGITS = re.compile(r"\d+(?:[.,]\d+)*")
 _YEAR = re.compile(r"\b1\d{3}\b|\b20\d{2}\b")
 _CHAIN = frozenset({"of", "that", "which", "who", "whose", "where", "by", "for"})
 _WH = ("who", "what", "which", "when", "where", "why", "how")
@@ -50,8 +50,8 @@ FEATURES = (
 def question_features(questions: Sequence[str]) -> Floats:
     """Return one row for each question, shape ``(n, len(FEATURES))``, all finite; zeros for a text without words.
 
-    >>> found = question_features(["Who is older, Annie Morton or Terry Richardson?"])
-    >>> row = dict(zip(FEATURES, found[0].tolist(), strict=True))
+    >>> features = question_features(["Who is older, Annie Morton or Terry Richardson?"])
+    >>> row = dict(zip(FEATURES, features[0].tolist(), strict=True))
     >>> row["names"], row["comparing"], row["has_or"], row["asks_who"]
     (2.0, 1.0, 1.0, 1.0)
     """
@@ -66,16 +66,16 @@ def _features(text: str) -> list[float]:
     lower = [word.lower() for word in words]
     lengths = [len(word) for word in words]
     capital = [word[0].isupper() for word in words]
-    capital[0] = False  # the first word of a sentence has a capital anyhow
+    capital[0] = False  # the first word of a sentence has a capital anyway
     names = sum(here and not before for here, before in zip(capital, [False, *capital], strict=False))
-    asked = next((word for word in lower if word in _WH), "")
+    wh = next((word for word in lower if word in _WH), "")
     return [
         float(len(words)),
         sum(lengths) / len(words),
         float(max(lengths)),
         float(names),
         sum(capital) / len(words),
-        float(len(_NUMBER.findall(text))),
+        float(len(_DIGITS.findall(text))),
         float(bool(_YEAR.search(text))),
         float(text.count('"') // 2 + text.count("\u201c")),
         float(sum(word in _CHAIN for word in lower)),
@@ -84,6 +84,6 @@ def _features(text: str) -> list[float]:
         float(any(word in _COMPARING for word in lower)),
         float("or" in lower),
         float(lower[0] in _POLAR),
-        *(float(asked == word) for word in _WH),
+        *(float(wh == word) for word in _WH),
         float("how many" in " ".join(lower)),
     ]

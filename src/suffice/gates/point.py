@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import dataclass
 
-from suffice.results import jsonable
+from suffice.results import Result
 from suffice.statistics import MarginTest, PairedResult
-from suffice.tables import figure
+from suffice.tables import Table, figure
 
 __all__ = ["ALWAYS", "NEVER", "PERFECT", "GatePoint"]
 
@@ -17,7 +16,7 @@ NEVER, ALWAYS, PERFECT = "never retrieve", "always retrieve", "perfect gate"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GatePoint:
+class GatePoint(Result):
     """One gate, at one threshold.
 
     Attributes:
@@ -56,8 +55,7 @@ class GatePoint:
         delta = self.against_always.get(metric)
         parts = [f"{metric} {figure(self.metrics[metric], '.1f', 100)}"]
         if delta is not None and self.kind != "always":
-            told = figure((delta.delta, delta.low, delta.high), "+.1f", 100)
-            parts[0] += f" ({told} vs {ALWAYS})"
+            parts[0] += f" ({figure((delta.delta, delta.low, delta.high), '+.1f', 100)} vs {ALWAYS})"
         parts.append(f"retrieves for {figure(self.retrieval_rate, '.1f', 100)} % of questions")
         if self.dominated_by is not None:
             parts.append(f"dominated by {self.dominated_by}")
@@ -66,12 +64,12 @@ class GatePoint:
         else:
             parts.append(f"a label-blind gate needs {figure(self.label_blind_rate, '.1f', 100)} % for this {metric}")
         if self.margin is not None:
-            shown = self.margin.passed and self.margin.passed_bootstrap
-            parts.append(
-                f"{'' if shown else 'not shown to be '}non-inferior within {100 * self.margin.margin:g} points"
-            )
+            doubt = "" if self.margin.passed and self.margin.passed_bootstrap else "not shown to be "
+            parts.append(f"{doubt}non-inferior within {100 * self.margin.margin:g} points")
         return f"{self.label}: {'; '.join(parts)}"
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return JSON-ready values; NaN becomes None."""
-        return {field.name: jsonable(getattr(self, field.name)) for field in fields(self)}
+    def table(self) -> Table:
+        """Return the gate as a row of its quality, retrieval rate, differences and costs."""
+        from suffice.gates.tables import points_table  # it reads this class
+
+        return points_table(self.label, [self], tuple(self.metrics))

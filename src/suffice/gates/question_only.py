@@ -29,10 +29,8 @@ Labels = npt.NDArray[np.int64]
 Reader = Callable[[Sequence[str]], npt.NDArray[np.floating]]
 """Turns questions into numbers, shape ``(n, width)``: an embedder's `embed`, or `question_features`."""
 
-_STRENGTHS = (1e-3, 1e-2, 1e-1, 1.0, 10.0)
+_REGULARISATIONS = (1e-3, 1e-2, 1e-1, 1.0, 10.0)
 """Inverse strengths of regularisation that cross-validation chooses among."""
-
-_FOLDS = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,11 +101,11 @@ def adaptive_labels(direct: npt.ArrayLike, retrieved: npt.ArrayLike) -> Labels:
         direct: Whether the answer without retrieval is right.
         retrieved: Whether the one after a single retrieval is.
     """
-    found = np.where(np.asarray(retrieved, dtype=np.bool_), 1, 2)
-    return np.asarray(np.where(np.asarray(direct, dtype=np.bool_), 0, found), dtype=np.int64)
+    with_retrieval = np.where(np.asarray(retrieved, dtype=np.bool_), 1, 2)
+    return np.asarray(np.where(np.asarray(direct, dtype=np.bool_), 0, with_retrieval), dtype=np.int64)
 
 
-def question_folds(question_ids: Sequence[str], n: int = _FOLDS) -> Labels:
+def question_folds(question_ids: Sequence[str], n: int = 5) -> Labels:
     """Return the fold of each question, 0..n - 1: a hash of its id, so that no order or seed moves it."""
     return hash_folds(question_ids, n, width=8)
 
@@ -150,11 +148,11 @@ def fit_gate(
         )
     task = _Task(read, np.asarray(read(questions), dtype=np.float64), classes, wanted)
     target = (classes == wanted).astype(np.float64)
-    tried = {strength: task.cross_fitted(fold, strength) for strength in _STRENGTHS}
-    strength = min(tried, key=lambda c: _log_loss(tried[c], target))
-    calibration = fit_platt(tried[strength], target, np.ones(len(target)))
+    scores = {strength: task.cross_fitted(fold, strength) for strength in _REGULARISATIONS}
+    strength = min(scores, key=lambda c: _log_loss(scores[c], target))
+    calibration = fit_platt(scores[strength], target, np.ones(len(target)))
     gate = task.fit(np.ones(len(target), dtype=np.bool_), strength, calibration)
-    cross_fitted = calibration.predict(tried[strength])
+    cross_fitted = calibration.predict(scores[strength])
     return Fitted(gate=gate, cross_fitted=cross_fitted, n_labels=len(classes), seconds=time.perf_counter() - began)
 
 

@@ -1,4 +1,4 @@
-"""The question-only gates that every comparison shows, fitted on tune questions or held out fold by fold."""
+"""The question-only gates that every comparison shows, fitted on tune questions or cross-fitted."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ import numpy.typing as npt
 
 from suffice.errors import DataError
 from suffice.gates.answered import questions_of
-from suffice.gates.compare import GatePrice, ScoredGate, hold_out
+from suffice.gates.compare import GatePrice, ScoredGate
 from suffice.gates.evaluation import GateEvaluation
 from suffice.gates.features import question_features
-from suffice.gates.question_only import Fitted, Labels, Reader, adaptive_labels, fit_gate, question_folds
+from suffice.gates.question_only import Fitted, Reader, adaptive_labels, fit_gate, question_folds
+from suffice.gates.threshold import BothWays, cross_fit
 from suffice.rounds import Floats, Mask
 from suffice.signals import SIGNALS
 
@@ -28,38 +29,41 @@ class QuestionOnly:
     Attributes:
         name: What reports call it.
         reads: `embedding` or `features`.
-        labels: From whether the answers without and with retrieval are right to classes.
+        labels: The class of each question, from its answers.
         wanted: The class that answers directly.
         source: Where it comes from.
     """
 
     name: str
     reads: str
-    labels: Callable[[Mask, Mask], Labels]
+    labels: Callable[[BothWays], npt.ArrayLike]
     wanted: int
     source: str
 
 
-def _known(direct: Mask, retrieved: Mask) -> Labels:
-    del retrieved
-    return direct.astype(np.int64)
+def _known(answers: BothWays) -> npt.ArrayLike:
+    return answers.right[0]
 
 
-def _not_needed(direct: Mask, retrieved: Mask) -> Labels:
-    return (direct | ~retrieved).astype(np.int64)
+def _not_needed(answers: BothWays) -> npt.ArrayLike:
+    return answers.not_needed
 
 
-_LABEL = "label of CBDR (section 3.1)"
-_TEXT = "after Marina et al. (2025)"
+def _adaptive(answers: BothWays) -> npt.ArrayLike:
+    return adaptive_labels(*answers.right)
+
+
+_CBDR_LABEL = "label of CBDR (section 3.1)"
+_FEATURES_SOURCE = "after Marina et al. (2025)"
 
 QUESTION_GATES = (
-    QuestionOnly("embedding, known", "embedding", _known, 1, f"logistic regression, {_LABEL}"),
+    QuestionOnly("embedding, known", "embedding", _known, 1, f"logistic regression, {_CBDR_LABEL}"),
     QuestionOnly("embedding, not needed", "embedding", _not_needed, 1, "logistic regression on what retrieval changes"),
-    QuestionOnly("features, known", "features", _known, 1, f"{_TEXT}, {_LABEL}"),
-    QuestionOnly("features, not needed", "features", _not_needed, 1, f"{_TEXT}, on what retrieval changes"),
-    QuestionOnly("adaptive-rag", "embedding", adaptive_labels, 0, "none / single / multi, Jeong et al. (2024)"),
+    QuestionOnly("features, known", "features", _known, 1, f"{_FEATURES_SOURCE}, {_CBDR_LABEL}"),
+    QuestionOnly("features, not needed", "features", _not_needed, 1, f"{_FEATURES_SOURCE}, on what retrieval changes"),
+    QuestionOnly("adaptive-rag", "embedding", _adaptive, 0, "none / single / multi, Jeong et al. (2024)"),
 )
-"""What they learn: that the answer without retrieval is right, that retrieval changes nothing, or which way was enough."""
+"""They learn that the answer without retrieval is right, that retrieval changes nothing, or which way is enough."""
 
 
 class _TimedReader:
@@ -93,14 +97,13 @@ def question_gates(
     Raises:
         DataError: The recordings have no questions, or labels all of one class.
     """
-    asked, texts = questions_of(tune.recording), questions_of(evaluation.recording)
-    readings = _readings(embed, [*asked, *texts])
+    tune_texts, texts = questions_of(tune.recording), questions_of(evaluation.recording)
+    readings = _readings(embed, [*tune_texts, *texts])
     folds = question_folds(tune.recording.question_ids)
-    direct, retrieved = tune.right(retrieved=False), tune.right(retrieved=True)
     gates = []
     for kind in kinds:
         reading = readings[kind.reads]
-        fitted = fit_gate(reading, asked, kind.labels(direct, retrieved), folds, wanted=kind.wanted)
+        fitted = fit_gate(reading, tune_texts, kind.labels(tune.answers), folds, wanted=kind.wanted)
         began = time.perf_counter()
         scores = fitted.gate.scores(texts)
         deciding = reading.seconds + (time.perf_counter() - began) / len(texts)
@@ -137,51 +140,35 @@ def held_out_gates(
     Raises:
         DataError: The recording has no questions, or labels all of one class.
     """
-    asked = questions_of(evaluation.recording)
-    readings = _readings(embed, asked)
+    texts = questions_of(evaluation.recording)
+    readings = _readings(embed, texts)
+    return [_held_out(kind, readings[kind.reads], texts, evaluation, rate) for kind in kinds]
+
+
+def _held_out(
+    kind: QuestionOnly, reading: _TimedReader, texts: Sequence[str], evaluation: GateEvaluation, rate: float | None
+) -> ScoredGate:
+    """Return a gate with each question's score from gates of other folds."""
     folds = question_folds(evaluation.recording.question_ids)
-    direct, retrieved = evaluation.right(retrieved=False), evaluation.right(retrieved=True)
-    first = evaluation.metrics[0]
-    return [
-        _HeldOut(kind, readings[kind.reads], asked, folds, kind.labels(direct, retrieved)).scored(
-            evaluation.never.values[first], evaluation.always.values[first], rate
-        )
-        for kind in kinds
-    ]
+    labels = np.asarray(kind.labels(evaluation.answers))
+    questions = np.array(texts, dtype=object)
+    prices: list[GatePrice] = []
 
+    def fit(rows: Mask) -> tuple[Floats, Callable[[Mask], Floats]]:
+        fitted = fit_gate(reading, questions[rows].tolist(), labels[rows], folds[rows], wanted=kind.wanted)
+        prices.append(_price(fitted, reading, reading.seconds))
+        return fitted.cross_fitted, lambda others: fitted.gate.scores(questions[others].tolist())
 
-@dataclass(frozen=True, slots=True)
-class _HeldOut:
-    """One kind of gate on questions that are all tune questions."""
-
-    kind: QuestionOnly
-    reading: _TimedReader
-    questions: Sequence[str]
-    folds: Labels
-    labels: Labels
-
-    def scored(self, never: Floats, always: Floats, rate: float | None) -> ScoredGate:
-        """Return the gate with each question's score made by gates of other folds."""
-        prices: list[GatePrice] = []
-        listed = np.array(self.questions, dtype=object)
-
-        def fit(rows: Mask) -> tuple[Floats, Callable[[Mask], Floats]]:
-            fitted = fit_gate(
-                self.reading, listed[rows].tolist(), self.labels[rows], self.folds[rows], wanted=self.kind.wanted
-            )
-            prices.append(_price(fitted, self.reading, self.reading.seconds))
-            return fitted.cross_fitted, lambda others: fitted.gate.scores(listed[others].tolist())
-
-        above, ranks = hold_out(self.folds, fit, never, always, rate=rate)
-        return ScoredGate(
-            name=self.kind.name,
-            tune=np.full(len(above), np.nan),
-            evaluation=above,
-            beta=0.0,
-            ranks=ranks,
-            price=replace(prices[0], n_labels=round(float(np.mean([price.n_labels for price in prices])))),
-            source=self.kind.source,
-        )
+    above, ranks = cross_fit(folds, fit, evaluation.answers, rate=rate)
+    return ScoredGate(
+        name=kind.name,
+        tune=np.full(len(above), np.nan),
+        evaluation=above,
+        beta=0.0,
+        ranks=ranks,
+        price=replace(prices[0], n_labels=round(float(np.mean([price.n_labels for price in prices])))),
+        source=kind.source,
+    )
 
 
 def _price(fitted: Fitted, reading: _TimedReader, deciding: float) -> GatePrice:
@@ -205,7 +192,7 @@ def column_gate(
 
     Raises:
         UnknownSignalError: A recording does not have the column.
-        DataError: What stands behind the name is not ``low``, or the column is undefined at round 0 of every question.
+        DataError: The name ends in something else than ``low``, or the column is undefined at round 0 of every question.
     """
     column, _, side = name.partition(":")
     if side not in ("", "low"):
@@ -213,18 +200,22 @@ def column_gate(
     low = side == "low"
     scores = _first_scores(column, evaluation)
     source = f"the column {column!r}, {'low' if low else 'high'} values answer directly"
-    told = (evaluation.recording.metadata.get("signal_components") or {}).get(column)
-    component = told or (SIGNALS[column].component if column in SIGNALS else f"judge:{column}")
+    recorded = (evaluation.recording.metadata.get("signal_components") or {}).get(column)
+    component = recorded or (SIGNALS[column].component if column in SIGNALS else f"judge:{column}")
     if tune is not None:
-        own = _first_scores(column, tune)
+        tune_scores = _first_scores(column, tune)
         return ScoredGate(
-            name=column, tune=own, evaluation=scores, low=low, component=component, price=_RECORDED, source=source
+            name=column,
+            tune=tune_scores,
+            evaluation=scores,
+            low=low,
+            component=component,
+            price=_RECORDED,
+            source=source,
         )
-    first = evaluation.metrics[0]
-    never, always = evaluation.never.values[first], evaluation.always.values[first]
     folds = question_folds(evaluation.recording.question_ids)
-    above, _ = hold_out(
-        folds, lambda rows: (scores[rows], lambda rest: scores[rest]), never, always, low=low, rate=rate
+    above, _ = cross_fit(
+        folds, lambda rows: (scores[rows], lambda rest: scores[rest]), evaluation.answers, low=low, rate=rate
     )
     return ScoredGate(
         name=f"{column}, cross-fitted",

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from suffice.gates.changes import Transitions
-from suffice.gates.compare import GateComparison
+from suffice.gates.compare import GateComparison, GatePrice
 from suffice.gates.point import ALWAYS, NEVER, GatePoint
 from suffice.statistics import PairedResult
 from suffice.tables import Column, Table
 
 __all__ = ["comparison_table", "examples_table", "knowledge_table", "points_table", "rates_table", "transitions_table"]
 
-_HEADROOM = "not reachable"
-_LONGEST = 60
+_ANSWER_WIDTH = 60
 _RANDOM = (
     "random: the same share of questions, drawn blindly (exact expectation); p: how often decisions dealt out at random "
     "fall as far from it"
@@ -23,32 +23,25 @@ _RANDOM = (
 
 def points_table(title: str, points: Sequence[GatePoint], metrics: Sequence[str]) -> Table:
     """Return gates, or thresholds of one, with quality, retrieval rate, differences, costs and verdict."""
-    first = metrics[0]
-    kinds = {"calls": ",.2f", "tokens": ",.0f", "seconds": ",.3f"}
-    known = [kind for kind in kinds if any(math.isfinite(point.costs.get(kind, math.nan)) for point in points)]
+    formats = {"calls": ",.2f", "tokens": ",.0f", "seconds": ",.3f"}
+    kinds = [kind for kind in formats if any(math.isfinite(point.costs.get(kind, math.nan)) for point in points)]
     return Table(
         title=title,
         columns=(
             Column("gate"),
             Column("beta", ".4f"),
-            *(Column(name.upper(), ".1f", scale=100) for name in metrics),
-            Column("retrieves", ".1%"),
-            Column(f"Δ{first} vs always", "+.1f", scale=100, interval=True),
-            Column(f"Δ{first} vs random", "+.1f", scale=100),
+            *_quality_columns(metrics),
             Column("p", ".3f"),
-            *(Column(kind, kinds[kind]) for kind in known),
+            *(Column(kind, formats[kind]) for kind in kinds),
             Column("verdict"),
         ),
         rows=tuple(
             (
                 point.label,
                 point.beta,
-                *(point.metrics[name] for name in metrics),
-                point.retrieval_rate,
-                None if point.kind == "always" else _interval(point.against_always[first]),
-                point.against_random[first].delta if point.kind == "gate" else math.nan,
+                *_quality(point, metrics),
                 point.p_random,
-                *(point.costs.get(kind, math.nan) for kind in known),
+                *(point.costs.get(kind, math.nan) for kind in kinds),
                 verdict(point),
             )
             for point in points
@@ -56,10 +49,31 @@ def points_table(title: str, points: Sequence[GatePoint], metrics: Sequence[str]
     )
 
 
+def _quality_columns(metrics: Sequence[str]) -> list[Column]:
+    first = metrics[0]
+    return [
+        *(Column(name.upper(), ".1f", scale=100) for name in metrics),
+        Column("retrieves", ".1%"),
+        Column(f"Δ{first} vs always", "+.1f", scale=100, interval=True),
+        Column(f"Δ{first} vs random", "+.1f", scale=100),
+    ]
+
+
+def _quality(point: GatePoint, metrics: Sequence[str]) -> list[Any]:
+    """Return the values of `_quality_columns`."""
+    first = metrics[0]
+    return [
+        *(point.metrics[name] for name in metrics),
+        point.retrieval_rate,
+        None if point.kind == "always" else _interval(point.against_always[first]),
+        point.against_random[first].delta if point.kind == "gate" else math.nan,
+    ]
+
+
 def verdict(point: GatePoint) -> str:
-    """Return whether a gate that knows nothing does as well for fewer retrievals, in words."""
+    """Return whether a gate that knows nothing does as well with fewer retrievals, in words."""
     if point.kind == "perfect":
-        return _HEADROOM
+        return "not reachable"
     if point.kind == "gate" and point.retrieval_rate in (0.0, 1.0):
         return f"the same as {ALWAYS if point.retrieval_rate else NEVER}"
     if point.dominated_by is not None:
@@ -96,32 +110,34 @@ def examples_table(title: str, steps: Sequence[Transitions], most: int = 3) -> T
     for step in steps:
         for change, listed in (("wrong -> right", step.gained), ("right -> wrong", step.lost)):
             rows += [
-                (change, item.question, _start(item.direct), _start(item.retrieved), item.question_id)
+                (change, item.question, _shortened(item.direct), _shortened(item.retrieved), item.question_id)
                 for item in listed[:most]
             ]
     columns = (Column("change"), Column("question"), Column("without"), Column("with retrieval"), Column("id"))
     return Table(title=title, columns=columns, rows=tuple(rows))
 
 
-def _start(answer: str | None) -> str:
+def _shortened(answer: str | None) -> str:
     """Return an answer, or the start of a long one."""
     text = answer or "(none)"
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} ..."
+    return text if len(text) <= _ANSWER_WIDTH else f"{text[:_ANSWER_WIDTH]} ..."
 
 
-def comparison_table(found: GateComparison, title: str = "") -> Table:
+def comparison_table(comparison: GateComparison, title: str = "") -> Table:
     """Return gates side by side: quality, retrieval rate, what they know, online and offline cost."""
-    first = found.metrics[0]
-    named = [(row.point, row) for row in found.rows]
-    points = [(found.never, None), (found.always, None), *named, (found.perfect, None)]
+    metrics = comparison.metrics
+    no_price = GatePrice(n_labels=math.nan, fit_seconds=math.nan, seconds=math.nan)
+    rows = [
+        (comparison.never, math.nan, no_price),
+        (comparison.always, math.nan, no_price),
+        *((row.point, row.p_holm, row.price) for row in comparison.rows),
+        (comparison.perfect, math.nan, no_price),
+    ]
     return Table(
-        title=title or f"{found.n} questions; {found.resampling.text}",
+        title=title or f"{comparison.n} questions; {comparison.resampling.text}",
         columns=(
             Column("gate"),
-            *(Column(name.upper(), ".1f", scale=100) for name in found.metrics),
-            Column("retrieves", ".1%"),
-            Column(f"Δ{first} vs always", "+.1f", scale=100, interval=True),
-            Column(f"Δ{first} vs random", "+.1f", scale=100),
+            *_quality_columns(metrics),
             Column("p (Holm)", ".3f"),
             Column("calls", ".2f"),
             Column("to decide, ms", ",.2f", scale=1000),
@@ -132,26 +148,23 @@ def comparison_table(found: GateComparison, title: str = "") -> Table:
         rows=tuple(
             (
                 point.label,
-                *(point.metrics[name] for name in found.metrics),
-                point.retrieval_rate,
-                None if point.kind == "always" else _interval(point.against_always[first]),
-                math.nan if row is None else point.against_random[first].delta,
-                math.nan if row is None else row.p_holm,
-                point.costs["calls"] + (0.0 if row is None else row.scored.price.calls),
-                math.nan if row is None else row.scored.price.seconds,
-                math.nan if row is None else row.scored.price.n_labels,
-                math.nan if row is None else row.scored.price.fit_seconds,
+                *_quality(point, metrics),
+                p_holm,
+                point.costs["calls"] + price.calls,
+                price.seconds,
+                price.n_labels,
+                price.fit_seconds,
                 verdict(point),
             )
-            for point, row in points
+            for point, p_holm, price in rows
         ),
-        notes=(found.chosen, _RANDOM),
+        notes=(comparison.chosen, _RANDOM),
     )
 
 
-def knowledge_table(found: GateComparison) -> Table:
+def knowledge_table(comparison: GateComparison) -> Table:
     """Return what the scores know: the areas under the ROC curve, the thresholds, and quality where they were chosen."""
-    first = found.metrics[0]
+    first = comparison.metrics[0]
     return Table(
         title="What the scores know: areas under the ROC curve (0.5 = nothing)",
         columns=(
@@ -166,24 +179,24 @@ def knowledge_table(found: GateComparison) -> Table:
         ),
         rows=tuple(
             (
-                row.scored.name,
+                row.name,
                 (row.known.value, row.known.low, row.known.high),
                 (row.not_needed.value, row.not_needed.low, row.not_needed.high),
                 row.point.beta,
                 math.nan if row.tune is None else row.tune.metrics[first],
                 math.nan if row.tune is None else row.tune.retrieval_rate,
                 row.n_undefined,
-                row.scored.source,
+                row.source,
             )
-            for row in found.rows
+            for row in comparison.rows
         ),
-        notes=("figures on tune are selected there and flatter",) if any(row.tune for row in found.rows) else (),
+        notes=("figures on tune are selected there and flatter",) if any(row.tune for row in comparison.rows) else (),
     )
 
 
-def rates_table(title: str, found: Mapping[float, GateComparison]) -> Table:
+def rates_table(title: str, comparisons: Mapping[float, GateComparison]) -> Table:
     """Return gates at given retrieval rates against blind ones of the rate that they reach."""
-    first = next(iter(found.values())).metrics[0]
+    first = next(iter(comparisons.values())).metrics[0]
     return Table(
         title=title,
         columns=(
@@ -198,7 +211,7 @@ def rates_table(title: str, found: Mapping[float, GateComparison]) -> Table:
         ),
         rows=tuple(
             (
-                row.scored.name,
+                row.name,
                 rate,
                 row.point.retrieval_rate,
                 row.point.metrics[first],
@@ -207,7 +220,7 @@ def rates_table(title: str, found: Mapping[float, GateComparison]) -> Table:
                 row.p_holm,
                 verdict(row.point),
             )
-            for rate, comparison in found.items()
+            for rate, comparison in comparisons.items()
             for row in comparison.rows
         ),
         notes=(_RANDOM,),

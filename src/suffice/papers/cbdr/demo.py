@@ -96,7 +96,7 @@ def demo_gate(
     at_rates = {rate: compare_gates(evaluation, gates, tune, rate=rate) for rate in _RATES}
     say.table(rates_table("HotpotQA, eval: thresholds chosen on tune for a retrieval rate", at_rates))
 
-    best = _best(found)
+    best = _best_gate(found, gates)
     say(f"4. The gate that was best on tune, {best.name!r}, threshold by threshold, and which questions change sides.")
     path = _Path.of(best, tune, evaluation, out)
     say.table(points_table(f"{best.name}: the threshold moved, on eval", path.points, _METRICS))
@@ -147,7 +147,7 @@ def _told(name: str) -> dict[str, Any]:
     return {"dataset": {"name": name}, "config": {"model": {"model": "Llama-3.1-8B", "recorded_by": "AdaRAGUE"}}}
 
 
-def _best(found: GateComparison) -> ScoredGate:
+def _best_gate(found: GateComparison, gates: Sequence[ScoredGate]) -> ScoredGate:
     """Return the gate with the best quality on tune; among equals the one that retrieves least there."""
     first = found.metrics[0]
 
@@ -155,7 +155,8 @@ def _best(found: GateComparison) -> ScoredGate:
         assert row.tune is not None
         return row.tune.metrics[first], -row.tune.retrieval_rate
 
-    return max(found.rows, key=rank).scored
+    name = max(found.rows, key=rank).name
+    return next(gate for gate in gates if gate.name == name)
 
 
 class _Teller:

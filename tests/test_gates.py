@@ -46,7 +46,7 @@ from suffice.gates import (
     with_scores,
 )
 from suffice.gates import question_only as question_only_module
-from suffice.gates.threshold import BothWays
+from suffice.gates.threshold import BothWays, cross_fit
 from suffice.metrics import METRICS
 from suffice.papers.cbdr.ceiling import headroom
 from suffice.replays import policy_for, replay

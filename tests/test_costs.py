@@ -55,8 +55,7 @@ def charged(recording: Recording, rule: Rule, **changes) -> dict[str, list[int]]
     """The rounds at which each component is paid for, of the first question."""
     policy = Policy(rule=rule, **{"max_rounds": int(recording.index[-1]), **changes})
     stopped = stops(policy, recording.rounds(policy.raw_columns))
-    components = recording.metadata.get("signal_components")
-    masks = operational_masks(CostTable(recording), policy, stopped, components)
+    masks = operational_masks(CostTable(recording), policy, stopped)
     return {name: recording.index[mask[0]].tolist() for name, mask in masks.items()}
 
 

@@ -14,7 +14,8 @@ from suffice.embedding import DraftEmbedder
 from suffice.errors import RuleSyntaxError, UnknownSignalError
 from suffice.metrics import answer_key
 from suffice.rounds import Passage, Round, Rounds
-from suffice.rules import fixed_k, parse_selector
+from suffice.rules import Centroid, LongestRun, fixed_k, parse_selector, tasr
+from suffice.rules.parse import _OWN_SELECTORS
 from suffice.rules.selectors_of_drafts import DISTANCES, pairwise_distances
 from suffice.session import Policy, Session, stops
 from suffice.signals import compute_signals, critic_praise, lexical_support
@@ -222,11 +223,29 @@ def test_the_text_of_a_selector_is_its_specification(text):
 
 @pytest.mark.parametrize(
     "text",
-    ["min_", "median_a b", "centroid()", "longest_run()", "longest_run(semantic_distance)", "longest_run(x > 1", ""],
+    [
+        "min_",
+        "median_a b",
+        "centroid(1)",
+        "longest_run(1)",
+        "longest_run()",
+        "longest_run(semantic_distance)",
+        "longest_run(x > 1",
+        "",
+    ],
 )
 def test_what_is_no_selector_is_refused(text):
     with pytest.raises(RuleSyntaxError):
         parse_selector(text)
+
+
+def test_the_selectors_for_drafts_are_registered_as_those_of_a_host_are():
+    assert {"centroid", "longest_run", "ranked"} <= set(_OWN_SELECTORS)
+    assert parse_selector(" centroid() ") == parse_selector("centroid") == Centroid()
+    named = parse_selector("longest_run(rule=tasr)")
+    assert named == LongestRun(tasr())
+    with pytest.raises(RuleSyntaxError, match=r"Did you mean 'centroid'.*longest_run\(RULE\)"):
+        parse_selector("centroids")
 
 
 # Words

@@ -328,7 +328,7 @@ def assert_equal(recording, policy, outcomes):
     answers = recording.answers[np.arange(len(outcomes)), replayed.answer_rounds - 1]
     assert [o.answer for o in outcomes] == answers.tolist()
     table = CostTable(recording)
-    masks = operational_masks(table, policy, replayed, recording.metadata["signal_components"])
+    masks = operational_masks(table, policy, replayed)
     feedback = recording.objects("feedback")
     for n, outcome in enumerate(outcomes):
         for place, observed in enumerate(outcome.rounds):

@@ -148,7 +148,7 @@ def test_the_masks_have_one_row_for_each_question_also_from_a_later_start():
     policy = Policy(rule=parse_rule("information_score > 2"), max_rounds=5)
     made = recording()
     stopped = stops(policy, made.rounds(policy.raw_columns))
-    masks = PUBLISHED.policy_masks(CostTable(made), policy, stopped, {})
+    masks = PUBLISHED.policy_masks(CostTable(made), policy, stopped)
     assert {mask.shape for mask in masks.values()} == {(2, 6)}
     assert masks["judge:information_score"].sum(axis=1).tolist() == [5, 5]
 

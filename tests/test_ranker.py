@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from suffice.errors import RuleSyntaxError
 from suffice.metrics import answer_key
 from suffice.rounds import Rounds
-from suffice.rules import fixed_k, parse_selector
-from suffice.rules.ranker import Ranked, Term, parse_ranked
+from suffice.rules import Ranked, Term, fixed_k, parse_selector
 from suffice.rules.selectors import answered, total
 from suffice.session import Policy, Session, stops
 from tests import strategies as drawn
@@ -139,17 +138,17 @@ def test_a_term_that_no_text_can_spell_is_refused():
 
 
 def test_a_ranker_reads_the_signals_behind_its_features_and_no_others():
-    ranker = parse_ranked("ranked(sum_p_correct=(1, 0), best_overlap=(1, 0), votes=(1, 0), is_last=(2, 0))")
+    ranker = parse_selector("ranked(sum_p_correct=(1, 0), best_overlap=(1, 0), votes=(1, 0), is_last=(2, 0))")
     assert ranker.signals == {"p_correct", "overlap"}
     assert set(Policy(selector=ranker, calibrators=(drawn.CALIBRATOR,)).raw_signals) == {"answer_margin", "overlap"}
 
 
 def test_a_missing_signal_takes_its_fill_and_an_extreme_one_leaks_no_warning():
     rounds = Rounds.from_columns({"a": [0.5, np.nan, 1e300]}, answers=["x", "y", ""])
-    assert int(parse_ranked("ranked(a=(1, 0.6))").select(rounds, np.asarray(2))) == 1
-    assert int(parse_ranked("ranked(a=(1, 0.4))").select(rounds, np.asarray(2))) == 0
+    assert int(parse_selector("ranked(a=(1, 0.6))").select(rounds, np.asarray(2))) == 1
+    assert int(parse_selector("ranked(a=(1, 0.4))").select(rounds, np.asarray(2))) == 0
     loud = Rounds.from_columns({"a": [1e300, 1e300]}, answers=["x", "y"])
-    assert int(parse_ranked("ranked(a=(1e100, 0), sum_a=(-1e100, 0))").select(loud, np.asarray(1))) == 1
+    assert int(parse_selector("ranked(a=(1e100, 0), sum_a=(-1e100, 0))").select(loud, np.asarray(1))) == 1
 
 
 def test_an_answer_is_blank_exactly_where_its_key_is_empty():

@@ -68,7 +68,7 @@ def test_splits_are_kept_and_limits_count_within_them(tmp_path):
     assert [q.question_id for q in load_questions(path, split="test", limit=2)] == ["made_1", "made_2"]
     with pytest.raises(DataError, match=r"no question has the split 'train'; splits in the file: 'dev', 'test'"):
         load_questions(path, split="train")
-    with pytest.raises(DataError, match="its questions have no split"):
+    with pytest.raises(DataError, match="no question has the split 'dev'; they are not split"):
         load_questions("hotpotqa_tune", split="dev")
 
 

@@ -395,6 +395,18 @@ def test_rules_are_merged_where_they_stop_alike_and_pay_for_the_same_closed_book
     assert made.distinct().members.sum() == made.space.count
 
 
+def test_without_em_a_target_is_needed_only_where_something_is_calibrated():
+    rows = rows_of(60, verbal_confidence=lambda rng: float(rng.integers(1, 6)))
+    marked = [{"mark": row["f1"], **{name: row[name] for name in row if name not in ("em", "f1")}} for row in rows]
+    made, plain = Recording(build_table(marked, {"mark": "metric"})), Resampling(n_resamples=0)
+    assert search(made, space("or", ("overlap",), grid=3), metric="mark", resampling=plain).n_rules == 3
+    confident = space("or", ("calibrated_confidence",), grid=3)
+    with pytest.raises(DataError, match="no metric 'em'"):
+        search(made, confident, metric="mark", resampling=plain)
+    chosen = search(made, confident, metric="mark", target="mark", resampling=plain, budget=9.0).chosen
+    assert [calibrator.target for calibrator in chosen.policy.calibrators] == ["mark"]
+
+
 @pytest.mark.parametrize("form", FORMS)
 def test_the_interval_of_a_gates_threshold_is_the_one_that_bisection_finds(form):
     of = gated(15, seed=6)

@@ -105,7 +105,7 @@ def _run(
     label: str,
     kind: str,
 ) -> Run:
-    ledger = prepared.costs.charge(prepared.charging.policy_masks(prepared.costs, policy, stopped, prepared.components))
+    ledger = prepared.costs.charge(prepared.charging.policy_masks(prepared.costs, policy, stopped))
     values = prepared.values(stopped.view, stopped.position, stopped.answer_position)
     return Run(
         label=label or policy.label,
@@ -285,7 +285,7 @@ def _blind_masks(
     """Return what stopping at `stop` pays without reading a signal, except what the selector reads, by component."""
     blind = Stops(view=view, position=stop, answer_position=answer, fired=stop >= 0)
     policy = Policy(selector=selector, start_round=int(view.index[0]))
-    return prepared.charging.policy_masks(prepared.costs, policy, blind, prepared.components)
+    return prepared.charging.policy_masks(prepared.costs, policy, blind)
 
 
 def oracle_earliest(prepared: PreparedRecording, em: Floats, start_round: int = 1) -> Run:
@@ -334,7 +334,7 @@ def _run_at(
 
     Where `unrun`, rounds that never ran could have given more of `aim`, never less, and anything of other metrics.
     """
-    masks = prepared.charging.oracle_masks(prepared.costs, view, position, metric, prepared.components)
+    masks = prepared.charging.oracle_masks(prepared.costs, view, position, metric)
     ledger = prepared.costs.charge(masks)
     rounds = np.where(position >= 0, view.index[np.maximum(position, 0)], -1)
     values = prepared.values(view, position, position)

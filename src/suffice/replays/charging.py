@@ -32,9 +32,6 @@ __all__ = [
 
 _EMBEDDER = "embedder"
 
-Told = Mapping[str, str]
-"""Whose call produces a signal, for signals that are not in `SIGNALS`."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Charging:
@@ -50,10 +47,10 @@ class Charging:
 
     name: str
     note: str
-    of_policy: Callable[[CostTable, Policy, Stops, Told], dict[str, Mask]]
-    of_oracle: Callable[[CostTable, str, Mask, Told], dict[str, Mask]]
+    of_policy: Callable[[CostTable, Policy, Stops], dict[str, Mask]]
+    of_oracle: Callable[[CostTable, str, Mask], dict[str, Mask]]
 
-    def policy_masks(self, table: CostTable, policy: Policy, stopped: Stops, told: Told) -> dict[str, Mask]:
+    def policy_masks(self, table: CostTable, policy: Policy, stopped: Stops) -> dict[str, Mask]:
         """Return which rounds a policy pays for, by component, each of shape ``(n_questions, n_rounds)``.
 
         The loop and its evidence in every visited round; what is called on demand by this convention; at a gated
@@ -63,23 +60,20 @@ class Charging:
             table: The recorded costs.
             policy: What decides.
             stopped: Where it stops.
-            told: Whose call produces a signal, for signals that are not in `SIGNALS`.
         """
         view, visited = stopped.view, stopped.charged()
         masks = loop_masks(table, view, stopped.position)
-        needs = self.of_policy(table, policy, stopped, told)
+        needs = self.of_policy(table, policy, stopped)
         for component in table.components:
             if component in needs or component not in masks:
                 masks[component] = widen(table, view, needs.get(component, np.zeros_like(visited)))
         if table.gated and GENERATOR in table.components and view.index[0] == 0:
-            answered = answered_closed_book(policy, stopped, told)
+            answered = answered_closed_book(table, policy, stopped)
             masks[GENERATOR] = masks[GENERATOR].copy()
             masks[GENERATOR][:, int(-table.index[0])] |= answered & visited[:, 0]
         return masks
 
-    def oracle_masks(
-        self, table: CostTable, view: Rounds, position: Positions, metric: str, told: Told
-    ) -> dict[str, Mask]:
+    def oracle_masks(self, table: CostTable, view: Rounds, position: Positions, metric: str) -> dict[str, Mask]:
         """Return which rounds an oracle pays for that stops at `position`, by component, of the recording's shape.
 
         Args:
@@ -87,17 +81,14 @@ class Charging:
             view: The rounds that it may stop at.
             position: Where it stops.
             metric: What it maximises; "" where no judge is behind it.
-            told: As for `policy_masks`.
         """
         masks = loop_masks(table, view, position)
         visited = view.seen & (np.arange(len(view)) <= position[:, None])
-        needs = self.of_oracle(table, metric, visited, told)
+        needs = self.of_oracle(table, metric, visited)
         return masks | {name: widen(table, view, mask) for name, mask in needs.items()}
 
 
-def operational_masks(
-    table: CostTable, policy: Policy, stopped: Stops, components: Told | None = None
-) -> dict[str, Mask]:
+def operational_masks(table: CostTable, policy: Policy, stopped: Stops) -> dict[str, Mask]:
     """Return which rounds a policy would pay for live, by component, each of shape ``(n_questions, n_rounds)``.
 
     See `Charging.policy_masks`, with a judge, reranker or embedder charged where the lazily evaluated rule, or the
@@ -107,12 +98,11 @@ def operational_masks(
         table: The recorded costs.
         policy: What decides.
         stopped: Where it stops.
-        components: Whose call produces a signal, for signals that are not in `SIGNALS`.
     """
-    return LIVE.policy_masks(table, policy, stopped, components or {})
+    return LIVE.policy_masks(table, policy, stopped)
 
 
-def _component(name: str, policy: Policy | None, told: Told) -> tuple[str, str]:
+def _component(name: str, policy: Policy | None, measured_by: Mapping[str, str]) -> tuple[str, str]:
     """Return the signal that is measured for `name`, and the component that measures it.
 
     Of the sums of what rounds cost that is the critic: a round's cost is known once it has replied.
@@ -122,25 +112,27 @@ def _component(name: str, policy: Policy | None, told: Told) -> tuple[str, str]:
     known = SIGNALS.get(raw)
     if raw in CUMULATED:
         return raw, CRITIC
-    return raw, told.get(raw) or (known.component if known else f"judge:{raw}")
+    return raw, measured_by.get(raw) or (known.component if known else f"judge:{raw}")
 
 
-def _where_read(table: CostTable, policy: Policy, stopped: Stops, told: Told) -> dict[str, Mask]:
+def _where_read(table: CostTable, policy: Policy, stopped: Stops) -> dict[str, Mask]:
     """Return which rounds' calls on demand are read by the lazily evaluated rule, by the selector, or by a next draft."""
     view, visited = stopped.view, stopped.charged()
     reads = [(name, mask & visited) for name, mask in policy.rule.reads(view, view.seen).items()]
     reads += [(name, visited) for name in policy.selector.signals]
     needs: dict[str, Mask] = {}
     if CRITIC in table.components:
-        left = ~stopped.fired & (stopped.rounds < policy.max_rounds)  # the loop went on, and found its end
-        needs[CRITIC] = _followed(visited) | visited & left[:, None]
+        # Where the loop wanted another round and the trajectory ended, the critic had replied for it.
+        exhausted = ~stopped.fired & (stopped.rounds < policy.max_rounds)
+        needs[CRITIC] = _followed(visited) | visited & exhausted[:, None]
     for name, mask in reads:
-        raw, component = _component(name, policy, told)
+        raw, component = _component(name, policy, table.measured_by)
         if component not in table.components or (component in table.loop and component != CRITIC):
             continue
         known = SIGNALS.get(raw)
         first, back = (known.first_round, known.lookback) if known else (0, 0)
         read = mask & (view.index >= first)
+        # A signal that looks back (overlap: one round) is measured on the rounds before the one that reads it, too.
         for step in range(min(back, len(view) - 1) + 1):
             earlier = np.zeros_like(read)
             earlier[:, : len(view) - step] = read[:, step:]
@@ -155,7 +147,7 @@ def _followed(visited: Mask) -> Mask:
     return followed & visited
 
 
-def answered_closed_book(policy: Policy, stopped: Stops, told: Told) -> Mask:
+def answered_closed_book(table: CostTable, policy: Policy, stopped: Stops) -> Mask:
     """Return at which questions a gated round 0 is answered live, shape ``(n_questions,)``.
 
     Where its answer is returned, or would have been had it been one; where the rule comes to a signal of the answer;
@@ -164,33 +156,35 @@ def answered_closed_book(policy: Policy, stopped: Stops, told: Told) -> Mask:
     view = stopped.view
     answered: Mask = (stopped.answer_rounds <= 0) | policy.reads_every_answer
     for name, mask in policy.rule.reads(view, view.seen).items():
-        if reads_closed_book(name, policy, told):
+        if reads_closed_book(name, policy, table.measured_by):
             answered = answered | mask[:, 0]
     return answered
 
 
-def reads_closed_book(name: str, policy: Policy, told: Told) -> bool:
+def reads_closed_book(name: str, policy: Policy, measured_by: Mapping[str, str]) -> bool:
     """Return whether a gated round 0 is answered where a rule comes to this signal there."""
-    raw, component = _component(name, policy, told)
+    raw, component = _component(name, policy, measured_by)
     return component not in ("", GATE) and (raw not in SIGNALS or SIGNALS[raw].may_exist(0))
 
 
-def _critic_alone(table: CostTable, metric: str, visited: Mask, told: Told) -> dict[str, Mask]:
-    """An oracle knows; it asks nobody but the critic, for the next draft."""
-    del metric, told
+def _critic_alone(table: CostTable, metric: str, visited: Mask) -> dict[str, Mask]:
+    """Return the calls of the critic alone, which the next draft needs: an oracle knows all metrics."""
+    del metric
     return {CRITIC: _followed(visited)} if CRITIC in table.components else {}
 
 
-def _every_visited_round(table: CostTable, policy: Policy, stopped: Stops, told: Told) -> dict[str, Mask]:
+def _every_visited_round(table: CostTable, policy: Policy, stopped: Stops) -> dict[str, Mask]:
     """Return every visited round for each component that measures one of the policy's signals, but for the embedder."""
     visited = stopped.charged()
-    names = {_component(name, policy, told)[1] for name in (*policy.rule.signals, *policy.selector.signals)}
+    names = {
+        _component(name, policy, table.measured_by)[1] for name in (*policy.rule.signals, *policy.selector.signals)
+    }
     return {name: visited for name in table.components if name in names - {_EMBEDDER}}
 
 
-def _up_to_the_choice(table: CostTable, metric: str, visited: Mask, told: Told) -> dict[str, Mask]:
+def _up_to_the_choice(table: CostTable, metric: str, visited: Mask) -> dict[str, Mask]:
     """Return every round up to the chosen one for the judge of the metric."""
-    component = _component(metric, None, told)[1]
+    component = _component(metric, None, table.measured_by)[1]
     return {component: visited} if component in table.components else {}
 
 

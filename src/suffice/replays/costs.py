@@ -65,19 +65,18 @@ class Ledger:
         return Ledger(costs=costs, calls=self.calls + other.calls, money=self.money + other.money)
 
 
-def _is_on_demand(component: str, told: set[str]) -> bool:
+def _is_on_demand(component: str, measuring: set[str]) -> bool:
     """Return whether a component is called only where a rule reads its signal; all others belong to the loop."""
     if component in (*LOOP_COMPONENTS, RETRIEVAL, GATE):
         return False
-    asked = told | {signal.component for signal in SIGNALS.values()} | {"reranker", "embedder"}
-    return component.startswith("judge:") or component in asked
+    measuring = measuring | {signal.component for signal in SIGNALS.values()} | {"reranker", "embedder"}
+    return component.startswith("judge:") or component in measuring
 
 
 def _has_gate(recording: Recording) -> bool:
     """Return whether there is a gate's signal: the only trace of a gate in an import that has no costs."""
-    told = {name: signal.component for name, signal in SIGNALS.items()}
-    told |= recording.metadata.get("signal_components") or {}
-    return any(told.get(name) == GATE for name in recording.names("signal"))
+    components = {name: signal.component for name, signal in SIGNALS.items()} | recording.signal_components
+    return any(components.get(name) == GATE for name in recording.names("signal"))
 
 
 class CostTable:
@@ -91,6 +90,7 @@ class CostTable:
         components: Components in the recording, sorted.
         loop: Those whose calls every visited round makes; the others are called where a rule reads their signals.
         columns: By component and kind, shape ``(n_questions, n_rounds)``: 0 past the end, NaN where unknown.
+        measured_by: Whose call produces a signal, for signals that are not in `SIGNALS`.
         gated: Whether a gate decides at round 0, by its recorded cost or by its signal alone: the closed-book answer is
             then paid for only where the policy uses it.
         modelled: Whether cached tokens are modelled from shared prompt tokens instead of measured.
@@ -103,19 +103,19 @@ class CostTable:
         self._prices = prices
         gaps: dict[tuple[str, str], list[str]] = {}
         names = [name.split(".", 1)[1].rsplit(".", 1) for name in recording.names("cost")]
-        given = {component for component, _ in names}
-        self.components = tuple(sorted(given if given & set(LOOP_COMPONENTS) else given | {GENERATOR}))
+        charged = {component for component, _ in names}
+        self.components = tuple(sorted(charged if charged & set(LOOP_COMPONENTS) else charged | {GENERATOR}))
         recorded = {(component, kind) for component, kind in names}
-        told = set((recording.metadata.get("signal_components") or {}).values())
-        self.loop = tuple(component for component in self.components if not _is_on_demand(component, told))
-        self.gated = GATE in given or _has_gate(recording)
+        self.measured_by = recording.signal_components
+        self.loop = tuple(c for c in self.components if not _is_on_demand(c, set(self.measured_by.values())))
+        self.gated = GATE in charged or _has_gate(recording)
         self._free = self._not_called(recording, recorded)
         self.columns = {
             component: {kind: self._load(recording, component, kind, recorded, gaps) for kind in COST_KINDS}
             for component in self.components
         }
         notes = [f"{component}: {', '.join(kinds)} {what}" for (component, what), kinds in gaps.items()]
-        if self.gated and GATE not in given:
+        if self.gated and GATE not in charged:
             notes.append("the gate's own cost was not recorded, and counts as nothing")
         self.call_columns = self._call_columns(notes)
         self.modelled = recording.metadata.get("cache_state") == "unknown" and GENERATOR in self.components
@@ -141,8 +141,8 @@ class CostTable:
             known[component] = np.logical_or.reduce(
                 [~np.isnan(column) for column in columns] or [np.zeros(self.seen.shape, dtype=np.bool_)]
             )
-        told = np.logical_or.reduce([known[component] for component in LOOP_COMPONENTS if component in known])
-        return {component: told & ~mask for component, mask in known.items()}
+        reported = np.logical_or.reduce([known[component] for component in LOOP_COMPONENTS if component in known])
+        return {component: reported & ~mask for component, mask in known.items()}
 
     def _load(
         self,
@@ -235,6 +235,7 @@ def shared_prefix(prompt: Floats, index: npt.NDArray[np.int64]) -> tuple[Floats,
         prompt: Input tokens, shape ``(n_questions, n_rounds)``.
         index: The rounds.
     """
+    # The shorter of two neighbouring prompts is the most that they can share.
     shared = np.zeros_like(prompt)
     shared[:, 1:] = np.minimum(prompt[:, 1:], prompt[:, :-1])
     shared[:, index <= 1] = 0.0  # a closed-book prompt is another prompt; a first round finds nothing cached

@@ -20,6 +20,7 @@ __all__ = [
     "choice_note",
     "choice_notes",
     "default_metrics",
+    "has_outcome",
     "is_agreement",
     "outcome",
     "values_by_stop",
@@ -82,6 +83,13 @@ def choice_notes(recording: Recording, metrics: Iterable[str]) -> list[str]:
     """Return the note on multiple choice if EM or F1, or a threshold on one of them, is among the metrics."""
     scored = any(name.split(">", maxsplit=1)[0].strip() in ("em", "f1") for name in metrics)
     return list(filter(None, [choice_note(recording) if scored else None]))
+
+
+def has_outcome(recording: Recording, name: str) -> bool:
+    """Return whether `outcome` can give a metric of a recording, whatever its values."""
+    name = name.split(">", maxsplit=1)[0].strip()
+    columns = set(recording.table.column_names)
+    return name in AGREEMENT or name in columns or (name in METRICS and {"answer", "golds"} <= columns)
 
 
 def outcome(recording: Recording, name: str) -> Floats:

@@ -122,11 +122,6 @@ class PreparedRecording:
         return len(self.recording.question_ids)
 
     @property
-    def components(self) -> Mapping[str, str]:
-        """Whose call produces a signal, for signals that the library does not know."""
-        return self.recording.metadata.get("signal_components") or {}
-
-    @property
     def highest(self) -> int:
         """The highest recorded round."""
         return int(self.recording.index[-1])

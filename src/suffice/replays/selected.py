@@ -179,8 +179,7 @@ def _of_signal(name: str, policy: Policy, recording: Recording) -> dict[str, See
         state = state_from_dict(stored)
     if isinstance(state, Idf):
         return {f"the state of {name!r}": state.seen or None}
-    told = recording.metadata.get("signal_components") or {}
-    component = told.get(name) or (SIGNALS[name].component if name in SIGNALS else "")
+    component = recording.signal_components.get(name) or (SIGNALS[name].component if name in SIGNALS else "")
     everywhere: list[Mapping[str, Any]] = [
         recording.metadata.get("fitted") or {},
         policy.provenance.get("fitted") or {},

@@ -161,8 +161,8 @@ def load_questions(spec: str | Path, *, limit: int | None = None, split: str | N
         listed = ", ".join(f"{name} ({n})" for name, n in sorted(unused.items()))
         _log.warning("%s: unused fields, with the number of questions that have them: %s", path, listed)
     if not questions:
-        available = ", ".join(map(repr, splits)) or "none: its questions have no split"
-        raise DataError(f"{path}: no question has the split {split!r}; splits in the file: {available}")
+        splits_in_it = f"splits in the file: {', '.join(map(repr, splits))}" if splits else "they are not split"
+        raise DataError(f"{path}: no question has the split {split!r}; {splits_in_it}")
     return questions
 
 

@@ -7,14 +7,17 @@ from suffice.rules.parse import parse_rule, parse_selector, register_rule, regis
 from suffice.rules.ranker import Ranked, Term
 from suffice.rules.rethreshold import find_threshold, thresholds, with_threshold
 from suffice.rules.selectors import SELECTORS, Selector
+from suffice.rules.selectors_of_drafts import Centroid, LongestRun
 
 __all__ = [
     "NAMED_RULES",
     "SELECTORS",
     "AllOf",
     "AnyOf",
+    "Centroid",
     "FirstOf",
     "KOf",
+    "LongestRun",
     "NamedRule",
     "Never",
     "Patience",

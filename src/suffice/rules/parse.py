@@ -12,14 +12,12 @@ from suffice.errors import DataError, RuleSyntaxError, did_you_mean
 from suffice.rules.algebra import FirstOf, KOf, Linear, Never, Patience, signal
 from suffice.rules.base import CALLED, AllOf, AnyOf, Rule
 from suffice.rules.named import NAMED_RULES
-from suffice.rules.ranker import parse_ranked
 from suffice.rules.selectors import SELECTORS, MaxSignal, MedianSignal, MinSignal, Selector
-from suffice.rules.selectors_of_drafts import Centroid, LongestRun
 
 __all__ = ["parse_rule", "parse_selector", "register_rule", "register_selector"]
 
 _COMPARISON_NODES: dict[type[ast.cmpop], str] = {ast.Gt: ">", ast.GtE: ">=", ast.Lt: "<", ast.LtE: "<="}
-_LONGEST_RULE = 20_000
+_LONGEST_TEXT = 20_000
 _FUNCTIONS = ("k_of", "patience", "first_of", "never")
 
 _T = TypeVar("_T")
@@ -89,7 +87,7 @@ def register_selector(name: str, build: Any = None) -> Any:
     if build is None:
         return partial(register_selector, name)
     prefixed = {name} if name.startswith(tuple(f"{kind}_" for kind in _OF_A_SIGNAL)) else set()
-    _check_name_is_free(name, {*SELECTORS, "centroid", "ranked", "longest_run", *prefixed, *_OWN_SELECTORS}, "selector")
+    _check_name_is_free(name, {*SELECTORS, *prefixed, *_OWN_SELECTORS}, "selector")
     _OWN_SELECTORS[name] = build
     _name_class(name, build)
     return build
@@ -121,17 +119,20 @@ def parse_rule(text: str) -> Rule:
     Raises:
         RuleSyntaxError: The text is no rule; the message says where.
     """
-    if len(text) > _LONGEST_RULE:
-        raise RuleSyntaxError(f"a rule of {len(text)} characters is too long; allowed: {_LONGEST_RULE}")
+    example = "(answer_stable >= 1) & (p_correct > 0.25)"
+    return _parsed(text, "rule", example, lambda node: _rule(node, text))
+
+
+def _parsed(text: str, what: str, example: str, build: Callable[[ast.expr], _T]) -> _T:
+    """Return what `build` makes of the syntax tree of a text; every other error is one about the text."""
+    if len(text) > _LONGEST_TEXT:
+        raise RuleSyntaxError(f"a {what} of {len(text)} characters is too long; allowed: {_LONGEST_TEXT}")
     try:
-        tree = ast.parse(text.strip(), mode="eval")
-        return _rule(tree.body, text)
+        return build(ast.parse(text.strip(), mode="eval").body)
     except (SyntaxError, ValueError, OverflowError, RecursionError, MemoryError) as error:
         if isinstance(error, RuleSyntaxError):
             raise
-        raise RuleSyntaxError(
-            f"{text!r} is not a rule: {error}. Example: (answer_stable >= 1) & (p_correct > 0.25)"
-        ) from None
+        raise RuleSyntaxError(f"{text!r} is not a {what}: {error}. Example: {example}") from None
 
 
 def _rule(node: ast.expr, text: str) -> Rule:
@@ -193,7 +194,8 @@ def _whole_number(node: ast.expr, text: str) -> int:
 
 def _call(name: str, arguments: list[ast.expr], text: str) -> Rule:
     if name in _OWN_RULES:
-        return _built(Rule, name, _OWN_RULES[name], arguments, text)  # type: ignore[type-abstract]
+        given = [_argument(argument, text) for argument in arguments]
+        return _built(Rule, name, partial(_OWN_RULES[name], *given), text)  # type: ignore[type-abstract]
     if name == "k_of" and arguments:
         return KOf(_whole_number(arguments[0], text), tuple(_rule(argument, text) for argument in arguments[1:]))
     if name == "first_of":
@@ -206,11 +208,10 @@ def _call(name: str, arguments: list[ast.expr], text: str) -> Rule:
     return _named_rule(name, [_number(argument, text) for argument in arguments], text)
 
 
-def _built(kind: type[_T], name: str, build: Callable[..., Any], arguments: list[ast.expr], text: str) -> _T:
-    """Return what a registered name builds from its arguments."""
-    given = [_argument(argument, text) for argument in arguments]
+def _built(kind: type[_T], name: str, build: Callable[[], Any], text: str) -> _T:
+    """Return what a registered name builds, a rule or a selector."""
     try:
-        built = build(*given)
+        built = build()
     except (TypeError, ValueError) as error:
         raise RuleSyntaxError(f"{name!r} in {text!r} does not take these arguments: {error}") from None
     if not isinstance(built, kind):
@@ -245,49 +246,55 @@ def _named_rule(name: str, arguments: list[float], text: str) -> Rule:
 
 def _refused(node: ast.expr, text: str, hint: str) -> RuleSyntaxError:
     part = ast.get_source_segment(text.strip(), node) or text
-    return RuleSyntaxError(f"{part!r} in the rule {text!r} is not allowed: {hint}")
+    return RuleSyntaxError(f"{part!r} in {text!r} is not allowed: {hint}")
 
 
 _OF_A_SIGNAL: Mapping[str, Callable[[str], Selector]] = {"max": MaxSignal, "min": MinSignal, "median": MedianSignal}
-_LONGEST_RUN = "longest_run("
 
 
 def parse_selector(text: str) -> Selector:
-    """Return the selector that `text` names, or that it spells: ``ranked(...)``, see `Ranked`, or ``longest_run(RULE)``.
+    """Return the selector that `text` names or spells; nothing is executed.
 
     >>> str(parse_selector("max_answer_margin")), str(parse_selector("longest_run(semantic_distance < 0.05)"))
     ('max_answer_margin', 'longest_run(semantic_distance < 0.05)')
 
+    Args:
+        text: One of `SELECTORS`; ``max_SIGNAL``, ``min_SIGNAL`` or ``median_SIGNAL``; or a registered name, where it
+            takes arguments as a call: ``centroid``, ``longest_run(RULE)``, ``ranked(SIGNAL=(weight, fill), ...)``.
+
     Raises:
         RuleSyntaxError: There is no such selector.
     """
-    name, opened, _ = text.strip().partition("(")
-    if name in _OWN_SELECTORS:
-        return _own_selector(name, text if opened else f"{text}()")
-    if text in SELECTORS:
-        return SELECTORS[text]
-    if text == "centroid":
-        return Centroid()
-    kind, _, name = text.partition("_")
-    if kind in _OF_A_SIGNAL and name.isidentifier():
-        return _OF_A_SIGNAL[kind](name)
     spelled = text.strip()
-    if spelled.startswith("ranked("):
-        return parse_ranked(text)
-    if spelled.startswith(_LONGEST_RUN) and spelled.endswith(")"):
-        return LongestRun(parse_rule(spelled[len(_LONGEST_RUN) : -1]))
+    if spelled in SELECTORS:
+        return SELECTORS[spelled]
+    name, opened, _ = spelled.partition("(")
+    if name in _OWN_SELECTORS:
+        call = spelled if opened else f"{spelled}()"
+        return _parsed(call, "selector", f"{name}(argument, ...)", lambda node: _own_selector(node, name, call))
+    kind, _, signal_name = spelled.partition("_")
+    if kind in _OF_A_SIGNAL and signal_name.isidentifier():
+        return _OF_A_SIGNAL[kind](signal_name)
+    names = (*SELECTORS, *_OWN_SELECTORS)
     raise RuleSyntaxError(
-        f"{text!r} is not a selector.{did_you_mean(text, (*SELECTORS, *_OWN_SELECTORS))} There are: "
-        f"{', '.join((*SELECTORS, *_OWN_SELECTORS))}, centroid, max_SIGNAL, min_SIGNAL, median_SIGNAL, longest_run(RULE) and "
-        "ranked(SIGNAL=(weight, fill), ...); a selector of your own must be registered first (register_selector)"
+        f"{text!r} is not a selector.{did_you_mean(text, names)} There are: {', '.join(names)}, max_SIGNAL, min_SIGNAL and "
+        "median_SIGNAL; longest_run(RULE) and ranked(SIGNAL=(weight, fill), ...) take arguments; a selector of your own "
+        "must be registered first (register_selector)"
     )
 
 
-def _own_selector(name: str, text: str) -> Selector:
-    try:
-        node = ast.parse(text.strip(), mode="eval").body
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise RuleSyntaxError(f"{text!r} is not a selector: {error}") from None
-    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name) or node.keywords:
+def _own_selector(node: ast.expr, name: str, text: str) -> Selector:
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
         raise RuleSyntaxError(f"{text!r} is not a selector; write {name}(argument, ...)")
-    return _built(Selector, name, _OWN_SELECTORS[name], node.args, text)  # type: ignore[type-abstract]
+    names = [item.arg for item in node.keywords]
+    if None in names or len(set(names)) != len(names):
+        raise RuleSyntaxError(f"{text!r} is not a selector: each argument has a name of its own")
+    given = [_argument(argument, text) for argument in node.args]
+    named = {str(item.arg): _pair_or_argument(item.value, text) for item in node.keywords}
+    return _built(Selector, name, partial(_OWN_SELECTORS[name], *given, **named), text)  # type: ignore[type-abstract]
+
+
+def _pair_or_argument(node: ast.expr, text: str) -> Any:
+    if isinstance(node, ast.Tuple):
+        return tuple(_number(item, text) for item in node.elts)
+    return _argument(node, text)

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-import ast
 import keyword
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from suffice.errors import RuleSyntaxError
 from suffice.rounds import Floats, Mask, Positions, Rounds
+from suffice.rules.parse import register_selector
 from suffice.rules.selectors import Selector, last_of, same_answers, total
 
-__all__ = ["SET_FEATURES", "Ranked", "Term", "parse_ranked"]
+__all__ = ["SET_FEATURES", "Ranked", "Term"]
 
 SET_FEATURES = ("votes", "is_last", "is_first")
 """What a term reads beside signals, from the seen rounds with an answer: the share of them that give this round's
 answer, whether this is the latest of them, whether it is the earliest."""
 
 _SUM, _BEST = "sum_", "best_"
-_LONGEST_RANKER = 20_000
 _HUGE = 1e100
 """Beyond it neither weights nor signals count: products and sums stay finite."""
 _EXAMPLE = "ranked(p_correct=(1.25, 0.31), votes=(0.4, 0.0))"
@@ -55,11 +55,14 @@ class Ranked(Selector):
     With weights from a logistic regression the sum is, up to a constant, the log-odds that the round's answer is
     right.  A missing signal takes its fill, so every answered round has a score.
 
+    >>> from suffice.rules import parse_selector
     >>> rounds = Rounds.from_columns({"p_correct": [0.9, 0.2, 0.3]}, answers=["Paris", "Rome", "rome"])
     >>> int(Ranked((Term("p_correct", 1.0),)).select(rounds, np.array(2)))
     0
     >>> int(Ranked((Term("p_correct", 1.0), Term("votes", 3.0))).select(rounds, np.array(2)))
     2
+    >>> print(parse_selector("ranked(p_correct=(1.25, 0.31), votes=(-0.4, 0))"))
+    ranked(p_correct=(1.25, 0.31), votes=(-0.4, 0.0))
 
     Attributes:
         terms: The features, at least one, each once.
@@ -121,40 +124,9 @@ def _feature(term: Term, rounds: Rounds, candidates: Mask, among: Mask) -> Float
     return np.asarray(np.broadcast_to(values, candidates.shape))
 
 
-def parse_ranked(text: str) -> Ranked:
-    """Return the ranker that `text` spells, through a whitelist over the syntax tree; nothing is executed.
-
-    >>> print(parse_ranked("ranked(p_correct=(1.25, 0.31), votes=(-0.4, 0))"))
-    ranked(p_correct=(1.25, 0.31), votes=(-0.4, 0.0))
-
-    Raises:
-        RuleSyntaxError: The text is no ranker.
-    """
-    if len(text) > _LONGEST_RANKER:
-        raise RuleSyntaxError(f"a selector of {len(text)} characters is too long; allowed: {_LONGEST_RANKER}")
-    try:
-        node = ast.parse(text.strip(), mode="eval").body
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise RuleSyntaxError(f"{text!r} is no ranker: {error}. Example: {_EXAMPLE}") from None
-    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name) or node.func.id != "ranked" or node.args:
-        raise RuleSyntaxError(f"{text!r} is no ranker; write {_EXAMPLE}")
-    return Ranked(tuple(_term(item, text) for item in node.keywords))
-
-
-def _term(item: ast.keyword, text: str) -> Term:
-    pair = item.value
-    if item.arg is None or not isinstance(pair, ast.Tuple) or len(pair.elts) != 2:
-        raise RuleSyntaxError(f"each feature in {text!r} needs a weight and a fill; write {_EXAMPLE}")
-    weight, fill = (_ranker_number(node, text) for node in pair.elts)
-    return Term(item.arg, weight, fill)
-
-
-def _ranker_number(node: ast.expr, text: str) -> float:
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        return -_ranker_number(node.operand, text)
-    if isinstance(node, ast.Constant) and isinstance(node.value, int | float) and not isinstance(node.value, bool):
-        try:
-            return float(node.value)
-        except OverflowError:
-            raise RuleSyntaxError(f"{str(node.value)[:20]}... in a ranker is too large for a number") from None
-    raise RuleSyntaxError(f"{ast.unparse(node)!r} in {text[:200]!r} is no number; write {_EXAMPLE}")
+@register_selector("ranked")
+def ranked(**pairs: Any) -> Ranked:
+    """Return the ranker of these features, each with its weight and its fill."""
+    if not all(isinstance(pair, tuple) and len(pair) == 2 for pair in pairs.values()):
+        raise RuleSyntaxError(f"each feature needs a weight and a fill; write {_EXAMPLE}")
+    return Ranked(tuple(Term(name, weight, fill) for name, (weight, fill) in pairs.items()))

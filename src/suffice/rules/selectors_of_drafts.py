@@ -7,13 +7,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from suffice.rounds import Floats, Mask, Positions, Rounds
-from suffice.rules.base import Rule
+from suffice.rules.base import Rule, check_rules
+from suffice.rules.parse import parse_rule, register_selector
 from suffice.rules.selectors import Selector, last_of, nearest, total
 
 __all__ = ["DISTANCES", "Centroid", "LongestRun", "pairwise_distances"]
 
 DISTANCES = ("semantic_distance", *(f"semantic_distance_{back}" for back in range(2, 6)))
-"""The signals that tell how far a draft is from the one 1, 2, ... 5 rounds earlier."""
+"""The signals that say how far a draft is from the one 1, 2, ... 5 rounds earlier."""
 
 
 def pairwise_distances(rounds: Rounds) -> Floats:
@@ -32,12 +33,13 @@ def pairwise_distances(rounds: Rounds) -> Floats:
     return distances
 
 
+@register_selector("centroid")
 @dataclass(frozen=True, slots=True)
 class Centroid(Selector):
     """The draft nearest to the centroid of the seen drafts' embeddings; among ties the latest.
 
     Embeddings have length 1, so the draft nearest to the direction of their mean is the one with the smallest mean
-    distance to all of them: the signals `semantic_distance`, `semantic_distance_2`, ... tell it without the embeddings.
+    distance to all of them: the signals `semantic_distance`, `semantic_distance_2`, ... give it without the embeddings.
     Pairs whose distance is undefined, and drafts more than five rounds apart, are left out of the means; a draft with
     no distance to another one is not chosen.
     """
@@ -83,3 +85,10 @@ class LongestRun(Selector):
 
     def __str__(self) -> str:
         return f"longest_run({self.rule})"
+
+
+@register_selector("longest_run")
+def longest_run(rule: Rule | str) -> LongestRun:
+    """Return the selector of the longest run of rounds at which a rule, or the named rule of a text, fires."""
+    (agrees,) = check_rules("longest_run", [parse_rule(rule) if isinstance(rule, str) else rule], 1)
+    return LongestRun(agrees)

@@ -24,7 +24,7 @@ from suffice.replays import (
 )
 from suffice.replays.charging import answered_closed_book
 from suffice.replays.costs import TOKEN_KINDS, loop_masks
-from suffice.replays.outcomes import answers_by_stop, values_by_stop
+from suffice.replays.outcomes import answers_by_stop, has_outcome, is_agreement, values_by_stop
 from suffice.replays.prepared import PreparedRecording
 from suffice.rounds import Floats, Mask, Rounds
 from suffice.rules import Never, Rule, Threshold, fixed_k, parse_rule
@@ -74,11 +74,6 @@ class Side:
             return self
         assert self.gated is not None
         return self.gated
-
-    @property
-    def told(self) -> Mapping[str, str]:
-        """Whose call produces a signal, for signals that are not in `SIGNALS`."""
-        return self.recording.metadata.get("signal_components") or {}
 
     def select(self, rows: npt.NDArray[np.int64]) -> Side:
         """Return the side of some of its questions, in another order."""
@@ -211,8 +206,14 @@ def fitted_columns(recording: Recording) -> dict[str, str]:
     return {"round": "round", **dict.fromkeys(_UNREAD, "cost"), **made, **there}
 
 
-def fit(tune: Recording, signals: Sequence[str], *, target: str) -> Policy:
-    """Return a policy with the fitted state of those signals that are no columns of their own, fitted on tune.
+def fit(tune: Recording, signals: Sequence[str], *, target: str | None, metric: str = "em") -> Policy:
+    """Return a policy with the fitted state of those signals that are not columns of their own, fitted on tune.
+
+    Args:
+        tune: Tune questions.
+        signals: What a search reads.
+        target: What calibrators are fitted to; None = `em`, or `metric` where that needs no gold answers.
+        metric: What quality means; also the target where there is no `em` and nothing to calibrate.
 
     Raises:
         UnknownSignalError: A signal is neither recorded, with a value somewhere, nor can be fitted; naming all.
@@ -226,8 +227,11 @@ def fit(tune: Recording, signals: Sequence[str], *, target: str) -> Policy:
             f"the search needs the columns {', '.join(missing)}, and the recording lacks them{why}. Record or import "
             "them, or search the space 'available', which takes the signals that there are"
         )
-    made = [name for name in signals if there[name] != name and name in _FITTED]
-    policy, _ = calibrate(tune, rule=_reading(made), target=target, unseen_round="nearest")
+    fitted = [name for name in signals if there[name] != name and name in _FITTED]
+    if target is None:
+        scored = has_outcome(tune, "em") or not CALIBRATED.keys().isdisjoint(fitted)
+        target = "em" if scored and not is_agreement(metric) else metric
+    policy, _ = calibrate(tune, rule=_reading(fitted), target=target, unseen_round="nearest")
     return replace(policy, rule=_reading(signals))
 
 
@@ -273,7 +277,7 @@ def _side(prepared: PreparedRecording, readers: Mapping[int, Policy], baseline: 
     place = np.maximum(stopped.position, 0)
     if paid is not None:
         # The second half of the tables counts the closed-book answer, whatever the rule does with it.
-        place = place + len(stopped.view) * answered_closed_book(baseline, stopped, prepared.components)
+        place = place + len(stopped.view) * answered_closed_book(prepared.costs, baseline, stopped)
     rows = np.arange(len(place))
     against = {name: table[rows, place] for name, table in tables.items()}
     sides = {

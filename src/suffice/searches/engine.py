@@ -70,7 +70,7 @@ def search(
     >>> space = Space(name="distances", blocks=(Block(form="or", literals=(distances,)),), patience=(1, 2))
     >>> quality, few = "target_sentiment", Resampling(n_resamples=20)
     >>> recording = bundled_recording("self_refine_dv3")
-    >>> result = search(recording, space, metric=quality, target=quality, budget=8.0, resampling=few)
+    >>> result = search(recording, space, metric=quality, budget=8.0, resampling=few)
     >>> result.n_rules, str(result.chosen.policy.rule)
     (6, 'semantic_distance < 0.02')
 
@@ -84,7 +84,7 @@ def search(
         metric: What quality means: a column in [0, 1] or `agreement`; None = `f1`, and `em` for multiple choice.
         budget: Most mean calls of a locked threshold and of what is selected.
         baseline: What differences are taken against: a rule's text or `full`.
-        target: What calibrators are fitted to; None = `em`, or `metric` where that needs no gold answers.
+        target: What calibrators are fitted to, if any are; None = `em`, or `metric` where that needs no gold answers.
         resampling: How intervals are made; with 0 resamples there are none, and no optimism.  Its seed also draws the
             folds and the split.
         folds: Of the cross-fitted estimate.
@@ -111,7 +111,7 @@ def search(
         max_rounds=spec.max_rounds if max_rounds is None else tuple(max_rounds),
     )
     spec.check()
-    policies = _policies(spec, by_prompt(tune), target or (metric if is_agreement(metric) else "em"))
+    policies = _policies(spec, by_prompt(tune), target, metric)
     on_tune, questions = (_questions(of, policies, goal) for of in (tune, recording))
     locked_space, locked = lock(spec, on_tune, budget=budget)
     explorer = Explorer(locked_space, questions)
@@ -196,7 +196,7 @@ def _part(parts: Mapping[str, Recording], prompt: str) -> Recording:
     )
 
 
-def _policies(space: Space, tune: Mapping[str, Recording], target: str) -> dict[str, Policy]:
+def _policies(space: Space, tune: Mapping[str, Recording], target: str | None, metric: str) -> dict[str, Policy]:
     """Return by prompt a policy that reads every signal of the space there, and those of `tasr` where it can."""
     named = [block.prompt for block in space.blocks]
     wanted: dict[str, dict[str, None]] = {}
@@ -209,7 +209,7 @@ def _policies(space: Space, tune: Mapping[str, Recording], target: str) -> dict[
         extra = [name for name in sorted(tasr().signals) if name not in signals]
         if all(name in there for name in extra):
             signals.update(dict.fromkeys(extra))
-        policies[prompt] = fit(tune[prompt], list(signals), target=target)
+        policies[prompt] = fit(tune[prompt], list(signals), target=target, metric=metric)
     return policies
 
 

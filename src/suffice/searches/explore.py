@@ -232,7 +232,8 @@ def _closed_book(family: FormFamily, side: Side) -> Callable[[Codes], Mask] | No
     if side.paid is None or side.paid.all():
         return None
     literals = family.block.literals
-    answer = {literal.signal for literal in literals if reads_closed_book(literal.signal, side.policy, side.told)}
+    components = side.recording.signal_components
+    answer = {literal.signal for literal in literals if reads_closed_book(literal.signal, side.policy, components)}
     every = [i for i, one in enumerate(literals) if replace(side.policy, rule=one.threshold(0)).reads_every_answer]
     comes = reader(family, side.view, answer)
     return lambda codes: comes(codes) | (codes.digits[:, every] > 0).any(axis=1, keepdims=True)

@@ -152,6 +152,11 @@ class Recording(Displayed):
         out[:] = self.objects(name)[:, 0].tolist() if name in self.table.column_names else list(default)
         return out
 
+    @property
+    def signal_components(self) -> dict[str, str]:
+        """Whose call produces a signal, for signals that are not in `SIGNALS`."""
+        return self.metadata.get("signal_components") or {}
+
     @cached_property
     def ends(self) -> npt.NDArray[np.object_]:
         """Why each trajectory has no further round, shape ``(n_questions,)``."""

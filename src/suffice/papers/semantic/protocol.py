@@ -293,7 +293,7 @@ def _notes(drafts: Drafts, replayed: Replayed, result: ReplayResult, recording: 
             "no live run can be"
         )
         return notes
-    components = drafts.prepared.components
+    components = drafts.prepared.recording.signal_components
     judge = components.get("information_gain", "judge:information_score")
     if "gain" not in replayed.missing and judge not in drafts.prepared.costs.components:
         notes.append(f"the calls of {judge} were not recorded: policies that ask the judge look cheaper than they are")

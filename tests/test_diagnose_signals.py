@@ -22,7 +22,6 @@ from suffice.diagnostics import (
     entropy,
     kolmogorov_smirnov,
     measure_drift,
-    rows_of,
 )
 from suffice.diagnostics.separation import ends
 from suffice.errors import DataError
@@ -267,7 +266,7 @@ def test_repeated_rows_of_a_question_are_one_unit():
     table = data.table.append_column(
         "cluster", [[f"c{int(q[1:]) // 2}" for q in data.table["question_id"].to_pylist()]]
     )
-    assert rows_of(Recording(table)).n_units == 5
+    assert Rows.of(Recording(table)).n_units == 5
 
 
 # --- bad input ------------------------------------------------------------------------------------------------------
@@ -279,7 +278,7 @@ def test_without_both_classes_separation_is_undefined_and_a_note_says_so(value):
     found = diagnose(data)
     item = found.parts["signals"].signal("answer_margin")
     assert all(math.isnan(x) for x in (item.auroc, item.d, item.separation, item.auroc_low))
-    said = " ".join(found.parts["signals"].notes())
+    said = " ".join(found.parts["signals"].notes)
     assert {0.0: "all rounds are wrong", 1.0: "all rounds are right"}.get(value, "no round has the metric 'em'") in said
     json.dumps(found.to_dict(), allow_nan=False)
 
@@ -294,7 +293,7 @@ def test_constant_and_empty_signals_have_no_d_and_are_named():
     assert math.isnan(constant.auroc_low)
     assert empty.undefined == 1
     assert math.isnan(empty.entropy)
-    said = " ".join(signals.notes())
+    said = " ".join(signals.notes)
     assert "defined in no round: overlap" in said
     assert "constant, so it decides nothing: score_gap" in said
     assert [row[0] for row in signals.table().rows] == ["score_gap"]

@@ -15,7 +15,7 @@ from suffice.calibration import Calibrator
 from suffice.cli.main import run
 from suffice.diagnostics import (
     compare_cells,
-    cross_fitted,
+    cross_fitted_signal,
     diagnose,
     matching_threshold,
     pareto_knee,
@@ -23,7 +23,7 @@ from suffice.diagnostics import (
     without_floor,
 )
 from suffice.diagnostics.sweep import _front
-from suffice.errors import ConfigMismatchError, NotFittedError
+from suffice.errors import ConfigMismatchError, DataError, NotFittedError
 from suffice.replays import calibrate, equivalent_thresholds, policy_for, replay
 from suffice.replays.baselines import run_policy
 from suffice.replays.prepared import PreparedRecording
@@ -339,12 +339,12 @@ def test_a_rule_without_a_floor_on_the_probability_is_compared_as_tasr():
 
 def test_a_cross_fitted_probability_never_saw_its_question():
     recording = made(7)
-    p = cross_fitted(recording)
+    p = cross_fitted_signal(recording)
     listed = recording.table.to_pylist()
     for row in listed:
         if row["question_id"] == "q3":
             row["em"] = 1.0 - row["em"]
-    changed = cross_fitted(Recording(build_table(listed)))
+    changed = cross_fitted_signal(Recording(build_table(listed)))
     q = recording.question_ids.index("q3")
     assert changed[q].tolist() == p[q].tolist()
     assert not np.array_equal(changed, p)
@@ -394,7 +394,7 @@ def test_a_censored_recording_is_noted():
     found = diagnose(made(end="rule"), policy="answer_stable", resampling=Resampling(n_resamples=20))
     assert "censored: a rule ended 60 of 60" in found.notes[0]
     assert found.parts["premature"].n_censored == found.parts["premature"].early.n > 0
-    assert "censored" in " ".join(found.parts["premature"].notes())
+    assert "censored" in " ".join(found.parts["premature"].notes)
 
 
 @pytest.mark.parametrize("value", [0.0, 1.0])
@@ -473,3 +473,51 @@ def test_the_command_prints_tables_and_json(tmp_path, capsys):
     assert "What p_correct > 0.25 changed: tasr against answer_stable >= 1" in out
     assert told("--policy", "p.json")[0] == 2
     assert told("--metric", "f1")[0] == 1
+
+
+# --- charts ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_chart_of_signals_has_every_known_area_the_largest_first():
+    result = diagnose(made(), resampling=Resampling(n_resamples=20))
+    points = result.plot().spec["data"]["values"]
+    areas = {item.name: item for item in result.parts["signals"].signals if not math.isnan(item.auroc)}
+    assert {point["signal"]: (point["auroc"], point["low"], point["high"]) for point in points} == {
+        name: (item.auroc, item.auroc_low, item.auroc_high) for name, item in areas.items()
+    }
+    assert [point["auroc"] for point in points] == sorted((item.auroc for item in areas.values()), reverse=True)
+
+
+def test_the_chart_of_a_sweep_marks_the_own_value_and_leaves_out_what_is_unknown():
+    recording = made(n=40)
+    policy = policy_for(recording, "answer_margin > 1")
+    sweep = sweep_threshold(prepared_for(recording, policy), policy, thresholds(policy.rule)[0])
+    spec = sweep.plot().spec
+    points = spec["data"]["values"]
+    assert [(p["threshold"], p["quality"], p["calls"]) for p in points] == [
+        (p.value, 100 * p.quality, p.calls) for p in sweep.points
+    ]
+    assert sum(point["front"] for point in points) == len(sweep.front)
+    own = next(point for point in sweep.points if point.own)
+    assert spec["layer"][2]["transform"] == [{"filter": f"datum.threshold === {own.value!r}"}]
+    unknown = replace(sweep, points=(replace(sweep.points[0], quality=NAN), *sweep.points[1:]))
+    assert len(unknown.plot().spec["data"]["values"]) == len(points) - 1
+
+
+def test_a_diagnosis_draws_the_parts_that_have_a_chart_and_names_them():
+    tune, recording = made(1, prefix="t"), made(2)
+    result = diagnose(recording, policy="tasr", tune=tune, resampling=Resampling(n_resamples=20))
+    (sweep,) = [name for name in result.parts if name.startswith("sweep")]
+    assert result.plot() == result.parts["signals"].plot()
+    assert result.plot(sweep) == result.parts[sweep].plot()
+    reliability = result.plot("calibration").spec
+    form = result.parts["calibration"].in_use("p_correct")
+    assert form.form == "the policy's"
+    drawn = [(p["predicted"], p["n"]) for p in reliability["data"]["values"] if p["group"] == "round 2"]
+    assert drawn == [(b.predicted, b.n) for b in form.by_round[2].bins if b.n]
+    for shown in (result.plot(), result.plot(sweep), result.plot("calibration")):
+        assert "var(" not in json.dumps(shown.to_dict(), allow_nan=False)
+    with pytest.raises(DataError, match="'types'.*signals, .*calibration"):
+        result.plot("types")
+    with pytest.raises(DataError, match="'p_known'.*p_correct"):
+        result.parts["calibration"].plot("p_known")

@@ -1,7 +1,7 @@
 """Diagnostics of signals, calibrators, stops and selectors."""
 
 from suffice.diagnostics.calibration import CalibratorForm, Reliability, judge_calibrators
-from suffice.diagnostics.cells import CellRow, CellTable, compare_cells, cross_fitted, matching_threshold
+from suffice.diagnostics.cells import CellRow, CellTable, compare_cells, cross_fitted_signal, matching_threshold
 from suffice.diagnostics.correlations import Correlations, correlate
 from suffice.diagnostics.diagnosis import Diagnosis, diagnose
 from suffice.diagnostics.drift import Drift, SignalDrift, kolmogorov_smirnov, measure_drift
@@ -11,7 +11,7 @@ from suffice.diagnostics.judging import Halving, JudgeAll, JudgeDistinct, JudgeU
 from suffice.diagnostics.premature import PrematureStops, QuestionGroup, look_at_stops
 from suffice.diagnostics.question_types import ByType, TypeRow, by_type
 from suffice.diagnostics.ranking import RankerFit, fit_ranker
-from suffice.diagnostics.rows import Rows, right_or_wrong, rows_of
+from suffice.diagnostics.rows import Rows, right_or_wrong
 from suffice.diagnostics.selection import SelectorComparison, compare_selectors
 from suffice.diagnostics.separation import cohens_d, draw_d
 from suffice.diagnostics.signals import SignalSummary, SignalTable, entropy, summarise_signals
@@ -53,7 +53,7 @@ __all__ = [
     "compare_judged",
     "compare_selectors",
     "correlate",
-    "cross_fitted",
+    "cross_fitted_signal",
     "diagnose",
     "draw_d",
     "entropy",
@@ -65,7 +65,6 @@ __all__ = [
     "measure_drift",
     "pareto_knee",
     "right_or_wrong",
-    "rows_of",
     "summarise_signals",
     "sweep_threshold",
     "without_floor",

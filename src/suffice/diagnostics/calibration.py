@@ -1,17 +1,21 @@
-"""How well calibrators fit questions that they have not seen, by round and by form, with what the rule does beside it."""
+"""How well calibrators fit other questions, by round and by form, with the rule's quality and calls beside it."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
 from suffice.calibration import CALIBRATED, CalibrationReport, Calibrator, calibration_report
 from suffice.calibration.calibrator import Method
 from suffice.diagnostics.rows import right_or_wrong
+from suffice.display import Chart
+from suffice.errors import DataError
 from suffice.replays.baselines import run_policy
+from suffice.replays.charts import reliability_chart
 from suffice.replays.prepared import PreparedRecording
 from suffice.results import Result
 from suffice.rounds import Floats
@@ -19,9 +23,9 @@ from suffice.session import Policy
 from suffice.store.recording import Recording
 from suffice.tables import Column, Table
 
-__all__ = ["CalibratorForm", "Reliability", "judge_calibrators"]
+__all__ = ["CalibratorForm", "Reliability", "judge_calibrators", "named_reports", "reports_by_round"]
 
-FORMS: Mapping[str, tuple[Method, bool]] = {
+CALIBRATOR_FORMS: Mapping[str, tuple[Method, bool]] = {
     "per-round isotonic": ("isotonic", True),
     "global isotonic": ("isotonic", False),
     "per-round Platt": ("platt", True),
@@ -36,7 +40,7 @@ class CalibratorForm:
 
     Attributes:
         output: The calibrated signal.
-        form: How it was fitted: one of `FORMS` (on tune), `the policy's`, or `as recorded`.
+        form: How it was fitted: one of `CALIBRATOR_FORMS` (on tune), `the policy's`, or `as recorded`.
         overall: Brier score, expected calibration error and reliability bins over all rounds.
         by_round: The same at each round that has both a probability and an outcome.
         quality: Mean quality under the rule with this form; NaN where no rule was given, or where the rule goes on past
@@ -60,7 +64,7 @@ class Reliability(Result):
         forms: One for each; the first of each signal is the one in use: the policy's, else as recorded, else fitted.
         target: What the probabilities are of.
         quality_metric: The metric of `CalibratorForm.quality`.
-        rule: The rule whose quality and calls stand beside the fit.
+        rule: The rule whose quality and calls are shown beside the fit.
         notes: What a reader must know.
     """
 
@@ -73,60 +77,71 @@ class Reliability(Result):
     def table(self) -> Table:
         """Return Brier score and calibration error of each form, by round too, beside the rule's quality and calls."""
         rounds = sorted({r for form in self.forms for r in form.by_round})
-        columns = (
-            Column("signal"),
-            Column("form"),
-            Column("rounds", ",.0f"),
-            Column("Brier", ".3f"),
-            Column("uninformed", ".3f"),
-            Column("ECE", ".3f"),
-            *(Column(f"Brier@{r}", ".3f") for r in rounds),
-            Column(f"rule's {self.quality_metric.upper()}", ".1f", scale=100),
-            Column("rule's calls", ".2f"),
+
+        return Table.of(
+            f"Calibrators, target {self.target}",
+            self.forms,
+            {
+                Column("signal"): "output",
+                Column("form"): "form",
+                Column("rounds", ",.0f"): "overall.n",
+                Column("Brier", ".3f"): "overall.brier",
+                Column("uninformed", ".3f"): "overall.brier_uninformed",
+                Column("ECE", ".3f"): "overall.ece",
+                **{Column(f"Brier@{r}", ".3f"): partial(_brier_at, r) for r in rounds},
+                Column(f"rule's {self.quality_metric.upper()}", ".1f", scale=100): "quality",
+                Column("rule's calls", ".2f"): "calls",
+            },
+            self.notes,
         )
-        rows = tuple(
-            (
-                form.output,
-                form.form,
-                form.overall.n,
-                form.overall.brier,
-                form.overall.brier_uninformed,
-                form.overall.ece,
-                *(form.by_round[r].brier if r in form.by_round else math.nan for r in rounds),
-                form.quality,
-                form.calls,
-            )
-            for form in self.forms
-        )
-        return Table(title=f"Calibrators, target {self.target}", columns=columns, rows=rows, notes=self.notes)
+
+    def in_use(self, output: str) -> CalibratorForm:
+        """Return the form in use of one signal.
+
+        Raises:
+            DataError: The signal is not calibrated here.
+        """
+        for form in self.forms:
+            if form.output == output:
+                return form
+        outputs = dict.fromkeys(form.output for form in self.forms)
+        raise DataError(f"no calibrated signal {output!r}; there are: {', '.join(outputs)}")
+
+    def plot(self, output: str = "") -> Chart:
+        """Return the reliability chart of the form in use of one signal; of the first one if `output` is empty.
+
+        Raises:
+            DataError: The signal is not calibrated here.
+        """
+        form = self.in_use(output or self.forms[0].output)
+        return Chart(reliability_chart(named_reports(form.overall, form.by_round), form.output))
 
     def reliability_table(self, output: str) -> Table:
         """Return predicted against observed shares of the form in use of one signal, over all rounds and by round."""
-        form = next(item for item in self.forms if item.output == output)
+        form = self.in_use(output)
         reports = {"all": form.overall, **{str(r): report for r, report in form.by_round.items()}}
-        rows = [
-            (where, f"{b.low:.1f}-{b.high:.1f}", b.n, b.predicted, b.observed, b.observed - b.predicted)
-            for where, report in reports.items()
-            for b in report.bins
-            if b.n
-        ]
-        return Table(
-            title=f"Reliability of {output} ({form.form})",
-            columns=(
-                Column("round"),
-                Column("bin"),
-                Column("rounds", ",.0f"),
-                Column("predicted", ".3f"),
-                Column("observed", ".3f"),
-                Column("observed - predicted", "+.3f"),
-            ),
-            rows=tuple(rows),
+        bins = [(where, bin_) for where, report in reports.items() for bin_ in report.bins if bin_.n]
+        return Table.of(
+            f"Reliability of {output} ({form.form})",
+            bins,
+            {
+                Column("round"): lambda item: item[0],
+                Column("bin"): lambda item: f"{item[1].low:.1f}-{item[1].high:.1f}",
+                Column("rounds", ",.0f"): lambda item: item[1].n,
+                Column("predicted", ".3f"): lambda item: item[1].predicted,
+                Column("observed", ".3f"): lambda item: item[1].observed,
+                Column("observed - predicted", "+.3f"): lambda item: item[1].observed - item[1].predicted,
+            },
         )
 
     def tables(self) -> list[Table]:
         """Return the forms, then the reliability of each signal."""
         outputs = dict.fromkeys(form.output for form in self.forms)
         return [self.table(), *(self.reliability_table(output) for output in outputs)]
+
+
+def _brier_at(r: int, form: CalibratorForm) -> float:
+    return form.by_round[r].brier if r in form.by_round else math.nan
 
 
 def judge_calibrators(
@@ -139,11 +154,11 @@ def judge_calibrators(
 ) -> Reliability | None:
     """Judge calibrated signals on a recording: the policy's, those recorded, and each form fitted on tune questions.
 
-    A lower Brier score does not promise a better rule (TASR section 6.3), so the rule's quality and calls stand beside
-    it: the policy's rule where it reads the signal, else the signal is judged by its fit alone.
+    A lower Brier score does not promise a better rule (TASR section 6.3), so the rule's quality and calls are shown
+    beside it: the policy's rule where it reads the signal, else the signal is judged by its fit alone.
 
     Args:
-        prepared: The recording, with the columns of the policy and the raw signals of `CALIBRATED`.
+        prepared: The recording.
         policy: Its calibrators are judged, and its rule is run with every form.
         tune: What the forms are fitted on.
         target: What the probabilities are of, 0 or 1.
@@ -153,17 +168,23 @@ def judge_calibrators(
         None where there is no calibrated signal to judge.
     """
     outcomes = right_or_wrong(prepared.recording, target)
-    forms, notes = [], []
+    forms: list[CalibratorForm] = []
+    notes: list[str] = []
     for output in CALIBRATED:
-        found = _candidates(prepared.recording, output, policy=policy, tune=tune, target=target)
-        for form, (probabilities, calibrator) in found.items():
-            judged = _judged(prepared.recording, probabilities, outcomes)
-            if judged is None:
+        candidates = _candidates(prepared.recording, output, policy=policy, tune=tune, target=target)
+        for form, (probabilities, calibrator) in candidates.items():
+            reports = reports_by_round(probabilities, outcomes, prepared.recording.index.tolist())
+            if reports is None:
                 continue
-            quality_, calls = _downstream(prepared, policy, output, calibrator, quality)
+            mean_quality, calls = _rule_figures(prepared, policy, output, calibrator, quality)
             forms.append(
                 CalibratorForm(
-                    output=output, form=form, overall=judged[0], by_round=judged[1], quality=quality_, calls=calls
+                    output=output,
+                    form=form,
+                    overall=reports[0],
+                    by_round=reports[1],
+                    quality=mean_quality,
+                    calls=calls,
                 )
             )
     if not forms:
@@ -185,42 +206,57 @@ def _candidates(
     recording: Recording, output: str, *, policy: Policy | None, tune: Recording | None, target: str
 ) -> dict[str, tuple[Floats, Calibrator | None]]:
     """Return the probabilities by form, the one in use first."""
-    source = CALIBRATED[output]
-    found: dict[str, tuple[Floats, Calibrator | None]] = {}
+    source, columns = CALIBRATED[output], recording.table.column_names
+    candidates: dict[str, tuple[Floats, Calibrator | None]] = {}
     own = [calibrator for calibrator in (policy.calibrators if policy else ()) if calibrator.output == output]
-    if own and source in recording.table.column_names:
+    if own and source in columns:
         calibrator = replace(own[0], unseen_round="nearest")
-        found["the policy's"] = (calibrator.predict(recording.column(source), index=recording.index), calibrator)
-    if output in recording.table.column_names:
-        found["as recorded"] = (recording.column(output), None)
-    if tune is None or not all(source in item.table.column_names for item in (tune, recording)):
-        return found
+        candidates["the policy's"] = (calibrator.predict(recording.column(source), index=recording.index), calibrator)
+    if output in columns:
+        candidates["as recorded"] = (recording.column(output), None)
+    if tune is None or source not in columns or source not in tune.table.column_names:
+        return candidates
     raw, goal = tune.column(source), right_or_wrong(tune, target)
     if not (np.isfinite(raw) & np.isfinite(goal)).any():
-        return found
-    for form, (method, per_round) in FORMS.items():
+        return candidates
+    for form, (method, per_round) in CALIBRATOR_FORMS.items():
         fitted = Calibrator(
             output=output, signal=source, method=method, per_round=per_round, target=target, unseen_round="nearest"
         ).fit(raw, goal, index=tune.index)
-        found[form] = (fitted.predict(recording.column(source), index=recording.index), fitted)
-    return found
+        candidates[form] = (fitted.predict(recording.column(source), index=recording.index), fitted)
+    return candidates
 
 
-def _judged(
-    recording: Recording, probabilities: Floats, outcomes: Floats
+def reports_by_round(
+    probabilities: Floats, outcomes: Floats, rounds: Sequence[int]
 ) -> tuple[CalibrationReport, dict[int, CalibrationReport]] | None:
+    """Return how well probabilities match outcomes: over all rounds, and at each round that has both.
+
+    Args:
+        probabilities: Shape ``(n_questions, n_rounds)``; NaN where undefined.
+        outcomes: 0 or 1, same shape; NaN where unknown.
+        rounds: The rounds of the last axis.
+
+    Returns:
+        None where no round has both.
+    """
     usable = np.isfinite(probabilities) & np.isfinite(outcomes)
     if not usable.any():
         return None
     by_round = {
-        int(r): calibration_report(probabilities[:, k], outcomes[:, k])
-        for k, r in enumerate(recording.index)
-        if usable[:, k].any()
+        r: calibration_report(probabilities[:, k], outcomes[:, k]) for k, r in enumerate(rounds) if usable[:, k].any()
     }
     return calibration_report(probabilities, outcomes), by_round
 
 
-def _downstream(
+def named_reports(
+    overall: CalibrationReport, by_round: Mapping[int, CalibrationReport]
+) -> dict[str, CalibrationReport]:
+    """Return the reports of `reports_by_round` by the names that tables and charts use."""
+    return {"all rounds": overall, **{f"round {r}": report for r, report in by_round.items()}}
+
+
+def _rule_figures(
     prepared: PreparedRecording, policy: Policy | None, output: str, calibrator: Calibrator | None, quality: str
 ) -> tuple[float, float]:
     """Return the mean quality and calls of the policy's rule with another calibrator of one signal."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from suffice.calibration import CALIBRATED, Calibrator
-from suffice.diagnostics.rows import has_metric, right_or_wrong
+from suffice.diagnostics.rows import column_or_nan, has_metric, right_if_known, right_or_wrong
 from suffice.replays import policy_for
 from suffice.replays.baselines import run_policy
 from suffice.replays.prepared import PreparedRecording
@@ -21,11 +21,10 @@ from suffice.statistics import hash_folds
 from suffice.store.recording import Recording
 from suffice.tables import Column, Table
 
-__all__ = ["CellRow", "CellTable", "compare_cells", "cross_fitted", "matching_threshold"]
+__all__ = ["CellRow", "CellTable", "compare_cells", "cross_fitted_signal", "matching_threshold"]
 
 CALIBRATED_NAME = "p_correct"
 FOLDS = 5
-_NAN = math.nan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,39 +83,23 @@ class CellTable(Result):
     def table(self) -> Table:
         """Return margins, and what either rule does, by cell."""
         name = self.quality_metric.upper()
-        return Table(
-            title=f"Raw against calibrated margin: {self.rule}, and the same with a margin above {self.raw_threshold:.3g} nats",
-            columns=(
-                Column("cell"),
-                Column("p_correct"),
-                Column("questions", ",.0f"),
-                Column("margin", ".2f"),
-                Column("SD", ".2f"),
-                Column("right - wrong", "+.2f"),
-                Column("raw: stop early", ".0%"),
-                Column(f"raw: {name}", ".1f", scale=100),
-                Column("raw: calls", ".2f"),
-                Column("stop early", ".0%"),
-                Column(name, ".1f", scale=100),
-                Column("calls", ".2f"),
-            ),
-            rows=tuple(
-                (
-                    row.cell,
-                    row.calibration,
-                    row.n,
-                    row.mean,
-                    row.sd,
-                    row.separation,
-                    row.raw_stops,
-                    row.raw_quality,
-                    row.raw_calls,
-                    row.stops,
-                    row.quality,
-                    row.calls,
-                )
-                for row in self.cells
-            ),
+        return Table.of(
+            f"Raw against calibrated margin: {self.rule}, and the same with a margin above {self.raw_threshold:.3g} nats",
+            self.cells,
+            {
+                Column("cell"): "cell",
+                Column("p_correct"): "calibration",
+                Column("questions", ",.0f"): "n",
+                Column("margin", ".2f"): "mean",
+                Column("SD", ".2f"): "sd",
+                Column("right - wrong", "+.2f"): "separation",
+                Column("raw: stop early", ".0%"): "raw_stops",
+                Column(f"raw: {name}", ".1f", scale=100): "raw_quality",
+                Column("raw: calls", ".2f"): "raw_calls",
+                Column("stop early", ".0%"): "stops",
+                Column(name, ".1f", scale=100): "quality",
+                Column("calls", ".2f"): "calls",
+            },
             notes=(
                 f"the raw threshold fires in as many rounds of {self.cells[0].cell} as the calibrated one; margins in nats",
                 f"cross-fitted: each question's map comes from the other {FOLDS - 1} of {FOLDS} folds of its own cell",
@@ -124,7 +107,7 @@ class CellTable(Result):
         )
 
 
-def cross_fitted(recording: Recording, output: str = CALIBRATED_NAME, *, target: str = "em") -> Floats:
+def cross_fitted_signal(recording: Recording, output: str = CALIBRATED_NAME, *, target: str = "em") -> Floats:
     """Return a calibrated signal whose map never saw the question, shape ``(n_questions, n_rounds)``.
 
     Questions fall into folds by the hash of their cluster, so that a recording always has the same ones.  NaN where the
@@ -163,7 +146,7 @@ def matching_threshold(raw: Floats, fires: Mask) -> float:
     """
     ordered = np.sort(raw[np.isfinite(raw)])
     if not len(ordered):
-        return _NAN
+        return math.nan
     quiet = len(ordered) - int((fires & np.isfinite(raw)).sum())
     return float(ordered[quiet - 1]) if quiet else float(np.nextafter(ordered[0], -np.inf))
 
@@ -187,38 +170,34 @@ def compare_cells(
     """
     rule, literal = _with_floor(rule)
     source = CALIBRATED[CALIBRATED_NAME]
-    kept = {name: PreparedRecording.of(recording).recording for name, recording in cells.items()}
-    margins = {name: _column(recording, source) for name, recording in kept.items()}
-    calibrated = {name: _calibrated(recording, metric) for name, recording in kept.items()}
-    first = next(iter(kept))
-    probabilities = calibrated[first][0]
+    recordings = {name: PreparedRecording.of(recording).recording for name, recording in cells.items()}
+    calibrated = {name: _p_correct(recording, metric) for name, recording in recordings.items()}
+    first, (probabilities, _) = next(iter(recordings.values())), next(iter(calibrated.values()))
     if not np.isfinite(probabilities).any():
         return None
-    fires = literal.fires(Rounds({CALIBRATED_NAME: probabilities}, kept[first].index, kept[first].seen))
-    threshold = matching_threshold(margins[first], fires)
+    fires = literal.fires(Rounds({CALIBRATED_NAME: probabilities}, first.index, first.seen))
+    threshold = matching_threshold(column_or_nan(first, source), fires)
     raw_rule = substitute(rule, literal, Threshold(source, ">", threshold))
     rows = []
-    for name, recording in kept.items():
-        probabilities, how = calibrated[name]
-        right = right_or_wrong(recording, metric) if has_metric(recording, metric) else np.full(recording.shape, np.nan)
-        margin = margins[name]
+    for name, recording in recordings.items():
+        probabilities, calibration = calibrated[name]
+        right, margin = right_if_known(recording, metric), column_or_nan(recording, source)
         known = margin[np.isfinite(margin)]
-        added = {CALIBRATED_NAME: probabilities}
-        raw_stops, raw_quality, raw_calls = _outcome(recording, raw_rule, quality, {})
-        stops, quality_, calls = _outcome(recording, rule, quality, added)
+        raw_stops, raw_quality, raw_calls = _figures(recording, raw_rule, quality, {})
+        early, mean_quality, calls = _figures(recording, rule, quality, {CALIBRATED_NAME: probabilities})
         rows.append(
             CellRow(
                 cell=name,
                 n=len(recording.question_ids),
-                calibration=how,
-                mean=float(known.mean()) if known.size else _NAN,
-                sd=float(known.std(ddof=1)) if known.size > 1 else _NAN,
+                calibration=calibration,
+                mean=_mean(margin),
+                sd=float(known.std(ddof=1)) if known.size > 1 else math.nan,
                 separation=_mean(margin[right == 1]) - _mean(margin[right == 0]),
                 raw_stops=raw_stops,
                 raw_quality=raw_quality,
                 raw_calls=raw_calls,
-                stops=stops,
-                quality=quality_,
+                stops=early,
+                quality=mean_quality,
                 calls=calls,
             )
         )
@@ -234,49 +213,45 @@ def compare_cells(
 
 def _with_floor(rule: Rule | None) -> tuple[Rule, Threshold]:
     """Return a rule and its one lower bound on `p_correct`; TASR and its own where it has none."""
-    found = [] if rule is None else [item for item in thresholds(rule) if item.name == CALIBRATED_NAME]
-    if rule is None or len(found) != 1 or found[0].comparison not in (">", ">="):
-        rule = tasr()
-        found = [find_threshold(rule, CALIBRATED_NAME)]
-    return rule, found[0]
-
-
-def _column(recording: Recording, name: str) -> Floats:
-    return recording.column(name) if name in recording.table.column_names else np.full(recording.shape, np.nan)
+    bounds = [] if rule is None else [item for item in thresholds(rule) if item.name == CALIBRATED_NAME]
+    if rule is not None and len(bounds) == 1 and bounds[0].comparison in (">", ">="):
+        return rule, bounds[0]
+    rule = tasr()
+    return rule, find_threshold(rule, CALIBRATED_NAME)
 
 
 def _mean(values: Floats) -> float:
     known = values[np.isfinite(values)]
-    return float(known.mean()) if known.size else _NAN
+    return float(known.mean()) if known.size else math.nan
 
 
-def _calibrated(recording: Recording, target: str) -> tuple[Floats, str]:
+def _p_correct(recording: Recording, target: str) -> tuple[Floats, str]:
     """Return `p_correct` of a cell, and where it comes from."""
-    recorded = _column(recording, CALIBRATED_NAME)
+    recorded = column_or_nan(recording, CALIBRATED_NAME)
     if np.isfinite(recorded).any():
         return recorded, "as recorded"
-    margin = _column(recording, CALIBRATED[CALIBRATED_NAME])
-    if not np.isfinite(margin).any():
+    if not np.isfinite(column_or_nan(recording, CALIBRATED[CALIBRATED_NAME])).any():
         return recorded, "no margin"
     if not has_metric(recording, target):
         return recorded, f"no {target} to fit to"
-    found = cross_fitted(recording, target=target)
-    return found, "cross-fitted" if np.isfinite(found).any() else "too few questions"
+    fitted = cross_fitted_signal(recording, target=target)
+    return fitted, "cross-fitted" if np.isfinite(fitted).any() else "too few questions"
 
 
-def _outcome(recording: Recording, rule: Rule, quality: str, added: Mapping[str, Floats]) -> tuple[float, float, float]:
+def _figures(recording: Recording, rule: Rule, quality: str, added: Mapping[str, Floats]) -> tuple[float, float, float]:
     """Return the share of early stops, the mean quality and the mean calls of a rule.
 
     NaN where it cannot run, or goes on past what another rule left of some questions.
     """
     policy = policy_for(recording, rule)
-    has = has_metric(recording, quality)
-    prepared = PreparedRecording.of(recording, [quality] if has else []).with_columns(added)
+    metrics = [quality] if has_metric(recording, quality) else []
+    prepared = PreparedRecording.of(recording, metrics).with_columns(added)
     columns = prepared.rounds(policy.raw_signals).columns
     if not set(policy.raw_signals) <= set(columns) or any(np.isnan(columns[name]).all() for name in policy.raw_signals):
-        return _NAN, _NAN, _NAN
+        return math.nan, math.nan, math.nan
     run, stopped = run_policy(prepared, policy)
     if not run.exact:
-        return _NAN, _NAN, _NAN
+        return math.nan, math.nan, math.nan
     early = stopped.position < stopped.view.seen.sum(axis=1) - 1
-    return float(early.mean()), float(run.values[quality].mean()) if has else _NAN, float(run.ledger.calls.mean())
+    mean_quality = float(run.values[quality].mean()) if metrics else math.nan
+    return float(early.mean()), mean_quality, float(run.ledger.calls.mean())

@@ -1,4 +1,4 @@
-"""Which signals say the same: Spearman's rank correlation of every pair."""
+"""Which signals carry the same information: Spearman's rank correlation of every pair."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from suffice.diagnostics.rows import Rows
+from suffice.diagnostics.rows import ROUNDING, Rows
 from suffice.results import Result
 from suffice.rounds import Floats
 from suffice.tables import Column, Table
@@ -15,7 +15,6 @@ from suffice.tables import Column, Table
 __all__ = ["Correlations", "correlate"]
 
 SHOWN = 15
-_ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,12 +44,12 @@ class Correlations(Result):
             if not math.isnan(self.rho[i][j])
         ]
         pairs.sort(key=lambda pair: -abs(pair[2]))
-        left = len(pairs) - SHOWN
+        hidden = len(pairs) - SHOWN
         return Table(
             title="Signals that rank rounds alike (Spearman's rho)",
             columns=(Column("signal"), Column("with", ""), Column("rho", "+.2f"), Column("rounds", ",.0f")),
             rows=tuple(pairs[:SHOWN]),
-            notes=(f"{left} weaker pairs are not shown; the JSON has all",) if left > 0 else (),
+            notes=(f"{hidden} weaker pairs are not shown; the JSON has all",) if hidden > 0 else (),
         )
 
     def tables(self) -> list[Table]:
@@ -69,7 +68,8 @@ def correlate(rows: Rows) -> Correlations:
     -1.0
     """
     names = list(rows.columns)
-    groups: dict[bytes, list[int]] = {}  # signals that are defined in the same rounds share their ranks
+    # Signals that are defined in the same rounds share their ranks, so a pair of such groups is one matrix product.
+    groups: dict[bytes, list[int]] = {}
     for position, name in enumerate(names):
         groups.setdefault(rows.coded[name].defined.tobytes(), []).append(position)
     members = list(groups.values())
@@ -80,11 +80,11 @@ def correlate(rows: Rows) -> Correlations:
             both = rows.coded[names[first[0]]].defined & rows.coded[names[second[0]]].defined
             n[np.ix_(first, second)] = n[np.ix_(second, first)] = int(both.sum())
             left = np.stack([_standardised(rows.coded[names[i]].ranks(both)) for i in first])
-            right = (
-                left if second is first else np.stack([_standardised(rows.coded[names[i]].ranks(both)) for i in second])
-            )
-            found = np.clip(left @ right.T, -1.0, 1.0)
-            rho[np.ix_(first, second)], rho[np.ix_(second, first)] = found, found.T
+            right = left
+            if second is not first:
+                right = np.stack([_standardised(rows.coded[names[i]].ranks(both)) for i in second])
+            products = np.clip(left @ right.T, -1.0, 1.0)
+            rho[np.ix_(first, second)], rho[np.ix_(second, first)] = products, products.T
     return Correlations(names=tuple(names), rho=tuple(map(tuple, rho.tolist())), n=tuple(map(tuple, n.tolist())))
 
 
@@ -94,4 +94,4 @@ def _standardised(ranks: Floats) -> Floats:
         return np.full(1, np.nan)
     centred = ranks - ranks.mean()
     length = math.sqrt(float(centred @ centred))
-    return centred / length if length > _ROUNDING * len(ranks) else np.full(len(ranks), np.nan)
+    return centred / length if length > ROUNDING * len(ranks) else np.full(len(ranks), np.nan)

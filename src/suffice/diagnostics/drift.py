@@ -1,15 +1,14 @@
-"""From tune to eval: whether signals still separate, and whether their values have moved."""
+"""Drift from tune to eval: whether signals still separate, and whether their values have moved."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from suffice.diagnostics.rows import Rows
-from suffice.diagnostics.separation import cohens_d, draw_d, ends
+from suffice.diagnostics.separation import cohens_d, draw_d, ends, with_ends
 from suffice.results import Result
 from suffice.rounds import Floats
 from suffice.statistics import Coded
@@ -75,42 +74,25 @@ class Drift(Result):
 
     def table(self) -> Table:
         """Return Cohen's d on both sets, the difference, and how far the values have moved."""
-        return Table(
-            title=f"Drift from tune ({self.n_tune:,} questions) to eval ({self.n_eval:,}), right by {self.metric}",
-            columns=(
-                Column("signal"),
-                Column("tune d", "+.3f", interval=True),
-                Column("eval d", "+.3f", interval=True),
-                Column("Δ", "+.3f", interval=True),
-                Column("KS", ".3f"),
-                Column("p(KS)", ".3f"),
-                Column("undefined tune", ".0%"),
-                Column("undefined eval", ".0%"),
-            ),
-            rows=tuple(
-                (
-                    item.name,
-                    _triple(item.d_tune, item.d_tune_low, item.d_tune_high),
-                    _triple(item.d_eval, item.d_eval_low, item.d_eval_high),
-                    _triple(item.delta, item.delta_low, item.delta_high),
-                    item.ks,
-                    item.ks_p,
-                    item.undefined_tune,
-                    item.undefined_eval,
-                )
-                for item in self.signals
-                if item.undefined_tune < 1 or item.undefined_eval < 1
-            ),
+        return Table.of(
+            f"Drift from tune ({self.n_tune:,} questions) to eval ({self.n_eval:,}), right by {self.metric}",
+            [item for item in self.signals if item.undefined_tune < 1 or item.undefined_eval < 1],
+            {
+                Column("signal"): "name",
+                Column("tune d", "+.3f", interval=True): with_ends("d_tune"),
+                Column("eval d", "+.3f", interval=True): with_ends("d_eval"),
+                Column("Δ", "+.3f", interval=True): with_ends("delta"),
+                Column("KS", ".3f"): "ks",
+                Column("p(KS)", ".3f"): "ks_p",
+                Column("undefined tune", ".0%"): "undefined_tune",
+                Column("undefined eval", ".0%"): "undefined_eval",
+            },
             notes=(
                 f"{100 * self.level:g} % bootstrap intervals over questions, the two sets drawn independently",
                 "a positive Δ means that the signal separates better on eval",
                 "p(KS) counts questions, not rounds, as independent values, and is not corrected for many signals",
             ),
         )
-
-
-def _triple(value: float, low: float, high: float) -> Any:
-    return value if math.isnan(low) else (value, low, high)
 
 
 def kolmogorov_smirnov(first: Coded, second: Coded) -> float:
@@ -151,38 +133,35 @@ def measure_drift(
         eval_draws: From `draw_d` of all signals of `evaluation`.
         metric: What counts as right, for titles.
         level: Nominal coverage.
-        rng: Generator, or its seed, of the tune set's draws: not the one of `eval_draws`.
+        rng: Generator, or its seed, of the draws of tune: another than that of `eval_draws`.
     """
     from scipy.special import kolmogorov
 
-    every = list(evaluation.columns)
-    names = [name for name in every if name in tune.columns]
+    places = {name: place for place, name in enumerate(evaluation.columns) if name in tune.columns}
+    names = list(places)
     d_eval, d_tune = cohens_d(evaluation, names), cohens_d(tune, names)
-    drawn_eval = eval_draws[:, [every.index(name) for name in names]]
-    drawn_tune = draw_d(tune, names, n_resamples=len(eval_draws), rng=rng)
-    tune_ends, eval_ends, delta_ends = (
-        ends(draws, level) for draws in (drawn_tune, drawn_eval, drawn_eval - drawn_tune)
-    )
+    eval_part = eval_draws[:, list(places.values())]
+    tune_part = draw_d(tune, names, n_resamples=len(eval_draws), rng=rng)
+    figures = {
+        "d_tune": (d_tune, tune_part),
+        "d_eval": (d_eval, eval_part),
+        "delta": (d_eval - d_tune, eval_part - tune_part),
+    }
+    columns = {name: values for name, (values, _) in figures.items()}
+    for name, (_, draws) in figures.items():
+        columns[f"{name}_low"], columns[f"{name}_high"] = ends(draws, level)
+    # The size of two samples as one, as in the two-sample test; questions, because rounds of one depend on each other.
     effective = math.sqrt(tune.n_units * evaluation.n_units / (tune.n_units + evaluation.n_units))
-    found = []
-    for i, name in enumerate(names):
-        ks = kolmogorov_smirnov(tune.coded[name], evaluation.coded[name])
-        found.append(
-            SignalDrift(
-                name=name,
-                d_tune=float(d_tune[i]),
-                d_tune_low=float(tune_ends[0][i]),
-                d_tune_high=float(tune_ends[1][i]),
-                d_eval=float(d_eval[i]),
-                d_eval_low=float(eval_ends[0][i]),
-                d_eval_high=float(eval_ends[1][i]),
-                delta=float(d_eval[i] - d_tune[i]),
-                delta_low=float(delta_ends[0][i]),
-                delta_high=float(delta_ends[1][i]),
-                ks=ks,
-                ks_p=float(kolmogorov(effective * ks)),
-                undefined_tune=float(np.isnan(tune.columns[name]).mean()),
-                undefined_eval=float(np.isnan(evaluation.columns[name]).mean()),
-            )
+    distances = {name: kolmogorov_smirnov(tune.coded[name], evaluation.coded[name]) for name in names}
+    signals = tuple(
+        SignalDrift(
+            name=name,
+            **{column: float(values[i]) for column, values in columns.items()},
+            ks=distances[name],
+            ks_p=float(kolmogorov(effective * distances[name])),
+            undefined_tune=float(np.isnan(tune.columns[name]).mean()),
+            undefined_eval=float(np.isnan(evaluation.columns[name]).mean()),
         )
-    return Drift(signals=tuple(found), metric=metric, n_tune=tune.n_units, n_eval=evaluation.n_units, level=level)
+        for i, name in enumerate(names)
+    )
+    return Drift(signals=signals, metric=metric, n_tune=tune.n_units, n_eval=evaluation.n_units, level=level)

@@ -5,15 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
-from suffice.diagnostics.premature import QuestionGroup, returned
+from suffice.diagnostics.premature import QuestionGroup, fates_table, returned
+from suffice.diagnostics.rows import right_or_wrong
+from suffice.replays.prepared import PreparedRecording
 from suffice.results import Result
-from suffice.rounds import Floats, Rounds
+from suffice.rounds import Mask
 from suffice.rules import AllOf, Rule, Threshold
-from suffice.session import Policy, stops
+from suffice.session import Policy
 from suffice.statistics import PairedResult, Resampling
-from suffice.tables import Column, Table, figure
+from suffice.tables import Table, figure
 
 __all__ = ["FloorEffect", "compare_floor", "without_floor"]
 
@@ -64,24 +65,19 @@ class FloorEffect(Result):
             "delayed for nothing: right either way": self.spent_right,
             "delayed for nothing: wrong either way": self.spent_wrong,
         }
-        d, r = self.delta, self.delta_rounds
         notes = [
-            f"share right, with the floor against without: {figure((d.delta, d.low, d.high), '+.1f', 100)} points",
-            f"rounds a question: {figure((r.delta, r.low, r.high), '+.2f')}",
+            f"share right, with the floor against without: {figure(self.delta.triple, '+.1f', 100)} points",
+            f"rounds per question: {figure(self.delta_rounds.triple, '+.2f')}",
         ]
-        if d.warning:
-            notes.append(f"{d.warning}: p = {d.p_exact:.3f}")
+        if self.delta.warning:
+            notes.append(f"{self.delta.warning}: p = {self.delta.p_exact:.3f}")
         if self.n_unmeasured:
             notes.append(
                 f"{self.n_unmeasured} questions are left out: the metric is unknown at one of the two answers, or a rule "
                 "had ended their recording before"
             )
-        return Table(
-            title=f"What {self.floor} changed: {self.rule} against {self.bare}, right by {self.metric}",
-            columns=(Column("questions"), Column("n", ",.0f"), Column("share", ".1%"), Column("which")),
-            rows=tuple((name, group.n, group.share, group.examples()) for name, group in fates.items()),
-            notes=tuple(notes),
-        )
+        title = f"What {self.floor} changed: {self.rule} against {self.bare}, right by {self.metric}"
+        return fates_table(title, fates, ("questions", "n"), notes)
 
 
 def without_floor(rule: Rule, signal: str = "p_correct") -> tuple[Rule, Threshold] | None:
@@ -104,43 +100,36 @@ def without_floor(rule: Rule, signal: str = "p_correct") -> tuple[Rule, Threshol
 
 
 def compare_floor(
-    policy: Policy,
-    raw: Rounds,
-    right: Floats,
-    *,
-    metric: str,
-    question_ids: npt.NDArray[np.object_],
-    clusters: npt.NDArray[np.object_],
-    ends: npt.NDArray[np.object_],
-    resampling: Resampling = Resampling(),
+    prepared: PreparedRecording, policy: Policy, metric: str, resampling: Resampling = Resampling()
 ) -> FloorEffect | None:
     """Compare a policy with the same one without its floor on `p_correct`; None if its rule has no such floor.
 
     Args:
+        prepared: The recording.
         policy: For instance TASR: ``(answer_stable >= 1) & (p_correct > 0.25)``.
-        raw: Raw columns that it reads.
-        right: 1, 0 or NaN at the rounds of its view, shape ``(n_questions, n_rounds)``.
         metric: What counts as right.
-        question_ids: Shape ``(n_questions,)``.
-        clusters: The unit of each question.
-        ends: Why each recording has no further round.
         resampling: How intervals are made.
     """
     split = without_floor(policy.rule)
     if split is None:
         return None
     bare, floor = split
-    floored, plain = stops(policy, raw), stops(replace(policy, rule=bare, name=""), raw)
+    recording, ends = prepared.recording, prepared.recording.ends
+    floored, plain = prepared.stops(policy), prepared.stops(replace(policy, rule=bare, name=""))
+    right = prepared.in_view(right_or_wrong(recording, metric), floored.view)
     before, after = returned(plain, right), returned(floored, right)
     unrun = plain.unrun(ends, policy.max_rounds) | floored.unrun(ends, policy.max_rounds)
     known = ~(np.isnan(before) | np.isnan(after) | unrun)
     if not known.any():
         return None
     delayed = known & (floored.position > plain.position)
-    draws = resampling.draws(int(known.sum()), clusters[known])
+    draws = resampling.draws(int(known.sum()), recording.clusters[known])
 
-    def group(mask: npt.NDArray[np.bool_]) -> QuestionGroup:
-        return QuestionGroup.of(mask, known, question_ids)
+    def group(mask: Mask) -> QuestionGroup:
+        return QuestionGroup.of(mask, known, recording.question_ids)
+
+    def fate(without: int, with_floor: int) -> QuestionGroup:
+        return group(delayed & (before == without) & (after == with_floor))
 
     return FloorEffect(
         rule=policy.label,
@@ -150,10 +139,10 @@ def compare_floor(
         n=int(known.sum()),
         n_unmeasured=int((~known).sum()),
         unchanged=group(known & ~delayed),
-        rescued=group(delayed & (before == 0) & (after == 1)),
-        harmed=group(delayed & (before == 1) & (after == 0)),
-        spent_right=group(delayed & (before == 1) & (after == 1)),
-        spent_wrong=group(delayed & (before == 0) & (after == 0)),
+        rescued=fate(0, 1),
+        harmed=fate(1, 0),
+        spent_right=fate(1, 1),
+        spent_wrong=fate(0, 0),
         delta=draws.paired((after - before)[known]),
         delta_rounds=draws.paired((floored.position - plain.position)[known].astype(np.float64)),
     )

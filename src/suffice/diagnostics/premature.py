@@ -1,21 +1,21 @@
-"""Stops that came too early: wrong answers that a later round would have put right, and wrong answers that held still."""
+"""Premature stops: wrong answers that a later round would have corrected, and wrong answers that were stable."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from suffice.diagnostics.rows import column_or_nan, right_or_wrong
+from suffice.replays.prepared import PreparedRecording
 from suffice.results import Result
 from suffice.rounds import Floats, Mask
-from suffice.session import Stops
+from suffice.session import Policy, Stops
 from suffice.tables import Column, Table, figure
 
-__all__ = ["PrematureStops", "QuestionGroup", "look_at_stops", "returned"]
+__all__ = ["PrematureStops", "QuestionGroup", "fates_table", "look_at_stops", "returned"]
 
 SHOWN_IDS = 3
 
@@ -35,11 +35,14 @@ class QuestionGroup:
     question_ids: tuple[str, ...]
 
     @classmethod
-    def of(cls, mask: Mask, among: Mask, ids: npt.NDArray[np.object_]) -> QuestionGroup:
+    def of(cls, mask: Mask, among: Mask, ids: Sequence[str]) -> QuestionGroup:
         """Return the questions where `mask`, as a share of those where `among`."""
-        total = int(among.sum())
-        n = int(mask.sum())
-        return cls(n=n, share=n / total if total else math.nan, question_ids=tuple(map(str, ids[mask])))
+        n, total = int(mask.sum()), int(among.sum())
+        return cls(
+            n=n,
+            share=n / total if total else math.nan,
+            question_ids=tuple(ids[q] for q in np.flatnonzero(mask).tolist()),
+        )
 
     def examples(self) -> str:
         """Return the first ids, for tables."""
@@ -47,9 +50,24 @@ class QuestionGroup:
         return ", ".join(self.question_ids[:SHOWN_IDS]) + more
 
 
+def fates_table(title: str, fates: Mapping[str, QuestionGroup], heads: tuple[str, str], notes: Sequence[str]) -> Table:
+    """Return groups of questions by fate with their counts and shares; `heads` names the first two columns."""
+    return Table.of(
+        title,
+        fates.items(),
+        {
+            Column(heads[0]): lambda item: item[0],
+            Column(heads[1], ",.0f"): lambda item: item[1].n,
+            Column("share", ".1%"): lambda item: item[1].share,
+            Column("which"): lambda item: item[1].examples(),
+        },
+        notes,
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrematureStops(Result):
-    """What became of the questions that a policy stopped before their last recorded round.
+    """The questions that a policy stopped before their last recorded round.
 
     Shares are of the early stops.  "Later" looks at the answers of the recorded rounds after the stop, "at the end" at
     the last one: what the full budget returns.  Where a rule cut the recording both are unknown, and such stops are in
@@ -70,6 +88,7 @@ class PrematureStops(Result):
         stable: Early stops at which the answer was stable; `stable_wrong` over these is the wrong-and-stable rate.
         wrong_and_stable_rate: That rate; NaN without stable stops, or where `answer_stable` was not recorded.
         n_censored: Early stops of questions that a rule had cut while recording: what would have come later is unknown.
+        notes: What a reader must know.
     """
 
     policy: str
@@ -86,10 +105,11 @@ class PrematureStops(Result):
     stable: QuestionGroup
     wrong_and_stable_rate: float
     n_censored: int
+    notes: tuple[str, ...]
 
     def table(self) -> Table:
         """Return the fates with their counts and shares."""
-        fates: Mapping[str, QuestionGroup] = {
+        fates = {
             "stopped early": self.early,
             "right": self.right,
             "wrong": self.wrong,
@@ -99,32 +119,8 @@ class PrematureStops(Result):
             "stable": self.stable,
             "stable and wrong": self.stable_wrong,
         }
-        return Table(
-            title=f"{self.policy}: stops before the last round, {self.n:,} questions, right by {self.metric}",
-            columns=(Column("stops"), Column("questions", ",.0f"), Column("share", ".1%"), Column("which")),
-            rows=tuple((name, group.n, group.share, group.examples()) for name, group in fates.items()),
-            notes=self.notes(),
-        )
-
-    def notes(self) -> tuple[str, ...]:
-        """Return what a reader of the table must know."""
-        notes = ["the first share is of all questions, the others of the early stops"]
-        if not math.isnan(self.wrong_and_stable_rate):
-            notes.append(
-                f"wrong-and-stable rate: {figure(self.wrong_and_stable_rate, '.1f', 100)} % of the stable early stops are wrong"
-            )
-        if self.n_unmeasured:
-            notes.append(f"{self.n_unmeasured} early stops are left out: the metric is unknown there")
-        if self.n_censored:
-            notes.append(
-                f"censored: a rule had cut the recording of {self.n_censored} of the early stops, so what would have come "
-                "later is unknown; the rows about later rounds leave them out"
-            )
-        return tuple(notes)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return JSON-ready values; NaN becomes None."""
-        return {**Result.to_dict(self), "notes": list(self.notes())}
+        title = f"{self.policy}: stops before the last round, {self.n:,} questions, right by {self.metric}"
+        return fates_table(title, fates, ("stops", "questions"), self.notes)
 
 
 def returned(stopped: Stops, right: Floats) -> Floats:
@@ -139,53 +135,54 @@ def returned(stopped: Stops, right: Floats) -> Floats:
     return np.where(position >= 0, values, np.nan)
 
 
-def look_at_stops(
-    stopped: Stops,
-    right: Floats,
-    *,
-    policy: str,
-    metric: str,
-    question_ids: npt.NDArray[np.object_],
-    ends: npt.NDArray[np.object_],
-    stable: Floats | None,
-) -> PrematureStops:
-    """Return what became of the questions that were stopped early.
+def look_at_stops(prepared: PreparedRecording, policy: Policy, metric: str) -> PrematureStops:
+    """Return what became of the questions that a policy stopped early.
 
     Args:
-        stopped: Where the policy stops.
-        right: 1, 0 or NaN at the rounds of its view, shape ``(n_questions, n_rounds)``.
-        policy: Its label.
+        prepared: The recording.
+        policy: Whose stops.
         metric: What counts as right.
-        question_ids: Shape ``(n_questions,)``.
-        ends: Why each recording has no further round.
-        stable: `answer_stable` at the same rounds; None if it was not recorded.
     """
-    ids, seen = question_ids, stopped.view.seen
+    recording, stopped = prepared.recording, prepared.stops(policy)
+    ids, seen, position = recording.question_ids, stopped.view.seen, stopped.position
+    right = prepared.in_view(right_or_wrong(recording, metric), stopped.view)
     rows, last = np.arange(len(ids)), seen.sum(axis=1) - 1
     now = returned(stopped, right)
-    candidates = (stopped.position >= 0) & (stopped.position < last)
+    candidates = (position >= 0) & (position < last)
     early = candidates & ~np.isnan(now)
-    later = (right == 1) & seen & (np.arange(right.shape[1]) > stopped.position[:, None])
+    later = (right == 1) & seen & (np.arange(right.shape[1]) > position[:, None])
     at_end = right[rows, np.maximum(last, 0)]
-    held = np.zeros(len(ids), dtype=np.bool_)
-    if stable is not None:
-        held = early & (stable[rows, np.maximum(stopped.position, 0)] >= 1)
+    # NaN where it was not recorded, and no comparison with NaN holds.
+    column = prepared.in_view(column_or_nan(recording, "answer_stable"), stopped.view)
+    stable = early & (column[rows, np.maximum(position, 0)] >= 1)
     wrong, fine = early & (now == 0), early & (now == 1)
-    still_wrong = held & wrong
-    whole = early & (ends != "rule")
+    whole = early & (recording.ends != "rule")
+    n_unmeasured, n_censored = int((candidates & ~early).sum()), int((early & ~whole).sum())
+    rate = float((stable & wrong).sum() / stable.sum()) if stable.any() else math.nan
+    notes = ["the first share is of all questions, the others of the early stops"]
+    if not math.isnan(rate):
+        notes.append(f"wrong-and-stable rate: {figure(rate, '.1f', 100)} % of the stable early stops are wrong")
+    if n_unmeasured:
+        notes.append(f"{n_unmeasured} early stops are left out: the metric is unknown there")
+    if n_censored:
+        notes.append(
+            f"censored: a rule had cut the recording of {n_censored} of the early stops, so what would have come "
+            "later is unknown; the rows about later rounds leave them out"
+        )
     return PrematureStops(
-        policy=policy,
+        policy=policy.label,
         metric=metric,
         n=len(ids),
-        n_unmeasured=int((candidates & ~early).sum()),
-        early=QuestionGroup.of(early, np.ones(len(ids), dtype=np.bool_), ids),
+        n_unmeasured=n_unmeasured,
+        early=QuestionGroup.of(early, np.ones_like(early), ids),
         right=QuestionGroup.of(fine, early, ids),
         wrong=QuestionGroup.of(wrong, early, ids),
         right_later=QuestionGroup.of(wrong & later.any(axis=1) & whole, whole, ids),
         right_at_end=QuestionGroup.of(wrong & (at_end == 1) & whole, whole, ids),
         spared=QuestionGroup.of(fine & (at_end == 0) & whole, whole, ids),
-        stable_wrong=QuestionGroup.of(still_wrong, early, ids),
-        stable=QuestionGroup.of(held, early, ids),
-        wrong_and_stable_rate=float(still_wrong.sum() / held.sum()) if held.any() else math.nan,
-        n_censored=int((early & ~whole).sum()),
+        stable_wrong=QuestionGroup.of(stable & wrong, early, ids),
+        stable=QuestionGroup.of(stable, early, ids),
+        wrong_and_stable_rate=rate,
+        n_censored=n_censored,
+        notes=tuple(notes),
     )

@@ -1,15 +1,13 @@
-"""By type of question: what a policy gains or loses on each."""
+"""Types of questions: what a policy gains or loses on each."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from suffice.replays.baselines import Run
+from suffice.replays.prepared import PreparedRecording
 from suffice.results import Result
 from suffice.statistics import PairedResult, Resampling
 from suffice.tables import Column, Table
@@ -48,10 +46,10 @@ class ByType(Result):
 
     Attributes:
         rows: One for each type, the most frequent first, and all together last.
-        policy: What is judged.
-        baseline: What it is compared with.
+        policy: The label of the policy.
+        baseline: The label of the baseline.
         metric: The quality.
-        column: Where the types stand in the recording.
+        column: The column of types.
     """
 
     rows: tuple[TypeRow, ...]
@@ -66,71 +64,60 @@ class ByType(Result):
         notes = [
             f"{row.type}: {row.delta.warning}: p = {row.delta.p_exact:.3f}" for row in self.rows if row.delta.warning
         ]
-        return Table(
-            title=f"{self.policy} against {self.baseline} by {self.column}",
-            columns=(
-                Column("type"),
-                Column("questions", ",.0f"),
-                Column(name, ".1f", scale=100),
-                Column(f"{name} of {self.baseline}", ".1f", scale=100),
-                Column(f"Δ{self.metric}", "+.1f", scale=100, interval=True),
-                Column("calls", ".2f"),
-                Column("Δcalls", "+.2f", interval=True),
-            ),
-            rows=tuple(
-                (
-                    row.type,
-                    row.n,
-                    row.quality,
-                    row.baseline,
-                    (row.delta.delta, row.delta.low, row.delta.high),
-                    row.calls,
-                    (row.delta_calls.delta, row.delta_calls.low, row.delta_calls.high),
-                )
-                for row in self.rows
-            ),
+        return Table.of(
+            f"{self.policy} against {self.baseline} by {self.column}",
+            self.rows,
+            {
+                Column("type"): "type",
+                Column("questions", ",.0f"): "n",
+                Column(name, ".1f", scale=100): "quality",
+                Column(f"{name} of {self.baseline}", ".1f", scale=100): "baseline",
+                Column(f"Δ{self.metric}", "+.1f", scale=100, interval=True): "delta.triple",
+                Column("calls", ".2f"): "calls",
+                Column("Δcalls", "+.2f", interval=True): "delta_calls.triple",
+            },
             notes=("intervals of each type alone, not corrected for the number of types", *notes),
         )
 
 
 def by_type(
+    prepared: PreparedRecording,
     run: Run,
     reference: Run,
-    types: Sequence[str | None],
     *,
     metric: str,
-    clusters: npt.NDArray[Any],
     column: str = "question_type",
     resampling: Resampling = Resampling(),
 ) -> ByType:
     """Compare two runs on each type of question, and on all.
 
     Args:
+        prepared: The recording of both.
         run: The policy.
-        reference: The baseline, on the same questions.
-        types: The type of each question; None = unknown.
+        reference: The baseline.
         metric: The quality, measured in both runs.
-        clusters: The unit of each question.
-        column: What the types are called.
+        column: The column of types.
         resampling: How intervals are made, within each type.
     """
+    recording = prepared.recording
+    types = recording.per_question(column, []).tolist()
     named = np.array([UNKNOWN if kind is None else str(kind) for kind in types], dtype=object)
     kinds, counts = np.unique(named, return_counts=True)
-    order = [str(kinds[i]) for i in np.lexsort((kinds, -counts))]
-    masks = {kind: np.asarray(named == kind, dtype=np.bool_) for kind in order}
+    masks = {str(kinds[i]): np.asarray(named == kinds[i], dtype=np.bool_) for i in np.lexsort((kinds, -counts))}
     masks["all"] = np.ones(len(named), dtype=np.bool_)
+    ours, theirs, calls = run.values[metric], reference.values[metric], run.ledger.calls
     rows = []
     for kind, mask in masks.items():
-        draws = resampling.draws(int(mask.sum()), clusters[mask])
+        draws = resampling.draws(int(mask.sum()), recording.clusters[mask])
         rows.append(
             TypeRow(
                 type=kind,
                 n=int(mask.sum()),
-                quality=float(run.values[metric][mask].mean()),
-                baseline=float(reference.values[metric][mask].mean()),
-                calls=float(run.ledger.calls[mask].mean()),
-                delta=draws.paired((run.values[metric] - reference.values[metric])[mask]),
-                delta_calls=draws.paired((run.ledger.calls - reference.ledger.calls)[mask]),
+                quality=float(ours[mask].mean()),
+                baseline=float(theirs[mask].mean()),
+                calls=float(calls[mask].mean()),
+                delta=draws.paired((ours - theirs)[mask]),
+                delta_calls=draws.paired((calls - reference.ledger.calls)[mask]),
             )
         )
     return ByType(rows=tuple(rows), policy=run.label, baseline=reference.label, metric=metric, column=column)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -17,7 +17,10 @@ from suffice.statistics import Units
 from suffice.statistics.auroc import Coded, Codes
 from suffice.store.recording import Recording
 
-__all__ = ["Rows", "has_metric", "right_or_wrong", "rows_of", "unit_of"]
+__all__ = ["ROUNDING", "Rows", "column_or_nan", "has_metric", "right_if_known", "right_or_wrong", "unit_of"]
+
+ROUNDING = 1e-12
+"""Sums in another order differ by about this share: a smaller difference counts as none."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +40,37 @@ class Rows:
     unit: Codes
     n_units: int
     rounds: Codes
+
+    @classmethod
+    def of(cls, recording: Recording, metric: str = "em", policy: Policy | None = None) -> Rows:
+        """Return a recording's rounds as rows, with the signals that a policy derives among the columns.
+
+        Args:
+            recording: Recorded rounds; nothing is right or wrong if it lacks the metric.
+            metric: What counts as right.
+            policy: Whose calibrators and z-scores to apply; at rounds that it does not read they are undefined.
+        """
+        seen = recording.seen
+        columns = {
+            name: clean_column(name, recording.column(name), index=recording.index)[seen]
+            for name in recording.names("signal")
+        }
+        if policy is not None:
+            columns |= {name: column[seen] for name, column in _derived(recording, policy).items()}
+        units = Units.of(len(recording.question_ids), recording.clusters)
+        question = np.arange(len(recording.question_ids)) if units.codes is None else units.codes
+        return cls(
+            columns=columns,
+            right=right_if_known(recording, metric)[seen],
+            unit=np.broadcast_to(question[:, None], seen.shape)[seen],
+            n_units=units.n_units,
+            rounds=np.broadcast_to(recording.index, seen.shape)[seen],
+        )
+
+    def at(self, rows: Mask) -> Rows:
+        """Return some of the rows; the units keep their numbers."""
+        columns = {name: column[rows] for name, column in self.columns.items()}
+        return replace(self, columns=columns, right=self.right[rows], unit=self.unit[rows], rounds=self.rounds[rows])
 
     @cached_property
     def coded(self) -> dict[str, Coded]:
@@ -64,37 +98,15 @@ def right_or_wrong(recording: Recording, metric: str) -> Floats:
     return np.where(recording.seen, values, np.nan)
 
 
+def right_if_known(recording: Recording, metric: str) -> Floats:
+    """Return `right_or_wrong`; NaN everywhere if the recording lacks the metric."""
+    return right_or_wrong(recording, metric) if has_metric(recording, metric) else np.full(recording.shape, np.nan)
+
+
 def has_metric(recording: Recording, metric: str) -> bool:
     """Return whether a recording has a metric, whatever its values."""
     name = metric.replace(">=", ">").partition(">")[0].strip()
     return name in AGREEMENT or name in recording.table.column_names
-
-
-def rows_of(recording: Recording, metric: str = "em", policy: Policy | None = None) -> Rows:
-    """Return a recording's rounds as rows, with the signals that a policy derives among the columns.
-
-    Args:
-        recording: Recorded rounds; nothing is right or wrong where it lacks the metric.
-        metric: What counts as right.
-        policy: Whose calibrators and z-scores to apply; at rounds that it does not read they are undefined.
-    """
-    seen = recording.seen
-    columns = {
-        name: clean_column(name, recording.column(name), index=recording.index)[seen]
-        for name in recording.names("signal")
-    }
-    if policy is not None:
-        columns |= {name: column[seen] for name, column in _derived(recording, policy).items()}
-    units = Units.of(len(recording.question_ids), recording.clusters)
-    question = np.arange(len(recording.question_ids)) if units.codes is None else units.codes
-    right = right_or_wrong(recording, metric) if has_metric(recording, metric) else np.full(seen.shape, np.nan)
-    return Rows(
-        columns=columns,
-        right=right[seen],
-        unit=np.broadcast_to(question[:, None], seen.shape)[seen],
-        n_units=len(units.sizes),
-        rounds=np.broadcast_to(recording.index, seen.shape)[seen],
-    )
 
 
 def _derived(recording: Recording, policy: Policy) -> dict[str, Floats]:
@@ -103,13 +115,15 @@ def _derived(recording: Recording, policy: Policy) -> dict[str, Floats]:
     if not names:
         return {}
     view = policy.view(recording.rounds(policy.raw_columns))
-    offset = int(view.index[0] - recording.index[0])
-    derived = {}
-    for name in names:
-        wide = np.full(recording.shape, np.nan)
-        wide[:, offset : offset + len(view)] = view[name]
-        derived[name] = wide
-    return derived
+    before = int(view.index[0] - recording.index[0])
+    # A view is a run of the recorded rounds: those before and after it have no value.
+    widths = ((0, 0), (before, recording.shape[1] - before - len(view)))
+    return {name: np.pad(view[name], widths, constant_values=np.nan) for name in names}
+
+
+def column_or_nan(recording: Recording, name: str) -> Floats:
+    """Return a recorded column, shape ``(n_questions, n_rounds)``; NaN everywhere if the recording lacks it."""
+    return recording.column(name) if name in recording.table.column_names else np.full(recording.shape, np.nan)
 
 
 def unit_of(recording: Recording, name: str) -> str:

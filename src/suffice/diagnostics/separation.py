@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
-from suffice.diagnostics.rows import Rows
+from suffice.diagnostics.rows import ROUNDING, Rows
 from suffice.rounds import Floats
 from suffice.statistics import bootstrap_weights
 
-__all__ = ["cohens_d", "draw_d", "ends"]
+__all__ = ["cohens_d", "draw_d", "ends", "with_ends"]
 
-_LARGEST_DRAW = 2**23
-_ROUNDING = 1e-12
+_LARGEST_DRAW = 2**23  # weights held at once, a bound on memory
 MOST_UNDEFINED = 0.05
 """The share of draws in which a statistic may be undefined before its interval is."""
 
@@ -38,11 +38,11 @@ def _moments(rows: Rows, names: Sequence[str]) -> Floats:
 
 def _d_of(totals: Floats) -> Floats:
     """Return Cohen's d from count, sum and sum of squares of both classes, shape ``(..., 6, n)`` to ``(..., n)``."""
-    n1, s1, q1, n0, s0, q0 = np.moveaxis(totals, -2, 0)
+    n1, s1, q1, n0, s0, q0 = np.moveaxis(totals, -2, 0)  # 1 = right, 0 = wrong
     usable = (n1 > 0) & (n0 > 0) & (n1 + n0 > 2)  # noqa: PLR2004
-    n1, n0 = np.where(usable, n1, 1.0), np.where(usable, n0, 2.0)
+    n1, n0 = np.where(usable, n1, 1.0), np.where(usable, n0, 2.0)  # any numbers that divide without a warning
     within = (q1 - s1**2 / n1) + (q0 - s0**2 / n0)
-    usable &= within > _ROUNDING * (q1 + q0)
+    usable &= within > ROUNDING * (q1 + q0)
     pooled = np.sqrt(np.where(usable, within / (n1 + n0 - 2), 1.0))
     return np.where(usable, (s1 / n1 - s0 / n0) / pooled, np.nan)
 
@@ -61,6 +61,7 @@ def draw_d(rows: Rows, names: Sequence[str], *, n_resamples: int, rng: np.random
     All signals share the draws.  NaN where d is undefined in a draw.
     """
     generator = np.random.default_rng(rng)
+    # d of a draw follows from the sums over units, so a draw is one product instead of a pass over all rounds.
     flat = _moments(rows, names).reshape(rows.n_units, -1)
     step = max(1, _LARGEST_DRAW // rows.n_units)
     parts = []
@@ -72,15 +73,26 @@ def draw_d(rows: Rows, names: Sequence[str], *, n_resamples: int, rng: np.random
 
 def ends(draws: Floats, level: float) -> tuple[Floats, Floats]:
     """Return percentile ends of each column of draws; NaN where more than one draw in twenty is undefined."""
+    # Linear interpolation between order statistics of the defined draws; `np.nanquantile` takes a Python loop over columns.
     ordered = np.sort(draws, axis=0)  # NaN last
     defined = (~np.isnan(draws)).sum(axis=0)
     usable = defined >= (1 - MOST_UNDEFINED) * len(draws)
-    columns = np.arange(draws.shape[1])
-    found = []
-    for share in ((1 - level) / 2, (1 + level) / 2):
-        place = share * np.maximum(defined - 1, 0)
+    columns, last = np.arange(draws.shape[1]), np.maximum(defined - 1, 0)
+
+    def quantile(share: float) -> Floats:
+        place = share * last
         lower = np.floor(place).astype(np.int64)
-        upper = np.minimum(lower + 1, np.maximum(defined - 1, 0))
-        low, high = ordered[lower, columns], ordered[upper, columns]
-        found.append(np.where(usable, low + (place - lower) * (high - low), np.nan))
-    return found[0], found[1]
+        low, high = ordered[lower, columns], ordered[np.minimum(lower + 1, last), columns]
+        return np.where(usable, low + (place - lower) * (high - low), np.nan)
+
+    return quantile((1 - level) / 2), quantile((1 + level) / 2)
+
+
+def with_ends(name: str) -> Callable[[Any], Any]:
+    """Return what reads a figure with its interval, ``NAME_low`` to ``NAME_high``; the figure alone where that is undefined."""
+
+    def read(item: Any) -> Any:
+        value, low, high = (getattr(item, f"{name}{end}") for end in ("", "_low", "_high"))
+        return value if np.isnan(low) else (value, low, high)
+
+    return read

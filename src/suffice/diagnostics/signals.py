@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
+from suffice.diagnostics.charts import signals_chart
 from suffice.diagnostics.rows import Rows, unit_of
-from suffice.diagnostics.separation import cohens_d, ends
+from suffice.diagnostics.separation import cohens_d, ends, with_ends
+from suffice.display import Chart
 from suffice.results import Result
 from suffice.rounds import Floats, Mask
 from suffice.statistics import Coded, Resampling, area_under_roc
@@ -21,7 +22,6 @@ __all__ = ["SignalSummary", "SignalTable", "entropy", "summarise_signals"]
 
 FEW_VALUES = 20
 N_BINS = 10
-_NAN = math.nan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +83,7 @@ class SignalTable(Result):
         metric: What counts as right.
         n_units: Questions (or clusters): what intervals are taken over.
         resampling: How intervals are made, those of d by draws.
+        notes: What a reader must know.
     """
 
     signals: tuple[SignalSummary, ...]
@@ -90,6 +91,7 @@ class SignalTable(Result):
     metric: str
     n_units: int
     resampling: Resampling
+    notes: tuple[str, ...] = ()
 
     def signal(self, name: str) -> SignalSummary:
         """Return the summary of one signal over all rounds.
@@ -99,98 +101,49 @@ class SignalTable(Result):
         """
         return {item.name: item for item in self.signals}[name]
 
+    def plot(self) -> Chart:
+        """Return the chart of each signal's AUROC with its interval."""
+        return signals_chart(self)
+
     def table(self) -> Table:
         """Return separation, entropy and collapse of each signal that is defined somewhere."""
-        columns = (
-            Column("signal"),
-            Column("unit"),
-            Column("undefined", ".0%"),
-            Column("right", ".3g"),
-            Column("wrong", ".3g"),
-            Column("separation", "+.3g"),
-            Column("Cohen's d", "+.2f", interval=True),
-            Column("AUROC", ".3f", interval=True),
-            Column("entropy", ".3f"),
-            Column("values", ",.0f"),
-            Column("mode", ".4g"),
-            Column("collapse", ".1%"),
-        )
-        rows = tuple(
-            (
-                item.name,
-                item.unit,
-                item.undefined,
-                item.mean_right,
-                item.mean_wrong,
-                item.separation,
-                _interval(item.d, item.d_low, item.d_high),
-                _interval(item.auroc, item.auroc_low, item.auroc_high),
-                item.entropy,
-                item.n_values,
-                item.mode,
-                item.collapse,
-            )
-            for item in self.signals
-            if item.n_defined
-        )
         n = self.signals[0].n if self.signals else 0
-        return Table(
-            title=f"Signals in {n:,} rounds of {self.n_units:,} questions, right by {self.metric}",
-            columns=columns,
-            rows=rows,
-            notes=self.notes(),
+        return Table.of(
+            f"Signals in {n:,} rounds of {self.n_units:,} questions, right by {self.metric}",
+            [item for item in self.signals if item.n_defined],
+            {
+                Column("signal"): "name",
+                Column("unit"): "unit",
+                Column("undefined", ".0%"): "undefined",
+                Column("right", ".3g"): "mean_right",
+                Column("wrong", ".3g"): "mean_wrong",
+                Column("separation", "+.3g"): "separation",
+                Column("Cohen's d", "+.2f", interval=True): with_ends("d"),
+                Column("AUROC", ".3f", interval=True): with_ends("auroc"),
+                Column("entropy", ".3f"): "entropy",
+                Column("values", ",.0f"): "n_values",
+                Column("mode", ".4g"): "mode",
+                Column("collapse", ".1%"): "collapse",
+            },
+            self.notes,
         )
-
-    def notes(self) -> tuple[str, ...]:
-        """Return what a reader of the table must know."""
-        how = self.resampling
-        intervals = (
-            f"{100 * how.level:g} % intervals, the question being the unit; d: {how.n_resamples:,} bootstrap draws, "
-            f"seed {how.seed}; "
-            "AUROC: clustered DeLong"
-        )
-        notes = [
-            intervals,
-            f"entropy in nats: of the values themselves up to {FEW_VALUES} of them, else of {N_BINS} bins of equal width",
-        ]
-        if any(item.n_defined for item in self.signals):
-            right, wrong = (max(getattr(item, name) for item in self.signals) for name in ("n_right", "n_wrong"))
-            if not right and not wrong:
-                notes.append(f"no round has the metric {self.metric!r}: separation is undefined")
-            elif not right or not wrong:
-                notes.append(f"all rounds are {'right' if right else 'wrong'}: separation is undefined")
-        nowhere = [item.name for item in self.signals if not item.n_defined]
-        constant = [item.name for item in self.signals if item.n_values == 1]
-        notes += [f"defined in no round: {', '.join(nowhere)}"] if nowhere else []
-        notes += [f"constant, so it decides nothing: {', '.join(constant)}"] if constant else []
-        return tuple(notes)
 
     def round_table(self) -> Table:
-        """Return the AUROC of each signal at each round: where in the loop a signal tells right from wrong."""
-        rounds = sorted(self.by_round)
-        rows = []
-        for position, item in enumerate(self.signals):
-            if not item.n_defined:
-                continue
-            found = [self.by_round[r][position] for r in rounds]
-            rows.append((item.name, *(_interval(s.auroc, s.auroc_low, s.auroc_high) for s in found)))
+        """Return the AUROC of each signal at each round: where in the loop a signal separates right from wrong."""
+        rounds, area = sorted(self.by_round), with_ends("auroc")
         return Table(
             title=f"AUROC of each signal by round, right by {self.metric}",
             columns=(Column("signal"), *(Column(f"round {r}", ".2f", interval=True) for r in rounds)),
-            rows=tuple(rows),
+            rows=tuple(
+                (item.name, *(area(self.by_round[r][position]) for r in rounds))
+                for position, item in enumerate(self.signals)
+                if item.n_defined
+            ),
         )
 
     def tables(self) -> list[Table]:
         """Return the table over all rounds, and the one by round where there is more than one."""
         return [self.table(), *([self.round_table()] if len(self.by_round) > 1 else [])]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return JSON-ready values; NaN becomes None."""
-        return {**Result.to_dict(self), "notes": list(self.notes())}
-
-
-def _interval(value: float, low: float, high: float) -> Any:
-    return value if math.isnan(low) else (value, low, high)
 
 
 def entropy(signal: Coded, rows: Mask) -> float:
@@ -206,7 +159,7 @@ def entropy(signal: Coded, rows: Mask) -> float:
     counts = signal.counts(rows)
     values, counts = signal.values[counts > 0], counts[counts > 0]
     if not len(values):
-        return _NAN
+        return math.nan
     if len(values) > FEW_VALUES:
         low, high = values[0], values[-1]
         bins = np.minimum(((values - low) / (high - low) * N_BINS).astype(np.int64), N_BINS - 1)
@@ -224,58 +177,72 @@ def summarise_signals(
     metric: str = "em",
     resampling: Resampling = Resampling(),
 ) -> SignalTable:
-    """Return what each signal does, over all rounds and at each.
+    """Summarise each signal, over all rounds and at each round.
 
     Args:
-        recording: Where the units stand.
-        rows: Its rounds, from `rows_of`.
+        recording: Its columns name the units.
+        rows: Its rounds.
         d_draws: From `draw_d` of all signals in the order of `rows.columns`.
         metric: What counts as right, for titles.
         resampling: How `d_draws` were drawn; its level is that of all intervals.
     """
-    names = list(rows.columns)
-    units = {name: unit_of(recording, name) for name in names}
     low, high = ends(d_draws, resampling.level)
-    everywhere = np.ones(len(rows.right), dtype=np.bool_)
-    d = cohens_d(rows, names)
-    whole = tuple(
-        _summary(rows, name, units[name], where=everywhere, d=(d[i], low[i], high[i]), level=resampling.level)
-        for i, name in enumerate(names)
-    )
-    by_round = {}
-    for r in np.unique(rows.rounds).tolist():
-        mask = np.asarray(rows.rounds == r, dtype=np.bool_)
-        at = Rows(
-            columns={name: column[mask] for name, column in rows.columns.items()},
-            right=rows.right[mask],
-            unit=rows.unit[mask],
-            n_units=rows.n_units,
-            rounds=rows.rounds[mask],
-        )
-        d = cohens_d(at, names)
-        there = np.ones(len(at.right), dtype=np.bool_)
-        by_round[int(r)] = tuple(
-            _summary(at, name, units[name], where=there, d=(d[i], _NAN, _NAN), level=resampling.level)
-            for i, name in enumerate(names)
-        )
+    whole = _summaries(recording, rows, (low, high), resampling.level)
+    undefined = np.full(len(rows.columns), np.nan)
+    by_round = {
+        int(r): _summaries(recording, rows.at(rows.rounds == r), (undefined, undefined), resampling.level)
+        for r in np.unique(rows.rounds)
+    }
+    drawn = replace(resampling, n_resamples=len(d_draws), interval="percentile")
     return SignalTable(
         signals=whole,
         by_round=by_round,
         metric=metric,
         n_units=rows.n_units,
-        resampling=replace(resampling, n_resamples=len(d_draws), interval="percentile"),
+        resampling=drawn,
+        notes=_reader_notes(whole, metric, drawn),
     )
 
 
-def _summary(
-    rows: Rows, name: str, unit: str, *, where: Mask, d: tuple[float, float, float], level: float
-) -> SignalSummary:
+def _reader_notes(signals: Sequence[SignalSummary], metric: str, resampling: Resampling) -> tuple[str, ...]:
+    notes = [
+        (
+            f"{100 * resampling.level:g} % intervals, the question being the unit; d: {resampling.n_resamples:,} bootstrap draws, "
+            f"seed {resampling.seed}; AUROC: clustered DeLong"
+        ),
+        f"entropy in nats: of the values themselves up to {FEW_VALUES} of them, else of {N_BINS} bins of equal width",
+    ]
+    if any(item.n_defined for item in signals):
+        right, wrong = (max(getattr(item, name) for item in signals) for name in ("n_right", "n_wrong"))
+        if not right and not wrong:
+            notes.append(f"no round has the metric {metric!r}: separation is undefined")
+        elif not right or not wrong:
+            notes.append(f"all rounds are {'right' if right else 'wrong'}: separation is undefined")
+    nowhere = [item.name for item in signals if not item.n_defined]
+    constant = [item.name for item in signals if item.n_values == 1]
+    notes += [f"defined in no round: {', '.join(nowhere)}"] if nowhere else []
+    notes += [f"constant, so it decides nothing: {', '.join(constant)}"] if constant else []
+    return tuple(notes)
+
+
+def _summaries(
+    recording: Recording, rows: Rows, d_ends: tuple[Floats, Floats], level: float
+) -> tuple[SignalSummary, ...]:
+    figures = zip(
+        rows.columns, cohens_d(rows, list(rows.columns)).tolist(), *(end.tolist() for end in d_ends), strict=True
+    )
+    return tuple(
+        _summary(rows, name, unit_of(recording, name), d=(d, low, high), level=level) for name, d, low, high in figures
+    )
+
+
+def _summary(rows: Rows, name: str, unit: str, *, d: tuple[float, float, float], level: float) -> SignalSummary:
     coded, column = rows.coded[name], rows.columns[name]
-    counts = coded.counts(where)
-    n, n_defined = int(where.sum()), int(counts.sum())
-    right, wrong = (rows.labelled(label) & coded.defined & where for label in (1, 0))
-    mean_right, mean_wrong = (float(column[mask].mean()) if mask.any() else _NAN for mask in (right, wrong))
-    area = area_under_roc(coded, np.where(where, rows.right, np.nan), unit=rows.unit, level=level)
+    counts = coded.counts(coded.defined)
+    n, n_defined = len(column), int(counts.sum())
+    right, wrong = (rows.labelled(label) & coded.defined for label in (1, 0))
+    mean_right, mean_wrong = (float(column[mask].mean()) if mask.any() else math.nan for mask in (right, wrong))
+    area = area_under_roc(coded, rows.right, unit=rows.unit, level=level)
     top = int(np.argmax(counts)) if n_defined else -1
     return SignalSummary(
         name=name,
@@ -288,14 +255,14 @@ def _summary(
         mean_right=mean_right,
         mean_wrong=mean_wrong,
         separation=mean_right - mean_wrong,
-        d=float(d[0]),
-        d_low=float(d[1]),
-        d_high=float(d[2]),
+        d=d[0],
+        d_low=d[1],
+        d_high=d[2],
         auroc=area.value,
         auroc_low=area.low,
         auroc_high=area.high,
-        entropy=entropy(coded, where),
+        entropy=entropy(coded, coded.defined),
         n_values=int((counts > 0).sum()),
-        mode=float(coded.values[top]) if n_defined else _NAN,
-        collapse=float(counts[top]) / n_defined if n_defined else _NAN,
+        mode=float(coded.values[top]) if n_defined else math.nan,
+        collapse=float(counts[top]) / n_defined if n_defined else math.nan,
     )

@@ -9,6 +9,9 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from suffice.diagnostics.charts import sweep_chart
+from suffice.diagnostics.rows import ROUNDING
+from suffice.display import Chart
 from suffice.replays import even_thresholds
 from suffice.replays.front import pareto_front
 from suffice.replays.prepared import PreparedRecording
@@ -23,8 +26,7 @@ __all__ = ["SweepPoint", "ThresholdSweep", "pareto_knee", "sweep_threshold"]
 
 MOST_EXACT = 60
 """Up to so many distinct outcomes of a sweep all of them are shown; above, evenly spaced thresholds."""
-_SLACK = 1e-12
-_DIGITS = 12
+_QUALITY_DIGITS = 12  # sums in another order differ in the last bits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,20 +91,12 @@ class ThresholdSweep(Result):
         """The knee of the front; None with fewer than three points on it."""
         return next((point for point in self.points if point.knee), None)
 
+    def plot(self) -> Chart:
+        """Return the chart of quality against calls as the threshold moves."""
+        return sweep_chart(self)
+
     def table(self) -> Table:
         """Return what each interval of thresholds does."""
-        closed = self.comparison in (">", "<=")
-        rows = tuple(
-            (
-                _text(p.low, p.high, closed=closed),
-                p.quality,
-                p.calls,
-                p.tokens,
-                p.early,
-                ", ".join(word for word, holds in (("own", p.own), ("front", p.on_front), ("knee", p.knee)) if holds),
-            )
-            for p in self.points
-        )
         notes = ["every value is scored on these questions: one chosen here is selected here, so test it on others"]
         if len(self.points) < self.n_outcomes:
             notes.append(
@@ -116,18 +110,20 @@ class ThresholdSweep(Result):
             )
         if self.knee is None:
             notes.append("no knee: the front has fewer than three points")
-        return Table(
-            title=f"{self.policy}: the threshold of {self.literal} moved, {self.n:,} questions",
-            columns=(
-                Column("thresholds that do the same"),
-                Column(self.metric.upper(), ".1f", scale=100),
-                Column("calls", ".2f"),
-                Column("tokens", ",.0f"),
-                Column("stop early", ".0%"),
-                Column("mark"),
-            ),
-            rows=rows,
-            notes=tuple(notes),
+        closed = self.comparison in (">", "<=")
+        marks = {"own": "own", "front": "on_front", "knee": "knee"}
+        return Table.of(
+            f"{self.policy}: the threshold of {self.literal} moved, {self.n:,} questions",
+            self.points,
+            {
+                Column("thresholds that do the same"): lambda p: _interval_text(p.low, p.high, closed=closed),
+                Column(self.metric.upper(), ".1f", scale=100): "quality",
+                Column("calls", ".2f"): "calls",
+                Column("tokens", ",.0f"): "tokens",
+                Column("stop early", ".0%"): "early",
+                Column("mark"): lambda p: ", ".join(word for word, name in marks.items() if getattr(p, name)),
+            },
+            notes,
         )
 
 
@@ -155,16 +151,16 @@ class _Outcomes:
 
 
 def _outcomes(prepared: PreparedRecording, policy: Policy, literal: Threshold, metric: str) -> _Outcomes:
-    found = regions(prepared, policy, literal)
+    moved = regions(prepared, policy, literal)
     columns = []
-    for run, stopped in found.runs:
+    for run, stopped in moved.runs:
         last = stopped.view.seen.sum(axis=1) - 1
         tokens = run.ledger.total("tokens")
         columns.append((stopped.position, run.values[metric], run.ledger.calls, tokens, stopped.position < last))
     stops, quality, calls, tokens_, early = (np.stack(column, axis=1) for column in zip(*columns, strict=True))
     return _Outcomes(
-        values=found.values,
-        closed=found.closed,
+        values=moved.values,
+        closed=moved.closed,
         stops=stops,
         quality=quality,
         calls=calls,
@@ -179,7 +175,7 @@ def sweep_threshold(
     """Return what each threshold in the place of `literal` returns and pays, exactly, with the Pareto front and its knee.
 
     Args:
-        prepared: The recording, with the columns of the policy.
+        prepared: The recording.
         policy: What is varied.
         literal: One of the thresholds of its rule.
         metric: The quality, one of the metrics of `prepared`.
@@ -194,15 +190,16 @@ def sweep_threshold(
         shown = np.unique(np.searchsorted(changes, even, side=side))
     own = int(np.searchsorted(changes, literal.value, side=side))
     rows = np.arange(len(outcomes.values))
-    found = []
+    tables = {name: getattr(outcomes, name) for name in ("quality", "calls", "tokens", "early")}
+    points = []
     for place in shown.tolist():
         low, high = float(edges[place]), float(edges[place + 1])
         value = literal.value if place == own else _within(low, high)
         region = region_of(outcomes.values, value, closed=outcomes.closed)
-        tables = {name: getattr(outcomes, name) for name in ("quality", "calls", "tokens", "early")}
         means = {name: float(table[rows, region].mean()) for name, table in tables.items()}
-        found.append(SweepPoint(low=low, high=high, value=value, **means, own=place == own, on_front=False, knee=False))
-    points = _marked(found)
+        points.append(
+            SweepPoint(low=low, high=high, value=value, **means, own=place == own, on_front=False, knee=False)
+        )
     return ThresholdSweep(
         policy=policy.label,
         literal=str(literal),
@@ -210,7 +207,7 @@ def sweep_threshold(
         metric=metric,
         n=len(rows),
         n_outcomes=len(edges) - 1,
-        points=points,
+        points=_marked(points),
     )
 
 
@@ -223,7 +220,7 @@ def _marked(points: list[SweepPoint]) -> tuple[SweepPoint, ...]:
     )
 
 
-def _text(low: float, high: float, *, closed: bool) -> str:
+def _interval_text(low: float, high: float, *, closed: bool) -> str:
     """Return an interval as text; `closed` = its lower end belongs to it, else its upper."""
     left = "[" if closed and math.isfinite(low) else "("
     right = "]" if not closed and math.isfinite(high) else ")"
@@ -239,7 +236,7 @@ def _within(low: float, high: float) -> float:
 
 def _front(quality: Floats, calls: Floats) -> list[int]:
     """Return the points of the Pareto front, cheapest first; of equal points the first."""
-    rounded = np.round(quality, _DIGITS)  # sums in another order differ in the last bits
+    rounded = np.round(quality, _QUALITY_DIGITS)
     held = np.flatnonzero(pareto_front(rounded, calls))
     _, first = np.unique(calls[held], return_index=True)
     return [int(i) for i in held[first]]
@@ -262,4 +259,4 @@ def pareto_knee(quality: Floats, calls: Floats) -> int | None:
     x, y = calls[front], quality[front]
     above = (y - y[0]) / (y[-1] - y[0]) - (x - x[0]) / (x[-1] - x[0])
     place = int(np.argmax(above))
-    return front[place] if above[place] > _SLACK else None
+    return front[place] if above[place] > ROUNDING else None

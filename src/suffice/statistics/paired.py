@@ -60,6 +60,11 @@ class PairedResult:
     test: str = ""
     warning: str = ""
 
+    @property
+    def triple(self) -> tuple[float, float, float]:
+        """The difference with the ends of its interval, as tables show it."""
+        return self.delta, self.low, self.high
+
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-ready values; NaN and infinities become None."""
         return json_ready(asdict(self))

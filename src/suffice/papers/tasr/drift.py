@@ -10,7 +10,7 @@ import numpy as np
 
 from suffice.calibration import CALIBRATED
 from suffice.diagnostics.drift import Drift, measure_drift
-from suffice.diagnostics.rows import rows_of
+from suffice.diagnostics.rows import Rows
 from suffice.diagnostics.separation import draw_d
 from suffice.errors import DataError
 from suffice.papers.published import Figure, Published
@@ -88,7 +88,7 @@ def _drift(item: CellRuns, resampling: Resampling) -> tuple[Drift | None, str]:
     if unlabelled:
         return None, f"no em was recorded ({', '.join(unlabelled)})"
     policy = _calibrated(item)
-    tune, evaluation = (rows_of(recording, "em", policy) for recording in recordings.values())
+    tune, evaluation = (Rows.of(recording, "em", policy) for recording in recordings.values())
     first, second = (np.random.default_rng(seed) for seed in np.random.SeedSequence(resampling.seed).spawn(2))
     resampled = draw_d(evaluation, list(evaluation.columns), n_resamples=resampling.n_resamples, rng=first)
     return measure_drift(tune, evaluation, resampled, level=resampling.level, rng=second), ""

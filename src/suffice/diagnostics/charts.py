@@ -1,0 +1,99 @@
+"""The charts of a diagnosis: how well signals separate, and where a moving threshold leads."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from suffice.display import Chart
+from suffice.replays.charts import COSTS, axis_of, chart_of, legend_entry
+
+if TYPE_CHECKING:
+    from suffice.diagnostics.signals import SignalTable
+    from suffice.diagnostics.sweep import ThresholdSweep
+
+__all__ = ["signals_chart", "sweep_chart"]
+
+_ROW = 22
+"""Pixels of a signal."""
+
+
+def signals_chart(table: SignalTable) -> Chart:
+    """Return the AUROC of each signal that has one with its interval, the largest first, beside chance."""
+    known = sorted((item for item in table.signals if not math.isnan(item.auroc)), key=lambda item: -item.auroc)
+    data = [
+        {
+            "signal": item.name,
+            "auroc": item.auroc,
+            "rounds": item.n_defined,
+            **({} if math.isnan(item.auroc_low) else {"low": item.auroc_low, "high": item.auroc_high}),
+        }
+        for item in known
+    ]
+    y = {"field": "signal", "type": "nominal", "sort": None, "title": None, "axis": {"labelLimit": 220}}
+    scale = {"type": "quantitative", "scale": {"domain": [0, 1]}}
+    x = {"field": "auroc", **scale, "axis": {"title": f"AUROC, right by {table.metric}", "tickCount": 6}}
+    tooltip = [
+        {"field": "signal"},
+        *({"field": name, "format": ".3f"} for name in ("auroc", "low", "high")),
+        {"field": "rounds", "format": ",.0f"},
+    ]
+    layers: list[dict[str, Any]] = [
+        {
+            "data": {"values": [{"chance": 0.5}]},
+            "mark": {"type": "rule", "color": "var(--muted)", "strokeDash": [4, 4]},
+            "encoding": {"x": {"field": "chance", **scale}},
+        },
+        {
+            "transform": [{"filter": "isValid(datum.low)"}],
+            "mark": {"type": "rule", "color": "var(--accent)", "opacity": 0.55},
+            "encoding": {"x": {"field": "low", **scale}, "x2": {"field": "high"}, "y": y},
+        },
+        {
+            "mark": {"type": "point", "filled": True, "color": "var(--accent)", "size": 70, "opacity": 1},
+            "encoding": {"x": x, "y": y, "tooltip": tooltip},
+        },
+    ]
+    legend = [
+        legend_entry(f"AUROC with {100 * table.resampling.level:g} % interval", "var(--accent)", "circle"),
+        legend_entry("chance", "var(--muted)", "line"),
+    ]
+    return Chart(chart_of(data, layers, _ROW * len(data) + 8, f"AUROC of {len(data)} signals", legend))
+
+
+def sweep_chart(sweep: ThresholdSweep) -> Chart:
+    """Return quality (in points) against calls as a threshold moves; outcomes that are unknown are left out."""
+    data = [
+        {"threshold": point.value, "quality": 100 * point.quality, "calls": point.calls, "front": point.on_front}
+        for point in sweep.points
+        if not math.isnan(point.quality)
+    ]
+    own = next(point.value for point in sweep.points if point.own)
+    x, y = axis_of("calls", COSTS["calls"]), axis_of("quality", f"{sweep.metric.upper()}, points")
+    tooltip = [
+        {"field": "threshold", "format": ".4~f"},
+        {"field": "quality", "title": sweep.metric.upper(), "format": ".1f"},
+        {"field": "calls", "format": ".2f"},
+    ]
+    layers: list[dict[str, Any]] = [
+        {
+            "transform": [{"filter": "datum.front"}],
+            "mark": {"type": "line", "color": "var(--muted)", "strokeWidth": 1.5},
+            "encoding": {"x": x, "y": y, "order": {"field": "calls", "type": "quantitative"}},
+        },
+        {
+            "mark": {"type": "point", "filled": True, "color": "var(--accent)", "size": 40, "opacity": 0.8},
+            "encoding": {"x": x, "y": y, "tooltip": tooltip},
+        },
+        {
+            "transform": [{"filter": f"datum.threshold === {own!r}"}],
+            "mark": {"type": "point", "filled": True, "color": "var(--good)", "size": 200, "opacity": 1},
+            "encoding": {"x": x, "y": y, "tooltip": tooltip},
+        },
+    ]
+    legend = [
+        legend_entry(f"{sweep.literal} moved", "var(--accent)", "circle"),
+        legend_entry("its own value", "var(--good)", "circle"),
+        legend_entry("Pareto front", "var(--muted)", "line"),
+    ]
+    return Chart(chart_of(data, layers, 300, f"{sweep.metric.upper()} against calls as {sweep.literal} moves", legend))

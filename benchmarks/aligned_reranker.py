@@ -24,6 +24,7 @@ from suffice.papers.cbdr.transfer import read_contexts, transfer_check
 from suffice.probes import ProbeConfidence
 from suffice.retrieval import CrossEncoderScorer, PoolBM25, Question, dataset_hash, load_questions
 from suffice.session import Policy
+from suffice.statistics import Resampling
 from suffice.store import read_recording
 from suffice.tables import Column, Table, render
 from suffice.train.answers import answers_in_order, compare_answers
@@ -94,7 +95,7 @@ def aligned(
     record(held_out, loop, folder / "bm25.parquet")
     recorded["bm25"] = read_recording(folder / "bm25.parquet")
     for before in ("base", "bm25"):
-        report = compare_answers(recorded[before], recorded["aligned"], rng=np.random.default_rng(SEED), rounds=ROUNDS)
+        report = compare_answers(recorded[before], recorded["aligned"], resampling=Resampling(seed=SEED), rounds=ROUNDS)
         tables.append(report.table(f"answers, per cent: before = order of {before}, after = aligned order"))
     return tables
 

@@ -13,6 +13,7 @@ from suffice.papers.cbdr.contexts import build_contexts
 from suffice.papers.cbdr.transfer import read_contexts, transfer_check
 from suffice.probes import ProbeConfidence
 from suffice.retrieval import CrossEncoderScorer, InMemoryRetriever, PoolBM25, Question, load_questions
+from suffice.statistics import Resampling
 from suffice.store import read_recording
 from suffice.train.answers import answers_in_order, compare_answers
 from suffice.train.preference_file import read_preferences
@@ -85,7 +86,7 @@ def test_the_whole_chain_runs_and_the_reranker_learns_preferences_about_names_th
         )
         for folder in (base, run.path)
     )
-    found = compare_answers(before, after, rng=np.random.default_rng(0), rounds=(1,))
+    found = compare_answers(before, after, resampling=Resampling(seed=0), rounds=(1,))
     # What it learned is the probe's preference; whether answers gain by it is measured, and need not be so.
     assert found.names == ("em, top 1", "f1, top 1", "contains, top 1")
     assert found.n == 30
@@ -125,7 +126,7 @@ def in_order(sign, path, asked):
 def test_answers_at_k_passages_are_those_of_a_plain_loop(tmp_path):
     asked = questions()
     before, after = in_order(-1, tmp_path / "up", asked), in_order(1, tmp_path / "down", list(reversed(asked)))
-    report = compare_answers(before, after, rng=np.random.default_rng(0))
+    report = compare_answers(before, after, resampling=Resampling(seed=0))
     for k in (1, 3, 5):
         at = report.names.index(f"em, top {k}")
         up = [any(p.text == "Oslo" for p in q.passages[:k]) for q in asked]
@@ -140,13 +141,13 @@ def test_other_questions_and_questions_without_golds_are_refused(tmp_path):
     asked = questions()
     before = in_order(1, tmp_path / "a", asked)
     with pytest.raises(DataError, match="11 are in both"):
-        compare_answers(before, in_order(1, tmp_path / "b", asked[1:]), rng=np.random.default_rng(0))
+        compare_answers(before, in_order(1, tmp_path / "b", asked[1:]), resampling=Resampling(seed=0))
     from dataclasses import replace
 
     bare = [replace(item, answers=()) for item in asked]
     unknown = in_order(1, tmp_path / "c", bare)
     with pytest.raises(DataError, match="no question has gold answers"):
-        compare_answers(unknown, unknown, rng=np.random.default_rng(0))
+        compare_answers(unknown, unknown, resampling=Resampling(seed=0))
 
 
 def test_a_failing_model_is_told_with_what_is_kept(tmp_path):

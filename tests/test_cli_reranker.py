@@ -13,6 +13,7 @@ import pytest
 from suffice.llm import TransformersModel
 from suffice.llm.prompts import PROMPTS
 from suffice.probes import Probe, ProbeCard, pinned_of
+from suffice.statistics import Resampling
 from suffice.store import read_recording
 from suffice.train.answers import compare_answers
 from suffice.train.preference_file import preference_lines, read_preferences
@@ -144,7 +145,7 @@ def test_a_reranker_is_trained_reported_on_and_plugged_into_a_recording(here, pr
     assert "answers from the first passages in each order" in done.out
     assert "hardly carry over" in done.out
     before, after = (read_recording(tmp_path / f"r.{name}.parquet") for name in ("before", "after"))
-    report = compare_answers(before, after, rng=np.random.default_rng(0))
+    report = compare_answers(before, after, resampling=Resampling(seed=0))
     assert report.n == 6
     recorded = cli("record", here / "q.jsonl", "-o", tmp_path / "q.parquet", "--reranker", tmp_path / "r")
     assert recorded.code == 0, recorded

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from suffice.errors import DataError
-from suffice.files import json_lines, replacing, write_file
+from suffice.files import json_lines, remove_leftovers, replacing, replacing_folder, write_file
 from suffice.session import Policy
 
 
@@ -31,6 +31,36 @@ def test_a_policy_reaches_the_disk_before_its_name_and_its_name_before_the_call_
     monkeypatch.setattr(Path, "replace", lambda old, new: (events.append("rename"), rename(old, new)))
     Policy().save(tmp_path / "p.json")
     assert events == [(tmp_path / "p.json").stat().st_ino, "rename", tmp_path.stat().st_ino]
+
+
+def test_a_folder_gets_its_name_when_all_its_files_are_on_the_disk(tmp_path, monkeypatch):
+    events = []
+    sync, rename = os.fsync, Path.replace
+    monkeypatch.setattr(os, "fsync", lambda fd: (events.append(os.fstat(fd).st_ino), sync(fd)))
+    monkeypatch.setattr(Path, "replace", lambda old, new: (events.append("rename"), rename(old, new)))
+    target = tmp_path / "model"
+    target.mkdir()
+    with replacing_folder(target) as folder:
+        (folder / "inner").mkdir()
+        (folder / "inner" / "weights").write_text("1")
+        assert not any(target.iterdir())
+    assert (target / "inner" / "weights").read_text() == "1"
+    before = events[: events.index("rename")]
+    assert {(target / "inner" / "weights").stat().st_ino, target.stat().st_ino} <= set(before)
+    assert events[-1] == tmp_path.stat().st_ino
+    with pytest.raises(DataError, match="cannot be read or written"), replacing_folder(target) as folder:
+        (folder / "other").write_text("2")
+    with pytest.raises(KeyError), replacing_folder(tmp_path / "half") as folder:
+        (folder / "half").write_text("half" + {}["nothing"])
+    assert [item.name for item in tmp_path.iterdir()] == ["model"]
+
+
+def test_what_a_killed_process_left_is_removed(tmp_path):
+    (tmp_path / ".x[1].json.77.tmp").write_text("half")
+    (tmp_path / ".x[1].json.78.tmp").mkdir()
+    (tmp_path / ".x1.json.77.tmp").write_text("of another file")
+    remove_leftovers(tmp_path / "x[1].json")
+    assert [item.name for item in tmp_path.iterdir()] == [".x1.json.77.tmp"]
 
 
 @pytest.mark.parametrize("name", ["x.jsonl", "x.jsonl.gz"])

@@ -33,6 +33,7 @@ from suffice.probes import (
     measure_probe,
 )
 from suffice.retrieval import InMemoryRetriever
+from suffice.statistics import Resampling
 from suffice.store.recording import Recording
 from suffice.store.schema import build_table
 from tests import local_models
@@ -456,7 +457,7 @@ def test_intervals_hold_the_figure_and_shrink_with_more_questions():
         for measured in (few, many):
             assert measured[name].low <= measured[name].value <= measured[name].high or name == "ece"
         assert many[name].high - many[name].low < few[name].high - few[name].low
-    assert measure_probe(p, y, rng=3).to_dict() == measure_probe(p, y, rng=3).to_dict()
+    assert measure_probe(p, y).to_dict() == measure_probe(p, y, resampling=Resampling(seed=0)).to_dict()
 
 
 def test_one_kind_of_question_has_no_area_and_undefined_ones_are_counted():

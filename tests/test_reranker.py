@@ -19,6 +19,7 @@ from suffice.errors import ConfigMismatchError, DataError, MissingExtraError, Mo
 from suffice.retrieval import CrossEncoderScorer, InMemoryRetriever, Reranked
 from suffice.retrieval.rerank import load_cross_encoder
 from suffice.seen import Seen
+from suffice.statistics import Resampling
 from suffice.train.preference_file import Preference
 from suffice.train.ranking import DEPTHS, NAMES, compare_rankings, rank_metrics
 from suffice.train.reranker import CARD, RerankerSettings, preferences_hash, train_reranker
@@ -293,7 +294,7 @@ def test_a_reranker_that_says_one_number_ranks_as_badly_as_it_can():
 
 def test_a_reranker_compared_with_itself_differs_by_nothing(rng):
     values = rng.random((len(NAMES), 12))
-    report = compare_rankings(values, values, rng=rng)
+    report = compare_rankings(values, values)
     assert all((d.delta, d.low, d.high) == (0.0, 0.0, 0.0) for d in report.differences)
     assert report.table().texts()[0][3] == "+0.00 [+0.00, +0.00]"
     json.dumps(report.to_dict(), allow_nan=False)
@@ -303,12 +304,12 @@ def test_repeated_questions_are_one_unit(rng):
     values = np.repeat(rng.random((len(NAMES), 10)), 5, axis=1)
     clusters = [f"q{i}" for i in range(10) for _ in range(5)]
     zeros = np.zeros_like(values)
-    wide = compare_rankings(zeros, values, rng=np.random.default_rng(0), clusters=clusters).differences[0]
-    narrow = compare_rankings(zeros, values, rng=np.random.default_rng(0)).differences[0]
+    wide = compare_rankings(zeros, values, resampling=Resampling(seed=0), clusters=clusters).differences[0]
+    narrow = compare_rankings(zeros, values, resampling=Resampling(seed=0)).differences[0]
     assert wide.high - wide.low > 1.5 * (narrow.high - narrow.low)
 
 
-def test_scores_that_do_not_fit_the_pairs_are_refused(rng):
+def test_scores_that_do_not_fit_the_pairs_are_refused():
     item = Preference(query="q", pos=("a",), neg=("b",))
     for scores in ([1.0], [1.0, math.nan], [1.0, 2.0, 3.0]):
         with pytest.raises(DataError, match="for 2 pairs"):
@@ -316,7 +317,7 @@ def test_scores_that_do_not_fit_the_pairs_are_refused(rng):
     with pytest.raises(DataError, match="no questions"):
         rank_metrics([], lambda pairs: [])
     with pytest.raises(DataError, match="the same questions"):
-        compare_rankings(np.zeros((9, 2)), np.zeros((9, 3)), rng=rng)
+        compare_rankings(np.zeros((9, 2)), np.zeros((9, 3)))
 
 
 # Wrong input

@@ -232,6 +232,13 @@ def test_saving_twice_writes_the_same_bytes_and_replaces_the_old_index(tmp_path,
     assert len(CorpusBM25.load(folder)) == len(index)
 
 
+def test_an_index_is_written_over_what_a_killed_process_left(tmp_path, index):
+    (tmp_path / "index").mkdir()
+    (tmp_path / "index" / ".data.npy.77.tmp").write_bytes(b"half")
+    index.save(tmp_path / "index")
+    assert not list((tmp_path / "index").glob(".*"))
+
+
 def test_an_index_holds_no_pickle(tmp_path, index):
     index.save(tmp_path / "index")
     assert {path.suffix for path in (tmp_path / "index").iterdir()} == {".json", ".jsonl", ".npy"}

@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from glob import escape
 from pathlib import Path
 from typing import Any
 
 from suffice.errors import DataError
 from suffice.json_text import load_json
 
-__all__ = ["check_file", "decoded", "disk_fault", "json_lines", "replacing", "unpacked", "write_file"]
+__all__ = [
+    "check_file",
+    "decoded",
+    "disk_fault",
+    "json_lines",
+    "remove_leftovers",
+    "replacing",
+    "replacing_folder",
+    "unpacked",
+    "write_file",
+]
 
 _BOM = b"\xef\xbb\xbf"
 
@@ -48,14 +60,52 @@ def replacing(path: str | Path) -> Iterator[Path]:
         target.parent.mkdir(parents=True, exist_ok=True)
         try:
             yield temporary
-            with temporary.open("rb+") as written:
-                os.fsync(written.fileno())
+            _sync(temporary)
             temporary.replace(target)
             _sync_folder(target.parent)
         finally:
             temporary.unlink(missing_ok=True)
     except OSError as error:
         raise disk_fault(target, error) from error
+
+
+@contextmanager
+def replacing_folder(path: str | Path) -> Iterator[Path]:
+    """Yield a temporary folder beside `path`, which gets its name in one step when all went well; see `replacing`.
+
+    Raises:
+        DataError: `path` is a file or a folder with files, the disk is full, or the place cannot be written.
+    """
+    target = Path(path)
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    try:
+        try:
+            temporary.mkdir(parents=True)
+            yield temporary
+            for item in (temporary, *temporary.rglob("*")):
+                (_sync_folder if item.is_dir() else _sync)(item)
+            if target.exists():
+                target.rmdir()  # raises unless it is an empty folder
+            temporary.replace(target)
+            _sync_folder(target.parent)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+    except OSError as error:
+        raise disk_fault(target, error) from error
+
+
+def remove_leftovers(path: str | Path) -> None:
+    """Remove what killed processes left of `path`; call it only while no other process writes it."""
+    for leftover in Path(path).parent.glob(f".{escape(Path(path).name)}.*.tmp"):
+        if leftover.is_dir():
+            shutil.rmtree(leftover, ignore_errors=True)
+        else:
+            leftover.unlink(missing_ok=True)
+
+
+def _sync(file: Path) -> None:
+    with file.open("rb+") as written:
+        os.fsync(written.fileno())
 
 
 def _sync_folder(folder: Path) -> None:

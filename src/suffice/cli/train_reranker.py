@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
-import numpy as np
 import typer
 
 from suffice.cli import options
 from suffice.cli.console import print_json, print_table, quiet_bars, say
 from suffice.errors import DataError
 from suffice.retrieval import CrossEncoderScorer, PoolBM25, load_questions
+from suffice.statistics import Resampling
 from suffice.tables import Table
 from suffice.train.answers import answers_in_order, compare_answers
 from suffice.train.preference_file import Preference, card_path, read_preferences
@@ -127,7 +127,7 @@ def train_reranker_command(
             answers_in_order(asked, reader, retriever, scorer, _recording(out, name), candidates=candidates)
             for name, scorer in zip(("before", "after"), scorers, strict=True)
         )
-        answers = compare_answers(before, after, rng=np.random.default_rng(seed))
+        answers = compare_answers(before, after, resampling=Resampling(seed=seed))
     _report(run, answers, as_json=as_json)
 
 

@@ -17,7 +17,7 @@ from suffice._version import __version__
 from suffice.blocking import run_blocking
 from suffice.display import Displayed, facts_table
 from suffice.errors import AuthenticationFailedError, ConfigMismatchError, DataError, ModelError, SufficeError
-from suffice.files import check_file
+from suffice.files import check_file, remove_leftovers
 from suffice.loop.assembly import Assembly
 from suffice.loop.live import LiveLoop
 from suffice.loop.measuring import components_of
@@ -27,7 +27,7 @@ from suffice.loop.unread import ReadReplies, count_unread
 from suffice.retrieval import Question, dataset_hash
 from suffice.rounds import Cost, total_cost
 from suffice.store.journal import Journal, differences
-from suffice.store.recording import open_recording, remove_leftovers
+from suffice.store.recording import open_recording
 from suffice.store.stored import StoredRows
 from suffice.tables import Table
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from suffice.errors import DataError
 from suffice.rounds import Floats
-from suffice.statistics import bootstrap_weights
+from suffice.statistics import Resampling, areas_by_draw, bootstrap_weights
 
 __all__ = ["MEASURES", "Interval", "ProbeMeasures", "measure_probe"]
 
@@ -20,6 +20,8 @@ MEASURES = ("auroc", "auprc", "brier", "ece", "accuracy")
 
 ECE_BINS = 10
 """Number of bins, of equal width, for the expected calibration error."""
+
+_RESAMPLING = Resampling(seed=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,9 +69,8 @@ def measure_probe(
     probabilities: npt.ArrayLike,
     labels: npt.ArrayLike,
     *,
-    n_resamples: int = 1000,
-    level: float = 0.95,
-    rng: np.random.Generator | int = 0,
+    resampling: Resampling = _RESAMPLING,
+    rng: np.random.Generator | None = None,
 ) -> ProbeMeasures:
     """Measure how well probabilities separate known questions from unknown ones.
 
@@ -83,9 +84,8 @@ def measure_probe(
     Args:
         probabilities: Shape ``(n,)``, in [0, 1]; NaN ones are left out and counted.
         labels: 0 or 1, same shape.
-        n_resamples: Number of bootstrap resamples.
-        level: Nominal coverage.
-        rng: Generator, or the seed of one.
+        resampling: How the percentile intervals are made; its method of intervals is not used.
+        rng: Draws in place of the seed, where several measurements share one stream.
 
     Raises:
         DataError: The shapes differ, a value is out of range, or no probability is defined.
@@ -104,13 +104,12 @@ def measure_probe(
         raise DataError(f"no question has a probability: {n_undefined} are undefined")
     if p.min() < 0 or p.max() > 1:
         raise DataError("probabilities must be in [0, 1]")
-    weights = bootstrap_weights(len(p), n_resamples, rng=rng)
+    weights = bootstrap_weights(len(p), resampling.n_resamples, rng=resampling.seed if rng is None else rng)
     whole, resampled = _figures_by_draw(p, y, np.ones((1, len(p)))), _figures_by_draw(p, y, weights)
-    tail = (1 - level) / 2
     figures = {}
     for name in MEASURES:
         defined = resampled[name][~np.isnan(resampled[name])]  # a resample may contain only one kind of question
-        low, high = np.quantile(defined, (tail, 1 - tail)) if len(defined) else (np.nan, np.nan)
+        low, high = np.quantile(defined, resampling.ends) if len(defined) else (np.nan, np.nan)
         figures[name] = Interval(value=float(whole[name][0]), low=float(low), high=float(high))
     return ProbeMeasures(n=len(p), n_known=int(y.sum()), n_undefined=n_undefined, figures=figures)
 
@@ -122,27 +121,11 @@ def _figures_by_draw(p: Floats, y: Floats, weights: Floats) -> dict[str, Floats]
     # One-hot bins make the sum within each bin, for all resamples at once, a matrix product.
     one_hot = np.eye(ECE_BINS)[bins]
     ece = np.abs((weights * (p - y)) @ one_hot).sum(axis=1) / total
+    roc, average_precision = areas_by_draw(p, y, weights)
     return {
-        **_ranked(p, y, weights),
+        "auroc": roc,
+        "auprc": average_precision,
         "brier": weights @ ((p - y) ** 2) / total,
         "ece": ece,
         "accuracy": weights @ ((p >= 0.5) == (y == 1)) / total,  # noqa: PLR2004 - the middle of [0, 1]
     }
-
-
-def _ranked(p: Floats, y: Floats, weights: Floats) -> dict[str, Floats]:
-    """Return the areas under the ROC and the precision-recall curve; equal probabilities are one step."""
-    # Sort once; a resample only changes the weights.  reduceat sums each run of equal probabilities into one step.
-    order = np.argsort(-p, kind="stable")
-    starts = np.flatnonzero(np.r_[True, np.diff(p[order]) != 0])
-    ordered, known = weights[:, order], y[order]
-    up = np.add.reduceat(ordered * known, starts, axis=1)
-    down = np.add.reduceat(ordered * (1 - known), starts, axis=1)
-    above_up, above_down = np.cumsum(up, axis=1), np.cumsum(down, axis=1)
-    n_up, n_down = above_up[:, -1:], above_down[:, -1:]
-    with np.errstate(invalid="ignore", divide="ignore"):
-        area = (up * (n_down - above_down + 0.5 * down)).sum(axis=1) / (n_up * n_down)[:, 0]
-        precision = np.where(above_up + above_down > 0, above_up / (above_up + above_down), 0.0)
-        average = (up * precision).sum(axis=1) / n_up[:, 0]
-    both = ((n_up > 0) & (n_down > 0))[:, 0]
-    return {"auroc": np.where(both, area, np.nan), "auprc": np.where(both, average, np.nan)}

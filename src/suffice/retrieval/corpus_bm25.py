@@ -20,7 +20,7 @@ import numpy.typing as npt
 from suffice.errors import SchemaError
 from suffice.retrieval.base import checked_k
 from suffice.retrieval.bm25 import K1, B, bm25_fingerprint, check_parameters
-from suffice.retrieval.storage import Stored, open_stored, read_passages, write_passages, write_stored
+from suffice.retrieval.storage import Stored, open_stored, write_stored
 from suffice.retrieval.tokens import TOKENS, passage_text, words
 from suffice.rounds import Passage
 
@@ -132,11 +132,11 @@ class CorpusBM25:
             DataError: The folder contains other files, or cannot be written.
         """
         with write_stored(Path(directory), _BM25_KIND, _BM25_VERSION) as stored:
-            write_passages(stored.path("passages.jsonl"), self.passages)
-            stored.path("vocabulary.json").write_text(json.dumps(list(self._vocabulary)), encoding="utf-8")
-            np.save(stored.path("data.npy"), self._data, allow_pickle=False)
-            np.save(stored.path("indices.npy"), self._indices, allow_pickle=False)
-            np.save(stored.path("starts.npy"), self._starts, allow_pickle=False)
+            stored.write_passages(self.passages)
+            with stored.writing("vocabulary.json") as file:
+                file.write(json.dumps(list(self._vocabulary)).encode())
+            for name, array in (("data", self._data), ("indices", self._indices), ("starts", self._starts)):
+                stored.write_array(f"{name}.npy", array)
             stored.meta = {**self.fingerprint(), "source": source}
         return Path(directory)
 
@@ -165,11 +165,11 @@ class CorpusBM25:
             vocabulary = json.loads(stored.path("vocabulary.json").read_text(encoding="utf-8"))
             self.k1, self.b = float(stored.meta["k1"]), float(stored.meta["b"])
             self.corpus_hash = str(stored.meta["corpus_hash"])
-            self.passages = read_passages(stored.path("passages.jsonl"))
+            self.passages = stored.read_passages()
             self._vocabulary = {word: i for i, word in enumerate(vocabulary)}
-            self._data = np.load(stored.path("data.npy"), allow_pickle=False)
-            self._indices = np.load(stored.path("indices.npy"), allow_pickle=False)
-            self._starts = np.load(stored.path("starts.npy"), allow_pickle=False)
+            self._data, self._indices, self._starts = (
+                stored.read_array(f"{name}.npy") for name in ("data", "indices", "starts")
+            )
             fits = self._fits() and stored.meta["tokens"] == TOKENS
         except (KeyError, IndexError, TypeError, ValueError) as error:
             raise SchemaError(f"{stored.directory}: the index is damaged ({error!r}); build it again") from error

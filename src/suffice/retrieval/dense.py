@@ -18,7 +18,7 @@ from suffice.embedding.sentence_transformers import Encoder, load_encoder, pooli
 from suffice.errors import DataError, ModelError, SchemaError
 from suffice.retrieval.base import checked_k, required_pool
 from suffice.retrieval.corpus_bm25 import passages_hash
-from suffice.retrieval.storage import open_stored, read_passages, write_passages, write_stored
+from suffice.retrieval.storage import open_stored, write_stored
 from suffice.retrieval.tokens import passage_text
 from suffice.rounds import Passage
 
@@ -134,8 +134,8 @@ class DenseRetriever:
         if self.passages is None or self._vectors is None:
             raise DataError("cannot save a retriever without a corpus; give it passages")
         with write_stored(Path(directory), _DENSE_KIND, _DENSE_VERSION) as stored:
-            write_passages(stored.path("passages.jsonl"), self.passages)
-            np.save(stored.path("vectors.npy"), self._vectors, allow_pickle=False)
+            stored.write_passages(self.passages)
+            stored.write_array("vectors.npy", self._vectors)
             stored.meta = self._embedder()
         return Path(directory)
 
@@ -182,8 +182,8 @@ class DenseRetriever:
                     "it again, or use that value"
                 )
         try:
-            retriever.passages = read_passages(stored.path("passages.jsonl"))
-            vectors = np.load(stored.path("vectors.npy"), allow_pickle=False)
+            retriever.passages = stored.read_passages()
+            vectors = stored.read_array("vectors.npy")
         except (IndexError, KeyError, TypeError, ValueError) as error:
             raise SchemaError(f"{directory}: the index is damaged ({error!r}); build it again") from error
         if vectors.dtype != np.float32 or vectors.ndim != 2 or len(vectors) != len(retriever.passages):  # noqa: PLR2004

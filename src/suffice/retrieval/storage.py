@@ -1,6 +1,7 @@
 """Folders with an index, written so that an incomplete one is always detected.
 
 `suffice-index.json` contains kind, version and the sha256 of every other file.  It is removed first and written last.
+Every file reaches the disk before it gets its name.
 """
 
 from __future__ import annotations
@@ -11,12 +12,16 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
+
+import numpy as np
+import numpy.typing as npt
 
 from suffice.errors import DataError, SchemaError
+from suffice.files import remove_leftovers, replacing, write_file
 from suffice.rounds import Passage
 
-__all__ = ["MANIFEST", "Stored", "open_stored", "read_passages", "write_passages", "write_stored"]
+__all__ = ["MANIFEST", "Stored", "open_stored", "write_stored"]
 
 MANIFEST = "suffice-index.json"
 """The file that marks a folder as an index."""
@@ -49,16 +54,43 @@ class Stored:
     used: list[str] = field(default_factory=list)
 
     def path(self, name: str) -> Path:
-        """Return the path of a file of the index.
+        """Return the path of a file of an opened index.
 
         Raises:
-            SchemaError: The opened index does not have this file.
+            SchemaError: The index does not have this file.
         """
-        if self.meta and name not in self.used:
-            raise SchemaError(f"{self.directory}: the index has no {name}; build it again")
         if name not in self.used:
-            self.used.append(name)
+            raise SchemaError(f"{self.directory}: the index has no {name}; build it again")
         return self.directory / name
+
+    def read_array(self, name: str) -> npt.NDArray[Any]:
+        """Return an array written by `write_array`."""
+        array: npt.NDArray[Any] = np.load(self.path(name), allow_pickle=False)
+        return array
+
+    def read_passages(self) -> tuple[Passage, ...]:
+        """Return the passages written by `write_passages`."""
+        with self.path("passages.jsonl").open(encoding="utf-8") as lines:
+            return tuple(Passage(passage_id=row[0], title=row[1], text=row[2]) for row in map(json.loads, lines))
+
+    @contextmanager
+    def writing(self, name: str) -> Iterator[IO[bytes]]:
+        """Yield a new file of the index, to be written."""
+        self.used.append(name)
+        with replacing(self.directory / name) as path, path.open("wb") as file:
+            yield file
+
+    def write_array(self, name: str, array: npt.NDArray[Any]) -> None:
+        """Write an array in NumPy's format."""
+        with self.writing(name) as file:
+            np.save(file, array, allow_pickle=False)
+
+    def write_passages(self, passages: Sequence[Passage]) -> None:
+        """Write id, title and text of each passage as JSON lines."""
+        with self.writing("passages.jsonl") as file:
+            for passage in passages:
+                # Escaped to ASCII, so that lone surrogates survive.
+                file.write(json.dumps([passage.passage_id, passage.title, passage.text]).encode() + b"\n")
 
 
 @contextmanager
@@ -70,6 +102,8 @@ def write_stored(directory: Path, kind: str, version: int) -> Iterator[Stored]:
     """
     try:
         directory.mkdir(parents=True, exist_ok=True)
+        for name in _INDEX_FILES:
+            remove_leftovers(directory / name)
         foreign = sorted({item.name for item in directory.iterdir()} - _INDEX_FILES)
         if foreign:
             raise DataError(
@@ -86,7 +120,7 @@ def write_stored(directory: Path, kind: str, version: int) -> Iterator[Stored]:
             "meta": stored.meta,
             "files": {name: _file_sha256(directory / name) for name in stored.used},
         }
-        (directory / MANIFEST).write_text(json.dumps(manifest, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+        write_file(directory / MANIFEST, json.dumps(manifest, indent=1, allow_nan=False) + "\n")
     except OSError as error:
         raise DataError(f"{directory}: the index cannot be written ({error}); give another folder") from error
 
@@ -116,21 +150,6 @@ def open_stored(directory: Path, kind: str, version: int) -> Stored:
         if not (directory / name).is_file() or _file_sha256(directory / name) != digest:
             raise SchemaError(f"{directory}: {name} is missing, truncated or changed; build the index again")
     return Stored(directory, meta, list(files))
-
-
-def write_passages(path: Path, passages: Sequence[Passage]) -> None:
-    """Write id, title and text of each passage as JSON lines."""
-    with path.open("w", encoding="utf-8") as lines:
-        for passage in passages:
-            row = [passage.passage_id, passage.title, passage.text]
-            lines.write(json.dumps(row) + "\n")  # escaped to ASCII: lone surrogates survive
-
-
-def read_passages(path: Path) -> tuple[Passage, ...]:
-    """Read the passages written by `write_passages`."""
-    with path.open(encoding="utf-8") as lines:
-        rows = map(json.loads, lines)
-        return tuple(Passage(passage_id=row[0], title=row[1], text=row[2]) for row in rows)
 
 
 def _file_sha256(path: Path) -> str:

@@ -1,6 +1,6 @@
 """Statistics of paired differences: the question is the unit, and every rule shares the same draws."""
 
-from suffice.statistics.auroc import Area, Coded, area_under_roc
+from suffice.statistics.auroc import Area, Coded, area_under_roc, areas_by_draw
 from suffice.statistics.bootstrap import bootstrap_weights
 from suffice.statistics.cells import CellDeltas, macro_bootstrap
 from suffice.statistics.corrections import MaxStatistic, benjamini_hochberg, holm, max_statistic
@@ -37,6 +37,7 @@ __all__ = [
     "SignFlip",
     "Units",
     "area_under_roc",
+    "areas_by_draw",
     "benjamini_hochberg",
     "bootstrap_weights",
     "cohens_d_z",

@@ -7,7 +7,6 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from glob import escape
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +32,6 @@ __all__ = [
     "checked_tables",
     "open_recording",
     "read_recording",
-    "remove_leftovers",
     "write_recording",
     "write_tables",
 ]
@@ -321,12 +319,6 @@ def write_tables(
             writer.write_table(table)
             digest.update(table)
         writer.add_key_value_metadata(digest.to_metadata())
-
-
-def remove_leftovers(path: Path) -> None:
-    """Remove temporary files of killed processes; call it only while no other process writes this file."""
-    for leftover in path.parent.glob(f".{escape(path.name)}.*.tmp"):
-        leftover.unlink(missing_ok=True)
 
 
 def open_recording(path: str | Path) -> OpenRecording:

@@ -14,6 +14,7 @@ from suffice.retrieval import CrossEncoderScorer, Question, Reranked, Retriever
 from suffice.rounds import Floats, Mask
 from suffice.session import Policy
 from suffice.signals.position import AnswerPosition
+from suffice.statistics import Resampling
 from suffice.store import Recording, read_recording
 from suffice.train.ranking import DEPTHS, RankingReport, compare_rankings
 
@@ -65,7 +66,7 @@ def answers_in_order(
 
 
 def compare_answers(
-    before: Recording, after: Recording, *, rng: np.random.Generator, rounds: Sequence[int] = DEPTHS
+    before: Recording, after: Recording, *, resampling: Resampling, rounds: Sequence[int] = DEPTHS
 ) -> RankingReport:
     """Compare two recordings of the same questions at fixed numbers of passages.
 
@@ -74,7 +75,7 @@ def compare_answers(
     Args:
         before: Answers in the first order.
         after: Answers in the second order.
-        rng: Draws the resamples.
+        resampling: How intervals and signs are drawn.
         rounds: Numbers of passages.
 
     Raises:
@@ -92,7 +93,9 @@ def compare_answers(
     if not defined.any():
         raise DataError("no question has gold answers, so the two orders cannot be compared")
     clusters = before.clusters[defined].tolist()
-    return compare_rankings(values[0][:, defined], values[1][:, defined], rng=rng, names=names, clusters=clusters)
+    return compare_rankings(
+        values[0][:, defined], values[1][:, defined], resampling=resampling, names=names, clusters=clusters
+    )
 
 
 def _order(names: Sequence[str], wanted: Sequence[str]) -> list[int]:

@@ -11,9 +11,10 @@ import numpy as np
 from suffice.calibration.maps import Sigmoid, fit_isotonic, fit_platt
 from suffice.errors import DataError, MissingExtraError, NotFoundError
 from suffice.logistic import fit_logistic
-from suffice.probes import Calibration, Probe, ProbeCard, measure_probe
+from suffice.probes import Calibration, Probe, ProbeCard
 from suffice.probes.probe import Layer
 from suffice.rounds import Floats
+from suffice.statistics import area_under_roc
 from suffice.train.examples import Examples, States
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "calibrate_probe",
     "fit_calibration",
     "logistic_probe",
+    "probe_auroc",
     "train_probe",
 ]
 
@@ -149,7 +151,9 @@ def train_probe(
             on_epoch,
         )
     probe = Probe(layers, card, mean=mean, scale=scale)
-    return Trained(probe=probe, seed=seed, losses=tuple(losses), best_epoch=best_epoch, dev_auroc=_auroc(probe, dev))
+    return Trained(
+        probe=probe, seed=seed, losses=tuple(losses), best_epoch=best_epoch, dev_auroc=probe_auroc(probe, dev)
+    )
 
 
 def _optimised(
@@ -257,7 +261,7 @@ def logistic_probe(
             best, least = probe, loss
     if best is None:
         raise DataError("strengths is empty: give at least one inverse strength")
-    return Trained(probe=best, seed=0, losses=(least,), best_epoch=0, dev_auroc=_auroc(best, dev))
+    return Trained(probe=best, seed=0, losses=(least,), best_epoch=0, dev_auroc=probe_auroc(best, dev))
 
 
 def fit_calibration(logits: Floats, labels: Floats, method: str) -> Calibration:
@@ -339,8 +343,9 @@ def _as_first_layer_sees(examples: Examples, mean: States | None, scale: States 
     return replace(examples, states=np.ascontiguousarray(states))
 
 
-def _auroc(probe: Probe, examples: Examples) -> float:
-    return measure_probe(probe.predict(examples.states), examples.labels, n_resamples=1)["auroc"].value
+def probe_auroc(probe: Probe, examples: Examples) -> float:
+    """Return the area under the ROC curve of a probe's probabilities; NaN without both kinds of questions."""
+    return area_under_roc(probe.predict(examples.states), examples.labels).value
 
 
 def _torch() -> Any:

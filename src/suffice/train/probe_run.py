@@ -17,7 +17,7 @@ from suffice.seen import Seen
 from suffice.store.states import StoredStates
 from suffice.tables import Column, Table
 from suffice.train.examples import Examples, Split
-from suffice.train.probe import ProbeSettings, Trained, calibrate_probe, logistic_probe, train_probe
+from suffice.train.probe import ProbeSettings, Trained, calibrate_probe, logistic_probe, probe_auroc, train_probe
 
 __all__ = ["Candidate", "Kind", "LabelledStates", "Measured", "ProbeRun", "run_training"]
 
@@ -321,9 +321,7 @@ def _on(probe: Probe, examples: Examples, what: str, size: int) -> Measured:
 
 def _candidate(kind: str, trained: Trained, test: Examples, layer: int | None) -> Candidate:
     """Return the figures of one attempt; those on test only at the layer chosen on dev."""
-    area = None
-    if trained.probe.card.layer == layer:
-        area = measure_probe(trained.probe.predict(test.states), test.labels, n_resamples=1)["auroc"].value
+    area = probe_auroc(trained.probe, test) if trained.probe.card.layer == layer else None
     return Candidate(
         kind=kind,
         layer=trained.probe.card.layer,

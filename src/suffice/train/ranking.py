@@ -13,6 +13,7 @@ from suffice.metrics import precision_at, recall_at, reciprocal_rank_at
 from suffice.rounds import Floats
 from suffice.statistics import (
     PairedResult,
+    Resampling,
     bootstrap_weights,
     paired_bootstrap,
     paired_results,
@@ -27,6 +28,8 @@ DEPTHS = (1, 3, 5)
 _RANK_METRICS = {"P": precision_at, "R": recall_at, "MRR": reciprocal_rank_at}
 NAMES = tuple(f"{name}@{k}" for k in DEPTHS for name in _RANK_METRICS)
 """The rows of `rank_metrics`, in the order of the paper's table 1."""
+
+_RESAMPLING = Resampling()
 
 ScorePairs = Callable[[list[tuple[str, str]]], Any]
 """Maps pairs of query and passage to one number each."""
@@ -134,20 +137,18 @@ def compare_rankings(
     before: Floats,
     after: Floats,
     *,
-    rng: np.random.Generator,
+    resampling: Resampling = _RESAMPLING,
     names: Sequence[str] = NAMES,
     clusters: Sequence[str] | None = None,
-    n_resamples: int = 1000,
 ) -> RankingReport:
     """Compare two rerankers question by question, with the same resamples for every metric.
 
     Args:
         before: Values from `rank_metrics`, shape ``(len(names), n_questions)``.
         after: The other reranker's, on the same questions in the same order.
-        rng: Draws resamples and signs.
+        resampling: How intervals and signs are drawn.
         names: The metrics.
         clusters: The unit of each question, where questions repeat.
-        n_resamples: Number of resamples.
 
     Raises:
         DataError: The shapes differ, or a value is undefined.
@@ -157,12 +158,14 @@ def compare_rankings(
             f"metrics of shapes {before.shape} and {after.shape} for {len(names)} names: both need one row per name and the same questions"
         )
     n_units = before.shape[1] if clusters is None else len(set(clusters))
-    weights = bootstrap_weights(n_units, n_resamples, rng=rng)
+    rng = np.random.default_rng(resampling.seed)  # one stream: the signs follow the resamples
+    weights = bootstrap_weights(n_units, resampling.n_resamples, rng=rng)
+    how: dict[str, Any] = {"clusters": clusters, "level": resampling.level, "method": resampling.interval}
     summaries = []
     for values in (before, after):
-        means = paired_bootstrap(values, weights, clusters=clusters)
+        means = paired_bootstrap(values, weights, **how)
         summaries.append(tuple(zip(means.delta.tolist(), means.low.tolist(), means.high.tolist(), strict=True)))
-    paired = paired_results(after - before, weights, clusters=clusters)
+    paired = paired_results(after - before, weights, **how)
     tests = permutation_tests(after - before, rng=rng, clusters=clusters)
     return RankingReport(
         names=tuple(names),

@@ -18,13 +18,13 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from suffice._version import __version__
 from suffice.errors import ConfigMismatchError, DataError
+from suffice.files import remove_leftovers, replacing_folder, write_file
 from suffice.metrics import answer_key
 from suffice.retrieval.rerank import CARD, CrossEncoderScorer
 from suffice.seen import Seen
+from suffice.statistics import Resampling
 from suffice.store.journal import differences
 from suffice.tables import Table
 from suffice.train.preference_file import Preference
@@ -145,9 +145,9 @@ def train_reranker(
         trainer.train(resume_from_checkpoint=_last_checkpoint(out))
     report = None
     if before is not None:
-        rng = np.random.default_rng(seed)
         queries = [item.query for item in reported]
-        report = compare_rankings(before, rank_metrics(reported, score), rng=rng, clusters=queries)
+        after = rank_metrics(reported, score)
+        report = compare_rankings(before, after, resampling=Resampling(seed=seed), clusters=queries)
     best = trainer.state.best_model_checkpoint if dev else None
     run = RerankerRun(
         path=out,
@@ -206,8 +206,7 @@ def _folder(out: Path) -> Path:
 def _checkpoints(out: Path, config: Mapping[str, Any]) -> Path:
     """Create the folder of the checkpoints, with their configuration in a file."""
     folder = _folder(out)
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "config.json").write_text(json.dumps(config, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+    write_file(folder / "config.json", json.dumps(config, ensure_ascii=False, indent=1) + "\n")
     return folder
 
 
@@ -226,10 +225,6 @@ def _write_reranker(
     encoder: Any, run: RerankerRun, config: Mapping[str, Any], aligned_with: Mapping[str, Any] | None
 ) -> None:
     """Write the trained model atomically and remove the checkpoints."""
-    half = run.path.with_name(f"{run.path.name}.half")
-    shutil.rmtree(half, ignore_errors=True)
-    with quiet():
-        encoder.save_pretrained(str(half), create_model_card=False)
     card = {
         "kind": "suffice.reranker",
         "version": 1,
@@ -238,9 +233,8 @@ def _write_reranker(
         **config,
         **run.to_dict(),
     }
-    text = json.dumps(card, ensure_ascii=False, allow_nan=False, indent=1) + "\n"
-    (half / CARD).write_text(text, encoding="utf-8")
-    if run.path.exists():
-        run.path.rmdir()  # empty: see `_check_folder_is_free`
-    half.replace(run.path)
+    remove_leftovers(run.path)
+    with replacing_folder(run.path) as folder, quiet():
+        encoder.save_pretrained(str(folder), create_model_card=False)
+        write_file(folder / CARD, json.dumps(card, ensure_ascii=False, allow_nan=False, indent=1) + "\n")
     shutil.rmtree(_folder(run.path), ignore_errors=True)

@@ -20,7 +20,7 @@ from typing import Any
 import suffice
 from suffice.llm import SpanReaderModel
 from suffice.papers.semantic import given, semantic_protocol, split, tune
-from suffice.papers.semantic.tables import TITLE, paper_semantic
+from suffice.papers.semantic.tables import paper_semantic
 from suffice.retrieval import dataset_hash, load_questions
 from suffice.rules import NAMED_RULES
 from suffice.rules.named import spelled
@@ -126,7 +126,8 @@ def run_paper() -> None:
 
 def semantic_page() -> str:
     """Return docs/results/paper-semantic.md: what `suffice paper semantic --format md` prints."""
-    return f"# {TITLE}\n\n{render(paper_semantic().tables, 'md')}"
+    paper = paper_semantic()
+    return f"# {paper.title}\n\n{render(paper.parts, 'md')}"
 
 
 def protocol_page() -> str:

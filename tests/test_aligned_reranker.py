@@ -39,7 +39,7 @@ def test_a_passage_that_states_the_fact_raises_confidence_more_than_an_irrelevan
     report = transfer_check({"tiny": read_contexts(sets, confidence)}, rng=np.random.default_rng(0))
     changes = {change.type: change.paired for change in report.changes}
     assert changes["B"].delta > max(changes["A"].delta, changes["C"].delta)
-    assert {c.what: c.paired.low > 0 and c.p < 0.01 for c in report.contrasts}["tiny: B - C"]
+    assert {c.what: c.paired.low > 0 and c.paired.p_holm < 0.01 for c in report.contrasts}["tiny: B - C"]
 
 
 def test_a_probe_of_questions_alone_is_refused_with_passages_unless_allowed(world):

@@ -13,11 +13,11 @@ from suffice.llm.transformers_model import TransformersModel
 from suffice.metrics import METRICS
 from suffice.papers.cbdr.plan import CbdrSettings, divide
 from suffice.papers.cbdr.run import ALIGNED, RETRIEVER, run_cbdr
-from suffice.papers.cbdr.tables import cbdr_tables, published_cbdr
+from suffice.papers.cbdr.tables import paper_cbdr, published_cbdr
 from suffice.papers.cbdr.tiny_reranker import write_tiny_reranker
 from suffice.probes import Probe
 from suffice.retrieval import PoolBM25, load_questions
-from suffice.statistics import holm
+from suffice.statistics import Resampling, holm
 from suffice.tables import render
 from suffice.train.probe import ProbeSettings
 from suffice.train.reranker_trainer import RerankerSettings
@@ -36,7 +36,7 @@ SETTINGS = CbdrSettings(
     candidates=6,
     betas=(0.3, 0.6, 0.9, 1.0),
     reranker=RerankerSettings(batch=8, learning_rate=1e-3),
-    n_resamples=200,
+    resampling=Resampling(n_resamples=200, seed=0),
 )
 
 
@@ -181,7 +181,7 @@ def test_the_retrievers_own_order_is_answered_from_and_judged(run, questions, ta
 
 
 def table_of(run, name):
-    tables = cbdr_tables(run, model="tiny", reranker="untrained", data="world")
+    tables = paper_cbdr(run, model="tiny", reranker="untrained", data="world").tables()
     return next(table for table in tables if table.title.startswith(name))
 
 
@@ -268,7 +268,7 @@ def test_a_reranker_trained_otherwise_is_not_taken_for_this_one(run, questions, 
 
 
 def test_the_tables_stand_beside_the_published_ones(run):
-    tables = cbdr_tables(run, model="tiny", reranker="untrained", data="world")
+    tables = paper_cbdr(run, model="tiny", reranker="untrained", data="world").tables()
     titles = [table.title.split(":")[0] for table in tables]
     assert [t for t in titles if t.startswith("Table")] == ["Table 1", "Table 2", "Table 3"]
     text = render(tables, "md")
@@ -371,5 +371,5 @@ class TestPublishedFigures:
         assert max(of["DRAGIN"]) < min(of["CtrlA"]) < max(of["CtrlA"]) < min(of["CBDR"])
 
     def test_every_flag_names_a_table_or_a_part(self):
-        places = {place for _, where, _ in published_cbdr().flags for place in where}
+        places = {place for flag in published_cbdr().flags for place in flag.places}
         assert places == {*self.tables, "probe", "transfer"}

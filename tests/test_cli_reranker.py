@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -107,11 +108,14 @@ def test_the_transfer_check_prints_a_verdict_for_each_type_and_says_what_it_left
     done = cli(*asked, "--json")
     assert done.code == 0, done
     assert [change["type"] for change in done.json["changes"]] == ["A", "B", "C"]
-    assert done.json["questions"] == 6
+    assert done.json["n"] == 6
     assert done.json["left_out"] == {"no supporting passage with the answer in it": 1}
-    shown = cli(*asked)
-    assert "no supporting passage with the answer in it" in shown.out
-    assert shown.out.count("llama: ") == 3
+    screen = cli(*asked).out.splitlines()
+    assert re.fullmatch(r"(llama (prefers|rejects|neither) [ABC](; |\.))+", screen[0])
+    assert screen[-1].startswith("next: suffice reranker preferences ")
+    whole = cli(*asked, "--details")
+    assert "no supporting passage with the answer in it" in whole.out
+    assert whole.out.count("llama: ") == 3
 
 
 def test_a_model_needs_a_probe_of_its_own(here):

@@ -11,7 +11,7 @@ from scipy import stats
 
 from suffice.errors import DataError
 from suffice.papers.semantic.figures import BASELINE, MARGINS, FigureDifference, published_semantic
-from suffice.papers.semantic.tables import TITLE, paper_semantic
+from suffice.papers.semantic.tables import paper_semantic
 from suffice.statistics import bootstrap_weights, equivalence, holm, non_inferiority
 from tests.cli_tools import cli
 
@@ -260,7 +260,7 @@ def test_every_flag_points_at_something_and_gives_a_reason():
 
 
 def test_the_tables_hold_every_flag_and_the_changed_verdicts():
-    tables = {table.title: table for table in paper_semantic().tables}
+    tables = {table.title: table for table in paper_semantic().tables()}
     verdicts = next(
         table for title, table in tables.items() if title.startswith("Non-inferiority") and " test" in title
     )
@@ -275,9 +275,16 @@ def test_the_command_prints_and_writes_them(tmp_path):
     told = cli("paper", "semantic", "--json").json
     assert len(told["tables"]) == 11
     assert "tests between two policies" in told["not_made"]
-    assert "entropy_only" in cli("paper", "semantic").out
+    screen = cli("paper", "semantic").out
+    assert screen.startswith("Of 16 published verdicts of equivalence on test, 3 do not follow")
+    assert "fixed_k1, random_s0, oracle_is" in screen
+    assert "11 more tables" in screen
+    assert len(screen.splitlines()) <= 45
+    assert "next: suffice paper protocol" in screen
+    whole = cli("paper", "semantic", "--details").out
+    assert all(table["title"] in whole for table in told["tables"])
     assert cli("paper", "semantic", "--format", "md", "-o", tmp_path / "p.md").code == 0
-    assert (tmp_path / "p.md").read_text("utf-8").startswith(f"# {TITLE}\n")
+    assert (tmp_path / "p.md").read_text("utf-8").startswith(f"# {paper_semantic().title}\n")
     assert "add --format md" in cli("paper", "semantic", "-o", tmp_path / "x").error
     assert "allowed" in cli("paper", "semantic", "--format", "pdf").error
 

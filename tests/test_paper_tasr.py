@@ -57,7 +57,7 @@ def made(cells):
 
 
 def table(made, start):
-    return next(item for item in made.tables if item.title.startswith(start))
+    return next(item for item in made.tables() if item.title.startswith(start))
 
 
 def rows(found):
@@ -629,8 +629,19 @@ def test_a_foreign_file_is_refused_with_the_command_that_imports_it(cells, folde
 # The command line
 
 
+def test_the_command_prints_table_1_on_a_screen(one):
+    result = cli("paper", "tasr", "--cells", one, "--resamples", 50)
+    lines = result.out.splitlines()
+    assert lines[0].startswith("tasr reaches F1 ")
+    assert "points against fixed_k(3): " in lines[0]
+    assert lines[1].startswith("Table 1. Macro results over 1 distractor cells")
+    assert len(lines) <= 45
+    assert max(map(len, lines[1:15])) <= 100
+    assert any("more tables" in line for line in lines)
+
+
 def test_the_command_prints_every_table(folder):
-    result = cli("paper", "tasr", "--cells", folder / "cells.toml", "--resamples", 50)
+    result = cli("paper", "tasr", "--cells", folder / "cells.toml", "--resamples", 50, "--details")
     assert result.code == 0, result
     for start in ("Cells", *(name for name in PARTS if name != "Table 5"), "Published figures that do not fit"):
         assert any(printed.startswith(start) for printed in result.out.splitlines()), start

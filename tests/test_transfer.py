@@ -181,8 +181,8 @@ def test_two_models_with_other_preferences_are_told_apart(rng):
     contrasts = {c.what: c for c in report.contrasts}
     assert contrasts["llama: A - B"].paired.delta == pytest.approx(-0.1)
     assert contrasts["B: llama - qwen"].paired.delta == pytest.approx(0.3)
-    assert contrasts["B: llama - qwen"].p < 0.01
-    assert contrasts["A: llama - qwen"].p > 0.9
+    assert contrasts["B: llama - qwen"].paired.p_holm < 0.01
+    assert contrasts["A: llama - qwen"].paired.p_holm > 0.9
     assert len(contrasts) == 9
     assert llama.read == 40 * 4, "one reading without context serves all three types"
 
@@ -203,8 +203,10 @@ def test_no_effect_is_no_verdict_and_one_model_has_no_disagreement(rng):
     report = checked(sets(), {"m": Fixed(0.5, dict.fromkeys(TYPES, 0.0), noise=0.0)}, rng)
     assert {c.verdict for c in report.changes} == {"neither"}
     assert report.disagreements == []
-    assert all(c.p == 1.0 for c in report.contrasts)
-    json.dumps(report.to_dict(), allow_nan=False)
+    assert all(c.paired.p_holm == 1.0 for c in report.contrasts)
+    data = json.loads(json.dumps(report.to_dict(), allow_nan=False))
+    assert (data["n"], data["disagreements"], data["changes"][0]["verdict"]) == (40, [], "neither")
+    assert data["contrasts"][0]["paired"]["p_holm"] == 1.0
 
 
 def test_questions_with_an_undefined_confidence_are_left_out_everywhere_and_counted(rng):

@@ -11,8 +11,8 @@ from suffice.cli import options
 from suffice.cli.bundled import record_bundled
 from suffice.cli.console import warn
 from suffice.cli.groups import command_line
-from suffice.papers.printing import SHAPES, checked_form, print_paper, stage_bar
-from suffice.papers.semantic.tables import TITLE, paper_semantic
+from suffice.papers.printing import Form, Out, checked_form, print_paper, stage_bar
+from suffice.papers.semantic.tables import paper_semantic
 from suffice.papers.tasr.cells import TasrCell, read_cells
 from suffice.papers.tasr.tables import paper_tasr
 
@@ -28,50 +28,52 @@ def tasr_command(
         Path | None,
         typer.Option("--cells", help="A list of cells (TOML); default: the bundled questions with the span reader."),
     ] = None,
-    form: Annotated[str, typer.Option("--format", help=f"One of: {', '.join(SHAPES)}.")] = "table",
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Write there instead of standard output.")] = None,
+    form: Form = "table",
+    out: Out = None,
     folder: Annotated[
         Path, typer.Option("--recordings", help="Without --cells: where the recordings are, or go.")
     ] = Path("suffice-demo"),
+    details: options.Details = False,
     as_json: options.AsJson = False,
 ) -> None:
     """Compute Tables 1-6 and the figures of TASR.
 
-    The published figures are printed beside them.
+    Table 1 is printed, with --details all of them, beside the published figures.
 
     Example: suffice paper tasr --cells cells.toml --format md -o tasr.md
     """
     form = checked_form("json" if as_json else form, out)
-    listed = own_cells(folder, quiet=as_json) if cells is None else read_cells(cells)
-    with stage_bar() as tell:
+    listed = bundled_cells(folder, quiet=as_json) if cells is None else read_cells(cells)
+    with stage_bar() as report:
         paper = paper_tasr(
             listed,
             resampling=resampling.value,
-            command=command_line(context, "folder", "out", "as_json"),
-            on_progress=tell,
+            command=command_line(context, "folder", "out", "details", "as_json"),
+            on_progress=report,
         )
-    print_paper(paper, form, out, "The tables of TASR")
+    print_paper(paper, form, out, details=details, then="suffice paper tasr --details, or --cells with your own cells")
     for name, why in paper.not_made.items():
         warn(f"not made: {name}: {why}")
 
 
 def semantic_command(
-    form: Annotated[str, typer.Option("--format", help=f"One of: {', '.join(SHAPES)}.")] = "table",
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Write there instead of standard output.")] = None,
+    form: Form = "table",
+    out: Out = None,
+    details: options.Details = False,
     as_json: options.AsJson = False,
 ) -> None:
     """Recompute the published figures of Semantic Early-Stopping.
 
     They come from what the paper published; nothing is run.
 
-    Example: suffice paper semantic
+    Example: suffice paper semantic --details
     """
     form = checked_form("json" if as_json else form, out)
-    print_paper(paper_semantic(), form, out, TITLE)
+    print_paper(paper_semantic(), form, out, details=details, then="suffice paper protocol self_refine_gpt4")
 
 
-def own_cells(folder: Path, *, quiet: bool = True) -> list[TasrCell]:
-    """Return the bundled questions with the span reader as two cells, recording them first where that is not done."""
+def bundled_cells(folder: Path, *, quiet: bool = True) -> list[TasrCell]:
+    """Return the bundled questions with the span reader as two cells, recording them first if necessary."""
     for dataset in _OWN:
         for split in ("tune", "eval"):
             record_bundled(dataset, split, folder, quiet=quiet)

@@ -1,23 +1,28 @@
-"""Printing of a paper's tables: format, progress bar and output."""
+"""Options and output of the commands that print a paper's tables."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
+from typing import Annotated
 
 import typer
 from rich.progress import Progress
 
-from suffice.cli.console import errors, print_table, print_text
+from suffice.cli.console import errors, present, print_text
 from suffice.errors import DataError
-from suffice.papers.tasr.tables import Paper
+from suffice.papers.paper import Paper
 from suffice.tables import FORMATS, render
 
-__all__ = ["SHAPES", "checked_form", "print_paper", "stage_bar"]
+__all__ = ["SHAPES", "Form", "Out", "checked_form", "print_paper", "stage_bar"]
 
 SHAPES = ("table", *FORMATS, "json")
+
+Form = Annotated[str, typer.Option("--format", help=f"One of: {', '.join(SHAPES)}.")]
+Out = Annotated[Path | None, typer.Option("--out", "-o", help="Write there instead of standard output.")]
 
 
 def checked_form(form: str, out: Path | None) -> str:
@@ -40,27 +45,36 @@ def stage_bar() -> Iterator[Callable[[str, int, int], None] | None]:
     with Progress(console=errors, transient=True) as progress:
         task = progress.add_task("reading")
 
-        def tell(name: str, done: int, total: int) -> None:
+        def report(name: str, done: int, total: int) -> None:
             progress.update(task, description=name, completed=done, total=total)
 
-        yield tell
+        yield report
 
 
-def print_paper(paper: Paper, form: str, out: Path | None, title: str) -> None:
-    """Print tables on the terminal, or write them in another format to a file or standard output."""
+def print_paper(paper: Paper, form: str, out: Path | None, *, details: bool, then: str) -> None:
+    """Print a paper on one screen or in full, or write it in another format to a file or standard output.
+
+    Args:
+        paper: The tables.
+        form: One of `SHAPES`.
+        out: Where to write them; None = standard output.
+        details: Print every table instead of one screen.
+        then: The next command, for the screen.
+    """
     if form == "table":
-        for table in paper.tables:
-            print_table(table)
+        # The screen shows the notes of its own table alone, and counts the other tables.
+        screen = [paper.summary, *(replace(table, notes=()) for table in paper.parts)]
+        present([paper.headline], paper.parts if details else screen, details=details, then=then)
         return
-    text = _text(paper, form, title)
+    text = _text(paper, form)
     if out is None:
         print_text(text)
     else:
         out.write_text(text, encoding="utf-8")
 
 
-def _text(paper: Paper, form: str, title: str) -> str:
+def _text(paper: Paper, form: str) -> str:
     if form == "json":
         return json.dumps(paper.to_dict(), ensure_ascii=False, allow_nan=False, indent=2) + "\n"
-    heading = f"# {title}\n\n" if form == "md" else ""
-    return heading + render(paper.tables, form)
+    heading = f"# {paper.title}\n\n" if form == "md" else ""
+    return heading + render(paper.parts, form)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
-__all__ = ["Figure", "Flag", "Published", "published_tasr"]
+__all__ = ["Figure", "Flag", "Published", "flagged", "published_tasr", "read_published"]
 
 Figure = float | tuple[float, float, float]
 """A value, or a value with the bounds of its interval."""
@@ -31,6 +31,18 @@ class Flag:
     id: str
     places: tuple[str, ...]
     reason: str
+
+
+def read_published(paper: str) -> tuple[dict[str, Any], tuple[Flag, ...]]:
+    """Return the published figures of a paper as they ship with this library, and their inconsistencies."""
+    data = tomllib.loads(files("suffice.data").joinpath("published", f"{paper}.toml").read_text("utf-8"))
+    flags = data.pop("flag")
+    return data, tuple(Flag(id=flag["id"], places=tuple(flag["places"]), reason=flag["reason"]) for flag in flags)
+
+
+def flagged(flags: Iterable[Flag], place: str) -> tuple[Flag, ...]:
+    """Return the flags of a place: ``TABLE.ROW``, or ``TABLE`` for those of the whole table."""
+    return tuple(flag for flag in flags if place in flag.places)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,8 +70,7 @@ class Published:
 
     def flagged(self, table: str, name: str | None = None) -> tuple[Flag, ...]:
         """Return the flags of a row, or without a name those of the whole table."""
-        location = table if name is None else f"{table}.{name}"
-        return tuple(flag for flag in self.flags if location in flag.places)
+        return flagged(self.flags, table if name is None else f"{table}.{name}")
 
     def cells_of(self, setting: str) -> frozenset[str]:
         """Return the names of the published cells with this setting."""
@@ -80,8 +91,6 @@ def published_tasr() -> Published:
     >>> published_tasr().row("table2", "qwen_hp")["calls"]
     2.71
     """
-    text = files("suffice.data").joinpath("published", "tasr.toml").read_text("utf-8")
-    data = tomllib.loads(text)
-    flags = tuple(Flag(id=flag["id"], places=tuple(flag["places"]), reason=flag["reason"]) for flag in data["flag"])
+    data, flags = read_published("tasr")
     tables = {name: table for name, table in data.items() if isinstance(table, dict) and "rows" in table}
     return Published(**data["paper"], cells=data["cells"], tables=tables, flags=flags)

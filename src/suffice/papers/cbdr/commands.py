@@ -12,12 +12,13 @@ import typer
 from suffice.cli import options
 from suffice.cli.confidence import LocalModel
 from suffice.errors import DataError
+from suffice.llm.states import QA
 from suffice.papers.cbdr.plan import CbdrSettings
 from suffice.papers.cbdr.run import run_cbdr
-from suffice.papers.cbdr.tables import cbdr_tables
-from suffice.papers.printing import SHAPES, checked_form, print_paper, stage_bar
-from suffice.papers.tasr.tables import Paper
+from suffice.papers.cbdr.tables import paper_cbdr
+from suffice.papers.printing import Form, Out, checked_form, print_paper, stage_bar
 from suffice.retrieval import load_questions
+from suffice.statistics import Resampling
 from suffice.train.probe import HIDDEN, ProbeSettings
 from suffice.train.reranker_trainer import RerankerSettings
 
@@ -39,10 +40,10 @@ def _numbers(text: str, option: str) -> tuple[float, ...]:
 
 
 def _whole(text: str, option: str) -> tuple[int, ...]:
-    found = _numbers(text, option)
-    if any(number != int(number) for number in found):
+    numbers = _numbers(text, option)
+    if any(number != int(number) for number in numbers):
         raise DataError(f"{option} is {text!r}; allowed are whole numbers with commas between them")
-    return tuple(int(number) for number in found)
+    return tuple(int(number) for number in numbers)
 
 
 def cbdr_command(
@@ -84,14 +85,17 @@ def cbdr_command(
     batch: Annotated[int, typer.Option("--reranker-batch", min=1, help="Positives a step.")] = _PAPER.reranker.batch,
     max_tokens: Annotated[int, typer.Option("--max-tokens", min=1, help="Most tokens per reply.")] = 64,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Of training and draws.")] = _PAPER.seed,
-    resamples: Annotated[int, typer.Option("--resamples", min=1, help="Bootstrap draws.")] = _PAPER.n_resamples,
-    form: Annotated[str, typer.Option("--format", help=f"One of: {', '.join(SHAPES)}.")] = "table",
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Write there instead of standard output.")] = None,
+    resamples: Annotated[int, typer.Option("--resamples", min=1, help="Bootstrap draws.")] = (
+        _PAPER.resampling.n_resamples
+    ),
+    form: Form = "table",
+    out: Out = None,
+    details: options.Details = False,
     as_json: options.AsJson = False,
 ) -> None:
     """Run CBDR from labels to gate on a model.
 
-    Its Tables 1-3 are printed beside the published figures. Run the same command again to resume.
+    Table 3 is printed, with --details all of them, beside the published figures. Run the same command again to resume.
 
     Example: suffice paper cbdr --model M --data questions.jsonl --work cbdr
     """
@@ -107,16 +111,18 @@ def cbdr_command(
         betas=_numbers(betas, "--betas"),
         reranker=RerankerSettings(learning_rate=reranker_lr, epochs=reranker_epochs, batch=batch),
         seed=seed,
-        n_resamples=resamples,
+        resampling=Resampling(n_resamples=resamples, seed=seed),
     )
     questions = [question for spec in data for question in load_questions(spec, limit=limit)]
     target = local.load(model, options.split_names(layers), max_tokens=max_tokens)
-    with stage_bar() as tell:
-        run = run_cbdr(questions, target, reranker, folder, others=other or (), settings=settings, on_progress=tell)
-    told = {
-        "model": target.id,
-        "reranker": reranker,
-        "data": ", ".join(Path(spec).name for spec in data),
-        "command": shlex.join(["suffice", "paper", "cbdr", "--model", model, "--reranker", reranker, "..."]),
-    }
-    print_paper(Paper(tables=tuple(cbdr_tables(run, **told)), not_made={}), form, out, "The tables of CBDR")
+    with stage_bar() as report:
+        run = run_cbdr(questions, target, reranker, folder, others=other or (), settings=settings, on_progress=report)
+    paper = paper_cbdr(
+        run,
+        model=target.id,
+        reranker=reranker,
+        data=", ".join(Path(spec).name for spec in data),
+        command=shlex.join(["suffice", "paper", "cbdr", "--model", model, "--reranker", reranker, "..."]),
+    )
+    then = f"suffice gate train {folder}/{QA} --labels RECORDING -o probe, to deploy such a gate"
+    print_paper(paper, form, out, details=details, then=then)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from suffice.errors import DataError
 from suffice.retrieval import Question
+from suffice.statistics import Resampling
 from suffice.train.examples import Split, split_by_hash
 from suffice.train.probe import ProbeSettings
 from suffice.train.reranker_trainer import RerankerSettings
@@ -30,8 +31,8 @@ class CbdrSettings:
         betas: Thresholds of the gate.
         test: Share of the questions on which all figures are measured.
         prefer: Share of the others used to train the reranker; the probe gets the rest.
-        seed: Seed of training and draws.
-        n_resamples: Number of bootstrap resamples.
+        seed: Seed of training, of contexts and of random signs.
+        resampling: How intervals are made.
     """
 
     epochs: tuple[int, ...] = (30, 100)
@@ -46,7 +47,7 @@ class CbdrSettings:
     test: float = 0.25
     prefer: float = 0.4
     seed: int = 0
-    n_resamples: int = 1000
+    resampling: Resampling = Resampling(seed=0)
 
     def __post_init__(self) -> None:
         if not self.epochs or not self.depths or not self.betas:

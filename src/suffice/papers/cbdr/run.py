@@ -324,7 +324,8 @@ class _Pipeline:
 
     def _ranking(self, folder: str, preferences: Sequence[Preference]) -> tuple[tuple[float, float, float], ...]:
         settings = self.settings.reranker
-        return _means(rank_metrics(preferences, pair_scorer(self._encoder(folder), settings)), self.settings)
+        scores = rank_metrics(preferences, pair_scorer(self._encoder(folder), settings))
+        return _row_means(scores, self.settings.resampling)
 
     def _encoder(self, folder: str) -> Any:
         seed = self.settings.seed
@@ -347,7 +348,7 @@ class _Pipeline:
     def _accuracy(self, questions: Sequence[Question], answers: Mapping[str, str | None]) -> tuple[float, float, float]:
         marks = [is_right(answers[q.question_id], q.answers, self.label) for q in questions]
         known = np.array([[mark for mark in marks if not np.isnan(mark)]])
-        return _means(known, self.settings)[0]
+        return _row_means(known, self.settings.resampling)[0]
 
     def _usable(self, questions: Sequence[Question]) -> list[Question]:
         """Return the questions whose answers can be marked right or wrong."""
@@ -383,7 +384,7 @@ class _Pipeline:
             benches[depth] = GateEvaluation(
                 answered_recording(answered, scores),
                 metrics=tuple(dict.fromkeys((self.label.measure, "contains", "em", "f1"))),
-                resampling=Resampling(n_resamples=self.settings.n_resamples, seed=self.settings.seed),
+                resampling=self.settings.resampling,
             )
         return benches
 
@@ -401,8 +402,7 @@ def _file_name(name: str) -> str:
     return "".join(character if character.isalnum() or character in "-." else "_" for character in name)[-100:]
 
 
-def _means(values: Floats, settings: CbdrSettings) -> tuple[tuple[float, float, float], ...]:
+def _row_means(values: Floats, resampling: Resampling) -> tuple[tuple[float, float, float], ...]:
     """Return the mean of each row with its interval."""
-    resampling = Resampling(n_resamples=settings.n_resamples, seed=settings.seed)
     means = resampling.draws(values.shape[1]).intervals(values)
     return tuple(zip(means.delta.tolist(), means.low.tolist(), means.high.tolist(), strict=True))

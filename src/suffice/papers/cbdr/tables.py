@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import math
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
-from suffice._version import __version__
 from suffice.gates import GatePoint
 from suffice.gates.point import ALWAYS
 from suffice.gates.tables import transitions_table, verdict
 from suffice.papers.cbdr.plan import CbdrSettings
 from suffice.papers.cbdr.run import ALIGNED, RETRIEVER, CbdrRun
+from suffice.papers.paper import Paper, facts_table, flags_table, narrow
+from suffice.papers.published import Flag, flagged, read_published
 from suffice.tables import Column, Table
 from suffice.train.ranking import NAMES
 
-__all__ = ["PublishedCbdr", "cbdr_tables", "published_cbdr"]
+__all__ = ["PublishedCbdr", "paper_cbdr", "published_cbdr"]
 
 _MEASURED, _PUBLISHED = "measured", "published"
 _PER_CENT = 0.01
@@ -32,16 +31,12 @@ class PublishedCbdr:
     Attributes:
         title: Title of the paper.
         tables: Rows by name, of `table1`, `table2`, `table3` and `transitions`.
-        flags: Inconsistencies: a name, the tables concerned, and the reason.
+        flags: The inconsistencies.
     """
 
     title: str
     tables: Mapping[str, Mapping[str, tuple[float, ...]]]
-    flags: tuple[tuple[str, tuple[str, ...], str], ...]
-
-    def flagged(self, table: str) -> tuple[str, ...]:
-        """Return the names of the flags that concern a table."""
-        return tuple(name for name, places, _ in self.flags if table in places)
+    flags: tuple[Flag, ...]
 
 
 @cache
@@ -51,7 +46,7 @@ def published_cbdr() -> PublishedCbdr:
     >>> published_cbdr().tables["table3"]["CBDR beta=0.98"]
     (0.929, 0.617, 0.678)
     """
-    data = tomllib.loads(files("suffice.data").joinpath("published", "cbdr.toml").read_text("utf-8"))
+    data, flags = read_published("cbdr")
     scales = {"transitions": 1.0}
     return PublishedCbdr(
         title=data["paper"]["title"],
@@ -63,14 +58,14 @@ def published_cbdr() -> PublishedCbdr:
             for name, table in data.items()
             if isinstance(table, dict) and "rows" in table
         },
-        flags=tuple((flag["id"], tuple(flag["places"]), flag["reason"]) for flag in data["flag"]),
+        flags=flags,
     )
 
 
-def cbdr_tables(
+def paper_cbdr(
     run: CbdrRun, *, model: str, reranker: str, data: str, command: str = "suffice.papers.cbdr.run.run_cbdr"
-) -> list[Table]:
-    """Return the tables of a run.
+) -> Paper:
+    """Return the tables of a run beside the published figures.
 
     Args:
         run: The run to report.
@@ -82,36 +77,44 @@ def cbdr_tables(
     published = published_cbdr()
     layer, epochs = run.best
     depths = sorted(run.changes)
-    return [
+    gates = _table3(run, published)
+    parts = (
         _provenance(run, {"model": model, "reranker": reranker, "data": data, "command": command}),
         _probes(run),
         run.shift.table(),
         _preferences(run),
         _table1(run, published),
         _table2(run, published, model, data),
-        _table3(run, published),
+        gates,
         *(
             transitions_table(f"Section 5.4: what each step changes, top-{d}, layer {layer}, {epochs} epochs", steps)
             for d, steps in ((d, run.changes[d]) for d in depths)
         ),
         _published_changes(published),
         _seconds(run),
-        _flags(published),
-    ]
+        flags_table(published.flags),
+    )
+    deepest = f"top-{depths[-1]}"
+    shown = ("method", "figures", "retrieval rate", deepest, f"Δ vs always, {deepest}", f"verdict, {deepest}")
+    return Paper(
+        title="The tables of CBDR",
+        headline=_headline(run, depths[-1]),
+        summary=narrow(gates, shown),
+        parts=parts,
+    )
 
 
 def _provenance(run: CbdrRun, sources: Mapping[str, str]) -> Table:
     layer, epochs = run.best
-    rows = (
+    facts = (
         ("paper", published_cbdr().title),
         *sources.items(),
         ("known", f"the model answers {100 * run.known:.1f} % of the questions rightly by itself"),
         ("questions of each part", ", ".join(f"{name} {n}" for name, n in run.parts.items())),
         ("probe for the reranker", f"layer {layer}, {epochs} epochs: the best on dev"),
-        ("suffice", __version__),
     )
-    notes = ("published figures are those of Llama3-8B-Instruct and Qwen2.5-7B-Instruct on NQ and HotpotQA",)
-    return Table(title="How these tables were made", columns=(Column("what"), Column("value")), rows=rows, notes=notes)
+    note = "published figures are those of Llama3-8B-Instruct and Qwen2.5-7B-Instruct on NQ and HotpotQA"
+    return facts_table(facts, (note,))
 
 
 def _probes(run: CbdrRun) -> Table:
@@ -336,11 +339,5 @@ def _seconds(run: CbdrRun) -> Table:
 
 
 def _flag_note(published: PublishedCbdr, table: str) -> tuple[str, ...]:
-    flags = published.flagged(table)
-    return (f"published figures are flagged, see below: {', '.join(flags)}",) if flags else ()
-
-
-def _flags(published: PublishedCbdr) -> Table:
-    rows = tuple((name, ", ".join(places), why) for name, places, why in published.flags)
-    columns = (Column("flag"), Column("where"), Column("why"))
-    return Table(title="What does not fit together in the paper", columns=columns, rows=rows)
+    names = [flag.id for flag in flagged(published.flags, table)]
+    return (f"published figures are flagged, see below: {', '.join(names)}",) if names else ()

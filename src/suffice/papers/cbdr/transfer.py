@@ -8,7 +8,7 @@ generated answer as confidence; here it is that of the probe, from which prefere
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
 
@@ -16,15 +16,9 @@ import numpy as np
 
 from suffice.errors import DataError
 from suffice.papers.cbdr.contexts import TYPES, ContextSet
+from suffice.results import Result, jsonable
 from suffice.rounds import Floats
-from suffice.statistics import (
-    PairedResult,
-    SignFlip,
-    bootstrap_weights,
-    holm,
-    paired_results,
-    permutation_tests,
-)
+from suffice.statistics import PairedResult, bootstrap_weights, holm, paired_results, permutation_tests
 from suffice.tables import Column, Table
 from suffice.train.confidence import Confidence
 
@@ -61,19 +55,15 @@ class Contrast:
 
     Attributes:
         what: `MODEL: A - B`, or `A: MODEL - MODEL`.
-        paired: Mean difference, with its interval.
-        p: Paired permutation test, adjusted by Holm over all contrasts of the report.
-        test: The test behind p, see `SignFlip`.
+        paired: Mean difference with its interval and permutation test, adjusted by Holm over all contrasts of the report.
     """
 
     what: str
     paired: PairedResult
-    p: float
-    test: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TransferReport:
+class TransferReport(Result):
     """Changes of confidence by model and type, and their contrasts.
 
     Attributes:
@@ -99,7 +89,7 @@ class TransferReport:
     def tables(self) -> list[Table]:
         """Return changes and contrasts as tables."""
         changes = tuple((c.model, c.type, c.before, _interval(c.paired), c.raised, c.verdict) for c in self.changes)
-        contrasts = tuple((c.what, _interval(c.paired), c.p, c.test) for c in self.contrasts)
+        contrasts = tuple((c.what, _interval(c.paired), c.paired.p_holm, c.paired.test) for c in self.contrasts)
         notes = [f"{self.n} questions, the same for every model and type; 95% bootstrap intervals"]
         if self.undefined:
             notes.append(f"{self.undefined} questions left out: a confidence was undefined")
@@ -137,27 +127,9 @@ class TransferReport:
         ]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return JSON-ready values."""
-        return {
-            "questions": self.n,
-            "undefined": self.undefined,
-            "disagreements": self.disagreements,
-            "changes": [
-                {
-                    "model": c.model,
-                    "type": c.type,
-                    "before": c.before,
-                    "change": c.paired.to_dict(),
-                    "raised": c.raised,
-                    "verdict": c.verdict,
-                }
-                for c in self.changes
-            ],
-            "contrasts": [
-                {"what": c.what, "difference": c.paired.to_dict(), "p_holm": c.p, "test": c.test}
-                for c in self.contrasts
-            ],
-        }
+        """Return JSON-ready values, with the verdict of each change and the types about which models differ."""
+        verdicts = [{**jsonable(change), "verdict": change.verdict} for change in self.changes]
+        return {**Result.to_dict(self), "changes": verdicts, "disagreements": self.disagreements}
 
 
 def read_contexts(sets: Sequence[ContextSet], confidence: Confidence) -> Floats:
@@ -186,7 +158,7 @@ def transfer_check(read: Mapping[str, Floats], *, rng: np.random.Generator, n_re
 
     Args:
         read: Values of `read_contexts` by name of the model, all on the same sets.
-        rng: Draws resamples and signs.
+        rng: Draws resamples and signs, after the contexts if it drew those.
         n_resamples: Number of bootstrap resamples.
 
     Raises:
@@ -198,29 +170,33 @@ def transfer_check(read: Mapping[str, Floats], *, rng: np.random.Generator, n_re
             "one model, all on the same sets"
         )
     defined = np.logical_and.reduce([np.isfinite(values).all(axis=0) for values in read.values()])
-    if not defined.any():
+    n = int(defined.sum())
+    if not n:
         raise DataError("no question has a defined confidence with every context: check the states for NaN")
-    before = {name: float(values[0, defined].mean()) for name, values in read.items()}
-    change = {name: values[1:, defined] - values[0, defined] for name, values in read.items()}
-    weights = bootstrap_weights(int(defined.sum()), n_resamples, rng=rng)
-    changes = []
-    for name, rows in change.items():
-        results = paired_results(rows, weights)
-        for kind, row, paired in zip(TYPES, rows, results, strict=True):
-            changes.append(
-                Change(model=name, type=kind, before=before[name], paired=paired, raised=float((row > 0).mean()))
-            )
-    differences = _contrasts(change)
+    effects = {name: values[1:, defined] - values[0, defined] for name, values in read.items()}
+    rows = {(name, kind): row for name, effect in effects.items() for kind, row in zip(TYPES, effect, strict=True)}
+    weights = bootstrap_weights(n, n_resamples, rng=rng)
+    changes = tuple(
+        Change(
+            model=name,
+            type=kind,
+            before=float(read[name][0, defined].mean()),
+            paired=paired,
+            raised=float((row > 0).mean()),
+        )
+        for ((name, kind), row), paired in zip(
+            rows.items(), paired_results(np.stack(list(rows.values())), weights), strict=True
+        )
+    )
+    differences = _contrasts(effects)
     deltas = np.stack(list(differences.values()))
-    tests: list[SignFlip] = permutation_tests(deltas, rng=rng)
+    tests = permutation_tests(deltas, rng=rng)
     adjusted = holm([test.p for test in tests]).tolist()
     contrasts = tuple(
-        Contrast(what=what, paired=paired, p=p, test=test.test)
-        for what, paired, p, test in zip(differences, paired_results(deltas, weights), adjusted, tests, strict=True)
+        Contrast(what=what, paired=replace(paired, p=test.p, p_holm=p, test=test.test))
+        for what, paired, test, p in zip(differences, paired_results(deltas, weights), tests, adjusted, strict=True)
     )
-    return TransferReport(
-        changes=tuple(changes), contrasts=contrasts, n=int(defined.sum()), undefined=int((~defined).sum())
-    )
+    return TransferReport(changes=changes, contrasts=contrasts, n=n, undefined=len(defined) - n)
 
 
 def _contrasts(change: Mapping[str, Floats]) -> dict[str, Floats]:

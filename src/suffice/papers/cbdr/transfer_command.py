@@ -10,7 +10,7 @@ import typer
 
 from suffice.cli import options
 from suffice.cli.confidence import AllowPrompt, LocalModel, open_confidence
-from suffice.cli.console import print_json, print_table
+from suffice.cli.console import present, print_json
 from suffice.errors import DataError
 from suffice.papers.cbdr.contexts import build_contexts
 from suffice.papers.cbdr.transfer import read_contexts, transfer_check
@@ -41,6 +41,7 @@ def transfer_check_command(
         int, typer.Option("--characters", min=1, help="Length of a context, whole sentences (the paper: 200).")
     ] = 200,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Draws irrelevant passages, resamples and signs.")] = 0,
+    details: options.Details = False,
     as_json: options.AsJson = False,
 ) -> None:
     """Compare what contexts do to each model's confidence.
@@ -66,8 +67,10 @@ def transfer_check_command(
     if as_json:
         print_json({"left_out": left_out, **report.to_dict()})
         return
-    for table in report.tables():
-        print_table(table)
+    tables = report.tables()
     if left_out:
         rows = tuple(sorted(left_out.items()))
-        print_table(Table(title="questions without a set", columns=(Column("reason"), Column("n", "d")), rows=rows))
+        tables.append(Table(title="questions without a set", columns=(Column("reason"), Column("n", "d")), rows=rows))
+    verdicts = "; ".join(f"{change.model} {change.verdict} {change.type}" for change in report.changes)
+    then = f"suffice reranker preferences {dataset} --model {model[0]} --probe {probe[0]} -o preferences.jsonl"
+    present([f"{verdicts}."], tables, details=details, then=then)

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import math
-import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from itertools import pairwise
 from typing import Any
 
 from suffice.errors import DataError
-from suffice.papers.published import Flag
+from suffice.papers.published import Flag, flagged, read_published
+from suffice.statistics import holm
 
 __all__ = [
     "BASELINE",
@@ -125,6 +124,11 @@ class PublishedRun:
     p_lower: float
     verdict: bool | None
 
+    @property
+    def means(self) -> tuple[float, float, float]:
+        """Rounds, tokens and score: equal for policies that are one and the same run."""
+        return self.rounds, self.tokens, self.score
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FigureSplit:
@@ -150,16 +154,21 @@ class FigureSplit:
 
     def different(self) -> list[PublishedRun]:
         """Return the policies but the baseline, each of several that are one and the same run once."""
-        found: dict[tuple[float, float, float], PublishedRun] = {}
+        first: dict[tuple[float, float, float], PublishedRun] = {}
         for run in self.runs.values():
-            found.setdefault((run.rounds, run.tokens, run.score), run)
-        return [run for run in found.values() if run.name != BASELINE]
+            first.setdefault(run.means, run)
+        return [run for run in first.values() if run.name != BASELINE]
+
+    def holm(self, p: Callable[[FigureDifference], float]) -> dict[str, float]:
+        """Return a p-value of the score's difference by policy, adjusted by Holm over the different ones."""
+        runs = self.different()
+        adjusted = holm([p(run.differences["score"]) for run in runs])
+        return dict(zip((run.name for run in runs), adjusted.tolist(), strict=True))
 
     def copies(self, name: str) -> list[str]:
-        """Return the other policies with the same rounds, tokens and score: the same stops, question by question."""
-        run = self.runs[name]
-        same = (run.rounds, run.tokens, run.score)
-        return [o.name for o in self.runs.values() if o.name != name and (o.rounds, o.tokens, o.score) == same]
+        """Return the other policies with the same means: the same stops, question by question."""
+        means = self.runs[name].means
+        return [run.name for run in self.runs.values() if run.name != name and run.means == means]
 
     def dominating(self, name: str) -> list[str]:
         """Return the fixed and random policies with at least the score for at most the tokens, and better in one."""
@@ -206,8 +215,8 @@ class PublishedSemantic:
     flags: tuple[Flag, ...]
 
     def flagged(self, split: str, name: str) -> tuple[Flag, ...]:
-        """Return what speaks against a row."""
-        return tuple(flag for flag in self.flags if f"{split}.{name}" in flag.places)
+        """Return the flags of a row."""
+        return flagged(self.flags, f"{split}.{name}")
 
 
 @cache
@@ -218,8 +227,7 @@ def published_semantic() -> PublishedSemantic:
     >>> round(test.saved("entropy_only"), 2), test.dominating("entropy_only")
     (0.38, ['fixed_k3', 'fixed_k1', 'random_s0', 'random_s1'])
     """
-    data = tomllib.loads(files("suffice.data").joinpath("published", "semantic.toml").read_text("utf-8"))
-    flags = tuple(Flag(id=flag["id"], places=tuple(flag["places"]), reason=flag["reason"]) for flag in data["flag"])
+    data, flags = read_published("semantic")
     splits = {name: _split(name, part) for name, part in data["splits"].items()}
     return PublishedSemantic(paper=data["paper"], text=data["text"], splits=splits, flags=flags)
 

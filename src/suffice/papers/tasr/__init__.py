@@ -2,6 +2,6 @@
 
 from suffice.papers.tasr.cells import TasrCell, read_cells
 from suffice.papers.tasr.importer import read_tasr
-from suffice.papers.tasr.tables import Paper, paper_tasr
+from suffice.papers.tasr.tables import paper_tasr
 
-__all__ = ["Paper", "TasrCell", "paper_tasr", "read_cells", "read_tasr"]
+__all__ = ["TasrCell", "paper_tasr", "read_cells", "read_tasr"]

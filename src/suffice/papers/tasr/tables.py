@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
 
-from suffice._version import __version__
 from suffice.errors import DataError, UnknownSignalError
+from suffice.papers.paper import Paper, facts_table, flags_table, narrow
 from suffice.papers.published import Published, published_tasr
 from suffice.papers.tasr.cells import CellRuns, TasrCell, load_cell
 from suffice.papers.tasr.drift import drift_table
@@ -17,11 +15,11 @@ from suffice.papers.tasr.signal_tables import confidence_figure, margin_figure, 
 from suffice.statistics import Resampling
 from suffice.tables import Column, Table
 
-__all__ = ["PARTS", "Paper", "paper_tasr"]
+__all__ = ["PARTS", "paper_tasr"]
 
-Part = Callable[[Sequence[CellRuns], Published, Resampling], Table]
+TablePart = Callable[[Sequence[CellRuns], Published, Resampling], Table]
 
-PARTS: Mapping[str, Part] = {
+PARTS: Mapping[str, TablePart] = {
     "Table 1": macro_table,
     "Table 2": lambda cells, published, resampling: cell_table(cells, published, resampling, "distractor"),
     "Section 5.3": search_table,
@@ -43,24 +41,6 @@ _SMALL = (
     "span-reader is the embedded extractive reader (22 M parameters): it points at a span and cannot reason over two "
     "passages, so its figures, and any macro over them, say nothing about the rule on a large language model"
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Paper:
-    """The reproduced tables of a paper.
-
-    Attributes:
-        tables: Provenance, cells, the tables of `PARTS`, parts that could not be made with their reasons, and
-            inconsistencies of the published figures.
-        not_made: Reasons of parts that could not be made, by name.
-    """
-
-    tables: tuple[Table, ...]
-    not_made: Mapping[str, str]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return JSON-ready values; NaN becomes None."""
-        return {"tables": [table.to_dict() for table in self.tables], "not_made": dict(self.not_made)}
 
 
 def paper_tasr(
@@ -86,40 +66,53 @@ def paper_tasr(
     """
     if not cells:
         raise DataError("cells is empty: give at least one")
-    tell = on_progress or (lambda _name, _done, _total: None)
+    report = on_progress or (lambda _name, _done, _total: None)
     total = len(cells) + len(PARTS)
     loaded = []
     for number, cell in enumerate(cells):
-        tell(cell.name, number, total)
+        report(cell.name, number, total)
         loaded.append(load_cell(cell, resampling=resampling))
     published = published_tasr()
     results: list[Table] = []
     not_made: dict[str, str] = {}
     for number, (name, part) in enumerate(PARTS.items(), start=len(cells)):
-        tell(name, number, total)
+        report(name, number, total)
         try:
             results.append(part(loaded, published, resampling))
         except (DataError, UnknownSignalError) as error:
             not_made[name] = str(error)
-    tell("done", total, total)
-    tables = (
-        _provenance(published, resampling, command),
-        _cells_table(loaded, published),
-        *results,
-        *([_not_made_table(not_made)] if not_made else []),
-        _flags_table(published),
-    )
-    return Paper(tables=tables, not_made=not_made)
-
-
-def _provenance(published: Published, resampling: Resampling, command: str) -> Table:
-    rows = [
+    report("done", total, total)
+    facts = (
         ("paper", f"{published.title} (arXiv {published.arxiv})"),
         ("command", command or "suffice.papers.tasr.tables.paper_tasr"),
-        ("suffice", __version__),
         ("draws", f"{resampling.n_resamples:,}, seed {resampling.seed}, {100 * resampling.level:g} % intervals"),
-    ]
-    return Table(title="How these tables were made", columns=(Column("what"), Column("value")), rows=tuple(rows))
+    )
+    missing = Table(title="Not made", columns=(Column("what"), Column("why")), rows=tuple(not_made.items()))
+    return Paper(
+        title="The tables of TASR",
+        headline=_headline(results),
+        summary=narrow(results[0], ("method", "cell", "figures", "F1", "calls", "ΔF1 vs k=3")) if results else missing,
+        parts=(
+            facts_table(facts),
+            _cells_table(loaded, published),
+            *results,
+            *([missing] if not_made else []),
+            flags_table(published.flags),
+        ),
+        not_made=not_made,
+    )
+
+
+def _headline(results: Sequence[Table]) -> str:
+    """Return what Table 1 says of TASR in one sentence, or that it could not be made."""
+    macro = results[0] if results and results[0].title.startswith("Table 1") else None
+    if macro is None:
+        return "Table 1 could not be made from these recordings; --details prints why, and every other table."
+    row = next(row for row in macro.rows if row[:2] == ("tasr", "here"))
+    f1, calls, delta = (column.text(value) for column, value in list(zip(macro.columns, row, strict=True))[2:5])
+    verdict = row[-1].partition(";")[0]
+    dominated = verdict if verdict.startswith("dominated") else "not dominated by a fixed or random policy"
+    return f"tasr reaches F1 {f1} at {calls} calls per question, {delta} points against fixed_k(3): {dominated}."
 
 
 def _cells_table(cells: Sequence[CellRuns], published: Published) -> Table:
@@ -143,7 +136,7 @@ def _cells_table(cells: Sequence[CellRuns], published: Published) -> Table:
         notes.append(
             "a cell without a published counterpart stands alone: its figures are compared with none of the paper's"
         )
-    notes += [f"{item.cell.name}: {told}" for item in cells if (told := _identity(item))]
+    notes += [f"{item.cell.name}: {identity}" for item in cells if (identity := _identity(item))]
     if any(item.cell.model == _READER for item in cells):
         notes.append(_SMALL)
     return Table(
@@ -161,19 +154,9 @@ def _cells_table(cells: Sequence[CellRuns], published: Published) -> Table:
 def _identity(item: CellRuns) -> str:
     """Return the model and questions in a recording's metadata; "" if there are none."""
     metadata = (item.tune.metadata, item.eval.metadata)
-    sets = [told["dataset"]["hash"] for told in metadata if "hash" in (told.get("dataset") or {})]
+    sets = [entry["dataset"]["hash"] for entry in metadata if "hash" in (entry.get("dataset") or {})]
     depends = item.eval.metadata.get("depends") or {}
     parts = [f"{key} {value}" for key, value in sorted(depends.items()) if isinstance(value, str)]
     return ", ".join(
         [*parts, *([f"questions {' (tune) and '.join(sets)} (eval)"] if len(sets) == len(metadata) else [])]
     )
-
-
-def _not_made_table(not_made: Mapping[str, str]) -> Table:
-    return Table(title="Not made", columns=(Column("what"), Column("why")), rows=tuple(not_made.items()))
-
-
-def _flags_table(published: Published) -> Table:
-    rows = tuple((flag.id, ", ".join(flag.places), flag.reason) for flag in published.flags)
-    columns = (Column("flag"), Column("where"), Column("why"))
-    return Table(title="Published figures that do not fit together", columns=columns, rows=rows)

@@ -1,0 +1,93 @@
+"""What every reproduced paper has: tables for a page, one of them for a screen, and a list of published contradictions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+from suffice._version import __version__
+from suffice.papers.published import Flag
+from suffice.results import Result
+from suffice.tables import Column, Table
+
+__all__ = ["Paper", "facts_table", "flags_table", "narrow", "table_of"]
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Paper(Result):
+    """The reproduced tables of a paper.
+
+    Attributes:
+        title: What the tables are called together.
+        headline: The result in one sentence.
+        summary: The most important figures, narrow enough for one screen.
+        parts: All tables, provenance first, published contradictions last.
+        not_made: Reasons of parts that could not be made, by name.
+    """
+
+    title: str
+    headline: str
+    summary: Table
+    parts: tuple[Table, ...]
+    not_made: Mapping[str, str] = field(default_factory=dict)
+
+    def tables(self) -> Sequence[Table]:
+        """Return all tables in the order of the page."""
+        return self.parts
+
+    def table(self) -> Table:
+        """Return the table for one screen."""
+        return self.summary
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-ready values."""
+        return {
+            "headline": self.headline,
+            "tables": [table.to_dict() for table in self.parts],
+            "not_made": dict(self.not_made),
+        }
+
+
+def table_of(
+    title: str, items: Iterable[T], fields: Sequence[tuple[Column, Callable[[T], Any]]], notes: Iterable[str] = ()
+) -> Table:
+    """Return a table with one row for each item; each column stands beside the function that returns its value."""
+    rows = tuple(tuple(value(item) for _, value in fields) for item in items)
+    return Table(title=title, columns=tuple(column for column, _ in fields), rows=rows, notes=tuple(notes))
+
+
+def facts_table(facts: Iterable[tuple[str, str]], notes: Sequence[str] = ()) -> Table:
+    """Return where the tables of a paper come from, the version of this library last."""
+    return Table(
+        title="How these tables were made",
+        columns=(Column("what"), Column("value")),
+        rows=(*facts, ("suffice", __version__)),
+        notes=tuple(notes),
+    )
+
+
+def flags_table(flags: Sequence[Flag]) -> Table:
+    """Return the published figures that contradict each other."""
+    return table_of(
+        "Published figures that do not fit together",
+        flags,
+        (
+            (Column("flag"), lambda flag: flag.id),
+            (Column("where"), lambda flag: ", ".join(flag.places)),
+            (Column("why"), lambda flag: flag.reason),
+        ),
+    )
+
+
+def narrow(table: Table, columns: Sequence[str]) -> Table:
+    """Return a table with only the named columns, without notes; names that it lacks are ignored."""
+    places = [place for place, column in enumerate(table.columns) if column.name in columns]
+    return replace(
+        table,
+        columns=tuple(table.columns[place] for place in places),
+        rows=tuple(tuple(row[place] for place in places) for row in table.rows),
+        notes=(),
+    )

@@ -14,6 +14,7 @@ from suffice.diagnostics.ranking import _Study, fit_ranker
 from suffice.diagnostics.selection import compare_selectors
 from suffice.errors import DataError, NotFittedError, UnknownSignalError
 from suffice.replays import calibrate, policy_for, replay
+from suffice.replays.prepared import PreparedRecording
 from suffice.rules import parse_rule, parse_selector
 from suffice.rules.ranker import Ranked
 from suffice.session import Policy
@@ -91,7 +92,7 @@ def test_no_question_is_calibrated_by_its_own_outcome():
         views = []
         for data in map(Recording, map(build_table, (made, turned))):
             policy = replace(calibrated(data), selector=parse_selector("max_p_correct"))
-            views.append(_Study(data, policy, data.column("f1"), part, (1.0,))._view(train)["p_correct"])
+            views.append(_Study(PreparedRecording.of(data, ["f1"]), policy, part, (1.0,))._view(train)["p_correct"])
         assert np.array_equal(views[0][7], views[1][7])
         if train[7]:
             assert not np.array_equal(views[0], views[1])  # while others did learn from it

@@ -14,7 +14,7 @@ from suffice.cli import options
 from suffice.cli.console import present, print_json, say
 from suffice.diagnostics.drafts import draft_families, usable_selectors
 from suffice.diagnostics.judged import JudgedComparison, compare_judged, select_variants
-from suffice.diagnostics.ranking import FEATURES, RankerFit, fit_ranker
+from suffice.diagnostics.ranking import RANKER_FEATURES, RankerFit, fit_ranker
 from suffice.diagnostics.selection import compare_selectors
 from suffice.errors import DataError
 from suffice.replays import calibrate, policy_for
@@ -43,7 +43,7 @@ def selectors_command(
     ] = None,
     feature: Annotated[
         list[str] | None,
-        typer.Option("--feature", help=f"Of the ranker; may be repeated. Default: {' '.join(FEATURES)}."),
+        typer.Option("--feature", help=f"Of the ranker; may be repeated. Default: {' '.join(RANKER_FEATURES)}."),
     ] = None,
     metric: Annotated[
         str | None,
@@ -73,7 +73,7 @@ def selectors_command(
         fitted = {calibrator.output for calibrator in base.calibrators}
         policies = [p for p in policies if set(p.signals) <= fitted | {"round"} | set(tuned.table.column_names)]
     chosen: list[Selector] = [parse_selector(text) for text in selector or _usual(tuned, base)]
-    fit = None if selector else _fitted(tuned, base, tuple(feature or FEATURES), metric, resampling.seed)
+    fit = None if selector else _fitted(tuned, base, tuple(feature or RANKER_FEATURES), metric, resampling.seed)
     if fit is not None:
         chosen.append(fit.policy.selector)
         policies = [replace(policy, provenance=fit.policy.provenance) for policy in policies]
@@ -122,6 +122,6 @@ def _policy(tuned: Recording, base: Policy, text: str) -> Policy:
 def _fitted(tuned: Recording, base: Policy, features: tuple[str, ...], metric: str, seed: int) -> RankerFit | None:
     """Return the fitted ranker; None where no default feature was recorded."""
     reads = Ranked(tuple(Term(name, 0.0) for name in features)).signals
-    if features == FEATURES and not reads <= {calibrator.output for calibrator in base.calibrators}:
+    if features == RANKER_FEATURES and not reads <= {calibrator.output for calibrator in base.calibrators}:
         features = ("votes", "is_last", "is_first")
     return fit_ranker(tuned, base, metric=metric, features=features, seed=seed)

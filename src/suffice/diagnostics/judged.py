@@ -12,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice.diagnostics.judging import Choice, Procedure
-from suffice.diagnostics.selection import Reference
+from suffice.diagnostics.rows import ROUNDING, column_or_nan
+from suffice.diagnostics.selection import Estimate, Reference
 from suffice.errors import DataError
 from suffice.replays.checks import check_policy
 from suffice.replays.outcomes import choice_notes, outcome
@@ -20,24 +21,23 @@ from suffice.replays.prepared import PreparedRecording
 from suffice.results import Evaluation
 from suffice.rounds import Floats, Mask, Rounds
 from suffice.rules.selectors import Selector, last_of
-from suffice.session import Policy, Stops
-from suffice.statistics import Resampling, hash_folds
+from suffice.session import Policy
+from suffice.statistics import Draws, Resampling, hash_folds
 from suffice.store.recording import Recording
 from suffice.store.schema import cost_column
 from suffice.tables import Column, Table, figure
 
-__all__ = ["KEPT", "JudgedComparison", "JudgedRow", "compare_judged", "select_variants", "whole_folds"]
+__all__ = ["CLOSED_SHARE", "JudgedComparison", "JudgedRow", "compare_judged", "select_variants", "whole_folds"]
 
-KEPT = 0.9
-"""A threshold may close this share of what the best of its family closes, if it asks less."""
+CLOSED_SHARE = 0.9
+"""A threshold may close this share of what the best of its family closes, if it makes fewer calls."""
 
-_TOKENS = ("uncached_tokens", "cached_tokens", "output_tokens")
-Interval = tuple[float, float, float]
+_TOKEN_KINDS = ("uncached_tokens", "cached_tokens", "output_tokens")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedRow:
-    """One way to choose; intervals are triples ``(value, low, high)``, NaN where undefined.
+    """One way to choose a draft.
 
     Attributes:
         name: Of the family.
@@ -45,21 +45,21 @@ class JudgedRow:
         quality: Mean metric of what it returns.
         delta: Mean difference to the latest draft.
         gap: Share of the gap between the latest and the best seen draft that is closed.
-        calls: Mean calls of the judge for each question; evaluation, unless the deployed loop makes them too.
+        calls: Mean calls of the judge per question; evaluation, unless the deployed loop makes them too.
         tokens: Mean tokens of these calls; NaN where unknown.
-        gap_per_call: `gap` for each mean call; NaN without calls.
-        gap_per_1000: `gap` for each 1,000 mean tokens; NaN without calls, or where tokens are unknown.
+        gap_per_call: `gap` per mean call; NaN without calls.
+        gap_per_1000: `gap` per 1,000 mean tokens; NaN without calls, or where tokens are unknown.
     """
 
     name: str
     variants: tuple[str, ...]
     quality: float
-    delta: Interval
-    gap: Interval
+    delta: Estimate
+    gap: Estimate
     calls: float
     tokens: float
-    gap_per_call: Interval
-    gap_per_1000: Interval
+    gap_per_call: Estimate
+    gap_per_1000: Estimate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,29 +99,28 @@ class JudgedComparison(Evaluation):
 
     def table(self) -> Table:
         """Return one row for each way to choose."""
-        columns = (
-            Column("choice"),
-            Column(self.metric, ".1f", scale=100),
-            Column("vs last", "+.1f", scale=100, interval=True),
-            Column("gap closed %", ".0f", scale=100, interval=True),
-            Column("judge calls", ".2f"),
-            Column("judge tokens", ".0f"),
-            Column("gap % per call", ".0f", scale=100, interval=True),
-            Column("gap % per 1,000 tokens", ".0f", scale=100, interval=True),
+        last, oracle = (figure(value, ".1f", 100) for value in (self.last, self.oracle))
+        return Table.of(
+            f"Which draft under {self.rule}: {self.n} questions, last {last}, oracle {oracle}; {self.resampling.text}",
+            self.rows,
+            {
+                Column("choice"): "name",
+                Column(self.metric, ".1f", scale=100): "quality",
+                Column("vs last", "+.1f", scale=100, interval=True): "delta",
+                Column("gap closed %", ".0f", scale=100, interval=True): lambda row: _if_defined(row.gap),
+                Column("judge calls", ".2f"): "calls",
+                Column("judge tokens", ".0f"): "tokens",
+                Column("gap % per call", ".0f", scale=100, interval=True): lambda row: _if_defined(row.gap_per_call),
+                Column("gap % per 1,000 tokens", ".0f", scale=100, interval=True): lambda row: _if_defined(
+                    row.gap_per_1000
+                ),
+            },
+            self.notes,
         )
-        rows = tuple(
-            (r.name, r.quality, r.delta, _told(r.gap), r.calls, r.tokens, _told(r.gap_per_call), _told(r.gap_per_1000))
-            for r in self.rows
-        )
-        title = (
-            f"Which draft under {self.rule}: {self.n} questions, last {figure(self.last, '.1f', 100)}, oracle {figure(self.oracle, '.1f', 100)}; "
-            f"{self.resampling.text}"
-        )
-        return Table(title=title, columns=columns, rows=rows, notes=self.notes)
 
 
-def _told(interval: Interval) -> Interval | None:
-    return None if np.isnan(interval[0]) else interval
+def _if_defined(estimate: Estimate) -> Estimate | None:
+    return None if np.isnan(estimate[0]) else estimate
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,16 +170,16 @@ def compare_judged(
     """
     resampling = replace(resampling, interval="percentile")
     judge = marks or metric
-    made = _made(recording, policy, families, metric=metric, judge=judge, resampling=resampling)
+    reference = _reference_of(recording, policy, families, metric=metric, judge=judge, resampling=resampling)
+    prepared = reference.prepared
     several = any(len(variants) > 1 for variants in families.values())
-    folds = whole_folds(made.prepared.recording, n_folds) if several else np.zeros(made.prepared.n, dtype=np.int64)
-    rows = tuple(made.row(name, tuple(variants), folds) for name, variants in families.items())
-    notes = [*([made.note] if made.note else []), *choice_notes(made.prepared.recording, [metric])]
+    folds = whole_folds(prepared.recording, n_folds) if several else np.zeros(prepared.n, dtype=np.int64)
+    rows = tuple(reference.judged_row(name, variants, folds) for name, variants in families.items())
+    notes = [*([reference.token_note] if reference.token_note else []), *choice_notes(prepared.recording, [metric])]
     if judge == metric:
         notes.append(f"the judge's marks are {metric} itself: judging every draft closes the gap by construction")
     if several:
         notes.append(f"thresholds are cross-fitted over {n_folds} folds by id hash")
-    reference = made.reference
     if reference.undefined:
         notes.append("some resamples have no gap between last and oracle; intervals of shares leave them out")
     return JudgedComparison(
@@ -188,8 +187,8 @@ def compare_judged(
         rule=policy.label,
         metric=metric,
         judge=judge,
-        n=made.prepared.n,
-        n_failed=made.prepared.n_failed,
+        n=prepared.n,
+        n_failed=prepared.n_failed,
         last=float(reference.last.mean()),
         oracle=float(reference.seen.mean()),
         n_folds=n_folds,
@@ -216,12 +215,16 @@ def select_variants(
         metric: The same.
         marks: The same.
     """
-    made = _made(dev, policy, families, metric=metric, judge=marks or metric, resampling=Resampling(n_resamples=1))
-    nobody = np.full(made.prepared.n, -1)
-    return {name: (variants[made.selected(tuple(variants), nobody)],) for name, variants in families.items()}
+    draw_once = Resampling(n_resamples=1)
+    reference = _reference_of(dev, policy, families, metric=metric, judge=marks or metric, resampling=draw_once)
+    every = np.ones(reference.prepared.n, dtype=np.bool_)
+    return {
+        name: (variants[reference.best(*reference.outcomes(variants)[:2], every)],)
+        for name, variants in families.items()
+    }
 
 
-def _made(
+def _reference_of(
     recording: Recording,
     policy: Policy,
     families: Mapping[str, Sequence[Procedure]],
@@ -229,16 +232,14 @@ def _made(
     metric: str,
     judge: str,
     resampling: Resampling,
-) -> _Made:
-    """Return what evaluates variants."""
+) -> _JudgedReference:
     if not families or not all(families.values()):
         raise DataError("nothing to compare: give each family one procedure at least")
     names = frozenset().union(*(item.signals for variants in families.values() for item in variants))
     reading = replace(policy, selector=_Reading(names))
     prepared = PreparedRecording.of(recording, [metric])
     check_policy(reading, prepared.recording)
-    reference = Reference(prepared, reading, metric, prepared.draws(resampling))
-    return _Made(prepared, prepared.stops(reading), reference, metric, judge)
+    return _JudgedReference(prepared, reading, metric, prepared.draws(resampling), judge)
 
 
 def whole_folds(recording: Recording, n_folds: int) -> npt.NDArray[np.int64]:
@@ -256,72 +257,64 @@ def whole_folds(recording: Recording, n_folds: int) -> npt.NDArray[np.int64]:
     return folds
 
 
-class _Made:
-    """What every variant returns and asks for."""
+class _JudgedReference(Reference):
+    """A stopping rule with the recorded marks of a judge and the tokens of its calls."""
 
-    def __init__(
-        self, prepared: PreparedRecording, stopped: Stops, reference: Reference, metric: str, judge: str
-    ) -> None:
-        self.prepared, self._stopped, self.reference, self._metric = prepared, stopped, reference, metric
-        paid, self.note = _tokens(prepared.recording, judge)
+    def __init__(self, prepared: PreparedRecording, policy: Policy, metric: str, draws: Draws, judge: str) -> None:
+        super().__init__(prepared, policy, metric, draws)
+        self._stopped = prepared.stops(policy)
+        paid, self.token_note = _judge_tokens(prepared.recording, judge)
         marks = outcome(prepared.recording, judge)
-        self._marks, self._paid = (prepared.in_view(values, stopped.view) for values in (marks, paid))
+        self._marks, self._paid = (prepared.in_view(values, self._stopped.view) for values in (marks, paid))
 
-    def row(self, name: str, variants: tuple[Procedure, ...], folds: npt.NDArray[np.int64]) -> JudgedRow:
+    def judged_row(self, name: str, variants: Sequence[Procedure], folds: npt.NDArray[np.int64]) -> JudgedRow:
         """Return the figures of one family, each question's variant selected on the other folds."""
-        made = [self._of(variant) for variant in variants]
-        values, calls, tokens = (np.stack([item[i] for item in made]) for i in range(3))
-        best = np.array([self._best(values, calls, folds != fold) for fold in range(int(folds.max()) + 1)])
-        chosen = best[folds], np.arange(len(folds))
-        value, asked, spent = values[chosen], calls[chosen], tokens[chosen]
-        gain, below = value - self.reference.last, self.reference.seen - self.reference.last
+        by_variant = self.outcomes(variants)
+        best = np.array([self.best(*by_variant[:2], folds != fold) for fold in range(int(folds.max()) + 1)])
+        value, calls, tokens = (values[best[folds], np.arange(len(folds))] for values in by_variant)
+        gain, gap = value - self.last, self.seen - self.last
         return JudgedRow(
             name=name,
             variants=tuple(dict.fromkeys(str(variants[i]) for i in best.tolist())),
             quality=float(value.mean()),
-            delta=self.reference.ratio(gain, np.ones(len(gain))),
-            gap=self.reference.ratio(gain, below),
-            calls=float(asked.mean()),
-            tokens=float(spent.mean()),
-            gap_per_call=self.reference.ratio(gain, below, asked),
-            gap_per_1000=self.reference.ratio(gain, below, spent / 1000),
+            delta=self.ratio(gain, np.ones(len(gain))),
+            gap=self.ratio(gain, gap),
+            calls=float(calls.mean()),
+            tokens=float(tokens.mean()),
+            gap_per_call=self.ratio(gain, gap, calls),
+            gap_per_1000=self.ratio(gain, gap, tokens / 1000),
         )
 
-    def _of(self, procedure: Procedure) -> tuple[Floats, Floats, Floats]:
-        """Return the metric of what it returns, its calls and their tokens, each of shape ``(n_questions,)``."""
-        stopped = self._stopped
-        choice: Choice = procedure.choose(stopped.view, stopped.position, self._marks)
-        values = self.prepared.values(stopped.view, stopped.position, choice.position)[self._metric]
-        tokens = np.where(choice.calls > 0, choice.calls * self._paid, 0.0).sum(axis=-1)
-        return self.reference.checked(values, str(procedure)), choice.calls.sum(axis=-1).astype(np.float64), tokens
+    def outcomes(self, variants: Sequence[Procedure]) -> tuple[Floats, Floats, Floats]:
+        """Return the metric of what each variant returns, its calls and their tokens, shape ``(n_variants, n_questions)``."""
+        view, stop = self._stopped.view, self._stopped.position
+        columns = []
+        for variant in variants:
+            choice: Choice = variant.choose(view, stop, self._marks)
+            values = self.prepared.values(view, stop, choice.position)[self.metric]
+            # Tokens of a draft that is not judged may be unknown, and NaN times no call is not 0.
+            tokens = np.where(choice.calls > 0, choice.calls * self._paid, 0.0)
+            columns.append((self.checked(values, str(variant)), choice.calls.sum(axis=-1), tokens.sum(axis=-1)))
+        values, calls, tokens = (np.stack(column) for column in zip(*columns, strict=True))
+        return values, calls.astype(np.float64), tokens
 
-    def selected(self, variants: tuple[Procedure, ...], folds: npt.NDArray[np.int64]) -> int:
-        """Return the position of the variant that the questions outside of fold 0 select."""
-        values, calls, _ = (np.stack(parts) for parts in zip(*(self._of(variant) for variant in variants), strict=True))
-        return self._best(values, calls, folds != 0)
-
-    def _best(self, values: Floats, calls: Floats, others: Mask) -> int:
+    def best(self, values: Floats, calls: Floats, others: Mask) -> int:
         """Return the variant with the fewest calls among those that close nearly as much as the best, on `others`."""
         if not others.any():  # one variant and one fold: nothing to select
             return 0
-        gains = (values[:, others] - self.reference.last[others]).mean(axis=1)
-        least = KEPT * gains.max() if gains.max() > 0 else gains.max()
-        asked = np.where(gains >= least - 1e-12, calls[:, others].mean(axis=1), np.inf)
-        return int(np.lexsort((-gains, asked))[0])
+        gains = (values[:, others] - self.last[others]).mean(axis=1)
+        least = CLOSED_SHARE * gains.max() if gains.max() > 0 else gains.max()
+        mean_calls = np.where(gains >= least - ROUNDING, calls[:, others].mean(axis=1), np.inf)
+        return int(np.lexsort((-gains, mean_calls))[0])
 
 
-def _tokens(recording: Recording, judge: str) -> tuple[Floats, str]:
+def _judge_tokens(recording: Recording, judge: str) -> tuple[Floats, str]:
     """Return the tokens of judging each draft, shape ``(n_questions, n_rounds)``, NaN where unknown, and a note."""
-    have = recording.table.column_names
-
-    def of(name: str) -> Floats:
-        return recording.column(name) if name in have else np.full(recording.shape, np.nan)
-
-    kinds = [of(cost_column(f"judge:{judge}", kind)) for kind in _TOKENS]
+    kinds = [column_or_nan(recording, cost_column(f"judge:{judge}", kind)) for kind in _TOKEN_KINDS]
     total = kinds[0] + kinds[1] + kinds[2]
     if np.isfinite(total[recording.seen]).all():
         return total, ""
-    read = kinds[2] + of("draft_tokens")
+    read = kinds[2] + column_or_nan(recording, "draft_tokens")
     if np.isfinite(read[recording.seen]).any():
         return (
             read,

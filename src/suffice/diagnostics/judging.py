@@ -1,6 +1,6 @@
 """Choosing among seen drafts with few calls of a judge: procedures over recorded marks.
 
-A judge's mark is known only once it was asked for, so a procedure here chooses whom to ask by what is free (answers,
+A mark is known only after the judge was called, so a procedure chooses which drafts to judge by what is free (answers,
 distances, a selector), and every call is counted.  Equal drafts share one mark: each distinct draft is judged once.
 """
 
@@ -24,7 +24,7 @@ Counts = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What a procedure returns, and what it asked for.
+    """What a procedure returns, and which calls it makes.
 
     Attributes:
         position: The round whose draft to return, shape ``(n_questions,)``; -1 where no seen round has one.
@@ -36,7 +36,7 @@ class Choice:
 
 
 class Procedure(ABC):
-    """Chooses among the rounds seen at the stop, and asks a judge for some marks."""
+    """Chooses among the rounds seen at the stop, and calls a judge for some marks."""
 
     __slots__ = ()
 
@@ -58,13 +58,13 @@ class Procedure(ABC):
         candidates = answered(view) & (np.arange(len(view)) <= np.asarray(stop)[..., None])
         first = _first_equal(view, candidates)
         shared = np.take_along_axis(repeated, first[..., None], axis=-2)
-        position, asked = self._choose(view, candidates, shared)
+        position, calls = self._choose(view, candidates, shared)
         position = np.where(position >= 0, position, last_of(candidates))
-        return Choice(position, _once_each(asked, first))
+        return Choice(position, _once_each(calls, first))
 
     @abstractmethod
     def _choose(self, view: Rounds, candidates: Mask, marks: Floats) -> tuple[Positions, Counts]:
-        """Return the chosen position (-1 with nothing to go by) and how often each round's draft is asked about."""
+        """Return the chosen position (-1 without any mark) and how often each round's draft is judged."""
 
     @property
     def signals(self) -> frozenset[str]:
@@ -93,11 +93,11 @@ class Unjudged(Procedure):
 
 @dataclass(frozen=True, slots=True)
 class JudgeAll(Procedure):
-    """Ask about every seen draft and return the best, among ties the latest."""
+    """Judge every seen draft and return the best, among ties the latest."""
 
     def _choose(self, view: Rounds, candidates: Mask, marks: Floats) -> tuple[Positions, Counts]:
         del view
-        return _best(marks[..., 0], candidates), candidates.astype(np.int64)
+        return _best_marked(marks[..., 0], candidates), candidates.astype(np.int64)
 
     def __str__(self) -> str:
         return "judge_all"
@@ -105,7 +105,7 @@ class JudgeAll(Procedure):
 
 @dataclass(frozen=True, slots=True)
 class JudgeDistinct(Procedure):
-    """Ask only about drafts that differ in meaning: from the latest back, those that no later one asked about is near.
+    """Judge only drafts that differ in meaning: from the latest back, those that no later judged draft is near.
 
     Attributes:
         eps: Drafts are near below this cosine distance; 0 = only equal ones are.
@@ -117,10 +117,10 @@ class JudgeDistinct(Procedure):
         near = same_answers(view)
         if self.eps > 0:
             near = near | (pairwise_distances(view) < self.eps)
-        asked = np.zeros(view.shape, dtype=np.bool_)
+        judged = np.zeros(view.shape, dtype=np.bool_)
         for r in reversed(range(len(view))):
-            asked[..., r] = candidates[..., r] & ~(near[..., r, :] & asked).any(axis=-1)
-        return _best(marks[..., 0], asked), asked.astype(np.int64)
+            judged[..., r] = candidates[..., r] & ~(near[..., r, :] & judged).any(axis=-1)
+        return _best_marked(marks[..., 0], judged), judged.astype(np.int64)
 
     @property
     def signals(self) -> frozenset[str]:
@@ -133,11 +133,11 @@ class JudgeDistinct(Procedure):
 
 @dataclass(frozen=True, slots=True)
 class JudgeUntil(Procedure):
-    """Ask in the order of a selector until a mark is good enough; else return the best.
+    """Judge in the order of a selector until a mark is good enough; else return the best.
 
     Attributes:
-        order: Whose choice is asked about first, then whose choice among the rest, and so on.
-        enough: The mark that ends the asking; 1 is the most that a mark in [0, 1] can say.
+        order: Its choice is judged first, then its choice among the rest, and so on.
+        enough: The mark that ends the judging; 1 is the highest mark in [0, 1].
     """
 
     order: Selector
@@ -147,8 +147,8 @@ class JudgeUntil(Procedure):
         ranks = rank_rounds(self.order, view, candidates)
         good = candidates & (marks[..., 0] >= self.enough)
         until = np.where(good, ranks, len(view)).min(axis=-1, keepdims=True)
-        asked = candidates & (ranks <= until)
-        return _best(marks[..., 0], asked), asked.astype(np.int64)
+        judged = candidates & (ranks <= until)
+        return _best_marked(marks[..., 0], judged), judged.astype(np.int64)
 
     @property
     def signals(self) -> frozenset[str]:
@@ -161,7 +161,7 @@ class JudgeUntil(Procedure):
 
 @dataclass(frozen=True, slots=True)
 class Halving(Procedure):
-    """Successive halving: a selector keeps the better half without a call, then each stage asks once about the rest.
+    """Successive halving: a selector keeps the better half without a call, then each stage judges the rest once.
 
     Every stage keeps the better half (rounded up) by the mean of the marks so far, ties by the selector's order, until
     one is left or there are no more repeated marks.  With one mark for each draft, as a cache gives, that is one stage.
@@ -175,19 +175,19 @@ class Halving(Procedure):
 
     def _choose(self, view: Rounds, candidates: Mask, marks: Floats) -> tuple[Positions, Counts]:
         ranks = rank_rounds(self.order, view, candidates)
-        left = candidates & (ranks < _half(candidates))
+        rest = candidates & (ranks < _better_half(candidates))
         calls = np.zeros(view.shape, dtype=np.int64)
         sums, known = np.zeros(view.shape), np.zeros(view.shape)
         for stage in range(marks.shape[-1]):
-            asked = left & (left.sum(axis=-1, keepdims=True) > 1)
+            judged = rest & (rest.sum(axis=-1, keepdims=True) > 1)
             mark = marks[..., stage]
-            told = asked & ~np.isnan(mark)
-            calls += asked
-            sums, known = sums + np.where(told, mark, 0.0), known + told
+            readable = judged & ~np.isnan(mark)
+            calls += judged
+            sums, known = sums + np.where(readable, mark, 0.0), known + readable
             mean = np.where(known > 0, sums / np.maximum(known, 1), -np.inf)
-            keep = np.ones_like(_half(left)) if stage == marks.shape[-1] - 1 else _half(left)
-            left = left & (_places(mean, ranks, left) < keep)
-        return last_of(left), calls
+            n_kept = np.ones_like(_better_half(rest)) if stage == marks.shape[-1] - 1 else _better_half(rest)
+            rest = rest & (_places(mean, ranks, rest) < n_kept)
+        return last_of(rest), calls
 
     @property
     def signals(self) -> frozenset[str]:
@@ -205,12 +205,12 @@ def rank_rounds(selector: Selector, view: Rounds, candidates: Mask) -> Counts:
     """
     n = len(view)
     ranks = np.full(view.shape, n, dtype=np.int64)
-    left = candidates.copy()
+    rest = candidates.copy()
     for place in range(n):
-        chosen = selector.select(_only(view, left), _end(view))
-        hit = left & (np.arange(n) == chosen[..., None])
+        chosen = selector.select(_only(view, rest), _end(view))
+        hit = rest & (np.arange(n) == chosen[..., None])
         ranks[hit] = place
-        left &= ~hit
+        rest &= ~hit
     return ranks
 
 
@@ -226,18 +226,18 @@ def _only(view: Rounds, candidates: Mask) -> Rounds:
     return Rounds(view.columns, view.index, view.seen, answers)
 
 
-def _best(marks: Floats, asked: Mask) -> Positions:
-    return nearest(-marks, np.asarray(-np.inf), asked)
+def _best_marked(marks: Floats, judged: Mask) -> Positions:
+    return nearest(-marks, np.asarray(-np.inf), judged)
 
 
-def _half(mask: Mask) -> Counts:
-    return np.asarray(-(-mask.sum(axis=-1, keepdims=True) // 2), dtype=np.int64)
+def _better_half(mask: Mask) -> Counts:
+    return np.asarray(-(-mask.sum(axis=-1, keepdims=True) // 2), dtype=np.int64)  # rounded up
 
 
-def _places(mean: Floats, ranks: Counts, left: Mask) -> Counts:
-    """Return the place of each round left, by mean mark, then by rank; others come last."""
-    order = np.lexsort((ranks, -mean, ~left), axis=-1)
-    places: Counts = np.empty(order.shape, dtype=np.int64)
+def _places(mean: Floats, ranks: Counts, rest: Mask) -> Counts:
+    """Return the place of each remaining round, by mean mark, then by rank; others come last."""
+    order = np.lexsort((ranks, -mean, ~rest), axis=-1)
+    places: Counts = np.empty(order.shape, dtype=np.int64)  # the inverse permutation of the order
     np.put_along_axis(places, order, np.broadcast_to(np.arange(order.shape[-1]), order.shape), axis=-1)
     return places
 
@@ -250,11 +250,12 @@ def _first_equal(view: Rounds, candidates: Mask) -> Positions:
     return first
 
 
-def _once_each(asked: Counts, first: Positions) -> Counts:
-    """Return the calls with those on equal drafts made once: the most that any of them asks for, at the latest asked."""
-    n = asked.shape[-1]
-    group = first[..., :, None] == first[..., None, :]
-    most = np.where(group, asked[..., None, :], 0).max(axis=-1)
+def _once_each(calls: Counts, first: Positions) -> Counts:
+    """Return the calls with those on equal drafts made once: the most for any of them, at the latest judged one."""
+    n = calls.shape[-1]
+    # Axis -2 is a round, axis -1 the rounds that it is compared with.
+    equal = first[..., :, None] == first[..., None, :]
+    most = np.where(equal, calls[..., None, :], 0).max(axis=-1)
     later = np.triu(np.ones((n, n), dtype=np.bool_), 1)
-    repeated = (group & later & (asked[..., None, :] > 0)).any(axis=-1)
-    return np.where((asked > 0) & ~repeated, most, 0).astype(np.int64)
+    repeated = (equal & later & (calls[..., None, :] > 0)).any(axis=-1)
+    return np.where((calls > 0) & ~repeated, most, 0).astype(np.int64)

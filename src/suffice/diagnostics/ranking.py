@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -22,20 +23,20 @@ from suffice.rules.ranker import Ranked, Term
 from suffice.rules.selectors import Last, Selector, answered
 from suffice.seen import Seen
 from suffice.session import Policy
-from suffice.statistics.units import Units
+from suffice.statistics import Units, drawn_folds
 from suffice.store.recording import Recording
 from suffice.tables import Column, Table
 
-__all__ = ["FEATURES", "RankerFit", "fit_ranker"]
+__all__ = ["RANKER_FEATURES", "RankerFit", "fit_ranker"]
 
-FEATURES = ("p_correct", "sum_p_correct", "best_p_correct")
+RANKER_FEATURES = ("p_correct", "sum_p_correct", "best_p_correct")
 """What the ranker reads by default: chosen on tune questions, see docs/results/which-round.md."""
 
 PENALTIES = (0.001, 0.01, 0.1, 1.0)
 """Inverse strengths of the penalty on the weights, the strongest penalty first."""
 
-_DIGITS = 6
-_FEWEST = 3
+_WEIGHT_DIGITS = 6
+_FEWEST_FOLDS = 3
 """Parts: one to judge on, one to calibrate, one to learn from."""
 
 
@@ -75,11 +76,10 @@ class RankerFit(Result):
 
     def table(self) -> Table:
         """Return what the choice was made by."""
-        rows = tuple(sorted(self.cross_fitted.items(), key=lambda item: -item[1]))
-        return Table(
-            title=f"Selectors on {self.n} tune questions, held out in {self.folds} parts, stops at every round",
-            columns=(Column("selector"), Column(self.metric.upper(), ".1f", scale=100)),
-            rows=rows,
+        return Table.of(
+            f"Selectors on {self.n} tune questions, held out in {self.folds} parts, stops at every round",
+            sorted(self.cross_fitted.items(), key=lambda item: -item[1]),
+            {Column("selector"): itemgetter(0), Column(self.metric.upper(), ".1f", scale=100): itemgetter(1)},
             notes=(f"chosen: {self.policy.selector}", *self.notes),
         )
 
@@ -89,7 +89,7 @@ def fit_ranker(
     policy: Policy,
     *,
     metric: str = "f1",
-    features: Sequence[str] = FEATURES,
+    features: Sequence[str] = RANKER_FEATURES,
     penalties: Sequence[float] = PENALTIES,
     folds: int = 5,
     seed: int = 42,
@@ -116,36 +116,31 @@ def fit_ranker(
         NotFittedError: A feature reads a calibrated signal and the policy has no calibrator.
     """
     prepared = PreparedRecording.of(recording)
-    kept, n_failed = prepared.recording, prepared.n_failed
-    units = Units.of(len(kept.question_ids), kept.clusters)
-    if not _FEWEST <= folds <= len(units.sizes):
-        raise DataError(
-            f"{folds!r} parts of {len(units.sizes)} questions: give folds between 3 and the number of questions"
-        )
+    n_units = Units.of(prepared.n, prepared.recording.clusters).n_units
+    if not _FEWEST_FOLDS <= folds <= n_units:
+        raise DataError(f"{folds!r} parts of {n_units} questions: give folds between 3 and the number of questions")
     if not features or not penalties:
         raise DataError("a ranker needs one feature and one penalty at least")
-    rng = np.random.default_rng(seed)
-    part = rng.permutation(np.arange(len(units.sizes)) % folds)
-    part = part if units.codes is None else part[units.codes]
+    part = drawn_folds(prepared.n, folds, clusters=prepared.recording.clusters, seed=seed)
     drafted = Ranked(tuple(Term(name, 0.0) for name in features))
-    study = _Study(kept, replace(policy, selector=drafted), outcome(kept, metric), part, tuple(penalties))
+    study = _Study(prepared.with_metrics([metric]), replace(policy, selector=drafted), part, penalties)
     cross_fitted, notes = study.cross_fitted(), []
-    best = max(penalties, key=lambda penalty: (cross_fitted[_label(penalty)], -penalty))
+    best = max(penalties, key=lambda penalty: (cross_fitted[_penalty_name(penalty)], -penalty))
     selector, n_pairs = study.fitted(np.ones(len(part), dtype=np.bool_), best)
     if isinstance(selector, Last):
         notes.append("nothing to learn: no two rounds of a question differ both in the metric and in a feature")
     simple = max((name for name in cross_fitted if not name.startswith("ranked")), key=lambda name: cross_fitted[name])
-    if cross_fitted[simple] >= cross_fitted[_label(best)]:
+    if cross_fitted[simple] >= cross_fitted[_penalty_name(best)]:
         notes.append(f"on held-out tune questions {simple!r} does as well as the ranker: prefer it")
-    seen = seen_from(kept) | (Seen.from_dict(policy.provenance) or Seen())
+    seen = seen_from(prepared.recording) | (Seen.from_dict(policy.provenance) or Seen())
     provenance = {**policy.provenance, **seen.to_dict(), "ranker": {"metric": metric, "seed": seed}}
     return RankerFit(
         policy=replace(policy, selector=selector, provenance=provenance),
         metric=metric,
         cross_fitted=cross_fitted,
         penalty=float("nan") if isinstance(selector, Last) else float(best),
-        n=len(kept.question_ids),
-        n_failed=n_failed,
+        n=prepared.n,
+        n_failed=prepared.n_failed,
         n_pairs=n_pairs,
         folds=folds,
         seed=seed,
@@ -153,28 +148,26 @@ def fit_ranker(
     )
 
 
-def _label(penalty: float) -> str:
+def _penalty_name(penalty: float) -> str:
     return f"ranked, C = {penalty:g}"
 
 
 class _Study:
-    """Everything that fitting on a part of the tune questions needs."""
+    """Fits rankers on parts of the tune questions; the recording is prepared with one metric, what a better answer has."""
 
     def __init__(
         self,
-        recording: Recording,
+        prepared: PreparedRecording,
         policy: Policy,
-        metric: Floats,
         part: npt.NDArray[np.int64],
-        penalties: tuple[float, ...],
+        penalties: Sequence[float],
     ) -> None:
-        check_policy(policy, recording)
-        self._raw = recording.rounds(policy.raw_columns)
-        self._policy, self._part, self._penalties = policy, part, penalties
-        self._targets = {c.output: outcome(recording, c.target) for c in policy.calibrators}
-        view = policy.view(self._raw)
-        offset = int(view.index[0] - recording.index[0])
-        self._metric = metric[:, offset : offset + len(view)]
+        self._recording, self._policy, self._part, self._penalties = prepared.recording, policy, part, penalties
+        (metric,) = prepared.metrics.values()
+        check_policy(policy, prepared.recording)
+        self._targets = {c.output: outcome(prepared.recording, c.target) for c in policy.calibrators}
+        self._prepared, self._whole = prepared, prepared.view(policy)
+        self._metric = prepared.in_view(metric, self._whole)
 
     def cross_fitted(self) -> dict[str, float]:
         """Return the mean metric of each penalty and of simple selectors on held-out questions."""
@@ -186,21 +179,21 @@ class _Study:
             train = self._part != k
             view = self._view(train)
             named: dict[str, Selector] = {name: parse_selector(name) for name in simple}
-            named |= {_label(penalty): self.fitted(train, penalty, view)[0] for penalty in self._penalties}
+            named |= {_penalty_name(penalty): self.fitted(train, penalty, view)[0] for penalty in self._penalties}
             for name, selector in named.items():
-                held = _part(view, ~train)
+                held = _questions(view, ~train)
                 table = values_by_stop(answers_by_stop(selector, held), held.seen, self._metric[~train])
                 totals.setdefault(name, []).append(np.where(held.seen, table, np.nan))
         return {name: float(np.nanmean(np.concatenate(tables))) for name, tables in totals.items()}
 
     def fitted(self, train: Mask, penalty: float, view: Rounds | None = None) -> tuple[Selector, int]:
         """Return the ranker of the training questions and how many pairs it learnt from; `last` if it learnt nothing."""
-        rounds = _part(self._view(train) if view is None else view, train)
+        rounds = _questions(self._view(train) if view is None else view, train)
         assert isinstance(self._policy.selector, Ranked)
-        terms = tuple(replace(term, fill=_fill(term, rounds)) for term in self._policy.selector.terms)
+        terms = tuple(replace(term, fill=_median(term, rounds)) for term in self._policy.selector.terms)
         draft = Ranked(terms)
         values, candidates = _by_stop(draft, rounds)
-        pairs = _pairs(candidates, self._metric[train])
+        pairs = _unequal_pairs(candidates, self._metric[train])
         weights = _weights(values, candidates, pairs, penalty)
         if weights is None:
             return Last(), len(pairs[-1])
@@ -211,36 +204,35 @@ class _Study:
 
         Training questions: by calibrators of the other parts of the training questions; others: by those of all of it.
         """
-        view = self._policy.view(self._raw)
+        view, recording = self._whole, self._recording
         columns = dict(view.columns)
         for calibrator in self._policy.calibrators:
             if calibrator.output not in columns:
                 continue
-            column = np.full(self._raw.shape, np.nan)
-            for k in (-1, *np.unique(self._part[train]).tolist()):
+            source, target = recording.column(calibrator.signal), self._targets[calibrator.output]
+            column = np.full(recording.shape, np.nan)
+            for k in (-1, *np.unique(self._part[train]).tolist()):  # -1 = the questions that are not for training
                 rows = ~train if k < 0 else train & (self._part == k)
                 others = train & (self._part != k)
-                source = self._raw[calibrator.signal]
                 refitted = replace(calibrator, unseen_round="nearest").fit(
-                    source[others], self._targets[calibrator.output][others], index=self._raw.index
+                    source[others], target[others], index=recording.index
                 )
-                column[rows] = refitted.predict(source[rows], index=self._raw.index)
-            offset = int(view.index[0] - self._raw.index[0])
-            columns[calibrator.output] = column[:, offset : offset + len(view)]
+                column[rows] = refitted.predict(source[rows], index=recording.index)
+            columns[calibrator.output] = self._prepared.in_view(column, view)
         return Rounds(columns, view.index, view.seen, view.answers)
 
 
-def _part(view: Rounds, rows: Mask) -> Rounds:
+def _questions(view: Rounds, rows: Mask) -> Rounds:
     columns = {name: column[rows] for name, column in view.columns.items()}
     return Rounds(columns, view.index, view.seen[rows], None if view.answers is None else view.answers[rows])
 
 
-def _fill(term: Term, rounds: Rounds) -> float:
+def _median(term: Term, rounds: Rounds) -> float:
     """Return the median of the signal, which stands for a missing one; 0 where it is never defined."""
     if term.signal is None:
         return 0.0
     known = rounds[term.signal][rounds.seen & ~np.isnan(rounds[term.signal])]
-    return float(f"{np.median(known):.{_DIGITS}g}") if known.size else 0.0
+    return float(f"{np.median(known):.{_WEIGHT_DIGITS}g}") if known.size else 0.0
 
 
 def _by_stop(ranker: Ranked, rounds: Rounds) -> tuple[Floats, Mask]:
@@ -254,7 +246,7 @@ def _by_stop(ranker: Ranked, rounds: Rounds) -> tuple[Floats, Mask]:
     return np.stack([np.broadcast_to(f, candidates.shape) for f in ranker.features(wide, candidates)]), candidates
 
 
-def _pairs(candidates: Mask, metric: Floats) -> tuple[Any, Any, Floats]:
+def _unequal_pairs(candidates: Mask, metric: Floats) -> tuple[Any, Any, Floats]:
     """Return index tuples of the better and of the worse round of each pair, and the differences of the metric."""
     known = np.where(np.isnan(metric), 0.0, metric)[:, None, :]
     both = candidates[..., :, None] & candidates[..., None, :] & ~np.isnan(metric)[:, None, :, None]
@@ -277,4 +269,4 @@ def _weights(values: Floats, candidates: Mask, pairs: tuple[Any, Any, Floats], p
     fitted = fit_logistic(rows, labels, strength=penalty, shares=shares, intercept=False, most=1000)
     weights = np.zeros(len(values))
     weights[usable] = fitted.weights[0] / spread[usable]
-    return [float(f"{weight:.{_DIGITS}g}") for weight in weights]
+    return [float(f"{weight:.{_WEIGHT_DIGITS}g}") for weight in weights]

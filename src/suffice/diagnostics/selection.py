@@ -22,12 +22,15 @@ from suffice.statistics import ONE_UNIT, Draws, Resampling
 from suffice.store.recording import Recording
 from suffice.tables import Column, Table
 
-__all__ = ["Reference", "SelectorComparison", "SelectorRow", "compare_selectors"]
+__all__ = ["Estimate", "Reference", "SelectorComparison", "SelectorRow", "compare_selectors"]
+
+Estimate = tuple[float, float, float]
+"""A value with the ends of its interval, each NaN where undefined."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelectorRow:
-    """One selector under one stopping rule; intervals are triples ``(value, low, high)``, NaN where undefined.
+    """One selector under one stopping rule.
 
     Attributes:
         rule: The policy's label.
@@ -46,9 +49,9 @@ class SelectorRow:
     rule: str
     selector: str
     quality: float
-    delta: tuple[float, float, float]
-    gap_seen: tuple[float, float, float]
-    gap_full: tuple[float, float, float]
+    delta: Estimate
+    gap_seen: Estimate
+    gap_full: Estimate
     oracle_seen: float
     oracle_full: float
     calls: float
@@ -85,37 +88,22 @@ class SelectorComparison(Evaluation):
     def table(self) -> Table:
         """Return one row for each rule and selector."""
         name = self.metric.upper()
-        columns = (
-            Column("rule"),
-            Column("selector"),
-            Column(name, ".1f", scale=100),
-            Column(f"{name} vs last", "+.1f", scale=100, interval=True),
-            Column("gap closed, seen %", ".0f", scale=100, interval=True),
-            Column("gap closed, full %", ".0f", scale=100, interval=True),
-            Column("oracle seen", ".1f", scale=100),
-            Column("oracle full", ".1f", scale=100),
-            Column("calls", ".2f"),
+        return Table.of(
+            f"Which round: {self.n} questions; {self.resampling.text}",
+            self.rows,
+            {
+                Column("rule"): lambda row: row.rule + ("*" if row.n_selected else ""),
+                Column("selector"): lambda row: "ranked" if row.selector.startswith("ranked(") else row.selector,
+                Column(name, ".1f", scale=100): "quality",
+                Column(f"{name} vs last", "+.1f", scale=100, interval=True): "delta",
+                Column("gap closed, seen %", ".0f", scale=100, interval=True): "gap_seen",
+                Column("gap closed, full %", ".0f", scale=100, interval=True): "gap_full",
+                Column("oracle seen", ".1f", scale=100): "oracle_seen",
+                Column("oracle full", ".1f", scale=100): "oracle_full",
+                Column("calls", ".2f"): "calls",
+            },
+            self.notes,
         )
-        rows = tuple(
-            (
-                row.rule + ("*" if row.n_selected else ""),
-                _short(row.selector),
-                row.quality,
-                row.delta,
-                row.gap_seen,
-                row.gap_full,
-                row.oracle_seen,
-                row.oracle_full,
-                row.calls,
-            )
-            for row in self.rows
-        )
-        title = f"Which round: {self.n} questions; {self.resampling.text}"
-        return Table(title=title, columns=columns, rows=rows, notes=self.notes)
-
-
-def _short(selector: str) -> str:
-    return "ranked" if selector.startswith("ranked(") else selector
 
 
 def compare_selectors(
@@ -150,11 +138,10 @@ def compare_selectors(
     draws = prepared.draws(resampling)
     rows, undefined, notes = [], False, list[str]()
     for policy in policies:
-        compared = Reference(prepared, policy, metric, draws)
-        for selector in chosen.values():
-            rows.append(compared.row(selector))
-            undefined |= compared.undefined
-        notes += [note for note in compared.notes if note not in notes]
+        reference = Reference(prepared, policy, metric, draws)
+        rows += [reference.row(selector) for selector in chosen.values()]
+        undefined |= reference.undefined
+        notes += [note for note in reference.notes if note not in notes]
     notes += choice_notes(prepared.recording, [metric])
     if prepared.cut.any():
         notes.append(
@@ -181,6 +168,9 @@ class Reference:
     """One stopping rule: what `last` and the oracles return under it.
 
     Attributes:
+        prepared: The recording.
+        policy: The rule.
+        metric: What quality means.
         last: The metric of the latest seen answer, shape ``(n_questions,)``.
         seen: Of the best seen one.
         full: Of the best recorded one; NaN where a rule ended the recording.
@@ -199,7 +189,7 @@ class Reference:
     """
 
     def __init__(self, prepared: PreparedRecording, policy: Policy, metric: str, draws: Draws) -> None:
-        self._prepared, self._policy, self._metric, self._draws = prepared, policy, metric, draws
+        self.prepared, self.policy, self.metric, self._draws = prepared, policy, metric, draws
         self.undefined = False
         latest = replace(policy, selector=Last())
         self.notes = dict.fromkeys(check_policy(latest, prepared.recording))
@@ -225,21 +215,21 @@ class Reference:
         """
         if np.isnan(values).any():
             raise DataError(
-                f"{self._metric!r} was not measured for an answer that {selector!r} returns under "
-                f"{self._policy.label!r} in {int(np.isnan(values).sum())} questions: record answers at every round, or "
+                f"{self.metric!r} was not measured for an answer that {selector!r} returns under "
+                f"{self.policy.label!r} in {int(np.isnan(values).sum())} questions: record answers at every round, or "
                 "use another metric"
             )
         return values
 
     def row(self, selector: Selector) -> SelectorRow:
         """Return the figures of one selector."""
-        policy = replace(self._policy, selector=selector)
-        self.notes.update(dict.fromkeys(check_policy(policy, self._prepared.recording)))
-        run, _ = run_policy(self._prepared, policy)
-        values = self.checked(run.values[self._metric], str(selector))
+        policy = replace(self.policy, selector=selector)
+        self.notes.update(dict.fromkeys(check_policy(policy, self.prepared.recording)))
+        run, _ = run_policy(self.prepared, policy)
+        values = self.checked(run.values[self.metric], str(selector))
         gain = values - self.last
         return SelectorRow(
-            rule=self._policy.label,
+            rule=self.policy.label,
             selector=str(selector),
             quality=float(values.mean()),
             delta=self.ratio(gain, np.ones(len(gain))),
@@ -249,11 +239,11 @@ class Reference:
             oracle_full=float(self.full.mean()),
             calls=float(run.ledger.calls.mean()),
             n_differ=int(np.count_nonzero(gain)),
-            n_selected=tuned_on(policy, self._prepared.recording),
+            n_selected=tuned_on(policy, self.prepared.recording),
         )
 
-    def ratio(self, above: Floats, below: Floats, per: Floats | None = None) -> tuple[float, float, float]:
-        """Return the ratio of two means with its interval, see `Draws.ratio`, and keep in mind where it is undefined."""
+    def ratio(self, above: Floats, below: Floats, per: Floats | None = None) -> Estimate:
+        """Return the ratio of two means with its interval, see `Draws.ratio`; note in `undefined` where a draw has none."""
         value, defined = self._draws.ratio(above, below, per)
         self.undefined |= not defined
         return value

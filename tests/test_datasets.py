@@ -14,7 +14,7 @@ import pytest
 
 from suffice.errors import DataError, SchemaError
 from suffice.metrics import normalize_answer
-from suffice.retrieval.datasets import BUNDLED, bundled_path, dataset_hash, load_questions
+from suffice.retrieval.datasets import BUNDLED_QUESTIONS, bundled_path, dataset_hash, load_questions
 
 ROOT = Path(__file__).resolve().parents[1]
 SIZES = {"hotpotqa_tune": 100, "hotpotqa_eval": 200, "2wiki_tune": 100, "2wiki_eval": 100}
@@ -62,7 +62,7 @@ def lines(path, *records):
 # Bundled
 
 
-@pytest.mark.parametrize("name", BUNDLED)
+@pytest.mark.parametrize("name", BUNDLED_QUESTIONS)
 def test_a_bundled_set_has_its_questions_with_answers_and_supporting_passages(name):
     questions = load_questions(name)
     assert len(questions) == SIZES[name]
@@ -76,12 +76,12 @@ def test_a_bundled_set_has_its_questions_with_answers_and_supporting_passages(na
         assert question.supporting_titles <= {passage.title for passage in question.passages}
 
 
-@pytest.mark.parametrize("name", BUNDLED)
+@pytest.mark.parametrize("name", BUNDLED_QUESTIONS)
 def test_a_bundled_set_never_changes(name):
     assert dataset_hash(load_questions(name)) == HASHES[name]
 
 
-@pytest.mark.parametrize("name", BUNDLED)
+@pytest.mark.parametrize("name", BUNDLED_QUESTIONS)
 def test_a_bundled_file_holds_only_the_fields_that_may_ship(name):
     with gzip.open(bundled_path(name), "rt", encoding="utf-8") as rows:
         for row in rows:
@@ -89,14 +89,14 @@ def test_a_bundled_file_holds_only_the_fields_that_may_ship(name):
 
 
 def test_no_question_is_in_two_bundled_sets():
-    questions = [question for name in BUNDLED for question in load_questions(name)]
+    questions = [question for name in BUNDLED_QUESTIONS for question in load_questions(name)]
     assert max(Counter(question.question_id for question in questions).values()) == 1
     assert max(Counter(normalize_answer(question.question) for question in questions).values()) == 1
 
 
 def test_every_bundled_file_is_attributed():
     text = (bundled_path("2wiki_eval").parents[1] / "DATA.md").read_text(encoding="utf-8")
-    for name in BUNDLED:
+    for name in BUNDLED_QUESTIONS:
         assert f"questions/{name}.jsonl.gz" in text
     for words in ("CC BY-SA 4.0", "Apache-2.0", "Changes made", "Wikipedia", "AdaRAGUE"):
         assert words in text
@@ -117,7 +117,9 @@ def test_the_bundling_script_is_deterministic_and_drops_other_fields(tmp_path, m
         with pytest.raises(SystemExit) as done:
             runpy.run_path(str(ROOT / "scripts" / "bundle_questions.py"), run_name="__main__")
         assert done.value.code == 0
-        digests.append([hashlib.sha256((out / f"{name}.jsonl.gz").read_bytes()).hexdigest() for name in BUNDLED])
+        digests.append(
+            [hashlib.sha256((out / f"{name}.jsonl.gz").read_bytes()).hexdigest() for name in BUNDLED_QUESTIONS]
+        )
         assert b"secret" not in gzip.decompress((out / "2wiki_eval.jsonl.gz").read_bytes())
         assert [question.question_id for question in load_questions(out / "2wiki_eval.jsonl.gz")] == ["q3"]
     assert digests[0] == digests[1]

@@ -267,7 +267,7 @@ def test_given_metrics_win_over_computed_ones_and_without_answers_nothing_is_com
 def test_a_table_that_does_not_tell_why_a_question_ended_early_is_refused_until_told(tmp_path):
     rows = [{"question_id": q, "round": r, "answer": "x"} for q, r in (("a", 1), ("a", 2), ("b", 1))]
     path = json_lines(tmp_path / "runs.jsonl", *rows)
-    with pytest.raises(DataError, match=r"'b' has 1 rounds, others have 2, and nothing tells why"):
+    with pytest.raises(DataError, match=r"'b' has 1 rounds, others have 2, and nothing says why"):
         read_tabular(path)
     for told in ("rule", "exhausted"):
         assert [trajectory.end for trajectory in read_tabular(path, ended_early=told).trajectories] == [
@@ -330,7 +330,7 @@ def test_bytes_that_are_not_utf8_broken_lines_and_foreign_files_are_named(tmp_pa
 def test_a_map_that_the_table_cannot_serve_is_refused(table):
     cases = [
         ({**MAP, "f1": "score"}, SchemaError, "no column 'score'"),
-        ({**MAP, "cost.generator.hours": "seed"}, DataError, "is no name of ours"),
+        ({**MAP, "cost.generator.hours": "seed"}, DataError, "is not a name of ours"),
         ({"round": "step"}, SchemaError, "mapped to 'question_id'"),
     ]
     for columns, error, message in cases:

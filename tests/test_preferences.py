@@ -16,7 +16,7 @@ from suffice.retrieval import CorpusBM25, InMemoryRetriever, PoolBM25, Question
 from suffice.rounds import Reply
 from suffice.train.confidence import Confidence
 from suffice.train.preference_file import card_path, read_preferences
-from suffice.train.preferences import Scored, build_preferences, candidates_of
+from suffice.train.preferences import CandidateScores, build_preferences, candidates_of
 from suffice.train.shift import measure_shift
 
 
@@ -79,8 +79,8 @@ def test_what_raises_confidence_is_positive_what_lowers_it_negative_and_the_rest
 @given(st.lists(st.sampled_from([-0.3, -0.1, 0.0, 0.2, 0.4, math.nan]), max_size=12), st.integers(1, 6))
 def test_no_passage_is_ever_both_and_the_chosen_are_the_furthest_from_zero(increases, k):
     texts = tuple(map(str, range(len(increases))))
-    scored = Scored(question_id="q", query="?", confidence=0.5, texts=texts, increases=tuple(increases))
-    up, down = scored.select(k)
+    scores = CandidateScores(question_id="q", query="?", confidence=0.5, texts=texts, increases=tuple(increases))
+    up, down = scores.select(k)
     assert not set(up) & set(down)
     ordered = sorted(inc for inc in increases if inc > 0)[::-1][:k]
     assert [increases[i] for i in up] == ordered

@@ -22,7 +22,7 @@ from suffice.seen import Seen
 from suffice.statistics import Resampling
 from suffice.train.preference_file import Preference
 from suffice.train.ranking import DEPTHS, NAMES, compare_rankings, rank_metrics
-from suffice.train.reranker import CARD, RerankerSettings, preferences_hash, train_reranker
+from suffice.train.reranker import RERANKER_CARD, RerankerSettings, preferences_hash, train_reranker
 from suffice.train.reranker_trainer import load_base
 from tests.tiny_reranker import (
     WORDS,
@@ -113,7 +113,7 @@ def test_the_trained_folder_is_a_cross_encoder_that_orders_the_loops_evidence(al
 
 def test_the_card_tells_how_the_reranker_was_made(aligned):
     run, data = aligned
-    card = json.loads((run.path / CARD).read_text())
+    card = json.loads((run.path / RERANKER_CARD).read_text())
     assert card["aligned_with"] == {"model": "m"}
     assert card["data"]["train"] == {"questions": 150, "hash": preferences_hash(data[:150])}
     assert card["settings"]["temperature"] == 1.0

@@ -16,7 +16,7 @@ from suffice.loop import RetrievalLoop, record
 from suffice.replays import calibrate, policy_for, replay, replay_stream, selected_on
 from suffice.reports.gate import gate_part
 from suffice.retrieval import CrossEncoderScorer, InMemoryRetriever, Question, Reranked
-from suffice.retrieval.rerank import CARD
+from suffice.retrieval.rerank import RERANKER_CARD
 from suffice.rounds import Passage
 from suffice.searches import search
 from suffice.searches.data import check_disjoint
@@ -180,7 +180,7 @@ def test_without_texts_only_ids_are_compared_and_that_is_said(leaky):
 def test_a_reranker_that_was_trained_on_these_questions_spoils_every_figure(tmp_path):
     folder = tmp_path / "reranker"
     folder.mkdir()
-    (folder / CARD).write_text(json.dumps(Seen.of((), [text_of(q) for q in range(7)]).to_dict()))
+    (folder / RERANKER_CARD).write_text(json.dumps(Seen.of((), [text_of(q) for q in range(7)]).to_dict()))
 
     class Lengths:
         def predict(self, pairs):
@@ -193,10 +193,10 @@ def test_a_reranker_that_was_trained_on_these_questions_spoils_every_figure(tmp_
     assert row.n_selected == 7
     with pytest.raises(ConfigMismatchError, match="7 of the 40.*the retriever was fitted on 7"):
         certify(recording, listed(["fixed_k(1)"], recording), LOOSE)
-    (folder / CARD).write_text("{}")
+    (folder / RERANKER_CARD).write_text("{}")
     assert scorer.seen is None  # trained here, before cards said on what
     assert CrossEncoderScorer("someone/else").seen == Seen()
-    (folder / CARD).write_text("[1]")
+    (folder / RERANKER_CARD).write_text("[1]")
     with pytest.raises(DataError, match="cannot be read"):
         _ = scorer.seen
 

@@ -20,7 +20,7 @@ from suffice.errors import ConfigMismatchError, DataError, ModelError, SchemaErr
 from suffice.llm import EncoderStates, EndpointEmbedder, EndpointStates, StateSource, TransformersModel
 from suffice.llm.prompts import Prompt
 from suffice.llm.states import State
-from suffice.probes.collect import Prompted, collect_states
+from suffice.probes.collect import StatePrompt, collect_states
 from suffice.rounds import Cost, Passage
 from suffice.store import StateWriter, read_recording, read_states, write_recording
 from tests.cli_tools import cli, dataset
@@ -56,7 +56,7 @@ class Source:
 
 
 def prompts(n, start=0):
-    return [Prompted(id=f"q{i}", question="?" * (i + 1)) for i in range(start, n)]
+    return [StatePrompt(id=f"q{i}", question="?" * (i + 1)) for i in range(start, n)]
 
 
 # Sources
@@ -219,15 +219,15 @@ def test_another_model_revision_or_layer_is_refused(tmp_path, change, words):
 
 def test_another_prompt_and_another_text_are_refused(tmp_path):
     collect_states(Source(), prompts(3), tmp_path / "s", about={"passages": 0})
-    rag = [Prompted(id="q9", question="?", passages=(PASSAGE,))]
+    rag = [StatePrompt(id="q9", question="?", passages=(PASSAGE,))]
     with pytest.raises(ConfigMismatchError, match="prompt: 'qa' -> 'rag'"):
         collect_states(Source(), rag, tmp_path / "s", about={"passages": 0})
     with pytest.raises(ConfigMismatchError, match="about.passages: 0 -> 3"):
         collect_states(Source(), prompts(3), tmp_path / "s", about={"passages": 3})
     with pytest.raises(ConfigMismatchError, match="contains the state of 'q1' for another question"):
-        collect_states(Source(), [Prompted(id="q1", question="new?")], tmp_path / "s", about={"passages": 0})
+        collect_states(Source(), [StatePrompt(id="q1", question="new?")], tmp_path / "s", about={"passages": 0})
     with pytest.raises(DataError, match=r"'q8' has no passages but others have"):
-        collect_states(Source(), [Prompted(id="q8", question="?"), *rag], tmp_path / "t")
+        collect_states(Source(), [StatePrompt(id="q8", question="?"), *rag], tmp_path / "t")
     with pytest.raises(DataError, match="reads qa only, not 'rag'"):
         collect_states(Source(prompts=("qa",)), rag, tmp_path / "t")
     assert not (tmp_path / "t").exists()
@@ -235,12 +235,12 @@ def test_another_prompt_and_another_text_are_refused(tmp_path):
 
 def test_prompts_are_told_apart_by_all_that_is_read():
     items = [
-        Prompted(id="a", question="ab"),
-        Prompted(id="a", question="a", passages=(Passage(passage_id="1", title="b", text=""),)),
-        Prompted(id="a", question="a", passages=(Passage(passage_id="1", title="", text="b"),)),
+        StatePrompt(id="a", question="ab"),
+        StatePrompt(id="a", question="a", passages=(Passage(passage_id="1", title="b", text=""),)),
+        StatePrompt(id="a", question="a", passages=(Passage(passage_id="1", title="", text="b"),)),
     ]
     assert len({item.digest for item in items}) == 3
-    assert Prompted(id="x", question="ab").digest == items[0].digest
+    assert StatePrompt(id="x", question="ab").digest == items[0].digest
 
 
 def test_ids_occur_once_and_there_are_some(tmp_path):

@@ -172,11 +172,11 @@ def test_baselines_score_knowledge_and_tell_their_cost(tiny_model, local):
 def test_exact_entropies_and_attentions_are_those_of_a_plain_pass(tiny_model, local):
     import torch
 
-    from suffice.llm.uncertainty import dragin_scores, generated
+    from suffice.llm.uncertainty import dragin_scores, read_reply
 
     question = load_questions(tiny_model / "eval.jsonl", limit=1)[0].question
     reply = local.answer(question)
-    read = generated(local, question, reply)
+    read = read_reply(local, question, reply)
     ids = [*local._ids(question, ()), *local.loaded.tokenizer.convert_tokens_to_ids([t.text for t in reply.tokens])]
     with torch.inference_mode():
         p = torch.softmax(local.loaded.network(torch.tensor([ids])).logits[0].double(), dim=-1).numpy()

@@ -284,10 +284,10 @@ def test_a_run_chooses_the_layer_that_tells_on_dev_and_measures_on_test(data, sp
     assert [c.test_auroc is None for c in run.candidates] == [True, True, False, False]
     best = max(run.candidates, key=lambda c: c.dev_auroc)
     assert run.probe.card.provenance["seed"] == best.seed
-    assert [m.what for m in run.measured] == ["mlp, platt", "mlp, uncalibrated", "logistic baseline, platt"]
+    assert [m.what for m in run.test_figures] == ["mlp, platt", "mlp, uncalibrated", "logistic baseline, platt"]
     assert [m.size for m in run.curve] == [40, 200]
-    assert run.measured[0].measures["auroc"].value == pytest.approx(best.test_auroc)
-    assert run.measured[0].measures.n == len(split.test)
+    assert run.test_figures[0].measures["auroc"].value == pytest.approx(best.test_auroc)
+    assert run.test_figures[0].measures.n == len(split.test)
     tuned = set(run.probe.card.provenance["tune_ids"])
     assert tuned == {id_hash(q) for q in split.train | split.dev}
     named = replace(data, texts={q: f"Who is {q}?" for q in data.labels})
@@ -302,17 +302,17 @@ def test_labels_at_random_are_not_learned(data, split):
     rng = np.random.default_rng(4)
     shuffled = dict(zip(data.labels, rng.permutation(list(data.labels.values())).tolist(), strict=True))
     run = run_training(replace(data, labels=shuffled), split, layers=(2,), settings=QUICK)
-    assert 0.35 < run.measured[0].measures["auroc"].value < 0.65
+    assert 0.35 < run.test_figures[0].measures["auroc"].value < 0.65
 
 
 def test_another_prompt_is_measured_apart_and_only_training_on_both_makes_it_valid(data, split):
     rag = world(seed=9, header={**HEADER, "prompt": "rag"})
     apart = run_training(data, split, kind="logistic", layers=(2,), other=rag)
     assert apart.probe.card.prompts == ("qa",)
-    assert apart.measured[-1].what == "logistic, none, prompt rag"
+    assert apart.test_figures[-1].what == "logistic, none, prompt rag"
     both = run_training(data, split, kind="logistic", layers=(2,), other=rag, train_on_both=True)
     assert both.probe.card.prompts == ("qa", "rag")
-    assert both.measured[0].size == 2 * apart.measured[0].size
+    assert both.test_figures[0].size == 2 * apart.test_figures[0].size
     with pytest.raises(ConfigMismatchError, match="model"):
         run_training(data, split, other=world(header={**HEADER, "model": "x", "prompt": "rag"}))
     with pytest.raises(ConfigMismatchError, match="precision"):

@@ -15,7 +15,7 @@ from suffice.errors import DataError
 from suffice.metrics import normalize_answer
 from suffice.papers.cbdr.contexts import TYPES, ContextSet, build_contexts, sentences
 from suffice.papers.cbdr.transfer import read_contexts, transfer_check
-from suffice.retrieval import BUNDLED, Question
+from suffice.retrieval import BUNDLED_QUESTIONS, Question
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def test_the_three_contexts_are_the_topic_the_gold_and_something_else():
     assert left_out == {}
 
 
-@pytest.mark.parametrize("name", BUNDLED)
+@pytest.mark.parametrize("name", BUNDLED_QUESTIONS)
 def test_on_real_questions_only_b_holds_the_answer_and_lengths_are_kept(name, rng):
     questions = {item.question_id: item for item in load_questions(name)}
     sets, left_out = build_contexts(list(questions.values()), rng=rng)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from suffice.errors import DataError, LogprobsUnavailableError, ModelError
 from suffice.llm import Answerer, StateSource, TransformersModel
 from suffice.llm._transformers_loading import folder_revision
-from suffice.llm._transformers_passes import Step, decode, last_states, prefill
+from suffice.llm._transformers_passes import GeneratedToken, generate, last_states, prefill
 from suffice.llm.prompts import ANSWER_FIRST, Prompt
 from suffice.loop import RetrievalLoop, record
 from suffice.retrieval import PoolBM25, Question
@@ -98,7 +98,7 @@ def test_answers_are_those_that_transformers_generates(kind):
             return_dict_in_generate=True,
         )
         expected = told.sequences[0, len(ids) :].tolist()
-        (steps,) = decode(made.loaded, prefill(made.loaded, [ids], ()), max_tokens=8, ends=made.loaded.ends, n_top=5)
+        (steps,) = generate(made.loaded, prefill(made.loaded, [ids], ()), max_tokens=8, ends=made.loaded.ends, n_top=5)
         assert [step.token for step in steps] == expected
         for step, logits in zip(steps, told.logits, strict=True):
             best = torch.log_softmax(logits[0].float(), -1).topk(5)
@@ -261,7 +261,7 @@ def test_the_margin_of_an_answer_is_read_from_its_first_token(llama):
 
 def test_tokens_of_an_answer_are_found_where_characters_are_split_over_them(llama):
     ids = llama.loaded.tokenizer("A: Čapek\nmore", add_special_tokens=False)["input_ids"]
-    steps = [Step(i, -0.5, ((i, -0.5), (5, -1.5))) for i in ids]
+    steps = [GeneratedToken(i, -0.5, ((i, -0.5), (5, -1.5))) for i in ids]
     reply = llama._reply(steps, Cost())
     assert reply.answer == "Čapek"
     assert len(reply.answer_tokens) == len("Čapek".encode())

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from glob import escape
 from pathlib import Path
@@ -17,6 +18,8 @@ __all__ = [
     "check_file",
     "decoded",
     "disk_fault",
+    "file_sha256",
+    "files_hash",
     "json_lines",
     "remove_leftovers",
     "replacing",
@@ -125,6 +128,20 @@ def write_file(path: str | Path, content: str | bytes) -> None:
     """
     with replacing(path) as temporary:
         temporary.write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+def file_sha256(path: Path) -> bytes:
+    """Return the SHA-256 of a file, read in parts."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").digest()
+
+
+def files_hash(folder: Path, files: Iterable[Path]) -> str:
+    """Return the first 16 hexadecimal digits of a hash over the names in `folder` and the contents of files, sorted."""
+    digest = hashlib.sha256()
+    for file in sorted(files):
+        digest.update(file.relative_to(folder).as_posix().encode() + b"\x00" + file_sha256(file))
+    return digest.hexdigest()[:16]
 
 
 def unpacked(path: Path) -> Iterator[bytes]:

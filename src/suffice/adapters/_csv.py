@@ -26,7 +26,7 @@ def csv_rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
             where = f"{path}, line {table.line_num}"
             if None in record or None in record.values():
                 raise DataError(f"{where}: expected {len(table.fieldnames or ())} fields, as in the header.")
-            # An empty field is a missing value: CSV cannot tell the two apart.
+            # An empty field is a missing value: CSV has one form for both.
             yield where, {name: value or None for name, value in record.items()}
     except csv.Error as error:
         raise DataError(f"{path}: not CSV ({error}).") from error

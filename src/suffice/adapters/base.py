@@ -36,10 +36,10 @@ class ImportedTrajectory:
         question_id: Unique within the run.
         cluster: The question itself, where the run holds several trajectories of it (agents, logs): what resampling
             draws.  Equal to `question_id` otherwise.
-        question: The question's text; "" if the files do not tell.
-        golds: Gold answers; empty if the files do not tell.
-        rounds: In order of their index, from 0 or 1, without gaps.  A round whose answer the files do not tell has
-            the answer None.
+        question: The question's text; "" if unknown.
+        golds: Gold answers; empty if unknown.
+        rounds: In order of their index, from 0 or 1, without gaps.  The answer of a round
+            is None if it is unknown.
         end: Why there is no further round; `rule` means censored.
         metrics: One mapping for each round, `em`, `f1` and others to [0, 1]; NaN where the answer is unknown.
         extras: One mapping for each round: columns of the files that have no name of ours.
@@ -60,22 +60,22 @@ class ImportedTrajectory:
     labels: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        found = [item.index for item in self.rounds]
-        if not found or found[0] not in (0, 1) or found != list(range(found[0], found[0] + len(found))):
+        indices = [item.index for item in self.rounds]
+        if not indices or indices[0] not in (0, 1) or indices != [*range(indices[0], indices[0] + len(indices))]:
             raise DataError(
-                f"question {self.question_id!r} has the rounds {found}; expected 0, 1, 2, ... or 1, 2, ... without gaps "
+                f"question {self.question_id!r} has the rounds {indices}; expected 0, 1, 2, ... or 1, 2, ... without gaps "
                 "or copies."
             )
-        if len(self.metrics) != len(found) or len(self.extras) not in (0, len(found)):
+        if len(self.metrics) != len(indices) or len(self.extras) not in (0, len(indices)):
             raise DataError(
-                f"question {self.question_id!r} has {len(found)} rounds, {len(self.metrics)} metrics and "
+                f"question {self.question_id!r} has {len(indices)} rounds, {len(self.metrics)} metrics and "
                 f"{len(self.extras)} extras; expected one of each for each round."
             )
 
     @property
     def metrics_known(self) -> tuple[bool, ...]:
         """For each round, whether at least one metric is known."""
-        return tuple(any(not math.isnan(value) for value in given.values()) for given in self.metrics)
+        return tuple(any(not math.isnan(value) for value in metrics.values()) for metrics in self.metrics)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -95,14 +95,14 @@ class ImportedRun:
     depends: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        seen: set[str] = set()
+        ids: set[str] = set()
         for trajectory in self.trajectories:
-            if trajectory.question_id in seen:
+            if trajectory.question_id in ids:
                 raise DataError(
                     f"question id {trajectory.question_id!r} comes twice in this {self.source} run; each trajectory needs "
                     "its own."
                 )
-            seen.add(trajectory.question_id)
+            ids.add(trajectory.question_id)
 
     def rows(self) -> list[dict[str, Any]]:
         """Return one mapping for each question and round, ready for `suffice.store.write_recording`.
@@ -114,11 +114,11 @@ class ImportedRun:
         return rows
 
     def kinds(self) -> dict[str, str]:
-        """Return the kind of each column whose name does not tell it, for `suffice.store.write_recording`."""
+        """Return the kind of each column whose name does not say it, for `suffice.store.write_recording`."""
         kinds: dict[str, str] = {}
         for trajectory in self.trajectories:
             kinds |= {name: "signal" for item in trajectory.rounds for name in item.signals if name not in SIGNALS}
-            kinds |= {name: "metric" for given in trajectory.metrics for name in given if name not in METRICS}
+            kinds |= {name: "metric" for metrics in trajectory.metrics for name in metrics if name not in METRICS}
         return kinds
 
 
@@ -130,11 +130,11 @@ def with_embeddings(run: ImportedRun, embedder: Embedder) -> ImportedRun:
     """
     texts = list(dict.fromkeys(r.answer for item in run.trajectories for r in item.rounds if r.answer))
     vectors = dict(zip(texts, embedder.embed(texts), strict=True)) if texts else {}
-    found = [
+    trajectories = [
         replace(item, rounds=tuple(replace(r, embedding=vectors.get(r.answer or "")) for r in item.rounds))
         for item in run.trajectories
     ]
-    return replace(run, trajectories=found, depends={**run.depends, EMBEDDER: identity(embedder)})
+    return replace(run, trajectories=trajectories, depends={**run.depends, EMBEDDER: identity(embedder)})
 
 
 def _trajectory_rows(trajectory: ImportedTrajectory) -> Iterable[dict[str, Any]]:
@@ -154,8 +154,8 @@ def _trajectory_rows(trajectory: ImportedTrajectory) -> Iterable[dict[str, Any]]
         extras = trajectory.extras[i] if trajectory.extras else {}
         for name, value in {**trajectory.labels, **extras}.items():
             # A foreign column must not pass for one of ours; labels are what an importer knows the meaning of.
-            taken = name in row or (column_kind(name) != "label" and name not in trajectory.labels)
-            row[f"imported_{name}" if taken else name] = value
+            is_ours = name in row or (column_kind(name) != "label" and name not in trajectory.labels)
+            row[f"imported_{name}" if is_ours else name] = value
         yield row
 
 
@@ -165,12 +165,12 @@ def score(answer: str | None, golds: Sequence[str]) -> dict[str, float]:
 
 
 def unknown_metrics() -> dict[str, float]:
-    """Return every metric as NaN, for a round whose answer the files do not tell."""
+    """Return every metric as NaN, for a round whose answer is unknown."""
     return dict.fromkeys(METRICS, math.nan)
 
 
 def one_call() -> Cost:
-    """Return the cost of one call of which the files tell neither tokens nor seconds."""
+    """Return the cost of one call whose tokens and seconds are unknown."""
     return Cost(calls=1, uncached_tokens=math.nan, cached_tokens=math.nan, output_tokens=math.nan, seconds=math.nan)
 
 

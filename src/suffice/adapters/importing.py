@@ -117,8 +117,8 @@ def import_recording(
         "first_round": first_round,
         "ended_early": ended_early,
     }
-    given = {name: value for name, value in settings.items() if value is not None}
-    run = _read_run(Path(path), kind, given, embedder, settle)
+    options = {name: value for name, value in settings.items() if value is not None}
+    run = _read_run(Path(path), kind, options, embedder, settle)
     rows = run.rows()
     metadata = {"source": run.source, "notes": run.notes, "depends": dict(run.depends), "suffice": __version__}
     write_recording(out, rows, metadata, run.kinds())
@@ -139,23 +139,23 @@ def import_recording(
 def _read_run(
     path: Path,
     kind: str,
-    given: dict[str, Any],
+    options: dict[str, Any],
     embedder: Embedder | None,
     settle: Callable[[UnsettledError], Any] | None,
 ) -> ImportedRun:
     read = importer(kind)
     takes = inspect.signature(read).parameters
-    wrong = [name for name in given if name not in takes]
+    wrong = [name for name in options if name not in takes]
     if wrong:
         raise DataError(f"files of the format {kind!r} do not take {wrong[0]!r}; leave it out")
     if "embedder" in takes:
-        return read(path, embedder, **given)
+        return read(path, embedder, **options)
     while True:
         try:
-            run = read(path, **given)
+            run = read(path, **options)
         except UnsettledError as error:
             if settle is None:
                 raise
-            given[error.parameter] = settle(error)
+            options[error.parameter] = settle(error)
         else:
             return run if embedder is None else with_embeddings(run, embedder)

@@ -64,8 +64,8 @@ def column_counts(run: ImportedRun, rows: _Rows) -> list[ColumnCount]:
         run: The run.
         rows: Its rows, from `ImportedRun.rows`.
     """
-    given = [item.signals for trajectory in run.trajectories for item in trajectory.rounds]
-    brought = {name for signals in given for name in signals}
+    signals_by_round = [item.signals for trajectory in run.trajectories for item in trajectory.rounds]
+    signal_names = {name for signals in signals_by_round for name in signals}
     kinds = run.kinds()
     counts = []
     for name in dict.fromkeys(name for row in rows for name in row):
@@ -74,8 +74,8 @@ def column_counts(run: ImportedRun, rows: _Rows) -> list[ColumnCount]:
             continue
         values = [row.get(name) for row in rows]
         defined = sum(value is not None and value != [] for value in values)
-        if name in brought:
-            known = [signals.get(name, math.nan) for signals in given]
+        if name in signal_names:
+            known = [signals.get(name, math.nan) for signals in signals_by_round]
             pairs = [pair for pair in zip(known, values, strict=True) if not math.isnan(pair[0])]
             nulled = sum(value is None for _, value in pairs)
             clipped = sum(value is not None and value != before for before, value in pairs)

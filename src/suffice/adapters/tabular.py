@@ -24,7 +24,7 @@ from suffice.rounds import COST_KINDS, Cost, End, Round
 from suffice.seen import one_name_per_text
 from suffice.signals import SIGNALS
 
-__all__ = ["Grid", "read_tabular", "trajectories"]
+__all__ = ["Grid", "group_trajectories", "read_tabular"]
 
 _TEXT_COLUMNS = frozenset({"question_id", "cluster", "end", "question", "answer", "text", "feedback", "finish_reason"})
 _OWN_COLUMNS = _TEXT_COLUMNS | {"round", "golds"}
@@ -81,9 +81,9 @@ def read_tabular(
     if not records:
         raise DataError(f"{path}: no rows; expected one for each question and round.")
     names = list(dict.fromkeys(name for _, record in records for name in record))
-    known, given = _OWN_COLUMNS | set(METRICS) | set(SIGNALS), dict(columns or {})
-    taken = {*given.values(), *(metrics or {}), *(metrics or {}).values(), *(labels or {}), *(labels or {}).values()}
-    columns = {name: name for name in names if (name in known or _is_cost(name)) and name not in taken} | given
+    known, mapping = _OWN_COLUMNS | set(METRICS) | set(SIGNALS), dict(columns or {})
+    in_use = {*mapping.values(), *(metrics or {}), *(metrics or {}).values(), *(labels or {}), *(labels or {}).values()}
+    columns = {name: name for name in names if (name in known or _is_cost(name)) and name not in in_use} | mapping
     columns = {ours: theirs for ours, theirs in columns.items() if theirs}
     columns, labels, notes = _with_usual_names(columns, labels or {}, names, {*(metrics or {}).values()}, golds)
     grid = Grid(
@@ -95,36 +95,36 @@ def read_tabular(
         strict=True,
     )
     grid.check(path, names)
-    found = trajectories(records, grid, str(path))
+    trajectories = group_trajectories(records, grid, str(path))
     if "cluster" not in columns:
-        names = one_name_per_text([item.question_id for item in found], [item.question for item in found])
-        found = [replace(item, cluster=name) for item, name in zip(found, names, strict=True)]
-    if found[0].rounds[0].index == 0:
+        names = one_name_per_text([item.question_id for item in trajectories], [item.question for item in trajectories])
+        trajectories = [replace(item, cluster=name) for item, name in zip(trajectories, names, strict=True)]
+    if trajectories[0].rounds[0].index == 0:
         notes.append(
-            "round 0 is taken as the model alone (closed book); --first-round 1 makes it the first draft or evidence"
+            "round 0 is read as the model alone (closed book); --first-round 1 makes it the first draft or evidence"
         )
     elif first_round is not None:
-        notes.append(f"the lowest {columns['round']!r} is taken as round 1, the first draft or evidence")
-    kept = list(dict.fromkeys(name for item in found for row in item.extras for name in row))
-    if kept:
-        notes.append(f"columns that are kept as they are: {', '.join(kept)}")
+        notes.append(f"the lowest {columns['round']!r} is read as round 1, the first draft or evidence")
+    unmapped = list(dict.fromkeys(name for item in trajectories for row in item.extras for name in row))
+    if unmapped:
+        notes.append(f"columns that are kept as they are: {', '.join(unmapped)}")
     if golds is None:
-        _refuse_copied_golds(found, columns.get("golds", ""))
-    depends, unpinned = _depends(found)
-    return ImportedRun(source="tabular", trajectories=found, notes=[*notes, *unpinned], depends=depends)
+        _refuse_copied_golds(trajectories, columns.get("golds", ""))
+    depends, unpinned = _depends(trajectories)
+    return ImportedRun(source="tabular", trajectories=trajectories, notes=[*notes, *unpinned], depends=depends)
 
 
 def _with_usual_names(
-    given: Mapping[str, str], labels: Mapping[str, str], names: Sequence[str], taken: set[str], golds: bool | None
+    mapping: Mapping[str, str], labels: Mapping[str, str], names: Sequence[str], in_use: set[str], golds: bool | None
 ) -> tuple[dict[str, str], dict[str, str], list[str]]:
     """Return the columns and labels with those that have another usual name, and notes that say so."""
-    columns, notes = dict(given), []
-    free = [name for name in names if name not in {*columns.values(), *labels.values(), *taken}]
+    columns, notes = dict(mapping), []
+    free = [name for name in names if name not in {*columns.values(), *labels.values(), *in_use}]
     for ours, usual in (("golds", _GOLDS), ("answer", ("output",))):
         theirs = next((name for name in usual if name in free), None)
         if ours not in columns and theirs is not None:
             columns[ours] = theirs
-            notes.append(f"the column {theirs!r} is taken as {ours}")
+            notes.append(f"the column {theirs!r} is read as {ours}")
     if golds is False:
         columns.pop("golds", None)
     if "model" in free and "model" not in labels:
@@ -132,9 +132,9 @@ def _with_usual_names(
     return columns, dict(labels), notes
 
 
-def _refuse_copied_golds(found: Sequence[ImportedTrajectory], column: str) -> None:
+def _refuse_copied_golds(trajectories: Sequence[ImportedTrajectory], column: str) -> None:
     """Raise if the gold answers are probably the model's own: in a log, `answer` and `output` are."""
-    ends = [(item.rounds[-1].answer, item.golds) for item in found]
+    ends = [(item.rounds[-1].answer, item.golds) for item in trajectories]
     pairs = [(answer.strip(), {gold.strip() for gold in golds}) for answer, golds in ends if answer and golds]
     equal = sum(answer in golds for answer, golds in pairs)
     if len(pairs) >= _FEW and equal >= _COPIED * len(pairs):
@@ -146,11 +146,11 @@ def _refuse_copied_golds(found: Sequence[ImportedTrajectory], column: str) -> No
         )
 
 
-def _depends(found: Sequence[ImportedTrajectory]) -> tuple[dict[str, Any], list[str]]:
+def _depends(trajectories: Sequence[ImportedTrajectory]) -> tuple[dict[str, Any], list[str]]:
     """Return what the run depends on, by its labels, and what cannot be pinned."""
     depends, notes = {}, []
     for name in _PINNED_LABELS:
-        values = {item.labels.get(name) for item in found}
+        values = {item.labels.get(name) for item in trajectories}
         if len(values) > 1:
             notes.append(
                 f"{len(values)} different values of {name!r}: a policy fitted on this recording pins none of them"
@@ -188,7 +188,7 @@ class Grid:
         for ours in self.columns:
             if ours not in _OWN_COLUMNS and not _is_cost(ours) and not ours.isidentifier():
                 raise DataError(
-                    f"{ours!r} is no name of ours; see read_tabular, or use letters, digits and _ for a signal of your own."
+                    f"{ours!r} is not a name of ours; see read_tabular, or use letters, digits and _ for a signal of your own."
                 )
         for ours in (*self.metrics, *self.labels):
             if (
@@ -204,11 +204,13 @@ class Grid:
             raise DataError(f"ended_early is {self.ended_early!r}; allowed are {', '.join(_END_NAMES)} and None.")
 
 
-def trajectories(records: Sequence[tuple[str, Mapping[str, Any]]], grid: Grid, where: str) -> list[ImportedTrajectory]:
+def group_trajectories(
+    records: Sequence[tuple[str, Mapping[str, Any]]], grid: Grid, where: str
+) -> list[ImportedTrajectory]:
     """Group rows by question.
 
     Args:
-        records: Each row with the place where it stands.
+        records: Each row with its place, for messages.
         grid: How it is read.
         where: The file, for messages.
 
@@ -229,16 +231,16 @@ def trajectories(records: Sequence[tuple[str, Mapping[str, Any]]], grid: Grid, w
             )
         rounds[row.index] = row
     longest = max(map(len, by_question.values()))
-    found = []
+    trajectories = []
     for question_id, rounds in by_question.items():
         ordered = [rounds[index] for index in sorted(rounds)]
         try:
-            found.append(_trajectory_of_rows(question_id, ordered, grid, shift, longest))
+            trajectories.append(_trajectory_of_rows(question_id, ordered, grid, shift, longest))
         except UnsettledError:
             raise
         except DataError as error:
             raise DataError(f"{where}: {error}") from error
-    return found
+    return trajectories
 
 
 def _settle_first_round(lowest: int, grid: Grid) -> None:
@@ -270,30 +272,30 @@ class _Row:
 
 def _round_of_row(record: Mapping[str, Any], grid: Grid, where: str) -> _Row:
     columns = grid.columns
-    given = {ours: record.get(theirs) for ours, theirs in columns.items()}
-    own = {name: _cell_text(given[name], name, where) for name in given if name in _TEXT_COLUMNS}
+    cells = {ours: record.get(theirs) for ours, theirs in columns.items()}
+    own = {name: _cell_text(cells[name], name, where) for name in cells if name in _TEXT_COLUMNS}
     if not own["question_id"]:
         raise DataError(f"{where}: {columns['question_id']} is empty; every row needs the id of its question.")
-    index = _cell_number(given["round"], "round", where)
+    index = _cell_number(cells["round"], "round", where)
     if not (index.is_integer() and index >= 0):
-        raise DataError(f"{where}: round is {given['round']!r}; expected a whole number of at least 0.")
+        raise DataError(f"{where}: round is {cells['round']!r}; expected a whole number of at least 0.")
     if own.get("end") and own["end"] not in _END_NAMES:
         raise DataError(f"{where}: end is {own['end']!r}; allowed are {', '.join(_END_NAMES)}.")
     costs: dict[str, dict[str, float]] = {}
-    for name in filter(_is_cost, given):
+    for name in filter(_is_cost, cells):
         _, component, kind = name.split(".", 2)
-        costs.setdefault(component, dict.fromkeys(COST_KINDS, math.nan))[kind] = _cell_number(given[name], name, where)
-    signals = [name for name in given if name not in _OWN_COLUMNS and name not in METRICS and not _is_cost(name)]
-    metrics = {name: given[name] for name in given if name in METRICS}
+        costs.setdefault(component, dict.fromkeys(COST_KINDS, math.nan))[kind] = _cell_number(cells[name], name, where)
+    signals = [name for name in cells if name not in _OWN_COLUMNS and name not in METRICS and not _is_cost(name)]
+    metrics = {name: cells[name] for name in cells if name in METRICS}
     metrics |= {name: record.get(theirs) for name, theirs in grid.metrics.items()}
     mapped = {theirs for _, theirs in grid.pairs()}
     return _Row(
         where=where,
         index=int(index),
         own=own,
-        golds=_gold_texts(given.get("golds"), where),
+        golds=_gold_texts(cells.get("golds"), where),
         metrics={name: check_unit(_cell_number(value, name, where), name, where) for name, value in metrics.items()},
-        signals={name: _signal_cell(given[name], name, columns[name], where, strict=grid.strict) for name in signals},
+        signals={name: _signal_cell(cells[name], name, columns[name], where, strict=grid.strict) for name in signals},
         costs={component: Cost(**kinds) for component, kinds in costs.items()},
         labels={name: _cell_text(record.get(theirs), name, where) for name, theirs in grid.labels.items()},
         extras={name: value for name, value in record.items() if name not in mapped},
@@ -302,16 +304,16 @@ def _round_of_row(record: Mapping[str, Any], grid: Grid, where: str) -> _Row:
 
 def _signal_cell(value: Any, name: str, theirs: str, where: str, *, strict: bool) -> float:
     """Return a signal's value; one out of its range would be undefined, and a rule that reads it never fire."""
-    given = _cell_number(value, name, where)
-    known = SIGNALS.get(name)
-    if strict and known is not None and not known.clip and math.isfinite(given):
-        low, high = known.range
-        if not low <= given <= high:
+    number = _cell_number(value, name, where)
+    signal = SIGNALS.get(name)
+    if strict and signal is not None and not signal.clip and math.isfinite(number):
+        low, high = signal.range
+        if not low <= number <= high:
             raise DataError(
-                f"{where}: {name} is {given!r} (column {theirs!r}), and it lies in [{low:g}, {high:g}]: scale the column, or "
+                f"{where}: {name} is {number!r} (column {theirs!r}), and it lies in [{low:g}, {high:g}]: scale the column, or "
                 f"rename it to a signal of your own, --column my_{name}={theirs}."
             )
-    return given
+    return number
 
 
 def _trajectory_of_rows(
@@ -321,7 +323,7 @@ def _trajectory_of_rows(
     end = first.own.get("end") or None
     if end is None and len(rows) < longest and grid.ended_early is None:
         raise UnsettledError(
-            f"question {question_id!r} has {len(rows)} rounds, others have {longest}, and nothing tells why it ended: map a "
+            f"question {question_id!r} has {len(rows)} rounds, others have {longest}, and nothing says why it ended: map a "
             "column to 'end', or say it for all.",
             "ended_early",
             {

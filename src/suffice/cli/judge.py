@@ -16,7 +16,7 @@ from typer import Argument, Option
 from suffice.cli import options
 from suffice.cli.console import number, print_json, print_table, progress_bar, say
 from suffice.errors import DataError
-from suffice.judges import ATTEMPTS, MARKS, Judged, JudgeModel, Panel, judge_recording, with_marks
+from suffice.judges import ATTEMPTS, MARKS, JudgeModel, Panel, RecordingMarks, judge_recording, with_marks
 from suffice.llm import PROMPTS
 from suffice.retrieval import load_questions, read_corpus
 from suffice.rounds import Passage
@@ -166,7 +166,7 @@ def parse_weights(text: str) -> Mapping[str, float] | None:
     return found
 
 
-def _table(judged: Judged) -> Table:
+def _table(judged: RecordingMarks) -> Table:
     rows, notes = [], []
     for part in judged.parts:
         noise = part.noise
@@ -195,7 +195,7 @@ def _table(judged: Judged) -> Table:
     return Table(title="marks of the drafts", columns=_COLUMNS, rows=tuple(rows), notes=tuple(notes))
 
 
-def _report(judged: Judged, judging: Judging, *, as_json: bool) -> None:
+def _report(judged: RecordingMarks, judging: Judging, *, as_json: bool) -> None:
     if as_json:
         print_json(
             {

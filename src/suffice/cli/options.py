@@ -17,7 +17,15 @@ from suffice.errors import DataError
 from suffice.llm import PROMPTS, Answerer, ChatModel, EntailmentJudge, SpanReaderModel
 from suffice.llm.prompts import Prompt
 from suffice.llm.prompts import prompt as built_in_prompt
-from suffice.retrieval import BUNDLED, CrossEncoderScorer, PoolBM25, Reranked, Retriever, load_questions, open_corpus
+from suffice.retrieval import (
+    BUNDLED_QUESTIONS,
+    CrossEncoderScorer,
+    PoolBM25,
+    Reranked,
+    Retriever,
+    load_questions,
+    open_corpus,
+)
 from suffice.seen import Seen
 from suffice.session import Policy
 from suffice.signals import Enricher, FittedState, Idf
@@ -55,7 +63,7 @@ __all__ = [
 ]
 
 DEFAULT_KEY = "OPENAI_API_KEY"
-DATASET = f"a bundled set ({', '.join(BUNDLED)}), a .jsonl(.gz) file, or HotpotQA's .json"
+DATASET = f"a bundled set ({', '.join(BUNDLED_QUESTIONS)}), a .jsonl(.gz) file, or HotpotQA's .json"
 """What a data set may be, for help."""
 
 AsJson = Annotated[bool, Option("--json", help="Print JSON for programs, and nothing else, to standard output.")]

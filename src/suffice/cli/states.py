@@ -16,8 +16,8 @@ from suffice.llm import EncoderStates, EndpointEmbedder, EndpointStates
 from suffice.llm.embedding_states import RAW
 from suffice.llm.prompts import prompt as built_in_prompt
 from suffice.llm.states import StateSource
-from suffice.probes.collect import Collected, Prompted, collect_states
-from suffice.retrieval import BUNDLED, PoolBM25, Question, load_questions
+from suffice.probes.collect import CollectionSummary, StatePrompt, collect_states
+from suffice.retrieval import BUNDLED_QUESTIONS, PoolBM25, Question, load_questions
 from suffice.rounds import Passage
 from suffice.store import Recording, read_recording
 
@@ -29,7 +29,8 @@ _CHUNK = 8
 
 def states_command(
     data: Annotated[
-        str, typer.Argument(help=f"A recording (.parquet), or questions: a file, or one of {', '.join(BUNDLED)}.")
+        str,
+        typer.Argument(help=f"A recording (.parquet), or questions: a file, or one of {', '.join(BUNDLED_QUESTIONS)}."),
     ],
     out: Annotated[Path, typer.Option("--out", "-o", help="The folder of states, by custom NAME.states.")],
     local: LocalModel,
@@ -129,24 +130,24 @@ def _check_place(base_url: str | None, encoder: str | None, *, layers: str | Non
         raise DataError(f"--extra-body {extra_body!r} goes to an endpoint, and there is none: give --base-url, too")
 
 
-def _prompted(data: str, dataset: str | None, n_passages: int, limit: int | None) -> list[Prompted]:
+def _prompted(data: str, dataset: str | None, n_passages: int, limit: int | None) -> list[StatePrompt]:
     """Return what is to be read."""
     if data.endswith(".parquet"):
         return _of_recording(read_recording(data), dataset, n_passages)[:limit]
     return [_of_question(question, n_passages) for question in load_questions(data, limit=limit)]
 
 
-def _of_question(question: Question, n_passages: int) -> Prompted:
+def _of_question(question: Question, n_passages: int) -> StatePrompt:
     """Return a question with the passages that the first rounds of a recording would read."""
     if not n_passages:
-        return Prompted(id=question.question_id, question=question.question)
+        return StatePrompt(id=question.question_id, question=question.question)
     if not question.passages:
         raise DataError(f"question {question.question_id!r} has no passages of its own: --prompt rag needs them")
     ranked = PoolBM25().rank(question.question, pool=question.passages, k=n_passages)
-    return Prompted(id=question.question_id, question=question.question, passages=tuple(ranked))
+    return StatePrompt(id=question.question_id, question=question.question, passages=tuple(ranked))
 
 
-def _of_recording(recording: Recording, dataset: str | None, n_passages: int) -> list[Prompted]:
+def _of_recording(recording: Recording, dataset: str | None, n_passages: int) -> list[StatePrompt]:
     """Return the questions of a recording, with the passages of one of its rounds."""
     if "question" not in recording.table.column_names:
         raise DataError("the recording holds ids of questions and not their words: give the questions themselves")
@@ -160,7 +161,7 @@ def _of_recording(recording: Recording, dataset: str | None, n_passages: int) ->
         shown = recording.objects("passage_ids")
         read = [_shown(ids, n_passages, known) for ids in shown]
     return [
-        Prompted(id=name, question=str(text), passages=passages)
+        StatePrompt(id=name, question=str(text), passages=passages)
         for name, text, passages in zip(recording.question_ids, texts, read, strict=True)
     ]
 
@@ -180,7 +181,7 @@ def _shown(rounds: Sequence[Sequence[str] | None], n: int, known: dict[str, Pass
     return tuple(known[name] for name in most[:n])
 
 
-def _report(done: Collected, source: StateSource, prompt: str, *, as_json: bool) -> None:
+def _report(done: CollectionSummary, source: StateSource, prompt: str, *, as_json: bool) -> None:
     """Print what was stored."""
     size = getattr(source, "batch_size", None)
     if as_json:

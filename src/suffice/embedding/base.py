@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -13,7 +16,16 @@ from suffice.errors import DataError, ModelError
 from suffice.rounds import Cost, Passage, Reply
 from suffice.signals import EMBEDDER, Measurement
 
-__all__ = ["DraftEmbedder", "Embedder", "Vectors", "checked_vectors", "identity", "pieces_of", "pooled"]
+__all__ = [
+    "DraftEmbedder",
+    "Embedder",
+    "PieceEmbedder",
+    "Vectors",
+    "checked_vectors",
+    "identity",
+    "pieces_of",
+    "pooled",
+]
 
 Vectors = npt.NDArray[np.float32]
 
@@ -129,6 +141,49 @@ def _unit_vector(vector: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     return scaled / length if length > 0 else scaled
 
 
+def required_texts(texts: Sequence[str]) -> list[str]:
+    """Return the texts with lone surrogates, which tokenizers do not accept, replaced by question marks.
+
+    Raises:
+        DataError: `texts` is a single text, or an element is not a text.
+    """
+    if isinstance(texts, str) or not all(isinstance(text, str) for text in texts):
+        raise DataError(f"an embedder needs a list of texts, not {texts!r:.80}")
+    return [text.encode("utf-8", "replace").decode("utf-8") for text in texts]
+
+
+class PieceEmbedder(ABC):
+    """An embedder that cuts long texts into pieces and averages their vectors; each distinct text is embedded once."""
+
+    @abstractmethod
+    def _cut(self, texts: list[str]) -> list[list[Any]]:
+        """Return the pieces of each text, none for a text without words."""
+
+    @abstractmethod
+    def _embed_pieces(self, pieces: list[Any]) -> tuple[npt.NDArray[np.float64], Sequence[float], Cost]:
+        """Return a vector and a weight for each piece, and the cost without seconds; the vectors have a width in any case."""
+
+    def embed(self, texts: Sequence[str]) -> Vectors:
+        """Return one unit vector for each text, shape ``(len(texts), width)``; zero for a text without words.
+
+        Raises:
+            DataError: `texts` is not a list of texts.
+            MissingExtraError: A library that the model needs is not installed.
+            ModelError: The model cannot be loaded, failed, or returned no usable vectors.
+        """
+        return self.embed_costed(texts)[0]
+
+    def embed_costed(self, texts: Sequence[str]) -> tuple[Vectors, Cost]:
+        """Like `embed`, with the cost: calls, tokens (NaN if unknown), seconds."""
+        began = time.perf_counter()
+        well_formed = required_texts(texts)
+        row_of = {text: row for row, text in enumerate(dict.fromkeys(well_formed))}
+        pieces = self._cut(list(row_of))
+        vectors, weights, cost = self._embed_pieces([piece for of_text in pieces for piece in of_text])
+        units = pooled(vectors, weights, [len(of_text) for of_text in pieces])
+        return units[[row_of[text] for text in well_formed]], replace(cost, seconds=time.perf_counter() - began)
+
+
 class DraftEmbedder:
     """Embeds the draft of every round, for the signal `semantic_distance`.
 
@@ -176,14 +231,3 @@ class DraftEmbedder:
                 f"the embedder {self.embedder.id!r} returned {width} numbers for a draft but {self._width} for an earlier one"
             )
         return Measurement(signals={}, costs={EMBEDDER: cost}, embedding=vectors[0].astype(np.float32))
-
-
-def required_texts(texts: Sequence[str]) -> list[str]:
-    """Return the texts with lone surrogates, which tokenizers do not accept, replaced by question marks.
-
-    Raises:
-        DataError: `texts` is a single text, or an element is not a text.
-    """
-    if isinstance(texts, str) or not all(isinstance(text, str) for text in texts):
-        raise DataError(f"an embedder needs a list of texts, not {texts!r:.80}")
-    return [text.encode("utf-8", "replace").decode("utf-8") for text in texts]

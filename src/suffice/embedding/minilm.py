@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
-import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from suffice.embedding.base import Vectors, pooled, required_texts
-from suffice.errors import DataError, MissingExtraError
+from suffice.embedding.base import PieceEmbedder, required_texts
+from suffice.embedding.onnx import load_onnx
+from suffice.errors import DataError
 from suffice.rounds import Cost
 
 __all__ = ["MAX_TOKENS", "MiniLM"]
@@ -29,7 +28,7 @@ _LONGEST_WORD = re.compile(r"\w{100}")  # longer words would all become the unkn
 _CLS, _SEP = 101, 102
 
 
-class MiniLM:
+class MiniLM(PieceEmbedder):
     """Embeds texts with all-MiniLM-L6-v2 in 384 dimensions; thread-safe, offline, deterministic.
 
     A text is cut into chunks of 254 tokens; its vector is the mean over the tokens of all chunks, scaled to length 1.
@@ -53,23 +52,8 @@ class MiniLM:
     def __init__(self, path: str | Path | None = None, *, threads: int = 2) -> None:
         if threads < 1:
             raise DataError(f"threads must be at least 1, not {threads!r}")
-        try:
-            import onnxruntime
-            from tokenizers import Tokenizer
-        except ImportError as error:
-            raise MissingExtraError("the embedded embedder (onnxruntime and tokenizers)", "reader") from error
-        folder = Path(path) if path is not None else Path(str(files("suffice") / "models" / "minilm"))
-        try:
-            weights = (folder / "model.onnx").read_bytes()
-            self._tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-            options = onnxruntime.SessionOptions()
-            options.intra_op_num_threads = options.inter_op_num_threads = 1
-            self._session = onnxruntime.InferenceSession(weights, options, providers=["CPUExecutionProvider"])
-        except Exception as error:  # onnxruntime and tokenizers raise bare Exceptions
-            raise DataError(
-                f"{str(folder)!r} does not contain an embedder ({error}): expected model.onnx and tokenizer.json"
-            ) from error
-        self.revision = hashlib.sha256(weights).hexdigest()[:16]
+        model = load_onnx(path, "minilm", "an embedder")
+        self.revision, self._tokenizer, self._session = model.revision, model.tokenizer, model.session
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="embedder")
 
     def __repr__(self) -> str:
@@ -77,9 +61,9 @@ class MiniLM:
 
     def chunks(self, text: str) -> list[npt.NDArray[np.int64]]:
         """Return the token ids of a text's chunks, each of shape ``(t,)`` with 3 <= t <= 256; none without words."""
-        return self._chunks(required_texts([text]))[0]
+        return self._cut(required_texts([text]))[0]
 
-    def _chunks(self, texts: list[str]) -> list[list[npt.NDArray[np.int64]]]:
+    def _cut(self, texts: list[str]) -> list[list[npt.NDArray[np.int64]]]:
         split = [_LONGEST_WORD.sub(r"\g<0> ", text) for text in texts]
         room = MAX_TOKENS - 2
         return [
@@ -87,32 +71,11 @@ class MiniLM:
             for ids in (encoding.ids for encoding in self._tokenizer.encode_batch(split, add_special_tokens=False))
         ]
 
-    def embed(self, texts: Sequence[str]) -> Vectors:
-        """Return unit vectors, shape ``(len(texts), 384)``; zero for a text without words.
-
-        Raises:
-            DataError: `texts` is not a list of texts.
-        """
-        return self.embed_costed(texts)[0]
-
-    def embed_costed(self, texts: Sequence[str]) -> tuple[Vectors, Cost]:
-        """Like `embed`, with the cost: one call, tokens, seconds.
-
-        Raises:
-            DataError: `texts` is not a list of texts.
-        """
-        began = time.perf_counter()
-        distinct = list(dict.fromkeys(required_texts(texts)))
-        chunks = self._chunks(distinct)
-        flat = [chunk for of_text in chunks for chunk in of_text]
-        means = list(self._pool.map(self._mean, flat) if len(flat) > 1 else map(self._mean, flat))
-        lengths = [len(chunk) for chunk in flat]
-        stacked = np.array(means, np.float64).reshape(len(flat), WIDTH)
-        vectors = pooled(stacked, lengths, [len(of_text) for of_text in chunks])
-        index = {text: row for row, text in enumerate(distinct)}
-        rows = [index[text] for text in required_texts(texts)]
-        seconds = time.perf_counter() - began
-        return vectors[rows], Cost(calls=float(bool(flat)), uncached_tokens=float(sum(lengths)), seconds=seconds)
+    def _embed_pieces(self, pieces: list[Any]) -> tuple[npt.NDArray[np.float64], Sequence[float], Cost]:
+        means = list(self._pool.map(self._mean, pieces) if len(pieces) > 1 else map(self._mean, pieces))
+        lengths = [len(chunk) for chunk in pieces]
+        vectors = np.array(means, np.float64).reshape(len(pieces), WIDTH)
+        return vectors, lengths, Cost(calls=float(bool(pieces)), uncached_tokens=float(sum(lengths)))
 
     def _mean(self, ids: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
         mean: npt.NDArray[np.float32] = self._session.run(["mean"], {"ids": ids[None]})[0][0]

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import hashlib
-import time
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
-from suffice.embedding.base import Vectors, checked_vectors, pieces_of, pooled, required_texts
+import numpy as np
+import numpy.typing as npt
+
+from suffice.embedding.base import PieceEmbedder, checked_vectors, pieces_of
 from suffice.errors import MissingExtraError, ModelError
+from suffice.files import files_hash
 from suffice.rounds import Cost
 
-__all__ = ["Encoder", "SentenceTransformersEmbedder", "load_encoder", "pooling_of", "weights_hash"]
+__all__ = ["Encoder", "SentenceTransformersEmbedder", "load_encoder", "model_id", "pooling_of", "weights_hash"]
 
 _NO_LIMIT = 10**6
 
@@ -26,7 +28,7 @@ class Encoder(Protocol):
         ...
 
 
-class SentenceTransformersEmbedder:
+class SentenceTransformersEmbedder(PieceEmbedder):
     """Embeds texts with a sentence-transformers model, loaded on first use; needs the extra `dense`.
 
     Texts longer than the model allows are cut into pieces, and the vectors of the pieces are averaged, weighted by their
@@ -50,10 +52,7 @@ class SentenceTransformersEmbedder:
     @property
     def id(self) -> str:
         """The model's id, or the last two names of its folder."""
-        folder = Path(self._model)
-        if not folder.is_dir():
-            return self._model
-        return f"{folder.resolve().parent.name}/{folder.resolve().name}"
+        return model_id(self._model)
 
     @cached_property
     def revision(self) -> str:
@@ -67,31 +66,15 @@ class SentenceTransformersEmbedder:
         prefix = f", prefix {self._prefix!r}" if self._prefix else ""
         return f"{pooling_of(self._encoder) or 'unknown'}, pieces of {self._longest}{prefix}"
 
-    def embed(self, texts: Sequence[str]) -> Vectors:
-        """Return unit vectors, shape ``(len(texts), width)``; zero for a text without words.
+    def _cut(self, texts: list[str]) -> list[list[str]]:
+        return [pieces_of(text, lambda piece: self._tokens(piece) <= self._longest) for text in texts]
 
-        Raises:
-            DataError: `texts` is not a list of texts.
-            MissingExtraError: sentence-transformers is not installed.
-            ModelError: The model cannot be loaded, or returns no usable vectors.
-        """
-        return self.embed_costed(texts)[0]
-
-    def embed_costed(self, texts: Sequence[str]) -> tuple[Vectors, Cost]:
-        """Like `embed`, with the cost: one call, tokens, seconds."""
-        began = time.perf_counter()
-        distinct = list(dict.fromkeys(required_texts(texts)))
-        pieces_by_text = [pieces_of(text, lambda piece: self._tokens(piece) <= self._longest) for text in distinct]
-        pieces = [piece for of_text in pieces_by_text for piece in of_text]
+    def _embed_pieces(self, pieces: list[str]) -> tuple[npt.NDArray[np.float64], Sequence[float], Cost]:
         weights = [max(1, self._tokens(piece)) for piece in pieces]
         # Texts without words have no pieces; the model is then called for the width of the zero vectors.
         inputs = [self._prefix + piece for piece in pieces] or ["-"]
         vectors = checked_vectors(self.id, self._encoder.encode(inputs), len(inputs))
-        embeddings = pooled(vectors[: len(pieces)], weights, [len(of_text) for of_text in pieces_by_text])
-        index = {text: row for row, text in enumerate(distinct)}
-        rows = [index[text] for text in required_texts(texts)]
-        seconds = time.perf_counter() - began
-        return embeddings[rows], Cost(calls=float(bool(pieces)), uncached_tokens=float(sum(weights)), seconds=seconds)
+        return vectors[: len(pieces)], weights, Cost(calls=float(bool(pieces)), uncached_tokens=float(sum(weights)))
 
     @cached_property
     def _encoder(self) -> Any:
@@ -141,12 +124,13 @@ def pooling_of(encoder: Encoder) -> str | None:
     return None
 
 
+def model_id(model: str | Path) -> str:
+    """Return the id of a model: the last two names of its folder, or its id at the hub unchanged."""
+    folder = Path(model)
+    return f"{folder.resolve().parent.name}/{folder.resolve().name}" if folder.is_dir() else str(model)
+
+
 def weights_hash(folder: Path) -> str:
     """Return the first 16 hexadecimal digits of a hash over a model folder's weights and settings."""
-    digest = hashlib.sha256()
-    for file in sorted(folder.rglob("*")):
-        if file.suffix in (".safetensors", ".bin", ".json") and file.is_file():
-            digest.update(file.relative_to(folder).as_posix().encode() + b"\x00")
-            with file.open("rb") as handle:
-                digest.update(hashlib.file_digest(handle, "sha256").digest())
-    return digest.hexdigest()[:16]
+    suffixes = (".safetensors", ".bin", ".json")
+    return files_hash(folder, [file for file in folder.rglob("*") if file.suffix in suffixes and file.is_file()])

@@ -13,7 +13,7 @@ from suffice.judges.marks import Draft, Judgement, MarkJudge, Panel
 from suffice.judges.noise import Noise, noise_of
 from suffice.judges.pairwise import Comparison, PairwiseJudge
 from suffice.judges.prompts import MARKS, MarkPrompt, PairPrompt
-from suffice.judges.recording import Judged, drafts_of, judge_recording, with_columns, with_marks
+from suffice.judges.recording import RecordingMarks, drafts_of, judge_recording, with_columns, with_marks
 from suffice.judges.reference import embedding_similarity, rouge_l, token_f1
 from suffice.judges.weights import (
     ahp_weights,
@@ -31,7 +31,6 @@ __all__ = [
     "Comparison",
     "Draft",
     "JudgeModel",
-    "Judged",
     "Judgement",
     "MarkJudge",
     "MarkPrompt",
@@ -40,6 +39,7 @@ __all__ = [
     "PairwiseJudge",
     "Panel",
     "PreferenceColumns",
+    "RecordingMarks",
     "ahp_weights",
     "checked_weights",
     "drafts_of",

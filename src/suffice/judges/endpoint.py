@@ -11,10 +11,11 @@ from typing import Any, Generic, TypeVar
 from suffice.errors import AuthenticationFailedError, DataError, ModelError
 from suffice.llm import ChatModel, Completion
 from suffice.llm.chat import Cache
+from suffice.llm.prompts import Message, reminded
 from suffice.rounds import Cost
 from suffice.signals import strip_thinking
 
-__all__ = ["ASKED_WITH", "ATTEMPTS", "Heard", "JudgeModel", "Said", "UnreadableError", "read_object"]
+__all__ = ["ATTEMPTS", "JudgeModel", "JudgeOutcome", "JudgeReply", "UnreadableError", "read_object"]
 
 ATTEMPTS = 3
 """Largest number of attempts to get a readable reply from a judge."""
@@ -24,7 +25,6 @@ REMINDER = "Reply with the JSON object alone."
 
 T = TypeVar("T")
 
-ASKED_WITH = ("kind", "endpoint", "api", "model", "temperature", "seed", "extra_body")
 _FENCE = re.compile(r"```(?:json)?\s*\n(?P<inside>[^`]*)\n\s*```", re.IGNORECASE)
 
 
@@ -33,7 +33,7 @@ class UnreadableError(ValueError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
+class JudgeReply:
     """A stored reply of a judge.
 
     Attributes:
@@ -48,7 +48,7 @@ class Said:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Heard(Generic[T]):
+class JudgeOutcome(Generic[T]):
     """The outcome of one request over all its attempts.
 
     Attributes:
@@ -109,17 +109,16 @@ class JudgeModel:
 
     def fingerprint(self) -> dict[str, Any]:
         """Everything of the model that changes its replies, JSON-ready and without secrets."""
-        fingerprint = self.model.fingerprint()
-        return {**{name: fingerprint[name] for name in ASKED_WITH}, "max_tokens": self.max_tokens}
+        return {**self.model.pin(), "max_tokens": self.max_tokens}
 
     async def ask(
         self,
         given: Mapping[str, Any],
-        messages: Sequence[Mapping[str, str]],
+        messages: Sequence[Message],
         name: str,
         schema: Mapping[str, Any],
-        read: Callable[[Said], T],
-    ) -> Heard[T]:
+        read: Callable[[JudgeReply], T],
+    ) -> JudgeOutcome[T]:
         """Return the value of the reply to `given`, from the cache if it was requested before.
 
         Args:
@@ -138,31 +137,31 @@ class JudgeModel:
             reply = self._stored(key)
             if reply is None:
                 if attempt >= self.attempts and not (self.retry_unreadable and fresh < self.attempts):
-                    return Heard(value=None, note=note, cost=cost, attempts=attempt, from_cache=not fresh)
-                reply = await self._request(key, _with_json_reminder(messages) if attempt else messages, name, schema)
+                    return JudgeOutcome(value=None, note=note, cost=cost, attempts=attempt, from_cache=not fresh)
+                reply = await self._request(key, reminded(messages, REMINDER) if attempt else messages, name, schema)
                 fresh += 1
             cost, attempt = cost + reply.cost, attempt + 1
             try:
-                return Heard(value=read(reply), note="", cost=cost, attempts=attempt, from_cache=not fresh)
+                return JudgeOutcome(value=read(reply), note="", cost=cost, attempts=attempt, from_cache=not fresh)
             except UnreadableError as unread:
                 note = str(unread)
 
-    def _stored(self, key: Mapping[str, Any]) -> Said | None:
+    def _stored(self, key: Mapping[str, Any]) -> JudgeReply | None:
         stored = None if self.cache is None else self.cache.get(key)
-        return None if stored is None else Said(**{**stored, "cost": _cost_of_stored(stored["cost"])})
+        return None if stored is None else JudgeReply(**{**stored, "cost": _cost_of_stored(stored["cost"])})
 
     async def _request(
-        self, key: Mapping[str, Any], messages: Sequence[Mapping[str, str]], name: str, schema: Mapping[str, Any]
-    ) -> Said:
+        self, key: Mapping[str, Any], messages: Sequence[Message], name: str, schema: Mapping[str, Any]
+    ) -> JudgeReply:
         """Request a reply and store it before it is parsed."""
         completion = await self._send(messages, name, schema)
-        reply = Said(text=completion.text, finish_reason=completion.finish_reason, cost=completion.cost)
+        reply = JudgeReply(text=completion.text, finish_reason=completion.finish_reason, cost=completion.cost)
         if self.cache is not None:
             cost = {kind: None if value != value else value for kind, value in asdict(reply.cost).items()}  # noqa: PLR0124
             self.cache.put(key, {"text": reply.text, "finish_reason": reply.finish_reason, "cost": cost})
         return reply
 
-    async def _send(self, messages: Sequence[Mapping[str, str]], name: str, schema: Mapping[str, Any]) -> Completion:
+    async def _send(self, messages: Sequence[Message], name: str, schema: Mapping[str, Any]) -> Completion:
         if not self.structured:
             return await self._complete(messages, {})
         response_format = {"type": "json_schema", "json_schema": {"name": name, "strict": True, "schema": dict(schema)}}
@@ -177,7 +176,7 @@ class JudgeModel:
         self.structured = False  # only now is it known that the endpoint refused the schema
         return reply
 
-    async def _complete(self, messages: Sequence[Mapping[str, str]], more: Mapping[str, Any]) -> Completion:
+    async def _complete(self, messages: Sequence[Message], more: Mapping[str, Any]) -> Completion:
         return await self.model.complete_async(
             messages,
             use_cache=False,
@@ -187,26 +186,20 @@ class JudgeModel:
         )
 
 
-def _with_json_reminder(messages: Sequence[Mapping[str, str]]) -> list[Mapping[str, str]]:
-    """Add the reminder at the end of the messages, so that a prefix cache still serves the rest."""
-    *before, last = messages
-    return [*before, {**last, "content": f"{last['content']}\n\n{REMINDER}"}]
-
-
 def _cost_of_stored(values: Mapping[str, float | None]) -> Cost:
     return Cost(**{kind: float("nan") if value is None else value for kind, value in values.items()})
 
 
-def read_object(said: Said) -> dict[str, Any]:
+def read_object(reply: JudgeReply) -> dict[str, Any]:
     """Parse a reply as one JSON object, after any thinking block; it may be in a single fenced block.
 
-    >>> read_object(Said(text='{"mark": 3}', finish_reason="stop", cost=Cost()))
+    >>> read_object(JudgeReply(text='{"mark": 3}', finish_reason="stop", cost=Cost()))
     {'mark': 3}
 
     Raises:
         UnreadableError: The reply is prose, cut off, empty, or repeats a field.
     """
-    text = strip_thinking(said.text)[1].strip()
+    text = strip_thinking(reply.text)[1].strip()
     if not text:
         raise UnreadableError("the judge's reply is empty (a refusal, or all tokens went into thinking)")
     fences = _FENCE.findall(text)
@@ -217,7 +210,7 @@ def read_object(said: Said) -> dict[str, Any]:
     except UnreadableError:
         raise
     except (ValueError, RecursionError):
-        why = "was cut off at max_tokens" if said.finish_reason == "length" else "is not JSON"
+        why = "was cut off at max_tokens" if reply.finish_reason == "length" else "is not JSON"
         raise UnreadableError(f"the judge's reply {why}: {text[:80]!r}") from None
     if not isinstance(value, dict):
         raise UnreadableError(f"the judge's reply is JSON, but not an object: {text[:80]!r}")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from suffice.errors import DataError, NotFoundError
-from suffice.judges.endpoint import JudgeModel, Said, read_object
+from suffice.judges.endpoint import JudgeModel, JudgeReply, read_object
 from suffice.judges.prompts import MARKS, MarkPrompt, read_mark, schema_of
 from suffice.judges.weights import checked_weights, equal_weights
 from suffice.metrics import information_score
@@ -88,8 +88,7 @@ class MarkJudge:
             return "no contexts"
         contexts = draft.contexts if self.prompt.with_contexts else ()
         return {
-            "prompt_id": self.prompt.prompt_id,
-            "prompt_sha256": self.prompt.sha256,
+            **self.prompt.pin,
             "question": draft.question.strip(),
             "contexts": [[passage.title.strip(), passage.text.strip()] for passage in contexts],
             "text": (text or "").strip(),
@@ -112,16 +111,16 @@ class MarkJudge:
         contexts = draft.contexts if self.prompt.with_contexts else ()
         messages = self.prompt.messages(draft.question, contexts, inputs["text"])
 
-        def read(reply: Said) -> float:
+        def read(reply: JudgeReply) -> float:
             return read_mark(self.prompt, read_object(reply), len(contexts))
 
-        heard = await self.model.ask(inputs, messages, self.prompt.name, schema_of(self.prompt.shape), read)
+        outcome = await self.model.ask(inputs, messages, self.prompt.name, schema_of(self.prompt.shape), read)
         return Judgement(
-            mark=math.nan if heard.value is None else heard.value,
-            note=heard.note,
-            cost=heard.cost,
-            attempts=heard.attempts,
-            from_cache=heard.from_cache,
+            mark=math.nan if outcome.value is None else outcome.value,
+            note=outcome.note,
+            cost=outcome.cost,
+            attempts=outcome.attempts,
+            from_cache=outcome.from_cache,
         )
 
 
@@ -189,10 +188,7 @@ class Panel:
 
     def fingerprint(self) -> Mapping[str, Any]:
         """Everything that changes the marks, JSON-ready and without secrets."""
-        prompts = {
-            name: {"prompt_id": judge.prompt.prompt_id, "prompt_sha256": judge.prompt.sha256}
-            for name, judge in self.judges.items()
-        }
+        prompts = {name: judge.prompt.pin for name, judge in self.judges.items()}
         return {**self.model.fingerprint(), "prompts": prompts, "weights": dict(self.weights)}
 
     def scored(self, marks: Mapping[str, float]) -> dict[str, float]:

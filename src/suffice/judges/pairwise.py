@@ -11,9 +11,9 @@ from suffice.judges.endpoint import JudgeModel, read_object
 from suffice.judges.prompts import BETTER_OF_TWO, PairPrompt, read_winner, schema_of
 from suffice.rounds import Cost, Passage
 
-__all__ = ["Comparison", "PairwiseJudge", "Verdict"]
+__all__ = ["Comparison", "PairVerdict", "PairwiseJudge"]
 
-Verdict = Literal["first", "second", "tie", "order_dependent", "undefined"]
+PairVerdict = Literal["first", "second", "tie", "order_dependent", "undefined"]
 """`first` and `second`: in both orders; `tie`: in both orders; `order_dependent`: the orders disagree; `undefined`: a
 reply could not be read."""
 
@@ -28,7 +28,7 @@ class Comparison:
         note: Why the verdict is undefined; empty otherwise.
     """
 
-    verdict: Verdict
+    verdict: PairVerdict
     cost: Cost = field(default_factory=Cost)
     note: str = ""
 
@@ -62,24 +62,23 @@ class PairwiseJudge:
         cost, winners, notes = Cost(), [], []
         for a, b in ((first, second), (second, first)):
             inputs = {
-                "prompt_id": self.prompt.prompt_id,
-                "prompt_sha256": self.prompt.sha256,
+                **self.prompt.pin,
                 "question": question.strip(),
                 "contexts": [[passage.title.strip(), passage.text.strip()] for passage in contexts],
                 "drafts": [a, b],
             }
             messages = self.prompt.messages(question, contexts, a, b)
-            heard = await self.model.ask(
+            outcome = await self.model.ask(
                 inputs, messages, self.prompt.name, schema_of("winner"), lambda reply: read_winner(read_object(reply))
             )
-            cost = cost + heard.cost
-            if heard.value is None:
-                notes.append(heard.note)
+            cost = cost + outcome.cost
+            if outcome.value is None:
+                notes.append(outcome.note)
             else:
-                winners.append({"A": a, "B": b, "tie": None}[heard.value])
+                winners.append({"A": a, "B": b, "tie": None}[outcome.value])
         if notes:
             return Comparison(verdict="undefined", cost=cost, note=notes[0])
         if winners[0] != winners[1]:
             return Comparison(verdict="order_dependent", cost=cost)
-        verdict: Verdict = "tie" if winners[0] is None else "first" if winners[0] == first else "second"
+        verdict: PairVerdict = "tie" if winners[0] is None else "first" if winners[0] == first else "second"
         return Comparison(verdict=verdict, cost=cost)

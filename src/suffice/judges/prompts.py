@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from suffice.judges.endpoint import UnreadableError
 from suffice.llm import Prompt
-from suffice.llm.prompts import Message, VersionedPrompt
+from suffice.llm.prompts import Message, VersionedPrompt, chat_of
 from suffice.rounds import Passage
 
 __all__ = [
@@ -64,7 +64,7 @@ def schema_of(shape: str) -> dict[str, Any]:
 def _messages(system: str, shape: str, question: str, passages: Sequence[Passage], rest: str) -> tuple[Message, ...]:
     system = f"{system}\nReply with one JSON object and nothing else:\n{_EXAMPLES[shape]}"
     user = Prompt(name="judge", version=1, system=system).user(question, passages) + rest
-    return {"role": "system", "content": system}, {"role": "user", "content": user}
+    return chat_of(system, user)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,13 +22,22 @@ from suffice.signals import SIGNALS
 from suffice.store import Recording
 from suffice.store.schema import cost_column
 
-__all__ = ["GAIN", "Judged", "JudgedPart", "drafts_of", "gains", "judge_recording", "with_columns", "with_marks"]
+__all__ = [
+    "GAIN",
+    "MarkSummary",
+    "RecordingMarks",
+    "drafts_of",
+    "gains",
+    "judge_recording",
+    "with_columns",
+    "with_marks",
+]
 
 GAIN = "information_gain"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JudgedPart:
+class MarkSummary:
     """The summary of one mark.
 
     Attributes:
@@ -47,7 +56,7 @@ class JudgedPart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judged:
+class RecordingMarks:
     """The marks of a recording.
 
     Attributes:
@@ -63,7 +72,7 @@ class Judged:
     """
 
     columns: Mapping[str, Sequence[float]]
-    parts: tuple[JudgedPart, ...]
+    parts: tuple[MarkSummary, ...]
     drafts: int
     asked: int
     repeated: int
@@ -162,7 +171,7 @@ async def judge_recording(
     sample: int = 50,
     concurrency: int = 8,
     on_progress: Callable[[int, int], None] | None = None,
-) -> Judged:
+) -> RecordingMarks:
     """Judge every distinct draft of a recording once, and a sample of them several times.
 
     A repeated draft of a trajectory is judged and paid for in its first round; later rounds get its mark for free.
@@ -207,8 +216,8 @@ async def judge_recording(
             repeats_cost = repeats_cost + run.judgements[key].cost
     columns = _mark_columns(recording, run, drafts)
     noise = _noise(run, chosen, repeats) if repeats > 1 else {}
-    parts = tuple(_judged_part(run, name, drafts, columns[name], noise.get(name)) for name in panel.columns)
-    return Judged(
+    parts = tuple(_mark_summary(run, name, drafts, columns[name], noise.get(name)) for name in panel.columns)
+    return RecordingMarks(
         columns=columns,
         parts=parts,
         drafts=distinct,
@@ -270,9 +279,9 @@ def gains(scores: Sequence[float], ids: Sequence[str], rounds: Sequence[int]) ->
     ]
 
 
-def _judged_part(
+def _mark_summary(
     run: _Run, name: str, drafts: Sequence[Draft], column: Sequence[float], noise: Noise | None
-) -> JudgedPart:
+) -> MarkSummary:
     defined = [value for value in column if not math.isnan(value)]
     notes: dict[str, int] = {}
     for draft, value in zip(drafts, column, strict=True):
@@ -280,10 +289,10 @@ def _judged_part(
             note = "a mark is undefined" if name == SCORE else run.judgement(name, draft).note.partition(": ")[0]
             notes[note] = notes.get(note, 0) + 1
     mean = math.fsum(defined) / len(defined) if defined else math.nan
-    return JudgedPart(mark=name, mean=mean, rounds=len(defined), notes=notes, noise=noise)
+    return MarkSummary(mark=name, mean=mean, rounds=len(defined), notes=notes, noise=noise)
 
 
-def _described(part: JudgedPart) -> dict[str, Any]:
+def _described(part: MarkSummary) -> dict[str, Any]:
     noise = part.noise
     return {
         "mark": part.mark,
@@ -325,7 +334,7 @@ def with_columns(table: pa.Table, columns: Mapping[str, Sequence[float]], *, sig
     return table
 
 
-def with_marks(recording: Recording, judged: Judged, panel: Panel) -> tuple[pa.Table, dict[str, Any]]:
+def with_marks(recording: Recording, marks: RecordingMarks, panel: Panel) -> tuple[pa.Table, dict[str, Any]]:
     """Return a recording's table and metadata with the marks, replacing those of an earlier run.
 
     The marks are metrics.  A rule may also read them and then pays for the whole panel, as `signal_components` records.
@@ -333,10 +342,10 @@ def with_marks(recording: Recording, judged: Judged, panel: Panel) -> tuple[pa.T
     Raises:
         DataError: A call failed, so the marks are incomplete.
     """
-    if judged.failed:
-        raise DataError(f"{len(judged.failed)} calls failed, the first with: {judged.failed[0]}: judge again")
-    table = with_columns(recording.table, judged.columns, signals={GAIN})
+    if marks.failed:
+        raise DataError(f"{len(marks.failed)} calls failed, the first with: {marks.failed[0]}: judge again")
+    table = with_columns(recording.table, marks.columns, signals={GAIN})
     before = recording.metadata
     components = dict(before.get("signal_components") or {}) | dict.fromkeys(panel.columns, panel.name)
-    judges = dict(before.get("judges") or {}) | {panel.name: dict(judged.metadata)}
+    judges = dict(before.get("judges") or {}) | {panel.name: dict(marks.metadata)}
     return table, {**before, "signal_components": components, "judges": judges}

@@ -15,7 +15,7 @@ __all__ = ["ahp_weights", "checked_weights", "entropy_weights", "equal_weights",
 
 _RANDOM_INDEX = (0.0, 0.0, 0.0, 0.58, 0.90, 1.12, 1.24, 1.32, 1.41, 1.45, 1.49)
 """Saaty's random index: the mean consistency index of random matrices, by their size."""
-_TOLERANCE = 1e-6
+_RECIPROCAL_TOLERANCE = 1e-6
 
 
 def equal_weights(marks: Sequence[str]) -> dict[str, float]:
@@ -87,7 +87,11 @@ def ahp_weights(marks: Sequence[str], comparisons: npt.ArrayLike) -> tuple[dict[
     n = len(marks)
     if not 1 <= n < len(_RANDOM_INDEX) or matrix.shape != (n, n):
         raise DataError(f"AHP compares 1 to 10 marks by a square matrix; got {n} marks and the shape {matrix.shape}")
-    if not (np.isfinite(matrix).all() and (matrix > 0).all() and np.allclose(matrix * matrix.T, 1, rtol=_TOLERANCE)):
+    if not (
+        np.isfinite(matrix).all()
+        and (matrix > 0).all()
+        and np.allclose(matrix * matrix.T, 1, rtol=_RECIPROCAL_TOLERANCE)
+    ):
         raise DataError("AHP needs positive comparisons with a[j][i] = 1 / a[i][j] and ones on the diagonal")
     values, vectors = np.linalg.eig(matrix)
     principal = int(np.argmax(values.real))

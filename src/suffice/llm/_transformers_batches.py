@@ -12,7 +12,7 @@ __all__ = ["Batches", "is_out_of_memory"]
 
 _OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "not enough memory")
 Ids = Sequence[Sequence[int]]
-Result = TypeVar("Result")
+_Output = TypeVar("_Output")
 
 
 def is_out_of_memory(error: BaseException) -> bool:
@@ -37,7 +37,7 @@ class Batches:
     def __init__(self, name: str, size: int) -> None:
         self.name, self.size = name, size
 
-    def run(self, ids: Ids, work: Callable[[Ids], Result]) -> Iterator[tuple[list[int], Result]]:
+    def run(self, ids: Ids, work: Callable[[Ids], _Output]) -> Iterator[tuple[list[int], _Output]]:
         """Yield the rows of each batch and the result of `work` on their prompts, the longest prompts first.
 
         Similar lengths share a batch, which saves padding; starting with the longest shows a lack of memory at once.
@@ -72,7 +72,7 @@ class Batches:
                 )
             self.size = len(rows) // 2
 
-    def one(self, ids: Sequence[int], work: Callable[[Ids], Result]) -> Result:
+    def one(self, ids: Sequence[int], work: Callable[[Ids], _Output]) -> _Output:
         """Run one prompt.
 
         Raises:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from suffice.embedding.sentence_transformers import model_id
 from suffice.errors import MissingExtraError, ModelError
+from suffice.files import files_hash
 
 __all__ = ["LoadedModel", "folder_revision", "load_model"]
 
@@ -129,16 +130,9 @@ def load_model(
         ).eval()
     except Exception as error:  # the type depends on the hub client, the file format and torch
         raise ModelError(_why(str(model), error)) from error
-    if folder.is_dir():
-        resolved = folder.resolve()
-        return LoadedModel(
-            network=network,
-            tokenizer=tokenizer,
-            id=f"{resolved.parent.name}/{resolved.name}",
-            revision=folder_revision(folder),
-        )
     commit = getattr(network.config, "_commit_hash", None) or revision or "default"
-    return LoadedModel(network=network, tokenizer=tokenizer, id=str(model), revision=str(commit))
+    version = folder_revision(folder) if folder.is_dir() else str(commit)
+    return LoadedModel(network=network, tokenizer=tokenizer, id=model_id(model), revision=version)
 
 
 def folder_revision(folder: Path) -> str:
@@ -146,13 +140,7 @@ def folder_revision(folder: Path) -> str:
 
     Files in subfolders do not count, because checkpoints and probes may be there.
     """
-    digest = hashlib.sha256()
-    for file in sorted(folder.iterdir()):
-        if file.suffix in _PINNED_SUFFIXES and file.is_file():
-            digest.update(file.name.encode() + b"\x00")
-            with file.open("rb") as handle:
-                digest.update(hashlib.file_digest(handle, "sha256").digest())
-    return digest.hexdigest()[:16]
+    return files_hash(folder, [f for f in folder.iterdir() if f.suffix in _PINNED_SUFFIXES and f.is_file()])
 
 
 def _why(model: str, error: Exception) -> str:

@@ -14,7 +14,7 @@ from suffice.errors import ModelError
 from suffice.llm._transformers_loading import LoadedModel
 from suffice.llm.states import States
 
-__all__ = ["Choose", "Prefill", "Step", "decode", "drawn", "greedy", "last_states", "prefill"]
+__all__ = ["Choose", "GeneratedToken", "Prefill", "drawn", "generate", "greedy", "last_states", "prefill"]
 
 Choose = Callable[[Any], Any]
 """Maps log-probabilities, shape ``(n, vocabulary)``, to token ids, shape ``(n,)``."""
@@ -38,7 +38,7 @@ class Prefill:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class GeneratedToken:
     """One generated token.
 
     Attributes:
@@ -136,7 +136,7 @@ def drawn(temperature: float, rng: np.random.Generator) -> Choose:
     return choose
 
 
-def decode(
+def generate(
     model: LoadedModel,
     start: Prefill,
     *,
@@ -145,7 +145,7 @@ def decode(
     n_top: int,
     choose: Choose = greedy,
     is_cancelled: Callable[[], bool] = lambda: False,
-) -> list[list[Step]]:
+) -> list[list[GeneratedToken]]:
     """Continue a pass with generation; the tokens of the prompts are not processed again.
 
     Args:
@@ -162,7 +162,7 @@ def decode(
     """
     import torch
 
-    replies: list[list[Step]] = [[] for _ in range(len(start.mask))]
+    replies: list[list[GeneratedToken]] = [[] for _ in range(len(start.mask))]
     open_rows = set(range(len(replies)))
     logits, mask = start.logits, start.mask
     with torch.inference_mode():
@@ -186,14 +186,14 @@ def decode(
     return replies
 
 
-def _append_steps(replies: list[list[Step]], rows: set[int], chosen: Any, logprobs: Any, n_top: int) -> None:
+def _append_steps(replies: list[list[GeneratedToken]], rows: set[int], chosen: Any, logprobs: Any, n_top: int) -> None:
     """Append one step to each unfinished reply."""
     logprobs_chosen = logprobs.gather(-1, chosen[:, None])[:, 0].tolist()
     top = logprobs.topk(min(n_top, logprobs.shape[-1]), dim=-1)
     values, top_ids, tokens = top.values.tolist(), top.indices.tolist(), chosen.tolist()
     for row in rows:
         best = tuple(zip(top_ids[row], values[row], strict=True))
-        replies[row].append(Step(tokens[row], logprobs_chosen[row], best))
+        replies[row].append(GeneratedToken(tokens[row], logprobs_chosen[row], best))
 
 
 def _padded(model: LoadedModel, ids: Sequence[Sequence[int]], *, side: str) -> tuple[Any, Any]:

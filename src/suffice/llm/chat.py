@@ -20,6 +20,7 @@ from suffice.signals.text import parse_confidence
 __all__ = ["Api", "Cache", "ChatModel", "ChatStats", "Completion"]
 
 _MIN_ALTERNATIVES = 2
+_PINNED = ("kind", "endpoint", "api", "model", "temperature", "seed", "extra_body")
 
 
 class Cache(Protocol):
@@ -167,11 +168,15 @@ class ChatModel:
             "endpoint": self.endpoint,
             "api": self.api,
             "model": self.model,
-            "prompt_id": self.prompt.prompt_id,
-            "prompt_sha256": self.prompt.sha256,
+            **self.prompt.pin,
             "position": {"kind": "callable"} if is_code else self.position.to_dict(),
             **self._settings,
         }
+
+    def pin(self) -> dict[str, Any]:
+        """Return the part of the fingerprint that also applies to requests with another prompt, such as a judge's."""
+        fingerprint = self.fingerprint()
+        return {name: fingerprint[name] for name in _PINNED}
 
     def answer(self, question: str, passages: Sequence[Passage] = ()) -> Reply:
         """Answer `question` from `passages`, in the order in which they were revealed; without passages, closed book.

@@ -20,7 +20,33 @@ RAW = "{system}\n\n{user}\n\n{prefill}"
 """The prompt as a text for models without a chat template."""
 
 
-class EndpointStates:
+class _EmbedderStates:
+    """States without layers: one vector from an embedder, which identifies them."""
+
+    prompts: tuple[str, ...]
+    """The supported prompts."""
+
+    layers: tuple[int, ...] = ()
+    """Empty, because there are no layers to choose from."""
+
+    def __init__(self, embedder: Embedder) -> None:
+        self.embedder = embedder
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.embedder!r})"
+
+    @property
+    def id(self) -> str:
+        """The name of the embedder's model."""
+        return self.embedder.id
+
+    @property
+    def revision(self) -> str:
+        """The version of the embedder's model; endpoints do not report it, so their users state it."""
+        return self.embedder.revision
+
+
+class EndpointStates(_EmbedderStates):
     r"""The last prompt token's state from an OpenAI-compatible embeddings endpoint of the model that answers.
 
     The endpoint must pool by the last token (llama.cpp: ``--embeddings --pooling last``).  It returns the output of the
@@ -39,33 +65,14 @@ class EndpointStates:
         DataError: The template does not contain `{user}`.
     """
 
+    prompts = (QA, RAG)
+    embedder: EndpointEmbedder
+
     def __init__(self, embedder: EndpointEmbedder, *, prompt: Prompt = ANSWER_FIRST, template: str = RAW) -> None:
         if "{user}" not in template:
             raise DataError(f"the template must contain {{user}} for question and passages; got {template!r}")
-        self.embedder, self.prompt, self.template = embedder, prompt, template
-
-    def __repr__(self) -> str:
-        return f"EndpointStates({self.embedder!r})"
-
-    @property
-    def id(self) -> str:
-        """The model's name at the endpoint."""
-        return self.embedder.id
-
-    @property
-    def revision(self) -> str:
-        """Version of the model as stated by its user, because endpoints do not report it."""
-        return self.embedder.revision
-
-    @property
-    def layers(self) -> tuple[int, ...]:
-        """Empty, because an endpoint has no layers to choose from."""
-        return ()
-
-    @property
-    def prompts(self) -> tuple[str, ...]:
-        """`qa` and `rag`."""
-        return QA, RAG
+        super().__init__(embedder)
+        self.prompt, self.template = prompt, template
 
     def fingerprint(self) -> Mapping[str, Any]:
         """Endpoint, model, prompt and template."""
@@ -74,8 +81,7 @@ class EndpointStates:
             "endpoint": self.embedder.endpoint,
             "model": self.id,
             "revision": self.revision,
-            "prompt_id": self.prompt.prompt_id,
-            "prompt_sha256": self.prompt.sha256,
+            **self.prompt.pin,
             "template": self.template,
             "extra_body": dict(self.embedder.extra_body),
         }
@@ -112,7 +118,7 @@ class EndpointStates:
         return self.embedder.vectors(required_texts(texts))[0].astype(np.float32)[:, None, :]
 
 
-class EncoderStates:
+class EncoderStates(_EmbedderStates):
     """A sentence encoder's vector of the question, for gates of models whose states are not accessible.
 
     It represents the question, not the knowledge of a model: a probe on it learns which questions a model tends to know.
@@ -121,31 +127,7 @@ class EncoderStates:
         embedder: Any embedder: MiniLM, sentence-transformers, an endpoint.
     """
 
-    def __init__(self, embedder: Embedder) -> None:
-        self.embedder = embedder
-
-    def __repr__(self) -> str:
-        return f"EncoderStates({self.embedder!r})"
-
-    @property
-    def id(self) -> str:
-        """The encoder's name."""
-        return self.embedder.id
-
-    @property
-    def revision(self) -> str:
-        """Version of the encoder."""
-        return self.embedder.revision
-
-    @property
-    def layers(self) -> tuple[int, ...]:
-        """Empty, because an encoder returns one vector."""
-        return ()
-
-    @property
-    def prompts(self) -> tuple[str, ...]:
-        """`qa` alone: the plain question."""
-        return (QA,)
+    prompts = (QA,)
 
     def fingerprint(self) -> Mapping[str, Any]:
         """Id, revision and pooling of the encoder."""

@@ -5,15 +5,14 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from suffice.blocking import finished
-from suffice.embedding.base import Vectors, checked_vectors, pieces_of, pooled, required_texts
+from suffice.embedding.base import PieceEmbedder, checked_vectors, pieces_of
 from suffice.errors import DataError
 from suffice.llm._clients import MAX_REPLY_BYTES, connect
 from suffice.llm._failures import bad_body
@@ -23,7 +22,7 @@ from suffice.rounds import Cost
 __all__ = ["EndpointEmbedder"]
 
 
-class EndpointEmbedder:
+class EndpointEmbedder(PieceEmbedder):
     """Embeds texts with a model behind an OpenAI-compatible `/embeddings` endpoint.
 
     Endpoints do not report how much of a text their model reads, and some cut the rest silently.  Longer texts are
@@ -92,30 +91,13 @@ class EndpointEmbedder:
         """The pooling of the endpoint, and how long texts are cut."""
         return f"by the endpoint, pieces of {self.max_chars} characters"
 
-    def embed(self, texts: Sequence[str]) -> Vectors:
-        """Return unit vectors, shape ``(len(texts), width)``; zero for a text without words.
+    def _cut(self, texts: list[str]) -> list[list[str]]:
+        return [pieces_of(text, lambda piece: len(piece) <= self.max_chars) for text in texts]
 
-        Raises:
-            DataError: `texts` is not a list of texts.
-            ModelError: The endpoint failed, or returned no usable vectors.
-        """
-        return self.embed_costed(texts)[0]
-
-    def embed_costed(self, texts: Sequence[str]) -> tuple[Vectors, Cost]:
-        """Like `embed`, with the cost: calls, tokens as counted by the endpoint (NaN if it does not), seconds."""
-        began = time.perf_counter()
-        distinct = list(dict.fromkeys(required_texts(texts)))
-        pieces_by_text = [pieces_of(text, lambda piece: len(piece) <= self.max_chars) for text in distinct]
+    def _embed_pieces(self, pieces: list[str]) -> tuple[npt.NDArray[np.float64], Sequence[float], Cost]:
         # Texts without words have no pieces; the endpoint is then called for the width of the zero vectors.
-        pieces = [piece for of_text in pieces_by_text for piece in of_text]
-        inputs = pieces or ["-"]
-        vectors, cost = self.vectors(inputs)
-        embeddings = pooled(
-            vectors[: len(pieces)], [len(piece) for piece in pieces], [len(of_text) for of_text in pieces_by_text]
-        )
-        index = {text: row for row, text in enumerate(distinct)}
-        rows = [index[text] for text in required_texts(texts)]
-        return embeddings[rows], replace(cost, seconds=time.perf_counter() - began)
+        vectors, cost = self.vectors(pieces or ["-"])
+        return vectors[: len(pieces)], [len(piece) for piece in pieces], cost
 
     def vectors(self, texts: Sequence[str]) -> tuple[npt.NDArray[np.float64], Cost]:
         """Embed whole texts, neither cut nor scaled, and return the cost.
@@ -130,18 +112,18 @@ class EndpointEmbedder:
             ModelError: The endpoint failed, or returned no usable vectors.
         """
         began = time.perf_counter()
-        batches, tokens = zip(*self._batches(list(texts)), strict=True)
-        vectors = checked_vectors(self.id, [row for rows in batches for row in rows], len(texts))
+        pieces, batches, tokens = list(texts), 0, 0.0
+        rows: list[Any] = []
+        for start in range(0, len(pieces), self.batch):
+            vectors_of_batch, tokens_of_batch = self._ask(pieces[start : start + self.batch])
+            rows, batches, tokens = [*rows, *vectors_of_batch], batches + 1, tokens + tokens_of_batch
+        vectors = checked_vectors(self.id, rows, len(texts))
         seconds = time.perf_counter() - began
-        return vectors, Cost(calls=float(len(batches)), uncached_tokens=float(sum(tokens)), seconds=seconds)
+        return vectors, Cost(calls=float(batches), uncached_tokens=float(tokens), seconds=seconds)
 
     def close(self) -> None:
         """Close the connections."""
         self._connection.clients.close()
-
-    def _batches(self, pieces: list[str]) -> Iterator[tuple[list[Any], float]]:
-        for start in range(0, len(pieces), self.batch):
-            yield self._ask(pieces[start : start + self.batch])
 
     def _ask(self, pieces: list[str]) -> tuple[list[Any], float]:
         """Return the vectors of some pieces, and the tokens counted by the endpoint."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from suffice.errors import DataError
 from suffice.llm.chat import ChatModel
-from suffice.llm.prompts import Message, Prompt, VersionedPrompt
+from suffice.llm.prompts import Message, Prompt, VersionedPrompt, chat_of, reminded
 from suffice.rounds import Cost, Passage, Reply
 from suffice.signals import Measurement, strip_thinking
 
@@ -62,7 +62,7 @@ class JudgePrompt(VersionedPrompt):
         system = self.system.replace("{scale}", "\n".join(reversed(marks) if descending else marks))
         evidence = Prompt(name=self.name, version=self.version, system=system).user(question, passages)
         user = evidence + self.answer.replace("{answer}", answer.strip())
-        return {"role": "system", "content": system}, {"role": "user", "content": user}
+        return chat_of(system, user)
 
 
 ENTAILMENT = JudgePrompt(
@@ -117,25 +117,20 @@ def _on_scale(text: str, number: re.Match[str]) -> float:
     return value if _LOWEST <= value <= _HIGHEST else math.nan
 
 
-def _with_mark_reminder(messages: tuple[Message, ...]) -> tuple[Message, ...]:
-    """Return the messages with a reminder at their end: at temperature 0 the same words would give the same reply."""
-    *before, last = messages
-    return *before, {**last, "content": f"{last['content']}\n\n{_REMINDER}"}
-
-
 class EntailmentJudge:
     """Asks a model how well the revealed passages entail the answer: the signal `judge_entailment`, 1 to 5.
 
-    Without an answer, or without passages, the mark is NaN and nothing is asked.  A reply that states no mark is
-    asked for again with a reminder; every attempt is paid for, and the mark is NaN where none can be read.  A bare judge sees one order of the scale; `passes=2` asks again with the scale
-    explained in the other order and returns the mean, for twice the calls (NaN if either mark is missing).
+    Without an answer, or without passages, the mark is NaN and no request is made.  If a reply states no mark, the judge
+    is asked again with a reminder; every attempt is paid for, and the mark is NaN if none can be read.  One pass shows one
+    order of the scale; `passes=2` asks again with the scale explained in the other order and returns the mean, for twice
+    the calls (NaN if either mark is missing).
 
     Args:
         model: The judge; its own prompt, `max_tokens` and `top_logprobs` are not used.
         passes: 1, or 2 for both orders of the scale.
         prompt: The judging prompt.
         max_tokens: Longest reply in tokens; a judge that thinks aloud needs more.
-        attempts: Most replies that are asked for, until one states a mark.
+        attempts: Largest number of requests until a reply states a mark.
 
     Raises:
         DataError: `passes` is neither 1 nor 2, or there is not at least one attempt.
@@ -169,15 +164,7 @@ class EntailmentJudge:
 
     def fingerprint(self) -> Mapping[str, Any]:
         """Everything that changes the marks, JSON-ready and without secrets."""
-        fields = ("kind", "endpoint", "api", "model", "temperature", "seed", "extra_body")
-        description = self.model.fingerprint()
-        return {
-            **{name: description[name] for name in fields},
-            "prompt_id": self.prompt.prompt_id,
-            "prompt_sha256": self.prompt.sha256,
-            "passes": self.passes,
-            "max_tokens": self.max_tokens,
-        }
+        return {**self.model.pin(), **self.prompt.pin, "passes": self.passes, "max_tokens": self.max_tokens}
 
     async def measure(self, question: str, passages: Sequence[Passage], reply: Reply) -> Measurement:
         """Return the mark of one round with its cost.
@@ -193,8 +180,8 @@ class EntailmentJudge:
             messages = self.prompt.messages(question, passages, reply.answer or "", descending=descending)
             mark = math.nan
             for attempt in range(self.attempts):
-                asked = _with_mark_reminder(messages) if attempt else messages
-                completion = await self.model.complete_async(asked, max_tokens=self.max_tokens, top_logprobs=None)
+                request = reminded(messages, _REMINDER) if attempt else messages
+                completion = await self.model.complete_async(request, max_tokens=self.max_tokens, top_logprobs=None)
                 cost, mark = cost + completion.cost, parse_mark(completion.text)
                 if not math.isnan(mark):
                     break

@@ -30,8 +30,10 @@ __all__ = [
     "Message",
     "Prompt",
     "VersionedPrompt",
+    "chat_of",
     "filled",
     "prompt",
+    "reminded",
 ]
 
 Message = dict[str, str]
@@ -76,6 +78,11 @@ class VersionedPrompt:
         'answer_first@1'
         """
         return f"{self.name}@{self.version}"
+
+    @property
+    def pin(self) -> dict[str, str]:
+        """The id and the hash, as fingerprints and keys of caches contain them."""
+        return {"prompt_id": self.prompt_id, "prompt_sha256": self.sha256}
 
     @property
     def sha256(self) -> str:
@@ -145,13 +152,8 @@ class Prompt(_Evidence):
             question: The question.
             passages: Passages in the order in which they were revealed; empty for closed book.
         """
-        chat = [
-            {"role": "system", "content": self.system},
-            {"role": "user", "content": self.user(question, passages)},
-        ]
-        if self.prefill:
-            chat.append({"role": "assistant", "content": self.prefill})
-        return tuple(chat)
+        chat = chat_of(self.system, self.user(question, passages))
+        return (*chat, {"role": "assistant", "content": self.prefill}) if self.prefill else chat
 
     def to_dict(self) -> dict[str, Any]:
         """Return the prompt as JSON-ready values."""
@@ -172,6 +174,20 @@ class Prompt(_Evidence):
             if type(value) is not kind:
                 raise DataError(f"a prompt's {name!r} must be of type {kind.__name__}, got {value!r}")
         return cls(**values)
+
+
+def chat_of(system: str, user: str) -> tuple[Message, ...]:
+    """Return the messages of instructions and one user message."""
+    return {"role": "system", "content": system}, {"role": "user", "content": user}
+
+
+def reminded(messages: Sequence[Message], reminder: str) -> tuple[Message, ...]:
+    """Return the messages with a reminder at their end, where it leaves the rest to a prefix cache.
+
+    At temperature 0 the same words would give the same reply.
+    """
+    *before, last = messages
+    return *before, {**last, "content": f"{last['content']}\n\n{reminder}"}
 
 
 def filled(template: str, values: Mapping[str, str]) -> str:
@@ -250,11 +266,11 @@ class DraftingPrompt(_Evidence):
             question: The question.
             passages: The contexts in a constant order; empty to write from the model's own knowledge.
         """
-        return self._chat(self.user(question, passages) + self.write)
+        return chat_of(self.system, self.user(question, passages) + self.write)
 
     def criticising(self, question: str, passages: Sequence[Passage], draft: str) -> tuple[Message, ...]:
         """Return the messages that ask for a critique of a draft."""
-        return self._chat(self._drafted(question, passages, draft) + self.criticise)
+        return chat_of(self.system, self._drafted(question, passages, draft) + self.criticise)
 
     def revising(self, question: str, passages: Sequence[Passage], draft: str, critique: str) -> tuple[Message, ...]:
         """Return the messages that ask for the next draft.
@@ -264,13 +280,10 @@ class DraftingPrompt(_Evidence):
         True
         """
         critic_text = self._drafted(question, passages, draft)
-        return self._chat(critic_text + filled(self.critique, {"critique": critique.strip()}) + self.revise)
+        return chat_of(self.system, critic_text + filled(self.critique, {"critique": critique.strip()}) + self.revise)
 
     def _drafted(self, question: str, passages: Sequence[Passage], draft: str) -> str:
         return self.user(question, passages) + filled(self.draft, {"draft": draft.strip()})
-
-    def _chat(self, user: str) -> tuple[Message, ...]:
-        return {"role": "system", "content": self.system}, {"role": "user", "content": user}
 
 
 DRAFTING = DraftingPrompt(

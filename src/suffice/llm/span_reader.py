@@ -19,13 +19,13 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice.errors import DataError, MissingExtraError
+from suffice.embedding.onnx import load_onnx
+from suffice.errors import DataError
 from suffice.llm._span_windows import NO, TITLE, YES, Featurizer, ReaderConfig, Window, clean
 from suffice.metrics import answer_key
 
@@ -178,25 +178,9 @@ class SpanReader:
     def __init__(self, path: str | Path | None = None, *, threads: int = 2, cache_size: int = 4096) -> None:
         if threads < 1 or cache_size < 0:
             raise DataError(f"threads={threads!r}, cache_size={cache_size!r}: need threads >= 1 and cache_size >= 0")
-        try:
-            import onnxruntime
-            from tokenizers import Tokenizer
-        except ImportError as error:
-            raise MissingExtraError("the span reader (onnxruntime and tokenizers)", "reader") from error
-        folder = Path(path) if path is not None else Path(str(files("suffice") / "models" / "span_reader"))
-        try:
-            weights = (folder / "model.onnx").read_bytes()
-            settings = json.loads((folder / "config.json").read_text("utf-8"))
-            self.config = ReaderConfig(**settings["reader"])
-            self._featurizer = Featurizer(Tokenizer.from_file(str(folder / "tokenizer.json")), self.config)
-            options = onnxruntime.SessionOptions()
-            options.intra_op_num_threads = options.inter_op_num_threads = 1
-            self._session = onnxruntime.InferenceSession(weights, options, providers=["CPUExecutionProvider"])
-        except Exception as error:  # onnxruntime and tokenizers raise bare Exceptions
-            raise DataError(
-                f"{str(folder)!r} does not contain a span reader ({error}): expected model.onnx, tokenizer.json and config.json"
-            ) from error
-        self.revision = hashlib.sha256(weights).hexdigest()[:16]
+        model = load_onnx(path, "span_reader", "a span reader", read=_reader_config)
+        self.revision, self.config, self._session = model.revision, model.settings, model.session
+        self._featurizer = Featurizer(model.tokenizer, self.config)
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="span-reader")
         self._cache: OrderedDict[bytes, PassageSpans] = OrderedDict()
         self._cache_size = cache_size
@@ -265,6 +249,10 @@ class SpanReader:
         inputs = {"ids": window.ids[None], "types": window.types[None]}
         logits: NDArray[np.float32] = self._session.run(["span_logits"], inputs)[0][0]
         return logits
+
+
+def _reader_config(folder: Path) -> ReaderConfig:
+    return ReaderConfig(**json.loads((folder / "config.json").read_text("utf-8"))["reader"])
 
 
 def _cache_key(*texts: str) -> bytes:

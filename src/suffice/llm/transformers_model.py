@@ -17,7 +17,16 @@ import numpy as np
 from suffice.errors import DataError, LogprobsUnavailableError, ModelError
 from suffice.llm._transformers_batches import Batches
 from suffice.llm._transformers_loading import LoadedModel, load_model
-from suffice.llm._transformers_passes import Choose, Prefill, Step, decode, drawn, greedy, last_states, prefill
+from suffice.llm._transformers_passes import (
+    Choose,
+    GeneratedToken,
+    Prefill,
+    drawn,
+    generate,
+    greedy,
+    last_states,
+    prefill,
+)
 from suffice.llm._transformers_prompts import PromptEncoder
 from suffice.llm.prompts import ANSWER_FIRST, Prompt
 from suffice.llm.states import QA, RAG, State, States, layer_index, passages_of_each, required_questions
@@ -166,8 +175,7 @@ class TransformersModel:
             "revision": self.revision,
             "precision": self.loaded.precision,
             "layers": list(self._layers),
-            "prompt_id": self.prompt.prompt_id,
-            "prompt_sha256": self.prompt.sha256,
+            **self.prompt.pin,
             "rag_prompt_sha256": self.rag_prompt.sha256,
             "template_sha256": hashlib.sha256(template.encode()).hexdigest(),
             "position": {"kind": "callable"} if is_code else self.position.to_dict(),
@@ -306,7 +314,7 @@ class TransformersModel:
     def _resume(self, start: Prefill, ids: Sequence[int]) -> Reply:
         """Continue a pass over one prompt with generation."""
         began = time.perf_counter()
-        (steps,) = self._batches.one(ids, lambda _: self._decode(start, len(ids)))
+        (steps,) = self._batches.one(ids, lambda _: self._generate(start, len(ids)))
         return self._reply(steps, Cost(calls=1.0, seconds=time.perf_counter() - began))
 
     def _replies(
@@ -315,20 +323,20 @@ class TransformersModel:
         """Answer the prompts of one batch."""
         began = time.perf_counter()
         start = prefill(self.loaded, ids, ())
-        steps_by_row = self._decode(start, max(map(len, ids)), choose, is_cancelled)
+        steps_by_row = self._generate(start, max(map(len, ids)), choose, is_cancelled)
         seconds = (time.perf_counter() - began) / len(ids)
         return [
             self._reply(steps, Cost(calls=1.0, uncached_tokens=float(len(row)), seconds=seconds))
             for row, steps in zip(ids, steps_by_row, strict=True)
         ]
 
-    def _decode(
+    def _generate(
         self, start: Prefill, longest: int, choose: Choose = greedy, is_cancelled: Callable[[], bool] = _never
-    ) -> list[list[Step]]:
+    ) -> list[list[GeneratedToken]]:
         """Generate at most as many tokens as fit into the context after the longest prompt."""
         context = self.loaded.context
         room = self.max_tokens if context is None else min(self.max_tokens, context - longest + 1)
-        return decode(
+        return generate(
             self.loaded,
             start,
             max_tokens=room,
@@ -338,7 +346,7 @@ class TransformersModel:
             is_cancelled=is_cancelled,
         )
 
-    def _reply(self, steps: Sequence[Step], cost: Cost) -> Reply:
+    def _reply(self, steps: Sequence[GeneratedToken], cost: Cost) -> Reply:
         """Build the reply from generated tokens."""
         is_ended = bool(steps) and steps[-1].token in self._ends
         content = steps[:-1] if is_ended else steps

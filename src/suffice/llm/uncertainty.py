@@ -23,15 +23,15 @@ from suffice.llm.transformers_model import TransformersModel
 from suffice.rounds import Cost, Passage, Reply, Token
 
 __all__ = [
+    "FUNCTION_WORDS",
     "STATEMENTS",
-    "STOP_WORDS",
     "Directions",
-    "Generated",
+    "ReplyReading",
     "contrast_directions",
     "dragin_scores",
     "first_sentence",
     "flare_trigger",
-    "generated",
+    "read_reply",
     "rind",
     "sample_states",
 ]
@@ -52,12 +52,12 @@ STATEMENTS = (
 )
 """Statements, alternately true and false, that follow both instructions of a contrast."""
 
-_STOP_WORDS = """
+_FUNCTION_WORDS = """
 a an the of in on at to for from by with as and or but not no is are was were be been being it its this that these those
 he she they his her their them him i you we my your our who whom which what when where how there here do does did has
 have had will would can could may might shall should also then than so such
 """
-STOP_WORDS = frozenset(_STOP_WORDS.split())
+FUNCTION_WORDS = frozenset(_FUNCTION_WORDS.split())
 """Words whose tokens never trigger retrieval: they carry no content."""
 
 
@@ -134,7 +134,7 @@ def rind(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Generated:
+class ReplyReading:
     """One reply, read again in one pass.
 
     Attributes:
@@ -149,7 +149,7 @@ class Generated:
     cost: Cost
 
 
-def generated(model: TransformersModel, question: str, reply: Reply, passages: Sequence[Passage] = ()) -> Generated:
+def read_reply(model: TransformersModel, question: str, reply: Reply, passages: Sequence[Passage] = ()) -> ReplyReading:
     """Read a reply again for its exact entropies and attentions.
 
     A system that generates with attentions gets them for free; here they take another pass.
@@ -175,16 +175,16 @@ def generated(model: TransformersModel, question: str, reply: Reply, passages: S
     entropies = -(logprobs.exp() * logprobs.clamp(min=-1e4)).sum(-1)
     attention = output.attentions[-1][0].double().mean(0)[first:, first : first + n]
     cost = Cost(calls=1.0, uncached_tokens=float(tokens.shape[1]), seconds=time.perf_counter() - began)
-    return Generated(entropies=entropies.cpu().numpy(), attention=attention.cpu().numpy(), cost=cost)
+    return ReplyReading(entropies=entropies.cpu().numpy(), attention=attention.cpu().numpy(), cost=cost)
 
 
 def dragin_scores(
     model: TransformersModel, question: str, reply: Reply, passages: Sequence[Passage] = ()
 ) -> tuple[npt.NDArray[np.float64], Cost]:
     """Return RIND of each token of a reply, shape ``(n_tokens,)``, and the cost of the pass; see `rind`."""
-    reading = generated(model, question, reply, passages)
+    reading = read_reply(model, question, reply, passages)
     words = [token.text.strip(_BLANK_EDGES).lower() for token in reply.tokens or ()]
-    is_content = np.array([word not in STOP_WORDS for word in words], dtype=np.bool_)
+    is_content = np.array([word not in FUNCTION_WORDS for word in words], dtype=np.bool_)
     return rind(reading.entropies, reading.attention, is_content), reading.cost
 
 

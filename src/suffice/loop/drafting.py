@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from suffice.errors import DataError, ModelError
-from suffice.judges.endpoint import ASKED_WITH
 from suffice.llm.chat import ChatModel, Completion
 from suffice.llm.prompts import DRAFTING, DraftingPrompt, Message
 from suffice.loop.course import Call, RoundResult, Steps
@@ -73,8 +72,8 @@ class DraftingLoop(LiveLoop):
     def configuration(self) -> Mapping[str, Any]:
         """Return the settings that change drafts and critiques."""
         return {
-            "writer": _settings(self.writer),
-            "critic": _settings(self._critic),
+            "writer": self.writer.pin(),
+            "critic": self._critic.pin(),
             "prompt_id": self.prompt.prompt_id,
             "prompt_sha256": self.prompt.sha256,
             "max_tokens": self.max_tokens,
@@ -178,8 +177,3 @@ def _reply_of(part: str, completion: Completion) -> Reply:
         finish_reason=completion.finish_reason,
         from_cache=completion.from_cache,
     )
-
-
-def _settings(model: ChatModel) -> dict[str, Any]:
-    fingerprint = model.fingerprint()
-    return {name: fingerprint[name] for name in ASKED_WITH}

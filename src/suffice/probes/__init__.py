@@ -4,13 +4,13 @@ from suffice.probes.card import Calibration, ProbeCard, pinned_of
 from suffice.probes.confidence import ProbeConfidence
 from suffice.probes.gate import ProbeGate
 from suffice.probes.labels import LabelRule, Labels, closed_book_labels, is_right
-from suffice.probes.measures import MEASURES, Interval, ProbeMeasures, measure_probe
+from suffice.probes.measures import MEASURES, Figure, ProbeMeasures, measure_probe
 from suffice.probes.probe import Probe
 
 __all__ = [
     "MEASURES",
     "Calibration",
-    "Interval",
+    "Figure",
     "LabelRule",
     "Labels",
     "Probe",

@@ -15,8 +15,8 @@ from suffice.seen import Seen
 
 __all__ = ["Calibration", "ProbeCard", "pinned_of"]
 
-FORMAT = "suffice.probe"
-VERSION = 1
+PROBE_FORMAT = "suffice.probe"
+PROBE_VERSION = 1
 _CARD_FIELDS = {
     "format",
     "version",
@@ -174,8 +174,8 @@ class ProbeCard:
     def to_dict(self, weights_sha256: str) -> dict[str, Any]:
         """Return JSON-ready values."""
         return {
-            "format": FORMAT,
-            "version": VERSION,
+            "format": PROBE_FORMAT,
+            "version": PROBE_VERSION,
             "model": self.model,
             "revision": self.revision,
             "layer": self.layer,
@@ -193,10 +193,12 @@ class ProbeCard:
         Raises:
             SchemaError: The format or version is wrong, or fields are missing, unknown or of the wrong kind.
         """
-        if not isinstance(data, dict) or data.get("format") != FORMAT:
-            raise SchemaError(f"this is not the card of a probe: the field 'format' must be {FORMAT!r}")
-        if data.get("version") != VERSION:
-            raise SchemaError(f"probe version {data.get('version')!r} is not readable; this release reads {VERSION}")
+        if not isinstance(data, dict) or data.get("format") != PROBE_FORMAT:
+            raise SchemaError(f"this is not the card of a probe: the field 'format' must be {PROBE_FORMAT!r}")
+        if data.get("version") != PROBE_VERSION:
+            raise SchemaError(
+                f"probe version {data.get('version')!r} is not readable; this release reads {PROBE_VERSION}"
+            )
         if set(data) != _CARD_FIELDS:
             unknown, missing = sorted(set(data) - _CARD_FIELDS), sorted(_CARD_FIELDS - set(data))
             raise SchemaError(f"the card has unknown fields {unknown} and missing fields {missing}")

@@ -16,11 +16,11 @@ from suffice.llm.states import QA, RAG, StateSource, prompt_id
 from suffice.rounds import Passage
 from suffice.store.states import StateWriter
 
-__all__ = ["Collected", "Prompted", "collect_states"]
+__all__ = ["CollectionSummary", "StatePrompt", "collect_states"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Prompted:
+class StatePrompt:
     """One prompt to read.
 
     Attributes:
@@ -41,7 +41,7 @@ class Prompted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Collected:
+class CollectionSummary:
     """The outcome of a run.
 
     Attributes:
@@ -63,13 +63,13 @@ class Collected:
 
 def collect_states(
     source: StateSource,
-    prompts: Sequence[Prompted],
+    prompts: Sequence[StatePrompt],
     path: str | Path,
     *,
     chunk: int = 128,
     about: Mapping[str, Any] | None = None,
     on_progress: Callable[[int, int], None] | None = None,
-) -> Collected:
+) -> CollectionSummary:
     """Read prompts and store their states; after an interruption, the same call resumes.
 
     Args:
@@ -98,8 +98,8 @@ def collect_states(
     }
     writer = StateWriter(path, header)
     pending = _unread(prompts, writer)
-    tell = on_progress or (lambda _done, _total: None)
-    tell(len(prompts) - len(pending), len(prompts))
+    report = on_progress or (lambda _done, _total: None)
+    report(len(prompts) - len(pending), len(prompts))
     undefined = 0
     for start in range(0, len(pending), chunk):
         batch = pending[start : start + chunk]
@@ -107,8 +107,8 @@ def collect_states(
         states = source.read_batch([item.question for item in batch], passages)
         writer.append([item.id for item in batch], states, [item.digest for item in batch])
         undefined += int((~np.isfinite(states)).any(axis=(1, 2)).sum())
-        tell(len(prompts) - len(pending) + start + len(batch), len(prompts))
-    return Collected(
+        report(len(prompts) - len(pending) + start + len(batch), len(prompts))
+    return CollectionSummary(
         path=writer.path,
         stored=len(writer.done),
         read=len(pending),
@@ -118,7 +118,7 @@ def collect_states(
     )
 
 
-def _checked_prompt(source: StateSource, prompts: Sequence[Prompted]) -> str:
+def _checked_prompt(source: StateSource, prompts: Sequence[StatePrompt]) -> str:
     """Check the prompts and return their kind, `qa` or `rag`."""
     if not prompts:
         raise DataError("prompts is empty: give at least one")
@@ -138,7 +138,7 @@ def _checked_prompt(source: StateSource, prompts: Sequence[Prompted]) -> str:
     return kind
 
 
-def _unread(prompts: Sequence[Prompted], writer: StateWriter) -> list[Prompted]:
+def _unread(prompts: Sequence[StatePrompt], writer: StateWriter) -> list[StatePrompt]:
     """Return the prompts without a stored state.
 
     Raises:

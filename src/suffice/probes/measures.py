@@ -13,7 +13,7 @@ from suffice.errors import DataError
 from suffice.rounds import Floats
 from suffice.statistics import Resampling, areas_by_draw, bootstrap_weights
 
-__all__ = ["MEASURES", "Interval", "ProbeMeasures", "measure_probe"]
+__all__ = ["MEASURES", "Figure", "ProbeMeasures", "measure_probe"]
 
 MEASURES = ("auroc", "auprc", "brier", "ece", "accuracy")
 """The measures, in the order of tables."""
@@ -25,7 +25,7 @@ _RESAMPLING = Resampling(seed=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Interval:
+class Figure:
     """A figure with its percentile interval; NaN where undefined."""
 
     value: float
@@ -54,9 +54,9 @@ class ProbeMeasures:
     n: int
     n_known: int
     n_undefined: int
-    figures: Mapping[str, Interval]
+    figures: Mapping[str, Figure]
 
-    def __getitem__(self, name: str) -> Interval:
+    def __getitem__(self, name: str) -> Figure:
         return self.figures[name]
 
     def to_dict(self) -> dict[str, Any]:
@@ -110,7 +110,7 @@ def measure_probe(
     for name in MEASURES:
         defined = resampled[name][~np.isnan(resampled[name])]  # a resample may contain only one kind of question
         low, high = np.quantile(defined, resampling.ends) if len(defined) else (np.nan, np.nan)
-        figures[name] = Interval(value=float(whole[name][0]), low=float(low), high=float(high))
+        figures[name] = Figure(value=float(whole[name][0]), low=float(low), high=float(high))
     return ProbeMeasures(n=len(p), n_known=int(y.sum()), n_undefined=n_undefined, figures=figures)
 
 

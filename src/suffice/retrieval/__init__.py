@@ -7,7 +7,7 @@ from suffice.retrieval.bm25 import PoolBM25
 from suffice.retrieval.corpus import open_corpus, read_corpus
 from suffice.retrieval.corpus_bm25 import CorpusBM25
 from suffice.retrieval.datasets import (
-    BUNDLED,
+    BUNDLED_QUESTIONS,
     GOLD_FIELDS,
     Question,
     bundled_path,
@@ -20,7 +20,7 @@ from suffice.retrieval.pool import InMemoryRetriever
 from suffice.retrieval.rerank import CrossEncoderScorer, Reranked
 
 __all__ = [
-    "BUNDLED",
+    "BUNDLED_QUESTIONS",
     "GOLD_FIELDS",
     "AsyncRetriever",
     "CorpusBM25",

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from suffice.errors import DataError, NotFoundError, SchemaError
-from suffice.files import json_lines
+from suffice.files import file_sha256, json_lines
 from suffice.json_text import well_formed
 from suffice.retrieval.corpus_bm25 import CorpusBM25
 from suffice.retrieval.passages import PASSAGE_WORDS, split_text
@@ -75,9 +75,7 @@ def corpus_source(path: str | Path, *, errors: Decoding = "skip") -> str:
     files = _documents(path) if path.is_dir() else [_jsonl(path)]
     for file in files:
         name = file.relative_to(path).as_posix() if path.is_dir() else ""
-        with file.open("rb") as handle:
-            content = hashlib.file_digest(handle, "sha256").hexdigest()
-        digest.update(json.dumps([name, content]).encode())
+        digest.update(json.dumps([name, file_sha256(file).hex()]).encode())
     return digest.hexdigest()
 
 

@@ -30,7 +30,7 @@ from suffice.metrics import normalize_answer
 from suffice.rounds import Passage
 
 __all__ = [
-    "BUNDLED",
+    "BUNDLED_QUESTIONS",
     "GOLD_FIELDS",
     "Question",
     "bundled_path",
@@ -39,7 +39,7 @@ __all__ = [
     "text_id",
 ]
 
-BUNDLED = ("hotpotqa_tune", "hotpotqa_eval", "2wiki_tune", "2wiki_eval")
+BUNDLED_QUESTIONS = ("hotpotqa_tune", "hotpotqa_eval", "2wiki_tune", "2wiki_eval")
 """Names of the question sets in the package; DATA.md contains their sources and licences."""
 
 GOLD_FIELDS = (
@@ -110,8 +110,8 @@ def bundled_path(name: str) -> Path:
     Raises:
         DataError: The name is unknown.
     """
-    if name not in BUNDLED:
-        raise DataError(f"unknown bundled question set {name!r}; allowed: {', '.join(BUNDLED)}")
+    if name not in BUNDLED_QUESTIONS:
+        raise DataError(f"unknown bundled question set {name!r}; allowed: {', '.join(BUNDLED_QUESTIONS)}")
     return Path(__file__).resolve().parent.parent / "data" / "questions" / f"{name}.jsonl.gz"
 
 
@@ -123,7 +123,7 @@ def load_questions(spec: str | Path, *, limit: int | None = None, split: str | N
     (3, 10, ('British',))
 
     Args:
-        spec: A name in `BUNDLED`, or a path that ends in ``.jsonl`` or ``.json`` (a published form), optionally
+        spec: A name in `BUNDLED_QUESTIONS`, or a path that ends in ``.jsonl`` or ``.json`` (a published form), optionally
             followed by ``.gz``.
         limit: Largest number of questions from the start, at least 1; None for all.
         split: Return only questions of this split; None for all.
@@ -135,7 +135,7 @@ def load_questions(spec: str | Path, *, limit: int | None = None, split: str | N
     """
     if limit is not None and limit < 1:
         raise DataError(f"limit is {limit!r}; allowed: 1 or more, or None for all questions")
-    path = bundled_path(spec) if isinstance(spec, str) and spec in BUNDLED else Path(spec)
+    path = bundled_path(spec) if isinstance(spec, str) and spec in BUNDLED_QUESTIONS else Path(spec)
     questions: list[Question] = []
     first_place: dict[str, str] = {}
     splits: dict[str, None] = {}
@@ -191,7 +191,7 @@ def _read_questions(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     if not path.is_file():
         raise NotFoundError(
             f"the question file {str(path)!r} does not exist; give a path to .jsonl, .jsonl.gz or .json, or a bundled set: "
-            f"{', '.join(BUNDLED)}"
+            f"{', '.join(BUNDLED_QUESTIONS)}"
         )
     if name.endswith(".jsonl"):
         return json_lines(path, "one question as one JSON object")

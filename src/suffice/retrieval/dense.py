@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from suffice.embedding.sentence_transformers import Encoder, load_encoder, pooling_of, weights_hash
+from suffice.embedding.sentence_transformers import Encoder, load_encoder, model_id, pooling_of, weights_hash
 from suffice.errors import DataError, ModelError, SchemaError
 from suffice.retrieval.base import checked_k, required_pool
 from suffice.retrieval.corpus_bm25 import passages_hash
@@ -144,36 +144,20 @@ class DenseRetriever:
         cls,
         directory: str | Path,
         model: str | Path,
-        *,
-        encoder: Encoder | None = None,
-        revision: str | None = None,
-        question_prefix: str = "",
-        passage_prefix: str = "",
-        device: str | None = None,
+        **options: Any,
     ) -> DenseRetriever:
         """Read an index written by `save` for the same model, without executing anything in it.
 
         Args:
             directory: The folder.
             model: See the class; the index itself does not decide what is loaded.
-            encoder: See the class.
-            revision: See the class.
-            question_prefix: See the class.
-            passage_prefix: See the class.
-            device: See the class.
+            **options: Parameters of the class, which must be those of the index.
 
         Raises:
             SchemaError: The folder contains no index of this kind, version and model, or it is damaged.
         """
         stored = open_stored(Path(directory), _DENSE_KIND, _DENSE_VERSION)
-        retriever = cls(
-            model,
-            encoder=encoder,
-            revision=revision,
-            question_prefix=question_prefix,
-            passage_prefix=passage_prefix,
-            device=device,
-        )
+        retriever = cls(model, **options)
         current = retriever._embedder()
         for key in sorted(current.keys() | stored.meta.keys()):
             if current.get(key) != stored.meta.get(key):
@@ -217,10 +201,9 @@ class DenseRetriever:
     def _embedder(self) -> dict[str, Any]:
         if self._identity is None:
             folder = Path(self.model)
-            local = folder.is_dir()
             self._identity = {
-                "model": folder.resolve().parent.name + "/" + folder.resolve().name if local else self.model,
-                "revision": weights_hash(folder) if local else self.revision,
+                "model": model_id(folder) if folder.is_dir() else self.model,
+                "revision": weights_hash(folder) if folder.is_dir() else self.revision,
                 "pooling": pooling_of(self._loaded()),
                 "similarity": "cosine",
                 "question_prefix": self.question_prefix,

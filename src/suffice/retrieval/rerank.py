@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from suffice.embedding.sentence_transformers import weights_hash
+from suffice.embedding.sentence_transformers import model_id, weights_hash
 from suffice.errors import DataError, MissingExtraError, ModelError
 from suffice.retrieval.base import AsyncRetriever, Identity, Retriever, best_first, checked_k, identity_of, is_async
 from suffice.retrieval.tokens import passage_text
@@ -21,12 +21,12 @@ from suffice.rounds import Cost, Passage, Reply
 from suffice.seen import Seen
 from suffice.signals import Measurement
 
-__all__ = ["CARD", "CrossEncoderScorer", "PairScorer", "Reranked", "load_cross_encoder"]
+__all__ = ["RERANKER_CARD", "CrossEncoderScorer", "PairScorer", "Reranked", "load_cross_encoder"]
 
 _RERANKER_COMPONENT = "reranker"
 _RERANKER_SIGNAL = "rerank_score"
 
-CARD = "reranker.json"
+RERANKER_CARD = "reranker.json"
 """File in the folder of a cross-encoder trained with this package, with the details of its training."""
 
 
@@ -85,11 +85,9 @@ class CrossEncoderScorer:
 
     def fingerprint(self) -> Mapping[str, Any]:
         """Return model and revision; a model in a folder is identified by the folder name and the hash of its weights."""
-        folder = Path(self.model)
-        if self._is_given or not folder.is_dir():
+        if self._is_given or not Path(self.model).is_dir():
             return {"model": self.model, "revision": self.revision}
-        whole = folder.resolve()
-        return {"model": f"{whole.parent.name}/{whole.name}", "revision": weights_hash(folder)}
+        return {"model": model_id(self.model), "revision": weights_hash(Path(self.model))}
 
     @property
     def seen(self) -> Seen | None:
@@ -97,7 +95,7 @@ class CrossEncoderScorer:
 
         A model without a card of `suffice reranker train` comes from elsewhere and has no recorded questions.
         """
-        card = Path(self.model) / CARD
+        card = Path(self.model) / RERANKER_CARD
         if self._is_given or not card.is_file():
             return Seen()
         try:
@@ -231,17 +229,17 @@ class Reranked:
         self, question: str, *, pool: Sequence[Passage] | None = None, k: int | None = None
     ) -> list[Passage]:
         checked_k(k, self.candidates)
-        answered: Any = self.retriever.rank(question, pool=pool, k=self.candidates)
-        return await asyncio.to_thread(self._best, question, await answered, k)
+        ranking: Any = self.retriever.rank(question, pool=pool, k=self.candidates)
+        return await asyncio.to_thread(self._best, question, await ranking, k)
 
-    def _best(self, question: str, found: Sequence[Passage], k: int | None) -> list[Passage]:
-        scores = self.scorer.scores(question, found)
+    def _best(self, question: str, passages: Sequence[Passage], k: int | None) -> list[Passage]:
+        scores = self.scorer.scores(question, passages)
         if not all(map(math.isfinite, scores)):
             raise ModelError(
                 f"the cross-encoder {self.scorer.model!r} returned scores that are not finite; its weights are damaged, or "
                 "overflow in half precision: load it in another precision"
             )
-        return best_first(found, scores, k)
+        return best_first(passages, scores, k)
 
 
 def load_cross_encoder(

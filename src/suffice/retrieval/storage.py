@@ -6,7 +6,6 @@ Every file reaches the disk before it gets its name.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -18,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice.errors import DataError, SchemaError
-from suffice.files import remove_leftovers, replacing, write_file
+from suffice.files import file_sha256, remove_leftovers, replacing, write_file
 from suffice.rounds import Passage
 
 __all__ = ["MANIFEST", "Stored", "open_stored", "write_stored"]
@@ -118,7 +117,7 @@ def write_stored(directory: Path, kind: str, version: int) -> Iterator[Stored]:
             "kind": kind,
             "version": version,
             "meta": stored.meta,
-            "files": {name: _file_sha256(directory / name) for name in stored.used},
+            "files": {name: file_sha256(directory / name).hex() for name in stored.used},
         }
         write_file(directory / MANIFEST, json.dumps(manifest, indent=1, allow_nan=False) + "\n")
     except OSError as error:
@@ -147,11 +146,6 @@ def open_stored(directory: Path, kind: str, version: int) -> Stored:
     if not isinstance(files, dict) or not isinstance(meta, dict) or not set(files) <= _INDEX_FILES:
         raise SchemaError(f"{directory}: {MANIFEST} is damaged; build the index again")
     for name, digest in files.items():
-        if not (directory / name).is_file() or _file_sha256(directory / name) != digest:
+        if not (directory / name).is_file() or file_sha256(directory / name).hex() != digest:
             raise SchemaError(f"{directory}: {name} is missing, truncated or changed; build the index again")
     return Stored(directory, meta, list(files))
-
-
-def _file_sha256(path: Path) -> str:
-    with path.open("rb") as handle:
-        return hashlib.file_digest(handle, "sha256").hexdigest()

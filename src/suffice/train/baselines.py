@@ -21,7 +21,7 @@ from suffice.rounds import Cost, Floats, Reply, Round, total_cost
 from suffice.signals import SIGNALS
 from suffice.signals.uncertainty import gram_uncertainty, semantic_entropy
 
-__all__ = ["CONTRASTS", "METHODS", "Known", "known_scores", "model_gates"]
+__all__ = ["CONTRASTS", "METHODS", "KnowledgeScores", "known_scores", "model_gates"]
 
 CONTRASTS = {
     "honesty": ("You are honest: you say only what is true.", "You are a liar: you say only what is false."),
@@ -44,7 +44,7 @@ METHODS = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
+class KnowledgeScores:
     """The scores of one method.
 
     Attributes:
@@ -65,8 +65,8 @@ def known_scores(
     n_samples: int = 10,
     temperature: float = 1.0,
     rng: np.random.Generator,
-    tell: Callable[[int, int], None] | None = None,
-) -> dict[str, Known]:
+    on_progress: Callable[[int, int], None] | None = None,
+) -> dict[str, KnowledgeScores]:
     """Score questions by every method of `METHODS`, closed book.
 
     Answers and samples are generated once and shared between methods; the cost of each method includes them in full.
@@ -77,7 +77,7 @@ def known_scores(
         n_samples: Samples for semantic entropy and SeaKR, at least 2.
         temperature: Sampling temperature.
         rng: Draws the samples.
-        tell: Called with the number of questions sampled and their total.
+        on_progress: Called with the number of questions sampled and their total.
 
     Raises:
         DataError: `questions` is empty or contains blank text, or `n_samples` is too small.
@@ -92,7 +92,7 @@ def known_scores(
         "entropy, mean": _with_mean_cost(_signal_values(replies, "answer_entropy_mean", -1.0), answering),
         "entropy, max": _with_mean_cost(_signal_values(replies, "answer_entropy_max", -1.0), answering),
         "sequence log-probability": _with_mean_cost(_signal_values(replies, "answer_logprob_sum", 1.0), answering),
-        **_sampled(model, questions, n_samples, temperature, rng=rng, tell=tell),
+        **_sampled(model, questions, n_samples, temperature, rng=rng, on_progress=on_progress),
         **_directed(model, questions),
         "flare": _with_mean_cost([_lowest_probability(reply) for reply in replies], answering),
         "dragin": _dragin(model, questions, replies),
@@ -132,7 +132,7 @@ def model_gates(
     ]
 
 
-def _with_mean_cost(scores: Sequence[float], costs: Sequence[Cost], offline: Cost | None = None) -> Known:
+def _with_mean_cost(scores: Sequence[float], costs: Sequence[Cost], offline: Cost | None = None) -> KnowledgeScores:
     """Return scores with the mean of their costs."""
     total = total_cost({str(i): cost for i, cost in enumerate(costs)})
     n = len(scores)
@@ -143,7 +143,7 @@ def _with_mean_cost(scores: Sequence[float], costs: Sequence[Cost], offline: Cos
         output_tokens=total.output_tokens / n,
         seconds=total.seconds / n,
     )
-    return Known(scores=np.asarray(scores, dtype=np.float64), cost=mean, offline=offline or Cost())
+    return KnowledgeScores(scores=np.asarray(scores, dtype=np.float64), cost=mean, offline=offline or Cost())
 
 
 def _signal_values(replies: Sequence[Reply], name: str, sign: float) -> list[float]:
@@ -159,8 +159,8 @@ def _sampled(
     temperature: float,
     *,
     rng: np.random.Generator,
-    tell: Callable[[int, int], None] | None,
-) -> Mapping[str, Known]:
+    on_progress: Callable[[int, int], None] | None,
+) -> Mapping[str, KnowledgeScores]:
     """Score the samples: how many meanings they have, and how far apart their states are."""
     meanings, spreads, sampling, reading = [], [], [], []
     for number, question in enumerate(questions, start=1):
@@ -170,12 +170,12 @@ def _sampled(
         spreads.append(-gram_uncertainty(states))
         sampling.append(total_cost({str(i): total_cost(reply.costs) for i, reply in enumerate(samples)}))
         reading.append(sampling[-1] + cost)
-        if tell is not None:
-            tell(number, len(questions))
+        if on_progress is not None:
+            on_progress(number, len(questions))
     return {"semantic entropy": _with_mean_cost(meanings, sampling), "seakr": _with_mean_cost(spreads, reading)}
 
 
-def _directed(model: TransformersModel, questions: Sequence[str]) -> Mapping[str, Known]:
+def _directed(model: TransformersModel, questions: Sequence[str]) -> Mapping[str, KnowledgeScores]:
     """Project the last states of the prompts on the directions of CtrlA, in the layers that the model reads.
 
     The paper reads each generated token; this reads the state from which the answer begins, without generating.
@@ -184,14 +184,14 @@ def _directed(model: TransformersModel, questions: Sequence[str]) -> Mapping[str
     states, costs = np.stack([read.values for read in reads]), [read.cost for read in reads]
     scores = {}
     for name, instructions in CONTRASTS.items():
-        spent = Cost()
+        offline = Cost()
         sides = []
         for instruction in instructions:
             readings = [model.read(f"{instruction} {statement}") for statement in STATEMENTS]
-            spent = total_cost({"": spent, **{str(i): read.cost for i, read in enumerate(readings)}})
+            offline = total_cost({"": offline, **{str(i): read.cost for i, read in enumerate(readings)}})
             sides.append(np.stack([read.values for read in readings]))
         directions = contrast_directions(sides[0], sides[1])
-        scores[f"ctrla, {name}"] = _with_mean_cost(directions.project(states).tolist(), costs, spent)
+        scores[f"ctrla, {name}"] = _with_mean_cost(directions.project(states).tolist(), costs, offline)
     return scores
 
 
@@ -202,7 +202,7 @@ def _lowest_probability(reply: Reply) -> float:
     return math.exp(min(sentence)) if sentence and not any(map(math.isnan, sentence)) else math.nan
 
 
-def _dragin(model: TransformersModel, questions: Sequence[str], replies: Sequence[Reply]) -> Known:
+def _dragin(model: TransformersModel, questions: Sequence[str], replies: Sequence[Reply]) -> KnowledgeScores:
     """Return minus the highest RIND of each reply; its costs are those of the answer and of the pass with attentions."""
     scores, costs = [], []
     for question, reply in zip(questions, replies, strict=True):

@@ -9,14 +9,13 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice.errors import DataError
+from suffice.llm.states import States
 from suffice.rounds import Floats, Mask
 from suffice.seen import id_hash, one_name_per_text
 from suffice.statistics import hash_places
 from suffice.store.states import StoredStates
 
 __all__ = ["Examples", "Split", "split_by_hash"]
-
-States = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

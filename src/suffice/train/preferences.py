@@ -13,7 +13,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from hashlib import sha256
 from itertools import pairwise
 from pathlib import Path
@@ -22,7 +22,7 @@ from typing import Any
 from suffice._version import __version__
 from suffice.errors import ConfigMismatchError, DataError
 from suffice.files import write_file
-from suffice.json_text import number_or_none
+from suffice.results import jsonable
 from suffice.retrieval import PoolBM25, Question, Retriever, dataset_hash
 from suffice.retrieval.tokens import passage_text
 from suffice.rounds import Passage
@@ -30,7 +30,7 @@ from suffice.store.journal import Journal, differences
 from suffice.train.confidence import Confidence
 from suffice.train.preference_file import PROMPT, Preference, card_path, preference_lines
 
-__all__ = ["PreferenceSummary", "Scored", "build_preferences", "candidates_of"]
+__all__ = ["CandidateScores", "PreferenceSummary", "build_preferences", "candidates_of"]
 
 _KIND, _VERSION = "suffice.preferences", 1
 _QUESTIONS_PER_WRITE = 16
@@ -38,7 +38,7 @@ _QUESTIONS_PER_WRITE = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scored:
+class CandidateScores:
     """The effect of each candidate on the model's confidence in one question.
 
     Attributes:
@@ -62,17 +62,17 @@ class Scored:
     def select(self, k: int) -> tuple[list[int], list[int]]:
         """Return the candidates with the `k` largest increases and those with the `k` largest decreases.
 
-        >>> scored = Scored(
+        >>> scores = CandidateScores(
         ...     question_id="q", query="?", confidence=0.5, texts=("a", "b", "c"), increases=(0.1, -0.2, float("nan"))
         ... )
-        >>> scored.select(5)
+        >>> scores.select(5)
         ([0], [1])
         """
         up = [i for i, inc in enumerate(self.increases) if inc > 0]
         down = [i for i, inc in enumerate(self.increases) if inc < 0]
         return sorted(up, key=lambda i: -self.increases[i])[:k], sorted(down, key=lambda i: self.increases[i])[:k]
 
-    def dropped(self) -> str | None:
+    def unusable(self) -> str | None:
         """Return why the question cannot be used; None if it can."""
         if not self.texts:
             return "no candidates"
@@ -112,17 +112,7 @@ class PreferenceSummary:
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-ready values."""
-        return {
-            "path": str(self.path),
-            "questions": self.questions,
-            "kept": self.kept,
-            "positives": self.positives,
-            "negatives": self.negatives,
-            "dropped": dict(self.dropped),
-            "candidates": self.candidates,
-            "left_out": dict(self.left_out),
-            "passes": dict(self.passes),
-        }
+        return {**asdict(self), "path": str(self.path)}
 
 
 def candidates_of(question: Question, retriever: Retriever, n: int) -> tuple[list[Passage], int, int]:
@@ -206,13 +196,13 @@ def build_preferences(
         done = dict(journal.finished())
         pending = [question for question in questions if question.question_id not in done]
         for start, stop in pairwise([*range(0, len(pending), _QUESTIONS_PER_WRITE), len(pending)]):
-            for scored in _score_questions(pending[start:stop], confidence, retriever, candidates, passes):
-                journal.finish(scored.question_id, [_scored_dict(scored)])
+            for scores in _score_questions(pending[start:stop], confidence, retriever, candidates, passes):
+                journal.finish(scores.question_id, [jsonable(scores)])
             if on_progress is not None:
                 on_progress(len(questions) - len(pending) + stop, len(questions))
         rows = dict(journal.finished())
-    scores = [_scored_of(rows[question.question_id][0]) for question in questions]
-    summary = _write_preferences(path, scores, config, shift=shift, passes=passes)
+    by_question = [_scores_of(rows[question.question_id][0]) for question in questions]
+    summary = _write_preferences(path, by_question, config, shift=shift, passes=passes)
     journal.delete()
     return summary
 
@@ -231,7 +221,7 @@ def _check_questions(questions: Sequence[Question], candidates: int, k: int) -> 
 
 def _score_questions(
     questions: Sequence[Question], confidence: Confidence, retriever: Retriever, n: int, passes: Counter[str]
-) -> list[Scored]:
+) -> list[CandidateScores]:
     """Score a group of questions: first all of them without passages, then every question with each candidate."""
     pools = [candidates_of(question, retriever, n) for question in questions]
     answerable = [(question, pool) for question, pool in zip(questions, pools, strict=True) if pool[0]]
@@ -242,11 +232,11 @@ def _score_questions(
     )
     passes.update(qa=len(answerable), rag=len(pairs))
     base = dict(zip((question.question_id for question, _ in answerable), unaided.tolist(), strict=True))
-    scores = []
+    by_question = []
     for question, (passages, repeated, empty) in zip(questions, pools, strict=True):
         before = base.get(question.question_id, math.nan)
-        scores.append(
-            Scored(
+        by_question.append(
+            CandidateScores(
                 question_id=question.question_id,
                 query=question.question,
                 confidence=before,
@@ -256,28 +246,16 @@ def _score_questions(
                 empty=empty,
             )
         )
-    return scores
+    return by_question
 
 
-def _scored_dict(scored: Scored) -> dict[str, Any]:
-    return {
-        "question_id": scored.question_id,
-        "query": scored.query,
-        "confidence": number_or_none(scored.confidence),
-        "texts": list(scored.texts),
-        "increases": [number_or_none(inc) for inc in scored.increases],
-        "repeated": scored.repeated,
-        "empty": scored.empty,
-    }
-
-
-def _scored_of(row: Mapping[str, Any]) -> Scored:
+def _scores_of(row: Mapping[str, Any]) -> CandidateScores:
     numbers = {
         "confidence": _or_nan(row["confidence"]),
         "texts": tuple(row["texts"]),
         "increases": tuple(map(_or_nan, row["increases"])),
     }
-    return Scored(**{**row, **numbers})
+    return CandidateScores(**{**row, **numbers})
 
 
 def _or_nan(value: float | None) -> float:
@@ -286,42 +264,42 @@ def _or_nan(value: float | None) -> float:
 
 def _write_preferences(
     path: Path,
-    scores: Sequence[Scored],
+    by_question: Sequence[CandidateScores],
     config: Mapping[str, Any],
     *,
     shift: Mapping[str, Any] | None,
     passes: Mapping[str, int],
 ) -> PreferenceSummary:
-    if not any(scored.texts for scored in scores):
+    if not any(scores.texts for scores in by_question):
         raise DataError(
             "no question has candidates: use questions with their own paragraphs, or a retriever with a corpus"
         )
     preferences, records = [], []
     dropped: Counter[str] = Counter()
-    for scored in scores:
-        why = scored.dropped()
+    for scores in by_question:
+        why = scores.unusable()
         if why is not None:
             dropped[why] += 1
             continue
-        up, down = scored.select(config["k"])
-        pos, neg = (tuple(scored.texts[i] for i in chosen) for chosen in (up, down))
-        preferences.append(Preference(query=scored.query, pos=pos, neg=neg, prompt=config["prompt"]))
-        increases = {"pos": [scored.increases[i] for i in up], "neg": [scored.increases[i] for i in down]}
-        records.append({"question_id": scored.question_id, "confidence": scored.confidence, **increases})
+        up, down = scores.select(config["k"])
+        pos, neg = (tuple(scores.texts[i] for i in chosen) for chosen in (up, down))
+        preferences.append(Preference(query=scores.query, pos=pos, neg=neg, prompt=config["prompt"]))
+        increases = {"pos": [scores.increases[i] for i in up], "neg": [scores.increases[i] for i in down]}
+        records.append({"question_id": scores.question_id, "confidence": scores.confidence, **increases})
     left_out = {
-        "repeated": sum(scored.repeated for scored in scores),
-        "no text": sum(scored.empty for scored in scores),
-        "undefined increase": sum(math.isnan(inc) for scored in scores for inc in scored.increases),
+        "repeated": sum(scores.repeated for scores in by_question),
+        "no text": sum(scores.empty for scores in by_question),
+        "undefined increase": sum(math.isnan(inc) for scores in by_question for inc in scores.increases),
     }
     text = preference_lines(preferences)
     summary = PreferenceSummary(
         path=path,
-        questions=len(scores),
+        questions=len(by_question),
         kept=len(preferences),
         positives=sum(len(item.pos) for item in preferences),
         negatives=sum(len(item.neg) for item in preferences),
         dropped=dict(sorted(dropped.items())),
-        candidates=sum(len(scored.texts) for scored in scores),
+        candidates=sum(len(scores.texts) for scores in by_question),
         left_out={reason: count for reason, count in left_out.items() if count},
         passes=dict(passes),
     )

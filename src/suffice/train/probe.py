@@ -10,18 +10,19 @@ import numpy as np
 
 from suffice.calibration.maps import Sigmoid, fit_isotonic, fit_platt
 from suffice.errors import DataError, MissingExtraError, NotFoundError
+from suffice.llm.states import States
 from suffice.logistic import fit_logistic
 from suffice.probes import Calibration, Probe, ProbeCard
 from suffice.probes.probe import Layer
 from suffice.rounds import Floats
 from suffice.statistics import area_under_roc
-from suffice.train.examples import Examples, States
+from suffice.train.examples import Examples
 
 __all__ = [
     "CALIBRATIONS",
     "HIDDEN",
     "ProbeSettings",
-    "Trained",
+    "TrainedProbe",
     "calibrate_probe",
     "fit_calibration",
     "logistic_probe",
@@ -95,7 +96,7 @@ class ProbeSettings:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Trained:
+class TrainedProbe:
     """An uncalibrated probe with the figures of its training.
 
     Attributes:
@@ -121,7 +122,7 @@ def train_probe(
     settings: ProbeSettings | None = None,
     seed: int = 0,
     on_epoch: Callable[[int, float], None] | None = None,
-) -> Trained:
+) -> TrainedProbe:
     """Train the network; the same data, settings and seed give the same weights on one machine.
 
     Args:
@@ -151,7 +152,7 @@ def train_probe(
             on_epoch,
         )
     probe = Probe(layers, card, mean=mean, scale=scale)
-    return Trained(
+    return TrainedProbe(
         probe=probe, seed=seed, losses=tuple(losses), best_epoch=best_epoch, dev_auroc=probe_auroc(probe, dev)
     )
 
@@ -235,7 +236,7 @@ def _balanced_loss(logits: Floats, labels: Floats) -> float:
 
 def logistic_probe(
     train: Examples, dev: Examples, card: ProbeCard, *, balanced: bool = True, strengths: tuple[float, ...] = _PENALTIES
-) -> Trained:
+) -> TrainedProbe:
     """Fit the baseline: a logistic regression on standardised states, its penalty chosen by its loss on dev; no torch.
 
     Args:
@@ -261,7 +262,7 @@ def logistic_probe(
             best, least = probe, loss
     if best is None:
         raise DataError("strengths is empty: give at least one inverse strength")
-    return Trained(probe=best, seed=0, losses=(least,), best_epoch=0, dev_auroc=probe_auroc(best, dev))
+    return TrainedProbe(probe=best, seed=0, losses=(least,), best_epoch=0, dev_auroc=probe_auroc(best, dev))
 
 
 def fit_calibration(logits: Floats, labels: Floats, method: str) -> Calibration:

@@ -17,9 +17,9 @@ from suffice.seen import Seen
 from suffice.store.states import StoredStates
 from suffice.tables import Column, Table
 from suffice.train.examples import Examples, Split
-from suffice.train.probe import ProbeSettings, Trained, calibrate_probe, logistic_probe, probe_auroc, train_probe
+from suffice.train.probe import ProbeSettings, TrainedProbe, calibrate_probe, logistic_probe, probe_auroc, train_probe
 
-__all__ = ["Candidate", "Kind", "LabelledStates", "Measured", "ProbeRun", "run_training"]
+__all__ = ["Candidate", "Kind", "LabelledStates", "ProbeFigures", "ProbeRun", "run_training"]
 
 Kind = Literal["mlp", "logistic"]
 
@@ -71,7 +71,7 @@ class Candidate:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measured:
+class ProbeFigures:
     """Figures of a probe on the test questions.
 
     Attributes:
@@ -92,15 +92,15 @@ class ProbeRun:
     Attributes:
         probe: The chosen probe, calibrated, with its card.
         candidates: All probes that were tried.
-        measured: The chosen probe on test (uncalibrated and calibrated), the logistic baseline, other prompts.
+        test_figures: The chosen probe on test (uncalibrated and calibrated), the logistic baseline, other prompts.
         curve: The figures by size of the training set.
         notes: Caveats about calibration and about questions left out.
     """
 
     probe: Probe
     candidates: tuple[Candidate, ...]
-    measured: tuple[Measured, ...]
-    curve: tuple[Measured, ...] = ()
+    test_figures: tuple[ProbeFigures, ...]
+    curve: tuple[ProbeFigures, ...] = ()
     notes: tuple[str, ...] = ()
 
     def tables(self) -> list[Table]:
@@ -110,8 +110,8 @@ class ProbeRun:
             (c.kind, "-" if c.layer is None else str(c.layer), str(c.seed), c.best_epoch, c.dev_auroc, c.test_auroc)
             for c in self.candidates
         )
-        tried = Table(title="Probes that were tried; the best on dev is kept", columns=columns, rows=rows)
-        tables = [tried, _figures_table("Test questions, asked once", self.measured, self.notes)]
+        candidates = Table(title="Probes that were tried; the best on dev is kept", columns=columns, rows=rows)
+        tables = [candidates, _figures_table("Test questions, asked once", self.test_figures, self.notes)]
         return tables + (
             [_figures_table("Test questions, by size of the training set", self.curve)] if self.curve else []
         )
@@ -124,7 +124,7 @@ class ProbeRun:
                 "weights_sha256": self.probe.weights_sha256,
                 "parameters": self.probe.n_parameters,
                 "candidates": [vars(candidate) for candidate in self.candidates],
-                "measured": [_measures_dict(item) for item in self.measured],
+                "measured": [_measures_dict(item) for item in self.test_figures],
                 "curve": [_measures_dict(item) for item in self.curve],
                 "notes": self.notes,
             }
@@ -137,11 +137,11 @@ _AREAS = (Column("AUROC dev", ".3f"), Column("AUROC test", ".3f"))
 _FIGURE_NAMES = {"auroc": "AUROC", "auprc": "AUPRC", "brier": "Brier", "ece": "ECE", "accuracy": "accuracy"}
 
 
-def _measures_dict(item: Measured) -> dict[str, Any]:
+def _measures_dict(item: ProbeFigures) -> dict[str, Any]:
     return {"what": item.what, "size": item.size, **item.measures.to_dict()}
 
 
-def _figures_table(title: str, measured: Sequence[Measured], notes: tuple[str, ...] = ()) -> Table:
+def _figures_table(title: str, figures: Sequence[ProbeFigures], notes: tuple[str, ...] = ()) -> Table:
     columns = (
         Column("probe"),
         Column("fitted on", "d"),
@@ -157,7 +157,7 @@ def _figures_table(title: str, measured: Sequence[Measured], notes: tuple[str, .
             item.measures.n_known / item.measures.n,
             *((f.value, f.low, f.high) for f in (item.measures[name] for name in MEASURES)),
         )
-        for item in measured
+        for item in figures
     )
     return Table(title=title, columns=columns, rows=rows, notes=(*notes, "95 % percentile bootstrap over questions"))
 
@@ -191,7 +191,7 @@ def run_training(
         curve: Sizes of the training set to measure besides.
         other: States and labels of another prompt, measured apart.
         train_on_both: Fit on the states of both prompts; the probe is then valid for both.
-        on_step: Told what is being trained.
+        on_step: Called with a description of each training.
 
     Raises:
         DataError: Nothing to choose among, a set with one kind of questions, a layer that was not stored.
@@ -205,23 +205,23 @@ def run_training(
     elif train_on_both:
         raise DataError("train_on_both needs a second prompt: give its states and labels as other")
     fit = _Fit(data, split, other if train_on_both else None, settings, train_size)
-    tell = on_step or (lambda _step: None)
+    report = on_step or (lambda _step: None)
     chosen_layers = data.layers if layers is None else tuple(layers)
-    attempts: list[Trained] = []
+    attempts: list[TrainedProbe] = []
     for layer in chosen_layers:
         for seed in seeds if kind == "mlp" else (0,):
-            tell(f"{kind}, layer {layer}, seed {seed}")
+            report(f"{kind}, layer {layer}, seed {seed}")
             attempts.append(fit.fit(kind, layer, seed))
     best = max(attempts, key=lambda trained: trained.dev_auroc)
     layer = best.probe.card.layer
     baseline = best if kind == "logistic" else fit.fit("logistic", layer, 0)
     test = fit.part("test", layer)
     calibrated = calibrate_probe(best.probe, fit.part("dev", layer), calibration)
-    measured = [_on(calibrated, test, f"{kind}, {calibration}", fit.size)]
+    figures = [_on(calibrated, test, f"{kind}, {calibration}", fit.size)]
     if calibration != "none":
-        measured.append(_on(best.probe, test, f"{kind}, uncalibrated", fit.size))
+        figures.append(_on(best.probe, test, f"{kind}, uncalibrated", fit.size))
     if kind == "mlp":
-        measured.append(
+        figures.append(
             _on(
                 calibrate_probe(baseline.probe, fit.part("dev", layer), calibration),
                 test,
@@ -231,28 +231,28 @@ def run_training(
         )
     if other is not None:
         other_test = split.of(Examples.of(other.states, other.labels, layer), "test")
-        measured.append(_on(calibrated, other_test, f"{kind}, {calibration}, prompt {other.prompt}", fit.size))
+        figures.append(_on(calibrated, other_test, f"{kind}, {calibration}, prompt {other.prompt}", fit.size))
     points = []
     for size in curve:
-        tell(f"{kind}, layer {layer}, {size} questions")
+        report(f"{kind}, layer {layer}, {size} questions")
         smaller = _Fit(data, split, fit.other, settings, size).fit(kind, layer, best.seed)
         points.append(_on(calibrate_probe(smaller.probe, fit.part("dev", layer), calibration), test, kind, size))
     candidates = tuple(_candidate(kind, trained, test, layer) for trained in attempts)
     notes = _training_notes(
         fit.part("test", layer), Examples.of(data.states, data.labels, layer), calibration, settings
     )
-    fitted = split.train | split.dev
+    seen_ids = split.train | split.dev
     provenance = {
         "kind": kind,
         "seed": best.seed,
         "settings": settings.to_dict() if kind == "mlp" else None,
         "fitted_on": fit.size,
-        "test": [_measures_dict(item) for item in measured],
-        **Seen.of(fitted, map(data.texts.get, fitted)).to_dict(),
+        "test": [_measures_dict(item) for item in figures],
+        **Seen.of(seen_ids, map(data.texts.get, seen_ids)).to_dict(),
     }
     probe = calibrated.described(provenance=jsonable(provenance))
     return ProbeRun(
-        probe=probe, candidates=candidates, measured=tuple(measured), curve=tuple(points), notes=tuple(notes)
+        probe=probe, candidates=candidates, test_figures=tuple(figures), curve=tuple(points), notes=tuple(notes)
     )
 
 
@@ -271,7 +271,7 @@ class _Fit:
         """Return the examples of one set, of the gate's own prompt."""
         return self.split.of(Examples.of(self.data.states, self.data.labels, layer), name)
 
-    def fit(self, kind: str, layer: int | None, seed: int) -> Trained:
+    def fit(self, kind: str, layer: int | None, seed: int) -> TrainedProbe:
         train, dev = self.part("train", layer), self.part("dev", layer)
         if self.train_size is not None:
             train = train.balanced(
@@ -315,11 +315,11 @@ def _check_same(data: LabelledStates, other: LabelledStates) -> None:
         raise DataError(f"both sets of states have the prompt {data.prompt!r}: give states of {RAG!r} as the second")
 
 
-def _on(probe: Probe, examples: Examples, what: str, size: int) -> Measured:
-    return Measured(what=what, size=size, measures=measure_probe(probe.predict(examples.states), examples.labels))
+def _on(probe: Probe, examples: Examples, what: str, size: int) -> ProbeFigures:
+    return ProbeFigures(what=what, size=size, measures=measure_probe(probe.predict(examples.states), examples.labels))
 
 
-def _candidate(kind: str, trained: Trained, test: Examples, layer: int | None) -> Candidate:
+def _candidate(kind: str, trained: TrainedProbe, test: Examples, layer: int | None) -> Candidate:
     """Return the figures of one attempt; those on test only at the layer chosen on dev."""
     area = probe_auroc(trained.probe, test) if trained.probe.card.layer == layer else None
     return Candidate(

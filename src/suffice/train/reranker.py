@@ -22,7 +22,7 @@ from suffice._version import __version__
 from suffice.errors import ConfigMismatchError, DataError
 from suffice.files import remove_leftovers, replacing_folder, write_file
 from suffice.metrics import answer_key
-from suffice.retrieval.rerank import CARD, CrossEncoderScorer
+from suffice.retrieval.rerank import RERANKER_CARD, CrossEncoderScorer
 from suffice.seen import Seen
 from suffice.statistics import Resampling
 from suffice.store.journal import differences
@@ -31,7 +31,7 @@ from suffice.train.preference_file import Preference
 from suffice.train.ranking import RankingReport, compare_rankings, rank_metrics
 from suffice.train.reranker_trainer import LOGGED, RerankerSettings, load_base, make_trainer, pair_scorer, quiet
 
-__all__ = ["CARD", "FEWEST", "RerankerRun", "RerankerSettings", "preferences_hash", "train_reranker"]
+__all__ = ["FEWEST", "RERANKER_CARD", "RerankerRun", "RerankerSettings", "preferences_hash", "train_reranker"]
 
 FEWEST = 2
 """Smallest number of training questions; a useful reranker takes thousands."""
@@ -138,15 +138,15 @@ def train_reranker(
     with quiet():
         encoder = load_base(str(model), settings, revision=revision, device=device, seed=seed)
     score = pair_scorer(encoder, settings)
-    reported = test or dev
-    before = rank_metrics(reported, score) if reported else None
+    report_set = test or dev
+    before = rank_metrics(report_set, score) if report_set else None
     trainer = make_trainer(encoder, preferences, dev, settings, _checkpoints(out, config), device=device, seed=seed)
     with quiet():
         trainer.train(resume_from_checkpoint=_last_checkpoint(out))
     report = None
     if before is not None:
-        queries = [item.query for item in reported]
-        after = rank_metrics(reported, score)
+        queries = [item.query for item in report_set]
+        after = rank_metrics(report_set, score)
         report = compare_rankings(before, after, resampling=Resampling(seed=seed), clusters=queries)
     best = trainer.state.best_model_checkpoint if dev else None
     run = RerankerRun(
@@ -169,10 +169,10 @@ def _check_sets(train: Sequence[Preference], dev: Sequence[Preference], test: Se
         raise DataError(
             f"{len(train)} question(s) to train on; at least {FEWEST} are needed, and a useful reranker takes thousands"
         )
-    seen: dict[str, str] = {}
+    set_of: dict[str, str] = {}
     for name, questions in (("train", train), ("dev", dev), ("test", test)):
         for item in questions:
-            other = seen.setdefault(answer_key(item.query), name)
+            other = set_of.setdefault(answer_key(item.query), name)
             if other != name:
                 raise DataError(
                     f"{item.query!r:.80} is in both {other} and {name}: training, selection and "
@@ -236,5 +236,5 @@ def _write_reranker(
     remove_leftovers(run.path)
     with replacing_folder(run.path) as folder, quiet():
         encoder.save_pretrained(str(folder), create_model_card=False)
-        write_file(folder / CARD, json.dumps(card, ensure_ascii=False, allow_nan=False, indent=1) + "\n")
+        write_file(folder / RERANKER_CARD, json.dumps(card, ensure_ascii=False, allow_nan=False, indent=1) + "\n")
     shutil.rmtree(_folder(run.path), ignore_errors=True)

@@ -25,7 +25,7 @@ from suffice.llm.transformers_model import TransformersModel
 from suffice.papers.cbdr.gates import gate_points, probe_signal
 from suffice.papers.cbdr.plan import CbdrSettings, Parts, divide
 from suffice.probes import LabelRule, Probe, is_right
-from suffice.probes.collect import Prompted, collect_states
+from suffice.probes.collect import StatePrompt, collect_states
 from suffice.probes.confidence import ProbeConfidence
 from suffice.retrieval import PoolBM25, Question, Reranked, Retriever, dataset_hash
 from suffice.retrieval.rerank import CrossEncoderScorer
@@ -38,7 +38,7 @@ from suffice.train.preference_file import Preference, read_preferences
 from suffice.train.preferences import PreferenceSummary, build_preferences
 from suffice.train.probe_run import LabelledStates, ProbeRun, run_training
 from suffice.train.ranking import rank_metrics
-from suffice.train.reranker import CARD, preferences_hash, train_reranker
+from suffice.train.reranker import RERANKER_CARD, preferences_hash, train_reranker
 from suffice.train.reranker_trainer import load_base, pair_scorer
 from suffice.train.shift import Shift, measure_shift
 
@@ -258,7 +258,7 @@ class _Pipeline:
         return {name: mark for name, mark in marks.items() if not np.isnan(mark)}
 
     def _states(self) -> StoredStates:
-        prompted = [Prompted(id=q.question_id, question=q.question) for q in self.questions]
+        prompted = [StatePrompt(id=q.question_id, question=q.question) for q in self.questions]
         summary = collect_states(
             self.model, prompted, self.out / QA, on_progress=lambda done, total: self.tell("hidden states", done, total)
         )
@@ -303,8 +303,8 @@ class _Pipeline:
     def _train(self, preferences: Sequence[Preference]) -> Path:
         """Align the reranker for all its epochs, without selecting a step and without test questions."""
         out = self.out / "reranker"
-        if (out / CARD).is_file():
-            card = json.loads((out / CARD).read_text(encoding="utf-8"))
+        if (out / RERANKER_CARD).is_file():
+            card = json.loads((out / RERANKER_CARD).read_text(encoding="utf-8"))
             old = {"data": card["data"]["train"]["hash"], "settings": card["settings"]}
             new = {"data": preferences_hash(preferences), "settings": asdict(self.settings.reranker)}
             changed = differences(old, new)

@@ -126,7 +126,7 @@ def _probes(run: CbdrRun) -> Table:
     )
     rows = []
     for (layer, epochs), trained in run.probes.items():
-        chosen = trained.measured[0].measures
+        chosen = trained.test_figures[0].measures
         figures = ((f.value, f.low, f.high) for f in (chosen[key] for key in _MEASURES))
         rows.append((layer, epochs, max(c.dev_auroc for c in trained.candidates), *figures))
     notes = ("on the test questions, by the answers of the prompt without passages",)

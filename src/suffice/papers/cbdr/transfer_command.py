@@ -14,7 +14,7 @@ from suffice.cli.console import present, print_json
 from suffice.errors import DataError
 from suffice.papers.cbdr.contexts import build_contexts
 from suffice.papers.cbdr.transfer import read_contexts, transfer_check
-from suffice.retrieval import BUNDLED, load_questions
+from suffice.retrieval import BUNDLED_QUESTIONS, load_questions
 from suffice.rounds import Floats
 from suffice.tables import Column, Table
 
@@ -25,7 +25,7 @@ def transfer_check_command(
     dataset: Annotated[
         str,
         typer.Argument(
-            help=f"Questions with answers and paragraphs marked is_supporting: {', '.join(BUNDLED)}, or a file."
+            help=f"Questions with answers and paragraphs marked is_supporting: {', '.join(BUNDLED_QUESTIONS)}, or a file."
         ),
     ],
     model: Annotated[

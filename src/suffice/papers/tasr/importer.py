@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from suffice.adapters.base import ImportedRun, ImportedTrajectory, one_call
-from suffice.adapters.tabular import Grid, trajectories
+from suffice.adapters.tabular import Grid, group_trajectories
 from suffice.errors import NotFoundError, SchemaError
 from suffice.rounds import Round
 from suffice.signals import SIGNALS
@@ -97,7 +97,7 @@ def read_tasr(path: str | Path, *, first_round: int | None = None) -> ImportedRu
             f"overlap is {columns['overlap']}, the plain token Jaccard of the published rules; overlap_idf is "
             f"{columns['overlap_idf']}"
         )
-    runs = [_finished(trajectory) for trajectory in trajectories(records, grid, str(path))]
+    runs = [_finished(trajectory) for trajectory in group_trajectories(records, grid, str(path))]
     n_invented = sum(_invented(item) for trajectory in runs for item in trajectory.rounds)
     if n_invented:
         notes.append(f"p_correct is undefined in {n_invented} rounds without a margin, where the files have a constant")

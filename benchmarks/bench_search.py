@@ -34,9 +34,10 @@ from suffice.rounds import Floats
 from suffice.rules import fixed_k, tasr
 from suffice.searches import Block, Explorer, Literal, Space
 from suffice.searches.data import Questions
-from suffice.searches.engine import differences
+from suffice.searches.engine import difference_columns
+from suffice.searches.optimism import Trials
 from suffice.session import Policy
-from suffice.statistics import bootstrap_weights, paired_bootstrap
+from suffice.statistics import Resampling, bootstrap_weights, paired_bootstrap
 from suffice.statistics.bootstrap import quantiles
 from suffice.store import Recording
 from suffice.store.schema import build_table
@@ -87,12 +88,11 @@ def grids(on: Questions, width: int) -> Space:
 
 def whole(on: Questions, space: Space, draws: int) -> dict[str, Floats]:
     """Return the means of every distinct rule, and intervals of its differences in F1 and calls."""
-    explorer = Explorer(space, on)
-    distinct = explorer.distinct()
-    found = explorer.means(distinct.number)
+    trials = Trials.of(Explorer(space, on), budget=3.0)
+    columns = dict(trials.means)
     if draws:
-        found |= differences(explorer, distinct, bootstrap_weights(len(on), draws, rng=SEED), 0.95)
-    return found | {"number": distinct.number, "members": distinct.members}
+        columns |= difference_columns(trials, Resampling(n_resamples=draws, seed=SEED).draws(len(on)))
+    return columns | {"number": trials.distinct.number, "members": trials.distinct.members}
 
 
 def check(on: Questions, space: Space) -> None:

@@ -536,7 +536,7 @@ def test_tables_of_joined_literals_may_be_split_without_changing_anything(monkey
 @pytest.mark.parametrize("pending", [1, 50, 10**6])
 def test_rules_are_merged_if_and_only_if_they_stop_alike(monkeypatch, pending):
     monkeypatch.setattr("suffice.searches.explore._PENDING", pending)
-    monkeypatch.setattr("suffice.searches.explore._CELLS", 300)
+    monkeypatch.setattr("suffice.searches.explore._AT_ONCE", 300)
     of = recording(12, lengths=True, seed=5)
     made = explorer(space("dnf", NAMES, grid=2, patience=(1, 2), max_rounds=(3, 5)), of)
     found = made.distinct()
@@ -929,7 +929,7 @@ def test_a_file_that_is_no_space_is_refused(tmp_path):
 
 
 def test_the_parquet_file_has_one_row_for_each_set_of_stops(tmp_path, monkeypatch):
-    monkeypatch.setattr("suffice.searches.result._ROWS", 7)
+    monkeypatch.setattr("suffice.searches.result._WRITTEN_AT_ONCE", 7)
     made = search(
         recording(40, prefix="e"),
         space("dnf", NAMES[:3], patience=(1, 2)),
@@ -973,3 +973,26 @@ def test_the_front_is_what_the_definition_says(points):
         for i in range(len(points))
     ]
     assert pareto_front(quality, calls).tolist() == expected
+
+
+def test_the_chart_shows_the_front_the_selected_rules_and_a_selection_of_the_others(monkeypatch):
+    made = space("dnf", ("overlap", "score_gap"), grid=3)
+    result = search(recording(60, end="max_rounds"), made, budget=3.0, resampling=Resampling(n_resamples=20))
+    spec = result.plot().spec
+    points = {}
+    for point in spec["data"]["values"]:
+        points.setdefault(point["kind"], []).append(point)
+    on_front = [point for listed in points.values() for point in listed if point["front"]]
+    assert sorted(point["calls"] for point in on_front) == sorted(result.columns["calls"][result.front].tolist())
+    (best,) = points["best here (selected here)"]
+    assert best["quality"] == pytest.approx(100 * result.columns["quality"][result.best])
+    (tuned,) = points["selected on tune"]
+    assert tuned["rule"] == str(result.chosen.policy.rule)
+    assert {"baseline", "named"} <= set(points)
+    assert sum(
+        point["alike"] for listed in points.values() for point in listed if point["kind"] != "named" and point["alike"]
+    ) == (result.n_rules)
+    assert "var(" not in json.dumps(result.plot().to_dict())
+    monkeypatch.setattr("suffice.searches.charts._MOST", 3)
+    few = [point["kind"] for point in result.plot().spec["data"]["values"]]
+    assert few.count("other rules") <= 3 < len(points["other rules"])

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from suffice.display import Chart
-from suffice.replays.charts import COSTS, axis_of, chart_of, legend_entry, scale_of
+from suffice.replays.charts import COST_TITLES, axis_of, chart_of, legend_entry, scale_of
 
 __all__ = ["family_chart"]
 
@@ -33,7 +33,7 @@ def family_chart(sequence: Sequence[Mapping[str, Any]], epsilon: float, kind: st
         }
         for place, member in enumerate(sequence)
     ]
-    x, y = axis_of("calls", COSTS["calls"]), axis_of("loss", f"{kind}, mean")
+    x, y = axis_of("calls", COST_TITLES["calls"]), axis_of("loss", f"{kind}, mean")
     colour = {"field": "state", "type": "nominal", "legend": None, **scale_of([*_STATES], [*_STATES.values()])}
     tooltip = [
         {"field": "policy"},

@@ -195,10 +195,7 @@ def measure(
     order = betting_order(hashes, claim.seed)
     # One row for each policy, and the last one for the baseline.
     values = np.stack([run.values[claim.metric] for run in runs])[:, order]
-    costs = {
-        name: np.stack([run.ledger.calls if name == "calls" else run.ledger.total(name) for run in runs])[:, order]
-        for name in COST_NAMES
-    }
+    costs = {name: np.stack([run.ledger.spent(name) for run in runs])[:, order] for name in COST_NAMES}
     net = values[-1] - values[:-1]
     notes += [f"{run.label}: {note}" for run in runs for note in run.notes]
     notes += _reader_notes(complete, values[-1], claim, n_failed)

@@ -15,7 +15,7 @@ from suffice.cli import options
 from suffice.cli.console import errors, present, print_json, say
 from suffice.errors import DataError
 from suffice.searches import PRESETS, SearchResult, read_space, search, write_rules
-from suffice.searches.explore import Progress as Report
+from suffice.searches.explore import SearchProgress
 from suffice.store import read_recording
 
 __all__ = ["search_command"]
@@ -107,7 +107,7 @@ def search_command(
 
 
 @contextmanager
-def _progress(*, quiet: bool) -> Iterator[Callable[[str], Report | None]]:
+def _progress(*, quiet: bool) -> Iterator[Callable[[str], SearchProgress | None]]:
     """Show a bar for each step on standard error, if it is a terminal; yields what starts one."""
     if quiet or not errors.is_terminal:
         yield lambda _: None
@@ -115,7 +115,7 @@ def _progress(*, quiet: bool) -> Iterator[Callable[[str], Report | None]]:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=errors, transient=True) as bars:
 
-        def started(what: str) -> Report:
+        def started(what: str) -> SearchProgress:
             task = bars.add_task(what)
             return lambda done, total: bars.update(task, completed=done, total=total)
 

@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from suffice.display import Chart
-from suffice.replays.charts import COSTS, axis_of, chart_of, legend_entry
+from suffice.replays.charts import COST_TITLES, axis_of, chart_of, legend_entry
 
 if TYPE_CHECKING:
     from suffice.diagnostics.signals import SignalTable
@@ -69,7 +69,7 @@ def sweep_chart(sweep: ThresholdSweep) -> Chart:
         if not math.isnan(point.quality)
     ]
     own = next(point.value for point in sweep.points if point.own)
-    x, y = axis_of("calls", COSTS["calls"]), axis_of("quality", f"{sweep.metric.upper()}, points")
+    x, y = axis_of("calls", COST_TITLES["calls"]), axis_of("quality", f"{sweep.metric.upper()}, points")
     tooltip = [
         {"field": "threshold", "format": ".4~f"},
         {"field": "quality", "title": sweep.metric.upper(), "format": ".1f"},

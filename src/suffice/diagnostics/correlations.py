@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from suffice.diagnostics.rows import ROUNDING, Rows
+from suffice.diagnostics.rows import Rows
 from suffice.results import Result
 from suffice.rounds import Floats
+from suffice.statistics import ROUNDING
 from suffice.tables import Column, Table
 
 __all__ = ["Correlations", "correlate"]

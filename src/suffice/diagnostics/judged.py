@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice.diagnostics.judging import Choice, Procedure
-from suffice.diagnostics.rows import ROUNDING, column_or_nan
+from suffice.diagnostics.rows import column_or_nan
 from suffice.diagnostics.selection import Estimate, Reference
 from suffice.errors import DataError
 from suffice.replays.checks import check_policy
@@ -22,7 +22,7 @@ from suffice.results import Evaluation
 from suffice.rounds import Floats, Mask, Rounds
 from suffice.rules.selectors import Selector, last_of
 from suffice.session import Policy
-from suffice.statistics import Draws, Resampling, hash_folds
+from suffice.statistics import ROUNDING, Draws, Resampling, hash_folds
 from suffice.store.recording import Recording
 from suffice.store.schema import cost_column
 from suffice.tables import Column, Table, figure

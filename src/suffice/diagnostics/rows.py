@@ -17,10 +17,7 @@ from suffice.statistics import Units
 from suffice.statistics.auroc import Coded, Codes
 from suffice.store.recording import Recording
 
-__all__ = ["ROUNDING", "Rows", "column_or_nan", "has_metric", "right_if_known", "right_or_wrong", "unit_of"]
-
-ROUNDING = 1e-12
-"""Sums in another order differ by about this share: a smaller difference counts as none."""
+__all__ = ["Rows", "column_or_nan", "has_metric", "right_if_known", "right_or_wrong", "unit_of"]
 
 
 @dataclass(frozen=True, kw_only=True)

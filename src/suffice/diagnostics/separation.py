@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from suffice.diagnostics.rows import ROUNDING, Rows
+from suffice.diagnostics.rows import Rows
 from suffice.rounds import Floats
-from suffice.statistics import bootstrap_weights
+from suffice.statistics import ROUNDING, bootstrap_weights
 
 __all__ = ["cohens_d", "draw_d", "ends", "with_ends"]
 

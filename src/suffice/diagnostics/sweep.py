@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice.diagnostics.charts import sweep_chart
-from suffice.diagnostics.rows import ROUNDING
 from suffice.display import Chart
 from suffice.replays import even_thresholds
 from suffice.replays.front import pareto_front
@@ -20,6 +19,7 @@ from suffice.results import Result
 from suffice.rounds import Floats
 from suffice.rules import Threshold
 from suffice.session import Policy
+from suffice.statistics import ROUNDING
 from suffice.tables import Column, Table
 
 __all__ = ["SweepPoint", "ThresholdSweep", "pareto_knee", "sweep_threshold"]

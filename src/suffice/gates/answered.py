@@ -179,7 +179,7 @@ def with_scores(recording: Recording, scores: Mapping[str, npt.ArrayLike], *, co
         column = np.where(first, values[rows], np.nan)
         field = pa.field(name, pa.float64(), metadata={"kind": "signal", "unit": "score"})
         table = table.append_column(field, pa.array([None if np.isnan(v) else float(v) for v in column], pa.float64()))
-    components = {**(recording.metadata.get("signal_components") or {}), **dict.fromkeys(scores, component)}
+    components = {**recording.signal_components, **dict.fromkeys(scores, component)}
     return Recording(table, {**recording.metadata, "signal_components": components})
 
 

@@ -26,13 +26,12 @@ from suffice.rounds import Floats, Mask
 from suffice.rules import Rule
 from suffice.rules import signal as named
 from suffice.session import Policy
-from suffice.statistics import Resampling
+from suffice.statistics import ROUNDING, Resampling
 from suffice.store.recording import Recording
 from suffice.tables import figure
 
 __all__ = ["GateEvaluation", "even_betas", "gate_rule"]
 
-_SLACK = 1e-12
 _SHUFFLES = 4999
 _DEFAULT_METRICS = ("contains", "em", "f1")
 
@@ -243,7 +242,7 @@ class GateEvaluation:
         expected = k * float(gain.mean())
         distances = np.abs(sums[:, k - 1] - expected)
         observed = abs(float(gain[direct].sum()) - expected)
-        return float((1 + (distances >= observed - _SLACK * self.n).sum()) / (1 + len(distances)))
+        return float((1 + (distances >= observed - ROUNDING * self.n).sum()) / (1 + len(distances)))
 
     @cached_property
     def _shuffled_gains(self) -> tuple[Floats, Floats]:
@@ -260,13 +259,13 @@ class GateEvaluation:
         Never, always and all random gates lie on one line from never (rate 0) to always (rate 1).
         """
         never, always = float(self.answers.direct.mean()), float(self.answers.retrieved.mean())
-        if never >= quality - _SLACK:
+        if never >= quality - ROUNDING:
             lowest, reached = 0.0, never
-        elif always >= quality - _SLACK:
+        elif always >= quality - ROUNDING:
             lowest, reached = min(1.0, (quality - never) / (always - never)), quality
         else:
             return None, None
-        if lowest > rate + _SLACK or not (lowest < rate - _SLACK or reached > quality + _SLACK):
+        if lowest > rate + ROUNDING or not (lowest < rate - ROUNDING or reached > quality + ROUNDING):
             return lowest, None
         random = f"a random gate at {figure(lowest, '.1f', 100)} %"
         return lowest, NEVER if lowest == 0 else ALWAYS if lowest == 1 else random
@@ -276,7 +275,7 @@ _GATE_COSTS = ("calls", "tokens", "seconds", "retrievals")
 
 
 def _each(run: Run, kind: str) -> Floats:
-    return run.ledger.calls if kind == "calls" else run.ledger.total(kind)
+    return run.ledger.spent(kind)
 
 
 def _costs(run: Run) -> dict[str, float]:

@@ -200,7 +200,7 @@ def column_gate(
     low = side == "low"
     scores = _first_scores(column, evaluation)
     source = f"the column {column!r}, {'low' if low else 'high'} values answer directly"
-    recorded = (evaluation.recording.metadata.get("signal_components") or {}).get(column)
+    recorded = evaluation.recording.signal_components.get(column)
     component = recorded or (SIGNALS[column].component if column in SIGNALS else f"judge:{column}")
     if tune is not None:
         tune_scores = _first_scores(column, tune)

@@ -12,7 +12,7 @@ from suffice.replays.result import ReplayResult, Row
 from suffice.tables import figure
 
 __all__ = [
-    "COSTS",
+    "COST_TITLES",
     "axis_of",
     "chart_of",
     "legend_entry",
@@ -26,7 +26,7 @@ __all__ = [
     "stops_chart",
 ]
 
-COSTS: Mapping[str, str] = {
+COST_TITLES: Mapping[str, str] = {
     "calls": "model calls per question",
     "tokens": "tokens per question",
     "seconds": "seconds per question",
@@ -34,20 +34,26 @@ COSTS: Mapping[str, str] = {
 }
 """What the horizontal axis of the Pareto chart may show, with its title."""
 
-_SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
-_KINDS = ("rule", "random", "fixed", "recorded", "closed_book", "oracle")
-_NAMES = ("policy", "same stops at random", "fixed budget", "as recorded", "model alone", "oracle (not reachable)")
-_COLOURS = ("var(--accent)", "var(--accent-soft)", "var(--muted)", "var(--text)", "var(--text)", "var(--good)")
-_SHAPES = ("circle", "circle", "circle", "triangle-up", "square", "diamond")
+_VEGA_LITE = "https://vega.github.io/schema/vega-lite/v6.json"
+_MARKS = {
+    "rule": ("policy", "var(--accent)", "circle"),
+    "random": ("same stops at random", "var(--accent-soft)", "circle"),
+    "fixed": ("fixed budget", "var(--muted)", "circle"),
+    "recorded": ("as recorded", "var(--text)", "triangle-up"),
+    "closed_book": ("model alone", "var(--text)", "square"),
+    "oracle": ("oracle (not reachable)", "var(--good)", "diamond"),
+}
+"""The name, colour and shape of each kind of row."""
+
 _BELOW, _ABOVE = 16, (-14, -30, -46)
 """Where labels stand, pixels from their point."""
 
 _BUDGET = re.compile(r"fixed_k\((?P<k>\d+)\)(?P<selector>.*)")
 
-_LONGEST = 28
+_LABEL_LENGTH = 28
 """Letters of a label in a chart."""
 
-_LEAST = 10
+_FEWEST_ANSWERS = 10
 """Answers that a bin needs before the line of a reliability diagram goes through it."""
 
 _ROUND_MIX = (18, 100)
@@ -56,7 +62,7 @@ _ROUND_MIX = (18, 100)
 
 def pareto_costs(result: ReplayResult) -> list[str]:
     """Return the costs that are known for every row."""
-    return [kind for kind in COSTS if all(math.isfinite(_cost(row, kind)) for row in result.rows)]
+    return [kind for kind in COST_TITLES if all(math.isfinite(row.costs[kind]) for row in result.rows)]
 
 
 def pareto_chart(result: ReplayResult, cost: str) -> dict[str, Any]:
@@ -64,13 +70,14 @@ def pareto_chart(result: ReplayResult, cost: str) -> dict[str, Any]:
 
     Intervals are those of the paired difference to the baseline, drawn around the baseline's own point.
     """
-    points = (_point(result, row, cost) for row in result.rows)
+    points = (_row_point(result, row, cost) for row in result.rows)
     rows = spread_labels(merge_points([point for point in points if point is not None]))
-    x = axis_of("cost", COSTS[cost])
+    x = axis_of("cost", COST_TITLES[cost])
     y = axis_of("quality", f"{result.metrics[0].upper()}, points")
-    colour = {"field": "name", "type": "nominal", "legend": None, **scale_of(_NAMES, _COLOURS)}
-    shape = {"field": "name", "type": "nominal", "legend": None, **scale_of(_NAMES, _SHAPES)}
-    hollow = {"condition": {"test": "datum.kind === 'random'", "value": "var(--surface)"}, **_fill()}
+    names, colours, shapes = zip(*_MARKS.values(), strict=True)
+    colour = {"field": "name", "type": "nominal", "legend": None, **scale_of(names, colours)}
+    shape = {"field": "name", "type": "nominal", "legend": None, **scale_of(names, shapes)}
+    hollow = {"condition": {"test": "datum.kind === 'random'", "value": "var(--surface)"}, **colour}
     tooltip = [
         {"field": "label", "title": "policy"},
         {"field": "quality", "title": result.metrics[0].upper(), "format": ".1f"},
@@ -111,9 +118,10 @@ def pareto_chart(result: ReplayResult, cost: str) -> dict[str, Any]:
         ),
     ]
     shown = {point["kind"] for point in rows}
-    marks = zip(_KINDS, _NAMES, _COLOURS, _SHAPES, strict=True)
-    legend = [legend_entry(name, c, mark, hollow=kind == "random") for kind, name, c, mark in marks if kind in shown]
-    return chart_of(rows, layers, 380, f"{result.metrics[0].upper()} against {COSTS[cost]}, {len(rows)} points", legend)
+    legend = [legend_entry(*mark, hollow=kind == "random") for kind, mark in _MARKS.items() if kind in shown]
+    return chart_of(
+        rows, layers, 380, f"{result.metrics[0].upper()} against {COST_TITLES[cost]}, {len(rows)} points", legend
+    )
 
 
 def stops_chart(result: ReplayResult, rules: Sequence[Row]) -> dict[str, Any]:
@@ -122,7 +130,7 @@ def stops_chart(result: ReplayResult, rules: Sequence[Row]) -> dict[str, Any]:
     first, last = _ROUND_MIX
     mixes = [first + (last - first) * place / max(1, len(rounds) - 1) for place in range(len(rounds))]
     colours = [f"color-mix(in srgb, var(--accent) {mix:.0f}%, var(--surface))" for mix in mixes]
-    names = [*map(_round, rounds)]
+    names = [*map(_round_label, rounds)]
     shares = [[row.stop_rounds.get(r, 0.0) for r in rounds] for row in rules]
     if any(row.censored for row in rules):
         names, colours = [*names, "beyond the recording"], [*colours, "var(--muted)"]
@@ -188,7 +196,7 @@ def reliability_chart(reports: Mapping[str, CalibrationReport], output: str) -> 
             "encoding": {"x": x, "y": y},
         },
         {
-            "transform": [{"filter": f"datum.group === 'all rounds' && datum.n >= {_LEAST}"}],
+            "transform": [{"filter": f"datum.group === 'all rounds' && datum.n >= {_FEWEST_ANSWERS}"}],
             "mark": {"type": "line", "strokeWidth": 2},
             "encoding": {"x": x, "y": y, "color": colour},
         },
@@ -222,12 +230,12 @@ def path_chart(
     metric = result.metrics[0]
     data = [{"threshold": point["threshold"], "quality": 100 * point[metric], "cost": point["calls"]} for point in path]
     fixed = [
-        _point(result, other, "calls")
+        _row_point(result, other, "calls")
         for other in result.rows
         if other.kind == "fixed" and other.selector == row.selector
     ]
     here = {"quality": 100 * start[metric], "cost": start["calls"]}
-    x, y = axis_of("cost", COSTS["calls"]), axis_of("quality", f"{metric.upper()}, points")
+    x, y = axis_of("cost", COST_TITLES["calls"]), axis_of("quality", f"{metric.upper()}, points")
     layers: list[dict[str, Any]] = [
         {
             "data": {"values": fixed},
@@ -258,8 +266,8 @@ def path_chart(
         legend_entry("the threshold above", "var(--accent)", "circle"),
         legend_entry("fixed budgets", "var(--muted)", "circle"),
     ]
-    told = f"{metric.upper()} against calls as the threshold moves"
-    return {**chart_of(data, layers, 300, told, legend), "datasets": {"here": [here]}}
+    title = f"{metric.upper()} against calls as the threshold moves"
+    return {**chart_of(data, layers, 300, title, legend), "datasets": {"here": [here]}}
 
 
 def _intervals(
@@ -290,13 +298,13 @@ def chart_of(
     data: Sequence[Mapping[str, Any] | None],
     layers: list[dict[str, Any]],
     height: int,
-    told: str,
+    title: str,
     legend: list[dict[str, Any]],
 ) -> dict[str, Any]:
     """Return a specification; its legend is for the page, where it wraps and follows the theme."""
     return {
-        "$schema": _SCHEMA,
-        "description": told,
+        "$schema": _VEGA_LITE,
+        "description": title,
         "usermeta": {"legend": legend},
         "width": "container",
         "height": height,
@@ -321,15 +329,7 @@ def scale_of(domain: Sequence[str], values: Sequence[str]) -> dict[str, Any]:
     return {"scale": {"domain": list(domain), "range": list(values)}}
 
 
-def _fill() -> dict[str, Any]:
-    return {"field": "name", "type": "nominal", "legend": None, **scale_of(_NAMES, _COLOURS)}
-
-
-def _cost(row: Row, kind: str) -> float:
-    return row.calls.mean if kind == "calls" else row.costs.get(kind, math.nan)
-
-
-def _point(result: ReplayResult, row: Row, cost: str) -> dict[str, Any] | None:
+def _row_point(result: ReplayResult, row: Row, cost: str) -> dict[str, Any] | None:
     """Return a row as a point; None where its quality is unknown."""
     metric = result.metrics[0]
     quality = row.metrics.get(metric, math.nan)
@@ -339,16 +339,16 @@ def _point(result: ReplayResult, row: Row, cost: str) -> dict[str, Any] | None:
     budget = _BUDGET.fullmatch(row.label)
     if row.kind == "fixed" and budget:
         short = f"k = {budget['k']}{budget['selector']}"
-    if len(short) > _LONGEST:
-        short = f"{short[: _LONGEST - 1]}…"
+    if len(short) > _LABEL_LENGTH:
+        short = f"{short[: _LABEL_LENGTH - 1]}…"
     point: dict[str, Any] = {
         "label": row.label,
         "short": short,
         "kind": row.kind,
         "selector": row.selector,
-        "name": _NAMES[_KINDS.index(row.kind)],
+        "name": _MARKS[row.kind][0],
         "quality": 100 * quality,
-        "cost": _cost(row, cost),
+        "cost": row.costs[cost],
         "interval": "",
     }
     delta, base = row.deltas.get(metric), result.row(row.baseline)
@@ -358,40 +358,40 @@ def _point(result: ReplayResult, row: Row, cost: str) -> dict[str, Any] | None:
         point["interval"] = figure((delta.delta, delta.low, delta.high), "+.1f", 100)
     spread = row.deltas.get(cost)
     if spread is not None and row.label != row.baseline and spread.low < spread.high:
-        point |= {"cost_low": _cost(base, cost) + spread.low, "cost_high": _cost(base, cost) + spread.high}
+        point |= {"cost_low": base.costs[cost] + spread.low, "cost_high": base.costs[cost] + spread.high}
     return point
 
 
 def merge_points(points: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the points, those of one kind that fall together as one that names all."""
-    found: dict[tuple[Any, ...], dict[str, Any]] = {}
+    merged: dict[tuple[Any, ...], dict[str, Any]] = {}
     for point in points:
         place = (point["kind"], round(point["quality"], 9), round(point["cost"], 9))
-        if place in found:
-            found[place]["label"] += f", {point['label']}"
+        if place in merged:
+            merged[place]["label"] += f", {point['label']}"
         else:
-            found[place] = point
-    return list(found.values())
+            merged[place] = point
+    return list(merged.values())
 
 
 def spread_labels(points: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Give each label its distance from the point, pixels: budgets below, others above, higher where they would meet."""
     width = max(1e-9, max(p["cost"] for p in points) - min(p["cost"] for p in points))
     height = max(1e-9, max(p["quality"] for p in points) - min(p["quality"] for p in points))
-    taken: list[dict[str, Any]] = []
+    above: list[dict[str, Any]] = []
     for point in sorted(points, key=lambda p: p["cost"]):
         point["offset"] = _BELOW if point["kind"] == "fixed" else _ABOVE[0]
         if not point["short"] or point["kind"] == "fixed":
             continue
         near = {
             other["offset"]
-            for other in taken
+            for other in above
             if abs(other["cost"] - point["cost"]) < width / 4 and abs(other["quality"] - point["quality"]) < height / 8
         }
         point["offset"] = next((offset for offset in _ABOVE if offset not in near), _ABOVE[-1])
-        taken.append(point)
+        above.append(point)
     return points
 
 
-def _round(r: int) -> str:
+def _round_label(r: int) -> str:
     return f"round {r}" if r >= 0 else "no round"

@@ -14,7 +14,10 @@ from suffice.signals import LOOP_COMPONENTS, SIGNALS
 from suffice.store.recording import Recording
 from suffice.store.schema import cost_column
 
-__all__ = ["GATE", "GENERATOR", "CostTable", "Ledger", "loop_masks", "shared_prefix", "widen"]
+__all__ = ["COSTS", "GATE", "GENERATOR", "CostTable", "Ledger", "loop_masks", "shared_prefix", "widen"]
+
+COSTS = ("calls", "tokens", "seconds", "money", "retrievals")
+"""What policies can be compared by."""
 
 TOKEN_KINDS = ("uncached_tokens", "cached_tokens", "output_tokens")
 GATE, GENERATOR, RETRIEVAL = "gate", "generator", "retrieval"
@@ -50,6 +53,11 @@ class Ledger:
             for name in kinds:
                 total = total + component[name]
         return total
+
+    def spent(self, cost: str) -> Floats:
+        """Return one of `COSTS`, shape ``(n_questions,)``; NaN where unknown."""
+        own = {"calls": self.calls, "money": self.money}
+        return own[cost] if cost in own else self.total(cost)
 
     def scaled(self, weight: float) -> Ledger:
         """Return every figure times `weight`, for expectations."""

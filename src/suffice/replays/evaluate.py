@@ -31,13 +31,11 @@ from suffice.replays.selected import dividing_names, selected_on, tuned_on
 from suffice.rounds import COST_KINDS, Floats, Mask, Rounds
 from suffice.rules import Rule
 from suffice.session import Policy
-from suffice.statistics import ONE_UNIT, MarginTest, PairedResult, Resampling
+from suffice.statistics import ONE_UNIT, ROUNDING, MarginTest, PairedResult, Resampling
 from suffice.store.recording import Recording
 from suffice.tables import counted
 
 __all__ = ["replay", "replay_matrix"]
-
-_SLACK = 1e-12  # expectations are sums in another order
 
 
 def replay(
@@ -242,7 +240,7 @@ def _means(ledger: Ledger) -> dict[str, float]:
 def _spread(mean_of: Floats, values: Floats, weights: Floats) -> Spread:
     order = np.argsort(values, kind="stable")
     reached = np.cumsum(weights[order]) / weights.sum()
-    p50, p95 = (float(values[order[int(np.searchsorted(reached, share - _SLACK))]]) for share in (0.5, 0.95))
+    p50, p95 = (float(values[order[int(np.searchsorted(reached, share - ROUNDING))]]) for share in (0.5, 0.95))
     return Spread(mean=float(mean_of.mean()), p50=p50, p95=p95)
 
 

@@ -9,14 +9,24 @@ from typing import Any
 
 from suffice.display import Chart
 from suffice.errors import DataError
+from suffice.replays.costs import COSTS
 from suffice.results import Evaluation, jsonable
 from suffice.statistics import MarginTest, PairedResult
-from suffice.tables import Column, Table
+from suffice.tables import Column, Table, figure
 
-__all__ = ["COSTS", "ReplayResult", "Row", "Spread", "at_least", "spent"]
+__all__ = ["COSTS", "ReplayResult", "Row", "Spread"]
 
-COSTS = ("calls", "tokens", "seconds", "money", "retrievals")
-"""What policies can be compared by."""
+_SPENT = {
+    "calls": (Column("calls", ".2f"), "calls"),
+    "tokens": (Column("tokens", ",.0f"), "tokens"),
+    "seconds": (Column("seconds", ".3f"), "s"),
+    "retrievals": (Column("retrievals", ".2f"), "retrievals"),
+    "money": (Column("money", ".3g"), "USD"),
+}
+"""How a sentence names each of `COSTS`."""
+
+Bounded = float | tuple[float, float]
+"""A figure as a table shows it: alone, or as its bounds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,6 +120,33 @@ class Row:
         """The label as tables show it: with † where censored, with * where fitted or selected on these questions."""
         return self.label + ("†" if self.censored else "") + ("*" if self.selected_here else "")
 
+    @property
+    def verdict(self) -> str:
+        """Whether a baseline does as well for less, in words."""
+        if self.dominated_by is not None:
+            return f"dominated by {self.dominated_by}"
+        if self.kind == "rule":
+            return "unknown†" if "dominated_by" in self.undecided else "not dominated"
+        return "not reachable" if self.kind == "oracle" else ""
+
+    def quality(self, metric: str) -> Bounded:
+        """Return the mean of a metric, where `censored` its bounds."""
+        return self.bounds.get(metric, self.metrics[metric])
+
+    def difference(self, name: str) -> tuple[float, ...] | None:
+        """Return a difference to the baseline with its interval, its bounds where it is unknown, None without either."""
+        delta = self.deltas.get(name)
+        return self.delta_bounds.get(name) if delta is None else (delta.delta, delta.low, delta.high)
+
+    def at_least(self, value: float) -> Bounded:
+        """Return a cost as a table shows it: where `censored`, what was recorded of it is a lower bound."""
+        return (value, math.inf) if self.censored and not math.isnan(value) else value
+
+    def spent(self, cost: str) -> str:
+        """Return what the row costs per question in words: one of `COSTS`."""
+        column, unit = _SPENT[cost]
+        return f"{column.text(self.at_least(self.costs[cost]))} {unit}"
+
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-ready values; NaN becomes None."""
         return {**jsonable(asdict(self)), "censored": self.censored}
@@ -163,10 +200,8 @@ class ReplayResult(Evaluation):
         row = self.row(label)
         parts = []
         if self.metrics:
-            parts.append(f"{self.metrics[0]} {_points(row, self.metrics[0])}{_difference(row, self.metrics[0])}")
-        parts.append(spent(row, "calls"))
-        if self.cost != "calls":
-            parts.append(spent(row, self.cost))
+            parts.append(f"{self.metrics[0]} {_with_difference(row, self.metrics[0])}")
+        parts += [row.spent(cost) for cost in dict.fromkeys(("calls", self.cost))]
         if row.censored:
             parts.append(
                 f"censored: unknown in {row.n_censored} of {row.n} questions, which a rule ended while recording"
@@ -184,7 +219,7 @@ class ReplayResult(Evaluation):
             what = "dominates it" if "dominated_by" in row.undecided else f"has this {self.metrics[0]} for less"
             return f"whether a fixed or random policy {what} is unknown"
         match = row.cheapest_match
-        cheapest = "none" if match is None else f"{match} at {spent(self.row(match), self.cost)}"
+        cheapest = "none" if match is None else f"{match} at {self.row(match).spent(self.cost)}"
         return f"cheapest fixed or random policy of at least this {self.metrics[0]}: {cheapest}"
 
     def tables(self) -> list[Table]:
@@ -215,36 +250,9 @@ class ReplayResult(Evaluation):
         return Chart(pareto_chart(self, cost))
 
 
-_POINTS = Column("points", ".1f", scale=100)
-_DIFFERENCE = Column("difference", "+.1f", scale=100, interval=True)
-_SPENT = {
-    "calls": (Column("calls", ".2f"), "calls"),
-    "tokens": (Column("tokens", ",.0f"), "tokens"),
-    "seconds": (Column("seconds", ".3f"), "s"),
-    "retrievals": (Column("retrievals", ".2f"), "retrievals"),
-    "money": (Column("money", ".3g"), "USD"),
-}
-
-
-def spent(row: Row, cost: str) -> str:
-    """Return what a row costs per question in words: one of `COSTS`."""
-    column, unit = _SPENT[cost]
-    value = row.calls.mean if cost == "calls" else row.costs[cost]
-    return f"{column.text(at_least(row, value))} {unit}"
-
-
-def at_least(row: Row, value: float) -> float | tuple[float, float]:
-    """Return a cost of a row as a table shows it: what was recorded of it is a lower bound where it is censored."""
-    return (value, math.inf) if row.censored and not math.isnan(value) else value
-
-
-def _points(row: Row, name: str) -> str:
-    return _POINTS.text(row.bounds.get(name, row.metrics[name]))
-
-
-def _difference(row: Row, name: str) -> str:
-    delta = row.deltas.get(name)
-    if row.label == row.baseline or (delta is None and name not in row.delta_bounds):
-        return ""
-    text = _DIFFERENCE.text(row.delta_bounds[name] if delta is None else (delta.delta, delta.low, delta.high))
-    return f" ({text} vs {row.baseline})"
+def _with_difference(row: Row, metric: str) -> str:
+    text = figure(row.quality(metric), ".1f", 100)
+    difference = row.difference(metric)
+    if row.label == row.baseline or difference is None:
+        return text
+    return f"{text} ({figure(difference, '+.1f', 100)} vs {row.baseline})"

@@ -10,11 +10,10 @@ import numpy as np
 
 from suffice.errors import DataError, NotFoundError
 from suffice.replays.baselines import Run
-from suffice.replays.result import COSTS
+from suffice.replays.costs import COSTS
+from suffice.statistics import ROUNDING
 
 __all__ = ["Rival", "check_cost", "find_rival"]
-
-_SLACK = 1e-12  # expectations are sums in another order
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +37,7 @@ class _Point:
 
     @classmethod
     def of(cls, run: Run, metric: str, cost: str) -> _Point:
-        spent = _spent(run, cost)
+        spent = float(run.ledger.spent(cost).mean())
         worst, best = (float(np.nan_to_num(v[metric], nan=u).mean()) for v, u in ((run.worst, 0.0), (run.best, 1.0)))
         return cls(run.label, worst, best, spent, spent if run.exact else math.inf)
 
@@ -46,9 +45,9 @@ class _Point:
         """Return whether it costs no more, gives no less, and is better in one: in every case, or in some case."""
         quality, its_quality = (self.worst, other.best) if surely else (self.best, other.worst)
         spent, its_cost = (self.most, other.least) if surely else (self.least, other.most)
-        slack = _SLACK * max(1.0, abs(other.least))
-        no_worse = quality >= its_quality - _SLACK and spent <= its_cost + slack
-        return no_worse and (spent < its_cost - slack or quality > its_quality + _SLACK)
+        slack = ROUNDING * max(1.0, abs(other.least))
+        no_worse = quality >= its_quality - ROUNDING and spent <= its_cost + slack
+        return no_worse and (spent < its_cost - slack or quality > its_quality + ROUNDING)
 
 
 def find_rival(run: Run, runs: Sequence[Run], metrics: Sequence[str], cost: str) -> Rival:
@@ -65,11 +64,11 @@ def find_rival(run: Run, runs: Sequence[Run], metrics: Sequence[str], cost: str)
     mine = _Point.of(run, metrics[0], cost)
     rivals = [_Point.of(other, metrics[0], cost) for other in runs if other.kind in ("fixed", "random")]
     rivals = [rival for rival in rivals if rival.label != run.label]
-    sure = [rival for rival in rivals if rival.worst >= mine.best - _SLACK and math.isfinite(rival.most)]
+    sure = [rival for rival in rivals if rival.worst >= mine.best - ROUNDING and math.isfinite(rival.most)]
     match = _cheapest(sure)
     dominating = _cheapest([rival for rival in sure if rival.dominates(mine, surely=True)])
     undecided = []
-    open_rivals = [rival for rival in rivals if rival not in sure and rival.best >= mine.worst - _SLACK]
+    open_rivals = [rival for rival in rivals if rival not in sure and rival.best >= mine.worst - ROUNDING]
     if any(match is None or rival.least < match.least for rival in open_rivals):
         undecided.append("cheapest_match")
     if dominating is None and any(rival.dominates(mine, surely=False) for rival in rivals):
@@ -89,14 +88,9 @@ def check_cost(runs: Sequence[Run], cost: str) -> None:
     """Raise a `DataError` unless every policy and budget has that cost."""
     if cost not in COSTS:
         raise NotFoundError(f"there is no cost {cost!r}; allowed: {', '.join(COSTS)}")
-    unknown = [run.label for run in runs if run.kind in ("rule", "fixed", "random") and math.isnan(_spent(run, cost))]
+    unknown = [
+        run.label for run in runs if run.kind in ("rule", "fixed", "random") and np.isnan(run.ledger.spent(cost)).any()
+    ]
     if unknown:
         needs = "prices, and token counts in every round" if cost == "money" else "them recorded in every round"
         raise DataError(f"the {cost} of {unknown[0]!r} are unknown: judging by {cost} needs {needs}; or judge by calls")
-
-
-def _spent(run: Run, cost: str) -> float:
-    ledger = run.ledger
-    if cost in ("calls", "money"):
-        return float((ledger.calls if cost == "calls" else ledger.money).mean())
-    return float(ledger.total(cost).mean())

@@ -17,12 +17,12 @@ from suffice.errors import CensoredError, DataError
 from suffice.replays.baselines import Run, run_policy
 from suffice.replays.blocks import Source
 from suffice.replays.checks import check_policy, policy_for
+from suffice.replays.costs import COSTS
 from suffice.replays.outcomes import agreement_note, choice_notes, default_metrics, is_agreement
 from suffice.replays.prepared import PreparedRecording
 from suffice.replays.prices import Price
 from suffice.replays.recorded import Definedness, run_notes
 from suffice.replays.references import baseline_policy
-from suffice.replays.result import COSTS
 from suffice.replays.selected import Selected, seen_by, selected_on, tuned_on
 from suffice.results import Result
 from suffice.rounds import Floats
@@ -193,9 +193,7 @@ def _values(run: Run) -> dict[str, Floats]:
                 f"{run.label!r} stops at rounds whose {name!r} was not measured in {int(np.isnan(values).sum())} "
                 "questions of one block: record answers at every round, or replay costs alone with metrics=()"
             )
-    ledger = run.ledger
-    totals = {kind: ledger.total(kind) for kind in ("tokens", "seconds", "retrievals")}
-    return {**run.values, **totals, "calls": ledger.calls, "money": ledger.money}
+    return {**run.values, **{cost: run.ledger.spent(cost) for cost in COSTS}}
 
 
 def replay_stream(

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import math
 
-from suffice.replays.result import ReplayResult, Row, at_least
+from suffice.replays.result import ReplayResult
 from suffice.tables import Column, Table, counted
 
 __all__ = [
     "costs_table",
-    "difference_of",
     "differences_table",
     "margins_table",
     "outcomes_table",
     "replay_notes",
     "replay_tables",
     "stops_table",
-    "verdict",
 ]
 
 _CENSORED = (
@@ -35,7 +33,7 @@ _INTERVALS = {
     "bca": "BCa",
     "t": "bootstrap-t",
 }
-_KINDS = {
+_COST_COLUMNS = {
     "tokens": Column("tokens", ",.0f"),
     "uncached_tokens": Column("uncached", ",.0f"),
     "cached_tokens": Column("cached", ",.0f"),
@@ -56,7 +54,7 @@ def replay_tables(result: ReplayResult) -> list[Table]:
 def outcomes_table(result: ReplayResult) -> Table:
     """Return metrics, paired differences to the baseline, calls, and whether a baseline dominates."""
     quality = result.metrics
-    shown = [name for name in (*quality[:1], "calls") if any(difference_of(row, name) for row in result.rows)]
+    shown = [name for name in (*quality[:1], "calls") if any(row.difference(name) for row in result.rows)]
     how = result.resampling
     intervals = f"{_INTERVALS[how.interval]}, {how.n_resamples:,} paired bootstrap draws, seed {how.seed}"
     marks = [_CENSORED] if any(row.censored for row in result.rows) else []
@@ -78,10 +76,10 @@ def outcomes_table(result: ReplayResult) -> Table:
         rows=tuple(
             (
                 row.marked,
-                *(row.bounds.get(name, row.metrics[name]) for name in quality),
-                *(difference_of(row, name) for name in shown),
-                *(at_least(row, value) for value in (row.calls.mean, row.calls.p50, row.calls.p95)),
-                verdict(row),
+                *(row.quality(name) for name in quality),
+                *(row.difference(name) for name in shown),
+                *(row.at_least(value) for value in (row.calls.mean, row.calls.p50, row.calls.p95)),
+                row.verdict,
             )
             for row in result.rows
         ),
@@ -108,7 +106,7 @@ def differences_table(result: ReplayResult) -> Table:
             (
                 row.marked,
                 name,
-                difference_of(row, name),
+                row.difference(name),
                 delta.n_nonzero,
                 delta.p,
                 delta.p_holm,
@@ -124,8 +122,8 @@ def costs_table(result: ReplayResult) -> Table:
     """Return the mean operational cost per question, by kind."""
     return Table(
         title="Mean operational cost per question" + ("" if result.ledger == "live" else f", ledger: {result.ledger}"),
-        columns=(Column("policy"), *_KINDS.values()),
-        rows=tuple((row.marked, *(at_least(row, row.costs[kind]) for kind in _KINDS)) for row in result.rows),
+        columns=(Column("policy"), *_COST_COLUMNS.values()),
+        rows=tuple((row.marked, *(row.at_least(row.costs[kind]) for kind in _COST_COLUMNS)) for row in result.rows),
     )
 
 
@@ -204,26 +202,9 @@ def replay_notes(result: ReplayResult) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*result.notes, *rows)))
 
 
-def verdict(row: Row) -> str:
-    """Return whether a baseline does as well for less, in words."""
-    if row.dominated_by is not None:
-        return f"dominated by {row.dominated_by}"
-    if row.kind == "rule" and "dominated_by" in row.undecided:
-        return "unknown†"
-    if row.kind == "oracle":
-        return "not reachable"
-    return "" if row.kind != "rule" else "not dominated"
-
-
 def _delta_column(name: str, baseline: str) -> Column:
     spec, scale = ("+,.2f", 1.0) if name == "calls" else ("+,.1f", 100.0)
     return Column(f"Δ{name} vs {baseline}", spec, scale=scale, interval=True)
-
-
-def difference_of(row: Row, name: str) -> tuple[float, ...] | None:
-    """Return a difference to the baseline with its interval, its bounds where it is unknown, None without either."""
-    delta = row.deltas.get(name)
-    return row.delta_bounds.get(name) if delta is None else (delta.delta, delta.low, delta.high)
 
 
 def _round_name(r: int) -> str:

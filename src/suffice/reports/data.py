@@ -16,8 +16,7 @@ from suffice.display import Displayed
 from suffice.errors import ConfigMismatchError, DataError
 from suffice.replays import Price, ReplayResult, Row, outcome, replay
 from suffice.replays.prepared import PreparedRecording
-from suffice.replays.result import at_least
-from suffice.replays.tables import difference_of, outcomes_table, replay_notes, replay_tables, verdict
+from suffice.replays.tables import outcomes_table, replay_notes, replay_tables
 from suffice.reports.extras import diagnostics, which_round
 from suffice.reports.gate import gate_part
 from suffice.reports.headline import Headline, headline
@@ -179,10 +178,10 @@ class Report(Displayed):
                 row.marked,
                 row.n,
                 row.bounds.get(metric, row.metrics[metric]),
-                difference_of(row, metric),
-                at_least(row, row.calls.mean),
-                difference_of(row, "calls"),
-                verdict(row),
+                row.difference(metric),
+                row.at_least(row.calls.mean),
+                row.difference("calls"),
+                row.verdict,
             )
             for cell in self.cells
             for row in cell.rules

@@ -17,16 +17,13 @@ from suffice.display.chart import VENDOR, vendored
 from suffice.display.tables import style
 from suffice.replays import Row
 from suffice.replays.charts import pareto_chart, pareto_costs, path_chart, reliability_chart, stops_chart
-from suffice.replays.result import at_least
 from suffice.replays.tables import (
     costs_table,
-    difference_of,
     differences_table,
     margins_table,
     outcomes_table,
     replay_notes,
     stops_table,
-    verdict,
 )
 from suffice.reports.data import Report, ReportCell
 from suffice.reports.packing import Pool, json_in_html, pack_bytes
@@ -133,7 +130,7 @@ def _tiles(cell: ReportCell, row: Row) -> list[dict[str, Any]]:
     metric = result.metrics[0]
     whole_rows = (other for other in result.rows if other.label.startswith(f"fixed_k({cell.prepared.highest})"))
     full = next((other for other in whole_rows if other.kind == "fixed" and other.selector == row.selector), None)
-    delta = difference_of(row, metric)
+    delta = row.difference(metric)
     note = "the baseline"
     if delta is not None and row.label != row.baseline:
         note = f"{Column('', '+.1f', scale=100, interval=True).text(delta)} vs {row.baseline}"
@@ -145,8 +142,8 @@ def _tiles(cell: ReportCell, row: Row) -> list[dict[str, Any]]:
         known = whole > 0 and full is not None and not (full.censored or row.censored)
         note = f"{Column('', '+.0%').text(value / whole - 1)} vs the full budget" if known else ""
         if not math.isnan(value):
-            tiles.append(_tile(key, column, at_least(row, value), note))
-    return [*tiles, {"key": "", "name": "verdict", "value": None, "text": verdict(row), "note": f"n = {row.n:,}"}]
+            tiles.append(_tile(key, column, row.at_least(value), note))
+    return [*tiles, {"key": "", "name": "verdict", "value": None, "text": row.verdict, "note": f"n = {row.n:,}"}]
 
 
 def _tile(key: str, column: Column, value: float | tuple[float, float], note: str) -> dict[str, Any]:

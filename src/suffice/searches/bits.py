@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from suffice.errors import DataError
 from suffice.rounds import Mask, Rounds
-from suffice.searches.families import Codes, FormFamily
+from suffice.searches.families import FormFamily, RuleCodes
 from suffice.searches.space import Literal
 
 __all__ = ["Bits", "LiteralBits", "evaluator", "first_bit", "in_a_row", "pack", "reader"]
@@ -53,7 +53,7 @@ def first_bit(bits: Bits, none: int) -> npt.NDArray[np.int64]:
     if bits.dtype == np.uint8:
         table = np.where(np.arange(256) == 0, none, _FIRST).astype(np.int64)
         return table.take(bits)
-    lowest = bits & (~bits + bits.dtype.type(1))
+    lowest = bits & (~bits + bits.dtype.type(1))  # x & -x keeps the lowest set bit
     position = np.frexp(lowest.astype(np.float64))[1].astype(np.int64) - 1  # a power of two is exact
     return np.where(bits == 0, none, position)
 
@@ -99,7 +99,7 @@ class LiteralBits:
         Returns:
             The literals of each table, their place values (the first counts single rows), and the table.
         """
-        found: list[tuple[slice, list[int], Bits]] = []
+        tables: list[tuple[slice, list[int], Bits]] = []
         start = 0
         while start < len(self.rows):
             table, stop, places = neutral, start, list[int]()
@@ -108,13 +108,13 @@ class LiteralBits:
                 places.append(len(table))
                 table = join(options[:, None], table[None]).reshape(-1, self.n_questions)
                 stop += 1
-            found.append((slice(start, stop), places, table))
+            tables.append((slice(start, stop), places, table))
             start = stop
-        return found
+        return tables
 
 
-def evaluator(family: FormFamily, view: Rounds) -> Callable[[Codes], Bits]:
-    """Return what turns rules of a family into bits, shape ``(n_rules, n_questions)``.
+def evaluator(family: FormFamily, view: Rounds) -> Callable[[RuleCodes], Bits]:
+    """Return the function from rules of a family to bits, shape ``(n_rules, n_questions)``.
 
     Args:
         family: The family.
@@ -122,7 +122,7 @@ def evaluator(family: FormFamily, view: Rounds) -> Callable[[Codes], Bits]:
     """
     literals = LiteralBits(family.block.literals, view)
     if family.block.form == "k_of_n":
-        return lambda codes: _votes(literals, codes)
+        return lambda codes: _fires_by_votes(literals, codes)
     if family.block.form == "or":
         either = literals.tables(literals.never, np.bitwise_or)
         return lambda codes: _joined(either, codes.digits, np.bitwise_or)
@@ -132,8 +132,8 @@ def evaluator(family: FormFamily, view: Rounds) -> Callable[[Codes], Bits]:
     return lambda codes: _normal_form(both, codes)
 
 
-def reader(family: FormFamily, view: Rounds, signals: Collection[str]) -> Callable[[Codes], Mask]:
-    """Return what tells where a lazy evaluation of rules comes to one of some signals in the first round.
+def reader(family: FormFamily, view: Rounds, signals: Collection[str]) -> Callable[[RuleCodes], Mask]:
+    """Return the function from rules to where a lazy evaluation reads one of some signals in the first round.
 
     As `Rule.reads`: literals are evaluated in order, and one is skipped where those before it settled the outcome.
 
@@ -148,20 +148,20 @@ def reader(family: FormFamily, view: Rounds, signals: Collection[str]) -> Callab
     first = [(rows & rows.dtype.type(1)).astype(np.bool_) for rows in LiteralBits(family.block.literals, view).rows]
     wanted = [literal.signal in signals for literal in family.block.literals]
 
-    def read(codes: Codes) -> Mask:
+    def read(codes: RuleCodes) -> Mask:
         fired = [rows.take(codes.digits[:, i], axis=0) for i, rows in enumerate(first)]
         present = codes.digits > 0
         if codes.labels is None:
             k = {"or": np.ones(len(present)), "and": present.sum(axis=1)}.get(family.block.form, codes.votes)
             assert k is not None
             return _in_order(fired, present, k, wanted)[0]
-        found, settled = np.zeros((2, len(present), len(view.seen)), dtype=np.bool_)
+        read_it, settled = np.zeros((2, len(present), len(view.seen)), dtype=np.bool_)
         for label in range(1, int(codes.labels.max(initial=1)) + 1):
             term = codes.labels == label
             comes, holds = _in_order(fired, term, term.sum(axis=1), wanted)
-            found |= comes & ~settled
+            read_it |= comes & ~settled
             settled |= holds & term.any(axis=1)[:, None]
-        return found
+        return read_it
 
     return read
 
@@ -171,15 +171,15 @@ def _in_order(
 ) -> tuple[Mask, npt.NDArray[np.bool_]]:
     """Return where an evaluation that needs `k` members, in order, comes to one that is wanted, and where it fires."""
     votes = np.zeros((len(member), fired[0].shape[1]), dtype=np.int64)
-    left, least = member.sum(axis=1)[:, None], k.astype(np.int64)[:, None]
-    found: Mask = np.zeros(votes.shape, dtype=np.bool_)
+    open_members, least = member.sum(axis=1)[:, None], k.astype(np.int64)[:, None]
+    comes: Mask = np.zeros(votes.shape, dtype=np.bool_)
     for i, wants in enumerate(wanted):
         here = member[:, i, None]
-        if wants:
-            found |= here & (votes < least) & (votes + left >= least)
+        if wants:  # read only while the outcome is open: neither enough votes yet, nor too few members left
+            comes |= here & (votes < least) & (votes + open_members >= least)
         votes += fired[i] & here
-        left = left - here
-    return found, votes >= least
+        open_members = open_members - here
+    return comes, votes >= least
 
 
 def _joined(
@@ -191,7 +191,7 @@ def _joined(
     return reduce(join, looked_up)
 
 
-def _normal_form(tables: list[tuple[slice, list[int], Bits]], codes: Codes) -> Bits:
+def _normal_form(tables: list[tuple[slice, list[int], Bits]], codes: RuleCodes) -> Bits:
     assert codes.labels is not None
     fires: Bits | None = None
     for label in range(1, int(codes.labels.max(initial=1)) + 1):
@@ -203,8 +203,9 @@ def _normal_form(tables: list[tuple[slice, list[int], Bits]], codes: Codes) -> B
     return fires
 
 
-def _votes(literals: LiteralBits, codes: Codes) -> Bits:
+def _fires_by_votes(literals: LiteralBits, codes: RuleCodes) -> Bits:
     assert codes.votes is not None
+    # at_least[k] are the rounds in which more than k of the literals so far fired: a counter in bits, all rules at once.
     most = int(codes.votes.max(initial=1))
     shape = (len(codes.digits), literals.n_questions)
     at_least = [np.zeros(shape, dtype=literals.never.dtype) for _ in range(most)]

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import or_
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,17 +18,20 @@ from suffice.replays.outcomes import choice_note, default_metrics, is_agreement
 from suffice.rounds import Floats
 from suffice.rules import tasr
 from suffice.searches.data import Questions, by_prompt, check_disjoint, find_prompt, fit, fitted_columns
-from suffice.searches.explore import Distinct, Explorer, Progress
-from suffice.searches.optimism import Estimate, Optimism, best_within, cross_fitted, lead_p_values
+from suffice.searches.explore import Explorer, SearchProgress
+from suffice.searches.optimism import Trials, measure_optimism
 from suffice.searches.presets import available, preset
 from suffice.searches.result import Chosen, Named, SearchResult
-from suffice.searches.space import Literal, Space
+from suffice.searches.space import Space
 from suffice.searches.thresholds import lock
 from suffice.session import Policy
 from suffice.statistics import Draws, Resampling, hash_places
 from suffice.store.recording import Recording
 
-__all__ = ["differences", "search", "split"]
+__all__ = ["difference_columns", "search", "split"]
+
+_ON_DEMAND = frozenset({"critic_approved", "judge_entailment", "rerank_score"})
+"""Signals whose components are called where a rule reads them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +57,7 @@ def search(
     target: str | None = None,
     resampling: Resampling = Resampling(),
     folds: int = 5,
-    progress: Progress | None = None,
+    progress: SearchProgress | None = None,
 ) -> SearchResult:
     """Try every rule of a space on recorded rounds.
 
@@ -111,40 +113,36 @@ def search(
         max_rounds=spec.max_rounds if max_rounds is None else tuple(max_rounds),
     )
     spec.check()
-    policies = _policies(spec, by_prompt(tune), target, metric)
+    policies = _fitted_policies(spec, by_prompt(tune), target, metric)
     on_tune, questions = (_questions(of, policies, goal) for of in (tune, recording))
     locked_space, locked = lock(spec, on_tune, budget=budget)
-    explorer = Explorer(locked_space, questions)
-    distinct = explorer.distinct(progress)
-    columns: dict[str, Floats] = explorer.means(distinct.number)
-    draws = resampling.draws(len(questions), questions.clusters) if resampling.n_resamples else None
-    if draws is not None:
-        columns |= differences(explorer, distinct, draws, progress)
-    best = best_within(columns["quality"], columns["calls"], budget)
-    chosen, picked = _chosen(
-        Explorer(locked_space, on_tune), on_tune, questions, policies, goal=goal, resampling=resampling
+    trials = Trials.of(Explorer(locked_space, questions), budget, progress)
+    chosen, number = _select_on_tune(
+        Trials.of(Explorer(locked_space, on_tune), budget), questions, policies, goal, resampling
     )
-    optimism = None
-    if draws is not None and best is not None:
-        optimism = _optimism(explorer, distinct, columns, best, picked=picked, draws=draws, budget=budget, folds=folds)
+    columns, optimism, draws = dict(trials.means), None, None
+    if resampling.n_resamples:
+        draws = resampling.draws(len(questions), questions.clusters)
+        columns |= difference_columns(trials, draws, progress)
+        optimism = measure_optimism(trials, number, draws, folds)
     return SearchResult(
-        explorer=explorer,
-        distinct=distinct,
+        explorer=trials.explorer,
+        distinct=trials.distinct,
         columns=columns,
         front=pareto_front(columns["quality"], columns["calls"]),
         metric=metric,
         budget=budget,
         baseline=baseline,
         locked=locked,
-        named=_named(explorer, distinct, draws),
-        best=best,
+        named=_named(trials, draws),
+        best=trials.best,
         chosen=chosen,
         optimism=optimism,
         n_tune=len(on_tune),
         n=len(questions),
         resampling=resampling,
         data_hash=data_hash,
-        notes=_notes(explorer, on_tune, chosen, best, goal),
+        notes=_search_notes(trials, on_tune, chosen, goal),
     )
 
 
@@ -181,11 +179,11 @@ def _space(space: Space | str, tune: Mapping[str, Recording]) -> Space:
 
 def _questions(recording: Recording, policies: Mapping[str, Policy], goal: _Goal) -> Questions:
     parts = by_prompt(recording)
-    read = {prompt: _part(parts, prompt) for prompt in policies}
+    read = {prompt: _recorded_with(parts, prompt) for prompt in policies}
     return Questions.of(read, policies, metric=goal.metric, baseline=goal.baseline)
 
 
-def _part(parts: Mapping[str, Recording], prompt: str) -> Recording:
+def _recorded_with(parts: Mapping[str, Recording], prompt: str) -> Recording:
     if prompt in parts:
         return parts[prompt]
     if len(parts) == 1 and not prompt:
@@ -196,7 +194,7 @@ def _part(parts: Mapping[str, Recording], prompt: str) -> Recording:
     )
 
 
-def _policies(space: Space, tune: Mapping[str, Recording], target: str | None, metric: str) -> dict[str, Policy]:
+def _fitted_policies(space: Space, tune: Mapping[str, Recording], target: str | None, metric: str) -> dict[str, Policy]:
     """Return by prompt a policy that reads every signal of the space there, and those of `tasr` where it can."""
     named = [block.prompt for block in space.blocks]
     wanted: dict[str, dict[str, None]] = {}
@@ -213,174 +211,101 @@ def _policies(space: Space, tune: Mapping[str, Recording], target: str | None, m
     return policies
 
 
-def differences(
-    explorer: Explorer, distinct: Distinct, draws: Draws, progress: Progress | None = None
-) -> dict[str, Floats]:
+def difference_columns(trials: Trials, draws: Draws, progress: SearchProgress | None = None) -> dict[str, Floats]:
     """Return mean differences to the baseline with intervals, for quality and (with a prefix) calls."""
-    columns = {f"{of}{name}": np.empty(len(distinct)) for of in ("", "calls_") for name in ("delta", "low", "high")}
-    for part, deltas in explorer.deltas(distinct.number):
+    n = len(trials.distinct)
+    columns = {f"{of}{name}": np.empty(n) for of in ("", "calls_") for name in ("delta", "low", "high")}
+    for part, deltas in trials.explorer.deltas(trials.distinct.number):
         for of, outcome in (("", "quality"), ("calls_", "calls")):
-            found = draws.intervals(deltas[outcome])
+            intervals = draws.intervals(deltas[outcome])
             for name in ("delta", "low", "high"):
-                columns[f"{of}{name}"][part] = getattr(found, name)
+                columns[f"{of}{name}"][part] = getattr(intervals, name)
         if progress is not None:
-            progress(part.stop, len(distinct))
+            progress(part.stop, n)
     return columns
 
 
-def _chosen(
-    on_tune: Explorer,
-    tune: Questions,
-    questions: Questions,
-    policies: Mapping[str, Policy],
-    *,
-    goal: _Goal,
-    resampling: Resampling,
+def _select_on_tune(
+    trials: Trials, questions: Questions, policies: Mapping[str, Policy], goal: _Goal, resampling: Resampling
 ) -> tuple[Chosen | None, npt.NDArray[np.int64]]:
     """Return what tune selects, with its figures on the searched questions, and its number in the space."""
-    tried = on_tune.distinct()
-    means = on_tune.means(tried.number)
-    best = best_within(means["quality"], means["calls"], goal.budget)
+    best, explorer = trials.best, trials.explorer
     if best is None:
         return None, np.empty(0, dtype=np.int64)
-    number = tried.number[[best]]
-    (prompt,), (highest,) = on_tune.settings(number)
-    policy = policies[prompt]
+    number = trials.distinct.number[[best]]
+    (rule,), ((prompt,), (highest,)) = explorer.rules(number), explorer.settings(number)
+    fitted = policies[prompt]
+    provenance = {
+        "space": explorer.space.name,
+        "n_rules": explorer.space.count,
+        "n_distinct": len(trials.distinct),
+        "metric": goal.metric,
+        "budget": goal.budget,
+        "selected_on": "tune",
+    }
+    seen = reduce(or_, (seen_from(side.recording) for side in explorer.questions.sides.values()))
     policy = replace(
-        policy,
-        rule=on_tune.rules(number)[0],
-        start_round=0 if reads_round_0(on_tune.rules(number)[0]) else 1,
+        fitted,
+        rule=rule,
+        start_round=0 if reads_round_0(rule) else 1,
         max_rounds=highest,
         name="",
-        calibrators=tuple(c for c in policy.calibrators if c.output in on_tune.rules(number)[0].signals),
-        state={name: state for name, state in policy.state.items() if name in on_tune.rules(number)[0].signals},
-        provenance={**policy.provenance, "search": _provenance(on_tune.space, len(tried), goal), **_ids(tune)},
+        calibrators=tuple(calibrator for calibrator in fitted.calibrators if calibrator.output in rule.signals),
+        state={name: state for name, state in fitted.state.items() if name in rule.signals},
+        provenance={**fitted.provenance, "search": provenance, **seen.to_dict()},
     )
-    side = questions.sides[prompt]
     result = replay(
-        side.recording,
+        questions.sides[prompt].recording,
         [policy],
         metrics=(goal.metric,),
         baseline=goal.baseline,
         resampling=replace(resampling, n_resamples=max(1, resampling.n_resamples)),
     )
-    found = Chosen(
+    chosen = Chosen(
         policy=policy,
         prompt=prompt,
-        quality=float(means["quality"][best]),
-        calls=float(means["calls"][best]),
+        quality=float(trials.means["quality"][best]),
+        calls=float(trials.means["calls"][best]),
         row=result.row(policy.label),
         headline=result.headline(policy.label),
     )
-    return found, number
+    return chosen, number
 
 
-def _ids(tune: Questions) -> dict[str, Any]:
-    return reduce(or_, (seen_from(side.recording) for side in tune.sides.values())).to_dict()
-
-
-def _provenance(space: Space, n_distinct: int, goal: _Goal) -> dict[str, Any]:
-    return {
-        "space": space.name,
-        "n_rules": space.count,
-        "n_distinct": n_distinct,
-        "metric": goal.metric,
-        "budget": goal.budget,
-        "selected_on": "tune",
-    }
-
-
-def _optimism(
-    explorer: Explorer,
-    distinct: Distinct,
-    columns: Mapping[str, Floats],
-    best: int,
-    *,
-    picked: npt.NDArray[np.int64],
-    draws: Draws,
-    budget: float,
-    folds: int,
-) -> Optimism:
-    within = np.flatnonzero(columns["calls"] <= budget + 1e-12)
-    raw, corrected = lead_p_values(explorer, distinct.number[within], int(np.searchsorted(within, best)), draws)
-    estimates = [_estimate("naive", explorer, distinct.number[[best]], draws)]
-    if len(picked):
-        estimates.append(_estimate("nested", explorer, picked, draws))
-    crossed = cross_fitted(
-        explorer,
-        distinct.number,
-        budget=budget,
-        folds=folds,
-        draws=draws,
-    )
-    return Optimism(
-        estimates=(*estimates, *([crossed] if crossed is not None else [])),
-        n_rules=explorer.space.count,
-        n_distinct=len(distinct),
-        n_within=len(within),
-        p_raw=raw,
-        p_corrected=corrected,
-    )
-
-
-def _estimate(how: str, explorer: Explorer, number: npt.NDArray[np.int64], draws: Draws) -> Estimate:
-    means = explorer.means(number)
-    _, deltas = next(explorer.deltas(number))
-    return Estimate(
-        how=how,
-        rules=(str(explorer.rules(number)[0]),),
-        quality=float(means["quality"][0]),
-        calls=float(means["calls"][0]),
-        delta=draws.paired(deltas["quality"][0]),
-    )
-
-
-def _named(explorer: Explorer, distinct: Distinct, draws: Draws | None) -> tuple[Named, ...]:
+def _named(trials: Trials, draws: Draws | None) -> tuple[Named, ...]:
     """Return `tasr` on every prompt that has its columns."""
-    found = []
-    for prompt, side in explorer.questions.sides.items():
+    named, sides = [], trials.explorer.questions.sides
+    for prompt, side in sides.items():
         if not tasr().signals <= set(side.view.columns):
             continue
-        position, hashed = explorer.of_rule(tasr(), prompt)
+        position, stops_hash = trials.explorer.of_rule(tasr(), prompt)
         rows = np.arange(len(position))
-        alike = distinct.members[distinct.hash == hashed]
         quality = side.tables["quality"][rows, position]
-        delta = None
-        if draws is not None:
-            delta = draws.paired(quality - side.baseline["quality"])
-        found.append(
+        named.append(
             Named(
-                name="tasr" if len(explorer.questions.sides) == 1 else f"tasr  [{prompt}]",
+                name="tasr" if len(sides) == 1 else f"tasr  [{prompt}]",
                 prompt=prompt,
                 quality=float(quality.mean()),
                 calls=float(side.tables["calls"][rows, position].mean()),
-                delta=delta,
-                members=int(alike.sum()),
+                delta=None if draws is None else draws.paired(quality - side.baseline["quality"]),
+                members=int(trials.distinct.members[trials.distinct.hash == stops_hash].sum()),
             )
         )
-    return tuple(found)
+    return tuple(named)
 
 
-def _notes(
-    explorer: Explorer, tune: Questions, chosen: Chosen | None, best: int | None, goal: _Goal
-) -> tuple[str, ...]:
-    notes = [*explorer.questions.notes, *(f"tune: {note}" for note in tune.notes)]
-    choices = (choice_note(side.recording) for side in explorer.questions.sides.values())
+def _search_notes(trials: Trials, tune: Questions, chosen: Chosen | None, goal: _Goal) -> tuple[str, ...]:
+    questions = trials.explorer.questions
+    notes = [*questions.notes, *(f"tune: {note}" for note in tune.notes)]
+    choices = (choice_note(side.recording) for side in questions.sides.values())
     notes += dict.fromkeys(note for note in choices if note and goal.metric in ("f1", "em"))
     if is_agreement(goal.metric):
         notes.append("agreement measures sameness with the full-budget run's answer, not truth")
     if chosen is None:
         notes.append(f"no rule needs at most {goal.budget:g} mean calls on tune: nothing was selected there")
-    if best is None:
+    if trials.best is None:
         notes.append(f"no rule needs at most {goal.budget:g} mean calls here")
-    asked = sorted({signal for block in explorer.space.blocks for signal in map(_signal, block.literals)} & _ON_DEMAND)
-    if asked:
-        notes.append(f"calls are the loop's own: what {', '.join(asked)} costs is charged by replay, rule by rule")
+    signals = {literal.signal for block in trials.explorer.space.blocks for literal in block.literals}
+    if on_demand := sorted(signals & _ON_DEMAND):
+        notes.append(f"calls are the loop's own: what {', '.join(on_demand)} costs is charged by replay, rule by rule")
     return tuple(notes)
-
-
-_ON_DEMAND = frozenset({"critic_approved", "judge_entailment", "rerank_score"})
-
-
-def _signal(literal: Literal) -> str:
-    return literal.signal

@@ -10,53 +10,52 @@ and below c at it.
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 
-from suffice.rounds import Floats
+from suffice.rounds import Floats, Positions
 from suffice.searches.bits import Bits, evaluator
 from suffice.searches.explore import Explorer
-from suffice.searches.families import Codes, FormFamily
+from suffice.searches.families import FormFamily, RuleCodes
 from suffice.searches.space import Block
 
-__all__ = ["Intervals", "equivalent_intervals"]
+__all__ = ["ThresholdIntervals", "equivalent_intervals"]
 
-Intervals = dict[str, tuple[float, float]]
+ThresholdIntervals = dict[str, tuple[float, float]]
 """By literal (``p_correct >``): the thresholds that stop every question alike; infinite where there is no end."""
 
 _MOST = sys.float_info.max
 
 
-def equivalent_intervals(explorer: Explorer, numbers: npt.NDArray[np.int64]) -> list[Intervals]:
+def equivalent_intervals(explorer: Explorer, numbers: Positions) -> list[ThresholdIntervals]:
     """Return the interval of each threshold of the rules of sorted `numbers`.
 
     As `suffice.replays.equivalent_thresholds`, which finds one interval by bisection.  For ``>`` and ``<=`` the lower
     end belongs to the interval and the upper does not, for ``>=`` and ``<`` the other way round.
     """
-    found: list[Intervals] = [{} for _ in numbers]
-    forced = [FormFamily(_with_extremes(family.block)) for family in explorer.families]
-    evaluators = {}
-    for part, block, variant, within in explorer.where(numbers):
-        side, family = explorer.side(block), explorer.families[block]
-        if block not in evaluators:
-            evaluators[block] = evaluator(forced[block], side.view)
-        patience, end = explorer.variant(block, variant)
+    intervals: list[ThresholdIntervals] = [{} for _ in numbers]
+    evaluators: dict[int, Callable[[RuleCodes], Bits]] = {}
+    for part, section, variant, within in explorer.where(numbers):
+        side, family = section.side, section.family
+        if section.start not in evaluators:
+            evaluators[section.start] = evaluator(FormFamily(_with_extremes(family.block)), side.view)
+        patience, end = section.variants[variant]
+        # The critical values are floats of every round, where stops are bits: fewer rules fit into the cache.
         step = max(1, explorer.step // max(1, 4 * len(side.view)))
         for begin in range(0, len(within), step):
             codes = family.decode(within[begin : begin + step])
-            stops = explorer.stops_of(block, variant, codes)
+            stops = section.stops(section.bits(codes), variant)
             for i, literal in enumerate(family.block.literals):
                 rows = np.flatnonzero(codes.digits[:, i])
                 if not len(rows):
                     continue
                 sign = 1.0 if literal.comparison.startswith(">") else -1.0
-                some = _at(codes, rows, i, 0)
                 width = len(literal.thresholds)
-                ends = _interval(
-                    evaluators[block](_at(some, None, i, width + 1)),
-                    evaluators[block](_at(some, None, i, width + 2)),
+                ends = _threshold_ends(
+                    evaluators[section.start](_with_digit(codes, rows, i, width + 1)),
+                    evaluators[section.start](_with_digit(codes, rows, i, width + 2)),
                     sign * side.view[literal.signal],
                     stops[rows],
                     patience=patience,
@@ -64,8 +63,8 @@ def equivalent_intervals(explorer: Explorer, numbers: npt.NDArray[np.int64]) -> 
                 )
                 for row, low, high in zip(rows.tolist(), *(values.tolist() for values in ends), strict=True):
                     key = f"{literal.signal} {literal.comparison}"
-                    found[part.start + begin + row][key] = (low, high) if sign > 0 else (-high, -low)
-    return found
+                    intervals[part.start + begin + row][key] = (low, high) if sign > 0 else (-high, -low)
+    return intervals
 
 
 def _with_extremes(block: Block) -> Block:
@@ -78,29 +77,25 @@ def _with_extremes(block: Block) -> Block:
     return replace(block, literals=tuple(literals))
 
 
-def _at(codes: Codes, rows: npt.NDArray[np.int64] | None, literal: int, digit: int) -> Codes:
-    """Return some of the rules, with another digit (unless 0) for one literal."""
-    if rows is not None:
-        codes = Codes(
-            digits=codes.digits[rows],
-            labels=None if codes.labels is None else codes.labels[rows],
-            votes=None if codes.votes is None else codes.votes[rows],
-        )
-    if not digit:
-        return codes
-    digits = codes.digits.copy()
+def _with_digit(codes: RuleCodes, rows: Positions, literal: int, digit: int) -> RuleCodes:
+    """Return some of the rules, with another digit for one literal."""
+    digits = codes.digits[rows]
     digits[:, literal] = digit
-    return replace(codes, digits=digits)
+    return RuleCodes(
+        digits=digits,
+        labels=None if codes.labels is None else codes.labels[rows],
+        votes=None if codes.votes is None else codes.votes[rows],
+    )
 
 
-def _interval(
+def _threshold_ends(
     with_it: Bits,
     without: Bits,
     column: Floats,
-    stops: npt.NDArray[np.int64],
+    stops: Positions,
     *,
     patience: int,
-    last: npt.NDArray[np.int64],
+    last: Positions,
 ) -> tuple[Floats, Floats]:
     """Return the least and the greatest threshold of each rule, each of shape ``(n_rules,)``.
 
@@ -119,6 +114,7 @@ def _interval(
     for r in range(width):
         inside = np.where((with_it >> bit[r]) & one, column[:, r], -np.inf)
         critical[r] = np.where((without >> bit[r]) & one, np.inf, inside)
+    # A rule with patience fires where the last rounds all do: their smallest critical value decides.
     windowed = critical.copy()
     for back in range(1, patience):
         windowed[back:] = np.minimum(windowed[back:], critical[: width - back])

@@ -17,14 +17,14 @@ import numpy.typing as npt
 from suffice.rules import AllOf, AnyOf, KOf, Rule
 from suffice.searches.space import Block, bell
 
-__all__ = ["Codes", "FormFamily"]
+__all__ = ["FormFamily", "RuleCodes"]
 
 Ints = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Codes:
+class RuleCodes:
     """Rules of a block.
 
     Attributes:
@@ -75,7 +75,7 @@ class FormFamily:
     def _shapes(self) -> tuple[Bytes, Ints]:
         """The shapes of `dnf` and `k_of_n`, and the number of the first rule of each."""
         n = len(self.widths)
-        labels = _partitions(n) if self.block.form == "dnf" else self._gates_first(_votes(n))
+        labels = _partitions(n) if self.block.form == "dnf" else self._gates_first(_vote_shapes(n))
         widths = np.array(self.widths, dtype=np.int64)
         sizes = np.where(labels[:, :n] > 0, widths, 1).prod(axis=1)
         return labels, np.concatenate([[0], np.cumsum(sizes)[:-1]])
@@ -93,12 +93,13 @@ class FormFamily:
         n = len(self.widths)
         return np.concatenate([np.roll(columns[:, :n], self._gates, axis=1), columns[:, n:]], axis=1)
 
-    def decode(self, numbers: Ints) -> Codes:
+    def decode(self, numbers: Ints) -> RuleCodes:
         """Return the rules of these numbers, each in ``0..count - 1``."""
         numbers = numbers + self._first
         if self.block.form in ("or", "and"):
             radices = [1 + width for width in (*self.widths[self._gates :], *self.widths[: self._gates])]
-            return Codes(digits=self._gates_first(_mixed_radix(numbers + 1, radices)))
+            return RuleCodes(digits=self._gates_first(_mixed_radix(numbers + 1, radices)))
+        # Rules of one shape are numbered together: the shape first, then the digits of the literals that are in it.
         labels, first = self._shapes
         shape = np.searchsorted(first, numbers, side="right") - 1
         n, rest = len(self.widths), numbers - first[shape]
@@ -112,17 +113,17 @@ class FormFamily:
             digits[:, i] = np.where(present, 1 + rest % width, 0)
             rest = np.where(present, rest // width, rest)
         if self.block.form == "dnf":
-            return Codes(digits=digits, labels=chosen)
-        return Codes(digits=digits, votes=chosen[:, n])
+            return RuleCodes(digits=digits, labels=chosen)
+        return RuleCodes(digits=digits, votes=chosen[:, n])
 
-    def sizes(self, codes: Codes) -> Ints:
+    def sizes(self, codes: RuleCodes) -> Ints:
         """Return how many characters the literals of each rule have, the measure by which a text is short."""
         total = np.zeros(len(codes.digits), dtype=np.int64)
         for i, lengths in enumerate(self._lengths):
             total += lengths[codes.digits[:, i]]
         return total
 
-    def rule(self, codes: Codes, row: int) -> Rule:
+    def rule(self, codes: RuleCodes, row: int) -> Rule:
         """Return one of the rules as a value."""
         digits = codes.digits[row].tolist()
         members: list[Rule] = [
@@ -159,6 +160,7 @@ def _partitions(n: int) -> Bytes:
     Labels grow: a thing gets 0 (left out), one of the labels so far, or the next one.
     """
     rows, highest = np.zeros((1, 0), dtype=np.uint8), np.zeros(1, dtype=np.uint8)
+    # Each pass gives every row all its possible next labels at once, so the loop runs over things, not over partitions.
     for _ in range(n):
         children = highest.astype(np.int64) + 2  # 0, 1..highest, highest + 1
         parent = np.repeat(np.arange(len(rows)), children)
@@ -170,10 +172,11 @@ def _partitions(n: int) -> Bytes:
 
 
 @lru_cache(maxsize=4)
-def _votes(n: int) -> Bytes:
+def _vote_shapes(n: int) -> Bytes:
     """Return every non-empty subset of n things with every k up to its size, k in a last column."""
     subsets = _mixed_radix(np.arange(1, prod([2] * n)), [2] * n).astype(np.uint8)
     sizes = subsets.sum(axis=1, dtype=np.int64)
     parent = np.repeat(np.arange(len(subsets)), sizes)
+    # Counts up from 1 within each subset: the place among all rows, less that of the subset's first row.
     k = np.arange(len(parent)) - np.repeat(np.cumsum(sizes) - sizes, sizes) + 1
     return np.column_stack([subsets[parent], k.astype(np.uint8)])

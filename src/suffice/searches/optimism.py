@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from suffice.rounds import Floats
-from suffice.searches.explore import Explorer
-from suffice.statistics import Draws, PairedResult, drawn_folds, max_statistic
+from suffice.rounds import Floats, Positions
+from suffice.searches.explore import Distinct, Explorer, SearchProgress
+from suffice.statistics import ROUNDING, Draws, PairedResult, drawn_folds, max_statistic
 
-__all__ = ["Estimate", "Optimism", "best_within", "cross_fitted", "lead_p_values"]
+__all__ = ["Estimate", "Optimism", "Trials", "measure_optimism"]
 
 _LARGEST_FAMILY = 2**25
 """Rules times questions up to which the lead is tested against the whole family, a bound on memory (256 MiB)."""
 
-_SLACK = 1e-12  # means of the same stops in another order of questions
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """What selecting the best rule within the budget is worth, by one way of telling.
+    """What selecting the best rule within the budget is worth, by one way of estimating it.
 
     Attributes:
         how: `naive` (selected and reported on the same questions), `nested` (selected on tune), or `cross-fitted`
@@ -65,68 +63,125 @@ class Optimism:
         return next((item for item in self.estimates if item.how == how), None)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trials:
+    """All rules of a space on some questions, with what each gives and costs.
+
+    Attributes:
+        explorer: The space on the questions.
+        distinct: The rules that stand for all that stop alike.
+        means: Mean outcomes of each of them, by name in `OUTCOMES`.
+        budget: Most mean calls of what is selected.
+    """
+
+    explorer: Explorer
+    distinct: Distinct
+    means: Mapping[str, Floats]
+    budget: float
+
+    @classmethod
+    def of(cls, explorer: Explorer, budget: float, progress: SearchProgress | None = None) -> Trials:
+        """Try every rule."""
+        distinct = explorer.distinct(progress)
+        return cls(explorer=explorer, distinct=distinct, means=explorer.means(distinct.number), budget=budget)
+
+    @property
+    def best(self) -> int | None:
+        """The position of the best rule within the budget; None where no rule is."""
+        return best_within(self.means["quality"], self.means["calls"], self.budget)
+
+
 def best_within(quality: Floats, calls: Floats, budget: float) -> int | None:
     """Return the position of the best quality within the budget; among equals the fewest calls, then the first.
 
     >>> best_within(np.array([0.5, 0.7, 0.9]), np.array([1.0, 3.0, 3.1]), 3.0)
     1
     """
-    allowed = np.flatnonzero(calls <= budget + _SLACK)
+    allowed = np.flatnonzero(calls <= budget + ROUNDING)
     if not len(allowed):
         return None
-    top = allowed[quality[allowed] >= quality[allowed].max() - _SLACK]
+    top = allowed[quality[allowed] >= quality[allowed].max() - ROUNDING]
     return int(top[np.argmin(calls[top])])
 
 
-def cross_fitted(
-    explorer: Explorer,
-    numbers: npt.NDArray[np.int64],
-    *,
-    budget: float,
-    folds: int,
-    draws: Draws,
-) -> Estimate | None:
+def measure_optimism(trials: Trials, on_tune: Positions, draws: Draws, folds: int) -> Optimism | None:
+    """Return what selecting the best rule within the budget is worth; None where no rule is within it.
+
+    Args:
+        trials: The rules on the searched questions.
+        on_tune: The number of the rule that tune selects; empty if there is none.
+        draws: What is compared on; its seed draws the folds.
+        folds: Of the cross-fitted estimate, at most one for each unit.
+    """
+    best, explorer, distinct = trials.best, trials.explorer, trials.distinct
+    if best is None:
+        return None
+    within = np.flatnonzero(trials.means["calls"] <= trials.budget + ROUNDING)
+    raw, corrected = _lead_p_values(explorer, distinct.number[within], int(np.searchsorted(within, best)), draws)
+    estimates = [
+        _estimate_of(how, explorer, number, draws)
+        for how, number in (("naive", distinct.number[[best]]), ("nested", on_tune))
+        if len(number)
+    ]
+    crossed = _cross_fit(trials, folds, draws)
+    return Optimism(
+        estimates=(*estimates, *([crossed] if crossed is not None else [])),
+        n_rules=explorer.space.count,
+        n_distinct=len(distinct),
+        n_within=len(within),
+        p_raw=raw,
+        p_corrected=corrected,
+    )
+
+
+def _estimate_of(how: str, explorer: Explorer, number: Positions, draws: Draws) -> Estimate:
+    """Return what one rule gives on all questions."""
+    means = explorer.means(number)
+    _, deltas = next(explorer.deltas(number))
+    return Estimate(
+        how=how,
+        rules=(str(explorer.rules(number)[0]),),
+        quality=float(means["quality"][0]),
+        calls=float(means["calls"][0]),
+        delta=draws.paired(deltas["quality"][0]),
+    )
+
+
+def _cross_fit(trials: Trials, folds: int, draws: Draws) -> Estimate | None:
     """Return the estimate that selects each question's rule on the other folds; None where that cannot be done.
 
     Thresholds stay those of tune; folds are drawn over clusters, so that the runs of one question stay together.
-
-    Args:
-        explorer: The space on the questions.
-        numbers: Sorted numbers of the distinct rules.
-        budget: Most mean calls, on the questions that select.
-        folds: How many, at most one for each unit.
-        draws: What is compared on; its seed draws the folds.
     """
+    explorer, numbers = trials.explorer, trials.distinct.number
     fold = drawn_folds(len(explorer.questions), folds, clusters=explorer.questions.clusters, seed=draws.resampling.seed)
     n_folds = int(fold.max()) + 1
     if n_folds < 2:  # noqa: PLR2004
         return None
+    # Sums over each fold in one product; a mean without a fold is then a difference of sums, for all rules at once.
     member = (fold[:, None] == np.arange(n_folds)).astype(np.float64)
     totals = {name: np.empty((len(numbers), n_folds)) for name in ("quality", "calls")}
     for part, values in explorer.values(numbers):
         for name, total in totals.items():
             total[part] = values[name] @ member
     size = member.sum(axis=0)
-    chosen = []
+    best = []
     for k in range(n_folds):
         others = {name: (total.sum(axis=1) - total[:, k]) / (size.sum() - size[k]) for name, total in totals.items()}
-        chosen.append(best_within(others["quality"], others["calls"], budget))
-    if any(position is None for position in chosen):
-        return None
-    picked = numbers[[position for position in chosen if position is not None]]
-    return _mixed(explorer, picked, fold, draws)
+        best.append(best_within(others["quality"], others["calls"], trials.budget))
+    picked = [position for position in best if position is not None]
+    return _estimate_by_fold(explorer, numbers[picked], fold, draws) if len(picked) == n_folds else None
 
 
-def _mixed(explorer: Explorer, picked: npt.NDArray[np.int64], fold: npt.NDArray[np.int64], draws: Draws) -> Estimate:
+def _estimate_by_fold(explorer: Explorer, picked: Positions, fold: Positions, draws: Draws) -> Estimate:
     """Return the estimate in which each question counts with the rule picked for its fold."""
     order, place = np.unique(picked, return_inverse=True)
     mine = place[fold]  # which of the different rules each question counts with
     quality, calls, delta = np.empty((3, len(explorer.questions)))
-    for (part, got), (_, difference) in zip(explorer.values(order), explorer.deltas(order), strict=True):
+    for (part, values), (_, deltas) in zip(explorer.values(order), explorer.deltas(order), strict=True):
         here = np.flatnonzero((mine >= part.start) & (mine < part.stop))
         rows = mine[here] - part.start
-        quality[here], calls[here] = got["quality"][rows, here], got["calls"][rows, here]
-        delta[here] = difference["quality"][rows, here]
+        quality[here], calls[here] = values["quality"][rows, here], values["calls"][rows, here]
+        delta[here] = deltas["quality"][rows, here]
     texts = list(map(str, explorer.rules(order)))
     by_use = np.argsort(-np.bincount(place), kind="stable")
     return Estimate(
@@ -138,7 +193,7 @@ def _mixed(explorer: Explorer, picked: npt.NDArray[np.int64], fold: npt.NDArray[
     )
 
 
-def lead_p_values(explorer: Explorer, numbers: npt.NDArray[np.int64], best: int, draws: Draws) -> tuple[float, float]:
+def _lead_p_values(explorer: Explorer, numbers: Positions, best: int, draws: Draws) -> tuple[float, float]:
     """Return the one-sided p-value of the best rule's lead over the baseline, raw and corrected for the family.
 
     Args:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -14,11 +14,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from suffice.display import Chart
+from suffice.files import replacing
 from suffice.replays import Row
 from suffice.results import Evaluation, jsonable
 from suffice.rounds import Floats
-from suffice.searches.equivalent import Intervals, equivalent_intervals
-from suffice.searches.explore import Distinct, Explorer, Progress
+from suffice.searches.equivalent import ThresholdIntervals, equivalent_intervals
+from suffice.searches.explore import Distinct, Explorer, SearchProgress
 from suffice.searches.optimism import Optimism
 from suffice.searches.thresholds import Locked
 from suffice.session import Policy
@@ -27,10 +29,10 @@ from suffice.tables import Column, Table
 
 __all__ = ["Chosen", "Named", "SearchResult", "write_rules"]
 
-_ROWS = 20_000
+_WRITTEN_AT_ONCE = 20_000
 """Rules whose texts are made and written at once."""
 
-_SHOWN = 12
+_MOST_SHOWN = 12
 """Most rules of the front that a table shows."""
 
 
@@ -148,8 +150,8 @@ class SearchResult(Evaluation):
         """The positions of the front, by calls; of a long one an even selection with both ends and the best."""
         front = np.flatnonzero(self.front)
         front = front[np.argsort(self.columns["calls"][front], kind="stable")]
-        if len(front) > _SHOWN:
-            kept = set(front[np.linspace(0, len(front) - 1, _SHOWN).astype(int)].tolist())
+        if len(front) > _MOST_SHOWN:
+            kept = set(front[np.linspace(0, len(front) - 1, _MOST_SHOWN).astype(int)].tolist())
             front = np.array([p for p in front.tolist() if p in kept or p == self.best])
         return [int(position) for position in front]
 
@@ -157,6 +159,12 @@ class SearchResult(Evaluation):
     def lead(self) -> str:
         """The headline of the chosen rule."""
         return "" if self.chosen is None else self.chosen.headline
+
+    def plot(self) -> Chart:
+        """Return the chart of quality against calls: the rules, those that no other dominates, and what was selected."""
+        from suffice.searches.charts import search_chart
+
+        return Chart(search_chart(self))
 
     def tables(self) -> list[Table]:
         """Return locked thresholds, the front, and the optimism."""
@@ -201,40 +209,26 @@ class SearchResult(Evaluation):
         return values
 
 
-def write_rules(result: SearchResult, path: str | Path, progress: Progress | None = None) -> None:
+def write_rules(result: SearchResult, path: str | Path, progress: SearchProgress | None = None) -> None:
     """Write one row for each distinct set of stops as parquet, whole or not at all."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    target = Path(path)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     about = {name: value for name, value in result.to_dict().items() if name != "front"}
-    try:
-        writer = None
-        done = 0
-        for rows in _batches(result):
+    n = len(result.distinct)
+    with replacing(path) as temporary, ExitStack() as files:
+        for start in range(0, n, _WRITTEN_AT_ONCE):
+            rows = result.rows(np.arange(start, min(start + _WRITTEN_AT_ONCE, n)))
             table = pa.Table.from_pylist([{**row, "thresholds": json.dumps(row["thresholds"])} for row in rows])
-            if writer is None:
+            if not start:
                 schema = table.schema.with_metadata({b"suffice.searches": json.dumps(about)})
-                writer = pq.ParquetWriter(temporary, schema, compression="zstd")
+                writer = files.enter_context(pq.ParquetWriter(temporary, schema, compression="zstd"))
             writer.write_table(table.cast(schema))
-            done += len(rows)
             if progress is not None:
-                progress(done, len(result.distinct))
-        assert writer is not None
-        writer.close()
-        temporary.replace(target)
-    finally:
-        temporary.unlink(missing_ok=True)
+                progress(start + len(rows), n)
 
 
-def _batches(result: SearchResult) -> Iterator[list[dict[str, Any]]]:
-    for start in range(0, len(result.distinct), _ROWS):
-        yield result.rows(np.arange(start, min(start + _ROWS, len(result.distinct))))
-
-
-def _open(intervals: Intervals) -> dict[str, list[float | None]]:
+def _open(intervals: ThresholdIntervals) -> dict[str, list[float | None]]:
     return {name: [end if math.isfinite(end) else None for end in interval] for name, interval in intervals.items()}
 
 

@@ -17,6 +17,7 @@ from suffice.statistics.intervals import DEFAULT_INTERVAL, INTERVALS, Intervals,
 from suffice.statistics.margins import MarginTest, equivalence, non_inferiority
 from suffice.statistics.paired import FEW_NONZERO, ONE_UNIT, PairedResult, paired_results
 from suffice.statistics.resampling import Draws, Resampling, holm_within
+from suffice.statistics.rounding import ROUNDING
 from suffice.statistics.units import Clusters, Units
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "FEW_NONZERO",
     "INTERVALS",
     "ONE_UNIT",
+    "ROUNDING",
     "Area",
     "CellDeltas",
     "Clusters",

@@ -11,12 +11,12 @@ import numpy.typing as npt
 
 from suffice.errors import DataError
 from suffice.rounds import Floats, Mask
+from suffice.statistics.rounding import ROUNDING
 
 __all__ = ["Area", "Coded", "area_under_roc", "areas_by_draw"]
 
 Codes = npt.NDArray[np.int64]
 _FEWEST = 2
-_ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,7 @@ def area_under_roc(
     clusters = [np.bincount(units[rows], minlength=n_units) > 0 for rows in (right, wrong)]
     k_right, k_wrong, k = (int(mask.sum()) for mask in (*clusters, clusters[0] | clusters[1]))
     known = replace(undefined, value=area)
-    if min(k_right, k_wrong) < _FEWEST or not _ROUNDING < area < 1 - _ROUNDING:
+    if min(k_right, k_wrong) < _FEWEST or not ROUNDING < area < 1 - ROUNDING:
         return known
     variance = (
         k_right / (k_right - 1) * float((won**2).sum()) / n_right**2

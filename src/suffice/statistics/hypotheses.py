@@ -15,6 +15,7 @@ import numpy.typing as npt
 from suffice.errors import DataError
 from suffice.rounds import Floats
 from suffice.statistics.bootstrap import blocks
+from suffice.statistics.rounding import ROUNDING
 from suffice.statistics.units import Clusters, Units, check_differences, standard_errors
 
 __all__ = [
@@ -31,9 +32,6 @@ _ENUMERABLE = 20
 
 _COUNTABLE = 50
 """Distinct signed ranks whose sums are counted, as scipy's `wilcoxon` does: 2**50 sets are exact in doubles."""
-
-_SLACK = 1e-12
-"""Sums in another order differ in the last bits; relative to the sum of sizes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +95,7 @@ def permutation_tests(
 def _exact(row: Floats) -> SignFlip | None:
     sizes = np.abs(row[row != 0])
     n = len(sizes)
-    if n == 0 or sizes.max() - sizes.min() <= _SLACK * sizes.max():
+    if n == 0 or sizes.max() - sizes.min() <= ROUNDING * sizes.max():
         return SignFlip(p=_binomial(int((row > 0).sum()), n), test="mcnemar", n_nonzero=n, n_resamples=0)
     if n <= _ENUMERABLE:
         return SignFlip(p=sign_flip_test(row), test="sign_flip", n_nonzero=n, n_resamples=0)
@@ -106,7 +104,7 @@ def _exact(row: Floats) -> SignFlip | None:
 
 def _random_signs(sums: Floats, n_resamples: int, rng: np.random.Generator) -> list[float]:
     extreme = np.zeros(len(sums), dtype=np.int64)
-    slack = _SLACK * np.abs(sums).sum(axis=-1, keepdims=True)
+    slack = ROUNDING * np.abs(sums).sum(axis=-1, keepdims=True)
     reached = np.abs(sums.sum(axis=-1, keepdims=True)) - slack
     for block in blocks(n_resamples, max(sums.shape)):
         signs = 2.0 * rng.integers(0, 2, size=(block.stop - block.start, sums.shape[-1])) - 1.0
@@ -137,7 +135,7 @@ def sign_flip_test(differences: npt.ArrayLike) -> float:
     totals = np.zeros(1)
     for value in values:
         totals = np.concatenate([totals + value, totals - value])
-    slack = _SLACK * np.abs(values).sum()
+    slack = ROUNDING * np.abs(values).sum()
     return float(np.mean(np.abs(totals) >= abs(values.sum()) - slack))
 
 

@@ -12,12 +12,10 @@ import numpy as np
 from suffice.errors import DataError
 from suffice.rounds import Floats
 from suffice.statistics.bootstrap import quantiles, resampled_means
+from suffice.statistics.rounding import ROUNDING
 from suffice.statistics.units import Clusters, Units, check_differences, check_level, standard_errors
 
 __all__ = ["DEFAULT_INTERVAL", "INTERVALS", "Intervals", "Resampled", "paired_bootstrap", "paired_t"]
-
-_SLACK = 1e-12
-"""Relative size of what rounding leaves of a sum that is zero."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +59,7 @@ class Resampled:
     def away(self) -> Floats:
         """How far each draw is from the estimate, exactly 0 where only rounding tells them apart."""
         away: Floats = self.means - self.deltas.mean(axis=-1, keepdims=True)
-        away[np.abs(away) <= _SLACK * np.abs(self.deltas).mean(axis=-1, keepdims=True)] = 0.0
+        away[np.abs(away) <= ROUNDING * np.abs(self.deltas).mean(axis=-1, keepdims=True)] = 0.0
         return away
 
 
@@ -162,7 +160,7 @@ def _resampled_errors(drawn: Resampled, away: Floats) -> Floats:
     else:
         rows = weights @ units.sizes
         squares = moments - 2 * away * ((centred * units.sizes) @ weights.T) + away**2 * (weights @ units.sizes**2)
-    squares[squares <= 100 * _SLACK * moments] = 0.0
+    squares[squares <= 100 * ROUNDING * moments] = 0.0
     errors: Floats = np.sqrt(units.n_units / (units.n_units - 1) * squares) / rows
     return errors
 

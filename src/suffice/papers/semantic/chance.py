@@ -11,11 +11,9 @@ from suffice.papers.semantic.data import Drafts
 from suffice.replays.outcomes import answers_by_stop, values_by_stop
 from suffice.rounds import Floats
 from suffice.session import Policy
-from suffice.statistics import Resampling
+from suffice.statistics import ROUNDING, Resampling
 
 __all__ = ["Chance", "against_chance"]
-
-_ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +75,7 @@ def _gain(means: Floats) -> Floats:
     """Return quality less its expectation, from means of quality, of the value of each stop, and of each stop's share."""
     n_rounds = (len(means) - 1) // 2
     gain: Floats = means[0] - (means[1 : n_rounds + 1] * means[n_rounds + 1 :]).sum(axis=0)
-    return np.where(np.abs(gain) <= _ROUNDING, 0.0, gain)
+    return np.where(np.abs(gain) <= ROUNDING, 0.0, gain)
 
 
 def _permutations(by_stop: Floats, position: np.typing.NDArray[np.int64], resampling: Resampling) -> float:
@@ -86,5 +84,5 @@ def _permutations(by_stop: Floats, position: np.typing.NDArray[np.int64], resamp
     dealt = np.array([by_stop[rows, rng.permutation(position)].mean() for _ in range(n_resamples)])
     shares = np.bincount(position, minlength=by_stop.shape[1]) / len(by_stop)
     expected = float(by_stop.mean(axis=0) @ shares)
-    away = abs(float(by_stop[rows, position].mean()) - expected) - _ROUNDING
+    away = abs(float(by_stop[rows, position].mean()) - expected) - ROUNDING
     return float((1 + (np.abs(dealt - expected) >= away).sum()) / (1 + n_resamples))

@@ -11,6 +11,7 @@ from suffice.papers.semantic.data import Drafts
 from suffice.papers.semantic.policies import CELLS, MAIN, Replayed
 from suffice.rounds import Floats
 from suffice.statistics import (
+    ROUNDING,
     Draws,
     MarginTest,
     Resampling,
@@ -21,8 +22,6 @@ from suffice.statistics import (
 )
 
 __all__ = ["Margin", "PolicyComparison", "PolicyDifference", "compare"]
-
-_ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,7 +148,7 @@ def _family(replayed: Replayed, baseline: str) -> tuple[str, ...]:
 def _differ(values: Floats, baseline: Floats) -> Floats:
     """Return the paired differences; an expectation that only rounding tells from the baseline does not differ."""
     delta = values - baseline
-    return np.where(np.abs(delta) <= _ROUNDING * np.maximum(1.0, np.abs(baseline)), 0.0, delta)
+    return np.where(np.abs(delta) <= ROUNDING * np.maximum(1.0, np.abs(baseline)), 0.0, delta)
 
 
 def _differences(deltas: Mapping[str, Floats], family: Sequence[str], draws: Draws) -> dict[str, PolicyDifference]:

@@ -27,7 +27,7 @@ _NAN = float("nan")
 _LEAST = 2
 """Distances that a slope needs."""
 
-_ROUNDING = 1e-9
+_RISE = 1e-9
 """An increase below this is rounding of the embeddings, not a step back."""
 
 
@@ -150,7 +150,7 @@ def monotone(distance: Floats) -> Mask:
     before = np.full(len(distance), np.inf)
     for column in distance.T:
         known = ~np.isnan(column)
-        falls &= ~(known & (column > before + _ROUNDING))
+        falls &= ~(known & (column > before + _RISE))
         before = np.where(known, column, before)
     return falls
 

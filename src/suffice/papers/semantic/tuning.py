@@ -15,6 +15,7 @@ from suffice.replays.front import pareto_front
 from suffice.rules.named import BGE_EPS, BGE_PATIENCE, converged
 from suffice.seen import Seen
 from suffice.session import Policy
+from suffice.statistics import ROUNDING
 from suffice.store.recording import Recording
 from suffice.tables import Column, Table
 
@@ -25,7 +26,6 @@ PATIENCES = (1, 2, 3)
 
 _LEVELS = 40
 _BGE = "bge-small-en-v1.5"
-_SLACK = 1e-12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,7 +206,7 @@ def _rounded_up(value: float) -> float:
 
 def select(curve: Sequence[Point], full: float, tolerance: float) -> Point:
     """Return the point of a curve that the criterion of `tune` names."""
-    near = [point for point in curve if point.quality >= full - tolerance - _SLACK]
+    near = [point for point in curve if point.quality >= full - tolerance - ROUNDING]
     if near:
         return min(near, key=lambda p: (p.rounds, -p.quality, p.eps, p.patience))
     return min(curve, key=lambda p: (-p.quality, p.rounds, p.eps, p.patience))

@@ -11,7 +11,7 @@ from suffice.papers.published import Figure, Published
 from suffice.papers.tasr.cells import BUDGET, SETTINGS, CellRuns
 from suffice.papers.tasr.rows import Layout, cell_means, interval_note, value_of
 from suffice.rounds import Floats
-from suffice.statistics import Resampling
+from suffice.statistics import ROUNDING, Resampling
 from suffice.tables import Column, Table
 
 __all__ = ["cell_table", "figure3", "figure4", "macro_table", "tasr_figures", "with_runs"]
@@ -21,7 +21,6 @@ _F1 = Column("F1", ".2f", scale=100, interval=True)
 _CALLS = Column("calls", ".2f", interval=True)
 _DELTA = Column("ΔF1 vs k=3", "+.2f", scale=100, interval=True)
 _OVER_CHANCE = Column("ΔF1 vs random stop", "+.2f", scale=100, interval=True)
-_SLACK = 1e-12
 
 
 def with_runs(cells: Sequence[CellRuns], setting: str = "") -> tuple[list[CellRuns], list[str]]:
@@ -97,9 +96,9 @@ def _dominated(rows: Mapping[str, Mapping[str, Figure]], label: str) -> str:
         for name, row in rows.items()
         if name != label
         and name.startswith(("fixed_k", "random", "closed_book"))
-        and value_of(row["f1"]) >= f1 - _SLACK
-        and value_of(row["calls"]) <= calls + _SLACK
-        and (value_of(row["f1"]) > f1 + _SLACK or value_of(row["calls"]) < calls - _SLACK)
+        and value_of(row["f1"]) >= f1 - ROUNDING
+        and value_of(row["calls"]) <= calls + ROUNDING
+        and (value_of(row["f1"]) > f1 + ROUNDING or value_of(row["calls"]) < calls - ROUNDING)
     ]
     return f"dominated by {min(rivals)[1]}" if rivals else ""
 

@@ -13,13 +13,12 @@ from suffice.errors import DataError
 from suffice.papers.published import Figure, Published
 from suffice.papers.tasr.cells import CellRuns
 from suffice.rounds import Floats, Mask
-from suffice.statistics import CellDeltas, Resampling, macro_bootstrap
+from suffice.statistics import ROUNDING, CellDeltas, Resampling, macro_bootstrap
 from suffice.tables import Column, Table
 
 __all__ = ["NOT_PUBLISHED", "Layout", "cell_means", "interval_note", "macro_means", "separation", "value_of"]
 
 NOT_PUBLISHED = "published: -"
-_SLACK = 1e-12
 _NOT_COMPARED = frozenset({"rows", "rules", "ratio"})
 """Counts, and quotients of figures that are themselves compared."""
 
@@ -179,7 +178,7 @@ def _shown(figure: Figure | None) -> Figure | None:
 
 
 def _bounded(figure: Figure | None) -> bool:
-    return isinstance(figure, tuple) and figure[2] - figure[1] > _SLACK
+    return isinstance(figure, tuple) and figure[2] - figure[1] > ROUNDING
 
 
 def _difference(ours: Figure | None, theirs: Figure | None) -> float | None:
@@ -191,5 +190,5 @@ def _outside(ours: Figure | None, theirs: Figure | None, column: Column) -> bool
     if theirs is None or not isinstance(ours, tuple) or math.isnan(ours[1] + ours[2]):
         return False
     digits = int(column.spec.rstrip("f").rpartition(".")[2])
-    rounding = 0.5 * 10**-digits / column.scale + _SLACK
+    rounding = 0.5 * 10**-digits / column.scale + ROUNDING
     return not ours[1] - rounding <= value_of(theirs) <= ours[2] + rounding

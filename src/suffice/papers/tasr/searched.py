@@ -13,7 +13,7 @@ from suffice.papers.tasr.cells import CellRuns
 from suffice.papers.tasr.frontier import with_runs
 from suffice.papers.tasr.rows import Layout, interval_note
 from suffice.searches import SearchResult, search
-from suffice.statistics import Resampling
+from suffice.statistics import ROUNDING, Resampling
 from suffice.tables import Column, Table
 
 __all__ = ["search_summary", "search_table"]
@@ -21,7 +21,6 @@ __all__ = ["search_summary", "search_table"]
 _TWO_PROMPTS = "tasr-381"
 _SPACES = (_TWO_PROMPTS, "tasr-dnf-876")
 _FALLBACK = "available"
-_SLACK = 1e-12
 
 
 def search_table(cells: Sequence[CellRuns], published: Published, resampling: Resampling) -> Table:
@@ -93,7 +92,7 @@ def search_summary(result: SearchResult) -> tuple[str, dict[str, Figure]]:
     tasr = next((named for named in result.named if named.name == "tasr"), None)
     if tasr is not None:
         better, cheaper = columns["quality"] - tasr.quality, tasr.calls - columns["calls"]
-        ahead = (np.minimum(better, cheaper) >= -_SLACK) & (np.maximum(better, cheaper) > _SLACK)
+        ahead = (np.minimum(better, cheaper) >= -ROUNDING) & (np.maximum(better, cheaper) > ROUNDING)
         figures["dominating"] = float(members[ahead].sum())
     rule = ""
     if result.chosen is not None:

@@ -1,0 +1,108 @@
+"""The chart of a search: what each rule gives and costs, and which of them were selected."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from suffice.replays.charts import COST_TITLES, axis_of, chart_of, legend_entry, scale_of
+
+if TYPE_CHECKING:
+    from suffice.searches.result import SearchResult
+
+__all__ = ["search_chart"]
+
+_MARKS = {
+    "other rules": ("var(--accent-soft)", "circle"),
+    "no rule dominates it": ("var(--accent)", "circle"),
+    "named": ("var(--text)", "square"),
+    "baseline": ("var(--muted)", "triangle-up"),
+    "best here (selected here)": ("var(--good)", "diamond"),
+    "selected on tune": ("var(--good)", "circle"),
+}
+"""Colour and shape of each kind of point; later ones are drawn over earlier ones."""
+
+_MOST = 1_000
+"""Points besides the front: of more rules an even selection is drawn."""
+
+
+def search_chart(result: SearchResult) -> dict[str, Any]:
+    """Return quality (in points) against calls: the distinct rules, with the front as a line, and the budget."""
+    points = _points(result)
+    x, y = axis_of("calls", COST_TITLES["calls"]), axis_of("quality", f"{result.metric.upper()}, points")
+    names, colours, shapes = [*_MARKS], *map(list, zip(*_MARKS.values(), strict=True))
+    kind = {"field": "kind", "type": "nominal", "legend": None}
+    tooltip = [
+        {"field": "rule"},
+        {"field": "kind", "title": "what"},
+        {"field": "quality", "title": result.metric.upper(), "format": ".1f"},
+        {"field": "calls", "format": ".2f"},
+        {"field": "alike", "title": "rules that stop alike"},
+    ]
+    budget = {"field": "budget", "type": "quantitative"}
+    layers: list[dict[str, Any]] = [
+        {
+            "data": {"values": [{"budget": result.budget, "text": f"budget: {result.budget:g} calls"}]},
+            "layer": [
+                {"mark": {"type": "rule", "color": "var(--muted)", "strokeDash": [4, 4]}, "encoding": {"x": budget}},
+                {
+                    "mark": {"type": "text", "y": 8, "dx": 5, "align": "left", "color": "var(--muted)"},
+                    "encoding": {"x": budget, "text": {"field": "text"}},
+                },
+            ],
+        },
+        {
+            "transform": [{"filter": "datum.front"}],
+            "mark": {"type": "line", "color": "var(--accent)", "strokeWidth": 1.5},
+            "encoding": {"x": x, "y": y, "order": {"field": "calls", "type": "quantitative"}},
+        },
+        {
+            "mark": {"type": "point", "filled": True, "opacity": 1},
+            "encoding": {
+                "x": x,
+                "y": y,
+                "color": {**kind, **scale_of(names, colours)},
+                "shape": {**kind, **scale_of(names, shapes)},
+                "size": {"condition": {"test": "datum.kind === 'other rules'", "value": 20}, "value": 90},
+                "tooltip": tooltip,
+            },
+        },
+    ]
+    kinds = {point["kind"] for point in points}
+    legend = [legend_entry(name, colour, shape) for name, (colour, shape) in _MARKS.items() if name in kinds]
+    title = (
+        f"{result.metric.upper()} against calls of {result.n_rules:,} rules, {len(result.distinct):,} of them different"
+    )
+    return chart_of(points, layers, 380, title, legend)
+
+
+def _points(result: SearchResult) -> list[dict[str, Any]]:
+    """Return what is drawn, in the order of `_MARKS`."""
+    others = np.flatnonzero(~result.front)
+    drawn = others[np.linspace(0, len(others) - 1, min(_MOST, len(others))).astype(np.int64)]
+    positions = np.union1d(drawn, np.flatnonzero(result.front))  # ascending, as the explorer wants numbers
+    points = []
+    rules = result.explorer.rules(result.distinct.number[positions])
+    for at, stopping in zip(positions.tolist(), rules, strict=True):
+        front = bool(result.front[at])
+        kind = "no rule dominates it" if front else "other rules"
+        quality, calls = (float(result.columns[name][at]) for name in ("quality", "calls"))
+        alike = int(result.distinct.members[at])
+        kind = "best here (selected here)" if at == result.best else kind
+        points.append(_point(kind, str(stopping), quality, calls, alike=alike, front=front))
+    points += [_point("named", item.name, item.quality, item.calls, alike=item.members) for item in result.named]
+    for prompt, side in result.explorer.questions.sides.items():
+        means = {name: float(values.mean()) for name, values in side.baseline.items()}
+        points.append(_point("baseline", f"{result.baseline} {prompt}".strip(), means["quality"], means["calls"]))
+    if result.chosen is not None:
+        row = result.chosen.row
+        rule = str(result.chosen.policy.rule)
+        points.append(_point("selected on tune", rule, row.metrics[result.metric], row.calls.mean))
+    return sorted(points, key=lambda point: [*_MARKS].index(point["kind"]))
+
+
+def _point(
+    kind: str, rule: str, quality: float, calls: float, *, alike: int | None = None, front: bool = False
+) -> dict[str, Any]:
+    return {"kind": kind, "rule": rule, "quality": 100 * quality, "calls": calls, "alike": alike, "front": front}

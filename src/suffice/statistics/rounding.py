@@ -1,0 +1,6 @@
+"""What counts as equal."""
+
+__all__ = ["ROUNDING"]
+
+ROUNDING = 1e-12
+"""How far apart figures of size 1 may be that differ by rounding alone, as sums in another order do."""

@@ -4,6 +4,7 @@ import ast
 import asyncio
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -84,10 +85,15 @@ def test_a_decision_shows_its_answer_and_reason():
 
 
 def test_a_policy_says_whether_its_certificate_holds():
-    calibrated = Policy(rule="p_correct > 0.5", calibrators=(Calibrator(output="p_correct", signal="answer_margin"),))
+    calibrator = Calibrator(output="p_correct", signal="answer_margin")
+    calibrated = Policy(rule="p_correct > 0.5", calibrators=(calibrator,), depends={"model": "m"})
     shown = dict(calibrated.tables()[0].rows)
     assert shown["calibrated"] == "p_correct from answer_margin"
     assert shown["certificate"] == "none"
+    assert (shown["rule"], shown["rounds"], shown["depends on"]) == ("p_correct > 0.5", "1 to 5", "model = m")
+    plain = Policy(rule="tasr")
+    valid = replace(plain, certificate={"policy_digest": plain.digest})
+    assert dict(valid.tables()[0].rows)["certificate"] == "valid"
     changed = Policy(rule="tasr", certificate={"policy_digest": "another"})
     assert dict(changed.tables()[0].rows)["certificate"].startswith("void")
 

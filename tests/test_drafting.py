@@ -21,8 +21,9 @@ from suffice import (
 )
 from suffice.errors import AuthenticationFailedError, DataError, LogprobsUnavailableError, ModelError
 from suffice.llm import DRAFTING
-from suffice.loop import Measurement, Outcome
+from suffice.loop import Outcome
 from suffice.retrieval import Question
+from suffice.rounds import Reply
 from tests.drafting import CONTEXTS, ROUNDS, loop, reply, role_of
 from tests.endpoint import Endpoint, prompt_of
 
@@ -260,10 +261,10 @@ class Length:
     def fingerprint(self):
         return {"kind": "words"}
 
-    async def measure(self, question, passages, draft):
-        assert (question, tuple(passages)) == (Q, CONTEXTS)
-        self.asked.append(draft.answer)
-        return Measurement(signals={"words": float(len(draft.answer.split()))}, costs={self.name: Cost(calls=1)})
+    async def measure(self, question, observed):
+        assert (question, observed.passages) == (Q, CONTEXTS)
+        self.asked.append(observed.answer)
+        return Reply(signals={"words": float(len(observed.answer.split()))}, costs={self.name: Cost(calls=1)})
 
 
 @pytest.mark.parametrize("how", ["sync", "async"])
@@ -298,11 +299,11 @@ class Breaking(Length):
         super().__init__()
         self.error = error
 
-    async def measure(self, question, passages, draft):
-        self.asked.append(draft.answer)
+    async def measure(self, question, observed):
+        self.asked.append(observed.answer)
         if len(self.asked) == 2:
             raise self.error
-        return Measurement(signals={}, costs={self.name: Cost(calls=1)}, embedding=np.ones(2, np.float32))
+        return Reply(signals={}, costs={self.name: Cost(calls=1)}, embedding=np.ones(2, np.float32))
 
 
 @pytest.mark.parametrize("how", ["sync", "async"])

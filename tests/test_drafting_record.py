@@ -19,12 +19,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from suffice import ChatModel, Cost, DraftingLoop, Policy, parse_rule, parse_selector, read_recording, record
+from suffice import ChatModel, Cost, DraftingLoop, Policy, Reply, parse_rule, parse_selector, read_recording, record
 from suffice.embedding import DraftEmbedder, MiniLM
 from suffice.errors import ConfigMismatchError, DataError, ModelError
 from suffice.judges import JudgeModel, Panel
 from suffice.llm import DRAFTING
-from suffice.loop import Measurement
 from suffice.replays import CostTable, operational_masks, replay
 from suffice.replays.checks import policy_for
 from suffice.session import stops
@@ -231,9 +230,9 @@ class Marker:
     def fingerprint(self):
         return {"kind": "marker"}
 
-    async def measure(self, question, passages, draft):
-        score = math.nan if not draft.answer else zlib.crc32(draft.answer.encode()) % 5 / 4
-        return Measurement(
+    async def measure(self, question, observed):
+        score = math.nan if not observed.answer else zlib.crc32(observed.answer.encode()) % 5 / 4
+        return Reply(
             signals={"information_score": score}, costs={self.name: Cost(calls=4, uncached_tokens=7, output_tokens=4)}
         )
 

@@ -18,7 +18,7 @@ from suffice.embedding import DraftEmbedder
 from suffice.errors import ModelError
 from suffice.judges import MARKS, Draft, JudgeModel, MarkJudge, PairwiseJudge, Panel, judge_recording, with_marks
 from suffice.llm import EndpointEmbedder
-from suffice.rounds import Reply
+from suffice.rounds import Round
 from suffice.signals.semantic import semantic_distance
 from suffice.store import ResponseCache, read_recording, write_recording
 from tests.cli_tools import cli
@@ -222,9 +222,7 @@ def test_a_piece_longer_than_the_servers_context_is_an_error_not_a_cut(embedding
 
 def test_drafts_are_measured_by_the_endpoint_as_a_loop_would(embedder):
     enricher = DraftEmbedder(embedder)
-    measured = asyncio.run(
-        enricher.measure("Where?", (), Reply(answer="It is in Oslo.", text="It is in Oslo.", costs={}))
-    )
+    measured = asyncio.run(enricher.measure("Where?", Round(index=1, answer="It is in Oslo.")))
     assert measured.embedding.shape == (HIDDEN,)
     assert measured.costs["embedder"].calls == 1
 

@@ -20,7 +20,7 @@ from suffice.embedding import DraftEmbedder, Embedder, MiniLM, SentenceTransform
 from suffice.embedding.base import checked_vectors, pieces_of, pooled
 from suffice.errors import AuthenticationFailedError, DataError, MissingExtraError, ModelError
 from suffice.llm import EndpointEmbedder
-from suffice.rounds import Reply
+from suffice.rounds import Round
 from suffice.signals.semantic import semantic_distance
 
 SENTENCES = (
@@ -209,7 +209,7 @@ class Fake:
 
 
 def measured(enricher, answer):
-    return asyncio.run(enricher.measure("q", (), Reply(answer=answer)))
+    return asyncio.run(enricher.measure("q", Round(index=1, answer=answer)))
 
 
 def test_a_missing_draft_is_not_embedded_and_costs_nothing():

@@ -10,7 +10,7 @@ import sys
 import numpy as np
 import pytest
 
-from suffice import Passage, Reply, ScriptedModel, parse_rule, read_recording, record
+from suffice import Passage, Round, ScriptedModel, parse_rule, read_recording, record
 from suffice.errors import DataError, MissingExtraError, ModelError
 from suffice.llm import ENTAILMENT, ChatModel, EntailmentJudge
 from suffice.llm.judge import parse_mark
@@ -67,7 +67,9 @@ def test_a_megabyte_of_anything_is_read_at_once():
 
 
 def measured(enricher, answer="Oslo", passages=PASSAGES):
-    return asyncio.run(enricher.measure("What is the capital?", passages, Reply(answer=answer)))
+    return asyncio.run(
+        enricher.measure("What is the capital?", Round(index=1, answer=answer, passages=tuple(passages)))
+    )
 
 
 def judge(endpoint, **options):

@@ -8,7 +8,7 @@ import math
 
 import pytest
 
-from suffice import Passage, Reply, Round
+from suffice import Passage, Round
 from suffice.errors import AuthenticationFailedError, DataError, ModelError, ModelTimeoutError
 from suffice.judges import MARKS, Draft, JudgeModel, MarkJudge, PairwiseJudge, Panel
 from suffice.llm import ChatModel
@@ -409,7 +409,7 @@ def test_a_panel_measures_its_marks_and_the_score_under_one_component():
     with Endpoint(reply) as endpoint:
         panel = Panel(asker(endpoint), references={DRAFT.question: "Oslo"})
         assert isinstance(panel, Enricher)
-        found = asyncio.run(panel.measure(DRAFT.question, PASSAGES, Reply(answer="Oslo.")))
+        found = asyncio.run(panel.measure(DRAFT.question, Round(index=1, answer="Oslo.", passages=PASSAGES)))
     assert found.signals == {
         "faithfulness": 0.5,
         "answer_relevancy": 0.75,
@@ -425,7 +425,9 @@ def test_a_score_with_an_undefined_mark_is_undefined_unless_the_mark_weighs_noth
     with Endpoint(reply) as endpoint:
         for weights, score in ((None, None), ({"faithfulness": 0.5, "answer_relevancy": 0.5}, 0.625)):
             panel = Panel(asker(endpoint), weights=weights)
-            found = asyncio.run(panel.measure(DRAFT.question, PASSAGES, Reply(answer="Oslo."))).signals
+            found = asyncio.run(
+                panel.measure(DRAFT.question, Round(index=1, answer="Oslo.", passages=PASSAGES))
+            ).signals
             assert math.isnan(found["context_recall"])
             assert math.isnan(found["information_score"]) if score is None else found["information_score"] == score
 
@@ -436,9 +438,7 @@ def test_a_live_policy_asks_the_panel_only_where_its_rule_reads_the_score():
         panel = Panel(asker(endpoint), ["faithfulness", "answer_relevancy"])
         session = Session(Policy(rule=rule, max_rounds=5))
         for index, answer in ((1, "Oslo"), (2, "Rome"), (3, "Rome")):
-            made = RoundResult(
-                observed=Round(index=index, answer=answer, passages=PASSAGES), reply=Reply(answer=answer)
-            )
+            made = RoundResult(observed=Round(index=index, answer=answer, passages=PASSAGES))
             seen, failed = asyncio.run(measure_lazily([panel], session, "q?", made))
             assert failed is None
             decision = session.observe(seen)

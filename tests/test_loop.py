@@ -32,7 +32,7 @@ from suffice.errors import (
     NotFittedError,
 )
 from suffice.llm import ChatModel
-from suffice.loop import Measurement, Outcome
+from suffice.loop import Outcome
 from suffice.retrieval import CorpusBM25, CrossEncoderScorer, DenseRetriever, InMemoryRetriever, PoolBM25, Reranked
 from tests.endpoint import Endpoint
 
@@ -372,12 +372,12 @@ class Judge:
     def fingerprint(self):
         return {"name": self.name, "mark": str(self.mark)}
 
-    async def measure(self, question, passages, reply):
-        self.asked.append(len(passages))
-        if len(passages) in self.failures:
+    async def measure(self, question, observed):
+        self.asked.append(len(observed.passages))
+        if len(observed.passages) in self.failures:
             raise ModelError("the judge is down")
-        mark = self.mark(question, passages) if callable(self.mark) else self.mark
-        return Measurement(signals={self.signal: mark}, costs={self.name: Cost(calls=1, seconds=0.5)})
+        mark = self.mark(question, observed.passages) if callable(self.mark) else self.mark
+        return Reply(signals={self.signal: mark}, costs={self.name: Cost(calls=1, seconds=0.5)})
 
 
 def reranker(mark=1.0):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -35,6 +36,16 @@ def test_a_policy_reads_back_equal(fitted, tmp_path):
     assert Policy.load(path) == fitted
     assert Policy.load(path).label == "mine"
     assert [item.name for item in path.parent.iterdir()] == ["policy.json"]
+    assert path.read_text("utf-8").startswith('{\n  "format": "suffice.policy",\n')  # for people, too
+
+
+def test_a_certificate_is_saved_with_the_policy_that_it_belongs_to(fitted, tmp_path):
+    certified = replace(fitted, certificate={"policy_digest": fitted.digest})
+    certified.save(tmp_path / "policy.json")
+    loaded = Policy.load(tmp_path / "policy.json")
+    assert loaded == certified
+    assert loaded.certified
+    assert not replace(loaded, max_rounds=3).certified
 
 
 def change(data, path, value):

@@ -255,8 +255,7 @@ def test_a_foreign_journal_is_refused_and_left_alone(tmp_path):
 
 
 def test_enrichers_measure_once_and_survive_an_interruption(tmp_path):
-    from suffice.loop import Measurement
-    from suffice.rounds import Cost
+    from suffice.rounds import Cost, Reply
 
     class Judge:
         name = "judge:entailment"
@@ -266,11 +265,11 @@ def test_enrichers_measure_once_and_survive_an_interruption(tmp_path):
         def fingerprint(self):
             return {"judge": 1}
 
-        async def measure(self, question, passages, reply):
+        async def measure(self, question, observed):
             self.calls += 1
             if self.calls == 4:
                 raise ModelError("judge down")
-            return Measurement(signals={"judge_entailment": 4.0}, costs={self.name: Cost(calls=1)})
+            return Reply(signals={"judge_entailment": 4.0}, costs={self.name: Cost(calls=1)})
 
     questions, loop = scripted(n=2)
     judge = Judge()

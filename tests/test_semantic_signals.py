@@ -15,10 +15,10 @@ from suffice.errors import ConfigMismatchError, DataError, ModelError, RuleSynta
 from suffice.replays import CostTable, operational_masks
 from suffice.replays.checks import check_policy
 from suffice.retrieval import InMemoryRetriever, Question
-from suffice.rounds import Cost, Passage
+from suffice.rounds import Cost, Passage, Reply
 from suffice.rules.named import converged, critic_only, semantic_full
 from suffice.session import stops
-from suffice.signals import JUDGE, Measurement, compute_signals
+from suffice.signals import JUDGE, compute_signals
 from suffice.store import read_recording
 
 NAN = math.nan
@@ -225,9 +225,9 @@ class Judge:
     def fingerprint(self):
         return {"judge": "by table"}
 
-    async def measure(self, question, passages, reply):
-        self.asked.append(reply.answer)
-        return Measurement(signals={"information_score": self.scores[reply.answer]}, costs={JUDGE: Cost(calls=1)})
+    async def measure(self, question, observed):
+        self.asked.append(observed.answer)
+        return Reply(signals={"information_score": self.scores[observed.answer]}, costs={JUDGE: Cost(calls=1)})
 
 
 POOL = tuple(Passage(passage_id=str(i), title=f"t{i}", text="text") for i in range(6))

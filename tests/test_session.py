@@ -217,6 +217,16 @@ def test_observe_all_ends_with_the_first_stop():
     assert Session(Policy()).observe_all([]) is None
 
 
+def test_whether_a_round_would_stop_the_loop_is_known_without_a_step():
+    session = Session(Policy(rule=parse_rule("p_correct > 0.5"), max_rounds=3))
+    for r, p, stops in ((1, 0.1, False), (2, 0.9, True), (2, 0.2, False), (3, 0.2, True)):
+        observed = Round(index=r, answer="a", signals={"p_correct": p})
+        assert session.would_stop(observed) is stops
+        assert session.next_round == r
+        if not stops or r == 3:
+            assert session.observe(observed).stop is stops
+
+
 def test_the_signals_that_a_round_makes_the_policy_read_are_told_before_it_is_observed():
     session = Session(Policy(rule=parse_rule("first_of((approved >= 1), ((round >= 2) & (judge_entailment >= 4)))")))
     assert session.reads(Round(index=1, answer="a")) == ("approved", "round")

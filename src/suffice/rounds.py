@@ -122,7 +122,7 @@ def total_cost(costs: Mapping[str, Cost]) -> Cost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """What a model returned for one round.
+    """What a component returned for one round: a model, a gate, a critic, a judge or an embedder.
 
     Attributes:
         answer: The answer read out of the text; None if there is none.
@@ -137,7 +137,7 @@ class Reply:
         embedding: The answer's embedding, shape ``(width,)``; None if it was not embedded. Not compared by ``==``.
     """
 
-    answer: str | None
+    answer: str | None = None
     text: str = ""
     tokens: tuple[Token, ...] | None = None
     answer_tokens: tuple[Token, ...] | None = None
@@ -177,6 +177,16 @@ class Round:
     finish_reason: str | None = None
     feedback: str | None = None
     embedding: npt.NDArray[np.float32] | None = field(default=None, compare=False, repr=False)
+
+    @classmethod
+    def of(cls, index: int, reply: Reply, **others: Any) -> Round:
+        """Return the round of a reply; other fields take the place of those of the reply.
+
+        >>> Round.of(1, Reply(answer="Oslo"), feedback="Say where.").answer
+        'Oslo'
+        """
+        shared = {item.name: getattr(reply, item.name) for item in fields(cls) if hasattr(reply, item.name)}
+        return cls(index=index, **{**shared, **others})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

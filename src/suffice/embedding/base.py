@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice.errors import DataError, ModelError
-from suffice.rounds import Cost, Passage, Reply
-from suffice.signals import EMBEDDER, Measurement
+from suffice.rounds import Cost, Reply, Round
+from suffice.signals import EMBEDDER
 
 __all__ = [
     "DraftEmbedder",
@@ -212,16 +212,16 @@ class DraftEmbedder:
         """Id, revision and pooling, on which policies on distances depend."""
         return identity(self.embedder)
 
-    async def measure(self, question: str, passages: Sequence[Passage], reply: Reply) -> Measurement:
+    async def measure(self, question: str, observed: Round) -> Reply:
         """Return the draft's embedding with its cost.
 
         Raises:
             ModelError: The embedder failed, or the number or width of its vectors is wrong.
         """
-        del question, passages
-        if reply.answer is None:
-            return Measurement(signals={}, costs={EMBEDDER: Cost()})
-        rows, cost = await asyncio.to_thread(self.embedder.embed_costed, [reply.answer])
+        del question
+        if observed.answer is None:
+            return Reply(costs={EMBEDDER: Cost()})
+        rows, cost = await asyncio.to_thread(self.embedder.embed_costed, [observed.answer])
         vectors = checked_vectors(self.embedder.id, rows, 1)
         width = vectors.shape[1]
         if self._width is None:
@@ -230,4 +230,4 @@ class DraftEmbedder:
             raise ModelError(
                 f"the embedder {self.embedder.id!r} returned {width} numbers for a draft but {self._width} for an earlier one"
             )
-        return Measurement(signals={}, costs={EMBEDDER: cost}, embedding=vectors[0].astype(np.float32))
+        return Reply(costs={EMBEDDER: cost}, embedding=vectors[0].astype(np.float32))

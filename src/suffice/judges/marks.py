@@ -12,8 +12,7 @@ from suffice.judges.endpoint import JudgeModel, JudgeReply, read_object
 from suffice.judges.prompts import MARKS, MarkPrompt, read_mark, schema_of
 from suffice.judges.weights import checked_weights, equal_weights
 from suffice.metrics import information_score
-from suffice.rounds import Cost, Passage, Reply
-from suffice.signals import Measurement
+from suffice.rounds import Cost, Passage, Reply, Round
 from suffice.signals.semantic import JUDGE
 
 __all__ = ["SCORE", "Draft", "Judgement", "MarkJudge", "Panel"]
@@ -195,18 +194,18 @@ class Panel:
         """Return the marks with the information score, if there is one."""
         return {**marks, SCORE: information_score(marks, self.weights)} if self.has_score else dict(marks)
 
-    async def measure(self, question: str, passages: Sequence[Passage], reply: Reply) -> Measurement:
+    async def measure(self, question: str, observed: Round) -> Reply:
         """Return the marks of one round with their cost; answers from the cache have their original cost.
 
         Raises:
             ModelError: The endpoint failed.
         """
         draft = Draft(
-            question=question, text=reply.answer, contexts=tuple(passages), reference=self.references.get(question)
+            question=question, text=observed.answer, contexts=observed.passages, reference=self.references.get(question)
         )
         cost, marks = Cost(), {}
         for name, judge in self.judges.items():
             judgement = await judge.judge(draft)
             marks[name] = judgement.mark
             cost = cost + judgement.cost
-        return Measurement(signals=self.scored(marks), costs={self.name: cost})
+        return Reply(signals=self.scored(marks), costs={self.name: cost})

@@ -11,8 +11,8 @@ from typing import Any
 from suffice.errors import DataError
 from suffice.llm.chat import ChatModel
 from suffice.llm.prompts import Message, Prompt, VersionedPrompt, chat_of, reminded
-from suffice.rounds import Cost, Passage, Reply
-from suffice.signals import Measurement, strip_thinking
+from suffice.rounds import Cost, Passage, Reply, Round
+from suffice.signals import strip_thinking
 
 __all__ = ["ENTAILMENT", "EntailmentJudge", "JudgePrompt", "parse_mark"]
 
@@ -166,18 +166,18 @@ class EntailmentJudge:
         """Everything that changes the marks, JSON-ready and without secrets."""
         return {**self.model.pin(), **self.prompt.pin, "passes": self.passes, "max_tokens": self.max_tokens}
 
-    async def measure(self, question: str, passages: Sequence[Passage], reply: Reply) -> Measurement:
+    async def measure(self, question: str, observed: Round) -> Reply:
         """Return the mark of one round with its cost.
 
         Raises:
             ModelError: The judge failed.
         """
         cost = Cost()
-        if not (reply.answer or "").strip() or not passages:
-            return Measurement(signals={_JUDGE_SIGNAL: math.nan}, costs={_JUDGE_COMPONENT: cost})
+        if not (observed.answer or "").strip() or not observed.passages:
+            return Reply(signals={_JUDGE_SIGNAL: math.nan}, costs={_JUDGE_COMPONENT: cost})
         marks = []
         for descending in (False, True)[: self.passes]:
-            messages = self.prompt.messages(question, passages, reply.answer or "", descending=descending)
+            messages = self.prompt.messages(question, observed.passages, observed.answer or "", descending=descending)
             mark = math.nan
             for attempt in range(self.attempts):
                 request = reminded(messages, _REMINDER) if attempt else messages
@@ -186,4 +186,4 @@ class EntailmentJudge:
                 if not math.isnan(mark):
                     break
             marks.append(mark)
-        return Measurement(signals={_JUDGE_SIGNAL: math.fsum(marks) / len(marks)}, costs={_JUDGE_COMPONENT: cost})
+        return Reply(signals={_JUDGE_SIGNAL: math.fsum(marks) / len(marks)}, costs={_JUDGE_COMPONENT: cost})

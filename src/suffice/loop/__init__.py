@@ -5,14 +5,13 @@ from suffice.loop.evidence import Evidence
 from suffice.loop.live import LiveLoop, Outcome
 from suffice.loop.recorder import Progress, RecordSummary, record, record_async
 from suffice.loop.retrieval import RetrievalLoop
-from suffice.signals import Enricher, Measurement
+from suffice.signals import Enricher
 
 __all__ = [
     "DraftingLoop",
     "Enricher",
     "Evidence",
     "LiveLoop",
-    "Measurement",
     "Outcome",
     "Progress",
     "RecordSummary",

@@ -61,13 +61,11 @@ class RoundResult:
 
     Attributes:
         observed: The round.
-        reply: The reply with its answer.
         error: The failure of a later call, if any; `observed` contains what was paid for before.
         rest: The omitted call, if any; `observed` is then the round without it.
     """
 
     observed: Round
-    reply: Reply
     error: ModelError | None = None
     rest: PendingCall | None = None
 

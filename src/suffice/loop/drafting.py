@@ -132,8 +132,8 @@ class _DraftingCourse:
             messages = prompt.revising(self.question, self.passages, last.answer, last.feedback or "")
         draft = yield self._call("writer", self.loop.writer, messages)
         if draft.answer is None:
-            return RoundResult(observed=self._round(r, draft, None), reply=draft)
-        without_critique = RoundResult(observed=self._round(r, draft, None), reply=draft)
+            return RoundResult(observed=self._round(r, draft, None))
+        without_critique = RoundResult(observed=self._round(r, draft, None))
         messages = prompt.criticising(self.question, self.passages, draft.answer)
         try:
             critique = yield self._call(
@@ -141,7 +141,7 @@ class _DraftingCourse:
             )
         except ModelError as error:
             return replace(without_critique, error=error)
-        return RoundResult(observed=self._round(r, draft, critique), reply=draft)
+        return RoundResult(observed=self._round(r, draft, critique))
 
     def _call(
         self, part: str, model: ChatModel, messages: Sequence[Message], *, without: RoundResult | None = None
@@ -157,15 +157,10 @@ class _DraftingCourse:
         return Call(part=part, asked=messages, send=send, send_async=send_async, without=without)
 
     def _round(self, r: int, draft: Reply, critique: Reply | None) -> Round:
-        return Round(
-            index=r,
-            answer=draft.answer,
-            text=draft.text,
-            passages=self.passages,
-            costs=draft.costs if critique is None else {**draft.costs, **critique.costs},
-            finish_reason=draft.finish_reason,
-            feedback=None if critique is None else critique.answer or "",
-        )
+        if critique is None:
+            return Round.of(r, draft, passages=self.passages)
+        costs, feedback = {**draft.costs, **critique.costs}, critique.answer or ""
+        return Round.of(r, draft, passages=self.passages, costs=costs, feedback=feedback)
 
 
 def _reply_of(part: str, completion: Completion) -> Reply:

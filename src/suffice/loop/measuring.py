@@ -9,11 +9,11 @@ from types import MappingProxyType
 
 from suffice.errors import ModelError
 from suffice.loop.course import RoundResult, drive
-from suffice.rounds import Cost, Passage, Reply, Round
+from suffice.rounds import Cost, Reply, Round
 from suffice.session import Session
-from suffice.signals import CRITIC, CUMULATED, SIGNALS, Enricher, Measurement
+from suffice.signals import CRITIC, CUMULATED, SIGNALS, Enricher
 
-__all__ = ["components_of", "measure", "measure_lazily", "needs_critique", "unmeasured"]
+__all__ = ["components_of", "measure_lazily", "measured", "needs_critique", "unmeasured"]
 
 
 def components_of(enrichers: Iterable[Enricher]) -> dict[str, str]:
@@ -21,20 +21,19 @@ def components_of(enrichers: Iterable[Enricher]) -> dict[str, str]:
     return {signal: enricher.name for enricher in enrichers for signal in getattr(enricher, "columns", ())}
 
 
-async def measure(enricher: Enricher, question: str, passages: Sequence[Passage], reply: Reply) -> Measurement:
+async def measured(enricher: Enricher, question: str, observed: Round) -> Reply:
     """Measure a round with an enricher; any exception fails the question, not the run.
 
     Args:
         enricher: The enricher to call.
         question: The question.
-        passages: The round's passages.
-        reply: The reply.
+        observed: The round.
 
     Raises:
         ModelError: The enricher failed.
     """
     try:
-        return await enricher.measure(question, passages, reply)
+        return await enricher.measure(question, observed)
     except ModelError:
         raise
     except Exception as error:
@@ -52,7 +51,7 @@ def needs_critique(session: Session, observed: Round) -> bool:
 
 
 async def measure_lazily(
-    enrichers: Sequence[Enricher], session: Session, question: str, made: RoundResult
+    enrichers: Sequence[Enricher], session: Session, question: str, result: RoundResult
 ) -> tuple[Round, ModelError | None]:
     """Return a round with the measurements that the policy reads, and the error if one of them failed.
 
@@ -64,36 +63,33 @@ async def measure_lazily(
         enrichers: The available enrichers.
         session: The question's state before this round.
         question: The question.
-        made: The round of the model, possibly without the critic's reply.
+        result: The round of the model, possibly without the critic's reply.
     """
     by_name, components = {enricher.name: enricher for enricher in enrichers}, components_of(enrichers)
-    pending = {*by_name, *([CRITIC] if made.rest else [])}
-    reply = made.reply
+    pending = {*by_name, *([CRITIC] if result.rest else [])}
     observed = _with_undefined(
-        made.observed, (s for s in _own(session) if _component_of_signal(s, components) in by_name)
+        result.observed, (s for s in _own(session) if _component_of_signal(s, components) in by_name)
     )
     try:
         for name in [name for name in by_name if _is_unclaimed(name, session, components)]:
             pending.discard(name)
-            observed = _added(observed, name, await measure(by_name[name], question, observed.passages, reply))
+            observed = _added(observed, name, await measured(by_name[name], question, observed))
         while (request := _next(pending, by_name, components, session, observed)) is not None:
             name, back = request
             if name == CRITIC:
                 pending.discard(name)
-                assert made.rest is not None
-                made = await drive(made.rest.steps, first=made.rest.call)
-                criticised = made.observed
+                assert result.rest is not None
+                result = await drive(result.rest.steps, first=result.rest.call)
+                criticised = result.observed
                 observed = replace(observed, feedback=criticised.feedback, costs={**criticised.costs, **observed.costs})
-                if made.error is not None:
-                    return unmeasured(session, observed), made.error
+                if result.error is not None:
+                    return unmeasured(session, observed), result.error
             elif back:
                 earlier = session.rounds[-back]
-                before = Reply(answer=earlier.answer, text=earlier.text, answer_tokens=earlier.answer_tokens)
-                measurement = await measure(by_name[name], question, earlier.passages, before)
-                session.rounds[-back] = _added(earlier, name, measurement)
+                session.rounds[-back] = _added(earlier, name, await measured(by_name[name], question, earlier))
             else:
                 pending.discard(name)
-                observed = _added(observed, name, await measure(by_name[name], question, observed.passages, reply))
+                observed = _added(observed, name, await measured(by_name[name], question, observed))
     except ModelError as error:
         return unmeasured(session, observed), error
     return observed, None
@@ -119,10 +115,11 @@ def _with_signals(
     return replace(observed, signals=signals, costs={**observed.costs, **costs})
 
 
-def _added(observed: Round, name: str, measurement: Measurement) -> Round:
-    """Add a measurement to a round; its entry in the costs shows that it was made."""
-    measured = _with_signals(observed, {**observed.signals, **measurement.signals}, {name: Cost(), **measurement.costs})
-    return measured if measurement.embedding is None else replace(measured, embedding=measurement.embedding)
+def _added(observed: Round, name: str, reply: Reply) -> Round:
+    """Add an enricher's reply to a round; its entry in the costs shows that it was made."""
+    signals, costs = {**observed.signals, **reply.signals}, {name: Cost(), **reply.costs}
+    embedding = observed.embedding if reply.embedding is None else reply.embedding
+    return replace(_with_signals(observed, signals, costs), embedding=embedding)
 
 
 def _component_of_signal(signal: str, components: Mapping[str, str] = MappingProxyType({})) -> str:

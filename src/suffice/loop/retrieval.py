@@ -150,22 +150,15 @@ class _RetrievalCourse:
             send=lambda: self.model.answer(self.question, passages),
             send_async=lambda: self.model.answer_async(self.question, passages),
         )
-        return RoundResult(observed=self._round(r, reply), reply=reply)
+        return RoundResult(observed=self._round(r, reply))
 
     def _round(self, r: int, reply: Reply) -> Round:
         """Build the round of a reply; round 1, the first with evidence, includes the cost of ranking."""
         ranked = self.evidence.ranked if r > 0 else None
-        return Round(
-            index=r,
-            answer=reply.answer,
-            text=reply.text,
-            answer_tokens=reply.answer_tokens,
-            passages=ranked.passages[:r] if ranked else (),
-            pool_scores=ranked.pool_scores if ranked else (),
-            signals=reply.signals,
-            costs={**reply.costs, "retrieval": ranked.cost} if ranked and r == 1 else reply.costs,
-            finish_reason=reply.finish_reason,
-        )
+        if ranked is None:
+            return Round.of(r, reply)
+        costs = {**reply.costs, "retrieval": ranked.cost} if r == 1 else reply.costs
+        return Round.of(r, reply, passages=ranked.passages[:r], pool_scores=ranked.pool_scores, costs=costs)
 
 
 class _GatedRound:
@@ -183,11 +176,9 @@ class _GatedRound:
             asked=[self.question],
             send=lambda: self._as_reply(self.gate.decide(self.question)),
             send_async=self._decide_async,
-            instead=Reply(answer=None, signals=undefined),
+            instead=Reply(signals=undefined),
         )
-        unanswered = RoundResult(
-            observed=Round(index=0, signals=verdict_reply.signals, costs=verdict_reply.costs), reply=Reply(answer=None)
-        )
+        unanswered = RoundResult(observed=Round(index=0, signals=verdict_reply.signals, costs=verdict_reply.costs))
         goes_on = verdict_reply.finish_reason == _GOES_ON
         try:
             reply = yield Call(
@@ -199,31 +190,17 @@ class _GatedRound:
             )
         except ModelError as error:
             return replace(unanswered, error=error)
-        observed = Round(
-            index=0,
-            answer=reply.answer,
-            text=reply.text,
-            answer_tokens=reply.answer_tokens,
-            signals={**reply.signals, **verdict_reply.signals},
-            costs={**reply.costs, **verdict_reply.costs},
-            finish_reason=reply.finish_reason,
-        )
-        return RoundResult(observed=observed, reply=reply)
+        signals, costs = {**reply.signals, **verdict_reply.signals}, {**reply.costs, **verdict_reply.costs}
+        return RoundResult(observed=Round.of(0, reply, signals=signals, costs=costs))
 
     def _as_reply(self, verdict: Verdict) -> Reply:
         self.verdict = verdict
         goes_on = verdict.resume is not None and self.gate.source is self.model
-        return Reply(
-            answer=None,
-            signals=verdict.signals,
-            costs={GATE: verdict.cost},
-            finish_reason=_GOES_ON if goes_on else None,
-        )
+        finish_reason = _GOES_ON if goes_on else None
+        return Reply(signals=verdict.signals, costs={GATE: verdict.cost}, finish_reason=finish_reason)
 
     def _answer(self, goes_on: bool) -> Reply:
-        if (
-            goes_on and self.verdict is None
-        ):  # decided before an interruption: the pass is lost, but its cost is recorded
+        if goes_on and self.verdict is None:  # decided before an interruption, whose pass is lost, but charged
             self._as_reply(self.gate.decide(self.question))
         return self._generate(goes_on)
 

@@ -13,7 +13,7 @@ from typing import Any
 from suffice.errors import ConfigMismatchError
 from suffice.loop.course import Call, Course, drive
 from suffice.loop.live import LiveLoop
-from suffice.loop.measuring import measure
+from suffice.loop.measuring import measured
 from suffice.loop.rows import reply_from_payload, reply_to_payload, rows_of
 from suffice.retrieval import Question
 from suffice.rounds import Cost, End, Reply, Round
@@ -72,10 +72,7 @@ class RecordedTrajectory:
         for enricher in self.loop.enrichers:
             payload = self.committed.get((r, enricher.name))
             if payload is None:
-                measurement = await measure(enricher, self.question.question, observed.passages, result.reply)
-                reply = Reply(
-                    answer=None, signals=measurement.signals, costs=measurement.costs, embedding=measurement.embedding
-                )
+                reply = await measured(enricher, self.question.question, observed)
                 payload = self._commit(r, enricher.name, reply)
             added = reply_from_payload(payload)
             observed = replace(

@@ -17,9 +17,8 @@ from suffice.embedding.sentence_transformers import model_id, weights_hash
 from suffice.errors import DataError, MissingExtraError, ModelError
 from suffice.retrieval.base import AsyncRetriever, Identity, Retriever, best_first, checked_k, identity_of, is_async
 from suffice.retrieval.tokens import passage_text
-from suffice.rounds import Cost, Passage, Reply
+from suffice.rounds import Cost, Passage, Reply, Round
 from suffice.seen import Seen
-from suffice.signals import Measurement
 
 __all__ = ["RERANKER_CARD", "CrossEncoderScorer", "PairScorer", "Reranked", "load_cross_encoder"]
 
@@ -47,8 +46,8 @@ class CrossEncoderScorer:
     ...     def predict(self, pairs):
     ...         return [len(set(a.split()) & set(b.split())) for a, b in pairs]
     >>> scorer = CrossEncoderScorer("shared-words", encoder=Shared())
-    >>> passages = [Passage(passage_id="1", title="", text="blue sky"), Passage(passage_id="2", title="", text="red sky")]
-    >>> asyncio.run(scorer.measure("a red sky", passages, Reply(answer=None))).signals
+    >>> observed = Round(index=1, passages=(Passage(passage_id="1", title="", text="red sky"),))
+    >>> asyncio.run(scorer.measure("a red sky", observed)).signals
     {'rerank_score': 2.0}
 
     Args:
@@ -103,20 +102,19 @@ class CrossEncoderScorer:
         except (ValueError, AttributeError) as error:
             raise DataError(f"the card {str(card)!r} of the reranker cannot be read: {error}") from None
 
-    async def measure(self, question: str, passages: Sequence[Passage], reply: Reply) -> Measurement:
-        """Score the newest of `passages` against the question, in a thread.
+    async def measure(self, question: str, observed: Round) -> Reply:
+        """Score the newest passage of a round against the question, in a thread.
 
         Raises:
             MissingExtraError: sentence-transformers is not installed.
             ModelError: The model cannot be loaded, or does not return one number per pair.
         """
-        del reply
-        if not passages:
-            return Measurement(signals={_RERANKER_SIGNAL: float("nan")}, costs={_RERANKER_COMPONENT: Cost()})
+        if not observed.passages:
+            return Reply(signals={_RERANKER_SIGNAL: float("nan")}, costs={_RERANKER_COMPONENT: Cost()})
         began = time.perf_counter()
-        [score] = await asyncio.to_thread(self.scores, question, passages[-1:])
+        [score] = await asyncio.to_thread(self.scores, question, observed.passages[-1:])
         cost = Cost(calls=1.0, seconds=time.perf_counter() - began)
-        return Measurement(signals={_RERANKER_SIGNAL: score}, costs={_RERANKER_COMPONENT: cost})
+        return Reply(signals={_RERANKER_SIGNAL: score}, costs={_RERANKER_COMPONENT: cost})
 
     def scores(self, question: str, passages: Sequence[Passage]) -> list[float]:
         """Return the score of each passage in order, from a single call of the model.

@@ -6,7 +6,7 @@ from suffice.signals.evidence import top_score  # importing a module registers i
 from suffice.signals.from_policy import CRITIC, CUMULATED, LOOP_COMPONENTS
 from suffice.signals.known import GATE, KNOWN
 from suffice.signals.margins import LOGPROB_NEEDS, MAX_MARGIN, token_margin
-from suffice.signals.measured import REMEDIES, Enricher, Measurement
+from suffice.signals.measured import REMEDIES, Enricher
 from suffice.signals.needed import FREE, lacking
 from suffice.signals.position import AnswerPosition, Located
 from suffice.signals.semantic import DISTANCES, EMBEDDER, JUDGE
@@ -35,7 +35,6 @@ __all__ = [
     "FittedState",
     "Idf",
     "Located",
-    "Measurement",
     "Signal",
     "ZScore",
     "abstained_by",

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Protocol, runtime_checkable
 
-import numpy as np
-import numpy.typing as npt
+from suffice.rounds import Reply, Round
 
-from suffice.rounds import Cost, Passage, Reply
-
-__all__ = ["REMEDIES", "Enricher", "Measurement"]
+__all__ = ["REMEDIES", "Enricher"]
 
 REMEDIES: Mapping[str, str] = MappingProxyType(
     {
@@ -30,21 +26,6 @@ REMEDIES: Mapping[str, str] = MappingProxyType(
     }
 )
 """Advice for needs that model endpoints do not meet, by the terms of `Signal.needs`."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Measurement:
-    """The measurements of an `Enricher` for one round.
-
-    Attributes:
-        signals: Values by name.
-        costs: Costs by component.
-        embedding: The answer's embedding, shape ``(width,)``; None unless the enricher is an embedder.
-    """
-
-    signals: Mapping[str, float]
-    costs: Mapping[str, Cost]
-    embedding: npt.NDArray[np.float32] | None = field(default=None, compare=False, repr=False)
 
 
 @runtime_checkable
@@ -69,8 +50,8 @@ class Enricher(Protocol):
         """Everything that changes its measurements, JSON-ready and without secrets."""
         ...
 
-    async def measure(self, question: str, passages: Sequence[Passage], reply: Reply) -> Measurement:
-        """Measure one round.
+    async def measure(self, question: str, observed: Round) -> Reply:
+        """Return the signals and costs of a round, and the embedding of its answer if the enricher is an embedder.
 
         Raises:
             ModelError: The call failed.

@@ -195,6 +195,7 @@ class DraftEmbedder:
     """
 
     name = EMBEDDER
+    capabilities = frozenset({"embedding"})
 
     def __init__(self, embedder: Embedder) -> None:
         self.embedder = embedder
@@ -202,11 +203,6 @@ class DraftEmbedder:
 
     def __repr__(self) -> str:
         return f"DraftEmbedder({self.embedder!r})"
-
-    @property
-    def capabilities(self) -> frozenset[str]:
-        """`embedding` alone."""
-        return frozenset({"embedding"})
 
     def fingerprint(self) -> Mapping[str, Any]:
         """Id, revision and pooling, on which policies on distances depend."""

@@ -15,11 +15,10 @@ from suffice.errors import DataError, NotFoundError
 from suffice.judges.asking import ask_each
 from suffice.judges.marks import SCORE, Draft
 from suffice.judges.pairwise import Comparison, PairwiseJudge
-from suffice.judges.recording import GAIN, drafts_of, gains
+from suffice.judges.recording import GAIN, cost_columns, drafts_of, gains
 from suffice.judges.reference import Embed, embedding_similarity, rouge_l, token_f1
-from suffice.rounds import COST_KINDS, Cost, Passage
+from suffice.rounds import Passage
 from suffice.store import Recording
-from suffice.store.schema import cost_column
 
 __all__ = ["PREFERRED", "REFERENCES", "PreferenceColumns", "gold_score", "prefer_to_last", "reference_columns"]
 
@@ -201,22 +200,11 @@ def _preference_columns(
     component: str,
 ) -> dict[str, list[float]]:
     """Return the column and its costs; a pair is charged to the first round of a question that needs it."""
-    ids = recording.table.column("question_id").to_pylist()
-    rounds = recording.table.column("round").to_pylist()
-    values = [math.nan] * len(drafts)
-    costs = {kind: [0.0] * len(drafts) for kind in COST_KINDS}
-    paid: set[Any] = set()
-    for row in sorted(range(len(drafts)), key=lambda row: int(rounds[row])):
-        if not _drafts_differ(drafts[row], last[row]):
-            values[row] = 0.5 if _draft_text(drafts[row]) else math.nan
-            continue
-        key = _pair_key(drafts[row], last[row])
-        comparison = comparisons.get(key)
-        if comparison is None:
-            continue
-        values[row] = _SCORES[comparison.verdict]
-        cost = Cost() if (ids[row], key) in paid else comparison.cost
-        paid.add((ids[row], key))
-        for kind, column in costs.items():
-            column[row] = getattr(cost, kind)
-    return {PREFERRED: values} | {cost_column(component, kind): column for kind, column in costs.items()}
+    keys = [
+        [_pair_key(draft, end)] if _drafts_differ(draft, end) else [] for draft, end in zip(drafts, last, strict=True)
+    ]
+    values = [0.5 if _draft_text(draft) else math.nan for draft in drafts]
+    for row, [key] in ((row, key) for row, key in enumerate(keys) if key):
+        values[row] = _SCORES[comparisons[key].verdict] if key in comparisons else math.nan
+    costs = cost_columns(recording, component, keys, {key: item.cost for key, item in comparisons.items()})
+    return {PREFERRED: values} | costs

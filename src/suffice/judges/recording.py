@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -248,25 +248,42 @@ def _noise(run: _Run, chosen: Sequence[Draft], repeats: int) -> dict[str, Noise]
 def _mark_columns(recording: Recording, run: _Run, drafts: Sequence[Draft]) -> dict[str, list[float]]:
     """Return the marks and the costs of each row; a request is charged to the first round that makes it."""
     panel = run.panel
+    scores = [run.scored(draft) for draft in drafts]
+    columns = {name: [score[name] for score in scores] for name in panel.columns}
+    if panel.has_score:
+        table = recording.table
+        columns[GAIN] = gains(
+            columns[SCORE], table.column("question_id").to_pylist(), table.column("round").to_pylist()
+        )
+    keys = [[run.key(mark, draft) for mark in panel.marks] for draft in drafts]
+    costs = {key: judgement.cost for key, judgement in run.judgements.items()}
+    return columns | cost_columns(recording, panel.name, keys, costs)
+
+
+def cost_columns(
+    recording: Recording, component: str, keys: Sequence[Sequence[Hashable]], costs: Mapping[Any, Cost]
+) -> dict[str, list[float]]:
+    """Return cost columns in which each request is charged to the first round of a question that makes it.
+
+    Args:
+        recording: The recording.
+        component: The component to charge.
+        keys: The requests of each row of its table.
+        costs: The cost of each request; a request without one is free.
+    """
     ids = recording.table.column("question_id").to_pylist()
     rounds = recording.table.column("round").to_pylist()
-    columns = {name: [math.nan] * len(drafts) for name in panel.columns}
-    costs = {kind: [0.0] * len(drafts) for kind in COST_KINDS}
-    paid: set[tuple[str, str]] = set()
-    for row in sorted(range(len(drafts)), key=lambda row: int(rounds[row])):
+    columns = {cost_column(component, kind): [0.0] * len(ids) for kind in COST_KINDS}
+    charged: set[tuple[str, Hashable]] = set()
+    for row in sorted(range(len(ids)), key=lambda row: int(rounds[row])):
         cost = Cost()
-        for mark in panel.marks:
-            key = run.key(mark, drafts[row])
-            if (ids[row], key) not in paid:
-                paid.add((ids[row], key))
-                cost = cost + run.judgement(mark, drafts[row]).cost
-        for name, value in run.scored(drafts[row]).items():
-            columns[name][row] = value
-        for kind, values in costs.items():
-            values[row] = getattr(cost, kind)
-    if panel.has_score:
-        columns[GAIN] = gains(columns[SCORE], ids, rounds)
-    return columns | {cost_column(panel.name, kind): values for kind, values in costs.items()}
+        for key in keys[row]:
+            if (ids[row], key) not in charged:
+                charged.add((ids[row], key))
+                cost = cost + costs.get(key, Cost())
+        for kind in COST_KINDS:
+            columns[cost_column(component, kind)][row] = getattr(cost, kind)
+    return columns
 
 
 def gains(scores: Sequence[float], ids: Sequence[str], rounds: Sequence[int]) -> list[float]:

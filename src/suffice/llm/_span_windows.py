@@ -80,26 +80,20 @@ class Featurizer:
         title_tokens = self._tokens(title, config.max_title, TITLE)
         body = self._tokens(text, None, TEXT)
         cls, sep = self._special("[CLS]"), self._special("[SEP]")
-        # Yes, no and the title compete once per passage; in later windows they are context only.
-        first = [
+        head = [
             self._special("yes", YES),
             self._special("no", NO),
             self._special("."),
             title_tokens,
             self._special(":"),
         ]
-        later = [
-            self._special("yes"),
-            self._special("no"),
-            self._special("."),
-            title_tokens.silenced(),
-            self._special(":"),
-        ]
+        # Yes, no and the title compete once per passage; in later windows they are context only.
+        later = [tokens.silenced() for tokens in head]
         room = config.max_length - (len(question_tokens.ids) + len(title_tokens.ids) + 7)
         return [
             _window(
                 [cls, question_tokens, sep],
-                [*(later if start else first), body.cut(start, stop, owned), sep],
+                [*(later if start else head), body.cut(start, stop, owned), sep],
                 config.max_span,
             )
             for start, stop, owned in _pieces(len(body.ids), room, config.overlap, config.max_windows)

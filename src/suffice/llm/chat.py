@@ -11,15 +11,14 @@ from suffice.blocking import finished
 from suffice.errors import DataError, LogprobsUnavailableError, ModelError
 from suffice.llm._clients import MAX_REPLY_BYTES, connect
 from suffice.llm._wire import Api, Completion, checked_settings, count_of, is_processed, parse, request_body
+from suffice.llm.prompted import MIN_ALTERNATIVES, PromptedModel
 from suffice.llm.prompts import ANSWER_FIRST, Prompt
 from suffice.rounds import Passage, Reply
 from suffice.signals.margins import LOGPROB_NEEDS
 from suffice.signals.position import AnswerPosition
-from suffice.signals.text import parse_confidence
 
 __all__ = ["Api", "Cache", "ChatModel", "ChatStats", "Completion"]
 
-_MIN_ALTERNATIVES = 2
 _PINNED = ("kind", "endpoint", "api", "model", "temperature", "seed", "extra_body")
 
 
@@ -52,7 +51,7 @@ class ChatStats:
     failures: int = 0
 
 
-class ChatModel:
+class ChatModel(PromptedModel):
     """A model behind an OpenAI-compatible endpoint.
 
     The `openai` client retries timeouts, dropped connections, 408, 409, 429 and 5xx up to `max_retries` times, after the
@@ -116,11 +115,10 @@ class ChatModel:
     ) -> None:
         if api not in get_args(Api):
             raise DataError(f"api must be one of {', '.join(get_args(Api))}, got {api!r}")
-        self.model, self.prompt, self.api, self.cache = model, prompt, api, cache
-        self.position = position or AnswerPosition("start" if prompt.prefill else "marker")
+        super().__init__(prompt, position, top_logprobs)
+        self.model, self.api, self.cache, self.name = model, api, cache, name or model
         self.timeout_s, self.max_retries = float(timeout_s), max_retries
         self.stats = ChatStats()
-        self._name = name or model
         self._settings = checked_settings(
             {
                 "max_tokens": max_tokens,
@@ -145,31 +143,14 @@ class ChatModel:
     def __repr__(self) -> str:
         return f"ChatModel({self.model!r}, base_url={self.endpoint!r}, prompt={self.prompt.prompt_id!r})"
 
-    @property
-    def name(self) -> str:
-        """Name in reports."""
-        return self._name
-
-    @property
-    def capabilities(self) -> frozenset[str]:
-        """What is requested from the endpoint; `verify` checks whether it is provided.
-
-        `logprobs` and `token_logprobs` (the same for an endpoint), and `verbal_confidence`.
-        """
-        has_alternatives = (self._settings["top_logprobs"] or 0) >= _MIN_ALTERNATIVES
-        confidence = frozenset({"verbal_confidence"} if self.prompt.asks_confidence else ())
-        return LOGPROB_NEEDS | confidence if has_alternatives else confidence
-
     def fingerprint(self) -> Mapping[str, Any]:
         """Everything that changes the replies, JSON-ready and without the key, headers or other secrets."""
-        is_code = self.position.kind == "callable"
         return {
             "kind": "chat",
             "endpoint": self.endpoint,
             "api": self.api,
             "model": self.model,
-            **self.prompt.pin,
-            "position": {"kind": "callable"} if is_code else self.position.to_dict(),
+            **self._reading_pin(),
             **self._settings,
         }
 
@@ -257,15 +238,10 @@ class ChatModel:
         text = completion.text
         if self.position.kind == "tool":
             text = completion.tool_arguments or text
-        located = self.position.locate(text, completion.tokens)
-        signals = {"verbal_confidence": parse_confidence(text)} if self.prompt.asks_confidence else {}
-        return Reply(
-            answer=located.answer,
-            text=text,
-            tokens=completion.tokens,
-            answer_tokens=located.answer_tokens,
-            signals=signals,
-            costs={"generator": completion.cost},
+        return self._read(
+            text,
+            completion.tokens,
+            completion.cost,
             finish_reason=completion.finish_reason,
             from_cache=completion.from_cache,
         )
@@ -281,14 +257,14 @@ class ChatModel:
             return
         if not self.capabilities >= LOGPROB_NEEDS:
             raise LogprobsUnavailableError(
-                f"log-probabilities are needed, but top_logprobs is {self._settings['top_logprobs']!r}: set it to 2 or more"
+                f"log-probabilities are needed, but top_logprobs is {self.top_logprobs!r}: set it to 2 or more"
             )
         reply = self.complete("Reply with one word.", use_cache=False, max_tokens=4)
         advice = "use another endpoint, or turn them off (--no-logprobs, top_logprobs=None), which leaves answer_margin undefined"
         if reply.tokens is None:
             raise LogprobsUnavailableError(f"{self.endpoint} returns no log-probabilities for {self.model!r}: {advice}")
         most = max(len(token.alternatives) for token in reply.tokens)
-        if most < _MIN_ALTERNATIVES:
+        if most < MIN_ALTERNATIVES:
             raise LogprobsUnavailableError(f"{self.endpoint} returns {most} alternatives, but two are needed: {advice}")
         if is_processed(reply):
             raise LogprobsUnavailableError(

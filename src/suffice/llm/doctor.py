@@ -14,6 +14,7 @@ from typing import Any, Literal
 from suffice.errors import AuthenticationFailedError, DataError, LogprobsUnavailableError, ModelError
 from suffice.llm._wire import is_processed
 from suffice.llm.chat import ChatModel, Completion
+from suffice.llm.prompted import MIN_ALTERNATIVES
 from suffice.rounds import Passage, Reply
 from suffice.signals.margins import LOGPROB_NEEDS, token_margin
 
@@ -28,10 +29,9 @@ _UNREAD_NOTE = (
     "are cut off or still thinking, or switch thinking off with --extra-body "
     '\'{"chat_template_kwargs": {"enable_thinking": false}}\''
 )
-_CALLS_BY_CHECK = (20, 5, 2)
+_ALTERNATIVES = (20, 5, MIN_ALTERNATIVES)
 _PREFIX_NUMBERS = (1100, 250)
 _REUSED = 0.5
-_TWO = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +129,7 @@ def probe(model: ChatModel, *, repeats: int = 20, workers: int = 4) -> EndpointR
     report = _logprobs(model, report)
     if not report.reachable:
         return report
-    alternatives = None if report.logprobs == "none" else min(report.alternatives, _CALLS_BY_CHECK[1]) or None
+    alternatives = None if report.logprobs == "none" else min(report.alternatives, _ALTERNATIVES[1]) or None
     steps: tuple[tuple[str, Callable[[], EndpointReport]], ...] = (
         ("prefix reuse", lambda: _prefix(model, report)),
         ("concurrency", lambda: _concurrency(model, report, workers)),
@@ -150,7 +150,7 @@ def _with_note(report: EndpointReport, note: str) -> EndpointReport:
 def _logprobs(model: ChatModel, report: EndpointReport) -> EndpointReport:
     """Test whether the endpoint answers, and which log-probabilities it returns."""
     reply: Completion | None = None
-    for requested in (*_CALLS_BY_CHECK, None):
+    for requested in (*_ALTERNATIVES, None):
         try:
             reply = _ask(model, "Name a colour.", max_tokens=8, top_logprobs=requested)
         except AuthenticationFailedError as error:
@@ -168,7 +168,7 @@ def _logprobs(model: ChatModel, report: EndpointReport) -> EndpointReport:
     kind: LogprobsKind = "none"
     if reply is not None and most:
         kind = "processed" if is_processed(reply) else "raw"
-    usable = kind == "raw" and most >= _TWO
+    usable = kind == "raw" and most >= MIN_ALTERNATIVES
     capabilities = set(LOGPROB_NEEDS) if usable else set()
     if model.prompt.asks_confidence:
         capabilities.add("verbal_confidence")

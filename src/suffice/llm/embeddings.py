@@ -77,14 +77,10 @@ class EndpointEmbedder(PieceEmbedder):
             total_s=total_s,
             max_reply_bytes=max_reply_bytes,
         )
+        self.endpoint = self._connection.endpoint
 
     def __repr__(self) -> str:
-        return f"EndpointEmbedder({self.id!r}, base_url={self._connection.endpoint!r})"
-
-    @property
-    def endpoint(self) -> str:
-        """Address of the endpoint."""
-        return self._connection.endpoint
+        return f"EndpointEmbedder({self.id!r}, base_url={self.endpoint!r})"
 
     @property
     def pooling(self) -> str:
@@ -141,7 +137,7 @@ class EndpointEmbedder(PieceEmbedder):
         return self._read(self._connection.text_of(reply), len(pieces))
 
     def _read(self, text: str, n: int) -> tuple[list[Any], float]:
-        where = self._connection.endpoint
+        where = self.endpoint
         try:
             body = json.loads(text)
             rows = {item["index"]: item["embedding"] for item in body["data"]}

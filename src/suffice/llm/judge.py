@@ -137,6 +137,7 @@ class EntailmentJudge:
     """
 
     name = _JUDGE_COMPONENT
+    capabilities = frozenset({"judge"})
 
     def __init__(
         self,
@@ -156,11 +157,6 @@ class EntailmentJudge:
 
     def __repr__(self) -> str:
         return f"EntailmentJudge({self.model!r}, passes={self.passes})"
-
-    @property
-    def capabilities(self) -> frozenset[str]:
-        """`judge` alone."""
-        return frozenset({"judge"})
 
     def fingerprint(self) -> Mapping[str, Any]:
         """Everything that changes the marks, JSON-ready and without secrets."""

@@ -26,18 +26,12 @@ class SpanReaderModel:
         cache_size: Number of encoded (question, passage) pairs to cache, so that a round encodes only its new passage.
     """
 
+    name = "span-reader"
+    capabilities = frozenset({"logprobs", "answer_probability"})
+    """Its own `answer_margin` and `answer_probability`."""
+
     def __init__(self, path: str | Path | None = None, *, threads: int = 2, cache_size: int = 4096) -> None:
         self._reader = SpanReader(path, threads=threads, cache_size=cache_size)
-
-    @property
-    def name(self) -> str:
-        """Name in reports."""
-        return "span-reader"
-
-    @property
-    def capabilities(self) -> frozenset[str]:
-        """Its own `answer_margin` and `answer_probability`."""
-        return frozenset({"logprobs", "answer_probability"})
 
     def fingerprint(self) -> Mapping[str, Any]:
         """The revision of the weights."""

@@ -63,23 +63,12 @@ class ScriptedModel:
         self.latency_s = latency_s
         self.requests: list[tuple[str, tuple[Passage, ...]]] = []
         self._script = script
-        self._name = name
-        self._capabilities = frozenset(capabilities)
+        self.name, self.capabilities = name, frozenset(capabilities)
         self._failures = failures or {}
         self._lock = threading.Lock()
 
     def __repr__(self) -> str:
-        return f"ScriptedModel(name={self._name!r}, calls={self.calls})"
-
-    @property
-    def name(self) -> str:
-        """Name in reports."""
-        return self._name
-
-    @property
-    def capabilities(self) -> frozenset[str]:
-        """What it claims to provide."""
-        return self._capabilities
+        return f"ScriptedModel(name={self.name!r}, calls={self.calls})"
 
     @property
     def calls(self) -> int:
@@ -92,7 +81,7 @@ class ScriptedModel:
         Raises:
             LogprobsUnavailableError: Log-probabilities are needed but not claimed.
         """
-        missing = sorted(LOGPROB_NEEDS & needs - self._capabilities)
+        missing = sorted(LOGPROB_NEEDS & needs - self.capabilities)
         if missing:
             raise LogprobsUnavailableError(f"{self!r} returns no log-probabilities: add {missing} to its capabilities")
 
@@ -105,8 +94,8 @@ class ScriptedModel:
             text = json.dumps({question: [_line_values(line) for line in lines] for question, lines in script.items()})
         return {
             "kind": "scripted",
-            "name": self._name,
-            "capabilities": sorted(self._capabilities),
+            "name": self.name,
+            "capabilities": sorted(self.capabilities),
             "script_sha256": hashlib.sha256(text.encode()).hexdigest(),
         }
 

@@ -28,23 +28,21 @@ from suffice.llm._transformers_passes import (
     prefill,
 )
 from suffice.llm._transformers_prompts import PromptEncoder
+from suffice.llm.prompted import PromptedModel
 from suffice.llm.prompts import ANSWER_FIRST, Prompt
 from suffice.llm.states import QA, RAG, State, States, layer_index, passages_of_each, required_questions
 from suffice.rounds import Cost, Passage, Reply, Token
 from suffice.signals.margins import LOGPROB_NEEDS
 from suffice.signals.position import AnswerPosition
-from suffice.signals.text import parse_confidence
 
 __all__ = ["LoadedModel", "TransformersModel", "load_model"]
-
-_MIN_ALTERNATIVES = 2
 
 
 def _never() -> bool:
     return False
 
 
-class TransformersModel:
+class TransformersModel(PromptedModel):
     """A causal language model of transformers, both an `Answerer` and a `StateSource`.
 
     **Answers** are greedy, with log-probabilities of the raw distribution; settings of the model's generation
@@ -64,7 +62,7 @@ class TransformersModel:
 
     Args:
         model: A folder, an id of the hub, or a loaded model, which may be shared.
-        layers: Layers whose states are read.
+        layers: Layers whose states are read; the attribute `layers` counts them from 0, the embedding.
         prompt: How question and passages become messages.
         rag_prompt: Prompt for questions with passages; None for `prompt`.
         position: Where the answer is in a reply; default: after the marker `Answer:`, or at the start where the
@@ -83,6 +81,9 @@ class TransformersModel:
         MissingExtraError: torch or transformers is not installed.
         ModelError: The model does not exist or cannot be loaded.
     """
+
+    prompts = (QA, RAG)
+    top_logprobs: int
 
     def __init__(
         self,
@@ -104,55 +105,23 @@ class TransformersModel:
             if value < 1:
                 raise DataError(f"{what} must be at least 1, got {value!r}")
         self.loaded = model if isinstance(model, LoadedModel) else load_model(model, **loading)
-        self.prompt, self.rag_prompt = prompt, rag_prompt or prompt
-        self.position = position or AnswerPosition("start" if prompt.prefill else "marker")
-        self.max_tokens, self.top_logprobs = max_tokens, top_logprobs
+        super().__init__(prompt, position, top_logprobs)
+        self.id, self.revision, self.name = self.loaded.id, self.loaded.revision, name or self.loaded.id
+        self.rag_prompt, self.max_tokens = rag_prompt or prompt, max_tokens
         self._batches = Batches(self.loaded.id, batch_size)
         limits = [limit for limit in (max_prompt_tokens, self.loaded.context) if limit is not None]
         self._limit = min(limits) if limits else None
-        self._layers = tuple(layer_index(layer, self.loaded.n_layers) for layer in layers)
-        self._name = name or self.loaded.id
+        self.layers = tuple(layer_index(layer, self.loaded.n_layers) for layer in layers)
         self._encoder = PromptEncoder(self.loaded.tokenizer, chat_template_kwargs)
         self._ends = self.loaded.ends
 
     def __repr__(self) -> str:
-        return f"TransformersModel({self.loaded.id!r}, layers={self._layers!r}, prompt={self.prompt.prompt_id!r})"
-
-    @property
-    def name(self) -> str:
-        """Name in reports."""
-        return self._name
-
-    @property
-    def id(self) -> str:
-        """The model's name: its id, or the last two names of its folder."""
-        return self.loaded.id
-
-    @property
-    def revision(self) -> str:
-        """A hash of the folder's files, or the commit at the hub."""
-        return self.loaded.revision
-
-    @property
-    def layers(self) -> tuple[int, ...]:
-        """Layers whose states are read, counted from 0, the embedding."""
-        return self._layers
-
-    @property
-    def prompts(self) -> tuple[str, ...]:
-        """`qa` and `rag`."""
-        return QA, RAG
+        return f"TransformersModel({self.loaded.id!r}, layers={self.layers!r}, prompt={self.prompt.prompt_id!r})"
 
     @property
     def batch_size(self) -> int:
         """Largest number of prompts in a pass; halved whenever memory ran out."""
         return self._batches.size
-
-    @property
-    def capabilities(self) -> frozenset[str]:
-        """`logprobs` and `token_logprobs`, and `verbal_confidence` where the prompt asks for it."""
-        confidence = frozenset({"verbal_confidence"} if self.prompt.asks_confidence else ())
-        return LOGPROB_NEEDS | confidence if self.top_logprobs >= _MIN_ALTERNATIVES else confidence
 
     def verify(self, needs: frozenset[str]) -> None:
         """Check `needs` against `capabilities`, without a request.
@@ -168,17 +137,15 @@ class TransformersModel:
     def fingerprint(self) -> Mapping[str, Any]:
         """Everything that changes its replies and states; device and batch size are left out because they do not."""
         template = json.dumps(self._encoder.describe(), sort_keys=True)
-        is_code = self.position.kind == "callable"
         return {
             "kind": "transformers",
             "model": self.id,
             "revision": self.revision,
             "precision": self.loaded.precision,
-            "layers": list(self._layers),
-            **self.prompt.pin,
+            "layers": list(self.layers),
+            **self._reading_pin(),
             "rag_prompt_sha256": self.rag_prompt.sha256,
             "template_sha256": hashlib.sha256(template.encode()).hexdigest(),
-            "position": {"kind": "callable"} if is_code else self.position.to_dict(),
             "max_tokens": self.max_tokens,
             "top_logprobs": self.top_logprobs,
         }
@@ -262,7 +229,7 @@ class TransformersModel:
         required_questions([question])
         ids = self._ids(question, passages)
         began = time.perf_counter()
-        start = self._batches.one(ids, lambda chosen: prefill(self.loaded, chosen, self._layers))
+        start = self._batches.one(ids, lambda chosen: prefill(self.loaded, chosen, self.layers))
         seconds = time.perf_counter() - began
         cost = Cost(calls=1.0, uncached_tokens=float(len(ids)), seconds=seconds)
         return State(values=start.states[0], cost=cost, resume=_Resume(self, ids, start))
@@ -283,8 +250,8 @@ class TransformersModel:
         """
         required_questions(questions)
         ids = [self._ids(q, p) for q, p in zip(questions, passages_of_each(questions, passages), strict=True)]
-        states = np.zeros((len(ids), len(self._layers), int(self.loaded.config.hidden_size)), dtype=np.float32)
-        for rows, batch_states in self._batches.run(ids, lambda chosen: last_states(self.loaded, chosen, self._layers)):
+        states = np.zeros((len(ids), len(self.layers), int(self.loaded.config.hidden_size)), dtype=np.float32)
+        for rows, batch_states in self._batches.run(ids, lambda chosen: last_states(self.loaded, chosen, self.layers)):
             states[rows] = batch_states
         return states
 
@@ -364,16 +331,8 @@ class TransformersModel:
             )
             for step in content
         )
-        located = self.position.locate(text, tokens)
-        return Reply(
-            answer=located.answer,
-            text=text,
-            tokens=tokens,
-            answer_tokens=located.answer_tokens,
-            signals={"verbal_confidence": parse_confidence(text)} if self.prompt.asks_confidence else {},
-            costs={"generator": replace(cost, output_tokens=float(len(steps)))},
-            finish_reason="stop" if is_ended else "length",
-        )
+        cost = replace(cost, output_tokens=float(len(steps)))
+        return self._read(text, tokens, cost, finish_reason="stop" if is_ended else "length")
 
 
 class _Resume:

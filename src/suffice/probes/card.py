@@ -161,11 +161,7 @@ class ProbeCard:
         calibration = json.dumps(self.calibration.to_dict(), sort_keys=True)
         return {
             "kind": "probe",
-            "model": self.model,
-            "revision": self.revision,
-            "layer": self.layer,
-            "prompts": list(self.prompts),
-            "pinned": dict(self.pinned),
+            **self._identity(),
             "calibration": self.calibration.method,
             "calibration_sha256": hashlib.sha256(calibration.encode()).hexdigest()[:16],
             "weights_sha256": weights_sha256,
@@ -176,14 +172,19 @@ class ProbeCard:
         return {
             "format": PROBE_FORMAT,
             "version": PROBE_VERSION,
+            **self._identity(),
+            "calibration": self.calibration.to_dict(),
+            "weights_sha256": weights_sha256,
+            "provenance": dict(self.provenance),
+        }
+
+    def _identity(self) -> dict[str, Any]:
+        return {
             "model": self.model,
             "revision": self.revision,
             "layer": self.layer,
             "prompts": list(self.prompts),
             "pinned": dict(self.pinned),
-            "calibration": self.calibration.to_dict(),
-            "weights_sha256": weights_sha256,
-            "provenance": dict(self.provenance),
         }
 
     @classmethod

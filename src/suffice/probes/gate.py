@@ -33,35 +33,20 @@ class ProbeGate:
         ConfigMismatchError: The probe belongs to another model, layer or prompt.
     """
 
+    capabilities = frozenset({KNOWN})
+
     def __init__(self, probe: Probe, source: StateSource, *, name: str = "probe") -> None:
         probe.card.check_prompt(QA)
         self._row = probe.card.check_source(source)
-        self.probe = probe
-        self._source = source
-        self._name = name
+        self.probe, self.source, self.name = probe, source, name
 
     def __repr__(self) -> str:
         return f"ProbeGate({self.probe!r})"
 
     @property
-    def name(self) -> str:
-        """Name in reports."""
-        return self._name
-
-    @property
     def seen(self) -> Seen | None:
         """The questions that the probe was fitted on; None if they were not recorded."""
         return self.probe.card.seen
-
-    @property
-    def source(self) -> StateSource:
-        """The model that reads the question."""
-        return self._source
-
-    @property
-    def capabilities(self) -> frozenset[str]:
-        """`p_known` alone."""
-        return frozenset({KNOWN})
 
     def fingerprint(self) -> Mapping[str, Any]:
         """Everything that changes its verdicts: weights and calibration of the probe, model, layer and prompts."""
@@ -74,7 +59,7 @@ class ProbeGate:
             DataError: The question is empty.
             ModelError: The source failed.
         """
-        state = self._source.read(question)
+        state = self.source.read(question)
         began = time.perf_counter()
         p_known = float(self.probe.predict(state.values[self._row][None, :])[0])
         cost = state.cost + Cost(seconds=time.perf_counter() - began)

@@ -25,8 +25,19 @@ Identity = Literal["title", "passage_id"]
 """The field by which two passages are the same, so that a loop reveals only one of them."""
 
 
+class _Identified(Protocol):
+    @property
+    def name(self) -> str:
+        """Short name for reports and cells."""
+        ...
+
+    def fingerprint(self) -> dict[str, Any]:
+        """Return JSON-ready values that identify the method and its passages; a recording stores them."""
+        ...
+
+
 @runtime_checkable
-class Retriever(Protocol):
+class Retriever(_Identified, Protocol):
     """Ranks passages for a question.
 
     A retriever searches either the pool of each question (the *distractor* setting) or its own corpus.  The first kind
@@ -41,15 +52,6 @@ class Retriever(Protocol):
     function, the retriever is an `AsyncRetriever` and is awaited.
     """
 
-    @property
-    def name(self) -> str:
-        """Short name for reports and cells."""
-        ...
-
-    def fingerprint(self) -> dict[str, Any]:
-        """Return JSON-ready values that identify the method and its passages; a recording stores them."""
-        ...
-
     def rank(self, question: str, *, pool: Sequence[Passage] | None = None, k: int | None = None) -> list[Passage]:
         """Return passages, best first, each with its `score`; ties keep their original order.
 
@@ -62,17 +64,8 @@ class Retriever(Protocol):
 
 
 @runtime_checkable
-class AsyncRetriever(Protocol):
+class AsyncRetriever(_Identified, Protocol):
     """A `Retriever` that is awaited, such as an endpoint or a vector store with an asynchronous client."""
-
-    @property
-    def name(self) -> str:
-        """Short name for reports and cells."""
-        ...
-
-    def fingerprint(self) -> dict[str, Any]:
-        """Return JSON-ready values that identify the method and its passages; a recording stores them."""
-        ...
 
     async def rank(
         self, question: str, *, pool: Sequence[Passage] | None = None, k: int | None = None

@@ -58,6 +58,7 @@ class CrossEncoderScorer:
     """
 
     name = _RERANKER_COMPONENT
+    capabilities = frozenset({"reranker"})
 
     def __init__(
         self,
@@ -76,11 +77,6 @@ class CrossEncoderScorer:
 
     def __repr__(self) -> str:
         return f"CrossEncoderScorer({self.model!r})"
-
-    @property
-    def capabilities(self) -> frozenset[str]:
-        """`reranker` alone."""
-        return frozenset({"reranker"})
 
     def fingerprint(self) -> Mapping[str, Any]:
         """Return model and revision; a model in a folder is identified by the folder name and the hash of its weights."""

@@ -1,0 +1,59 @@
+"""What endpoints and local models share: a prompt, the position of the answer, and replies read with both."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from suffice.llm.prompts import Prompt
+from suffice.rounds import Cost, Reply, Token
+from suffice.signals.margins import LOGPROB_NEEDS
+from suffice.signals.position import AnswerPosition
+from suffice.signals.text import parse_confidence
+
+__all__ = ["MIN_ALTERNATIVES", "PromptedModel"]
+
+MIN_ALTERNATIVES = 2
+"""Alternatives per token that a margin needs."""
+
+
+class PromptedModel:
+    """A model with a prompt.
+
+    Args:
+        prompt: How question and passages become messages.
+        position: Where the answer is in a reply; default: after the marker `Answer:`, or at the start where the
+            prompt is prefilled.
+        top_logprobs: Number of alternatives per token; None for no log-probabilities.
+    """
+
+    def __init__(self, prompt: Prompt, position: AnswerPosition | None, top_logprobs: int | None) -> None:
+        self.prompt, self.top_logprobs = prompt, top_logprobs
+        self.position = position or AnswerPosition("start" if prompt.prefill else "marker")
+
+    @property
+    def capabilities(self) -> frozenset[str]:
+        """What it provides: `logprobs` and `token_logprobs`, and `verbal_confidence` where the prompt asks for it.
+
+        For an endpoint it is what is requested; `verify` checks whether it is provided.
+        """
+        confidence = frozenset({"verbal_confidence"} if self.prompt.asks_confidence else ())
+        return LOGPROB_NEEDS | confidence if (self.top_logprobs or 0) >= MIN_ALTERNATIVES else confidence
+
+    def _reading_pin(self) -> dict[str, Any]:
+        """Return what changes prompts and the answers read from replies."""
+        is_code = self.position.kind == "callable"
+        return {**self.prompt.pin, "position": {"kind": "callable"} if is_code else self.position.to_dict()}
+
+    def _read(self, text: str, tokens: Sequence[Token] | None, cost: Cost, **fields: Any) -> Reply:
+        """Return a reply with the answer, its tokens and the stated confidence."""
+        located = self.position.locate(text, tokens)
+        return Reply(
+            answer=located.answer,
+            text=text,
+            tokens=None if tokens is None else tuple(tokens),
+            answer_tokens=located.answer_tokens,
+            signals={"verbal_confidence": parse_confidence(text)} if self.prompt.asks_confidence else {},
+            costs={"generator": cost},
+            **fields,
+        )

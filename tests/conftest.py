@@ -13,10 +13,6 @@ for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
 import pytest  # noqa: E402
 from hypothesis import HealthCheck, Phase, settings  # noqa: E402
 
-from suffice import metrics  # noqa: E402
-from suffice.adapters import importers  # noqa: E402
-from suffice.rules import parse  # noqa: E402
-from suffice.signals import base as signals  # noqa: E402
 from suffice.store.recording import write_recording  # noqa: E402
 from tests import shared  # noqa: E402
 from tests.coin import coin  # noqa: E402
@@ -79,18 +75,6 @@ def cut_path(cut, tmp_path_factory):
     path = tmp_path_factory.mktemp("coin") / "cut.parquet"
     write_recording(path, cut.cut.table, cut.cut.metadata)
     return path
-
-
-@pytest.fixture(autouse=True)
-def _own_names_are_forgotten():
-    """What a test registers is gone when it ends, so that it can run again."""
-    registries = (signals._REGISTRY, parse._OWN_RULES, parse._OWN_SELECTORS, metrics._METRICS, importers._REGISTERED)
-    before = [dict(registry) for registry in registries]
-    yield
-    for registry, names in zip(registries, before, strict=True):
-        if registry != names:
-            registry.clear()
-            registry.update(names)
 
 
 @pytest.hookimpl(wrapper=True)

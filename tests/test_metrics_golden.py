@@ -8,10 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from suffice.metrics import exact_match, f1, normalize_answer
+from suffice.metrics import METRICS, exact_match, f1, normalize_answer
 
 ROOT = Path(__file__).resolve().parents[1]
 GOLDEN = json.loads((ROOT / "tests" / "data" / "hotpot_scorer_golden.json").read_text(encoding="utf-8"))
+
+
+def test_the_metrics_are_those_built_in_whatever_an_example_registered_before():
+    assert set(METRICS) == {"em", "f1", "contains"}
 
 
 def test_there_are_at_least_two_hundred_distinct_pairs():

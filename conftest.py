@@ -1,0 +1,20 @@
+"""What holds for every test, the examples in docstrings among them; the rest is in `tests/conftest.py`."""
+
+import pytest
+
+from suffice import metrics
+from suffice.adapters import importers
+from suffice.rules import parse
+from suffice.signals import base as signals
+
+
+@pytest.fixture(autouse=True)
+def _own_names_are_forgotten():
+    """What a test registers is gone when it ends, so that it can run again."""
+    registries = (signals._REGISTRY, parse._OWN_RULES, parse._OWN_SELECTORS, metrics._METRICS, importers._REGISTERED)
+    before = [dict(registry) for registry in registries]
+    yield
+    for registry, names in zip(registries, before, strict=True):
+        if registry != names:
+            registry.clear()
+            registry.update(names)

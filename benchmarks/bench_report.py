@@ -22,7 +22,7 @@ from tests.report_tools import array, page_data
 
 from suffice.replays import Price, policy_for, replay
 from suffice.reports import make_report, render_html
-from suffice.reports.html import LARGEST
+from suffice.reports.html import LARGEST_PAGE
 from suffice.rules.rethreshold import find_threshold, with_threshold
 from suffice.session import Policy
 from suffice.statistics import Resampling
@@ -98,7 +98,7 @@ def check(path: Path, text: str) -> None:
             table = array(data["arrays"][entry["array"]])
             column = table[rows, stops[rows, region]] if entry["by"] == "stop" else table[rows, region]
             assert column.mean() == value, (threshold, name)
-    assert len(text.encode()) <= LARGEST
+    assert len(text.encode()) <= LARGEST_PAGE
 
 
 def run() -> dict[str, Any]:
@@ -127,8 +127,8 @@ def run() -> dict[str, Any]:
         "peer": floor,
         "ratio": best / floor,
         "size_bytes": size,
-        "target": {"ratio": TARGET_RATIO, "bytes": LARGEST},
-        "met": best <= TARGET_RATIO * floor and size <= LARGEST,
+        "target": {"ratio": TARGET_RATIO, "bytes": LARGEST_PAGE},
+        "met": best <= TARGET_RATIO * floor and size <= LARGEST_PAGE,
         "sizes": {"questions": QUESTIONS, "rounds": ROUNDS, "draws": 1000, "policies": 2},
         "versions": {"python": platform.python_version(), "numpy": np.__version__},
     }

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from suffice.certificates import Claim, listed, measure
+from suffice.certificates import Claim, listed, measure_losses
 from suffice.errors import UnknownSignalError
 from suffice.replays import id_hash, policy_for, reads_round_0, replay
 from suffice.replays.streaming import replay_stream
@@ -113,7 +113,7 @@ def check(folder, trajectories: list[Trajectory], recording: Recording, text: st
         with pytest.raises(UnknownSignalError):
             replay_stream(path, policy, metrics=("f1",), baseline="fixed_k(1)")
         with pytest.raises(UnknownSignalError):
-            measure(recording, [policy], Claim(epsilon=0.5, metric=PLACE))
+            measure_losses(recording, [policy], Claim(epsilon=0.5, metric=PLACE))
         return
     assert row.stop_rounds == pytest.approx(shares(expected))
     streamed = replay_stream(path, policy, metrics=("f1",), baseline="fixed_k(1)", block_rows=3)
@@ -123,7 +123,7 @@ def check(folder, trajectories: list[Trajectory], recording: Recording, text: st
     families = [listed([text], policy_for(recording, "full", **FITTED))]
     families += [listed([text], recording)] if not {"p_correct", "overlap"} & set(policy.signals) else []
     for family in families:
-        measured = measure(recording, family.policies, Claim(epsilon=0.5, metric=PLACE))
+        measured = measure_losses(recording, family.policies, Claim(epsilon=0.5, metric=PLACE))
         places = dict(zip(measured.question_ids, measured.values[0].tolist(), strict=True))
         assert [round(10 * places[id_hash(item.question_id)]) for item in trajectories] == expected
 

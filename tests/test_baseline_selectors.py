@@ -9,7 +9,7 @@ import pytest
 
 from suffice.calibration import Calibrator
 from suffice.certificates import Claim
-from suffice.certificates.losses import measure
+from suffice.certificates.losses import measure_losses
 from suffice.diagnostics import diagnose
 from suffice.errors import DataError
 from suffice.replays import policy_for, replay, replay_stream
@@ -155,12 +155,12 @@ def test_a_selector_with_its_own_fitted_state_has_its_own_frontier(recording):
 
 def test_a_certificate_compares_a_vote_with_the_full_vote(recording):
     claim = Claim(epsilon=0.05, metric="em")
-    measured = measure(recording, [policy(recording, "majority")], claim)
+    measured = measure_losses(recording, [policy(recording, "majority")], claim)
     assert measured.baseline == "full, majority"
     assert measured.baseline_values.mean() == pytest.approx(voted(ROUNDS))
     assert measured.losses.mean() == pytest.approx(voted(ROUNDS) - by_rule())
     with pytest.raises(DataError, match="these have several: majority, last"):
-        measure(recording, [policy(recording, "majority"), policy(recording, "last")], claim)
+        measure_losses(recording, [policy(recording, "majority"), policy(recording, "last")], claim)
 
 
 def test_a_stream_and_a_diagnosis_compare_a_vote_with_the_vote_of_a_fixed_budget(recording, tmp_path):

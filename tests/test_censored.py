@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from suffice.certificates import Claim
-from suffice.certificates.losses import measure
+from suffice.certificates.losses import measure_losses
 from suffice.errors import CensoredError, UnknownSignalError
 from suffice.replays import policy_for, replay, replay_stream
 from suffice.replays.tables import stops_table
@@ -145,7 +145,7 @@ def test_a_stream_refuses_and_names_replay(cut, cut_path):
 
 def test_certify_refuses_what_never_ran(cut, cut_path):
     with pytest.raises(CensoredError, match="goes on past what was recorded"):
-        measure(cut.cut, [policy_for(cut.cut, RULE)], Claim(epsilon=0.03, metric="em"))
+        measure_losses(cut.cut, [policy_for(cut.cut, RULE)], Claim(epsilon=0.03, metric="em"))
     rules, out = cut_path.parent / "rules.txt", cut_path.parent / "policy.json"
     rules.write_text(f"{RULE}\n")
     refused = cli("certify", cut_path, "--rules", rules, "--max-loss", "0.03", "--metric", "em", "-o", out)

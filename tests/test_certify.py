@@ -16,7 +16,7 @@ from suffice.certificates import (
     arranged,
     certify,
     listed,
-    measure,
+    measure_losses,
     path_values,
     questions_needed,
     threshold_path,
@@ -149,7 +149,7 @@ def test_a_certification_is_json(certified, fresh, family, tune):
 
 def test_losses_equal_plain_loops(fresh, policy):
     claims = {kind: Claim(epsilon=0.1, loss=kind, baseline="fixed_k(2)") for kind in ("net", "harm")}
-    found = {kind: measure(fresh, [policy], claim) for kind, claim in claims.items()}
+    found = {kind: measure_losses(fresh, [policy], claim) for kind, claim in claims.items()}
     metric = outcome(fresh, "f1")
     rounds = stops(policy, fresh.rounds(policy.raw_columns)).rounds
     expected = {}
@@ -270,7 +270,7 @@ def test_a_column_that_borrows_the_name_of_a_binary_metric_is_refused(fresh, pol
 def test_a_path_runs_from_conservative_to_cheap(fresh, policy, comparison):
     varied = replace(policy, rule=parse_rule(f"(answer_stable >= 1) | (p_correct {comparison} 0.5)"))
     path = threshold_path(varied, "p_correct", [0.9, 0.0, 0.4, 0.4, 1.0, 0.7])
-    calls = measure(fresh, path.policies, EASY).costs["calls"].mean(axis=1)
+    calls = measure_losses(fresh, path.policies, EASY).costs["calls"].mean(axis=1)
     assert len(path.policies) == 5
     assert (np.diff(calls) <= 0).all()
     assert calls[0] > calls[-1]
@@ -286,7 +286,7 @@ def test_path_values_span_what_tune_questions_take(policy, tune):
 def test_what_is_idle_on_tune_questions_is_left_out(tune, policy):
     path = threshold_path(policy, "p_correct", [-1.0, 0.5, 0.5001, 2.0])
     kept = arranged(path, tune, EASY)
-    measured = measure(tune, kept.policies, EASY)
+    measured = measure_losses(tune, kept.policies, EASY)
     assert all(measured.costs["calls"].mean(axis=1) < 5)
     assert len({row.tobytes() for row in measured.costs["calls"]}) == len(kept.policies) < 4
     assert "p_correct > 2" not in " ".join(member.label for member in kept.policies)
@@ -300,7 +300,7 @@ def test_a_list_is_ordered_by_tune_p_values_and_without_tune_as_it_stands(tune, 
     family = listed(texts, policy)
     assert [member.label for member in family.policies] == texts
     kept = arranged(family, tune, EASY)
-    p = EASY.p_values(measure(tune, kept.policies, EASY).losses, 0.05)
+    p = EASY.p_values(measure_losses(tune, kept.policies, EASY).losses, 0.05)
     assert (np.diff(p) >= 0).all()
     assert kept.policies[-1].label == "fixed_k(1)"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from suffice.certificates import Claim, listed, measure
+from suffice.certificates import Claim, listed, measure_losses
 from suffice.diagnostics import diagnose
 from suffice.diagnostics.judged import compare_judged
 from suffice.diagnostics.judging import Unjudged
@@ -74,7 +74,7 @@ def test_f1_that_is_asked_for_is_printed_with_a_word_about_it():
     result = replay(kept, ["answer_stable"], metrics=("f1",), resampling=Resampling(n_resamples=2))
     assert result.row("fixed_k(1)").metrics["f1"] < np.mean(kept.column("em")[:, 0]) - 0.1
     assert choice_note(kept) in result.notes
-    assert choice_note(kept) in measure(kept, listed(["fixed_k(1)"], kept).policies, Claim(epsilon=0.5)).notes
+    assert choice_note(kept) in measure_losses(kept, listed(["fixed_k(1)"], kept).policies, Claim(epsilon=0.5)).notes
 
 
 def test_a_threshold_on_a_metric_and_selectors_get_the_same_word():
@@ -83,7 +83,7 @@ def test_a_threshold_on_a_metric_and_selectors_get_the_same_word():
     assert said in replay(kept, [rule], metrics=("f1 > 0.5",), resampling=Resampling(n_resamples=2)).notes
     assert said in diagnose(kept, policy=rule, metric="f1 > 0.5", resampling=Resampling(n_resamples=2)).notes
     claim = Claim(metric="f1>0.5", epsilon=0.5)
-    assert said in measure(kept, listed(["fixed_k(1)"], kept).policies, claim).notes
+    assert said in measure_losses(kept, listed(["fixed_k(1)"], kept).policies, claim).notes
     policy = policy_for(kept, rule)
     assert said in compare_selectors(kept, [policy], ["last"], metric="f1", resampling=Resampling(n_resamples=2)).notes
     assert (

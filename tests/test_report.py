@@ -26,7 +26,7 @@ from suffice.replays.prepared import PreparedRecording
 from suffice.replays.tables import replay_notes, replay_tables
 from suffice.reports import Settings, make_report, render_html
 from suffice.reports.headline import headline
-from suffice.reports.html import LARGEST
+from suffice.reports.html import LARGEST_PAGE
 from suffice.reports.packing import Pool, json_in_html
 from suffice.reports.slider import make_slider, slidable
 from suffice.reports.trajectories import Stopped, choose
@@ -385,7 +385,7 @@ def test_a_report_is_the_same_bytes_each_time(files, page):
 
 def test_long_texts_leave_out_trajectories_and_all_keeps_them(tmp_path, monkeypatch):
     largest = 1_500_000
-    monkeypatch.setattr("suffice.reports.html.LARGEST", largest)
+    monkeypatch.setattr("suffice.reports.html.LARGEST_PAGE", largest)
     rng = np.random.default_rng(0)
     listed = rows(80)
     for row in listed:
@@ -396,13 +396,13 @@ def test_long_texts_leave_out_trajectories_and_all_keeps_them(tmp_path, monkeypa
         {"long": kept}, [policy_for(kept, "answer_stable")], settings=Settings(resampling=Resampling(n_resamples=50))
     )
     capped, whole = render_html(made), render_html(made, everything=True)
-    assert largest < LARGEST
+    assert largest < LARGEST_PAGE
     assert len(capped.encode()) <= largest < len(whole.encode())
     held = page_data(capped)["cells"][0]["browser"]
     shown = trajectories(page_data(capped)["cells"][0])
     assert 0 < len(shown) < 80
     assert held["left_out"] == 80 - len(shown)
-    assert f"{80 - len(shown)} are left out" in held["told"]
+    assert f"{80 - len(shown)} are left out" in held["scope"]
     assert len(trajectories(page_data(whole)["cells"][0])) == 80
 
 
@@ -413,7 +413,7 @@ def test_sliders_that_do_not_fit_are_counted_and_leave_nothing_behind(files, mon
     )
     whole = page_data(render_html(made))
     assert len(whole["cells"][0]["sliders"]) == 3
-    monkeypatch.setattr("suffice.reports.html._RESERVED", LARGEST)
+    monkeypatch.setattr("suffice.reports.html._RESERVED", LARGEST_PAGE)
     page = render_html(made)
     few = page_data(page)
     assert len(few["cells"][0]["sliders"]) == 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from suffice.certificates import Claim, listed, measure
+from suffice.certificates import Claim, listed, measure_losses
 from suffice.errors import DataError, UnknownSignalError
 from suffice.metrics import exact_match, f1
 from suffice.replays import calibrate, policy_for, replay
@@ -77,7 +77,7 @@ def test_a_listed_rule_starts_where_the_list_says(recording):
     for base in (recording, policy_for(recording, "full")):
         family = listed(["verbal_confidence >= 5"], base, start_round=0)
         assert family.policies[0].start_round == 0
-        assert measure(recording, family.policies, Claim(epsilon=0.5)).costs["calls"].min() == 1
+        assert measure_losses(recording, family.policies, Claim(epsilon=0.5)).costs["calls"].min() == 1
 
 
 def test_a_policy_file_says_itself_where_it_starts(path, tmp_path):

@@ -2,7 +2,7 @@
 
 from suffice.certificates.certificate import ASSUMES, BREAKS, Certificate
 from suffice.certificates.family import Family, arranged, listed, path_values, threshold_path
-from suffice.certificates.losses import COST_NAMES, Claim, MeasuredLosses, measure
+from suffice.certificates.losses import COST_NAMES, Claim, MeasuredLosses, measure_losses
 from suffice.certificates.ltt import PROCEDURES, questions_needed, rejected
 from suffice.certificates.procedure import Certification, Need, certify
 from suffice.certificates.pvalues import betting_p_value, hoeffding_bentkus_p_value, net_p_value
@@ -23,7 +23,7 @@ __all__ = [
     "certify",
     "hoeffding_bentkus_p_value",
     "listed",
-    "measure",
+    "measure_losses",
     "net_p_value",
     "path_values",
     "questions_needed",

@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from suffice.certificates.losses import Claim, MeasuredLosses, measure
+from suffice.certificates.losses import Claim, MeasuredLosses, measure_losses
 from suffice.errors import ConfigMismatchError, DataError
 from suffice.replays import Selected, even_thresholds, policy_for, reads_round_0, seen_from, selected_on
 from suffice.rounds import Floats
@@ -141,7 +141,7 @@ def arranged(family: Family, tune: Recording, claim: Claim, cheapest: str = "cal
     Raises:
         DataError: No member saves any of it on the tune questions.
     """
-    measured = measure(tune, family.policies, claim)
+    measured = measure_losses(tune, family.policies, claim)
     places = _useful(measured, cheapest)
     if not places:
         raise DataError(

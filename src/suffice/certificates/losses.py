@@ -28,7 +28,7 @@ from suffice.rounds import Floats
 from suffice.session import Policy, Stops
 from suffice.store.recording import Recording
 
-__all__ = ["BINARY_METRICS", "COST_NAMES", "Claim", "MeasuredLosses", "measure", "one_row_per_question"]
+__all__ = ["BINARY_METRICS", "COST_NAMES", "Claim", "MeasuredLosses", "measure_losses", "one_row_per_question"]
 
 BINARY_METRICS = frozenset({"em", "contains", "agreement", "agreement_em"})
 """Metrics that can only be 0 or 1 by definition, as can a threshold on any metric, ``f1 > 0.5``."""
@@ -156,7 +156,7 @@ class MeasuredLosses:
         return ours, theirs
 
 
-def measure(
+def measure_losses(
     recording: Recording, policies: Sequence[Policy], claim: Claim, *, rivals_by: str | None = None
 ) -> MeasuredLosses:
     """Return what policies lose against the baseline of a claim, one row for each question.
@@ -198,7 +198,7 @@ def measure(
     costs = {name: np.stack([run.ledger.spent(name) for run in runs])[:, order] for name in COST_NAMES}
     net = values[-1] - values[:-1]
     notes += [f"{run.label}: {note}" for run in runs for note in run.notes]
-    notes += _reader_notes(complete, values[-1], claim, n_failed)
+    notes += _loss_notes(complete, values[-1], claim, n_failed)
     return MeasuredLosses(
         losses=net if claim.loss == "net" else np.maximum(net, 0.0),
         values=values[:-1],
@@ -292,7 +292,7 @@ def _check_run(run: Run, claim: Claim, prepared: PreparedRecording) -> None:
         )
 
 
-def _reader_notes(recording: Recording, base: Floats, claim: Claim, n_failed: int) -> list[str]:
+def _loss_notes(recording: Recording, base: Floats, claim: Claim, n_failed: int) -> list[str]:
     notes = []
     if is_agreement(claim.metric):
         notes.append(agreement_note(recording))

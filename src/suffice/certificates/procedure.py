@@ -15,7 +15,7 @@ from suffice._version import __version__
 from suffice.certificates.certificate import Certificate, figures_text
 from suffice.certificates.charts import family_chart
 from suffice.certificates.family import Family, arranged, listed, refuse_used_questions
-from suffice.certificates.losses import COST_NAMES, Claim, MeasuredLosses, measure
+from suffice.certificates.losses import COST_NAMES, Claim, MeasuredLosses, measure_losses
 from suffice.certificates.ltt import MOST_QUESTIONS, ProcedureName, level_of, questions_needed, rejected
 from suffice.display import Chart
 from suffice.errors import DataError
@@ -272,7 +272,7 @@ def certify(
     if tune is not None:
         family = arranged(family, tune, claim, cheapest)
     used = refuse_used_questions(family, claim, recording)
-    measured = measure(recording, family.policies, claim, rivals_by=cheapest)
+    measured = measure_losses(recording, family.policies, claim, rivals_by=cheapest)
     measured = replace(measured, notes=(*measured.notes, *used.notes))
     level = level_of(procedure, len(family.policies), claim.delta)
     p = claim.p_values(measured.losses, level)

@@ -123,7 +123,7 @@ def diagnose(
     prepared = PreparedRecording.of(recording)
     complete = prepared.recording
     tune = None if tune is None else PreparedRecording.of(tune).recording
-    policy = None if policy is None else _policy_of(complete, tune, policy, metric)
+    policy = None if policy is None else _resolved_policy(complete, tune, policy, metric)
     quality = quality or next((name for name in default_metrics(complete)[:1] if has_metric(complete, name)), metric)
     inputs = _Inputs(
         prepared=prepared.with_metrics([quality] if has_metric(complete, quality) else []),
@@ -156,7 +156,7 @@ _GATED = f"{KNOWN} > 0.5"
 """A rule that reads the recorded gate, whose figures are among those of the signals."""
 
 
-def _policy_of(recording: Recording, tune: Recording | None, policy: Policy | Rule | str, metric: str) -> Policy:
+def _resolved_policy(recording: Recording, tune: Recording | None, policy: Policy | Rule | str, metric: str) -> Policy:
     """Return the policy; of a rule one with the recording's settings, calibrated on tune where it needs that."""
     if isinstance(policy, Policy):
         return policy

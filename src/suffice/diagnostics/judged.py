@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from suffice.diagnostics.judging import Choice, Procedure
 from suffice.diagnostics.rows import column_or_nan
-from suffice.diagnostics.selection import Estimate, Reference
+from suffice.diagnostics.selection import Reference, WithInterval
 from suffice.errors import DataError
 from suffice.replays.checks import check_policy
 from suffice.replays.outcomes import choice_notes, outcome
@@ -54,12 +54,12 @@ class JudgedRow:
     name: str
     variants: tuple[str, ...]
     quality: float
-    delta: Estimate
-    gap: Estimate
+    delta: WithInterval
+    gap: WithInterval
     calls: float
     tokens: float
-    gap_per_call: Estimate
-    gap_per_1000: Estimate
+    gap_per_call: WithInterval
+    gap_per_1000: WithInterval
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +119,7 @@ class JudgedComparison(Evaluation):
         )
 
 
-def _if_defined(estimate: Estimate) -> Estimate | None:
+def _if_defined(estimate: WithInterval) -> WithInterval | None:
     return None if np.isnan(estimate[0]) else estimate
 
 

@@ -181,14 +181,14 @@ class _Study:
             named: dict[str, Selector] = {name: parse_selector(name) for name in simple}
             named |= {_penalty_name(penalty): self.fitted(train, penalty, view)[0] for penalty in self._penalties}
             for name, selector in named.items():
-                held = _questions(view, ~train)
+                held = _select_questions(view, ~train)
                 table = values_by_stop(answers_by_stop(selector, held), held.seen, self._metric[~train])
                 totals.setdefault(name, []).append(np.where(held.seen, table, np.nan))
         return {name: float(np.nanmean(np.concatenate(tables))) for name, tables in totals.items()}
 
     def fitted(self, train: Mask, penalty: float, view: Rounds | None = None) -> tuple[Selector, int]:
         """Return the ranker of the training questions and how many pairs it learnt from; `last` if it learnt nothing."""
-        rounds = _questions(self._view(train) if view is None else view, train)
+        rounds = _select_questions(self._view(train) if view is None else view, train)
         assert isinstance(self._policy.selector, Ranked)
         terms = tuple(replace(term, fill=_median(term, rounds)) for term in self._policy.selector.terms)
         draft = Ranked(terms)
@@ -222,7 +222,7 @@ class _Study:
         return Rounds(columns, view.index, view.seen, view.answers)
 
 
-def _questions(view: Rounds, rows: Mask) -> Rounds:
+def _select_questions(view: Rounds, rows: Mask) -> Rounds:
     columns = {name: column[rows] for name, column in view.columns.items()}
     return Rounds(columns, view.index, view.seen[rows], None if view.answers is None else view.answers[rows])
 

@@ -22,9 +22,9 @@ from suffice.statistics import ONE_UNIT, Draws, Resampling
 from suffice.store.recording import Recording
 from suffice.tables import Column, Table
 
-__all__ = ["Estimate", "Reference", "SelectorComparison", "SelectorRow", "compare_selectors"]
+__all__ = ["Reference", "SelectorComparison", "SelectorRow", "WithInterval", "compare_selectors"]
 
-Estimate = tuple[float, float, float]
+WithInterval = tuple[float, float, float]
 """A value with the ends of its interval, each NaN where undefined."""
 
 
@@ -49,9 +49,9 @@ class SelectorRow:
     rule: str
     selector: str
     quality: float
-    delta: Estimate
-    gap_seen: Estimate
-    gap_full: Estimate
+    delta: WithInterval
+    gap_seen: WithInterval
+    gap_full: WithInterval
     oracle_seen: float
     oracle_full: float
     calls: float
@@ -242,7 +242,7 @@ class Reference:
             n_selected=tuned_on(policy, self.prepared.recording),
         )
 
-    def ratio(self, above: Floats, below: Floats, per: Floats | None = None) -> Estimate:
+    def ratio(self, above: Floats, below: Floats, per: Floats | None = None) -> WithInterval:
         """Return the ratio of two means with its interval, see `Draws.ratio`; note in `undefined` where a draw has none."""
         value, defined = self._draws.ratio(above, below, per)
         self.undefined |= not defined

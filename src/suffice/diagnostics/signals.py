@@ -193,18 +193,18 @@ def summarise_signals(
         int(r): _summaries(recording, rows.at(rows.rounds == r), (undefined, undefined), resampling.level)
         for r in np.unique(rows.rounds)
     }
-    drawn = replace(resampling, n_resamples=len(d_draws), interval="percentile")
+    method = replace(resampling, n_resamples=len(d_draws), interval="percentile")
     return SignalTable(
         signals=whole,
         by_round=by_round,
         metric=metric,
         n_units=rows.n_units,
-        resampling=drawn,
-        notes=_reader_notes(whole, metric, drawn),
+        resampling=method,
+        notes=_signal_notes(whole, metric, method),
     )
 
 
-def _reader_notes(signals: Sequence[SignalSummary], metric: str, resampling: Resampling) -> tuple[str, ...]:
+def _signal_notes(signals: Sequence[SignalSummary], metric: str, resampling: Resampling) -> tuple[str, ...]:
     notes = [
         (
             f"{100 * resampling.level:g} % intervals, the question being the unit; d: {resampling.n_resamples:,} bootstrap draws, "
@@ -232,11 +232,12 @@ def _summaries(
         rows.columns, cohens_d(rows, list(rows.columns)).tolist(), *(end.tolist() for end in d_ends), strict=True
     )
     return tuple(
-        _summary(rows, name, unit_of(recording, name), d=(d, low, high), level=level) for name, d, low, high in figures
+        _signal_summary(rows, name, unit_of(recording, name), d=(d, low, high), level=level)
+        for name, d, low, high in figures
     )
 
 
-def _summary(rows: Rows, name: str, unit: str, *, d: tuple[float, float, float], level: float) -> SignalSummary:
+def _signal_summary(rows: Rows, name: str, unit: str, *, d: tuple[float, float, float], level: float) -> SignalSummary:
     coded, column = rows.coded[name], rows.columns[name]
     counts = coded.counts(coded.defined)
     n, n_defined = len(column), int(counts.sum())

@@ -1,4 +1,4 @@
-"""Everything that a report shows, as values: one cell for each recording."""
+"""The contents of a report, as values: one cell for each recording."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from typing import Any
 import numpy as np
 
 from suffice._version import __version__
-from suffice.calibration import CalibrationReport, calibration_report
+from suffice.calibration import CalibrationReport
+from suffice.diagnostics.calibration import named_reports, reports_by_round
 from suffice.display import Displayed
+from suffice.display.tables import facts_table
 from suffice.errors import ConfigMismatchError, DataError
 from suffice.replays import Price, ReplayResult, Row, outcome, replay
 from suffice.replays.prepared import PreparedRecording
@@ -20,7 +22,7 @@ from suffice.replays.tables import outcomes_table, replay_notes, replay_tables
 from suffice.reports.extras import diagnostics, which_round
 from suffice.reports.gate import gate_part
 from suffice.reports.headline import Headline, headline
-from suffice.reports.part import Part
+from suffice.reports.part import ReportPart
 from suffice.reports.trajectories import Stopped
 from suffice.session import Policy
 from suffice.statistics import Resampling
@@ -73,7 +75,7 @@ class ReportCell:
     policies: tuple[Policy, ...]
     extra: Mapping[str, Sequence[Table]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
-    parts: tuple[Part, ...] = ()
+    parts: tuple[ReportPart, ...] = ()
 
     @property
     def rules(self) -> list[Row]:
@@ -82,7 +84,7 @@ class ReportCell:
 
     @cached_property
     def headlines(self) -> list[Headline]:
-        """What is said about each policy."""
+        """The headline of each policy."""
         pairs = zip(self.rules, self.policies, strict=True)
         return [headline(self.result, row.label, policy) for row, policy in pairs]
 
@@ -97,29 +99,29 @@ class ReportCell:
         if "em" not in self.prepared.recording.table.column_names:
             return {}
         em = outcome(self.prepared.recording, "em")
-        found: dict[str, dict[str, CalibrationReport]] = {}
+        by_signal: dict[str, dict[str, CalibrationReport]] = {}
         for policy in self.policies:
             view = self.prepared.view(policy)
             for calibrator in policy.calibrators:
                 name = calibrator.output
-                if name in view.columns and name not in found:
-                    found[name] = _by_round(view[name], self.prepared.in_view(em, view), view.index.tolist())
-        return {name: reports for name, reports in found.items() if reports}
+                if name in view.columns and name not in by_signal:
+                    reports = reports_by_round(view[name], self.prepared.in_view(em, view), view.index.tolist())
+                    by_signal[name] = {} if reports is None else named_reports(*reports)
+        return {name: reports for name, reports in by_signal.items() if reports}
 
     def reliability_tables(self) -> list[Table]:
         """Return Brier score and calibration error of each calibrated signal, by round."""
-        columns = (
-            Column("rounds"),
-            Column("answers", ",.0f"),
-            Column("Brier", ".3f"),
-            Column("always the mean", ".3f"),
-            Column("ECE", ".3f"),
-        )
         return [
-            Table(
-                title=f"Calibration of {name} against exact match, on these questions",
-                columns=columns,
-                rows=tuple((g, r.n, r.brier, r.brier_uninformed, r.ece) for g, r in reports.items()),
+            Table.of(
+                f"Calibration of {name} against exact match, on these questions",
+                reports.items(),
+                {
+                    Column("rounds"): lambda item: item[0],
+                    Column("answers", ",.0f"): lambda item: item[1].n,
+                    Column("Brier", ".3f"): lambda item: item[1].brier,
+                    Column("always the mean", ".3f"): lambda item: item[1].brier_uninformed,
+                    Column("ECE", ".3f"): lambda item: item[1].ece,
+                },
                 notes=("A lower Brier score does not promise a better stopping rule.",),
             )
             for name, reports in self.reliability.items()
@@ -134,27 +136,27 @@ class ReportCell:
     def provenance(self) -> Table:
         """Return where the figures come from."""
         recording, result = self.prepared.recording, self.result
-        rows: list[tuple[str, Any]] = [
-            ("recording", self.name),
-            ("data hash", result.data_hash),
-            ("questions", f"{result.n:,} in {result.n_clusters:,} units of resampling; {result.n_failed:,} failed"),
-            ("rounds", f"{int(recording.index[0])} to {int(recording.index[-1])}"),
-            *_flat("recorded with", recording.metadata.get("config") or {}),
-            *_flat("data set", recording.metadata.get("dataset") or {}),
-            *((f"policy {policy.label}", str(policy.rule)) for policy in self.policies),
-        ]
-        rows += [
-            (f"policy {policy.label}, selector", str(policy.selector))
-            for policy in self.policies
-            if str(policy.selector) != "last"
-        ]
-        return Table(title="Provenance", columns=(Column("what"), Column("value")), rows=tuple(rows))
+        facts = {
+            "recording": self.name,
+            "data hash": result.data_hash,
+            "questions": f"{result.n:,} in {result.n_clusters:,} units of resampling; {result.n_failed:,} failed",
+            "rounds": f"{int(recording.index[0])} to {int(recording.index[-1])}",
+            **_flat("recorded with", recording.metadata.get("config") or {}),
+            **_flat("data set", recording.metadata.get("dataset") or {}),
+            **{f"policy {policy.label}": str(policy.rule) for policy in self.policies},
+            **{
+                f"policy {policy.label}, selector": str(policy.selector)
+                for policy in self.policies
+                if str(policy.selector) != "last"
+            },
+        }
+        return facts_table("Provenance", facts)
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-ready values."""
         return {
             "name": self.name,
-            "headlines": [asdict(told) for told in self.headlines],
+            "headlines": [asdict(headline) for headline in self.headlines],
             "replay": self.result.to_dict(),
             "tables": [table.to_dict() for table in self.tables()],
             "notes": [*replay_notes(self.result), *self.notes],
@@ -170,38 +172,26 @@ class Report(Displayed):
 
     def cells_table(self) -> Table:
         """Return all policies of all cells, one row each."""
-        first = outcomes_table(self.cells[0].result)
         metric = self.settings.metrics[0]
-        rows = [
-            (
-                cell.name,
-                row.marked,
-                row.n,
-                row.bounds.get(metric, row.metrics[metric]),
-                row.difference(metric),
-                row.at_least(row.calls.mean),
-                row.difference("calls"),
-                row.verdict,
-            )
-            for cell in self.cells
-            for row in cell.rules
-        ]
-        baselines = dict.fromkeys(row.baseline for cell in self.cells for row in cell.rules)
-        name = " or ".join(baselines)
-        return Table(
-            title="All recordings",
-            columns=(
-                Column("recording"),
-                Column("policy"),
-                Column("n", ",.0f"),
-                Column(metric.upper(), ".1f", scale=100),
-                Column(f"Δ{metric} vs {name}", "+.1f", scale=100, interval=True),
-                Column("calls", ",.2f"),
-                Column(f"Δcalls vs {name}", "+,.2f", interval=True),
-                Column("verdict"),
-            ),
-            rows=tuple(rows),
-            notes=first.notes,
+        name = " or ".join(dict.fromkeys(row.baseline for cell in self.cells for row in cell.rules))
+        return Table.of(
+            "All recordings",
+            [(cell, row) for cell in self.cells for row in cell.rules],
+            {
+                Column("recording"): lambda item: item[0].name,
+                Column("policy"): lambda item: item[1].marked,
+                Column("n", ",.0f"): lambda item: item[1].n,
+                Column(metric.upper(), ".1f", scale=100): lambda item: item[1].bounds.get(
+                    metric, item[1].metrics[metric]
+                ),
+                Column(f"Δ{metric} vs {name}", "+.1f", scale=100, interval=True): lambda item: item[1].difference(
+                    metric
+                ),
+                Column("calls", ",.2f"): lambda item: item[1].at_least(item[1].calls.mean),
+                Column(f"Δcalls vs {name}", "+,.2f", interval=True): lambda item: item[1].difference("calls"),
+                Column("verdict"): lambda item: item[1].verdict,
+            },
+            outcomes_table(self.cells[0].result).notes,
         )
 
     def tables(self) -> list[Table]:
@@ -215,19 +205,18 @@ class Report(Displayed):
         return self.cells[0].headlines[0].sentence
 
     def provenance(self) -> Table:
-        """Return what the whole report rests on."""
+        """Return how the report was made."""
         settings, how = self.settings, self.settings.resampling
-        rows = [
-            ("suffice", __version__),
-            ("python, numpy", f"{platform.python_version()}, {np.__version__}"),
-            ("command", settings.command or "made in Python"),
-            ("metrics", ", ".join(settings.metrics)),
-            (
-                "intervals",
-                f"{100 * how.level:g} %, {how.n_resamples:,} paired bootstrap draws, seed {how.seed}",
-            ),
-        ]
-        return Table(title="How this report was made", columns=(Column("what"), Column("value")), rows=tuple(rows))
+        return facts_table(
+            "How this report was made",
+            {
+                "suffice": __version__,
+                "python, numpy": f"{platform.python_version()}, {np.__version__}",
+                "command": settings.command or "made in Python",
+                "metrics": ", ".join(settings.metrics),
+                "intervals": f"{100 * how.level:g} %, {how.n_resamples:,} paired bootstrap draws, seed {how.seed}",
+            },
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-ready values."""
@@ -251,7 +240,7 @@ def make_report(
 
     Args:
         recordings: By name.
-        policies: What to evaluate; a policy that was made for another model than a recording's is left out there.
+        policies: The policies; one that was made for another model than a recording's is left out there.
         tune: What the policies were fitted on, for diagnostics such as drift; None if unknown.
         settings: How; default settings if None.
         prices: By recording, then component; None = money is NaN.
@@ -267,20 +256,13 @@ def make_report(
         raise DataError("a report needs a metric: 'agreement' needs no gold answers")
     cells: list[ReportCell] = []
     for name, recording in recordings.items():
-        others = {} if cells else {other: kept for other, kept in recordings.items() if other != name}
-        fitting = [policy for policy in policies if _belongs(policy, recording)] if len(recordings) > 1 else [*policies]
-        if fitting:
-            cells.append(
-                _cell(
-                    name,
-                    recording,
-                    fitting,
-                    others=others,
-                    tune=tune,
-                    settings=settings,
-                    prices=(prices or {}).get(name),
-                )
-            )
+        fitting = [policy for policy in policies if len(recordings) == 1 or _belongs(policy, recording)]
+        if not fitting:
+            continue
+        # The first cell shows all recordings side by side.
+        others = {} if cells else {other: item for other, item in recordings.items() if other != name}
+        cell_prices = (prices or {}).get(name)
+        cells.append(_report_cell(name, recording, fitting, others, tune=tune, settings=settings, prices=cell_prices))
     if not cells:
         raise ConfigMismatchError("none of the policies was made for one of the recordings")
     return Report(cells=tuple(cells), settings=settings)
@@ -291,43 +273,54 @@ def _belongs(policy: Policy, recording: Recording) -> bool:
     return all(recorded.get(key, value) == value for key, value in policy.depends.items())
 
 
-def _cell(
+def _report_cell(
     name: str,
     recording: Recording,
     policies: Sequence[Policy],
-    *,
     others: Mapping[str, Recording],
+    *,
     tune: Recording | None,
     settings: Settings,
     prices: Mapping[str, Price] | None,
 ) -> ReportCell:
-    named = _distinct(policies)
+    resampling = settings.resampling
     result = replay(
         recording,
-        named,
+        policies,
         metrics=settings.metrics,
         baseline=settings.baseline,
-        resampling=settings.resampling,
+        resampling=resampling,
         prices=prices,
         margins=settings.margins,
         cost=settings.cost,
         ledger=settings.ledger,
     )
+    # As the replay names them: policies of one label are numbered.
+    named = [
+        replace(policy, name=row.label) if row.label != policy.label else policy
+        for policy, row in zip(policies, result.rows, strict=False)
+    ]
     prepared = PreparedRecording.of(recording, result.metrics, prices=prices, ledger=settings.ledger)
-    kept = prepared.recording
     extra, notes = diagnostics(
-        kept,
+        prepared.recording,
         named[0],
         tune,
         result.metrics,
         name=name,
         others=others,
         baseline=settings.baseline,
-        resampling=settings.resampling,
+        resampling=resampling,
     )
     if prepared.cut.any():
         notes.append("no threshold to move: a rule cut this recording, and at other thresholds more rounds never ran")
-    rounds, missing = which_round(kept, _different(named, result), result.metrics[0], resampling=settings.resampling)
+    # Policies that do on these questions what an earlier one does add nothing to the comparison of selectors.
+    different: dict[str, Policy] = {}
+    for policy, row in zip(named, result.rows, strict=False):
+        different.setdefault(repr((row.metrics, row.bounds, row.calls, row.stop_rounds, row.reasons)), policy)
+    rounds, missing = which_round(
+        prepared.recording, list(different.values()), result.metrics[0], resampling=resampling
+    )
+    margin = min(settings.margins, default=0.02)
     return ReportCell(
         name=name,
         result=result,
@@ -335,45 +328,13 @@ def _cell(
         policies=tuple(named),
         extra=rounds | extra,
         notes=(*notes, *missing),
-        parts=gate_part(
-            kept, result.metrics, resampling=settings.resampling, margin=min(settings.margins, default=0.02)
-        ),
+        parts=gate_part(prepared.recording, result.metrics, resampling=resampling, margin=margin),
     )
 
 
-def _distinct(policies: Sequence[Policy]) -> list[Policy]:
-    """Return the policies, those of one label told apart as `replay` does."""
-    found: list[Policy] = []
-    for policy in policies:
-        same = sum(other.label == policy.label for other in found)
-        found.append(replace(policy, name=f"{policy.label} #{same + 1}") if same else policy)
-    return found
-
-
-def _different(policies: Sequence[Policy], result: ReplayResult) -> list[Policy]:
-    """Return the policies without those that do on these questions what an earlier one does."""
-    found: dict[str, Policy] = {}
-    for policy, row in zip(policies, result.rows, strict=False):
-        found.setdefault(repr((row.metrics, row.bounds, row.calls, row.stop_rounds, row.reasons)), policy)
-    return list(found.values())
-
-
-def _by_round(predicted: Any, em: Any, rounds: Sequence[int]) -> dict[str, CalibrationReport]:
-    known = np.isfinite(predicted) & np.isfinite(em)
-    if not known.any():
-        return {}
-    parts = {
-        f"round {r}": calibration_report(predicted[:, k], em[:, k]) for k, r in enumerate(rounds) if known[:, k].any()
-    }
-    return {"all rounds": calibration_report(predicted, em), **parts}
-
-
-def _flat(prefix: str, data: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return nested settings as rows, empty ones left out."""
-    rows: list[tuple[str, str]] = []
+def _flat(prefix: str, data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return nested settings as facts."""
+    facts: dict[str, Any] = {}
     for key, value in data.items():
-        if isinstance(value, Mapping):
-            rows += _flat(f"{prefix}: {key}", value)
-        elif value not in (None, "", [], ()):
-            rows.append((f"{prefix}: {key}", str(value)))
-    return rows
+        facts |= _flat(f"{prefix}: {key}", value) if isinstance(value, Mapping) else {f"{prefix}: {key}": value}
+    return facts

@@ -1,4 +1,4 @@
-"""What a report takes from the diagnostics: tables under headings, and what could not be computed and why."""
+"""The diagnostics of a report: tables under headings, and what could not be computed and why."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ def diagnostics(
 
     Args:
         recording: Recorded rounds.
-        policy: Whose stops to look into.
+        policy: Whose stops to examine.
         tune: What calibrators were fitted on; None if unknown.
-        metrics: The report's metrics; exact match says what is right where it was recorded, else the first of these.
-        name: What the recording is called.
-        others: Other recordings by name, to stand beside it.
+        metrics: The report's metrics; what is right is exact match where it was recorded, else the first of these.
+        name: Of the recording.
+        others: Other recordings by name, for the table of cells.
         baseline: What differences of quality are taken against.
         resampling: How intervals are made.
     """
@@ -57,7 +57,7 @@ def diagnostics(
     if metric != "em" and not is_agreement(metric) and ">" not in metric:
         metric = f"{metric} > 0.5"
     try:
-        found = diagnose(
+        diagnosis = diagnose(
             recording,
             policy=policy,
             tune=tune,
@@ -70,8 +70,8 @@ def diagnostics(
         )
     except SufficeError as error:
         return {}, [f"no diagnostics: {error}"]
-    tables = {_TITLES.get(name, name.capitalize()): [*part.tables()] for name, part in found.parts.items()}
-    return {title: listed for title, listed in tables.items() if listed}, list(found.notes)
+    tables = {_TITLES.get(name, name.capitalize()): [*part.tables()] for name, part in diagnosis.parts.items()}
+    return {title: listed for title, listed in tables.items() if listed}, list(diagnosis.notes)
 
 
 def which_round(
@@ -86,7 +86,7 @@ def which_round(
     own = {str(policy.selector): policy.selector for policy in policies}
     selectors += [selector for text, selector in own.items() if text not in set(map(str, selectors))]
     try:
-        found = compare_selectors(recording, policies, selectors, metric=metric, resampling=resampling)
+        comparison = compare_selectors(recording, policies, selectors, metric=metric, resampling=resampling)
     except SufficeError as error:
         return {}, [f"no comparison of selectors: {error}"]
-    return {"Which round's answer to return": [found.table()]}, []
+    return {"Which round's answer to return": [comparison.table()]}, []

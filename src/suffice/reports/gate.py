@@ -10,18 +10,18 @@ from suffice.gates import GateEvaluation, GatePoint, Transitions, even_betas, ga
 from suffice.gates.tables import examples_table, points_table, transitions_table
 from suffice.replays import selected_on
 from suffice.replays.charts import chart_of, legend_entry
-from suffice.reports.part import Part
+from suffice.reports.part import ReportPart
 from suffice.signals import KNOWN
 from suffice.statistics import Resampling
 from suffice.store.recording import Recording
 
 __all__ = ["gate_part"]
 
-_SWEEP = (
+_SWEEP_CAPTION = (
     "the share of questions that are retrieved for, as the threshold moves. Grey band: from never to always retrieving. A "
     "gate that knows nothing follows the random gate."
 )
-_STEPS = (
+_STEPS_CAPTION = (
     "What each step to the next threshold changes: up, answers that retrieval makes right; down, those it makes wrong."
 )
 _RATE = "var(--muted)"
@@ -30,7 +30,7 @@ _QUALITY = "var(--accent)"
 
 def gate_part(
     recording: Recording, metrics: Sequence[str], *, resampling: Resampling, margin: float
-) -> tuple[Part, ...]:
+) -> tuple[ReportPart, ...]:
     """Return the part about `p_known`; none where round 0, the rounds after it or the signal were not recorded.
 
     Args:
@@ -47,13 +47,13 @@ def gate_part(
     try:
         evaluation = GateEvaluation(recording, metrics=metrics, resampling=resampling, margin=margin)
     except SufficeError as error:
-        return (Part(title="The gate", sentences=(f"The gate cannot be judged here: {error}",)),)
+        return (ReportPart(title="The gate", sentences=(f"The gate cannot be judged here: {error}",)),)
     points = [evaluation.point(gate_rule(KNOWN, beta), beta, label=f"{KNOWN} > {beta:.4f}") for beta in betas]
     never, always, perfect = (evaluation.reference(kind) for kind in ("never", "always", "perfect"))
     steps = transitions(evaluation, KNOWN, betas)
     first = evaluation.metrics[0]
     return (
-        Part(
+        ReportPart(
             title="The gate",
             sentences=(
                 f"{always.headline(first)}.",
@@ -68,11 +68,11 @@ def gate_part(
             charts={
                 "gate": (
                     _sweep_chart(points, never, always, first),
-                    f"{first.upper()} and {_SWEEP}",
+                    f"{first.upper()} and {_SWEEP_CAPTION}",
                 ),
                 "gate-transitions": (
                     _steps_chart(steps),
-                    _STEPS,
+                    _STEPS_CAPTION,
                 ),
             },
             tables=(

@@ -1,4 +1,4 @@
-"""What a report says in sentences: the result first, then everything that limits it."""
+"""A report in sentences: the result first, then everything that limits it."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ __all__ = ["Headline", "caveats", "headline"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Headline:
-    """What a report says about one policy.
+    """The sentences of a report about one policy.
 
     Attributes:
         sentence: The result in one sentence: quality, calls, difference with interval, and the baseline that does as
             well for no more calls, if there is one.
         caveats: What limits it, one sentence each.
-        certificate: What the policy's certificate says, or that it is void; empty if it has none.
+        certificate: The statement of its certificate, or that it is void; empty if it has none.
     """
 
     sentence: str
@@ -43,33 +43,31 @@ def headline(result: ReplayResult, label: str, policy: Policy | None = None) -> 
         cut = any(other.kind == "recorded" for other in result.rows)
         name = f"agreement with the {'recorded run' if cut else 'full budget'}"
     who = label + "†" * row.censored + " (selected here: fitted or chosen on these questions)" * row.selected_here
-    reached = (
-        f"On {result.n:,} questions, {who} reaches {name} {_points(row, metric)} with {_calls(row)} model calls each"
-    )
-    parts = [reached, *_difference(result, row, metric)]
+    reached = f"On {result.n:,} questions, {who} reaches {name} {_quality_text(row, metric)} with {_calls_text(row)} model calls each"
+    parts = [reached, *_difference_text(result, row, metric)]
     return Headline(
-        sentence="; ".join([*parts, _verdict(result, row, name)]) + ".",
+        sentence="; ".join([*parts, _rival_text(result, row, name)]) + ".",
         caveats=caveats(result, row),
-        certificate="" if policy is None else _certificate(policy, label),
+        certificate="" if policy is None else _certificate_sentence(policy, label),
     )
 
 
-def _certificate(policy: Policy, label: str) -> str:
-    found = Certificate.of(policy)
-    if found is None:
+def _certificate_sentence(policy: Policy, label: str) -> str:
+    certificate = Certificate.of(policy)
+    if certificate is None:
         return ""
-    if not found.holds_for(policy):
+    if not certificate.holds_for(policy):
         return f"The certificate of {label} is void: the policy was changed after it was certified."
-    how = f"{found.n:,} questions, {found.procedure} over {found.family_size} policies"
-    return f"{label} is certified: {found.statement[0].lower()}{found.statement[1:]} ({how})."
+    how = f"{certificate.n:,} questions, {certificate.procedure} over {certificate.family_size} policies"
+    return f"{label} is certified: {certificate.statement[0].lower()}{certificate.statement[1:]} ({how})."
 
 
-def _difference(result: ReplayResult, row: Row, metric: str) -> list[str]:
+def _difference_text(result: ReplayResult, row: Row, metric: str) -> list[str]:
     delta = row.deltas.get(metric)
     if row.label == row.baseline or (delta is None and metric not in row.delta_bounds):
         return []
     base = result.row(row.baseline)
-    reached = f"{row.baseline} reaches {_points(base, metric)} with {_calls(base)}"
+    reached = f"{row.baseline} reaches {_quality_text(base, metric)} with {_calls_text(base)}"
     if delta is None:
         low, high = row.delta_bounds[metric]
         return [f"{reached}, a difference of {figure(low, '+.1f', 100)} to {figure(high, '+.1f', 100)} points"]
@@ -81,53 +79,53 @@ def _difference(result: ReplayResult, row: Row, metric: str) -> list[str]:
     return [f"{change} ({100 * result.resampling.level:g} % interval {bounds}, {sided})"]
 
 
-def _verdict(result: ReplayResult, row: Row, name: str) -> str:
+def _rival_text(result: ReplayResult, row: Row, name: str) -> str:
     if row.dominated_by is not None:
         other = result.row(row.dominated_by)
-        quality = _points(other, result.metrics[0])
-        return f"it is dominated by {row.dominated_by}, which reaches {quality} with {_calls(other)} calls"
+        quality = _quality_text(other, result.metrics[0])
+        return f"it is dominated by {row.dominated_by}, which reaches {quality} with {_calls_text(other)} calls"
     if row.undecided:
         what = "dominates it" if "dominated_by" in row.undecided else f"reaches this {name} for less"
         return f"whether a fixed budget or random stopping {what} is unknown, because some rounds never ran"
     if row.cheapest_match is None:
         return f"no fixed budget and no random stopping reaches as much {name} on these questions"
     other = result.row(row.cheapest_match)
-    return f"the cheapest fixed budget or random stopping of at least this {name} here is {row.cheapest_match} with {_calls(other)} calls"
+    return f"the cheapest fixed budget or random stopping of at least this {name} here is {row.cheapest_match} with {_calls_text(other)} calls"
 
 
 def caveats(result: ReplayResult, row: Row) -> tuple[str, ...]:
     """Return what limits the figures of a row."""
-    found = []
+    sentences = []
     if row.selected_here:
-        found.append(
+        sentences.append(
             f"Selected here: {row.label} was fitted or chosen on {row.n_selected:,} of these questions, so its figures flatter it."
         )
     if row.censored:
-        found.append(
+        sentences.append(
             f"Censored (†): for {row.n_censored:,} of {row.n:,} questions it wanted rounds that never ran, because a rule ended "
             "the recording there. Quality is given from all of those answers wrong to all of them right, costs are the least "
             "that is possible."
         )
     if row.n_failed:
-        found.append(f"{row.n_failed:,} questions failed while recording and are left out of every figure.")
+        sentences.append(f"{row.n_failed:,} questions failed while recording and are left out of every figure.")
     if is_agreement(result.metrics[0]):
-        found += [f"A{note[1:]}." for note in result.notes if note.startswith("agreement measures")]
+        sentences += [f"A{note[1:]}." for note in result.notes if note.startswith("agreement measures")]
     delta = row.deltas.get(result.metrics[0])
     if delta is not None and delta.warning and row.label != row.baseline:
         exact = "" if math.isnan(delta.p_exact) else f" Exact sign-flip test: p = {delta.p_exact:.3f}."
-        found.append(f"{delta.warning[0].upper()}{delta.warning[1:]}.{exact}")
-    return tuple(found)
+        sentences.append(f"{delta.warning[0].upper()}{delta.warning[1:]}.{exact}")
+    return tuple(sentences)
 
 
 _POINTS, _CALLS = Column("points", ",.1f", scale=100), Column("calls", ",.2f")
 
 
-def _points(row: Row, metric: str) -> str:
+def _quality_text(row: Row, metric: str) -> str:
     if metric not in row.bounds:
         return _POINTS.text(row.metrics[metric])
     low, high = map(_POINTS.text, row.bounds[metric])
     return f"between {low} and {high}"
 
 
-def _calls(row: Row) -> str:
+def _calls_text(row: Row) -> str:
     return f"{'at least ' * row.censored}{_CALLS.text(row.calls.mean)}"

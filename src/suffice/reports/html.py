@@ -6,7 +6,6 @@ import base64
 import hashlib
 import json
 import math
-from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -31,16 +30,19 @@ from suffice.reports.slider import make_slider, slidable
 from suffice.reports.trajectories import FEW, Passages, choose, to_dicts
 from suffice.tables import Column
 
-__all__ = ["LARGEST", "render_html"]
+__all__ = ["LARGEST_PAGE", "render_html"]
 
-LARGEST = 5_000_000
+LARGEST_PAGE = 5_000_000
 """Bytes that a page may have unless everything is asked for."""
 
 _RESERVED = 500_000
 """Bytes of a page that sliders leave to tables, charts and trajectories."""
 
-_LEAST = 50_000
+_LEAST_TRAJECTORIES = 50_000
 """Bytes for trajectories where all else has used up the room."""
+
+
+_TEMPLATES = ("report.html", "report.css", "report.js")
 
 
 def render_html(report: Report, *, everything: bool = False, passages: Passages | None = None) -> str:
@@ -49,24 +51,24 @@ def render_html(report: Report, *, everything: bool = False, passages: Passages 
     Args:
         report: What it shows.
         everything: Hold every trajectory and every slider, however large the page becomes.  Otherwise up to 300
-            trajectories, fewer where they are long, and the sliders of the first policies, within `LARGEST` bytes.
+            trajectories, fewer where they are long, and the sliders of the first policies, within `LARGEST_PAGE` bytes.
         passages: Title and text of the evidence by question and passage id; recordings hold the ids alone.
     """
     pool = Pool()
-    room = LARGEST // len(report.cells)
+    room = LARGEST_PAGE // len(report.cells)
     cells = []
-    spent = sum(len(text) for text in (*map(_part, _names()), *map(vendored, VENDOR))) // len(report.cells)
+    spent = sum(len(text) for text in (*map(_template, _TEMPLATES), *map(vendored, VENDOR))) // len(report.cells)
     for cell in report.cells:
         before = pool.size
         sliders, left_out = _sliders(cell, pool, None if everything else room - spent)
-        shown = {**_cell(cell, sliders), "no_slider": left_out}
+        shown = {**_shown_cell(cell, sliders), "no_slider": left_out}
         left = room - spent - (pool.size - before) - len(json_in_html(shown["data"])) - 2 * len(str(shown["sections"]))
         shown["data"]["browser"] = _browser(
-            cell, report.settings.resampling.seed, None if everything else max(left, _LEAST), passages
+            cell, report.settings.resampling.seed, None if everything else max(left, _LEAST_TRAJECTORIES), passages
         )
         cells.append(shown)
     data = json_in_html({"arrays": pool.arrays, "cells": [shown.pop("data") for shown in cells]})
-    scripts = [*map(vendored, VENDOR), _part("report.js")]
+    scripts = [*map(vendored, VENDOR), _template("report.js")]
     page: str = (
         _environment()
         .get_template("report.html")
@@ -77,20 +79,20 @@ def render_html(report: Report, *, everything: bool = False, passages: Passages 
             version=__version__,
             scripts=scripts,
             hashes=[_digest(script) for script in scripts],
-            style=style("colours") + style("tables") + _part("report.css"),
+            style=style("colours") + style("tables") + _template("report.css"),
             data=data,
         )
     )
     return page
 
 
-def _cell(cell: ReportCell, sliders: list[dict[str, Any]]) -> dict[str, Any]:
+def _shown_cell(cell: ReportCell, sliders: list[dict[str, Any]]) -> dict[str, Any]:
     """Return what the template shows of a cell, and under `data` what the script needs."""
     result, rules = cell.result, cell.rules
     charts: dict[str, Any] = {f"pareto-{cost}": pareto_chart(result, cost) for cost in pareto_costs(result)}
     charts["stops"] = stops_chart(result, rules)
     charts |= {name: spec for part in cell.parts for name, (spec, _) in part.charts.items()}
-    charts |= {f"reliability-{name}": reliability_chart(found, name) for name, found in cell.reliability.items()}
+    charts |= {f"reliability-{name}": reliability_chart(reports, name) for name, reports in cell.reliability.items()}
     sections = {
         "outcomes": [outcomes_table(result)],
         "costs": [costs_table(result), stops_table(result)],
@@ -147,29 +149,28 @@ def _tiles(cell: ReportCell, row: Row) -> list[dict[str, Any]]:
 
 
 def _tile(key: str, column: Column, value: float | tuple[float, float], note: str) -> dict[str, Any]:
-    figure = None if isinstance(value, tuple) else value
-    return {"key": key, "name": column.name, "value": figure, "text": column.text(value), "note": note}
+    known = None if isinstance(value, tuple) else value
+    return {"key": key, "name": column.name, "value": known, "text": column.text(value), "note": note}
 
 
 def _sliders(cell: ReportCell, pool: Pool, room: int | None) -> tuple[list[dict[str, Any]], int]:
     """Return the sliders of the policies' thresholds that fit into the room, the first always, and how many do not."""
-    found: list[dict[str, Any]] = []
+    sliders: list[dict[str, Any]] = []
     if cell.prepared.cut.any():  # at most thresholds some question goes on past the recording
-        return found, 0
+        return sliders, 0
     began, left_out = pool.size, 0
     for policy, row in zip(cell.policies, cell.rules, strict=True):
         for literal in slidable(policy):
-            kept = len(pool.arrays)
+            n_arrays = len(pool.arrays)
             slider = make_slider(cell.prepared, policy, literal)
-            start = slider.at(literal.value)
-            told = slider.to_dict(pool)
-            if found and room is not None and pool.size - began > room - _RESERVED:
-                pool.forget(kept)
+            start, values = slider.at(literal.value), slider.to_dict(pool)
+            if sliders and room is not None and pool.size - began > room - _RESERVED:
+                pool.forget(n_arrays)
                 left_out += 1
                 continue
             chart = path_chart(slider.path(), cell.result, row, start)
-            found.append({**told, "start": _finite(start), "chart": chart})
-    return found, left_out
+            sliders.append({**values, "start": _finite(start), "chart": chart})
+    return sliders, left_out
 
 
 def _finite(values: dict[str, float]) -> dict[str, float | None]:
@@ -188,18 +189,14 @@ def _browser(cell: ReportCell, seed: int, room: int | None, passages: Passages |
             return {
                 "packed": packed,
                 "policies": [policy.label for policy in cell.policies],
-                "told": chosen.sentence(seed),
+                "scope": chosen.sentence(seed),
                 "left_out": chosen.left_out,
             }
         limit = max(1, min(limit - 1, int(limit * 0.9 * room / len(packed))))
 
 
-def _names() -> Sequence[str]:
-    return ("report.html", "report.css", "report.js")
-
-
 @cache
-def _part(name: str) -> str:
+def _template(name: str) -> str:
     """Return a template of this package."""
     return files("suffice.reports").joinpath("templates", name).read_text("utf-8")
 
@@ -213,7 +210,11 @@ def _environment() -> Any:
     from markupsafe import Markup
 
     environment = Environment(
-        autoescape=True, loader=FunctionLoader(_part), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        autoescape=True,
+        loader=FunctionLoader(_template),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
     environment.filters["html"] = lambda table, caption=True: Markup(html_table(table, caption=caption))  # noqa: S704
     return environment

@@ -47,13 +47,13 @@ class Pool:
 
     def add(self, array: npt.NDArray[Any]) -> int:
         """Return the place of an array (float64 or int8) among `arrays`, storing it if it is new."""
-        kept = np.ascontiguousarray(array, dtype="<f8" if array.dtype.kind == "f" else "int8")
-        key = hashlib.sha256(f"{kept.dtype}{kept.shape}".encode() + kept.tobytes()).digest()
+        data = np.ascontiguousarray(array, dtype="<f8" if array.dtype.kind == "f" else "int8")
+        key = hashlib.sha256(f"{data.dtype}{data.shape}".encode() + data.tobytes()).digest()
         if key not in self._known:
-            planes = kept.view(np.uint8).reshape(kept.size, kept.itemsize).T
+            planes = data.view(np.uint8).reshape(data.size, data.itemsize).T
             self._known[key] = len(self.arrays)
             self.arrays.append(
-                {"bytes": kept.itemsize, "shape": list(kept.shape), "data": pack_bytes(planes.tobytes())}
+                {"bytes": data.itemsize, "shape": list(data.shape), "data": pack_bytes(planes.tobytes())}
             )
         return self._known[key]
 

@@ -29,7 +29,7 @@ def report(
     passages: Passages | None = None,
     everything: bool = False,
 ) -> Report:
-    """Replay policies on recordings and collect all that there is to see, as one HTML page if `out` names a file.
+    """Replay policies on recordings and collect the contents of a report, as one HTML page if `out` names a file.
 
     >>> import tempfile
     >>> from suffice import Resampling, report
@@ -43,13 +43,13 @@ def report(
 
     Args:
         recordings: One recording, or several by name.
-        policies: What to evaluate; a rule or its text stands for a policy with the first recording's own settings.
+        policies: Policies; a rule or its text stands for a policy with the first recording's own settings.
         out: The page, a file that opens without a network; None = none is written.
         tune: What the policies were fitted on, for diagnostics such as drift; None if unknown.
         settings: Metrics, baseline, draws and the like; None = the default ones.
         prices: Of language models by component; None = money is NaN.
         passages: Title and text of the evidence by question and passage id; recordings hold the ids alone.
-        everything: Hold every trajectory in the page, however large it becomes.
+        everything: Include every trajectory in the page, however large it becomes.
 
     Raises:
         DataError: No recording, no policy, two policies of one label, or the page cannot be written.

@@ -1,4 +1,4 @@
-"""What another evaluation adds to a report: sentences, charts and tables under one heading."""
+"""A part of a report: sentences, charts and tables under one heading."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import Any
 
 from suffice.tables import Table
 
-__all__ = ["Part"]
+__all__ = ["ReportPart"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class ReportPart:
     """A part of a page that another evaluation adds, before the parts that every report has.
 
     Attributes:
         title: Its heading.
-        sentences: What it found, the most important first.
+        sentences: Its results, the most important first.
         charts: Vega-Lite specifications by name, each with its caption.
         tables: Its tables.
-        folded: Further tables by heading, shown when asked for.
+        folded: Further tables by heading, folded away at first.
     """
 
     title: str

@@ -14,14 +14,14 @@ from suffice.replays.prepared import PreparedRecording
 from suffice.replays.sweep import Held, region_of, regions
 from suffice.reports.packing import Pool
 from suffice.rounds import Floats
-from suffice.rules import Rule, Threshold, thresholds
+from suffice.rules import Threshold, thresholds
 from suffice.rules.rethreshold import substitute
 from suffice.session import Policy
 
 __all__ = ["Slider", "make_slider", "slidable"]
 
 _MARK = "THRESHOLD_"
-_STEPS = 200
+_SLIDER_STEPS = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,8 +71,8 @@ class Slider:
         low, high = (float(known.min()), float(known.max())) if known.size else (0.0, 1.0)
         low, high = min(low, self.literal.value), max(high, self.literal.value)
         width = (high - low) or max(abs(high), 1.0)
-        exponent = np.floor(np.log10(width / _STEPS))
-        step = next(s * 10.0**exponent for s in (1, 2, 5, 10) if width / (s * 10.0**exponent) <= _STEPS)
+        exponent = np.floor(np.log10(width / _SLIDER_STEPS))
+        step = next(s * 10.0**exponent for s in (1, 2, 5, 10) if width / (s * 10.0**exponent) <= _SLIDER_STEPS)
         return _tidy(np.floor(low / step) * step - step), _tidy(np.ceil(high / step) * step + step), _tidy(step)
 
     def path(self, n: int = 81) -> list[dict[str, float]]:
@@ -139,29 +139,25 @@ def make_slider(prepared: PreparedRecording, policy: Policy, literal: Threshold)
         policy: What is varied.
         literal: One of the thresholds of its rule.
     """
-    found = regions(prepared, policy, literal)
-    runs = [run for run, _ in found.runs]
+    moved = regions(prepared, policy, literal)
+    runs = [run for run, _ in moved.runs]
     view = prepared.view(policy)
-    fixed = []
-    for k in range(len(view)):
-        mask = np.broadcast_to(np.arange(len(view)) >= k, view.shape)
-        fixed.append(_run(prepared, policy, Held("round", mask)))
+    after = np.arange(len(view)) >= np.arange(len(view))[:, None]  # row k: the rounds from position k on
+    fixed = [
+        run_policy(prepared, replace(policy, rule=Held("round", np.broadcast_to(mask, view.shape))))[0]
+        for mask in after
+    ]
     places = {int(r): position for position, r in enumerate(view.index)} | {-1: -1}
     where = np.vectorize(places.__getitem__, otypes=[np.int8])
     return Slider(
         policy=policy,
         literal=literal,
-        values=found.values,
+        values=moved.values,
         rounds=view.index,
         stops=np.stack([where(run.rounds) for run in runs], axis=1),
         outcomes=_stacked(runs),
         by_stop=_stacked(fixed),
     )
-
-
-def _run(prepared: PreparedRecording, policy: Policy, rule: Rule) -> Run:
-    run, _ = run_policy(prepared, replace(policy, rule=rule))
-    return run
 
 
 def _stacked(runs: list[Run]) -> dict[str, Floats]:

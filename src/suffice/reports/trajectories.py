@@ -1,4 +1,4 @@
-"""Which recorded questions a report holds for reading, and what each of them says."""
+"""The questions that a report contains in full: which, and all their rounds."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from suffice.store.recording import Recording
 __all__ = ["FEW", "Passages", "Stopped", "Trajectories", "choose", "to_dicts"]
 
 FEW = 300
-"""Questions that a report holds unless all are asked for."""
+"""Questions that a report contains unless all are requested."""
 
 Passages = Mapping[str, Mapping[str, Passage]]
 """The evidence by question id, then passage id."""
 
-_DIGITS = 6
-_TEXTS = ("text", "feedback")
+_SHOWN_DIGITS = 6
+_ROUND_TEXTS = ("text", "feedback")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,8 +66,8 @@ class Stopped:
             differs=differs,
         )
 
-    def told(self, q: int) -> dict[str, Any]:
-        """Return what the policy did with question `q`; positions count the recording's rounds from the first."""
+    def to_dict(self, q: int) -> dict[str, Any]:
+        """Return what the policy did with question `q`, JSON-ready."""
         stopped, view = self.stops, self.stops.view
         position = int(stopped.position[q])
         fired = None
@@ -75,7 +75,7 @@ class Stopped:
             seen = slice(0, position + 1)
             one = Rounds({n: c[q, seen] for n, c in view.columns.items()}, view.index[seen], view.seen[q, seen])
             fired = self.policy.rule.held(one)
-        signals = {name: [_short(v) for v in column[q].tolist()] for name, column in view.columns.items()}
+        signals = {name: [_rounded(v) for v in column[q].tolist()] for name, column in view.columns.items()}
         return {
             "stop": int(stopped.rounds[q]),
             "answer": int(stopped.answer_rounds[q]),
@@ -154,7 +154,7 @@ def to_dicts(
         prepared: The recording.
         policies: What the policies did.
         chosen: Positions of the questions, ascending.
-        passages: What the evidence says; without it only its ids are shown.
+        passages: The text of the evidence; without it only its ids are shown.
     """
     recording = prepared.recording
     held = np.zeros(recording.shape[0], dtype=np.bool_)
@@ -162,23 +162,23 @@ def to_dicts(
     part = recording.select(held)
     columns = {kind: {n: part.column(n) for n in part.names(kind)} for kind in ("signal", "metric", "cost")}
     metrics = columns["metric"] | {name: values[chosen] for name, values in prepared.metrics.items()}
-    texts = {n: part.objects(n) for n in ("answer", *_TEXTS, "passage_ids") if n in part.table.column_names}
+    texts = {n: part.objects(n) for n in ("answer", *_ROUND_TEXTS, "passage_ids") if n in part.table.column_names}
     nothing = [None] * len(part.question_ids)
     questions, golds = part.per_question("question", nothing), part.per_question("golds", nothing)
-    labels = _labels(part)
-    found = []
+    labels = _text_labels(part)
+    trajectories = []
     for place, q in enumerate(chosen.tolist()):
         rounds = [
             {
                 "round": int(part.index[r]),
                 **{name: values[place, r] for name, values in texts.items() if values[place, r] is not None},
-                "metrics": _known(metrics, place, r),
-                "signals": _known(columns["signal"], place, r),
-                "cost": _spent(columns["cost"], place, r),
+                "metrics": _known_values(metrics, place, r),
+                "signals": _known_values(columns["signal"], place, r),
+                "cost": _round_costs(columns["cost"], place, r),
             }
             for r in np.flatnonzero(part.seen[place]).tolist()
         ]
-        found.append(
+        trajectories.append(
             {
                 "id": part.question_ids[place],
                 "question": questions[place],
@@ -188,10 +188,10 @@ def to_dicts(
                 "cut": bool(prepared.cut[q]),
                 "rounds": rounds,
                 "passages": _evidence(rounds, (passages or {}).get(part.question_ids[place], {})),
-                "policies": [stopped.told(q) for stopped in policies],
+                "policies": [stopped.to_dict(q) for stopped in policies],
             }
         )
-    return found
+    return trajectories
 
 
 def _evidence(rounds: Sequence[Mapping[str, Any]], known: Mapping[str, Passage]) -> dict[str, tuple[str, str]]:
@@ -200,34 +200,34 @@ def _evidence(rounds: Sequence[Mapping[str, Any]], known: Mapping[str, Passage])
     return {name: (known[name].title, known[name].text) for name in seen if name in known}
 
 
-def _labels(part: Recording) -> dict[str, npt.NDArray[np.object_]]:
-    """Return the labels that are text and tell questions apart."""
-    found = {}
+def _text_labels(part: Recording) -> dict[str, npt.NDArray[np.object_]]:
+    """Return the labels that are text and differ between questions."""
+    labels = {}
     for name in part.names("label"):
         values = part.objects(name)[:, 0]
         if len(set(map(str, values.tolist()))) > 1 and all(isinstance(v, str | None) for v in values.tolist()):
-            found[name] = values
-    return found
+            labels[name] = values
+    return labels
 
 
 def _key(answer: Any) -> str:
     return answer_key(answer) if isinstance(answer, str) else ""
 
 
-def _known(columns: dict[str, Floats], q: int, r: int) -> dict[str, float | None]:
-    return {name: _short(float(values[q, r])) for name, values in columns.items() if not math.isnan(values[q, r])}
+def _known_values(columns: dict[str, Floats], q: int, r: int) -> dict[str, float | None]:
+    return {name: _rounded(float(values[q, r])) for name, values in columns.items() if not math.isnan(values[q, r])}
 
 
-def _spent(columns: dict[str, Floats], q: int, r: int) -> dict[str, float | None]:
+def _round_costs(columns: dict[str, Floats], q: int, r: int) -> dict[str, float | None]:
     """Return the costs of one round by kind, over components."""
     total: dict[str, float] = {}
     for name, values in columns.items():
         kind = name.rsplit(".", 1)[-1]
         if kind in COST_KINDS and not math.isnan(values[q, r]) and (kind != "calls" or "retrieval" not in name):
             total[kind] = total.get(kind, 0.0) + float(values[q, r])
-    return {kind: _short(value) for kind, value in total.items()}
+    return {kind: _rounded(value) for kind, value in total.items()}
 
 
-def _short(value: float) -> float | None:
+def _rounded(value: float) -> float | None:
     """Return a number with the digits that people read; None where it is not finite."""
-    return float(f"{value:.{_DIGITS}g}") if math.isfinite(value) else None
+    return float(f"{value:.{_SHOWN_DIGITS}g}") if math.isfinite(value) else None

@@ -22,7 +22,7 @@ from suffice.replays import policy_for, replay
 from suffice.replays.prepared import PreparedRecording
 from suffice.replays.result import Row
 from suffice.reports import render_html
-from suffice.reports.part import Part
+from suffice.reports.part import ReportPart
 from suffice.store import BUNDLED_RECORDINGS, Recording, bundled_recording, write_recording
 from suffice.tables import figure
 
@@ -206,7 +206,7 @@ def _say(text: str) -> None:
 def _page(found: SemanticProtocol, judged: JudgedComparison, lines: list[str], name: str) -> str:
     """Return the protocol's page, with the verdicts before it and the choice among drafts behind it."""
     report = protocol_report(found, name)
-    verdicts = Part(title="In short", sentences=tuple(lines))
-    choice = Part(title="Which draft to return", tables=(judged.table(),))
+    verdicts = ReportPart(title="In short", sentences=tuple(lines))
+    choice = ReportPart(title="Which draft to return", tables=(judged.table(),))
     cells = tuple(replace(cell, parts=(verdicts, *cell.parts, choice)) for cell in report.cells)
     return render_html(replace(report, cells=cells))

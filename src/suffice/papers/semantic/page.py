@@ -9,12 +9,12 @@ from suffice.papers.semantic.policies import MAIN
 from suffice.papers.semantic.protocol import SemanticProtocol
 from suffice.reports.data import Report, Settings, make_report
 from suffice.reports.html import render_html
-from suffice.reports.part import Part
+from suffice.reports.part import ReportPart
 
 __all__ = ["protocol_page", "protocol_part", "protocol_report"]
 
 
-def protocol_part(found: SemanticProtocol) -> Part:
+def protocol_part(found: SemanticProtocol) -> ReportPart:
     """Return the protocol as a part of a page."""
     tables = {table.title: table for table in found.tables()}
     first, chance, second, tests, margins, rounds, conjecture, *rest = tables.values()
@@ -38,7 +38,7 @@ def protocol_part(found: SemanticProtocol) -> Part:
     share = saved_chart(found.replayed, compared)
     if share is not None:
         charts["protocol-saved"] = (share, "Operational tokens, judges included where a policy must ask them.")
-    return Part(
+    return ReportPart(
         title="Semantic early stopping",
         sentences=(*found.headlines(), found.tuned.sentence()),
         charts=charts,

@@ -107,7 +107,7 @@
   async function startSlider(section, cell) {
     const choice = find(section, ".literal"), range = find(section, ".position"), exact = find(section, ".exact");
     const live = find(section, ".live"), text = find(section, ".text"), shares = find(section, ".shares");
-    const told = find(section, "[role=status]");
+    const announcer = find(section, "[role=status]");
     let slider, values, stops, tables, chart, speaking;
 
     async function load() {
@@ -169,7 +169,7 @@
       const sentence = `Threshold ${threshold}: ${metric.toUpperCase()} ${points(means[metric])}, ${fixed(means.calls, 2)} calls`;
       range.setAttribute("aria-valuetext", sentence);
       clearTimeout(speaking);
-      speaking = setTimeout(() => { told.textContent = sentence; }, 400);
+      speaking = setTimeout(() => { announcer.textContent = sentence; }, 400);
       if (chart) chart.data("here", [{ quality: 100 * means[metric], cost: means.calls }]).run();
     }
     range.addEventListener("input", () => move(Number(range.value), range));
@@ -186,7 +186,7 @@
     const metric = cell.metric;
     const which = find(section, ".which"), items = find(section, ".items"), detail = find(section, ".detail");
     const search = find(section, "input[type=search]"), more = find(section, ".more"), count = find(section, ".count");
-    find(section, ".told").textContent = cell.browser.told;
+    find(section, ".scope").textContent = cell.browser.scope;
     which.append(...cell.browser.policies.map((name, i) => make("option", { value: i }, name)));
     find(section, ".policy").hidden = cell.browser.policies.length < 2;
     const haystack = held.map((t) => JSON.stringify([t.id, t.question, t.golds, t.labels, t.rounds.map((r) => [r.answer, r.passage_ids]), Object.values(t.passages).map(([title]) => title)]).toLowerCase());

@@ -11,14 +11,19 @@ ROOM ?=
 MUTANTS_ARGS ?=
 MUTMUT ?= mutmut==3.8.1
 CHROMIUM ?= $(or $(SUFFICE_CHROMIUM),$(shell command -v chromium || command -v chromium-browser))
+CORE := $(patsubst %,tests/test_%.py,baseline_selectors calibrate calibration cascade choice display draft_selectors \
+	errors evidence extensions metrics_golden own_rules policy position ranker recorded_signals rules seen selectors \
+	semantic_scores semantic_signals session session_missing signals_answers signals_base signals_evidence \
+	signals_margins signals_text start_round surface uncertainty)
 SOURCES := pyproject.toml $(shell find src -type f -not -name '*.pyc')
 
 .DEFAULT_GOAL := help
-.PHONY: help demo check test test-browser stress mutants lint prove bench docs results results-check dev clean
+.PHONY: help demo check core coverage test test-browser stress mutants lint prove bench docs results results-check dev clean
 
 help:
 	@echo "make demo     record, calibrate, replay and deploy TASR on real questions, offline"
 	@echo "make check    run the laws and units: all tests that start no process and need no torch"
+	@echo "make coverage run the tests of the numpy-only core, which must pass through every branch of it"
 	@echo "make test     run all tests, those in a browser where a chromium is installed"
 	@echo "make stress   run all tests four times: other BLAS kernels, threads, orders and hashes, idle and busy machine"
 	@echo "make mutants  change the core (or ROOM=rules alone) in small ways and count the changes that its tests notice"
@@ -52,6 +57,14 @@ demo: $(VENV)/.installed
 
 check: $(VENV)/.dev
 	$(PYTEST) -m "not whole" $(PYTEST_ARGS)
+
+core:
+	@echo $(CORE)
+
+# Measuring doubles the time of a test, so only those run under it that the core needs.
+coverage: $(VENV)/.dev
+	$(PYTEST) --cov --cov-report= $(PYTEST_ARGS) $(CORE)
+	$(BIN)/coverage report --show-missing --skip-covered --fail-under=100
 
 test: $(VENV)/.dev
 	$(PYTEST) $(PYTEST_ARGS)

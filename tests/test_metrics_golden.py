@@ -8,7 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from suffice.metrics import METRICS, exact_match, f1, normalize_answer
+from suffice.errors import DataError
+from suffice.metrics import (
+    METRICS,
+    contains,
+    exact_match,
+    f1,
+    normalize_answer,
+    precision_at,
+    recall_at,
+    reciprocal_rank_at,
+)
 
 ROOT = Path(__file__).resolve().parents[1]
 GOLDEN = json.loads((ROOT / "tests" / "data" / "hotpot_scorer_golden.json").read_text(encoding="utf-8"))
@@ -50,6 +60,18 @@ def test_several_gold_answers_give_the_best_of_the_golden_values():
         golds = [row["gold"] for row in rows]
         assert exact_match(answer, golds) == max(row["em"] for row in rows)
         assert f1(answer, golds) == pytest.approx(max(row["f1"] for row in rows), abs=1e-12)
+
+
+@pytest.mark.parametrize("metric", [exact_match, f1, contains])
+def test_a_missing_answer_scores_zero(metric):
+    assert metric(None, ["Oslo"]) == metric(None, []) == 0.0
+
+
+@pytest.mark.parametrize("metric", [precision_at, recall_at, reciprocal_rank_at])
+def test_a_ranking_is_cut_at_one_or_more(metric):
+    assert metric([True], 1) == 1.0
+    with pytest.raises(DataError, match="k is 0"):
+        metric([True], 0)
 
 
 def test_the_generator_reproduces_the_golden_file(tmp_path, monkeypatch):

@@ -200,6 +200,21 @@ def test_what_a_name_builds_must_be_a_rule_or_a_selector():
         parse_selector("test_none_built")
 
 
+def test_a_decorated_class_is_called_by_its_name_and_its_fields():
+    @register_selector("test_decorated")
+    @dataclass(frozen=True)
+    class Decorated(Selector):
+        name: str
+        least: float
+
+        def among(self, rounds, candidates):
+            return last_of(candidates & (rounds[self.name] >= self.least))
+
+    selector = Decorated("p_correct", 0.25)
+    assert str(selector) == "test_decorated(p_correct, 0.25)"
+    assert parse_selector(str(selector)) == selector
+
+
 def test_thresholds_inside_a_wrapped_rule_are_seen_and_moved():
     rule = After((signal("p_correct") > 0.5) & (signal("overlap") > 0.25), 2) | Rising("p_correct")
     assert thresholds(rule) == (Threshold("p_correct", ">", 0.5), Threshold("overlap", ">", 0.25))

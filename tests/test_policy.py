@@ -138,6 +138,19 @@ def test_a_policy_is_refused_before_the_first_call_when_the_model_lacks_what_it_
     Policy(rule=parse_rule("answer_stable_guarded")).check(frozenset())
 
 
+@pytest.mark.parametrize(
+    ("rule", "selector", "reads"),
+    [
+        ("p_known > 0.9", "last", False),
+        ("(p_known > 0.9) | (answer_stable >= 1)", "last", False),
+        ("(p_known > 0.9) | (calls > 2)", "last", True),
+        ("p_known > 0.9", "majority", True),
+    ],
+)
+def test_a_policy_that_looks_back_on_every_answer_says_so(rule, selector, reads):
+    assert Policy(rule=rule, selector=selector, start_round=0).reads_every_answer is reads
+
+
 def test_a_callable_position_works_but_cannot_be_saved(tmp_path):
     policy = Policy(answer_position=AnswerPosition("callable", span=lambda text: (0, len(text))))
     with pytest.raises(DataError):

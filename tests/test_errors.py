@@ -1,0 +1,25 @@
+"""Errors: what they say, and what a caller reads from them."""
+
+from suffice.errors import MissingExtraError, ModelError, ModelTimeoutError, SufficeError, UnsettledError
+
+
+def test_an_optional_dependency_is_named_with_the_command_that_installs_it():
+    error = MissingExtraError("hidden states", "torch")
+    assert isinstance(error, ImportError)
+    assert isinstance(error, SufficeError)
+    assert (error.feature, error.extra) == ("hidden states", "torch")
+    assert "hidden states" in str(error)
+    assert "pip install 'suffice[torch]'" in str(error)
+
+
+def test_a_silent_endpoint_may_be_asked_again():
+    assert ModelTimeoutError("no reply").retryable
+    assert not ModelError("no such model").retryable
+
+
+def test_what_can_be_read_in_two_ways_names_both():
+    error = UnsettledError(
+        "Rounds count from 0.", "first_round", {"--first-round 0": (0, "closed book"), "--first-round 1": (1, "open")}
+    )
+    assert str(error).endswith("(first_round): --first-round 0 (closed book); or --first-round 1 (open).")
+    assert (error.question, error.parameter) == ("Rounds count from 0.", "first_round")

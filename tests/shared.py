@@ -1,6 +1,7 @@
-"""What costs seconds to make and nothing changes: made once in a test session, whichever worker asks first.
+"""What many tests share: a builder of recordings, and fixtures that cost seconds.
 
-A test that asks for one of these fixtures is marked `whole`, see `tests/conftest.py`.
+The fixtures are made once in a test session, by whichever worker asks first, and nothing changes them.  A test that
+asks for one of them is marked `whole`, see `tests/conftest.py`.
 """
 
 from __future__ import annotations
@@ -8,12 +9,45 @@ from __future__ import annotations
 import fcntl
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from suffice.store.recording import Recording
+from suffice.store.schema import build_table
 from tests import llamacpp
 
 __all__ = ["taught_model", "tiny_model"]
+
+
+def recording_of(
+    answers: list[list[str | None]],
+    *,
+    start: int = 1,
+    gold: str = "a",
+    kinds: dict[str, str] | None = None,
+    metadata: dict | None = None,
+    **columns: Any,
+) -> Recording:
+    """Return the recording of the answers of questions q0, q1, ...: one call a round, right where it answers `gold`.
+
+    Every column is one value, a list with one for each question, or a list of lists with one for each of its rounds.
+    """
+    rows = []
+    for q, rounds in enumerate(answers):
+        for i, answer in enumerate(rounds):
+            right = float(answer == gold)
+            row = {"question_id": f"q{q}", "round": start + i, "end": "max_rounds", "answer": answer}
+            row |= {"em": right, "f1": right, "cost.generator.calls": 1.0}
+            rows.append(row | {name: _cell(values, q, i) for name, values in columns.items()})
+    return Recording(build_table(rows, kinds or {}), metadata)
+
+
+def _cell(values: Any, *places: int) -> Any:
+    for place in places:
+        if isinstance(values, list):
+            values = values[place]
+    return values
 
 
 def once(factory: pytest.TempPathFactory, name: str, write: Callable[[Path], object]) -> Path:

@@ -19,6 +19,7 @@ from suffice.statistics import Resampling
 from suffice.store.recording import Recording, write_recording
 from suffice.store.schema import build_table
 from tests.cli_tools import cli
+from tests.shared import recording_of
 
 RULE = "vote_lead >= 2"
 ROUNDS = 10
@@ -49,20 +50,8 @@ SAMPLES = sampled()
 
 @pytest.fixture(scope="module")
 def recording() -> Recording:
-    rows = [
-        {
-            "question_id": f"q{q}",
-            "round": k,
-            "end": "max_rounds",
-            "answer": answers[k - 1],
-            "em": float(answers[k - 1] == "a"),
-            "vote_lead": float(lead(answers, k)),
-            "cost.generator.calls": 1.0,
-        }
-        for q, answers in enumerate(SAMPLES)
-        for k in range(1, ROUNDS + 1)
-    ]
-    return Recording(build_table(rows, kinds={"vote_lead": "signal"}))
+    leads = [[float(lead(answers, k)) for k in range(1, ROUNDS + 1)] for answers in SAMPLES]
+    return recording_of(SAMPLES, kinds={"vote_lead": "signal"}, vote_lead=leads)
 
 
 def voted(k: int) -> float:

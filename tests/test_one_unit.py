@@ -16,31 +16,25 @@ from suffice.replays.tables import replay_notes, replay_tables
 from suffice.reports import make_report, render_html
 from suffice.statistics import ONE_UNIT, Resampling
 from suffice.store import Recording
-from suffice.store.schema import build_table
 from suffice.tables import render
 from tests.protocol_tools import drafts
+from tests.shared import recording_of
 
 RULE = "answer_stable >= 1"
 
 
 def recording(n: int = 1, name: str = "", cluster: str = "the same") -> Recording:
-    rows = [
-        {
-            "question_id": f"{name}{q}",
-            "cluster": cluster or f"{name}{q}",
-            "round": r,
-            "end": "max_rounds",
-            "answer": answer,
-            "em": float(answer == "gold"),
-            "f1": float(answer == "gold"),
-            "answer_stable": None if r < 2 else float(r == 3),
-            "own_score": 0.1 if r == 0 else None,
-            "cost.generator.calls": 1.0,
-        }
-        for q in range(n)
-        for r, answer in enumerate(["no", "no", "gold", "gold"])
-    ]
-    return Recording(build_table(rows, kinds={"own_score": "signal"}))
+    ids = [f"{name}{q}" for q in range(n)]
+    return recording_of(
+        [["no", "no", "gold", "gold"]] * n,
+        start=0,
+        gold="gold",
+        kinds={"own_score": "signal"},
+        question_id=ids,
+        cluster=cluster or ids,
+        answer_stable=[[None, None, 0.0, 1.0]] * n,
+        own_score=[[0.1, None, None, None]] * n,
+    )
 
 
 @pytest.mark.parametrize("n", [1, 3])

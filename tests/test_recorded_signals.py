@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -20,32 +21,25 @@ from suffice.rules import parse_rule, parse_selector
 from suffice.session import Policy
 from suffice.statistics import Resampling
 from suffice.store import Recording, read_recording, write_recording
-from suffice.store.schema import build_table
 from tests.cli_tools import cli
+from tests.shared import recording_of
 
 ANSWERS = [["b", "a", "a"], ["a", "a", "b"], ["b", "b", "a"], ["a", "b", "b"]]
 NOTHING = [[None] * 3] * 4
 
 
 def recording(*, depends=None, start: int = 1, answers=ANSWERS, **columns) -> Recording:
-    """Four questions of three rounds with the gold answer `a`; `columns` have the shape of `answers`."""
-    rows = [
-        {
-            "question_id": f"q{q}",
-            "round": start + i,
-            "end": "max_rounds",
-            "answer": answer,
-            "em": float(answer == "a"),
-            "f1": float(answer == "a"),
-            "answer_stable": float(answer == given[i - 1]) if start + i > 1 and i else None,
-            **{f"cost.generator.{kind}": float(kind == "calls") for kind in COST_KINDS},
-            **{name: values[q][i] for name, values in columns.items()},
-        }
-        for q, given in enumerate(answers)
-        for i, answer in enumerate(given)
-    ]
-    table = build_table(rows, kinds=dict.fromkeys(columns, "signal"))
-    return Recording(table, None if depends is None else {"depends": depends})
+    """Four questions of three rounds; `columns` have the shape of `answers`."""
+    stable = [[None] * (2 - start) + [float(a == b) for a, b in pairwise(given)][1 - start :] for given in answers]
+    return recording_of(
+        answers,
+        start=start,
+        kinds=dict.fromkeys(columns, "signal"),
+        metadata=None if depends is None else {"depends": depends},
+        **{f"cost.generator.{kind}": float(kind == "calls") for kind in COST_KINDS}
+        | {"answer_stable": stable}
+        | columns,
+    )
 
 
 def replayed(of: Recording, item):

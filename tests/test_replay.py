@@ -25,6 +25,7 @@ from suffice.statistics import Resampling
 from suffice.store.recording import Recording
 from suffice.store.schema import build_table
 from tests import reference
+from tests.shared import recording_of
 from tests.strategies import CALIBRATOR, MEASURED, Trajectory, policies, record, recorded, reference_rows, rules
 
 SETTINGS = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -32,26 +33,6 @@ SETTINGS = settings(max_examples=60, deadline=None, suppress_health_check=[Healt
 
 def prepared_for(recording: Recording, *policies_: Policy) -> PreparedRecording:
     return PreparedRecording.of(recording, ["f1", "em"])
-
-
-def simple(answers: list[list[str | None]], *, end: str = "max_rounds", start: int = 1, **columns) -> Recording:
-    """Questions with the gold answer `a`; `columns` by name, shape of `answers`."""
-    rows = []
-    for q, given_ in enumerate(answers):
-        for r, answer in enumerate(given_, start=start):
-            rows.append(
-                {
-                    "question_id": f"q{q}",
-                    "round": r,
-                    "end": end,
-                    "answer": answer,
-                    "em": float(answer == "a"),
-                    "f1": float(answer == "a"),
-                    "cost.generator.calls": 1.0,
-                    **{name: values[q][r - start] for name, values in columns.items()},
-                }
-            )
-    return Recording(build_table(rows))
 
 
 # --- laws -----------------------------------------------------------------------------------------------------------
@@ -230,7 +211,7 @@ def test_a_rule_compared_with_itself_has_delta_exactly_zero(data):
 
 
 def test_every_baseline_is_in_the_table():
-    recording = simple([["x", "b", "a", "a"], ["x", "a", "b", "b"]], start=0)
+    recording = recording_of([["x", "b", "a", "a"], ["x", "a", "b", "b"]], start=0)
     result = replay(recording, [Policy(rule=fixed_k(2), max_rounds=3, name="mine")])
     assert [(row.label, row.kind) for row in result.rows] == [
         ("mine", "rule"),
@@ -249,7 +230,7 @@ def test_every_baseline_is_in_the_table():
 
 
 def test_a_result_is_json_without_nan():
-    recording = simple([["b", "a", "a"], ["a", "b", "b"]], answer_stable=[[None, 0, 1], [None, 0, 1]])
+    recording = recording_of([["b", "a", "a"], ["a", "b", "b"]], answer_stable=[[None, 0, 1], [None, 0, 1]])
     result = replay(recording, ["answer_stable"])
     text = json.dumps(result.to_dict(), allow_nan=False)
     back = json.loads(text)
@@ -260,7 +241,7 @@ def test_a_result_is_json_without_nan():
 
 
 def test_the_headline_names_the_cheapest_policy_that_does_as_well():
-    recording = simple(
+    recording = recording_of(
         [["a", "a", "a"], ["b", "a", "a"], ["b", "b", "a"]], answer_stable=[[None, 1, 1], [None, 0, 1], [None, 1, 0]]
     )
     result = replay(recording, ["answer_stable"])
@@ -274,7 +255,7 @@ def test_the_headline_names_the_cheapest_policy_that_does_as_well():
 
 def test_among_equally_cheap_policies_the_better_one_is_named():
     # The rule stops at 1 and 3: its random twin is as good and as cheap, fixed_k(2) is as cheap and better.
-    recording = simple(
+    recording = recording_of(
         [["b"] * 3, ["b"] * 3], own=[[1.0, 0.0, 0.0], [0.0, 0.0, 1.0]], f1=[[0.5, 1.0, 0.75], [0.25, 1.0, 0.5]]
     )
     result = replay(recording, ["own > 0.5"])
@@ -289,14 +270,14 @@ def test_calls_have_mean_median_and_95th_percentile():
     answers = [["a"] * 5 for _ in range(20)]
     fire_at = [1] * 11 + [2] * 7 + [5] * 2
     column = [[float(r >= at) for r in range(1, 6)] for at in fire_at]
-    row = replay(simple(answers, own=column), [signal("own") > 0.5]).rows[0]
+    row = replay(recording_of(answers, own=column), [signal("own") > 0.5]).rows[0]
     assert (row.calls.mean, row.calls.p50, row.calls.p95) == (1.75, 1.0, 5.0)
     assert row.stop_rounds == {1: 0.55, 2: 0.35, 5: 0.1}
     assert row.reasons == {"rule": 20}
 
 
 def test_the_oracle_over_seen_rounds_stands_beside_the_one_over_full_width():
-    recording = simple([["a", "b", "b"], ["b", "b", "a"]])
+    recording = recording_of([["a", "b", "b"], ["b", "b", "a"]])
     result = replay(recording, [Policy(rule=fixed_k(2), max_rounds=3, name="two")])
     assert result.row("two").metrics["f1"] == 0.0
     assert result.row("two").oracle_seen == {"f1": 0.5, "em": 0.5}
@@ -304,7 +285,7 @@ def test_the_oracle_over_seen_rounds_stands_beside_the_one_over_full_width():
 
 
 def test_two_policies_of_one_name_are_told_apart():
-    recording = simple([["b", "a"], ["a", "b"]])
+    recording = recording_of([["b", "a"], ["a", "b"]])
     one, two = Policy(rule=fixed_k(1), max_rounds=2, name="x"), Policy(rule=fixed_k(2), max_rounds=2, name="x")
     result = replay(recording, [one, two])
     assert [row.label for row in result.rows[:2]] == ["x", "x #2"]
@@ -313,7 +294,7 @@ def test_two_policies_of_one_name_are_told_apart():
 
 
 def test_a_baseline_may_be_a_label_a_rule_or_a_policy():
-    recording = simple([["b", "a", "a"], ["a", "b", "b"]], answer_stable=[[None, 0, 1], [None, 0, 1]])
+    recording = recording_of([["b", "a", "a"], ["a", "b", "b"]], answer_stable=[[None, 0, 1], [None, 0, 1]])
     for baseline, label in [
         ("full", "fixed_k(3)"),
         ("oracle_best", "oracle_best"),
@@ -329,14 +310,14 @@ def test_a_baseline_may_be_a_label_a_rule_or_a_policy():
 
 
 def test_without_metrics_stops_and_costs_are_replayed_alone():
-    row = replay(simple([["b", "a"], ["a", "b"]]), ["fixed_k(1)"], metrics=()).rows[0]
+    row = replay(recording_of([["b", "a"], ["a", "b"]]), ["fixed_k(1)"], metrics=()).rows[0]
     assert row.metrics == {}
     assert row.calls.mean == 1.0
     assert row.deltas["calls"].delta == -1.0
 
 
 def test_a_user_metric_in_the_unit_interval_works_and_others_are_refused():
-    recording = simple([["b", "a"], ["a", "b"]], helpful=[[0.2, 0.4], [0.6, 1.0]], tokens_used=[[5, 9], [5, 9]])
+    recording = recording_of([["b", "a"], ["a", "b"]], helpful=[[0.2, 0.4], [0.6, 1.0]], tokens_used=[[5, 9], [5, 9]])
     row = replay(recording, ["fixed_k(1)"], metrics=("helpful", "helpful > 0.5")).rows[0]
     assert row.metrics == pytest.approx({"helpful": 0.4, "helpful > 0.5": 0.5})
     with pytest.raises(DataError, match=r"must lie in \[0, 1\]; 'tokens_used' runs from 5 to 9"):
@@ -378,7 +359,7 @@ def test_a_question_without_a_cluster_is_its_own():
 def test_replay_refuses_metrics_where_answers_exist_only_at_the_last_round():
     answers = [[None, None, "a"], [None, None, "b"]]
     known = [[None, None, 1.0], [None, None, 0.0]]
-    recording = simple(answers, em=known, f1=known)
+    recording = recording_of(answers, em=known, f1=known)
     with pytest.raises(CensoredError, match="answers exist only at the last round"):
         replay(recording, ["fixed_k(2)"])
     full = replay(recording, ["full"], baseline="full")
@@ -391,31 +372,31 @@ def test_replay_refuses_metrics_where_answers_exist_only_at_the_last_round():
 
 
 def test_a_metric_that_is_missing_for_some_questions_is_refused_with_a_way_out():
-    recording = simple([["b", "a"], ["a", "b"]], f1=[[0.0, 1.0], [None, None]])
+    recording = recording_of([["b", "a"], ["a", "b"]], f1=[[0.0, 1.0], [None, None]])
     with pytest.raises(DataError, match=r"'f1' was not measured in 1 of 2 questions \(question 'q1' at round 1\)"):
         replay(recording, ["fixed_k(1)"])
     assert replay(recording, ["fixed_k(1)"], metrics=("agreement",)).rows[0].metrics == {"agreement": 0.0}
 
 
 def test_a_policy_that_needs_more_rounds_than_were_recorded_is_refused():
-    recording = simple([["b", "a"], ["a", "b"]])
+    recording = recording_of([["b", "a"], ["a", "b"]])
     with pytest.raises(ConfigMismatchError, match=r"runs to round 5, the recording only to round 2: use max_rounds=2"):
         replay(recording, [Policy(rule=fixed_k(1))])
     with pytest.raises(ConfigMismatchError, match="starts at round 0, the recording at round 1"):
         replay(recording, [Policy(rule=fixed_k(1), start_round=0, max_rounds=2)])
-    closed = simple([["b"], ["a"]], start=0)
+    closed = recording_of([["b"], ["a"]], start=0)
     with pytest.raises(ConfigMismatchError, match="the recording ends at round 0"):
         replay(closed, [Policy(rule=fixed_k(1), max_rounds=1)])
 
 
 def test_where_the_evidence_ran_out_everywhere_a_higher_budget_is_fine():
-    recording = simple([["b", "a"], ["a", "b"]], end="exhausted")
+    recording = recording_of([["b", "a"], ["a", "b"]], end="exhausted")
     row = replay(recording, [Policy(rule=Never(), max_rounds=5)]).rows[0]
     assert (row.reasons, row.n_censored) == ({"exhausted": 2}, 0)
 
 
 def test_a_policy_of_another_model_or_answer_position_is_refused():
-    recording = simple([["b", "a"], ["a", "b"]])
+    recording = recording_of([["b", "a"], ["a", "b"]])
     recording.metadata["depends"] = {"model": "m1", "retriever": "bm25"}
     fine = Policy(rule=fixed_k(1), max_rounds=2, depends={"model": "m1", "prompt": "p"})
     assert replay(recording, [fine]).rows[0].calls.mean == 1.0
@@ -429,18 +410,18 @@ def test_a_policy_of_another_model_or_answer_position_is_refused():
 
 
 def test_a_policy_without_its_calibrator_or_signal_is_refused():
-    recording = simple([["b", "a"], ["a", "b"]], answer_stable=[[None, 0], [None, 0]])
+    recording = recording_of([["b", "a"], ["a", "b"]], answer_stable=[[None, 0], [None, 0]])
     with pytest.raises(NotFittedError, match="no calibrator, and the recording has no such column"):
         replay(recording, ["tasr"])
     with pytest.raises(UnknownSignalError, match="reads 'overlap', and the recording has no such column"):
         replay(recording, ["overlap > 0.5"])
-    with_column = simple([["b", "a"]], answer_stable=[[None, 1]], p_correct=[[0.1, 0.9]])
+    with_column = recording_of([["b", "a"]], answer_stable=[[None, 1]], p_correct=[[0.1, 0.9]])
     row = replay(with_column, ["tasr"]).rows[0]
     assert any("cannot run live" in note for note in row.notes)
 
 
 def test_policies_tuned_on_these_questions_are_labelled_selected_here():
-    recording = simple([["b", "a"], ["a", "b"]])
+    recording = recording_of([["b", "a"], ["a", "b"]])
     tuned = Policy(rule=fixed_k(1), max_rounds=2, name="t", provenance={"tune_ids": [id_hash("q1"), id_hash("other")]})
     clean = replace(tuned, name="c", provenance={"tune_ids": [id_hash("other")]})
     result = replay(recording, [tuned, clean])
@@ -451,15 +432,15 @@ def test_policies_tuned_on_these_questions_are_labelled_selected_here():
 
 def test_all_failed_or_twice_the_same_metric_is_refused():
     with pytest.raises(DataError, match="all 1 recorded questions failed"):
-        replay(simple([["b", "a"]], end="failed"), ["fixed_k(1)"])
+        replay(recording_of([["b", "a"]], end="failed"), ["fixed_k(1)"])
     with pytest.raises(DataError, match="a metric is named twice"):
-        replay(simple([["b", "a"]]), ["fixed_k(1)"], metrics=("em", "em"))
+        replay(recording_of([["b", "a"]]), ["fixed_k(1)"], metrics=("em", "em"))
     with pytest.raises(DataError, match="no row 'x'; there are: fixed_k"):
-        replay(simple([["b", "a"]]), []).row("x")
+        replay(recording_of([["b", "a"]]), []).row("x")
 
 
 def test_policy_for_takes_the_recordings_rounds_position_and_dependencies():
-    recording = simple([["b", "a", "a", "b"]])
+    recording = recording_of([["b", "a", "a", "b"]])
     recording.metadata.update(depends={"model": "m"}, config={"answer_position": AnswerPosition().to_dict()})
     policy = policy_for(recording, "tasr", selector=parse_selector("majority"))
     assert (policy.max_rounds, policy.depends, policy.label) == (4, {"model": "m"}, "tasr")
@@ -467,7 +448,7 @@ def test_policy_for_takes_the_recordings_rounds_position_and_dependencies():
 
 
 def test_a_prepared_recording_leaves_failed_questions_out_and_reads_a_column_once():
-    recording = simple([["b", "a"], ["a", "b"]], p_correct=[[0.1, 0.9], [0.2, 0.8]])
+    recording = recording_of([["b", "a"], ["a", "b"]], p_correct=[[0.1, 0.9], [0.2, 0.8]])
     prepared = PreparedRecording.of(recording)
     assert (prepared.recording, prepared.n_failed, prepared.metrics) == (recording, 0, {})
     assert prepared.rounds(["p_correct"])["p_correct"] is prepared.rounds(["p_correct", "absent"])["p_correct"]

@@ -37,8 +37,8 @@ from suffice.store import read_recording, write_recording
 from suffice.tables import FORMATS
 from tests.cli_tools import cli
 from tests.report_tools import HOSTILE, array, hostile, page_data, questions, recording, rows, trajectories
+from tests.shared import recording_of
 from tests.strategies import policies, recorded
-from tests.test_replay import simple
 
 SETTINGS = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 TASR = "(answer_stable >= 1) & (p_correct > 0.25)"
@@ -172,7 +172,7 @@ def test_the_scale_has_round_steps_and_reaches_past_every_value(files):
 
 
 def test_a_signal_without_a_value_still_slides():
-    kept = simple([["a", "b"], ["b", "a"]], overlap=[[None, None], [None, None]])
+    kept = recording_of([["a", "b"], ["b", "a"]], overlap=[[None, None], [None, None]])
     policy = policy_for(kept, "overlap > 0.5")
     slider = make_slider(prepared_for(kept, policy), policy, thresholds(policy.rule)[0])
     assert slider.at(-1.0) == slider.at(5.0)
@@ -183,7 +183,7 @@ def test_a_signal_without_a_value_still_slides():
 
 
 def test_the_headline_names_the_dominating_baseline_and_the_interval():
-    kept = simple([["a", "b", "b"]] * 6 + [["b", "a", "a"]] * 2, answer_stable=[[None, 0.0, 1.0]] * 8)
+    kept = recording_of([["a", "b", "b"]] * 6 + [["b", "a", "a"]] * 2, answer_stable=[[None, 0.0, 1.0]] * 8)
     result = replay(kept, ["answer_stable"], resampling=Resampling(n_resamples=50))
     row = result.row("answer_stable")
     told = headline(result, "answer_stable")
@@ -213,14 +213,14 @@ def test_what_limits_a_figure_is_said_beside_it(files):
     assert any("not truth" in text for text in told.caveats)
     assert "agreement with the full budget" in told.sentence
     assert "selected here" in told.sentence
-    cut = simple([["a", "b", "c"], ["a", "c"]], end="rule", answer_stable=[[None, 0.0, 0.0], [None, 0.0]])
+    cut = recording_of([["a", "b", "c"], ["a", "c"]], end="rule", answer_stable=[[None, 0.0, 0.0], [None, 0.0]])
     result = replay(cut, ["answer_stable"], resampling=Resampling(n_resamples=50))
     assert any("Censored (†): for 1 of 2" in text for text in headline(result, "answer_stable").caveats)
 
 
 def test_a_certificate_is_quoted_and_a_changed_policy_has_none():
     n = 400
-    kept = simple([["a", "a", "a"]] * n, answer_stable=[[None, 1.0, 1.0]] * n)
+    kept = recording_of([["a", "a", "a"]] * n, answer_stable=[[None, 1.0, 1.0]] * n)
     policy = policy_for(kept, "answer_stable", name="as")
     found = certify(kept, listed([policy], policy), Claim(epsilon=0.05, metric="f1"))
     assert found.policy is not None
@@ -547,14 +547,14 @@ def test_a_place_that_cannot_be_written_is_said(files, tmp_path):
 def test_nothing_to_report_is_refused():
     with pytest.raises(DataError, match="a recording and a policy"):
         make_report({}, [])
-    kept = simple([["a"]])
+    kept = recording_of([["a"]])
     with pytest.raises(DataError, match="needs a metric"):
         make_report({"x": kept}, [policy_for(kept, "round >= 1")], settings=Settings(metrics=()))
 
 
 def test_one_question_and_all_right_and_all_wrong_make_a_page():
     for answers in ([["a", "a", "a"]], [["b", "b", "b"]] * 3, [["a", "a", "a"]] * 3):
-        kept = simple(answers, answer_stable=[[None, 1.0, 1.0]] * len(answers))
+        kept = recording_of(answers, answer_stable=[[None, 1.0, 1.0]] * len(answers))
         made = make_report(
             {"x": kept}, [policy_for(kept, "answer_stable")], settings=Settings(resampling=Resampling(n_resamples=20))
         )

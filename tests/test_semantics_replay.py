@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -21,35 +22,15 @@ from suffice.session import Policy, stops
 from suffice.signals import ZScore
 from suffice.statistics import Resampling
 from suffice.store.recording import Recording
-from suffice.store.schema import build_table
 from suffice.tables import figure
+from tests import shared
 from tests.strategies import CALIBRATOR, policies, record, recorded, rules, shortened
 
 SETTINGS = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
-def recording_of(
-    answers: list[list[str | None]], *, ends: list[str] | None = None, start: int = 1, clusters=None, **columns
-) -> Recording:
-    """Questions with the gold answer `a`, each round one call of 10 tokens; `columns` have the shape of `answers`."""
-    rows = []
-    for q, given_ in enumerate(answers):
-        for i, answer in enumerate(given_):
-            rows.append(
-                {
-                    "question_id": f"q{q}",
-                    "round": start + i,
-                    "end": ends[q] if ends else "max_rounds",
-                    "answer": answer,
-                    "em": float(answer == "a"),
-                    "f1": float(answer == "a"),
-                    **{f"cost.generator.{kind}": 10.0 if kind == "uncached_tokens" else 0.0 for kind in COST_KINDS},
-                    "cost.generator.calls": 1.0,
-                    **({"cluster": clusters[q]} if clusters else {}),
-                    **{name: values[q][i] for name, values in columns.items()},
-                }
-            )
-    return Recording(build_table(rows))
+COSTS = {f"cost.generator.{kind}": float(kind == "calls") for kind in COST_KINDS}
+recording_of = partial(shared.recording_of, **COSTS | {"cost.generator.uncached_tokens": 10.0})
 
 
 def policy(rule, **changes) -> Policy:
@@ -110,7 +91,7 @@ def test_nan_is_null_in_all_json():
 
 def test_exhausted_is_not_censored_and_only_rule_is():
     ends = ["exhausted", "rule", "max_rounds"]
-    recording = recording_of([["b"], ["b"], ["b", "b", "a"]], ends=ends)
+    recording = recording_of([["b"], ["b"], ["b", "b", "a"]], end=ends)
     result = rows_of(recording, policy(Never(), name="all"), policy(fixed_k(1), name="one"))
     everything, one = result.rows[:2]
     assert (everything.n_censored, everything.censored, one.n_censored) == (1, True, 0)
@@ -124,7 +105,7 @@ def test_exhausted_is_not_censored_and_only_rule_is():
 
 
 def test_what_never_ran_is_bounded_and_never_zero():
-    recording = recording_of([["b"], ["b"], ["b", "b", "a"]], ends=["exhausted", "rule", "max_rounds"])
+    recording = recording_of([["b"], ["b"], ["b", "b", "a"]], end=["exhausted", "rule", "max_rounds"])
     result = rows_of(recording, policy(Never(), name="all"), policy("round >= 2", name="two"), baseline=None)
     row = result.row("all")
     assert math.isnan(row.metrics["em"])
@@ -145,7 +126,7 @@ def test_what_never_ran_is_bounded_and_never_zero():
 def test_a_verdict_that_depends_on_what_never_ran_is_unknown():
     answers = [["b"], ["b", "a", "a"], ["a", "a", "a"], ["b", "b", "b"]]
     enough = [[1.0], [0.0, 1.0, 1.0], [1.0] * 3, [1.0] * 3]
-    recording = recording_of(answers, ends=["rule", *["max_rounds"] * 3], enough=enough)
+    recording = recording_of(answers, end=["rule", *["max_rounds"] * 3], enough=enough)
     result = rows_of(recording, policy("enough >= 1"), policy(Never(), name="all"), baseline=None)
     ours, everything = result.rows[:2]
     # Ours has .5 at 1.25 calls, fixed_k(2) something from .5 to .75 at 1.75 or more: it may match, and not dominate.
@@ -156,19 +137,19 @@ def test_a_verdict_that_depends_on_what_never_ran_is_unknown():
     ).headline("enough >= 1")
     assert (everything.undecided, verdict(everything)) == (("cheapest_match", "dominated_by"), "unknown†")
     worse = [["b"], *[["a", "b", "b"]] * 3]
-    lost = rows_of(recording_of(worse, ends=["rule", *["max_rounds"] * 3]), policy(Never(), name="all"), baseline=None)
+    lost = rows_of(recording_of(worse, end=["rule", *["max_rounds"] * 3]), policy(Never(), name="all"), baseline=None)
     assert lost.row("all").bounds["em"] == (0.0, 0.25)
     assert lost.row("all").dominated_by == "fixed_k(1)"  # in the worst case and in the best
 
 
 def test_a_baseline_that_never_ran_is_refused():
-    recording = recording_of([["b"], ["b", "b", "a"]], ends=["rule", "max_rounds"])
+    recording = recording_of([["b"], ["b", "b", "a"]], end=["rule", "max_rounds"])
     with pytest.raises(CensoredError, match=r"baseline 'fixed_k\(2\)' goes on past what was recorded in 1 of 2"):
         rows_of(recording, policy(fixed_k(1)), baseline="fixed_k(2)")
 
 
 def test_failed_questions_are_left_out_of_every_policy_alike_and_counted():
-    recording = recording_of([["a", "a", "a"], ["b"], ["b", "b", "a"]], ends=["max_rounds", "failed", "max_rounds"])
+    recording = recording_of([["a", "a", "a"], ["b"], ["b", "b", "a"]], end=["max_rounds", "failed", "max_rounds"])
     result = rows_of(recording, policy("round >= 1"), policy(Never()))
     assert {(row.n, row.n_failed) for row in result.rows} == {(2, 1)}
     assert result.rows[0].metrics["em"] == 0.5
@@ -176,7 +157,7 @@ def test_failed_questions_are_left_out_of_every_policy_alike_and_counted():
 
 
 def test_fixed_k_on_a_shorter_trajectory_returns_its_last_round():
-    recording = recording_of([["b", "a"], ["b", "b", "a"]], ends=["exhausted", "max_rounds"])
+    recording = recording_of([["b", "a"], ["b", "b", "a"]], end=["exhausted", "max_rounds"])
     row = rows_of(recording).row("fixed_k(3)")
     assert (row.metrics["em"], row.calls.mean, row.stop_rounds) == (1.0, 2.5, {2: 0.5, 3: 0.5})
     beyond = rows_of(recording, baseline="fixed_k(9)")
@@ -339,7 +320,7 @@ def test_one_draw_is_shared_by_every_rule():
 
 def test_rows_of_one_question_form_a_cluster():
     recording = recording_of(
-        [["a", "b", "a"], ["b", "a", "b"], ["b", "b", "a"], ["a", "a", "b"]], clusters=["x", "x", "y", "y"]
+        [["a", "b", "a"], ["b", "a", "b"], ["b", "b", "a"], ["a", "a", "b"]], cluster=["x", "x", "y", "y"]
     )
     result = rows_of(recording, policy("round >= 1"))
     assert (result.n, result.n_clusters, result.rows[0].deltas["f1"].n_clusters) == (4, 2, 2)
@@ -365,7 +346,7 @@ def test_margins_are_tested_one_sided_and_both_sides():
 
 
 def test_agreement_with_a_run_that_a_rule_cut_is_said_to_be_with_that_run():
-    recording = recording_of([["b", "a"], ["b", "b", "a"]], ends=["rule", "max_rounds"])
+    recording = recording_of([["b", "a"], ["b", "b", "a"]], end=["rule", "max_rounds"])
     result = rows_of(recording, policy("round >= 2"), metrics=("agreement",))
     assert any("with the last recorded answer (in 1 of 2 questions a rule's" in note for note in result.notes)
     whole = rows_of(recording_of([["b", "a", "a"]]), policy("round >= 2"), metrics=("agreement",))
@@ -374,7 +355,7 @@ def test_agreement_with_a_run_that_a_rule_cut_is_said_to_be_with_that_run():
 
 def test_a_mean_is_rounded_alike_in_tables_and_sentences():
     lengths = [4] * 113 + [5] * 87  # 4.435 calls on average, which is 4.43499... in binary
-    recording = recording_of([["a"] * n for n in lengths], ends=["exhausted"] * 200)
+    recording = recording_of([["a"] * n for n in lengths], end=["exhausted"] * 200)
     result = rows_of(recording, policy(Never(), name="all", max_rounds=5), baseline="fixed_k(1)")
     assert (f"{result.row('all').calls.mean:.2f}", figure(result.row("all").calls.mean, ".2f")) == ("4.43", "4.44")
     place = [column.name for column in outcomes_table(result).columns].index("calls")

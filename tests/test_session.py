@@ -267,13 +267,3 @@ def test_seconds_add_up_as_calls_do():
     cost = {"generator": Cost(calls=1, seconds=0.75)}
     assert not session.observe(Round(index=1, answer="a", costs=cost)).stop
     assert session.observe(Round(index=2, answer="a", costs=cost)).signals["seconds"] == np.float64(1.5)
-
-
-def test_asking_whether_a_round_would_stop_does_not_take_it_in():
-    session = Session(Policy(rule=parse_rule("answer_stable >= 1"), max_rounds=3))
-    session.observe(draft="Oslo")
-    assert session.would_stop(Round(index=2, answer="Oslo"))
-    assert not session.would_stop(Round(index=2, answer="Rome"))
-    assert (session.next_round, session.decision) == (2, None)
-    session.observe(draft="Rome")
-    assert session.would_stop(Round(index=3, answer="Oslo"))  # max_rounds

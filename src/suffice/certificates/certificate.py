@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from suffice.certificates.charts import family_chart
 from suffice.certificates.losses import COST_NAMES
 from suffice.display import Chart
+from suffice.display.tables import facts_table
 from suffice.errors import SchemaError
 from suffice.results import Result
 from suffice.session import Policy
@@ -146,20 +147,20 @@ class Certificate(Result):
 
     def table(self) -> Table:
         """Return its facts, a table of names and values."""
-        percent = f"{100 * self.confidence:g} %"
-        rows = (
-            ("loss", f"{self.loss}: {'metric(baseline) - metric(policy)' if self.loss == 'net' else 'max(0, net)'}"),
-            ("metric, baseline", f"{self.metric}, {self.baseline}"),
-            ("epsilon, confidence", f"{self.epsilon:g}, {percent}"),
-            ("p-value", f"{self.p_value:.4g}, had to reach {self.level:.4g}; {self.method}"),
-            ("questions", f"{self.n} (recording {self.data_hash}), order of betting: seed {self.seed}"),
-            ("family", self.family),
-            ("procedure", f"{self.procedure}; this one is number {self.position + 1} of {self.family_size}"),
-            ("selected here", figures_text(self.figures, self.metric)),
-            ("policy", self.policy_digest),
-            ("versions", ", ".join(f"{name} {version}" for name, version in self.versions.items())),
-        )
-        return Table(title="Certificate", columns=(Column("what"), Column("value")), rows=rows, notes=self.notes)
+        loss = "metric(baseline) - metric(policy)" if self.loss == "net" else "max(0, net)"
+        facts = {
+            "loss": f"{self.loss}: {loss}",
+            "metric, baseline": f"{self.metric}, {self.baseline}",
+            "epsilon, confidence": f"{self.epsilon:g}, {100 * self.confidence:g} %",
+            "p-value": f"{self.p_value:.4g}, had to reach {self.level:.4g}; {self.method}",
+            "questions": f"{self.n} (recording {self.data_hash}), order of betting: seed {self.seed}",
+            "family": self.family,
+            "procedure": f"{self.procedure}; this one is number {self.position + 1} of {self.family_size}",
+            "selected here": figures_text(self.figures, self.metric),
+            "policy": self.policy_digest,
+            "versions": ", ".join(f"{name} {version}" for name, version in self.versions.items()),
+        }
+        return replace(facts_table("Certificate", facts), notes=self.notes)
 
 
 _FIELD_TYPES: dict[str, type | tuple[type, ...]] = {

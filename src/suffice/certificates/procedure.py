@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import or_
@@ -20,7 +20,6 @@ from suffice.certificates.ltt import MOST_QUESTIONS, ProcedureName, level_of, qu
 from suffice.display import Chart
 from suffice.errors import DataError
 from suffice.replays import seen_by, seen_from
-from suffice.replays.rivals import Rival
 from suffice.results import Result, jsonable
 from suffice.rounds import Floats, Mask
 from suffice.rules import Rule
@@ -33,7 +32,7 @@ __all__ = ["Certification", "Need", "certify"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Need:
-    """What it would take to certify one more policy.
+    """The questions that certifying one more policy would take.
 
     Attributes:
         rule: The policy in question: the first that failed in a fixed sequence, the nearest to its level otherwise.
@@ -95,14 +94,14 @@ class Certification(Result):
     @property
     def sequence(self) -> list[dict[str, Any]]:
         """The family in test order: rule, p_value, certified, mean loss and mean calls of each."""
-        losses, calls = (rows.mean(axis=-1) for rows in (self.measured.losses, self.measured.costs["calls"]))
+        losses, calls = _means(self.measured.losses), _means(self.measured.costs["calls"])
         return [
             {
                 "rule": str(policy.rule),
                 "p_value": float(self.p_values[place]),
                 "certified": bool(self.certified[place]),
-                "loss": float(losses[place]),
-                "calls": float(calls[place]),
+                "loss": losses[place],
+                "calls": calls[place],
             }
             for place, policy in enumerate(self.family.policies)
         ]
@@ -162,32 +161,31 @@ class Certification(Result):
     def table(self) -> Table:
         """Return every policy of the family in test order."""
         measured, claim, cheapest = self.measured, self.claim, self.cheapest
-        chosen = -1 if self.certificate is None else self.certificate.position
-        columns: dict[Column, Callable[[int], Any]] = {
-            Column("policy"): lambda place: self.family.policies[place].label,
-            Column("loss", "+.4f"): lambda place: float(measured.losses[place].mean()),
-            Column("harmed", ".1f", scale=100): lambda place: float(
-                (measured.values[place] < measured.baseline_values).mean()
-            ),
-            Column(claim.metric, ".1f", scale=100): lambda place: float(measured.values[place].mean()),
-            Column("calls", ".2f"): lambda place: float(measured.costs["calls"][place].mean()),
-        }
-        if cheapest != "calls":
-            columns[Column(cheapest, ",.2f")] = lambda place: float(measured.spent(cheapest)[0][place].mean())
-        columns |= {
-            Column("p", ".4f"): lambda place: float(self.p_values[place]),
-            Column("p (Hoeffding-Bentkus)", ".4f"): lambda place: float(self.reference[place]),
-            Column("certified"): lambda place: (
-                "chosen" if place == chosen else "yes" if self.certified[place] else "no"
-            ),
-            Column("dominated by"): lambda place: _dominated_text(measured.rivals[place]),
+        chosen = None if self.certificate is None else self.certificate.position
+        columns = {
+            Column("policy"): [policy.label for policy in self.family.policies],
+            Column("loss", "+.4f"): _means(measured.losses),
+            Column("harmed", ".1f", scale=100): _means(measured.values < measured.baseline_values),
+            Column(claim.metric, ".1f", scale=100): _means(measured.values),
+            Column("calls", ".2f"): _means(measured.costs["calls"]),
+            **({} if cheapest == "calls" else {Column(cheapest, ",.2f"): _means(measured.spent(cheapest)[0])}),
+            Column("p", ".4f"): self.p_values.tolist(),
+            Column("p (Hoeffding-Bentkus)", ".4f"): self.reference.tolist(),
+            Column("certified"): [
+                "chosen" if place == chosen else "yes" if certified else "no"
+                for place, certified in enumerate(self.certified)
+            ],
+            Column("dominated by"): [
+                rival.dominating or ("unknown" if "dominated_by" in rival.undecided else "-")
+                for rival in measured.rivals
+            ],
         }
         baseline = figure(measured.baseline_values.mean(), ".1f", 100)
-        return Table.of(
-            f"{claim.kind} against {measured.baseline} on {self.n} certification questions; "
+        return Table(
+            title=f"{claim.kind} against {measured.baseline} on {self.n} certification questions; "
             f"{self.procedure}, each p at most {self.level:.3g}",
-            range(len(self.family.policies)),
-            columns,
+            columns=tuple(columns),
+            rows=tuple(zip(*columns.values(), strict=True)),
             notes=(
                 "selected here: the figures of this table are of the certification questions themselves",
                 f"{measured.baseline}: {baseline} at {figure(measured.baseline_costs['calls'].mean(), '.2f')} calls",
@@ -226,8 +224,8 @@ class Certification(Result):
         return {name: jsonable(value) for name, value in values.items()}
 
 
-def _dominated_text(rival: Rival) -> str:
-    return rival.dominating or ("unknown" if "dominated_by" in rival.undecided else "-")
+def _means(rows: Floats | Mask) -> list[float]:
+    return [float(row.mean()) for row in rows]
 
 
 def certify(
@@ -293,10 +291,8 @@ def certify(
     )
     if not certified.all():
         # The first that failed; without an order, the one with the smallest p-value.
-        in_order = procedure == "fixed-sequence"
-        result = replace(
-            result, need=_need(result, int(np.argmin(certified if in_order else np.where(certified, np.inf, p))))
-        )
+        next_best = certified if procedure == "fixed-sequence" else np.where(certified, np.inf, p)
+        result = replace(result, need=_need(result, int(np.argmin(next_best))))
     if not certified.any():
         return result
     position = int(np.argmin(np.where(certified, costs, np.inf)))

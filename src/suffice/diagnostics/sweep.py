@@ -1,10 +1,11 @@
-"""One threshold of a policy moved over its whole range: what each value returns and pays, and where the front bends."""
+"""One threshold of a policy moved over its whole range: quality and costs of each value, and where the front bends."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +13,7 @@ import numpy.typing as npt
 from suffice.diagnostics.charts import sweep_chart
 from suffice.display import Chart
 from suffice.replays import even_thresholds
+from suffice.replays.baselines import Run
 from suffice.replays.front import pareto_front
 from suffice.replays.prepared import PreparedRecording
 from suffice.replays.sweep import region_of, regions
@@ -22,23 +24,23 @@ from suffice.session import Policy
 from suffice.statistics import ROUNDING
 from suffice.tables import Column, Table
 
-__all__ = ["SweepPoint", "ThresholdSweep", "pareto_knee", "sweep_threshold"]
+__all__ = ["SweepPoint", "ThresholdSweep", "pareto_knee", "stack_outcomes", "sweep_threshold"]
 
 MOST_EXACT = 60
-"""Up to so many distinct outcomes of a sweep all of them are shown; above, evenly spaced thresholds."""
+"""Up to this many distinct outcomes of a sweep are all shown; above, those of evenly spaced thresholds."""
 _QUALITY_DIGITS = 12  # sums in another order differ in the last bits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepPoint:
-    """What all thresholds between two changes do.
+    """The outcome of all thresholds between two changes.
 
     Attributes:
         low: Where the interval of thresholds that do the same begins; -inf if nothing changes below.
         high: Where it ends; inf if nothing changes above.
         value: A threshold within: the policy's own if it lies there.
-        quality: Mean of the metric; NaN, as all figures here, where some question wants rounds that a rule kept from
-            being recorded.
+        quality: Mean of the metric; NaN, as all figures here, where some question wants rounds that never ran because a
+            rule ended its recording.
         calls: Mean calls.
         tokens: Mean tokens; NaN where unknown.
         early: Share of questions that stop before their last recorded round.
@@ -61,7 +63,7 @@ class SweepPoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThresholdSweep(Result):
-    """All that one threshold of a policy can do on a recording.
+    """The outcomes of one threshold of a policy on a recording.
 
     Attributes:
         policy: What is varied.
@@ -105,8 +107,8 @@ class ThresholdSweep(Result):
         unknown = sum(math.isnan(p.quality) for p in self.points)
         if unknown:
             notes.append(
-                f"censored: {unknown} of {len(self.points)} outcomes need rounds that a rule kept from being recorded, so "
-                "they are unknown and on no front"
+                f"censored: {unknown} of {len(self.points)} outcomes need rounds that never ran because a rule ended the "
+                "recording, so they are unknown and not on the front"
             )
         if self.knee is None:
             notes.append("no knee: the front has fewer than three points")
@@ -127,52 +129,39 @@ class ThresholdSweep(Result):
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Outcomes:
-    """Outcomes of each question in each region between two of its own values, shape ``(n_questions, n_rounds + 1)``."""
+def stack_outcomes(runs: Sequence[Run]) -> dict[str, Floats]:
+    """Return the outcomes of several runs side by side, each of shape ``(n_questions, n_runs)``.
 
-    values: Floats
-    closed: bool
-    stops: npt.NDArray[np.int64]
-    quality: Floats
-    calls: Floats
-    tokens: Floats
-    early: Floats
-
-    def changes(self) -> Floats:
-        """Return the values at which some question stops or pays otherwise, ascending."""
-        each, others = self.values[:, :, None], self.values[:, None, :]
-        before, after = (others < each).sum(axis=-1), (others <= each).sum(axis=-1)  # equal values are passed at once
-        rows = np.arange(len(self.values))[:, None]
-        differs = np.zeros(self.values.shape, dtype=np.bool_)
-        for table in (self.stops, self.calls, np.nan_to_num(self.tokens, nan=-1.0)):
-            differs |= table[rows, before] != table[rows, after]
-        return np.unique(self.values[differs & np.isfinite(self.values)])
+    Metrics by name, `calls`, `tokens`, `seconds` and `money` (USD); NaN where unknown.
+    """
+    columns = {name: [run.values[name] for run in runs] for name in runs[0].values}
+    columns["calls"] = [run.ledger.calls for run in runs]
+    columns |= {kind: [run.ledger.total(kind) for run in runs] for kind in ("tokens", "seconds")}
+    columns["money"] = [run.ledger.money for run in runs]
+    return {name: np.stack(values, axis=1) for name, values in columns.items()}
 
 
-def _outcomes(prepared: PreparedRecording, policy: Policy, literal: Threshold, metric: str) -> _Outcomes:
-    moved = regions(prepared, policy, literal)
-    columns = []
-    for run, stopped in moved.runs:
-        last = stopped.view.seen.sum(axis=1) - 1
-        tokens = run.ledger.total("tokens")
-        columns.append((stopped.position, run.values[metric], run.ledger.calls, tokens, stopped.position < last))
-    stops, quality, calls, tokens_, early = (np.stack(column, axis=1) for column in zip(*columns, strict=True))
-    return _Outcomes(
-        values=moved.values,
-        closed=moved.closed,
-        stops=stops,
-        quality=quality,
-        calls=calls,
-        tokens=tokens_,
-        early=early.astype(np.float64),
-    )
+def _changes(values: Floats, tables: Sequence[npt.NDArray[Any]]) -> Floats:
+    """Return the values of the signal at which some question's outcome changes, ascending.
+
+    Args:
+        values: Of each question's rounds, ascending, NaN last, shape ``(n_questions, n_rounds)``.
+        tables: Outcomes of each question in each region between two of its own values, shape
+            ``(n_questions, n_rounds + 1)``, without NaN.
+    """
+    each, others = values[:, :, None], values[:, None, :]
+    before, after = (others < each).sum(axis=-1), (others <= each).sum(axis=-1)  # equal values are passed at once
+    rows = np.arange(len(values))[:, None]
+    differs = np.zeros(values.shape, dtype=np.bool_)
+    for table in tables:
+        differs |= table[rows, before] != table[rows, after]
+    return np.unique(values[differs & np.isfinite(values)])
 
 
 def sweep_threshold(
     prepared: PreparedRecording, policy: Policy, literal: Threshold, *, metric: str = "f1"
 ) -> ThresholdSweep:
-    """Return what each threshold in the place of `literal` returns and pays, exactly, with the Pareto front and its knee.
+    """Return quality and costs of each threshold in the place of `literal`, exactly, with the Pareto front and its knee.
 
     Args:
         prepared: The recording.
@@ -180,22 +169,30 @@ def sweep_threshold(
         literal: One of the thresholds of its rule.
         metric: The quality, one of the metrics of `prepared`.
     """
-    outcomes = _outcomes(prepared, policy, literal, metric)
-    changes = outcomes.changes()
+    moved = regions(prepared, policy, literal)
+    stacked = stack_outcomes([run for run, _ in moved.runs])
+    positions = np.stack([stopped.position for _, stopped in moved.runs], axis=1)
+    last = moved.runs[0][1].view.seen.sum(axis=1, keepdims=True) - 1
+    tables = {
+        "quality": stacked[metric],
+        "calls": stacked["calls"],
+        "tokens": stacked["tokens"],
+        "early": positions < last,
+    }
+    changes = _changes(moved.values, [positions, tables["calls"], np.nan_to_num(tables["tokens"], nan=-1.0)])
     edges = np.concatenate([[-np.inf], changes, [np.inf]])
     shown = np.arange(len(edges) - 1)
-    side: Literal["left", "right"] = "right" if outcomes.closed else "left"
+    side: Literal["left", "right"] = "right" if moved.closed else "left"
     if len(shown) > MOST_EXACT:
-        even = np.append(even_thresholds(outcomes.values), literal.value)
+        even = np.append(even_thresholds(moved.values), literal.value)
         shown = np.unique(np.searchsorted(changes, even, side=side))
     own = int(np.searchsorted(changes, literal.value, side=side))
-    rows = np.arange(len(outcomes.values))
-    tables = {name: getattr(outcomes, name) for name in ("quality", "calls", "tokens", "early")}
+    rows = np.arange(len(moved.values))
     points = []
     for place in shown.tolist():
         low, high = float(edges[place]), float(edges[place + 1])
         value = literal.value if place == own else _within(low, high)
-        region = region_of(outcomes.values, value, closed=outcomes.closed)
+        region = region_of(moved.values, value, closed=moved.closed)
         means = {name: float(table[rows, region].mean()) for name, table in tables.items()}
         points.append(
             SweepPoint(low=low, high=high, value=value, **means, own=place == own, on_front=False, knee=False)

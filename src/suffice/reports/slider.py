@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from suffice.diagnostics.sweep import stack_outcomes
 from suffice.replays.baselines import Run, run_policy
 from suffice.replays.prepared import PreparedRecording
 from suffice.replays.sweep import Held, region_of, regions
@@ -58,7 +59,7 @@ class Slider:
         return region_of(self.values, threshold, closed=self.closed)
 
     def at(self, threshold: float) -> dict[str, float]:
-        """Return the mean of every outcome at a threshold: what `replay` says of the rule with it."""
+        """Return the mean of every outcome at a threshold, as `replay` has them for the rule with it."""
         rows, region = np.arange(len(self.stops)), self.region(threshold)
         return {name: float(values[rows, region].mean()) for name, values in self.outcomes.items()}
 
@@ -155,16 +156,10 @@ def make_slider(prepared: PreparedRecording, policy: Policy, literal: Threshold)
         values=moved.values,
         rounds=view.index,
         stops=np.stack([where(run.rounds) for run in runs], axis=1),
-        outcomes=_stacked(runs),
-        by_stop=_stacked(fixed),
+        outcomes=_known_outcomes(runs),
+        by_stop=_known_outcomes(fixed),
     )
 
 
-def _stacked(runs: list[Run]) -> dict[str, Floats]:
-    """Return the outcomes of several runs side by side, shape ``(n_questions, n_runs)``."""
-    columns = {name: [run.values[name] for run in runs] for name in runs[0].values}
-    columns["calls"] = [run.ledger.calls for run in runs]
-    columns |= {kind: [run.ledger.total(kind) for run in runs] for kind in ("tokens", "seconds")}
-    columns["money"] = [run.ledger.money for run in runs]
-    stacked = {name: np.stack(values, axis=1) for name, values in columns.items()}
-    return {name: values for name, values in stacked.items() if not np.isnan(values).all()}
+def _known_outcomes(runs: Sequence[Run]) -> dict[str, Floats]:
+    return {name: values for name, values in stack_outcomes(runs).items() if not np.isnan(values).all()}

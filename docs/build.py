@@ -19,7 +19,7 @@ from typing import Any
 
 import suffice
 from suffice.llm import SpanReaderModel
-from suffice.papers.semantic import given, semantic_protocol, split, tune
+from suffice.papers.semantic import given, semantic_protocol, split_drafts, tune
 from suffice.papers.semantic.tables import paper_semantic
 from suffice.retrieval import dataset_hash, load_questions
 from suffice.rules import NAMED_RULES
@@ -135,7 +135,7 @@ def protocol_page() -> str:
     parts = [PROTOCOL]
     for name in BUNDLED_RECORDINGS:
         recording = bundled_recording(name)
-        test, dev = split(recording, 0.25)
+        test, dev = split_drafts(recording, 0.25)
         for heading, drafts, tuned, command in (
             (f"{name}: eps and patience selected on dev", test, tune(dev, "target_sentiment"), ""),
             (f"{name}: the numbers published for bge-small, taken over", recording, given(0.06, 2), " --eps 0.06"),

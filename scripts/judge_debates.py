@@ -23,7 +23,7 @@ from suffice.adapters.base import one_call
 from suffice.embedding import MiniLM
 from suffice.embedding.base import identity
 from suffice.judges import gold_score, reference_columns, with_columns
-from suffice.papers.semantic import read_debate, semantic_protocol, split, tune
+from suffice.papers.semantic import read_debate, semantic_protocol, split_drafts, tune
 from suffice.statistics import Resampling
 from suffice.store import Recording
 from suffice.store.schema import build_table
@@ -91,7 +91,7 @@ def main() -> None:
     )
     marks, metadata = gold_score(recording, reference_columns(recording, ["rouge_l"])["rouge_l"])
     marked = Recording(with_columns(recording.table, marks, signals={"information_gain"}), metadata)
-    test, dev = split(marked, DEV_SHARE)
+    test, dev = split_drafts(marked, DEV_SHARE)
     command = f"python scripts/judge_debates.py FOLDER -o {given.out.as_posix()}"
     found = semantic_protocol(test, tune(dev, METRIC), metric=METRIC, resampling=Resampling(seed=SEED), command=command)
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()

@@ -384,7 +384,7 @@ def test_escapes_in_ircot_answers_are_decoded_and_counted():
     run = read_ircot(IRCOT)
     assert by_id(run)["5abd38285542993062266c19"].rounds[-1].answer == "Max Oph\u00fcls"
     assert by_id(run)["5abd38285542993062266c19"].metrics[-1]["em"] == 1.0
-    assert any(note.startswith("1 answers held escapes") for note in run.notes)
+    assert any(note.startswith("1 answers contained escapes") for note in run.notes)
 
 
 def ircot_copy(path, drop=(), **changes):
@@ -399,13 +399,13 @@ def ircot_copy(path, drop=(), **changes):
 @pytest.mark.parametrize(
     ("changes", "error", "message"),
     [
-        ({"drop": ["prediction.json"]}, SchemaError, "an IRCoT run holds"),
+        ({"drop": ["prediction.json"]}, SchemaError, "an IRCoT run contains"),
         ({"prediction": lambda _: "{"}, DataError, "not JSON"),
         ({"prediction": lambda _: "[]"}, SchemaError, "id -> answer"),
         ({"ground_truth": lambda _: "{}"}, DataError, r"is not in ground_truth\.json"),
-        ({"prediction_chains": lambda _: "\n\n"}, DataError, "holds no question"),
+        ({"prediction_chains": lambda _: "\n\n"}, DataError, "contains no question"),
         ({"prediction_chains": lambda text: text[:60]}, DataError, "line 2: a question has an id"),
-        ({"prediction_chains": lambda text: text.replace("A: [", "A: {", 1)}, DataError, "line 4.*no JSON list"),
+        ({"prediction_chains": lambda text: text.replace("A: [", "A: {", 1)}, DataError, "line 4.*a JSON list"),
         ({"prediction_chains": lambda text: text.split("A: Exit? No.")[0] + "A: Exit? No.\n"}, DataError, "breaks off"),
     ],
 )
@@ -418,7 +418,7 @@ def test_what_is_no_zip_is_refused_and_another_name_is_only_a_label(tmp_path):
     (tmp_path / "cut.zip").write_bytes(IRCOT.read_bytes()[:-50])
     with pytest.raises(SchemaError, match="not a complete zip"):
         read_ircot(tmp_path / "cut.zip")
-    with pytest.raises(DataError, match="no file"):
+    with pytest.raises(DataError, match="does not exist"):
         read_ircot(tmp_path / "nowhere.zip")
     run = read_ircot(ircot_copy(tmp_path / "mine.zip"))
     assert run.trajectories[0].labels["run"] == "mine"
@@ -504,7 +504,7 @@ def test_the_same_trial_twice_broken_lines_and_nothing_to_keep_are_errors(tmp_pa
         read_reflexion(json_lines(tmp_path / "c.jsonl", {**fine, "trials": [trial(2)]}))
     with pytest.raises(DataError, match="allowed are 'drop' and 'keep'"):
         read_reflexion(REFLEXION, incomplete="mend")
-    with pytest.raises(DataError, match="no file"):
+    with pytest.raises(DataError, match="does not exist"):
         read_reflexion(tmp_path / "nowhere.jsonl")
 
 
@@ -607,7 +607,7 @@ def test_decimals_do_not_equal_whole_numbers_that_are_spelled_alike(tmp_path):
 @pytest.mark.parametrize(
     ("content", "error", "message"),
     [
-        ("[]", SchemaError, "found list"),
+        ("[]", SchemaError, "not list"),
         ("{", SchemaError, "not JSON"),
         ("{}", DataError, "no question"),
         ('{"q": [[]]}', DataError, "question 1: expected a pair"),
@@ -634,7 +634,7 @@ def test_truncated_and_uneven_debates_are_errors(tmp_path):
     for name in ("cut.json.gz", "text.json.gz"):
         with pytest.raises(DataError, match="not a complete gzip"):
             read_debate(tmp_path / name)
-    with pytest.raises(DataError, match="no file"):
+    with pytest.raises(DataError, match="does not exist"):
         read_debate(tmp_path / "nowhere.json.gz")
 
 

@@ -15,13 +15,13 @@ from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.weightstats import DescrStatsW
 
 from suffice.errors import CensoredError, ConfigMismatchError, DataError, SufficeError
-from suffice.papers.semantic import given, published, semantic_protocol, split, tune
+from suffice.papers.semantic import given, published, semantic_protocol, split_drafts, tune
 from suffice.papers.semantic.comparisons import compare
 from suffice.papers.semantic.convergence import converge, monotone, slopes
 from suffice.papers.semantic.data import read_drafts
 from suffice.papers.semantic.policies import CELLS, MEMBERS, replay_all
 from suffice.papers.semantic.theory import PROVED, check_theory
-from suffice.papers.semantic.tuning import thresholds
+from suffice.papers.semantic.tuning import distance_thresholds
 from suffice.replays import id_hash
 from suffice.rules.named import semantic_full
 from suffice.session import stops
@@ -174,8 +174,8 @@ def test_an_expectation_that_equals_the_full_width_up_to_rounding_is_no_differen
     rows = [
         row(f"q{q}", r, distance=0.01 * r if r > 1 else NAN, score=0.7) for q in range(30) for r in range(1, 2 + q % 6)
     ]
-    read, done = replayed(table(rows), given(0.035, 1))
-    found = compare(read, done, resampling=FEW).differences["random(judge_free)"][SCORE]
+    _, done = replayed(table(rows), given(0.035, 1))
+    found = compare(done, resampling=FEW).differences["random(judge_free)"][SCORE]
     assert (found.n_nonzero, found.p_wilcoxon, found.delta) == (0, 1.0, 0.0)
 
 
@@ -300,7 +300,7 @@ def test_permuting_the_test_labels_never_changes_eps_and_permuting_those_of_dev_
 
 def test_of_one_recording_eps_comes_from_the_dev_part_alone():
     whole = drafts(120, seed=5)
-    test, dev = split(whole, 0.3)
+    test, dev = split_drafts(whole, 0.3)
     alone = tune(dev, SCORE)
     assert set(test.question_ids).isdisjoint(dev.question_ids)
     assert sorted([*test.question_ids, *dev.question_ids]) == sorted(whole.question_ids)
@@ -308,10 +308,10 @@ def test_of_one_recording_eps_comes_from_the_dev_part_alone():
     for seed in range(3):
         noisy = permuted(test, seed, [SCORE, "semantic_distance"]).table.to_pylist()
         again = table([*dev.table.to_pylist(), *noisy])
-        assert tune(split(again, 0.3)[1], SCORE).curve == alone.curve
+        assert tune(split_drafts(again, 0.3)[1], SCORE).curve == alone.curve
     # The part of a question hangs on its id alone, not on its neighbours.
     fewer = whole.select(np.arange(120) < 60)
-    assert set(split(fewer, 0.3)[1].question_ids) == set(dev.question_ids) & set(fewer.question_ids)
+    assert set(split_drafts(fewer, 0.3)[1].question_ids) == set(dev.question_ids) & set(fewer.question_ids)
 
 
 def test_rows_that_repeat_a_question_stay_on_one_side_of_the_split():
@@ -323,7 +323,7 @@ def test_rows_that_repeat_a_question_stay_on_one_side_of_the_split():
         for p in "ab"
         for item in drafts(20, prefix=p).table.to_pylist()
     ]
-    test, dev = split(table(rows), 0.5)
+    test, dev = split_drafts(table(rows), 0.5)
     assert set(test.clusters).isdisjoint(dev.clusters)
 
 
@@ -335,7 +335,7 @@ def test_the_choice_is_that_of_a_plain_loop_over_the_grid(tolerance):
     full = np.mean([score[q, last[q] - 1] for q in range(40)])
     best = None
     for patience in (1, 2, 3):
-        for eps in thresholds(distance):
+        for eps in distance_thresholds(distance):
             ends = [plain_cell(("convergence",), eps, patience, distance[q, : last[q]])[0] for q in range(40)]
             quality = np.mean([score[q, t - 1] for q, t in enumerate(ends)])
             near = quality >= full - tolerance - 1e-12
@@ -366,11 +366,11 @@ def test_where_every_threshold_loses_too_much_the_best_quality_is_taken():
 
 def test_thresholds_are_quantiles_above_zero_and_a_column_of_zeros_still_has_one():
     distance = np.array([[NAN, 0.0, 0.1], [NAN, 0.2, 0.4]])
-    grid = thresholds(distance)
+    grid = distance_thresholds(distance)
     assert min(grid) > 0
     assert max(grid) >= 0.38
     assert grid == sorted(set(grid))
-    assert thresholds(np.zeros((3, 2))) == [0.001]
+    assert distance_thresholds(np.zeros((3, 2))) == [0.001]
 
 
 def test_the_page_and_the_json_say_selected_on_dev_with_grid_and_criterion():
@@ -424,7 +424,7 @@ def test_the_published_threshold_is_for_the_published_embedder_only():
 @pytest.fixture(scope="module")
 def statistics():
     read, done = replayed(drafts(60, seed=11, approve=0.05), given(0.04, 2))
-    return read, done, compare(read, done, resampling=Resampling(n_resamples=400, seed=1))
+    return read, done, compare(done, resampling=Resampling(n_resamples=400, seed=1))
 
 
 def test_tests_are_those_of_scipy_and_statsmodels(statistics):
@@ -443,7 +443,7 @@ def test_tests_are_those_of_scipy_and_statsmodels(statistics):
             if np.ptp(delta) == 0:
                 assert math.isnan(difference.d_z)
                 continue
-            assert difference.p_t == pytest.approx(stats.ttest_rel(rule, full).pvalue, rel=1e-9)
+            assert difference.p == pytest.approx(stats.ttest_rel(rule, full).pvalue, rel=1e-9)
             assert difference.d_z == pytest.approx(delta.mean() / delta.std(ddof=1))
             if (delta != 0).sum() > 20:
                 sizes = np.abs(delta[delta != 0])
@@ -483,7 +483,7 @@ def test_margins_are_one_and_two_sided_t_tests_and_holm_counts_the_family(statis
             multipletests(both, method="holm")[1]
         )
     for name in (SCORE, "rounds", "tokens"):
-        for raw, adjusted in (("p_t", "p_t_holm"), ("p_wilcoxon", "p_wilcoxon_holm")):
+        for raw, adjusted in (("p", "p_holm"), ("p_wilcoxon", "p_wilcoxon_holm")):
             p = [getattr(found.differences[label][name], raw) for label in family]
             holm = [getattr(found.differences[label][name], adjusted) for label in family]
             assert holm == pytest.approx(multipletests(p, method="holm")[1])
@@ -496,7 +496,7 @@ def test_margins_are_one_and_two_sided_t_tests_and_holm_counts_the_family(statis
         "oracle_best",
         *(set(CELLS) - {"cascade", "critic_only", "judge_free"}),
     }
-    assert all(math.isnan(d.p_t_holm) for label in outside for d in found.differences[label].values())
+    assert all(math.isnan(d.p_holm) for label in outside for d in found.differences[label].values())
 
 
 def test_against_its_own_stops_at_random_a_policy_that_knows_gains_and_one_that_does_not_gains_nothing():
@@ -518,7 +518,7 @@ def test_what_cannot_differ_is_no_test_and_does_not_count_for_holm():
     found = semantic_protocol(drafts(40, approve=0.0), given(0.03, 2), resampling=FEW)
     assert "critic_only" not in found.compared.family
     assert {"judge_free", "cascade"} <= set(found.compared.family)
-    assert math.isnan(found.compared.differences["critic_only"][SCORE].p_t_holm)
+    assert math.isnan(found.compared.differences["critic_only"][SCORE].p_holm)
     rows = [{**item, "information_gain": 0.5 if item["round"] > 1 else None} for item in drafts(40).table.to_pylist()]
     found = semantic_protocol(table(rows), given(0.03, 2), resampling=FEW)
     assert found.replayed.silent == {"critic": "the critic never approves", "gain": "the score always rises"}
@@ -580,11 +580,11 @@ def test_repeating_every_question_as_a_cluster_changes_no_p_value():
     (alone, first), (both, second) = (
         (r, replay_all(r, given(0.04))) for r in (read_drafts(once, SCORE), read_drafts(table(twice), SCORE))
     )
-    one, two = compare(alone, first, resampling=FEW), compare(both, second, resampling=FEW)
+    one, two = compare(first, resampling=FEW), compare(second, resampling=FEW)
     assert two.n_clusters == one.n_clusters == 30
     for label, name in itertools.product(("judge_free", "fixed_k(2)"), (SCORE, "tokens")):
         a, b = one.differences[label][name], two.differences[label][name]
-        assert (b.p_t, b.p_wilcoxon, b.d_z, b.low) == pytest.approx((a.p_t, a.p_wilcoxon, a.d_z, a.low), nan_ok=True)
+        assert (b.p, b.p_wilcoxon, b.d_z, b.low) == pytest.approx((a.p, a.p_wilcoxon, a.d_z, a.low), nan_ok=True)
     alone_trend, both_trend = converge(alone, 0.04, resampling=FEW), converge(both, 0.04, resampling=FEW)
     assert (both_trend.p_t, both_trend.p_wilcoxon, both_trend.slope, both_trend.d_z) == pytest.approx(
         (alone_trend.p_t, alone_trend.p_wilcoxon, alone_trend.slope, alone_trend.d_z)
@@ -838,9 +838,9 @@ def test_settings_out_of_range_are_refused():
         lambda: given(float("nan")),
         lambda: given(0.1, 0),
         lambda: given(0.1, True),
-        lambda: split(drafts(10), 0.0),
-        lambda: split(drafts(10), float("nan")),
-        lambda: split(drafts(2), 0.0001),
+        lambda: split_drafts(drafts(10), 0.0),
+        lambda: split_drafts(drafts(10), float("nan")),
+        lambda: split_drafts(drafts(2), 0.0001),
         lambda: tune(drafts(10), SCORE, tolerance=-0.1),
         lambda: tune(drafts(10), SCORE, patiences=(0,)),
         lambda: tune(drafts(10, rounds=2), SCORE, patiences=(2, 3)),

@@ -39,12 +39,24 @@ def paged(paths, tmp_path_factory):
     return done.json, out.read_text()
 
 
-def test_the_terminal_says_who_dominates_then_shows_every_table(paths):
+def test_a_screen_says_who_dominates_and_shows_table_1(paths):
     done = cli("paper", "protocol", *paths[:1], "--dev", paths[1], *FAST)
     assert done.code == 0
     lines = done.out.splitlines()
     assert lines[0].startswith("judge_free (patience(")
     assert "DOMINATED" in lines[0] or "Not dominated" in lines[0]
+    assert lines[1].startswith("Policies on identical drafts: ")
+    names = [line.split(" ")[0] for line in lines if line.startswith(("fixed_k", "judge_free  ", "random", "oracle"))]
+    assert names[:7] == [*(f"fixed_k({k})" for k in range(1, 7)), "judge_free"]
+    assert len(lines) <= 45
+    assert max(len(line.rstrip()) for line in lines if line.startswith("fixed_k")) <= 100
+    assert "more tables" in done.out
+    assert lines[-1].startswith("next: suffice paper protocol ")
+
+
+def test_details_show_every_table_and_a_sentence_for_each_policy(paths):
+    done = cli("paper", "protocol", *paths[:1], "--dev", paths[1], *FAST, "--details")
+    lines = done.out.splitlines()
     for title in (
         "Table 1.",
         "Table 2.",
@@ -56,10 +68,7 @@ def test_the_terminal_says_who_dominates_then_shows_every_table(paths):
         "Table 3.",
     ):
         assert sum(line.startswith(title) for line in lines) == 1, title
-    first = [
-        line.split(" ")[0] for line in lines[lines.index(next(li for li in lines if li.startswith("Table 1."))) + 2 :]
-    ]
-    assert first[:7] == [*(f"fixed_k({k})" for k in range(1, 7)), "judge_free"]
+    assert [line for line in lines if line.startswith(("judge_free (pat", "cascade (first", "critic_only (cri"))]
     assert "suffice paper protocol test.parquet --resamples 50 --dev dev.parquet" in done.out
 
 

@@ -129,7 +129,7 @@ def test_a_verdict_is_read_in_both_ways(verdict, reached, stated):
 @pytest.mark.parametrize(
     ("records", "words"),
     [
-        ([], "no record in this file"),
+        ([], "contains no record"),
         ([draft(attempt=1)], "no record has attempt 0"),
         ([draft(), draft()], "attempt 0 of record 1 was read before"),
         ([draft(), draft(attempt=1, review="Another.")], "another review"),
@@ -147,7 +147,7 @@ def test_what_is_no_such_file_is_refused_by_line(tmp_path, records, words):
 
 
 def test_a_missing_and_a_broken_file_are_refused(tmp_path):
-    with pytest.raises(DataError, match="no file"):
+    with pytest.raises(DataError, match="does not exist"):
         read_self_refine(tmp_path / "none.jsonl")
     whole = written(tmp_path / "x.jsonl.gz", [draft(a) for a in range(50)]).read_bytes()
     for broken in (whole[:-20], b"no gzip", whole[:40] + b"\0" * 20 + whole[60:]):
@@ -238,7 +238,7 @@ def test_a_policy_on_bundled_drafts_decides_live_as_replayed():
 
 
 def test_the_demonstration_says_that_two_drafts_win(tmp_path):
-    done = cli("demo", "semantic", "--out", tmp_path / "out")
+    done = cli("demo", "semantic", "--out", tmp_path / "out", "--details")
     assert done.code == 0, done
     assert "fixed_k(1) to fixed_k(5): 55.8, 93.1, 81.8, 84.2, 74.9 % reach the target" in done.out
     assert "fixed_k(2), the best of them on dev, saves 60 % of the drafts" in done.out
@@ -252,6 +252,15 @@ def test_the_demonstration_says_that_two_drafts_win(tmp_path):
         test, dev = (read_recording(tmp_path / "out" / f"{name}_{part}.parquet") for part in ("test", "dev"))
         assert not set(test.question_ids) & set(dev.question_ids)
         assert test.metadata["depends"] == dev.metadata["depends"] != {}
+
+
+def test_the_demonstration_fits_one_screen(tmp_path):
+    lines = cli("demo", "semantic", "--out", tmp_path / "out").out.splitlines()
+    assert lines[0].startswith("self_refine_gpt4: fixed_k(2), the best of them on dev, saves 60 % of the drafts")
+    assert len(lines) <= 45
+    assert max(len(line.rstrip()) for line in lines if line.startswith(("gpt4 ", "dv3 "))) <= 100
+    assert sum("dominated by fixed_k(2)" in line for line in lines) >= 2
+    assert lines[-1].startswith("next: ")
 
 
 def test_the_demonstration_speaks_json(tmp_path):

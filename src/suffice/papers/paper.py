@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import Any
 
 from suffice._version import __version__
 from suffice.papers.published import Flag
 from suffice.results import Result
 from suffice.tables import Column, Table
 
-__all__ = ["Paper", "facts_table", "flags_table", "narrow", "table_of"]
-
-T = TypeVar("T")
+__all__ = ["Paper", "facts_table", "flags_table", "narrow"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,14 +49,6 @@ class Paper(Result):
         }
 
 
-def table_of(
-    title: str, items: Iterable[T], fields: Sequence[tuple[Column, Callable[[T], Any]]], notes: Iterable[str] = ()
-) -> Table:
-    """Return a table with one row for each item; each column stands beside the function that returns its value."""
-    rows = tuple(tuple(value(item) for _, value in fields) for item in items)
-    return Table(title=title, columns=tuple(column for column, _ in fields), rows=rows, notes=tuple(notes))
-
-
 def facts_table(facts: Iterable[tuple[str, str]], notes: Sequence[str] = ()) -> Table:
     """Return where the tables of a paper come from, the version of this library last."""
     return Table(
@@ -71,14 +61,14 @@ def facts_table(facts: Iterable[tuple[str, str]], notes: Sequence[str] = ()) -> 
 
 def flags_table(flags: Sequence[Flag]) -> Table:
     """Return the published figures that contradict each other."""
-    return table_of(
+    return Table.of(
         "Published figures that do not fit together",
         flags,
-        (
-            (Column("flag"), lambda flag: flag.id),
-            (Column("where"), lambda flag: ", ".join(flag.places)),
-            (Column("why"), lambda flag: flag.reason),
-        ),
+        {
+            Column("flag"): "id",
+            Column("where"): lambda flag: ", ".join(flag.places),
+            Column("why"): "reason",
+        },
     )
 
 

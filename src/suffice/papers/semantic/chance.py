@@ -44,7 +44,7 @@ def against_chance(
 ) -> dict[str, Chance]:
     """Compare each policy with its own stops dealt out at random.
 
-    The paired t test is no test of this: the expectation shares the policy's stops, so that the pairs differ by a small
+    The paired t test does not test this: the expectation shares the policy's stops, so that the pairs differ by a small
     share of the same questions' differences between rounds, whatever the signal knows.
 
     Args:
@@ -53,7 +53,7 @@ def against_chance(
         resampling: How intervals are made; its seed also deals out the permutations.
     """
     draws = resampling.draws(drafts.n, drafts.prepared.recording.clusters)
-    found = {}
+    results = {}
     for label, policy in policies.items():
         stopped = drafts.prepared.stops(policy)
         view = stopped.view
@@ -67,8 +67,8 @@ def against_chance(
         low, high = np.quantile(resampled, resampling.ends)
         delta = float(_gain(rows.mean(axis=1)))
         p = _permutations(by_stop, stopped.position, resampling) if draws.clusters is None else np.nan
-        found[label] = Chance(delta=delta, low=float(low), high=float(high), p=p, n_resamples=resampling.n_resamples)
-    return found
+        results[label] = Chance(delta=delta, low=float(low), high=float(high), p=p, n_resamples=resampling.n_resamples)
+    return results
 
 
 def _gain(means: Floats) -> Floats:

@@ -7,8 +7,6 @@ from typing import Any
 
 from suffice.papers.semantic.comparisons import PolicyComparison
 from suffice.papers.semantic.convergence import Convergence
-from suffice.papers.semantic.policies import Replayed
-from suffice.papers.semantic.protocol_tables import saved, shown
 from suffice.replays.charts import axis_of, chart_of, legend_entry, merge_points, scale_of, spread_labels
 
 __all__ = ["distance_chart", "frontier_chart", "saved_chart"]
@@ -21,11 +19,11 @@ _LOOKS: Mapping[str, tuple[str, str, str]] = {
 }
 
 
-def distance_chart(found: Convergence, eps: float) -> dict[str, Any]:
+def distance_chart(convergence: Convergence, eps: float) -> dict[str, Any]:
     """Return the mean distance of each draft to the one before, by round, with intervals, median and threshold."""
     data = [
         {"round": r.round_index, "mean": r.mean, "low": r.low, "high": r.high, "median": r.median, "n": r.n}
-        for r in found.rounds
+        for r in convergence.rounds
     ]
     x = {"field": "round", "type": "ordinal", "axis": {"title": "draft", "labelAngle": 0}}
     y = {"type": "quantitative", "axis": {"title": "distance to the draft before", "tickCount": 6}}
@@ -66,12 +64,13 @@ def distance_chart(found: Convergence, eps: float) -> dict[str, Any]:
     return chart_of(data, layers, 280, "Mean distance between consecutive drafts by round", legend)
 
 
-def frontier_chart(replayed: Replayed, compared: PolicyComparison, metric: str) -> dict[str, Any]:
+def frontier_chart(compared: PolicyComparison) -> dict[str, Any]:
     """Return quality against mean rounds of every policy; the line joins the fixed numbers of rounds."""
+    replayed, metric = compared.replayed, compared.replayed.drafts.metric
     base = float(replayed.runs[compared.baseline].values[metric].mean())
     data = []
-    for label in shown(replayed):
-        run, found = replayed.runs[label], compared.differences.get(label, {}).get(metric)
+    for label in replayed.shown():
+        run, difference = replayed.runs[label], compared.quality(label)
         point: dict[str, Any] = {
             "label": label,
             "short": "" if run.kind == "random" else label.replace("fixed_k(", "k = ").removesuffix(")"),
@@ -80,8 +79,8 @@ def frontier_chart(replayed: Replayed, compared: PolicyComparison, metric: str) 
             "cost": float(replayed.rounds[label].mean()),
             "quality": 100 * float(run.values[metric].mean()),
         }
-        if found is not None and run.kind != "oracle":
-            point |= {"low": 100 * (base + found.low), "high": 100 * (base + found.high)}
+        if difference is not None and run.kind != "oracle":
+            point |= {"low": 100 * (base + difference.low), "high": 100 * (base + difference.high)}
         data.append(point)
     data = spread_labels(merge_points(data))
     x, y = axis_of("cost", "rounds per question"), axis_of("quality", f"{metric}, points")
@@ -127,11 +126,11 @@ def frontier_chart(replayed: Replayed, compared: PolicyComparison, metric: str) 
     return chart_of(data, layers, 380, f"{metric} against rounds, {len(data)} policies", legend)
 
 
-def saved_chart(replayed: Replayed, compared: PolicyComparison) -> dict[str, Any] | None:
+def saved_chart(compared: PolicyComparison) -> dict[str, Any] | None:
     """Return the share of the full width's tokens that each policy saves, with intervals; None where unknown."""
-    data = []
-    for label in shown(replayed):
-        run, share = replayed.runs[label], saved(replayed, compared, label)
+    replayed, data = compared.replayed, []
+    for label in replayed.shown():
+        run, share = replayed.runs[label], compared.saved(label)
         if share is not None and run.kind in ("fixed", "rule"):
             value, low, high = share
             data.append({"policy": label, "name": _LOOKS[run.kind][0], "saved": value, "low": low, "high": high})

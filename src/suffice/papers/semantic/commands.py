@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from suffice.cli import options
-from suffice.cli.console import console, errors, print_json, print_table, say
+from suffice.cli.console import errors, present, print_json, say
 from suffice.cli.groups import command_line
 from suffice.files import write_file
-from suffice.papers.semantic import MARGINS, SemanticProtocol, Tuned, given, published, semantic_protocol, split, tune
+from suffice.papers.semantic import (
+    MARGINS,
+    SemanticProtocol,
+    Tuned,
+    given,
+    published,
+    semantic_protocol,
+    split_drafts,
+    tune,
+)
 from suffice.papers.semantic.data import metric_of
 from suffice.papers.semantic.page import protocol_page
 from suffice.replays import LEDGERS
+from suffice.rules.named import BGE_PATIENCE
 from suffice.store import Recording, read_recording
 from suffice.store.bundled import BUNDLED_RECORDINGS, bundled_recording
 from suffice.tables import FORMATS, render
@@ -76,11 +87,13 @@ def protocol_command(
         Path | None,
         typer.Option("--out", "-o", help=f"Write a page (.html), or tables (.{', .'.join(FORMATS)}), there."),
     ] = None,
+    details: options.Details = False,
     as_json: options.AsJson = False,
 ) -> None:
     """Compare every policy of Semantic Early-Stopping.
 
-    All of them run on identical drafts: fixed_k first, then the cascade and its parts.
+    All of them run on identical drafts: fixed_k first, then the cascade and its parts. Table 1 is printed, with --details
+    all tables.
 
     Example: suffice paper protocol self_refine_gpt4
     """
@@ -92,76 +105,74 @@ def protocol_command(
         )
     if patience is not None and eps is None:
         raise typer.BadParameter("it goes with --eps; otherwise it is selected", param_hint="--patience")
-    _check_target(out)
+    _check_ending(out)
     with errors.status("replaying") if errors.is_terminal else nullcontext():
-        recording = _read(path)
+        recording = _named_recording(path)
         test, tuned = _tuned(
             recording, dev, dev_share, eps=eps, patience=patience, preset=preset, metric=metric, tolerance=tolerance
         )
-        found = semantic_protocol(
+        protocol = semantic_protocol(
             test,
             tuned,
             metric=metric,
             margins=tuple(margin or MARGINS),
             resampling=resampling.value,
             ledger=ledger,
-            command=command_line(context, "policy", "out", "as_json"),
+            command=command_line(context, "policy", "out", "details", "as_json"),
         )
         if policy is not None:
-            found.replayed.policies["judge_free"].save(policy)
+            protocol.replayed.policies["judge_free"].save(policy)
         if out is not None:
-            write_file(out, _text(found, out, path.stem))
+            write_file(out, _page_or_tables(protocol, out, path.stem))
     if as_json:
-        written = {"out": out, "policy": policy}
-        print_json({**{name: None if file is None else str(file) for name, file in written.items()}, **found.to_dict()})
-    else:
-        show_protocol(found)
-        for file in filter(None, (policy, out)):
-            say(f"written to {file}")
+        files = {"out": out, "policy": policy}
+        print_json(
+            {**{name: None if file is None else str(file) for name, file in files.items()}, **protocol.to_dict()}
+        )
+        return
+    show_protocol(protocol, details=details, then=f"suffice paper protocol {path} -o page.html --policy policy.json")
+    for file in filter(None, (policy, out)):
+        say(f"written to {file}")
 
 
-def show_protocol(found: SemanticProtocol) -> None:
-    """Print a sentence for each main policy, then all tables."""
-    for sentence in found.headlines():
-        say(sentence)
-    say(found.tuned.sentence())
-    console.print()
-    for table in found.tables():
-        print_table(table)
+def show_protocol(protocol: SemanticProtocol, *, details: bool, then: str) -> None:
+    """Print what the protocol says of judge-free stopping on one screen, or a sentence for each policy and all tables."""
+    tables = protocol.tables()
+    screen = [protocol.summary(), *(replace(table, notes=()) for table in tables[1:])]
+    sentences = [*protocol.headlines(), protocol.tuned.sentence()]
+    present(sentences, tables if details else screen, protocol.notes, details=details, then=then)
 
 
-def _read(path: Path) -> Recording:
+def _named_recording(path: Path) -> Recording:
     """Return the recording of a path, or the bundled one of that name."""
-    return (
-        bundled_recording(str(path)) if str(path) in BUNDLED_RECORDINGS and not path.exists() else read_recording(path)
-    )
+    name = str(path)
+    return bundled_recording(name) if name in BUNDLED_RECORDINGS and not path.exists() else read_recording(path)
 
 
 def _tuned(
     recording: Recording, dev: Path | None, share: float, *, metric: str | None, tolerance: float, **fixed: Any
 ) -> tuple[Recording, Tuned]:
-    """Return the test questions, and the rule of convergence: fixed, published, or selected on questions apart from them."""
+    """Return the test questions and the rule of convergence: given, published, or selected on dev questions."""
     if fixed["eps"] is not None:
-        patience = fixed["patience"]
-        return recording, given(fixed["eps"]) if patience is None else given(fixed["eps"], patience)
+        return recording, given(fixed["eps"], fixed["patience"] or BGE_PATIENCE)
     if fixed["preset"] is not None:
         return recording, published(recording)
-    test, other = split(recording, share) if dev is None else (recording, _read(dev))
+    test, other = split_drafts(recording, share) if dev is None else (recording, _named_recording(dev))
     return test, tune(other, metric_of(recording, metric), tolerance=tolerance)
 
 
-def _text(found: SemanticProtocol, out: Path, name: str) -> str:
+def _page_or_tables(protocol: SemanticProtocol, out: Path, name: str) -> str:
     form = out.suffix.removeprefix(".")
     if form in _PAGES:
-        return protocol_page(found, name)
-    heading = f"# Semantic early stopping: {name}\n\n" if form == "md" else ""
-    told = (
-        "".join(f"{sentence}\n\n" for sentence in (*found.headlines(), found.tuned.sentence())) if form == "md" else ""
-    )
-    return heading + told + render(found.tables(), form)
+        return protocol_page(protocol, name)
+    tables = render(protocol.tables(), form)
+    if form != "md":
+        return tables
+    sentences = (*protocol.headlines(), protocol.tuned.sentence())
+    return f"# Semantic early stopping: {name}\n\n" + "".join(f"{sentence}\n\n" for sentence in sentences) + tables
 
 
-def _check_target(out: Path | None) -> None:
+def _check_ending(out: Path | None) -> None:
     if out is not None and out.suffix.removeprefix(".") not in (*_PAGES, *FORMATS):
         raise typer.BadParameter(
             f"{out.name!r}; allowed endings: .{', .'.join((*_PAGES, *FORMATS))}", param_hint="--out"

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 
-from suffice.papers.semantic.data import Drafts
 from suffice.papers.semantic.policies import CELLS, MAIN, Replayed
 from suffice.rounds import Floats
 from suffice.statistics import (
     ROUNDING,
     Draws,
     MarginTest,
+    PairedResult,
     Resampling,
     cohens_d_z,
     holm_within,
@@ -25,34 +25,18 @@ __all__ = ["Margin", "PolicyComparison", "PolicyDifference", "compare"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PolicyDifference:
-    """The mean paired difference of one quantity of one policy to the full width.
+class PolicyDifference(PairedResult):
+    """The mean paired difference of one quantity of one policy to the full width; `p` is that of the paired t test.
 
     Attributes:
-        delta: Mean difference.
-        low: Lower end of the bootstrap interval.
-        high: Upper end.
         d_z: Cohen's d_z; NaN where the pairs do not vary.
-        p_t: Two-sided p-value of the paired t test.
-        p_t_holm: The same, adjusted over the family; NaN outside of it.
         p_wilcoxon: Two-sided p-value of Wilcoxon's signed-rank test.
         p_wilcoxon_holm: The same, adjusted over the family; NaN outside of it.
-        n_nonzero: Units whose difference is not zero.
-        p_exact: Exact sign-flip test where few pairs differ; NaN elsewhere.
-        warning: What limits the interval and the t test; empty if nothing does.
     """
 
-    delta: float
-    low: float
-    high: float
     d_z: float
-    p_t: float
-    p_t_holm: float
     p_wilcoxon: float
     p_wilcoxon_holm: float
-    n_nonzero: int
-    p_exact: float
-    warning: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +61,7 @@ class PolicyComparison:
     """All policies against the full width.
 
     Attributes:
-        baseline: The label of the full width.
+        replayed: The policies.
         family: The labels that Holm's correction counts: the fixed budgets below the full width, and of `MAIN` those that
             are not equal to another by construction.
         differences: By label, then quantity (the metric, `rounds`, `tokens` or `output tokens`); without those that are unknown.
@@ -86,16 +70,32 @@ class PolicyComparison:
         resampling: How intervals were made; its level is also the one-sided confidence of the margins' bounds.
     """
 
-    baseline: str
+    replayed: Replayed
     family: tuple[str, ...]
     differences: Mapping[str, Mapping[str, PolicyDifference]]
     margins: Mapping[str, Mapping[float, Margin]]
     n_clusters: int
     resampling: Resampling
 
+    @property
+    def baseline(self) -> str:
+        """The label of the full width."""
+        return self.replayed.baseline
+
+    def quality(self, label: str) -> PolicyDifference | None:
+        """Return the difference of quality of a policy; None for the baseline."""
+        return self.differences.get(label, {}).get(self.replayed.drafts.metric)
+
+    def saved(self, label: str) -> tuple[float, float, float] | None:
+        """Return the tokens that a policy saves as a share of the full width's, with interval; None where unknown."""
+        tokens = self.differences.get(label, {}).get(self.replayed.tokens_name)
+        whole = float(self.replayed.spent(self.baseline).mean())
+        if tokens is None or not whole > 0:
+            return None
+        return 0.0 - tokens.delta / whole, 0.0 - tokens.high / whole, 0.0 - tokens.low / whole
+
 
 def compare(
-    drafts: Drafts,
     replayed: Replayed,
     *,
     margins: Sequence[float] = (0.01, 0.02, 0.05),
@@ -104,15 +104,13 @@ def compare(
     """Compare every run with the full width; every test is on the same draws.
 
     Args:
-        drafts: The questions.
-        replayed: The runs on them.
+        replayed: The policies.
         margins: Of quality, for non-inferiority and equivalence.
         resampling: How intervals are made; its level is also the one-sided confidence of the margins' bounds.
     """
+    drafts, runs, baseline = replayed.drafts, replayed.runs, replayed.baseline
     draws = resampling.draws(drafts.n, drafts.prepared.recording.clusters)
-    baseline = f"fixed_k({drafts.highest})"
-    runs = replayed.runs
-    family = _family(replayed, baseline)
+    family = _policy_family(replayed)
     quantities: dict[str, Callable[[str], Floats]] = {
         drafts.metric: lambda label: runs[label].values[drafts.metric],
         "rounds": lambda label: replayed.rounds[label],
@@ -124,58 +122,51 @@ def compare(
     }
     differences: dict[str, dict[str, PolicyDifference]] = {label: {} for label in runs if label != baseline}
     for name, by_label in deltas.items():
-        for label, difference in _differences(by_label, family, draws).items():
+        for label, difference in _tested(by_label, family, draws).items():
             differences[label][name] = difference
     return PolicyComparison(
-        baseline=baseline,
+        replayed=replayed,
         family=family,
         differences=differences,
-        margins=_margins(deltas[drafts.metric], family, margins, draws),
+        margins=_margin_tests(deltas[drafts.metric], family, margins, draws),
         n_clusters=draws.units.n_units,
         resampling=resampling,
     )
 
 
-def _family(replayed: Replayed, baseline: str) -> tuple[str, ...]:
-    """Return what Holm's correction counts; policies that cannot differ are one, and none beside the baseline."""
-    family = [label for label, run in replayed.runs.items() if run.kind == "fixed" and label != baseline]
+def _policy_family(replayed: Replayed) -> tuple[str, ...]:
+    """Return what Holm's correction counts; policies that cannot differ count once, and not beside the baseline."""
+    family = [label for label, run in replayed.runs.items() if run.kind == "fixed" and label != replayed.baseline]
     for label in (label for label in CELLS if label in MAIN and label in replayed.policies):
-        if not {baseline, *family} & set(replayed.equal_by_construction(label)):
+        if not {replayed.baseline, *family} & set(replayed.equal_by_construction(label)):
             family.append(label)
     return tuple(family)
 
 
 def _differ(values: Floats, baseline: Floats) -> Floats:
-    """Return the paired differences; an expectation that only rounding tells from the baseline does not differ."""
+    """Return the paired differences; an expectation within rounding of the baseline does not differ."""
     delta = values - baseline
     return np.where(np.abs(delta) <= ROUNDING * np.maximum(1.0, np.abs(baseline)), 0.0, delta)
 
 
-def _differences(deltas: Mapping[str, Floats], family: Sequence[str], draws: Draws) -> dict[str, PolicyDifference]:
-    """Return by label the differences that are known for every question."""
+def _tested(deltas: Mapping[str, Floats], family: Sequence[str], draws: Draws) -> dict[str, PolicyDifference]:
+    """Return the differences that are known for every question, by label, each with its tests."""
     clusters, results = draws.clusters, draws.compare(deltas)
     p_t = {label: float(paired_t_test(deltas[label], clusters=clusters)[0]) for label in results}
     p_wilcoxon = {label: wilcoxon_test(deltas[label], clusters=clusters) for label in results}
     p_t_holm, p_wilcoxon_holm = holm_within(p_t, family), holm_within(p_wilcoxon, family)
     return {
         label: PolicyDifference(
-            delta=result.delta,
-            low=result.low,
-            high=result.high,
+            **asdict(replace(result, p=p_t[label], p_holm=p_t_holm[label], test="paired t")),
             d_z=cohens_d_z(deltas[label], clusters=clusters),
-            p_t=p_t[label],
-            p_t_holm=p_t_holm[label],
             p_wilcoxon=p_wilcoxon[label],
             p_wilcoxon_holm=p_wilcoxon_holm[label],
-            n_nonzero=result.n_nonzero,
-            p_exact=result.p_exact,
-            warning=result.warning,
         )
         for label, result in results.items()
     }
 
 
-def _margins(
+def _margin_tests(
     deltas: Mapping[str, Floats], family: Sequence[str], margins: Sequence[float], draws: Draws
 ) -> dict[str, dict[float, Margin]]:
     tests = {label: dict(zip(margins, draws.margins(delta, margins), strict=True)) for label, delta in deltas.items()}

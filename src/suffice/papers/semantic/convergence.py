@@ -14,17 +14,11 @@ import numpy.typing as npt
 
 from suffice.papers.semantic.data import Drafts
 from suffice.rounds import Floats, Mask
-from suffice.statistics import (
-    Resampling,
-    cohens_d_z,
-    paired_t_test,
-    wilcoxon_test,
-)
+from suffice.statistics import Resampling, cohens_d_z, paired_t_test, wilcoxon_test
 
 __all__ = ["AtRound", "Convergence", "Pooled", "converge", "monotone", "slopes"]
 
-_NAN = float("nan")
-_LEAST = 2
+_FEWEST_DISTANCES = 2
 """Distances that a slope needs."""
 
 _RISE = 1e-9
@@ -73,7 +67,7 @@ class Pooled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Convergence:
-    """What the distances of consecutive drafts do as rounds go on.
+    """How the distances of consecutive drafts change over rounds.
 
     Attributes:
         n: Trajectories.
@@ -115,7 +109,7 @@ class Convergence:
 
     @property
     def verdict(self) -> str:
-        """What the interval of the slope says about the conjecture, in words."""
+        """The conjecture judged by the interval of the slope, in words."""
         if math.isnan(self.slope):
             return "not testable: no trajectory has two distances"
         if self.high < 0:
@@ -135,13 +129,13 @@ def slopes(distance: Floats, index: npt.NDArray[np.int64]) -> Floats:
     """
     known = ~np.isnan(distance)
     count = known.sum(axis=1)
-    usable = count >= _LEAST
+    usable = count >= _FEWEST_DISTANCES
     centre = np.divide((known * index).sum(axis=1), count, out=np.zeros(len(count)), where=usable)
     away = np.where(known, index - centre[:, None], 0.0)
     spread = (away**2).sum(axis=1)
     rise = (away * np.where(known, distance, 0.0)).sum(axis=1)
-    found: Floats = np.divide(rise, spread, out=np.full(len(count), _NAN), where=usable)
-    return found
+    slope: Floats = np.divide(rise, spread, out=np.full(len(count), math.nan), where=usable)
+    return slope
 
 
 def monotone(distance: Floats) -> Mask:
@@ -167,23 +161,23 @@ def converge(drafts: Drafts, eps: float, *, resampling: Resampling = Resampling(
     slope = slopes(distance, drafts.index)
     usable = ~np.isnan(slope)
     defined = distance[~np.isnan(distance)]
-    every = {
+    common = {
         "n": drafts.n,
         "n_usable": int(usable.sum()),
-        "mean": float(defined.mean()) if defined.size else _NAN,
-        "median": float(np.median(defined)) if defined.size else _NAN,
-        "below": float((defined < eps).mean()) if defined.size else _NAN,
+        "mean": float(defined.mean()) if defined.size else math.nan,
+        "median": float(np.median(defined)) if defined.size else math.nan,
+        "below": float((defined < eps).mean()) if defined.size else math.nan,
         "pooled": _pooled(distance),
-        "rounds": _by_round(drafts, eps, resampling),
+        "rounds": _distances_by_round(drafts, eps, resampling),
     }
     if not usable.any():
-        nothing = dict.fromkeys(("monotone", "falling", "slope", "low", "high", "d_z", "p_t", "p_wilcoxon"), _NAN)
-        return Convergence(**every, **nothing, n_clusters=0)  # type: ignore[arg-type]
+        undefined = dict.fromkeys(("monotone", "falling", "slope", "low", "high", "d_z", "p_t", "p_wilcoxon"), math.nan)
+        return Convergence(**common, **undefined, n_clusters=0)  # type: ignore[arg-type]
     row, units = slope[usable], clusters[usable]
     draws = resampling.draws(len(row), units)
     interval = draws.paired(row)
     return Convergence(
-        **every,  # type: ignore[arg-type]
+        **common,  # type: ignore[arg-type]
         n_clusters=draws.units.n_units,
         monotone=float(monotone(distance[usable]).mean()),
         falling=float((row < 0).mean()),
@@ -204,18 +198,20 @@ def _pooled(distance: Floats) -> Pooled:
     steps = np.diff(distance, axis=1)
     steps = steps[~np.isnan(steps)]
     if not steps.any():
-        return Pooled(n_steps=len(steps), mean_step=0.0 if len(steps) else _NAN, statistic=_NAN, p_decreasing=_NAN)
-    found = wilcoxon(steps, alternative="less")
+        return Pooled(
+            n_steps=len(steps), mean_step=0.0 if len(steps) else math.nan, statistic=math.nan, p_decreasing=math.nan
+        )
+    test = wilcoxon(steps, alternative="less")
     return Pooled(
         n_steps=len(steps),
         mean_step=float(steps.mean()),
-        statistic=float(found.statistic),
-        p_decreasing=float(found.pvalue),
+        statistic=float(test.statistic),
+        p_decreasing=float(test.pvalue),
     )
 
 
-def _by_round(drafts: Drafts, eps: float, resampling: Resampling) -> tuple[AtRound, ...]:
-    found = []
+def _distances_by_round(drafts: Drafts, eps: float, resampling: Resampling) -> tuple[AtRound, ...]:
+    rounds = []
     for position, r in enumerate(drafts.index.tolist()):
         column = drafts.distance[:, position]
         known = ~np.isnan(column)
@@ -223,7 +219,7 @@ def _by_round(drafts: Drafts, eps: float, resampling: Resampling) -> tuple[AtRou
             continue
         values, units = column[known], drafts.prepared.recording.clusters[known]
         interval = resampling.draws(len(values), units).paired(values)
-        found.append(
+        rounds.append(
             AtRound(
                 round_index=r,
                 n=len(values),
@@ -234,4 +230,4 @@ def _by_round(drafts: Drafts, eps: float, resampling: Resampling) -> tuple[AtRou
                 below=float((values < eps).mean()),
             )
         )
-    return tuple(found)
+    return tuple(rounds)

@@ -20,18 +20,19 @@ from suffice.session import Policy
 from suffice.statistics import hash_places
 from suffice.store.recording import Recording
 
-__all__ = ["Drafts", "check_apart", "embedder_of", "metric_of", "read_drafts", "split"]
+__all__ = ["Drafts", "check_apart", "embedder_of", "metric_of", "read_drafts", "split_drafts"]
 
 DISTANCE, SCORE = "semantic_distance", "information_score"
-_MANY = 0.05  # of the questions left out: a reader is warned of more, for what is left is a selection
+_LARGE_SHARE = 0.05
+"""Share of questions without a measurement above which the others are a selection, and a reader is warned."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drafts:
-    """A recording as the protocol reads it: round 1 to `highest`, quality known wherever a policy may stop.
+    """The questions of a recording, round 1 to `highest`, with known quality wherever a policy may stop.
 
     Attributes:
-        prepared: The kept questions.
+        prepared: The questions.
         metric: What quality means.
         distance: `semantic_distance`, shape ``(n_questions, n_rounds)``; NaN at the first draft and where undefined.
         last: The last round of each question, shape ``(n_questions,)``.
@@ -62,8 +63,8 @@ class Drafts:
 
 def embedder_of(recording: Recording) -> Mapping[str, Any] | None:
     """Return what a recording says about the embedder of its drafts; None if it does not say."""
-    found = (recording.metadata.get("depends") or {}).get("embedder")
-    return found if isinstance(found, Mapping) else None
+    embedder = (recording.metadata.get("depends") or {}).get("embedder")
+    return embedder if isinstance(embedder, Mapping) else None
 
 
 def metric_of(recording: Recording, metric: str | None) -> str:
@@ -102,48 +103,44 @@ def read_drafts(recording: Recording, metric: str, *, ledger: str = "live") -> D
     if DISTANCE not in recording.table.column_names or np.isnan(recording.column(DISTANCE)).all():
         single = int(recording.index[-1]) < 2  # noqa: PLR2004
         raise DataError(
-            "no question has a second draft, so nothing can be told about stopping: record with --max-rounds 2 or more"
+            "no question has a second draft, so there is nothing to stop: record with --max-rounds 2 or more"
             if single
             else f"the recording has no {DISTANCE!r}: the drafts were not embedded. Record them with "
             "`suffice draft record --embedder minilm`, or import the distances as a column of this name"
         )
     if "answer" not in recording.table.column_names:
         raise DataError(
-            "the recording has no column 'answer', so that nobody knows which rounds have a draft: where the texts may "
-            "not be kept, record a hash of each"
+            "the recording has no column 'answer', which says which rounds have a draft: where the texts may not be kept, "
+            "record a hash of each"
         )
     prepared = PreparedRecording.of(recording, [metric], ledger=ledger)
-    kept, n_failed = prepared.recording, prepared.n_failed
-    require_whole(kept, "every budget and policy here is compared on the same drafts")
+    whole, n_failed = prepared.recording, prepared.n_failed
+    require_whole(whole, "every budget and policy here is compared on the same drafts")
     notes = [f"questions that failed while recording, left out of every policy alike: {n_failed}"] * bool(n_failed)
-    usable = _measured(kept, metric)
+    usable = _measured(whole, metric)
     if not usable.any():
         raise DataError(
             f"no question has {metric!r} at every round at which a policy may stop: judge the drafts (`suffice judge drafts`), "
             "or name another quality with --metric"
         )
     if not usable.all():
-        left_out = int((~usable).sum())
-        many = left_out > _MANY * len(usable)
-        notes.append(
-            f"{'WARNING: ' if many else ''}{left_out} of {len(usable)} questions are left out of every policy alike: "
-            f"{metric} was not measured at every round at which one may stop"
-            + (
-                ". What is left is a selection: measure them (`suffice judge drafts --retry-unreadable`)"
-                if many
-                else ""
-            )
+        n_unusable = int((~usable).sum())
+        note = (
+            f"{n_unusable} of {len(usable)} questions are left out of every policy alike: {metric} was not measured at every "
+            "round at which one may stop"
         )
-        kept = kept.select(usable)
-        prepared = replace(prepared, recording=kept)
-    last = kept.index[kept.seen.shape[1] - 1 - np.argmax(kept.seen[:, ::-1], axis=1)]
+        remedy = "The others are a selection: measure these, too (`suffice judge drafts --retry-unreadable`)"
+        notes.append(f"WARNING: {note}. {remedy}" if n_unusable > _LARGE_SHARE * len(usable) else note)
+        prepared = replace(prepared, recording=whole.select(usable))
+    recording = prepared.recording
+    last = recording.index[recording.seen.shape[1] - 1 - np.argmax(recording.seen[:, ::-1], axis=1)]
     short = int((last < 2).sum())  # noqa: PLR2004
     if short == len(last):
-        raise DataError("every question that is left has one draft: nothing can be told about stopping")
+        raise DataError("every remaining question has one draft, so there is nothing to stop")
     if short:
         notes.append(f"questions with one draft: {short}; every policy returns it")
-    distance = kept.column(DISTANCE)
-    later = kept.seen & (kept.index >= 2)  # noqa: PLR2004
+    distance = recording.column(DISTANCE)
+    later = recording.seen & (recording.index >= 2)  # noqa: PLR2004
     undefined = int((np.isnan(distance) & later).sum())
     if undefined:
         notes.append(
@@ -152,18 +149,18 @@ def read_drafts(recording: Recording, metric: str, *, ledger: str = "live") -> D
     return Drafts(prepared=prepared, metric=metric, distance=distance, last=last, notes=tuple(notes))
 
 
-def _measured(kept: Recording, metric: str) -> npt.NDArray[np.bool_]:
+def _measured(recording: Recording, metric: str) -> npt.NDArray[np.bool_]:
     """Return which questions have at least one draft, and quality wherever a stop returns one."""
-    values = outcome(kept, metric)
-    policy = Policy(max_rounds=max(1, int(kept.index[-1])))
-    view = policy.view(kept.rounds(()))
-    offset = int(view.index[0] - kept.index[0])
+    values = outcome(recording, metric)
+    policy = Policy(max_rounds=max(1, int(recording.index[-1])))
+    view = policy.view(recording.rounds(()))
+    offset = int(view.index[0] - recording.index[0])
     by_stop = values_by_stop(answers_by_stop(policy.selector, view), view.seen, values[:, offset:])
     return np.asarray(view.seen.any(axis=1) & ~np.isnan(by_stop).any(axis=1), dtype=np.bool_)
 
 
-def split(recording: Recording, share: float) -> tuple[Recording, Recording]:
-    """Return the test and the dev questions of a recording, told apart by the hash of their ids alone.
+def split_drafts(recording: Recording, share: float) -> tuple[Recording, Recording]:
+    """Return the test and the dev questions of a recording, divided by the hash of their ids alone.
 
     Rows that repeat a question stay together: the hash is that of the cluster.
 
@@ -186,7 +183,7 @@ def split(recording: Recording, share: float) -> tuple[Recording, Recording]:
 
 
 def check_apart(test: Recording, dev: Seen) -> None:
-    """Refuse a test recording that holds questions of dev, by the hash of id or text, of the row or of its cluster.
+    """Raise if a test recording contains questions of dev, by the hash of id or text, of the row or of its cluster.
 
     Raises:
         ConfigMismatchError: It does.

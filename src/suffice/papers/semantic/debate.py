@@ -21,18 +21,19 @@ from pathlib import Path
 from typing import Any
 
 from suffice.adapters.base import ImportedRun, ImportedTrajectory, one_call
-from suffice.errors import DataError, NotFoundError, SchemaError
+from suffice.errors import DataError, SchemaError
 from suffice.files import decoded, unpacked
+from suffice.papers.importing import existing, run_labels
 from suffice.retrieval import text_id
 from suffice.rounds import Round
 
 __all__ = ["numeric_answer", "read_debate"]
 
-_NUMBER = re.compile(r"(?<![\w.])[-\u2212]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?![\d])|(?<![\w])[-\u2212]?\.\d+")
+_NUMERAL = re.compile(r"(?<![\w.])[-\u2212]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?![\d])|(?<![\w])[-\u2212]?\.\d+")
 _FRACTION = re.compile(r"\\[dt]?frac\{\s*(-?\d+)\s*\}\{\s*(\d+)\s*\}")
 _LATEX = re.compile(r"\\(?:text|mathrm|mathbf)\b|\\[$%!,;]|[{}$]")
 _GOLD = re.compile(r"####\s*(\S.*?)\s*$")
-_RUN = re.compile(r"(?P<dataset>[^_]+)_(?P<model>[^_]+)_persona_(?P<personas>.+)_agents\d+_rounds\d+$")
+_FILE_NAME = re.compile(r"(?P<dataset>[^_]+)_(?P<model>[^_]+)_persona_(?P<personas>.+)_agents\d+_rounds\d+$")
 _CLOSE = 1e-6
 
 
@@ -47,19 +48,17 @@ def read_debate(path: str | Path) -> ImportedRun:
         SchemaError: The file is no such JSON.
         DataError: A question has no gold number, or an agent no reply; the message names file and question.
     """
-    path = Path(path)
-    found = _RUN.search(path.name.removesuffix(".gz").removesuffix(".json"))
-    labels = found.groupdict() if found else {"run": path.name}
+    path = existing(path, "the .json or .json.gz of a debate")
+    labels = run_labels(_FILE_NAME, path.name.removesuffix(".gz").removesuffix(".json"))
     trajectories: list[ImportedTrajectory] = []
     for number, (question, entry) in enumerate(_load(path).items(), start=1):
         where = f"{path}, question {number}"
         agents, gold = _entry(entry, where)
         for agent, messages in enumerate(agents, start=1):
-            trajectories.append(
-                _trajectory(question, gold, agent, _replies(messages, f"{where}, agent {agent}"), labels)
-            )
+            replies = _replies(messages, f"{where}, agent {agent}")
+            trajectories.append(_agent_trajectory(question, gold, agent, replies, labels))
     if not trajectories:
-        raise DataError(f"{path}: no question in this file.")
+        raise DataError(f"{path}: the file contains no question.")
     longest = max(len(item.rounds) for item in trajectories)
     for item in trajectories:
         if len(item.rounds) < longest:
@@ -90,18 +89,18 @@ def numeric_answer(text: str) -> str | None:
     boxed = _boxed(text)
     if boxed is None:
         marked = _GOLD.search(text)
-        numbers = _numbers(marked.group(1) if marked else text)
-        return _plain(numbers[-1]) if numbers else None
+        numerals = _numerals(marked.group(1) if marked else text)
+        return _plain(numerals[-1]) if numerals else None
     tail = boxed.rsplit("=", 1)[-1]
-    numbers = _numbers(tail)
-    if not numbers:
+    numerals = _numerals(tail)
+    if not numerals:
         return " ".join(_LATEX.sub(" ", boxed).split()) or None
     # "30 * 3 = 90 boxes": behind the last sign of equality the first number is the answer.
-    return _plain(numbers[0])
+    return _plain(numerals[0])
 
 
 def _boxed(text: str) -> str | None:
-    """Return what stands in the last box, up to its closing brace or the end of the text."""
+    """Return the content of the last box, up to its closing brace or the end of the text."""
     at = text.rfind("\\boxed")
     if at < 0:
         return None
@@ -116,13 +115,13 @@ def _boxed(text: str) -> str | None:
     return rest[1:]
 
 
-def _numbers(text: str) -> list[float]:
+def _numerals(text: str) -> list[float]:
     def fraction(match: re.Match[str]) -> str:
         below = int(match.group(2))
         return f" {int(match.group(1)) / below!r} " if below else " "
 
     cleaned = _LATEX.sub(" ", _FRACTION.sub(fraction, text))
-    return [float(match.group().replace(",", "").replace("\u2212", "-")) for match in _NUMBER.finditer(cleaned)]
+    return [float(match.group().replace(",", "").replace("\u2212", "-")) for match in _NUMERAL.finditer(cleaned)]
 
 
 def _plain(value: float) -> str | None:
@@ -139,25 +138,23 @@ def _same(answer: str | None, gold: float) -> float:
 
 
 def _load(path: Path) -> dict[str, Any]:
-    if not path.is_file():
-        raise NotFoundError(f"no file {str(path)!r}; give the .json or .json.gz of a debate.")
     try:
         loaded = json.loads(decoded(b"".join(unpacked(path)), str(path)))
     except json.JSONDecodeError as error:
         raise SchemaError(f"{path}: not JSON ({error}).") from error
     if not isinstance(loaded, dict):
-        raise SchemaError(f"{path}: found {type(loaded).__name__}; expected an object of question -> [agents, gold].")
+        raise SchemaError(f"{path}: expected an object of question -> [agents, gold], not {type(loaded).__name__}.")
     return loaded
 
 
 def _entry(entry: Any, where: str) -> tuple[list[Any], float]:
     if not (isinstance(entry, list) and len(entry) == 2 and isinstance(entry[0], list) and entry[0]):  # noqa: PLR2004
-        raise DataError(f"{where}: expected a pair of agents and gold text; found {entry!r:.80}.")
+        raise DataError(f"{where}: expected a pair of agents and gold text, not {entry!r:.80}.")
     marked = _GOLD.search(entry[1]) if isinstance(entry[1], str) else None
-    numbers = _numbers(marked.group(1)) if marked else []
-    if not numbers:
+    numerals = _numerals(marked.group(1)) if marked else []
+    if not numerals:
         raise DataError(f"{where}: the gold text is {entry[1]!r:.80}; expected one that ends in '#### <number>'.")
-    return entry[0], numbers[-1]
+    return entry[0], numerals[-1]
 
 
 def _replies(messages: Any, where: str) -> list[str]:
@@ -169,7 +166,7 @@ def _replies(messages: Any, where: str) -> list[str]:
     return replies
 
 
-def _trajectory(
+def _agent_trajectory(
     question: str, gold: float, agent: int, replies: Sequence[str], labels: Mapping[str, str]
 ) -> ImportedTrajectory:
     cluster = text_id(question)

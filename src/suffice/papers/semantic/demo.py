@@ -2,42 +2,67 @@
 
 from __future__ import annotations
 
+import math
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 import typer
 
 from suffice.cli import options
-from suffice.cli.console import console, print_json, print_table, say
+from suffice.cli.console import console, present, print_json, print_table, say
 from suffice.diagnostics.drafts import draft_families
 from suffice.diagnostics.judged import JudgedComparison, compare_judged, select_variants
 from suffice.diagnostics.judging import Unjudged
 from suffice.files import write_file
-from suffice.papers.semantic import SemanticProtocol, semantic_protocol, split, tune
+from suffice.papers.semantic import SemanticProtocol, semantic_protocol, split_drafts, tune
 from suffice.papers.semantic.page import protocol_report
+from suffice.papers.semantic.protocol_tables import summary_table
 from suffice.replays import policy_for, replay
 from suffice.replays.prepared import PreparedRecording
 from suffice.replays.result import Row
 from suffice.reports import render_html
 from suffice.reports.part import ReportPart
+from suffice.statistics import PairedResult
 from suffice.store import BUNDLED_RECORDINGS, Recording, bundled_recording, write_recording
-from suffice.tables import figure
+from suffice.tables import Table, figure
 
 __all__ = ["semantic"]
 
 METRIC = "target_sentiment"
 DEV_SHARE = 0.25
-_COMMAND = "suffice demo semantic"
-_SHOWN = ("Table 1", "Distance of", "The conjecture")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ModelDrafts:
+    """What the demonstration shows of one model.
+
+    Attributes:
+        name: The bundled recording.
+        protocol: Its test questions.
+        choice: Ways to choose among all five drafts.
+        page: The page written.
+    """
+
+    name: str
+    protocol: SemanticProtocol
+    choice: _Choice
+    page: Path
+
+    @property
+    def lines(self) -> list[str]:
+        """What a reader should take home."""
+        return _take_home(self.protocol, self.choice)
 
 
 def semantic(
     out: Annotated[Path, typer.Option("--out", "-o", help="Where the recordings and the pages go.")] = Path(
         "suffice-demo-semantic"
     ),
+    details: options.Details = False,
     as_json: options.AsJson = False,
 ) -> None:
     """Stop drafts in meaning, on real drafts of two models.
@@ -47,53 +72,67 @@ def semantic(
     Example: suffice demo semantic
     """
     began = time.monotonic()
-    if not as_json:
-        _introduce()
-    told: dict[str, Any] = {}
-    for name in BUNDLED_RECORDINGS:
-        test, dev = split(bundled_recording(name), DEV_SHARE)
-        _write(test, dev, out, name)
-        found = _protocol(test, dev)
-        choice = _which_draft(test, dev)
-        judged, lines = choice.judged, _verdicts(found, choice)
-        page = out / f"{name}.html"
-        write_file(page, _page(found, judged, lines, name))
-        told[name] = {
-            "verdicts": lines,
-            "protocol": found.to_dict(),
-            "which_draft": judged.to_dict(),
-            "report": str(page),
-        }
-        if not as_json:
-            _show(name, found, judged, lines, page)
+    models = [_run_model(name, out) for name in BUNDLED_RECORDINGS]
+    seconds = time.monotonic() - began
     if as_json:
-        print_json({**told, "seconds": time.monotonic() - began})
+        figures = {
+            one.name: {
+                "verdicts": one.lines,
+                "protocol": one.protocol.to_dict(),
+                "which_draft": one.choice.judged.to_dict(),
+                "report": str(one.page),
+            }
+            for one in models
+        }
+        print_json({**figures, "seconds": seconds})
+        return
+    if details:
+        say(_INTRODUCTION)
+        for one in models:
+            _print_model(one)
     else:
-        _say(
-            f"\nrecordings and pages: {out}/ (the whole demo took {time.monotonic() - began:.0f} s)\n"
-            "The same on drafts of yours:  suffice draft record DATASET -o run.parquet --base-url URL --model NAME, then\n"
-            "suffice paper protocol run.parquet"
-        )
-
-
-def _introduce() -> None:
+        parts = [(one.name.removeprefix("self_refine_"), one.protocol.compared, one.protocol.result) for one in models]
+        summary = summary_table(parts)
+        sentences = [f"{one.name}: {one.choice.fixed_sentence(one.protocol)}" for one in models]
+        present([" ".join(sentences)], [summary, *_other_tables(models)], details=False)
+    say(f"recordings and pages: {out}/ (the whole demo took {seconds:.0f} s)")
     say(
-        "Two models rewrote reviews until they sound very positive, five drafts each, with their own critique in between "
-        "(self-refine; numbers derived from the drafts ship, no text). Quality is the share of returned drafts whose "
-        "recorded verdict names the target.\n"
-        "The critic never approves in its first word, and no judge marks every draft: of the cascade, convergence is left. "
-        "eps and patience are selected on dev questions (a quarter, by id hash) and reported on the others."
+        "next: suffice draft record DATASET -o run.parquet --base-url URL --model NAME, then suffice paper protocol run.parquet"
     )
 
 
-def _write(test: Recording, dev: Recording, out: Path, name: str) -> None:
+_INTRODUCTION = (
+    "Two models rewrote reviews until they sound very positive, five drafts each, with their own critique in between "
+    "(self-refine; numbers derived from the drafts ship, no text). Quality is the share of returned drafts whose "
+    "recorded verdict names the target.\n"
+    "The critic never approves in its first word, and no judge marks every draft: of the cascade, convergence is left. "
+    "eps and patience are selected on dev questions (a quarter, by id hash) and reported on the others."
+)
+
+
+def _run_model(name: str, out: Path) -> _ModelDrafts:
+    """Run the protocol and the choice of a draft on one bundled recording, and write its recordings and page."""
+    test, dev = split_drafts(bundled_recording(name), DEV_SHARE)
     for part, recording in (("test", test), ("dev", dev)):
         table = recording.table.replace_schema_metadata(None)
         write_recording(out / f"{name}_{part}.parquet", table, recording.metadata)
+    protocol = semantic_protocol(test, tune(dev, METRIC), metric=METRIC, command="suffice demo semantic")
+    one = _ModelDrafts(name=name, protocol=protocol, choice=_which_draft(test, dev), page=out / f"{name}.html")
+    write_file(one.page, _demo_page(one))
+    return one
 
 
-def _protocol(test: Recording, dev: Recording) -> SemanticProtocol:
-    return semantic_protocol(test, tune(dev, METRIC), metric=METRIC, command=_COMMAND)
+def _other_tables(models: Sequence[_ModelDrafts]) -> list[Table]:
+    """Return the tables that --details prints, without their notes."""
+    return [
+        replace(table, notes=()) for one in models for table in (*_detailed(one.protocol), one.choice.judged.table())
+    ]
+
+
+def _detailed(protocol: SemanticProtocol) -> list[Table]:
+    return [
+        table for table in protocol.tables() if table.title.startswith(("Table 1", "Distance of", "The conjecture"))
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +150,20 @@ class _Choice:
     best: str
     fixed: str
     against_fixed: Row
+
+    def fixed_sentence(self, protocol: SemanticProtocol) -> str:
+        """Return what the best fixed number of drafts saves against all five, and what it changes."""
+        full, rounds = protocol.compared.baseline, protocol.replayed.rounds
+        if self.fixed == full:
+            return f"{full}, all drafts, is the best number of drafts on dev."
+        delta = protocol.compared.differences[self.fixed][METRIC]
+        saved = 1 - rounds[self.fixed].mean() / rounds[full].mean()
+        fixed = [row for row in protocol.result.rows if row.label.startswith("fixed_k(")]
+        best = max(row.metrics[METRIC] for row in fixed) == protocol.result.row(self.fixed).metrics[METRIC]
+        return (
+            f"{self.fixed}, the best of them on dev, saves {figure(saved, '.0f', 100)} % of the drafts and changes quality "
+            f"by {_points_with_interval(delta)} against all five" + (": nothing fixed is better here." if best else ".")
+        )
 
 
 def _which_draft(test: Recording, dev: Recording) -> _Choice:
@@ -133,80 +186,73 @@ def _best_fixed(dev: Recording) -> str:
     return f"fixed_k({1 + int(np.argmax(quality.mean(axis=0)))})"
 
 
-def _verdicts(found: SemanticProtocol, choice: _Choice) -> list[str]:
+def _take_home(protocol: SemanticProtocol, choice: _Choice) -> list[str]:
     """Return what a reader should take home, the fixed budgets first."""
-    fixed = [row.label for row in found.result.rows if row.label.startswith("fixed_k(")]
-    qualities = {label: found.result.row(label).metrics[METRIC] for label in fixed}
-    best, full = choice.fixed, found.compared.baseline
-    listed = ", ".join(figure(value, ".1f", 100) for value in qualities.values())
-    lines = [f"By the number of drafts, {fixed[0]} to {fixed[-1]}: {listed} % reach the target."]
-    if best != full:
-        difference = found.compared.differences[best][METRIC]
-        saved = 1 - found.replayed.rounds[best].mean() / found.replayed.rounds[full].mean()
-        lines.append(
-            f"{best}, the best of them on dev, saves {figure(saved, '.0f', 100)} % of the drafts and changes quality by "
-            f"{figure(difference.delta, '+.1f', 100)} points [{figure(difference.low, '+.1f', 100)}, {figure(difference.high, '+.1f', 100)}] against all five"
-            + (": nothing fixed is better here." if qualities[best] == max(qualities.values()) else ".")
-        )
-    rule = found.result.row("judge_free")
-    dominating = rule.dominated_by
-    lines.append(
-        f"Stopping on convergence ({rule.rule}) takes {figure(found.replayed.rounds['judge_free'].mean(), '.2f')} drafts and reaches "
-        f"{figure(rule.metrics[METRIC], '.1f', 100)} %: "
-        + (f"DOMINATED by {dominating}, a rule is not worth having here." if dominating else "not dominated.")
+    fixed = [row for row in protocol.result.rows if row.label.startswith("fixed_k(")]
+    listed = ", ".join(figure(row.metrics[METRIC], ".1f", 100) for row in fixed)
+    lines = [f"By the number of drafts, {fixed[0].label} to {fixed[-1].label}: {listed} % reach the target."]
+    if choice.fixed != protocol.compared.baseline:
+        lines.append(choice.fixed_sentence(protocol))
+    rule = protocol.result.row("judge_free")
+    drafts = figure(protocol.replayed.rounds["judge_free"].mean(), ".2f")
+    verdict = (
+        f"DOMINATED by {rule.dominated_by}, a rule is not worth having here." if rule.dominated_by else "not dominated."
     )
-    lines.append(f"Do drafts converge? {found.convergence.verdict.capitalize()}.")
-    return lines + _about_choice(choice)
+    return [
+        *lines,
+        (
+            f"Stopping on convergence ({rule.rule}) takes {drafts} drafts and reaches "
+            f"{figure(rule.metrics[METRIC], '.1f', 100)} %: {verdict}"
+        ),
+        f"Do drafts converge? {protocol.convergence.verdict.capitalize()}.",
+        *_about_choice(choice),
+    ]
 
 
 def _about_choice(choice: _Choice) -> list[str]:
-    judged, row, delta = choice.judged, choice.judged.row(choice.best), choice.against_fixed.deltas[METRIC]
-    n = sum(found.calls == 0 for found in judged.rows)
-    asked = judged.row("judge_until(centroid)")
+    judged, row = choice.judged, choice.judged.row(choice.best)
+    free = sum(other.calls == 0 for other in judged.rows)
+    centroid = judged.row("judge_until(centroid)")
     return [
         (
-            f"All five drafts written, {choice.best} (on dev the best of {n} ways without a judge) returns "
-            f"{figure(row.quality, '.1f', 100)} % instead of {figure(judged.last, '.1f', 100)} %: {_share(row.gap)} of the oracle's gap; against "
-            f"{choice.fixed}, which writes fewer, {figure(delta.delta, '+.1f', 100)} points "
-            f"[{figure(delta.low, '+.1f', 100)}, {figure(delta.high, '+.1f', 100)}]."
+            f"All five drafts written, {choice.best} (on dev the best of {free} ways without a judge) returns "
+            f"{figure(row.quality, '.1f', 100)} % instead of {figure(judged.last, '.1f', 100)} %: {_share(row.gap)} of the "
+            f"oracle's gap; against {choice.fixed}, which writes fewer, "
+            f"{_points_with_interval(choice.against_fixed.deltas[METRIC])}."
         ),
         (
-            f"Asking the judge from the centroid outwards until it is content closes {_share(asked.gap)} with "
-            f"{figure(asked.calls, '.2f')} calls instead of {figure(judged.row('judge_all').calls, '.2f')}; the judge is the measure itself "
-            "here, so this is the best case."
+            f"Asking the judge from the centroid outwards until it is content closes {_share(centroid.gap)} with "
+            f"{figure(centroid.calls, '.2f')} calls instead of {figure(judged.row('judge_all').calls, '.2f')}; the judge is "
+            "the measure itself here, so this is the best case."
         ),
     ]
 
 
+def _points_with_interval(delta: PairedResult) -> str:
+    low, high = figure(delta.low, "+.1f", 100), figure(delta.high, "+.1f", 100)
+    return f"{figure(delta.delta, '+.1f', 100)} points [{low}, {high}]"
+
+
 def _share(gap: tuple[float, float, float]) -> str:
-    return (
-        "no gap"
-        if gap[0] != gap[0]
-        else f"{figure(gap[0], '.0f', 100)} % [{figure(gap[1], '.0f', 100)}, {figure(gap[2], '.0f', 100)}]"
-    )
+    value, low, high = (figure(part, ".0f", 100) for part in gap)
+    return "no gap" if math.isnan(gap[0]) else f"{value} % [{low}, {high}]"
 
 
-def _show(name: str, found: SemanticProtocol, judged: JudgedComparison, lines: list[str], page: Path) -> None:
-    say(f"\n{name}", bold=True)
-    for line in lines:
-        _say(f"- {line}")
-    _say(found.tuned.sentence())
+def _print_model(one: _ModelDrafts) -> None:
+    say(f"\n{one.name}", bold=True)
+    for line in one.lines:
+        say(f"- {line}")
+    say(one.protocol.tuned.sentence())
     console.print()
-    for table in found.tables():
-        if table.title.startswith(_SHOWN):
-            print_table(table)
-    print_table(judged.table())
-    _say(f"{page}: all tables, figures and a threshold to move; open it in a browser, it needs no network")
+    for table in (*_detailed(one.protocol), one.choice.judged.table()):
+        print_table(table)
+    say(f"{one.page}: all tables, figures and a threshold to move; open it in a browser, it needs no network")
 
 
-def _say(text: str) -> None:
-    say(text)
-
-
-def _page(found: SemanticProtocol, judged: JudgedComparison, lines: list[str], name: str) -> str:
+def _demo_page(one: _ModelDrafts) -> str:
     """Return the protocol's page, with the verdicts before it and the choice among drafts behind it."""
-    report = protocol_report(found, name)
-    verdicts = ReportPart(title="In short", sentences=tuple(lines))
-    choice = ReportPart(title="Which draft to return", tables=(judged.table(),))
-    cells = tuple(replace(cell, parts=(verdicts, *cell.parts, choice)) for cell in report.cells)
+    report = protocol_report(one.protocol, one.name)
+    short = ReportPart(title="In short", sentences=tuple(one.lines))
+    choice = ReportPart(title="Which draft to return", tables=(one.choice.judged.table(),))
+    cells = tuple(replace(cell, parts=(short, *cell.parts, choice)) for cell in report.cells)
     return render_html(replace(report, cells=cells))

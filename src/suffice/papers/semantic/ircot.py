@@ -5,7 +5,7 @@ says "answer is" or nothing new is written; then a reader answers once.  So **on
 earlier stop would have answered is not in the files, its metrics are NaN, and its answer is None.  Rounds after the
 loop's own stop were never run, so every trajectory is censored.
 
-`prediction_chains.txt` holds, for each question, its id, its text, and for each round a JSON list of all titles so far,
+`prediction_chains.txt` contains, for each question, its id, its text, and for each round a JSON list of all titles so far,
 the thought so far, and ``Exit? No.`` unless it is the last; then passage ids, the thought and the answer again.
 """
 
@@ -22,13 +22,16 @@ from pathlib import Path
 from typing import Any
 
 from suffice.adapters.base import ImportedRun, ImportedTrajectory, one_call, score, unknown_metrics
-from suffice.errors import DataError, NotFoundError, SchemaError
+from suffice.errors import DataError, SchemaError
+from suffice.papers.importing import existing, run_labels
 from suffice.rounds import Cost, Passage, Round
 
 __all__ = ["read_ircot"]
 
 _CHAINS, _PREDICTIONS, _GOLDS = "prediction_chains.txt", "prediction.json", "ground_truth.json"
-_RUN = re.compile(r"(?P<system>(?:sc_)?ircot(?:_qa)?)_(?P<model>[^_]+)_(?P<dataset>.+?)_(?P<prompts>prompt_set_\d+)$")
+_FILE_NAME = re.compile(
+    r"(?P<system>(?:sc_)?ircot(?:_qa)?)_(?P<model>[^_]+)_(?P<dataset>.+?)_(?P<prompts>prompt_set_\d+)$"
+)
 _ESCAPE = re.compile(r"(?:\\u[0-9a-fA-F]{4})+")
 _GO_ON = "Exit? No."
 
@@ -43,14 +46,13 @@ def read_ircot(path: str | Path) -> ImportedRun:
             ``ircot_qa_codex_hotpotqa_prompt_set_2.zip``.
 
     Raises:
-        SchemaError: The file is no such zip.
+        SchemaError: The file is not such a zip.
         DataError: A chain does not have the expected form, or a question lacks prediction or gold answer; the message
             names file and line.
     """
-    path = Path(path)
+    path = existing(path, "the zip of an IRCoT run")
     chains, predictions, golds = _contents(path)
-    found = _RUN.search(path.stem)
-    labels = found.groupdict() if found else {"run": path.stem}
+    labels = run_labels(_FILE_NAME, path.stem)
     mended = 0
     trajectories = []
     for question_id, question, steps, where in _blocks(chains, f"{path}, {_CHAINS}"):
@@ -59,17 +61,19 @@ def read_ircot(path: str | Path) -> ImportedRun:
             raise DataError(f"{where}: question {question_id!r} is not in {lacking}; the run is incomplete.")
         answer = _unescape(predictions[question_id])
         mended += answer != predictions[question_id]
-        trajectory = _trajectory(question_id, question, steps, answer or None, tuple(map(str, golds[question_id])))
+        trajectory = _chain_trajectory(
+            question_id, question, steps, answer or None, tuple(map(str, golds[question_id]))
+        )
         trajectories.append(replace(trajectory, labels={**labels, **trajectory.labels}))
     if not trajectories:
-        raise DataError(f"{path}: {_CHAINS} holds no question.")
+        raise DataError(f"{path}: {_CHAINS} contains no question.")
     notes = [
         "answers are known at the last round only: metrics of earlier stops are undefined",
         "every trajectory ended by the loop's own rule (an answer sentence, or nothing new written): censored",
         "passages are titles without texts; tokens and seconds are not in the files",
     ]
     if mended:
-        notes.append(f"{mended} answers held escapes like \\u00e9 as text and were decoded")
+        notes.append(f"{mended} answers contained escapes like \\u00e9 as text and were decoded")
     missing = len(set(predictions) - {item.question_id for item in trajectories})
     if missing:
         notes.append(f"{missing} predictions have no chain and were left out")
@@ -77,8 +81,6 @@ def read_ircot(path: str | Path) -> ImportedRun:
 
 
 def _contents(path: Path) -> tuple[str, dict[str, str], dict[str, list[str]]]:
-    if not path.is_file():
-        raise NotFoundError(f"no file {str(path)!r}; give the zip of an IRCoT run.")
     try:
         with zipfile.ZipFile(path) as archive:
             chains = archive.read(_CHAINS).decode("utf-8")
@@ -86,7 +88,7 @@ def _contents(path: Path) -> tuple[str, dict[str, str], dict[str, list[str]]]:
     except (zipfile.BadZipFile, zlib.error, EOFError, OSError) as error:
         raise SchemaError(f"{path}: not a complete zip file ({error}).") from error
     except KeyError as error:
-        raise SchemaError(f"{path}: an IRCoT run holds {_CHAINS}, {_PREDICTIONS} and {_GOLDS}; {error}.") from error
+        raise SchemaError(f"{path}: an IRCoT run contains {_CHAINS}, {_PREDICTIONS} and {_GOLDS}; {error}.") from error
     except ValueError as error:
         raise DataError(f"{path}: a file in it is not JSON in UTF-8 ({error}).") from error
     if not (_is_map(predictions, str) and _is_map(golds, list)):
@@ -113,10 +115,10 @@ def _blocks(chains: str, name: str) -> Iterator[tuple[str, str, list[tuple[list[
         where = f"{name}, line {start + 1}"
         if len(block) < 4:  # noqa: PLR2004 - id, question, titles, thought
             raise DataError(f"{where}: a question has an id, a text, and titles and a thought for each round.")
-        yield block[0].strip(), block[1].strip(), list(_steps(block, start, name)), where
+        yield block[0].strip(), block[1].strip(), list(_chain_steps(block, start, name)), where
 
 
-def _steps(block: Sequence[str], start: int, name: str) -> Iterator[tuple[list[str], str]]:
+def _chain_steps(block: Sequence[str], start: int, name: str) -> Iterator[tuple[list[str], str]]:
     at = 2
     while True:
         where = f"{name}, line {start + at + 1}"
@@ -127,14 +129,14 @@ def _steps(block: Sequence[str], start: int, name: str) -> Iterator[tuple[list[s
         except json.JSONDecodeError:
             titles = None
         if not isinstance(titles, list) or not all(isinstance(title, str) for title in titles):
-            raise DataError(f"{where}: {block[at]!r:.80} is no JSON list of titles.")
+            raise DataError(f"{where}: expected a JSON list of titles, not {block[at]!r:.80}.")
         yield titles, block[at + 1].removeprefix("A:").strip()
         at += 3
         if at - 1 >= len(block) or block[at - 1].removeprefix("A: ").strip() != _GO_ON:
             return
 
 
-def _trajectory(
+def _chain_trajectory(
     question_id: str, question: str, steps: Sequence[tuple[list[str], str]], answer: str | None, golds: tuple[str, ...]
 ) -> ImportedTrajectory:
     rounds = []
@@ -167,7 +169,7 @@ def _trajectory(
 
 
 def _unescape(text: str) -> str:
-    r"""Decode runs of ``\uXXXX`` that stand in the text as text; half a surrogate pair stays as it is."""
+    r"""Decode runs of ``\uXXXX`` that are in the text as text; half a surrogate pair stays as it is."""
 
     def decode(match: re.Match[str]) -> str:
         decoded: str = json.loads(f'"{match.group()}"')

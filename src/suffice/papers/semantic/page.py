@@ -14,33 +14,32 @@ from suffice.reports.part import ReportPart
 __all__ = ["protocol_page", "protocol_part", "protocol_report"]
 
 
-def protocol_part(found: SemanticProtocol) -> ReportPart:
+def protocol_part(protocol: SemanticProtocol) -> ReportPart:
     """Return the protocol as a part of a page."""
-    tables = {table.title: table for table in found.tables()}
-    first, chance, second, tests, margins, rounds, conjecture, *rest = tables.values()
-    metric, compared = found.drafts.metric, found.compared
+    first, chance, second, tests, margins, rounds, conjecture, *rest = protocol.tables()
+    compared = protocol.compared
     charts = {
         "protocol-frontier": (
-            frontier_chart(found.replayed, compared, metric),
+            frontier_chart(compared),
             (
                 "The line joins the fixed numbers of rounds. A policy is worth having where it lies above that line. Bars are "
                 f"{100 * compared.resampling.level:g} % intervals of the paired difference to {compared.baseline}."
             ),
         ),
         "protocol-distance": (
-            distance_chart(found.convergence, found.tuned.eps),
+            distance_chart(protocol.convergence, protocol.tuned.eps),
             (
-                f"Mean distance of each draft to the one before. {found.convergence.verdict.capitalize()}; the distance never "
-                f"increases in {100 * found.convergence.monotone:.0f} % of {found.convergence.n_usable} trajectories."
+                f"Mean distance of each draft to the one before. {protocol.convergence.verdict.capitalize()}; the distance never "
+                f"increases in {100 * protocol.convergence.monotone:.0f} % of {protocol.convergence.n_usable} trajectories."
             ),
         ),
     }
-    share = saved_chart(found.replayed, compared)
+    share = saved_chart(compared)
     if share is not None:
         charts["protocol-saved"] = (share, "Operational tokens, judges included where a policy must ask them.")
     return ReportPart(
         title="Semantic early stopping",
-        sentences=(*found.headlines(), found.tuned.sentence()),
+        sentences=(*protocol.headlines(), protocol.tuned.sentence()),
         charts=charts,
         tables=(first, chance),
         folded={
@@ -52,22 +51,22 @@ def protocol_part(found: SemanticProtocol) -> ReportPart:
     )
 
 
-def protocol_report(found: SemanticProtocol, name: str) -> Report:
+def protocol_report(protocol: SemanticProtocol, name: str) -> Report:
     """Return a report on the protocol's recording whose first part is the protocol."""
-    policies = [found.replayed.policies[label] for label in MAIN if label in found.replayed.policies]
+    policies = [protocol.replayed.policies[label] for label in MAIN if label in protocol.replayed.policies]
     settings = Settings(
-        metrics=(found.drafts.metric,),
-        baseline=found.compared.baseline,
-        resampling=found.compared.resampling,
-        margins=tuple(next(iter(found.compared.margins.values()))),
-        cost=found.result.cost,
-        ledger=found.result.ledger,
-        command=found.command,
+        metrics=(protocol.drafts.metric,),
+        baseline=protocol.compared.baseline,
+        resampling=protocol.compared.resampling,
+        margins=tuple(next(iter(protocol.compared.margins.values()))),
+        cost=protocol.result.cost,
+        ledger=protocol.result.ledger,
+        command=protocol.command,
     )
-    report = make_report({name: found.drafts.prepared.recording}, policies, settings=settings)
-    return replace(report, cells=tuple(replace(cell, parts=(protocol_part(found),)) for cell in report.cells))
+    report = make_report({name: protocol.drafts.prepared.recording}, policies, settings=settings)
+    return replace(report, cells=tuple(replace(cell, parts=(protocol_part(protocol),)) for cell in report.cells))
 
 
-def protocol_page(found: SemanticProtocol, name: str) -> str:
+def protocol_page(protocol: SemanticProtocol, name: str) -> str:
     """Return the page: one file that needs no network."""
-    return render_html(protocol_report(found, name))
+    return render_html(protocol_report(protocol, name))

@@ -48,6 +48,8 @@ class Replayed:
     """Every policy on the same drafts.
 
     Attributes:
+        drafts: The drafts.
+        tuned: When they count as converged.
         runs: By label: `fixed_k(1)` to the full width, the available cells, random stopping, the oracle.
         policies: The policies of the cells, by label.
         silent: Members that are there and fire nowhere on these drafts, with why.
@@ -58,6 +60,8 @@ class Replayed:
             leaves out what prompts cost.
     """
 
+    drafts: Drafts
+    tuned: Tuned
     runs: Mapping[str, Run]
     policies: Mapping[str, Policy]
     silent: Mapping[str, str]
@@ -71,9 +75,27 @@ class Replayed:
         """What tables call the counted tokens."""
         return self.tokens.replace("_", " ")
 
-    def oracle(self, label: str) -> str:
-        """Return what stands behind the name of a policy that decides with the gold answer; empty for any other."""
-        return " (oracle: reads gold)" if set(CELLS.get(label, ())) & set(self.gold) else ""
+    @property
+    def baseline(self) -> str:
+        """The label of the full width, with which everything is compared."""
+        return f"fixed_k({self.drafts.highest})"
+
+    def named(self, label: str) -> str:
+        """Return a label with the parameters of convergence, where it has them."""
+        has_parameters = "convergence" in CELLS.get(label, ())
+        return f"{label} (eps {self.tuned.eps:g}, {self.tuned.patience})" if has_parameters else label
+
+    def marked(self, label: str) -> str:
+        """Return the same, with a mark if the policy decides with the gold answer."""
+        reads_gold = set(CELLS.get(label, ())) & set(self.gold)
+        return self.named(label) + (" (oracle: reads gold)" if reads_gold else "")
+
+    def shown(self) -> list[str]:
+        """Return the labels of Table 1: the fixed budgets first, then the policies, random stopping and the oracle."""
+        kinds = {label: run.kind for label, run in self.runs.items()}
+        fixed = [label for label, kind in kinds.items() if kind == "fixed"]
+        others = [label for label, kind in kinds.items() if kind in ("random", "oracle")]
+        return [*fixed, *(label for label in MAIN if label in kinds), *others]
 
     def spent(self, label: str) -> Floats:
         """Return the counted operational tokens of each question, shape ``(n_questions,)``; NaN where unknown."""
@@ -84,18 +106,17 @@ class Replayed:
 
         Their costs may differ: a critic or a judge that never stops the loop is asked all the same.
         """
-        live = self._live(label)
-        found = [other for other in self.policies if other != label and self._live(other) == live]
-        full = [name for name, run in self.runs.items() if run.kind == "fixed"][-1]
-        return found if live else [*found, full]
+        members = self._members_that_fire(label)
+        equal = [other for other in self.policies if other != label and self._members_that_fire(other) == members]
+        return equal if members else [*equal, self.baseline]
 
     def same_stops(self, label: str) -> list[str]:
         """Return the other cells that stop at the same rounds here, although they could have stopped elsewhere."""
-        built = self.equal_by_construction(label)
-        others = [other for other in self.policies if other != label and other not in built]
+        excluded = {label, *self.equal_by_construction(label)}
+        others = [other for other in self.policies if other not in excluded]
         return [other for other in others if np.array_equal(self.rounds[other], self.rounds[label])]
 
-    def _live(self, label: str) -> frozenset[str]:
+    def _members_that_fire(self, label: str) -> frozenset[str]:
         return frozenset(CELLS[label]) - frozenset(self.silent)
 
 
@@ -104,8 +125,8 @@ def rule_of(members: Sequence[str], tuned: Tuned) -> Rule:
     cascade = semantic_full(tuned.eps, tuned.patience)
     assert isinstance(cascade, FirstOf)
     rules = dict(zip(MEMBERS, cascade.rules, strict=True))
-    kept = tuple(rules[name] for name in MEMBERS if name in members)
-    return kept[0] if len(kept) == 1 else FirstOf(kept)
+    chosen = tuple(rules[name] for name in MEMBERS if name in members)
+    return chosen[0] if len(chosen) == 1 else FirstOf(chosen)
 
 
 def policies_of(drafts: Drafts, tuned: Tuned) -> tuple[dict[str, Policy], tuple[str, ...]]:
@@ -115,19 +136,19 @@ def policies_of(drafts: Drafts, tuned: Tuned) -> tuple[dict[str, Policy], tuple[
         name for name, column in MEMBERS.items() if column not in recorded or np.isnan(recorded[column]).all()
     )
     provenance = {**tuned.seen.to_dict(), "selected": tuned.how} if tuned.seen else {}
-    made = {
+    policies = {
         label: policy_for(drafts.prepared.recording, rule_of(members, tuned), name=label, provenance=provenance)
         for label, members in CELLS.items()
         if not set(members) & set(missing)
     }
-    return made, missing
+    return policies, missing
 
 
 def replay_all(drafts: Drafts, tuned: Tuned) -> Replayed:
     """Replay every policy, every ablation and every baseline on the same drafts; exact, and without a call.
 
-    Beside the cells stand every fixed_k, each main policy's own stops dealt out at random, a round drawn uniformly
-    (both as exact expectations: the published random policy is three draws of the latter) and the best-round oracle.
+    The baselines are every fixed_k, each main policy's own stops dealt out at random, a round drawn uniformly (both as
+    exact expectations: the published random policy is three draws of the latter) and the best-round oracle.
     """
     prepared = drafts.prepared
     policies, missing = policies_of(drafts, tuned)
@@ -147,13 +168,15 @@ def replay_all(drafts: Drafts, tuned: Tuned) -> Replayed:
     rounds = dict(zip(runs, _rounds(runs.values()), strict=True))
     known = {kind: _known(runs, kind) for kind in ("tokens", "output_tokens")}
     tokens = "output_tokens" if known["output_tokens"] and not known["tokens"] else "tokens"
-    told = prepared.recording.metadata.get("oracles") or ()
+    oracles = prepared.recording.metadata.get("oracles") or ()
     return Replayed(
+        drafts=drafts,
+        tuned=tuned,
         runs=runs,
         policies=policies,
         silent=silent,
         missing=missing,
-        gold=tuple(name for name, signal in MEMBERS.items() if signal in told),
+        gold=tuple(name for name, signal in MEMBERS.items() if signal in oracles),
         rounds=rounds,
         tokens=tokens,
     )

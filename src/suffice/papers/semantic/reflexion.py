@@ -24,8 +24,9 @@ from suffice.adapters.base import (
     score,
     unknown_metrics,
 )
-from suffice.errors import DataError, NotFoundError
+from suffice.errors import DataError
 from suffice.files import json_lines
+from suffice.papers.importing import existing
 from suffice.retrieval import text_id
 from suffice.rounds import Round
 
@@ -43,23 +44,21 @@ def read_reflexion(path: str | Path, *, incomplete: Literal["drop", "keep"] = "d
             how many; `"keep"` gives the lacking trials no answer and undefined metrics.
 
     Raises:
-        DataError: A line is no such record, or two lines hold the same trial; the message names file and line.
+        DataError: A line is not such a record, or two lines contain the same trial; the message names file and line.
     """
-    path = Path(path)
     if incomplete not in ("drop", "keep"):
         raise DataError(f"incomplete is {incomplete!r}; allowed are 'drop' and 'keep'.")
-    if not path.is_file():
-        raise NotFoundError(f"no file {str(path)!r}; give a JSON lines file of Reflexion trials.")
+    path = existing(path, "a JSON lines file of Reflexion trials")
     trajectories: list[ImportedTrajectory] = []
     cut = lacking = 0
-    merged = _merged(path)
-    for (log, question), (gold, trials) in merged.items():
-        kept = _until_success(trials)
-        cut += len(trials) - len(kept)
-        complete = max(kept) == len(kept)
+    merged = _merged_trials(path)
+    for (log, question), (gold, logged) in merged.items():
+        trials = _until_success(logged)
+        cut += len(logged) - len(trials)
+        complete = max(trials) == len(trials)
         lacking += not complete
         if complete or incomplete == "keep":
-            trajectories.append(_trajectory(log, question, gold, kept))
+            trajectories.append(_trials_trajectory(log, question, gold, trials))
     if not trajectories:
         raise DataError(f"{path}: no trajectory with all its trials; expected at least one.")
     censored = sum(item.end == "rule" for item in trajectories)
@@ -77,11 +76,11 @@ def read_reflexion(path: str | Path, *, incomplete: Literal["drop", "keep"] = "d
 _Trials = dict[int, dict[str, Any]]
 
 
-def _merged(path: Path) -> dict[tuple[str, str], tuple[str, _Trials]]:
+def _merged_trials(path: Path) -> dict[tuple[str, str], tuple[str, _Trials]]:
     """Return gold answer and trials by log and question, the appended instruction taken off."""
     merged: dict[tuple[str, str], tuple[str, _Trials]] = {}
     for where, record in json_lines(path):
-        _check(record, where)
+        _check_record(record, where)
         question = record["question"].split(_APPENDED)[0].strip()
         if not question:
             raise DataError(f"{where}: question is {record['question']!r:.80}; expected a question.")
@@ -90,13 +89,13 @@ def _merged(path: Path) -> dict[tuple[str, str], tuple[str, _Trials]]:
             if trial["trial"] in trials or gold != record["gold"]:
                 raise DataError(
                     f"{where}: trial {trial['trial']} of {question!r:.60} in log {record['log']!r} was read before, or "
-                    "with another gold answer; each may stand in the file once."
+                    "with another gold answer; each may occur once."
                 )
             trials[trial["trial"]] = trial
     return {key: (gold, dict(sorted(trials.items()))) for key, (gold, trials) in merged.items()}
 
 
-def _check(record: Mapping[str, Any], where: str) -> None:
+def _check_record(record: Mapping[str, Any], where: str) -> None:
     if not all(isinstance(record.get(name), str) for name in ("log", "question", "gold")):
         raise DataError(f"{where}: expected an object with the texts log, question and gold, and with trials.")
     trials = record.get("trials")
@@ -118,24 +117,20 @@ def _check(record: Mapping[str, Any], where: str) -> None:
 
 
 def _until_success(trials: _Trials) -> _Trials:
-    kept = {}
-    for number, trial in trials.items():
-        kept[number] = trial
-        if trial["logged_correct"]:
-            break
-    return kept
+    first = next((number for number, trial in trials.items() if trial["logged_correct"]), max(trials))
+    return {number: trial for number, trial in trials.items() if number <= first}
 
 
 def _disagreements(trajectories: list[ImportedTrajectory]) -> int:
     pairs = [
-        (given["em"], extra["logged_correct"])
+        (metrics["em"], extra["logged_correct"])
         for item in trajectories
-        for given, extra in zip(item.metrics, item.extras, strict=True)
+        for metrics, extra in zip(item.metrics, item.extras, strict=True)
     ]
     return sum(em != logged for em, logged in pairs if logged is not None)
 
 
-def _trajectory(log: str, question: str, gold: str, trials: _Trials) -> ImportedTrajectory:
+def _trials_trajectory(log: str, question: str, gold: str, trials: _Trials) -> ImportedTrajectory:
     last = max(trials)
     rounds, metrics, extras = [], [], []
     for number in range(1, last + 1):

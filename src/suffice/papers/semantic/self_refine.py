@@ -19,26 +19,27 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from suffice.adapters.base import ImportedRun, ImportedTrajectory
+from suffice.adapters.base import ImportedRun, ImportedTrajectory, one_call
 from suffice.embedding import Embedder, identity
-from suffice.errors import DataError, NotFoundError
+from suffice.errors import DataError
 from suffice.files import json_lines
+from suffice.papers.importing import existing
 from suffice.rounds import Cost, Passage, Round
 from suffice.signals import EMBEDDER
 
 __all__ = ["read_self_refine", "sentiment_reached", "sentiment_stated", "words_and_marks"]
 
-_TEXTS = ("review", "target_sentiment", "transferred_review", "transferred_review_sentiment", "feedback")
+_TEXT_FIELDS = ("review", "target_sentiment", "transferred_review", "transferred_review_sentiment", "feedback")
 _JUDGE = "judge:target_sentiment"
 _STATED = re.compile(r"\bsentiment (?:is|appears to be)\b", re.IGNORECASE)
 _COUNTED = re.compile(r"\w+|[^\w\s]")
-_NAN = float("nan")
 
 _Record = dict[str, Any]
 
@@ -51,28 +52,29 @@ def read_self_refine(path: str | Path, embedder: Embedder | None = None) -> Impo
         embedder: Embeds the drafts for `semantic_distance`; None = no distances.
 
     Raises:
-        DataError: A line is no such record, an attempt stands there twice, or no record has its first attempt.
+        DataError: A line is not such a record, an attempt occurs twice, or no record has its first attempt.
         ModelError: The embedder failed.
     """
-    path = Path(path)
-    if not path.is_file():
-        raise NotFoundError(f"no file {str(path)!r}; give a JSON lines file of self-refine's sentiment reversal.")
+    path = existing(path, "a JSON lines file of self-refine's sentiment reversal")
     records = _records(path)
     longest = max(max(attempts) for attempts in records.values()) + 1
-    kept = {record_id: _until_gap(attempts) for record_id, attempts in records.items()}
-    kept = {record_id: drafts for record_id, drafts in kept.items() if drafts}
-    if not kept:
-        raise DataError(f"{path}: no record has attempt 0; expected at least one whole beginning.")
-    flat = [draft for drafts in kept.values() for draft in drafts]
+    beginnings = {record_id: _until_gap(attempts) for record_id, attempts in records.items()}
+    beginnings = {record_id: drafts for record_id, drafts in beginnings.items() if drafts}
+    if not beginnings:
+        raise DataError(f"{path}: no record has attempt 0; expected at least one record that has.")
+    flat = [draft for drafts in beginnings.values() for draft in drafts]
     vectors = [None] * len(flat) if embedder is None else embedder.embed([d["transferred_review"] for d in flat])
-    told = len({draft["log_probability"] for draft in flat}) > 1
+    varies = len({draft["log_probability"] for draft in flat}) > 1
     trajectories, place = [], 0
-    for record_id, drafts in kept.items():
+    for record_id, drafts in beginnings.items():
         embedded = vectors[place : place + len(drafts)]
         place += len(drafts)
-        trajectories.append(_trajectory(record_id, drafts, embedded, complete=len(drafts) == longest, told=told))
+        signals = [{"log_probability": draft["log_probability"]} if varies else {} for draft in drafts]
+        trajectories.append(_drafts_trajectory(record_id, drafts, signals, embedded, complete=len(drafts) == longest))
     depends = {} if embedder is None else {EMBEDDER: identity(embedder)}
-    notes = _notes(records, kept, longest, told=told)
+    notes = _import_notes(records, beginnings, longest)
+    if not varies:
+        notes.append("log_probability is the same everywhere and was left out")
     return ImportedRun(source="self_refine", trajectories=trajectories, notes=notes, depends=depends)
 
 
@@ -96,7 +98,7 @@ def sentiment_stated(verdict: str, target: str) -> float:
 
 
 def words_and_marks(text: str) -> int:
-    """Return how many words and punctuation marks a text has: the files tell no tokens, and this comes near.
+    """Return how many words and punctuation marks a text has: the files contain no tokens, and this is close.
 
     >>> words_and_marks("Try again, please!")
     5
@@ -108,7 +110,7 @@ def _records(path: Path) -> dict[str, dict[int, _Record]]:
     """Return the drafts by record and attempt, in the order of the file."""
     records: dict[str, dict[int, _Record]] = {}
     for where, record in json_lines(path):
-        attempt = _checked(record, where)
+        attempt = _attempt_of(record, where)
         drafts = records.setdefault(str(record["record_id"]), {})
         if attempt in drafts:
             raise DataError(
@@ -118,13 +120,13 @@ def _records(path: Path) -> dict[str, dict[int, _Record]]:
             raise DataError(f"{where}: record {record['record_id']!r} has another review than before; ids must differ.")
         drafts[attempt] = record
     if not records:
-        raise DataError(f"{path}: no record in this file.")
+        raise DataError(f"{path}: the file contains no record.")
     return records
 
 
-def _checked(record: _Record, where: str) -> int:
-    """Return the attempt; what is not as expected is refused, an unreadable log-probability made NaN."""
-    wrong = [name for name in _TEXTS if not isinstance(record.get(name), str)]
+def _attempt_of(record: _Record, where: str) -> int:
+    """Return the number of the attempt, or raise if the record is invalid; an unreadable log-probability becomes NaN."""
+    wrong = [name for name in _TEXT_FIELDS if not isinstance(record.get(name), str)]
     if wrong:
         raise DataError(f"{where}: {', '.join(wrong)} must be text, as self-refine writes it.")
     if not record["target_sentiment"].strip():
@@ -136,24 +138,22 @@ def _checked(record: _Record, where: str) -> int:
         raise DataError(f"{where}: attempt is {attempt!r:.60}; expected 0, 1, 2, ...")
     value = record.get("log_probability")
     number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    record["log_probability"] = float(value) if number and value is not None else None
+    record["log_probability"] = float(value) if number else math.nan  # type: ignore[arg-type]
     return attempt
 
 
 def _until_gap(attempts: Mapping[int, _Record]) -> list[_Record]:
-    kept: list[_Record] = []
-    while len(kept) in attempts:
-        kept.append(attempts[len(kept)])
-    return kept
+    end = next(number for number in range(len(attempts) + 1) if number not in attempts)
+    return [attempts[number] for number in range(end)]
 
 
-def _trajectory(
+def _drafts_trajectory(
     record_id: str,
     drafts: Sequence[_Record],
+    signals: Sequence[Mapping[str, float]],
     vectors: Sequence[npt.NDArray[np.float32] | None] | npt.NDArray[np.float32],
     *,
     complete: bool,
-    told: bool,
 ) -> ImportedTrajectory:
     review = Passage(passage_id=record_id, title="", text=drafts[0]["review"])
     rounds = tuple(
@@ -163,13 +163,11 @@ def _trajectory(
             text=draft["transferred_review"],
             passages=(review,),
             feedback=draft["feedback"],
-            signals={"log_probability": _NAN if draft["log_probability"] is None else draft["log_probability"]}
-            if told
-            else {},
-            costs=_costs(draft),
+            signals=known,
+            costs=_draft_costs(draft),
             embedding=vector,
         )
-        for number, (draft, vector) in enumerate(zip(drafts, vectors, strict=True), start=1)
+        for number, (draft, known, vector) in enumerate(zip(drafts, signals, vectors, strict=True), start=1)
     )
     return ImportedTrajectory(
         question_id=record_id,
@@ -191,42 +189,28 @@ def _metrics(draft: _Record) -> dict[str, float]:
     }
 
 
-def _costs(draft: _Record) -> dict[str, Cost]:
+def _draft_costs(draft: _Record) -> dict[str, Cost]:
     """Return one call of writer, critic and judge; prompts are not in the files, so that inputs are unknown."""
     output = {
         "writer": draft["transferred_review"],
         "critic": draft["feedback"],
         _JUDGE: draft["transferred_review_sentiment"],
     }
-    return {
-        name: Cost(
-            calls=1,
-            uncached_tokens=_NAN,
-            cached_tokens=_NAN,
-            output_tokens=words_and_marks(text),
-            seconds=_NAN,
-        )
-        for name, text in output.items()
-    }
+    return {name: replace(one_call(), output_tokens=words_and_marks(text)) for name, text in output.items()}
 
 
-def _notes(
+def _import_notes(
     records: Mapping[str, Mapping[int, _Record]],
-    kept: Mapping[str, Sequence[_Record]],
+    beginnings: Mapping[str, Sequence[_Record]],
     longest: int,
-    *,
-    told: bool,
 ) -> list[str]:
     gaps = sum(sorted(attempts) != list(range(len(attempts))) for attempts in records.values())
-    short = sum(len(drafts) < longest for drafts in kept.values())
-    without = len(records) - len(kept)
-    notes = [
-        f"{len(kept) - short} of {len(records)} records have all {longest} attempts",
+    short = sum(len(drafts) < longest for drafts in beginnings.values())
+    without = len(records) - len(beginnings)
+    return [
+        f"{len(beginnings) - short} of {len(records)} records have all {longest} attempts",
         f"{gaps} records miss attempts in between and were cut there; {without} of them lack the first and are left out",
-        f"{short} trajectories are shorter than {longest} rounds, nobody says why: 'failed', left out of every replay",
+        f"{short} trajectories are shorter than {longest} rounds, the files do not say why: 'failed', left out of every replay",
         "target_sentiment is the recorded verdict of the model itself, drawn once at temperature 0.7: a noisy mark",
         "output tokens are words and punctuation marks of the texts; input tokens and seconds are not in the files",
     ]
-    if not told:
-        notes.append("log_probability is the same everywhere and was left out")
-    return notes

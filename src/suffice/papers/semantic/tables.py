@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from suffice.papers.paper import Paper, facts_table, flags_table, table_of
+from suffice.papers.paper import Paper, facts_table, flags_table
 from suffice.papers.semantic.figures import (
     BASELINE,
     MARGINS,
@@ -90,18 +90,18 @@ def _headline(published: PublishedSemantic, split: FigureSplit) -> str:
 
 
 def _summary(published: PublishedSemantic, split: FigureSplit) -> Table:
-    return table_of(
+    return Table.of(
         f"Policies on {split.name}, {split.questions} questions; differences to {BASELINE}",
         _suite(split),
-        (
-            (Column("policy"), lambda run: run.name),
-            (_ROUNDS, lambda run: run.rounds),
-            (Column("saved, %", "+.1f", scale=100), lambda run: split.saved(run.name)),
-            (_SCORE, lambda run: run.score),
-            (Column("Δscore", "+.4f", interval=True), _score_difference),
-            (Column("verdict"), lambda run: _changed(published, run)),
-            (Column("dominated by"), lambda run: next(iter(split.dominating(run.name)), None)),
-        ),
+        {
+            Column("policy"): "name",
+            _ROUNDS: "rounds",
+            Column("saved, %", "+.1f", scale=100): lambda run: split.saved(run.name),
+            _SCORE: "score",
+            Column("Δscore", "+.4f", interval=True): _score_difference,
+            Column("verdict"): lambda run: _changed(published, run),
+            Column("dominated by"): lambda run: next(iter(split.dominating(run.name)), None),
+        },
         (
             "saved: of the tokens of fixed_k6; verdict: of equivalence within 0.02, published -> recomputed, where they differ",
             "dominated by: a fixed budget or random stop with at least the score for at most the tokens",
@@ -142,24 +142,21 @@ def _score_difference(run: PublishedRun) -> tuple[float, float, float] | None:
 def _policies(published: PublishedSemantic, split: FigureSplit) -> Table:
     adjusted = split.holm(lambda score: score.recomputed_p())
     scores = {run.name: run.differences["score"] for run in _suite(split) if "score" in run.differences}
-    return table_of(
+    return Table.of(
         f"Policies on {split.name}, {split.questions} questions; differences to {BASELINE}",
         _suite(split),
-        (
-            (Column("policy [flags]"), lambda run: _name(published, split, run)),
-            (_ROUNDS, lambda run: run.rounds),
-            (_TOKENS, lambda run: run.tokens),
-            (_SAVED, lambda run: split.saved(run.name) if "tokens" in run.differences else None),
-            (_SCORE, lambda run: run.score),
-            (Column("Δscore, published interval", "+.4f", interval=True), _score_difference),
-            (Column("p, published", ".2g"), lambda run: scores[run.name].t_p if run.name in scores else None),
-            (
-                Column("p, recomputed", ".2g"),
-                lambda run: scores[run.name].recomputed_p() if run.name in scores else None,
-            ),
-            (Column("p, Holm", ".2g"), lambda run: adjusted.get(run.name)),
-            (Column("dominated by"), lambda run: ", ".join(split.dominating(run.name)) or None),
-        ),
+        {
+            Column("policy [flags]"): lambda run: _name(published, split, run),
+            _ROUNDS: "rounds",
+            _TOKENS: "tokens",
+            _SAVED: lambda run: split.saved(run.name) if "tokens" in run.differences else None,
+            _SCORE: "score",
+            Column("Δscore, published interval", "+.4f", interval=True): _score_difference,
+            Column("p, published", ".2g"): lambda run: scores[run.name].t_p if run.name in scores else None,
+            Column("p, recomputed", ".2g"): lambda run: scores[run.name].recomputed_p() if run.name in scores else None,
+            Column("p, Holm", ".2g"): lambda run: adjusted.get(run.name),
+            Column("dominated by"): lambda run: ", ".join(split.dominating(run.name)) or None,
+        },
         (
             "saved: per cent of the tokens of fixed_k6, recomputed from the means; tokens as the paper counts them",
             f"p: paired t-test; Holm's correction over {len(adjusted)} runs, each of several that are one run once",
@@ -214,17 +211,17 @@ def _yes_or_no(value: object) -> str:
 
 def _ablation(published: PublishedSemantic, split: FigureSplit) -> Table:
     runs = [split.runs[name] for name in _ABLATION]
-    return table_of(
+    return Table.of(
         f"Ablation on {split.name}: {len(runs)} cells, {len({run.means for run in runs})} different runs",
         runs,
-        (
-            (Column("cell [flags]"), lambda run: _name(published, split, run)),
-            (_ROUNDS, lambda run: run.rounds),
-            (_TOKENS, lambda run: run.tokens),
-            (_SAVED, lambda run: split.saved(run.name)),
-            (_SCORE, lambda run: run.score),
-            (Column("the same run as"), lambda run: ", ".join(split.copies(run.name)) or None),
-        ),
+        {
+            Column("cell [flags]"): lambda run: _name(published, split, run),
+            _ROUNDS: "rounds",
+            _TOKENS: "tokens",
+            _SAVED: lambda run: split.saved(run.name),
+            _SCORE: "score",
+            Column("the same run as"): lambda run: ", ".join(split.copies(run.name)) or None,
+        },
     )
 
 
@@ -301,22 +298,21 @@ def _judge_notes(split: FigureSplit) -> tuple[str, str]:
 
 def _conjecture(published: PublishedSemantic) -> Table:
     text = published.text
-    return table_of(
+    return Table.of(
         "Do distances fall? (published; nothing here can be recomputed without the distances)",
         published.splits.values(),
-        (
-            (Column("split [flags]"), lambda split: f"{split.name} [pooled-steps]"),
-            (Column("monotone", ".0%"), lambda split: split.conjecture["monotone"]),
-            (Column("slope by round", "+.4f", interval=True), lambda split: tuple(split.conjecture["slope"])),
-            (Column("mean step", "+.4f"), lambda split: split.conjecture["step"]),
-            (Column("Wilcoxon's statistic", ",.0f"), lambda split: split.conjecture["statistic"]),
-            (
-                Column("largest with one value a trajectory", ",.0f"),
-                lambda split: split.questions * (split.questions + 1) // 2,
+        {
+            Column("split [flags]"): lambda split: f"{split.name} [pooled-steps]",
+            Column("monotone", ".0%"): lambda split: split.conjecture["monotone"],
+            Column("slope by round", "+.4f", interval=True): lambda split: tuple(split.conjecture["slope"]),
+            Column("mean step", "+.4f"): lambda split: split.conjecture["step"],
+            Column("Wilcoxon's statistic", ",.0f"): lambda split: split.conjecture["statistic"],
+            Column("largest with one value a trajectory", ",.0f"): lambda split: (
+                split.questions * (split.questions + 1) // 2
             ),
-            (Column("p (pooled)", ".2g"), lambda split: split.conjecture["p"]),
-            (Column("mean distance", ".3f"), lambda split: text["mean_distance"][split.name]),
-            (Column("median", ".3f"), lambda split: text["median_distance"][split.name]),
-            (Column("below eps", ".0%"), lambda split: text["below_eps"][split.name]),
-        ),
+            Column("p (pooled)", ".2g"): lambda split: split.conjecture["p"],
+            Column("mean distance", ".3f"): lambda split: text["mean_distance"][split.name],
+            Column("median", ".3f"): lambda split: text["median_distance"][split.name],
+            Column("below eps", ".0%"): lambda split: text["below_eps"][split.name],
+        },
     )

@@ -30,13 +30,13 @@ PROVED = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checked:
-    """One claim on this recording.
+    """One claim of the theory, checked on this recording.
 
     Attributes:
         claim: In words.
-        seen: What was looked at, and what was found.
+        seen: What was checked, and the outcome.
         holds: Whether it held throughout.
-        proved: The claim of `make prove` that says it of every recording.
+        proved: What `make prove` proves of every recording; empty if nothing.
     """
 
     claim: str
@@ -59,11 +59,11 @@ def check_theory(drafts: Drafts, replayed: Replayed) -> tuple[Checked, ...]:
 
 def _termination(drafts: Drafts, replayed: Replayed) -> Checked:
     most = max(float(replayed.rounds[label].max()) for label in replayed.policies)
-    held = all((replayed.rounds[label] <= drafts.last).all() for label in replayed.policies)
+    in_time = all((replayed.rounds[label] <= drafts.last).all() for label in replayed.policies)
     return Checked(
         claim="termination within max_rounds, whichever members are on",
         seen=f"{len(replayed.policies)} sets of members x {drafts.n} questions: the latest stop is round {most:.0f} of {drafts.highest}",
-        holds=bool(held),
+        holds=bool(in_time),
         proved=PROVED["termination"],
     )
 
@@ -95,13 +95,12 @@ def _distance(drafts: Drafts) -> Checked:
 
 
 def _undefined(drafts: Drafts, replayed: Replayed, stopped: dict[str, Stops]) -> Checked:
-    """See that convergence fired at no round whose distance is undefined."""
+    """Check that convergence fired at no round whose distance is undefined."""
     wrong = 0
     if "judge_free" in replayed.policies:
-        found = stopped["judge_free"]
-        column = found.view[DISTANCE]
-        rows = np.flatnonzero(found.fired)
-        wrong = int(np.isnan(column[rows, found.position[rows]]).sum())
+        outcome = stopped["judge_free"]
+        rows = np.flatnonzero(outcome.fired)
+        wrong = int(np.isnan(outcome.view[DISTANCE][rows, outcome.position[rows]]).sum())
     return Checked(
         claim="an undefined distance never stops",
         seen=f"{int(np.isnan(drafts.distance).sum())} undefined values, first drafts included: {wrong} stops on one",
@@ -113,26 +112,24 @@ def _undefined(drafts: Drafts, replayed: Replayed, stopped: dict[str, Stops]) ->
 def _reasons(drafts: Drafts, replayed: Replayed, stopped: dict[str, Stops]) -> Checked:
     recording = drafts.prepared.recording
     # Trajectories that a session would have ended so: at the full width, or where the evidence ran out.
-    chosen = np.flatnonzero((recording.ends == "exhausted") | (drafts.last == drafts.highest))
-    places = np.linspace(0, len(chosen) - 1, min(_SAMPLE, len(chosen))).astype(np.int64)
-    chosen = chosen[np.unique(places)]
+    complete = np.flatnonzero((recording.ends == "exhausted") | (drafts.last == drafts.highest))
+    sample = complete[np.unique(np.linspace(0, len(complete) - 1, min(_SAMPLE, len(complete))).astype(np.int64))]
     differ = 0
     for label, policy in replayed.policies.items():
         reasons = stopped[label].reasons(recording.ends, policy.max_rounds)
-        for q in chosen.tolist():
-            r, reason = _live(drafts, policy, q)
-            differ += (r, reason) != (int(stopped[label].rounds[q]), reasons[q])
-    total = len(chosen) * len(replayed.policies)
+        for q in sample.tolist():
+            differ += _live_stop(drafts, policy, q) != (int(stopped[label].rounds[q]), reasons[q])
+    total = len(sample) * len(replayed.policies)
     return Checked(
         claim="the round and the reason of a stop, replayed, are those of a live session",
-        seen=f"{total} sessions over {len(chosen)} questions: {differ} differ",
+        seen=f"{total} sessions over {len(sample)} questions: {differ} differ",
         holds=differ == 0,
         proved=PROVED["reason"],
     )
 
 
-def _live(drafts: Drafts, policy: Policy, q: int) -> tuple[int | None, str | None]:
-    """Return round and reason of a live session that is told the recorded drafts of a question one by one."""
+def _live_stop(drafts: Drafts, policy: Policy, q: int) -> tuple[int | None, str | None]:
+    """Return round and reason of the stop of a live session that observes the recorded drafts of a question."""
     recording, raw = drafts.prepared.recording, drafts.prepared.rounds(policy.raw_columns)
     session = Session(policy)
     for position in np.flatnonzero(recording.seen[q] & (recording.index >= policy.start_round)).tolist():
@@ -147,9 +144,14 @@ def _live(drafts: Drafts, policy: Policy, q: int) -> tuple[int | None, str | Non
 
 def theory_table(checked: tuple[Checked, ...]) -> Table:
     """Return the claims, one row each."""
-    return Table(
-        title="Table 3. Claims of the theory, on this recording",
-        columns=(Column("claim"), Column("checked here"), Column("status"), Column("what `make prove` says of it")),
-        rows=tuple((c.claim, c.seen, "holds" if c.holds else "FAILS", c.proved or "-") for c in checked),
-        notes=("A check on recorded rounds is no proof; the proofs of the same code are run by `make prove`.",),
+    return Table.of(
+        "Table 3. Claims of the theory, on this recording",
+        checked,
+        {
+            Column("claim"): "claim",
+            Column("checked here"): "seen",
+            Column("status"): lambda one: "holds" if one.holds else "FAILS",
+            Column("what `make prove` says of it"): lambda one: one.proved or "-",
+        },
+        ("A check on recorded rounds is not a proof; `make prove` runs the proofs of the same code.",),
     )

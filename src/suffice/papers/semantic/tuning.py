@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -79,39 +79,50 @@ class Tuned:
     embedder: Mapping[str, Any] | None = None
     notes: tuple[str, ...] = ()
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-ready values."""
+        return {
+            "eps": self.eps,
+            "patience": self.patience,
+            "how": self.how,
+            "criterion": self.criterion,
+            "grid": self.grid,
+            "n_dev": self.n,
+            "dev_data_hash": self.data_hash,
+            "dev_full_width": self.full,
+            "dev_curve": [asdict(point) for point in self.curve],
+        }
+
     def sentence(self) -> str:
         """Return the choice in one sentence."""
-        told = f"eps = {self.eps:g} and patience {self.patience}: {self.how}"
+        choice = f"eps = {self.eps:g} and patience {self.patience}: {self.how}"
         if not self.curve:
-            return f"{told}."
-        return f"{told}, {self.n} questions (data {self.data_hash}), {self.criterion}; {self.grid}."
+            return f"{choice}."
+        return f"{choice}, {self.n} questions (data {self.data_hash}), {self.criterion}; {self.grid}."
 
     def table(self) -> Table | None:
         """Return the points of dev that no other dominates, and the selected one; None without dev."""
         if not self.curve:
             return None
         front = pareto_front(np.array([p.quality for p in self.curve]), np.array([p.rounds for p in self.curve]))
-        chosen = [(p.eps, p.patience) == (self.eps, self.patience) for p in self.curve]
-        shown = sorted(
-            (p.rounds, p.eps, p.patience, p.quality, mine)
-            for p, best, mine in zip(self.curve, front.tolist(), chosen, strict=True)
-            if best or mine
-        )
-        return Table(
-            title=f"Dev: rounds against {self.metric} for convergence alone, {self.n} questions",
-            columns=(
-                Column("eps", ".4g"),
-                Column("patience", "d"),
-                Column("rounds", ".2f"),
-                Column(self.metric, ".2f", scale=100),
-                Column("against the full width", "+.2f", scale=100),
-                Column("", ""),
-            ),
-            rows=tuple(
-                (eps, k, rounds, quality, quality - self.full, "selected on dev" if mine else "")
-                for rounds, eps, k, quality, mine in shown
-            ),
-            notes=(
+        selected = (self.eps, self.patience)
+        points = [
+            point
+            for point, best in zip(self.curve, front.tolist(), strict=True)
+            if best or (point.eps, point.patience) == selected
+        ]
+        return Table.of(
+            f"Dev: rounds against {self.metric} for convergence alone, {self.n} questions",
+            sorted(points, key=lambda point: (point.rounds, point.eps, point.patience)),
+            {
+                Column("eps", ".4g"): "eps",
+                Column("patience", "d"): "patience",
+                Column("rounds", ".2f"): "rounds",
+                Column(self.metric, ".2f", scale=100): "quality",
+                Column("against the full width", "+.2f", scale=100): lambda point: point.quality - self.full,
+                Column(""): lambda p: "selected on dev" if (p.eps, p.patience) == selected else "",
+            },
+            (
                 f"{self.criterion}; {self.grid}. Points that another dominates on dev are left out; --json holds all.",
                 "These are dev figures: the selected one flatters itself here, and is reported on other questions.",
                 *self.notes,
@@ -125,7 +136,7 @@ def given(eps: float, patience: int = BGE_PATIENCE) -> Tuned:
     Raises:
         DataError: Out of range.
     """
-    _check(eps, patience)
+    _check_eps(eps, patience)
     return Tuned(eps=float(eps), patience=int(patience), how="given")
 
 
@@ -169,11 +180,10 @@ def tune(dev: Recording, metric: str, *, tolerance: float = 0.02, patiences: Seq
         raise DataError(
             f"no patience of {list(patiences)!r} fits {drafts.highest} rounds; allowed: 1 to {drafts.highest - 1}"
         )
-    grid = thresholds(drafts.distance)
-    curve = tuple(_point(drafts, eps, k) for k in allowed for eps in grid)
-    full = _point(drafts, 0.0, 1).quality  # no distance is below zero: the full width
+    grid = distance_thresholds(drafts.distance)
+    curve = tuple(_point_of(drafts, eps, k) for k in allowed for eps in grid)
+    full = _point_of(drafts, 0.0, 1).quality  # no distance is below zero: the full width
     best = select(curve, full, tolerance)
-    kept = drafts.prepared.recording
     return Tuned(
         eps=best.eps,
         patience=best.patience,
@@ -183,7 +193,7 @@ def tune(dev: Recording, metric: str, *, tolerance: float = 0.02, patiences: Seq
         metric=metric,
         curve=curve,
         full=full,
-        n=len(kept.question_ids),
+        n=drafts.n,
         data_hash=dev.data_hash,
         seen=seen_from(dev),
         embedder=embedder_of(dev),
@@ -191,15 +201,15 @@ def tune(dev: Recording, metric: str, *, tolerance: float = 0.02, patiences: Seq
     )
 
 
-def thresholds(distance: np.typing.NDArray[np.float64]) -> list[float]:
+def distance_thresholds(distance: np.typing.NDArray[np.float64]) -> list[float]:
     """Return the thresholds that are tried: quantiles of the defined distances, rounded up to three digits, above 0."""
     defined = distance[~np.isnan(distance)]
     levels = (np.arange(_LEVELS) + 0.5) / _LEVELS
-    found = sorted({_rounded_up(float(value)) for value in np.quantile(defined, levels) if value > 0})
-    return found or [0.001]  # where all drafts repeat, any threshold above zero is as good
+    grid = sorted({_three_digits_up(float(value)) for value in np.quantile(defined, levels) if value > 0})
+    return grid or [0.001]  # where all drafts repeat, any threshold above zero is as good
 
 
-def _rounded_up(value: float) -> float:
+def _three_digits_up(value: float) -> float:
     step = 10.0 ** (np.floor(np.log10(value)) - 2)
     return float(f"{(np.floor(value / step) + 1) * step:.3g}")
 
@@ -212,14 +222,14 @@ def select(curve: Sequence[Point], full: float, tolerance: float) -> Point:
     return min(curve, key=lambda p: (-p.quality, p.rounds, p.eps, p.patience))
 
 
-def _point(drafts: Drafts, eps: float, patience: int) -> Point:
+def _point_of(drafts: Drafts, eps: float, patience: int) -> Point:
     policy = Policy(rule=converged(eps, patience), max_rounds=drafts.highest)
     stopped = drafts.prepared.stops(policy)
     values = drafts.prepared.values(stopped.view, stopped.position, stopped.answer_position)[drafts.metric]
     return Point(eps=eps, patience=patience, rounds=float(stopped.rounds.mean()), quality=float(values.mean()))
 
 
-def _check(eps: float, patience: int) -> None:
+def _check_eps(eps: float, patience: int) -> None:
     if not 0 < eps <= 2:  # noqa: PLR2004
         raise DataError(f"a threshold of the distance lies in (0, 2], not {eps!r}")
     if isinstance(patience, bool) or patience != int(patience) or patience < 1:

@@ -16,7 +16,8 @@ from typing import Any
 
 from suffice.adapters.base import ImportedRun, ImportedTrajectory, one_call
 from suffice.adapters.tabular import Grid, group_trajectories
-from suffice.errors import NotFoundError, SchemaError
+from suffice.errors import SchemaError
+from suffice.papers.importing import existing
 from suffice.rounds import Round
 from suffice.signals import SIGNALS
 
@@ -68,10 +69,8 @@ def read_tasr(path: str | Path, *, first_round: int | None = None) -> ImportedRu
         SchemaError: The file is not parquet, or lacks `qid`, `round` or `current_answer`.
         DataError: A value is invalid, or rounds of a question are missing or repeated; the message names the row.
     """
-    path = Path(path)
-    if not path.is_file():
-        raise NotFoundError(f"the file {str(path)!r} does not exist; give a parquet file of TASR's rounds")
-    rows = _by_prompt(_rows(path))
+    path = existing(path, "a parquet file of TASR's rounds")
+    rows = _by_prompt(_parquet_rows(path))
     names = list(rows[0]) if rows else []
     columns = {
         ours: next(theirs for theirs in candidates if theirs in names)
@@ -108,7 +107,7 @@ def read_tasr(path: str | Path, *, first_round: int | None = None) -> ImportedRu
     return ImportedRun(source="tasr", trajectories=runs, notes=notes)
 
 
-def _rows(path: Path) -> list[dict[str, Any]]:
+def _parquet_rows(path: Path) -> list[dict[str, Any]]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 

@@ -155,7 +155,7 @@ def test_a_recording_is_judged_by_a_panel_each_distinct_draft_once(chat, brief, 
         options = {"passages": passages, "repeats": 2, "sample": 2}
         judged = asyncio.run(judge_recording(recording, panel, rng=np.random.default_rng(0), **options))
         again = asyncio.run(judge_recording(recording, panel, rng=np.random.default_rng(0), **options))
-    assert (judged.drafts, judged.asked, again.asked) == (4, 8, 0)
+    assert (judged.drafts, judged.requests_sent, again.requests_sent) == (4, 8, 0)
     assert all(part.rounds == 3 for part in judged.parts)
     assert judged.parts[0].noise.equal == 1.0  # temperature 0 on one slot
     table, metadata = with_marks(recording, judged, panel)

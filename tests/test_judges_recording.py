@@ -87,7 +87,9 @@ def test_every_distinct_draft_is_asked_once_and_paid_for_where_it_comes_first(pa
     with Endpoint(grade) as endpoint:
         _, panel, judged = run(path, endpoint)
         prompts = [request.prompt for request in endpoint.requests]
-    assert len(prompts) == len(set(prompts)) == judged.asked == 8  # q0: Oslo, Bergen; q1: Lima; q2: Oslo; two marks
+    assert (
+        len(prompts) == len(set(prompts)) == judged.requests_sent == 8
+    )  # q0: Oslo, Bergen; q1: Lima; q2: Oslo; two marks
     assert judged.columns[f"cost.{panel.name}.calls"] == [2, 2, 0, 2, 0, 0, 2]
     marks = judged.columns["faithfulness"]
     assert marks[0] == marks[2]
@@ -220,7 +222,7 @@ def test_a_failure_loses_nothing_that_was_paid_for(path, tmp_path):
         assert len(c) == 5
         _, _, again = run(path, endpoint, c)
         assert len(endpoint.requests) == 8 + 3
-    assert (again.failed, again.asked) == ((), 3)
+    assert (again.failed, again.requests_sent) == ((), 3)
     with Endpoint(grade) as endpoint:
         _, _, whole = run(path, endpoint)
     assert again.columns["faithfulness"][:5] == whole.columns["faithfulness"][:5]

@@ -294,7 +294,7 @@ def test_a_reranker_that_says_one_number_ranks_as_badly_as_it_can():
 
 def test_a_reranker_compared_with_itself_differs_by_nothing(rng):
     values = rng.random((len(NAMES), 12))
-    report = compare_rankings(values, values)
+    report = compare_rankings(values, values, resampling=Resampling(seed=0))
     assert all((d.delta, d.low, d.high) == (0.0, 0.0, 0.0) for d in report.differences)
     assert report.table().texts()[0][3] == "+0.00 [+0.00, +0.00]"
     json.dumps(report.to_dict(), allow_nan=False)
@@ -317,7 +317,7 @@ def test_scores_that_do_not_fit_the_pairs_are_refused():
     with pytest.raises(DataError, match="no questions"):
         rank_metrics([], lambda pairs: [])
     with pytest.raises(DataError, match="the same questions"):
-        compare_rankings(np.zeros((9, 2)), np.zeros((9, 3)))
+        compare_rankings(np.zeros((9, 2)), np.zeros((9, 3)), resampling=Resampling(seed=0))
 
 
 # Wrong input

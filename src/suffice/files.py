@@ -157,9 +157,9 @@ def unpacked(path: Path) -> Iterator[bytes]:
         with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as lines:
             yield from lines
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise DataError(f"{path}: not a complete gzip file ({error}); fetch it again.") from error
+        raise DataError(f"{path}: not a complete gzip file ({error}); fetch it again") from error
     except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error}).") from error
+        raise DataError(f"{path}: cannot be read ({error})") from error
 
 
 def decoded(raw: bytes, where: str, *, errors: str = "strict") -> str:
@@ -174,7 +174,7 @@ def decoded(raw: bytes, where: str, *, errors: str = "strict") -> str:
     except UnicodeDecodeError as error:
         raise DataError(
             f"{where}: byte {raw[error.start : error.start + 1]!r} at position {error.start} is not UTF-8; save the "
-            "file as UTF-8."
+            "file as UTF-8"
         ) from error
 
 
@@ -199,7 +199,7 @@ def json_lines(
         try:
             record = load_json(text)
         except ValueError as error:
-            raise DataError(f"{where}: not JSON ({error}); expected {expected}.") from error
+            raise DataError(f"{where}: not JSON ({error}); expected {expected}") from error
         if not isinstance(record, dict):
-            raise DataError(f"{where}: found {type(record).__name__}; expected {expected}.")
+            raise DataError(f"{where}: found {type(record).__name__}; expected {expected}")
         yield where, record

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
+from pathlib import Path
 from typing import Any
 
 from suffice.display import Displayed
@@ -53,10 +54,10 @@ class Evaluation(Result):
 
 
 def jsonable(value: Any) -> Any:
-    """Return nested values as JSON has them: text keys, lists, None for NaN and infinities.
+    """Return nested values as JSON has them: text keys, lists, paths as text, None for NaN and infinities.
 
-    >>> jsonable({1: (0.5, float("nan"))})
-    {'1': [0.5, None]}
+    >>> jsonable({1: (0.5, float("nan")), "path": Path("runs/a.parquet")})
+    {'1': [0.5, None], 'path': 'runs/a.parquet'}
     """
     if is_dataclass(value) and not isinstance(value, type):
         if hasattr(value, "to_dict"):
@@ -68,4 +69,4 @@ def jsonable(value: Any) -> Any:
         return [jsonable(item) for item in value]
     if isinstance(value, float) and not math.isfinite(value):
         return None
-    return value
+    return str(value) if isinstance(value, Path) else value

@@ -25,7 +25,7 @@ def csv_rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         for record in table:
             where = f"{path}, line {table.line_num}"
             if None in record or None in record.values():
-                raise DataError(f"{where}: expected {len(table.fieldnames or ())} fields, as in the header.")
+                raise DataError(f"{where}: expected {len(table.fieldnames or ())} fields, as in the header")
             # An empty field is a missing value: CSV has one form for both.
             yield where, {name: value or None for name, value in record.items()}
     except csv.Error as error:
@@ -40,6 +40,4 @@ def _decoded(path: Path) -> Iterator[str]:
             try:
                 yield raw.decode("utf-8-sig" if number == 1 else "utf-8")
             except UnicodeDecodeError as error:
-                raise DataError(
-                    f"{path}, line {number}: not UTF-8 ({error.reason}); save the file as UTF-8."
-                ) from error
+                raise DataError(f"{path}, line {number}: not UTF-8 ({error.reason}); save the file as UTF-8") from error

@@ -64,12 +64,12 @@ class ImportedTrajectory:
         if not indices or indices[0] not in (0, 1) or indices != [*range(indices[0], indices[0] + len(indices))]:
             raise DataError(
                 f"question {self.question_id!r} has the rounds {indices}; expected 0, 1, 2, ... or 1, 2, ... without gaps "
-                "or copies."
+                "or copies"
             )
         if len(self.metrics) != len(indices) or len(self.extras) not in (0, len(indices)):
             raise DataError(
                 f"question {self.question_id!r} has {len(indices)} rounds, {len(self.metrics)} metrics and "
-                f"{len(self.extras)} extras; expected one of each for each round."
+                f"{len(self.extras)} extras; expected one of each for each round"
             )
 
     @property
@@ -100,7 +100,7 @@ class ImportedRun:
             if trajectory.question_id in ids:
                 raise DataError(
                     f"question id {trajectory.question_id!r} comes twice in this {self.source} run; each trajectory needs "
-                    "its own."
+                    "its own"
                 )
             ids.add(trajectory.question_id)
 
@@ -181,7 +181,7 @@ def check_unit(value: float, name: str, where: str) -> float:
         DataError: It does not.
     """
     if not (math.isnan(value) or 0 <= value <= 1):
-        raise DataError(f"{where}: {name} is {value!r}; a metric lies in [0, 1], or is empty where unknown.")
+        raise DataError(f"{where}: {name} is {value!r}; a metric lies in [0, 1], or is empty where unknown")
     return value
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,10 +12,10 @@ from suffice._version import __version__
 from suffice.adapters.base import ImportedRun, with_embeddings
 from suffice.adapters.importers import importer
 from suffice.adapters.summary import ColumnCount, RoundMeans, column_counts, round_means
-from suffice.display import Displayed, facts_table
+from suffice.display import facts_table
 from suffice.embedding import Embedder
 from suffice.errors import DataError, UnsettledError
-from suffice.results import jsonable
+from suffice.results import Result
 from suffice.store import read_recording, write_recording
 from suffice.tables import Column, Table
 
@@ -23,7 +23,7 @@ __all__ = ["ImportSummary", "import_recording"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ImportSummary(Displayed):
+class ImportSummary(Result):
     """What an import wrote.
 
     Attributes:
@@ -57,12 +57,6 @@ class ImportSummary(Displayed):
             replace(facts_table(f"Imported to {self.path}", facts), notes=self.notes),
             Table(title="Columns", columns=columns, rows=rows),
         ]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return JSON-ready values; NaN becomes None."""
-        data = jsonable(asdict(self) | {"path": str(self.path)})
-        assert isinstance(data, dict)
-        return data
 
 
 def import_recording(

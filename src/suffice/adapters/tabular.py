@@ -74,12 +74,12 @@ def read_tabular(
     """
     path = Path(path)
     if not path.is_file():
-        raise NotFoundError(f"no file {str(path)!r}; give a .csv or .jsonl file.")
+        raise NotFoundError(f"no file {str(path)!r}; give a .csv or .jsonl file")
     if path.suffix not in (".csv", ".jsonl"):
-        raise SchemaError(f"{path}: a table of rounds ends in .csv or .jsonl; convert it.")
+        raise SchemaError(f"{path}: a table of rounds ends in .csv or .jsonl; convert it")
     records = list(csv_rows(path) if path.suffix == ".csv" else json_lines(path))
     if not records:
-        raise DataError(f"{path}: no rows; expected one for each question and round.")
+        raise DataError(f"{path}: no rows; expected one for each question and round")
     names = list(dict.fromkeys(name for _, record in records for name in record))
     known, mapping = _OWN_COLUMNS | set(METRICS) | set(SIGNALS), dict(columns or {})
     in_use = {*mapping.values(), *(metrics or {}), *(metrics or {}).values(), *(labels or {}), *(labels or {}).values()}
@@ -180,15 +180,15 @@ class Grid:
         """Refuse a map that the table cannot serve."""
         missing = [ours for ours in ("question_id", "round") if ours not in self.columns]
         if missing:
-            raise SchemaError(f"{path}: no column is mapped to {missing[0]!r}; there are: {', '.join(names)}.")
+            raise SchemaError(f"{path}: no column is mapped to {missing[0]!r}; there are: {', '.join(names)}")
         absent = [pair for pair in self.pairs() if pair[1] not in names]
         if absent:
             ours, theirs = absent[0]
-            raise SchemaError(f"{path}: no column {theirs!r} (for {ours!r}); there are: {', '.join(names)}.")
+            raise SchemaError(f"{path}: no column {theirs!r} (for {ours!r}); there are: {', '.join(names)}")
         for ours in self.columns:
             if ours not in _OWN_COLUMNS and not _is_cost(ours) and not ours.isidentifier():
                 raise DataError(
-                    f"{ours!r} is not a name of ours; see read_tabular, or use letters, digits and _ for a signal of your own."
+                    f"{ours!r} is not a name of ours; see read_tabular, or use letters, digits and _ for a signal of your own"
                 )
         for ours in (*self.metrics, *self.labels):
             if (
@@ -197,11 +197,11 @@ class Grid:
                 or ours in SIGNALS
                 or (ours in METRICS and ours in self.labels)
             ):
-                raise DataError(f"{ours!r} cannot name a metric or label of your own; use letters, digits and _.")
+                raise DataError(f"{ours!r} cannot name a metric or label of your own; use letters, digits and _")
         if self.first_round not in (None, 0, 1):
-            raise DataError(f"first_round is {self.first_round!r}; allowed are 0, 1 and None.")
+            raise DataError(f"first_round is {self.first_round!r}; allowed are 0, 1 and None")
         if self.ended_early is not None and self.ended_early not in _END_NAMES:
-            raise DataError(f"ended_early is {self.ended_early!r}; allowed are {', '.join(_END_NAMES)} and None.")
+            raise DataError(f"ended_early is {self.ended_early!r}; allowed are {', '.join(_END_NAMES)} and None")
 
 
 def group_trajectories(
@@ -227,7 +227,7 @@ def group_trajectories(
         if row.index in rounds:
             raise DataError(
                 f"{row.where}: question {row.own['question_id']!r} has round {row.index} already, at "
-                f"{rounds[row.index].where}; each pair must be unique."
+                f"{rounds[row.index].where}; each pair must be unique"
             )
         rounds[row.index] = row
     longest = max(map(len, by_question.values()))
@@ -275,12 +275,12 @@ def _round_of_row(record: Mapping[str, Any], grid: Grid, where: str) -> _Row:
     cells = {ours: record.get(theirs) for ours, theirs in columns.items()}
     own = {name: _cell_text(cells[name], name, where) for name in cells if name in _TEXT_COLUMNS}
     if not own["question_id"]:
-        raise DataError(f"{where}: {columns['question_id']} is empty; every row needs the id of its question.")
+        raise DataError(f"{where}: {columns['question_id']} is empty; every row needs the id of its question")
     index = _cell_number(cells["round"], "round", where)
     if not (index.is_integer() and index >= 0):
-        raise DataError(f"{where}: round is {cells['round']!r}; expected a whole number of at least 0.")
+        raise DataError(f"{where}: round is {cells['round']!r}; expected a whole number of at least 0")
     if own.get("end") and own["end"] not in _END_NAMES:
-        raise DataError(f"{where}: end is {own['end']!r}; allowed are {', '.join(_END_NAMES)}.")
+        raise DataError(f"{where}: end is {own['end']!r}; allowed are {', '.join(_END_NAMES)}")
     costs: dict[str, dict[str, float]] = {}
     for name in filter(_is_cost, cells):
         _, component, kind = name.split(".", 2)
@@ -311,7 +311,7 @@ def _signal_cell(value: Any, name: str, theirs: str, where: str, *, strict: bool
         if not low <= number <= high:
             raise DataError(
                 f"{where}: {name} is {number!r} (column {theirs!r}), and it lies in [{low:g}, {high:g}]: scale the column, or "
-                f"rename it to a signal of your own, --column my_{name}={theirs}."
+                f"rename it to a signal of your own, --column my_{name}={theirs}"
             )
     return number
 
@@ -336,14 +336,14 @@ def _trajectory_of_rows(
         if other is not None:
             raise DataError(
                 f"{other.where}: a label is the same in all rounds of a question, and {name} of question {question_id!r} is "
-                f"{value!r} and {other.labels[name]!r}; leave the column unmapped, and it is kept as it is."
+                f"{value!r} and {other.labels[name]!r}; leave the column unmapped, and it is kept as it is"
             )
     golds = tuple(dict.fromkeys(gold for row in rows for gold in row.golds))
     other = next((row for row in rows if row.golds and not {golds[0], *first.golds} & {*row.golds}), None)
     if other is not None:
         raise DataError(
             f"{other.where}: question {question_id!r} has other gold answers here ({list(other.golds)!r:.80}) than before "
-            f"({golds[0]!r:.80}): is {grid.columns['golds']!r} what the model said? Map another column to golds, or --no-golds."
+            f"({golds[0]!r:.80}): is {grid.columns['golds']!r} what the model said? Map another column to golds, or --no-golds"
         )
     metrics = []
     for row in rows:
@@ -387,7 +387,7 @@ def _cell_text(value: Any, name: str, where: str) -> str | None:
     if isinstance(value, bool | list | dict) or (isinstance(value, float) and not value.is_integer()):
         if name == "answer" and isinstance(value, bool | float):
             return str(value).lower()
-        raise DataError(f"{where}: {name} is {value!r:.80}; expected text.")
+        raise DataError(f"{where}: {name} is {value!r:.80}; expected text")
     return str(int(value))
 
 
@@ -412,5 +412,5 @@ def _gold_texts(value: Any, where: str) -> tuple[str, ...]:
         return ()
     listed = value if isinstance(value, list) else [value]
     if not all(isinstance(item, str | int | float) for item in listed):
-        raise DataError(f"{where}: golds is {value!r:.80}; expected a text, or a JSON list of texts.")
+        raise DataError(f"{where}: golds is {value!r:.80}; expected a text, or a JSON list of texts")
     return tuple(str(item) for item in listed)

@@ -202,7 +202,7 @@ def _report(judged: RecordingMarks, judging: Judging, *, as_json: bool) -> None:
                 "path": None if judged.failed else str(judging.out),
                 "cache": str(judging.kept),
                 "requests": judged.drafts,
-                "asked": judged.asked,
+                "asked": judged.requests_sent,
                 "repeated": judged.repeated,
                 "unreadable": judged.unreadable,
                 "failed": list(judged.failed),
@@ -214,4 +214,4 @@ def _report(judged: RecordingMarks, judging: Judging, *, as_json: bool) -> None:
         judging.say_failed(judged.failed, "calls")
     else:
         print_table(_table(judged))
-        say(f"{judging.out}: {judged.drafts} distinct requests; this run: {judged.asked} calls")
+        say(f"{judging.out}: {judged.drafts} distinct requests; this run: {judged.requests_sent} calls")

@@ -121,6 +121,7 @@ def pooled(vectors: npt.NDArray[np.float64], weights: Sequence[float], counts: S
     units = np.zeros((len(counts), vectors.shape[1]), dtype=np.float32)
     start = 0
     for row, count in enumerate(counts):
+        # Dividing by the largest number first changes no direction and keeps sums of huge or tiny vectors finite.
         pieces, weight = vectors[start : start + count], np.asarray(weights[start : start + count], dtype=np.float64)
         units[row] = (
             _unit_vector((weight[:, None] * _over_largest(pieces)).sum(axis=0)) if np.isfinite(pieces).all() else np.nan

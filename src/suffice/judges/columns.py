@@ -15,7 +15,7 @@ from suffice.errors import DataError, NotFoundError
 from suffice.judges.asking import ask_each
 from suffice.judges.marks import SCORE, Draft
 from suffice.judges.pairwise import Comparison, PairwiseJudge
-from suffice.judges.recording import GAIN, cost_columns, drafts_of, gains
+from suffice.judges.recording import GAIN, drafts_of, gains, request_cost_columns
 from suffice.judges.reference import Embed, embedding_similarity, rouge_l, token_f1
 from suffice.rounds import Passage
 from suffice.store import Recording
@@ -206,5 +206,5 @@ def _preference_columns(
     values = [0.5 if _draft_text(draft) else math.nan for draft in drafts]
     for row, [key] in ((row, key) for row, key in enumerate(keys) if key):
         values[row] = _SCORES[comparisons[key].verdict] if key in comparisons else math.nan
-    costs = cost_columns(recording, component, keys, {key: item.cost for key, item in comparisons.items()})
+    costs = request_cost_columns(recording, component, keys, {key: item.cost for key, item in comparisons.items()})
     return {PREFERRED: values} | costs

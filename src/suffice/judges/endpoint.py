@@ -23,7 +23,7 @@ ATTEMPTS = 3
 REMINDER = "Reply with the JSON object alone."
 """End of the prompt in further attempts, because at temperature 0 the same prompt gives the same reply."""
 
-T = TypeVar("T")
+_Value = TypeVar("_Value")
 
 _FENCE = re.compile(r"```(?:json)?\s*\n(?P<inside>[^`]*)\n\s*```", re.IGNORECASE)
 
@@ -48,7 +48,7 @@ class JudgeReply:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JudgeOutcome(Generic[T]):
+class JudgeOutcome(Generic[_Value]):
     """The outcome of one request over all its attempts.
 
     Attributes:
@@ -59,7 +59,7 @@ class JudgeOutcome(Generic[T]):
         from_cache: Whether all replies came from the cache.
     """
 
-    value: T | None
+    value: _Value | None
     note: str
     cost: Cost
     attempts: int
@@ -113,16 +113,16 @@ class JudgeModel:
 
     async def ask(
         self,
-        given: Mapping[str, Any],
+        inputs: Mapping[str, Any],
         messages: Sequence[Message],
         name: str,
         schema: Mapping[str, Any],
-        read: Callable[[JudgeReply], T],
-    ) -> JudgeOutcome[T]:
-        """Return the value of the reply to `given`, from the cache if it was requested before.
+        read: Callable[[JudgeReply], _Value],
+    ) -> JudgeOutcome[_Value]:
+        """Return the value of the reply to `inputs`, from the cache if it was requested before.
 
         Args:
-            given: The JSON-ready content of the messages, part of the key of the cache.
+            inputs: The JSON-ready content of the messages, part of the key of the cache.
             messages: The messages to send.
             name: Name of the schema.
             schema: The JSON schema of the reply.
@@ -133,7 +133,7 @@ class JudgeModel:
         """
         cost, fresh, attempt, note = Cost(), 0, 0, ""
         while True:
-            key = {"judge": self.fingerprint(), **given, **({"attempt": attempt} if attempt else {})}
+            key = {"judge": self.fingerprint(), **inputs, **({"attempt": attempt} if attempt else {})}
             reply = self._stored(key)
             if reply is None:
                 if attempt >= self.attempts and not (self.retry_unreadable and fresh < self.attempts):

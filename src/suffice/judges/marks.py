@@ -74,7 +74,7 @@ class MarkJudge:
     def __repr__(self) -> str:
         return f"MarkJudge({self.model!r}, {self.prompt.prompt_id!r})"
 
-    def given(self, draft: Draft, *, repeat: int = 0) -> dict[str, Any] | str:
+    def inputs(self, draft: Draft, *, repeat: int = 0) -> dict[str, Any] | str:
         """Return the inputs of the judge, which are the key of the cache, or a note on what is missing.
 
         It contains only what the judge is shown, so that answer relevancy is judged once for all contexts, and context
@@ -104,7 +104,7 @@ class MarkJudge:
         Raises:
             ModelError: The endpoint failed.
         """
-        inputs = self.given(draft, repeat=repeat)
+        inputs = self.inputs(draft, repeat=repeat)
         if isinstance(inputs, str):
             return Judgement(mark=math.nan, note=inputs)
         contexts = draft.contexts if self.prompt.with_contexts else ()

@@ -61,6 +61,7 @@ def noise_of(marks: npt.ArrayLike) -> Noise:
         gaps = np.abs(defined[:, None] - defined[None, :])[np.triu_indices(len(defined), 1)]
         equal.append(float((gaps == 0).mean()))
         difference.append(float(gaps.mean()))
+        # Pooled variance: squares and degrees of freedom are summed over drafts and divided once.
         squares += float(((defined - defined.mean()) ** 2).sum())
         freedom += len(defined) - 1
     return Noise(

@@ -98,13 +98,7 @@ class MarkPrompt(VersionedPrompt):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairPrompt(VersionedPrompt):
-    """The prompt for the better of two drafts; fields as in `MarkPrompt`.
-
-    Attributes:
-        name: Name in reports.
-        version: Increased with every change of the text.
-        system: The instructions.
-    """
+    """The prompt for the better of two drafts; fields as in `MarkPrompt`."""
 
     def _hashed(self) -> Any:
         return [asdict(self), _SCHEMAS["winner"], _EXAMPLES["winner"]]

@@ -17,6 +17,7 @@ from suffice.json_text import number_or_none
 from suffice.judges.asking import Replies, ask_each
 from suffice.judges.marks import SCORE, Draft, Judgement, Panel
 from suffice.judges.noise import Noise, noise_of
+from suffice.results import jsonable
 from suffice.rounds import COST_KINDS, Cost, Passage
 from suffice.signals import SIGNALS
 from suffice.store import Recording
@@ -63,7 +64,7 @@ class RecordingMarks:
         columns: By mark (with the score and its gain), and by cost column: one value for each row of the recording's table.
         parts: One summary per mark.
         drafts: Number of distinct requests (drafts times marks).
-        asked: Requests sent to the endpoint in this run.
+        requests_sent: Requests sent to the endpoint in this run.
         repeated: Requests with more than one reply because one could not be read.
         unreadable: Share of questions with a mark for which no reply could be read.
         failed: Messages of calls that may succeed later; the marks are complete only if there are none.
@@ -74,7 +75,7 @@ class RecordingMarks:
     columns: Mapping[str, Sequence[float]]
     parts: tuple[MarkSummary, ...]
     drafts: int
-    asked: int
+    requests_sent: int
     repeated: int
     unreadable: float
     failed: tuple[str, ...]
@@ -124,7 +125,7 @@ class _Run:
 
     def key(self, mark: str, draft: Draft, repeat: int = 0) -> str:
         """Return the key of a request, also if it needs no call."""
-        return json.dumps([mark, self.panel.judges[mark].given(draft, repeat=repeat)], sort_keys=True)
+        return json.dumps([mark, self.panel.judges[mark].inputs(draft, repeat=repeat)], sort_keys=True)
 
     def add(self, mark: str, draft: Draft, repeat: int = 0) -> None:
         self.requests.setdefault(self.key(mark, draft, repeat), (mark, draft, repeat))
@@ -143,7 +144,7 @@ class _Run:
         return replies
 
     @property
-    def asked(self) -> int:
+    def requests_sent(self) -> int:
         """Requests that the endpoint answered in this run."""
         return sum(item.cost.calls > 0 and not item.from_cache for item in self.judgements.values())
 
@@ -221,7 +222,7 @@ async def judge_recording(
         columns=columns,
         parts=parts,
         drafts=distinct,
-        asked=run.asked,
+        requests_sent=run.requests_sent,
         repeated=sum(item.attempts > 1 for item in run.judgements.values()),
         unreadable=_unreadable_share(run, recording, drafts),
         failed=tuple(replies.retryable),
@@ -257,10 +258,10 @@ def _mark_columns(recording: Recording, run: _Run, drafts: Sequence[Draft]) -> d
         )
     keys = [[run.key(mark, draft) for mark in panel.marks] for draft in drafts]
     costs = {key: judgement.cost for key, judgement in run.judgements.items()}
-    return columns | cost_columns(recording, panel.name, keys, costs)
+    return columns | request_cost_columns(recording, panel.name, keys, costs)
 
 
-def cost_columns(
+def request_cost_columns(
     recording: Recording, component: str, keys: Sequence[Sequence[Hashable]], costs: Mapping[Any, Cost]
 ) -> dict[str, list[float]]:
     """Return cost columns in which each request is charged to the first round of a question that makes it.
@@ -310,13 +311,12 @@ def _mark_summary(
 
 
 def _described(part: MarkSummary) -> dict[str, Any]:
-    noise = part.noise
     return {
         "mark": part.mark,
         "mean": number_or_none(part.mean),
         "rounds": part.rounds,
         "undefined": dict(part.notes),
-        "noise": None if noise is None else {name: number_or_none(getattr(noise, name)) for name in noise.__slots__},
+        "noise": jsonable(part.noise),
     }
 
 

@@ -59,8 +59,10 @@ def entropy_weights(columns: Mapping[str, npt.ArrayLike]) -> dict[str, float]:
     """
     names, matrix = _matrix(columns)
     total = matrix.sum(axis=0)
+    # A mark that is 0 everywhere has no shares: equal ones make its entropy the largest, and so its weight 0.
     shares = np.divide(matrix, total, out=np.full_like(matrix, 1 / len(matrix)), where=total > 0)
     terms = np.where(shares > 0, shares * np.log(np.where(shares > 0, shares, 1.0)), 0.0)
+    # The entropy of a constant mark is log n only up to rounding; its weight must be exactly 0.
     varies = np.ptp(matrix, axis=0) > 0
     information = np.where(varies, np.maximum(1 + terms.sum(axis=0) / np.log(len(matrix)), 0.0), 0.0)
     if not information.sum() > 0:
@@ -93,6 +95,7 @@ def ahp_weights(marks: Sequence[str], comparisons: npt.ArrayLike) -> tuple[dict[
         and np.allclose(matrix * matrix.T, 1, rtol=_RECIPROCAL_TOLERANCE)
     ):
         raise DataError("AHP needs positive comparisons with a[j][i] = 1 / a[i][j] and ones on the diagonal")
+    # A positive matrix has one largest eigenvalue, real and with a positive vector (Perron); eig returns complex types.
     values, vectors = np.linalg.eig(matrix)
     principal = int(np.argmax(values.real))
     vector = np.abs(vectors[:, principal].real)
@@ -121,6 +124,7 @@ def least_squares_weights(columns: Mapping[str, npt.ArrayLike], target: npt.Arra
 
     names, matrix = _matrix({**columns, "target": target})
     off = matrix[:, :-1] - matrix[:, -1:]
+    # The row of ones only fixes the scale, which the division removes again; without it 0 would solve the problem.
     solution, _ = nnls(np.vstack([off, np.ones(off.shape[1])]), np.append(np.zeros(len(off)), 1.0))
     return _weights_by_name(names[:-1], solution / solution.sum())
 

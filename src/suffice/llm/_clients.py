@@ -47,14 +47,14 @@ class Connection:
     timeout_s: float
 
     async def request(
-        self, create: Callable[[Any], Any], *, blocking: bool, asked_logprobs: bool = False
+        self, create: Callable[[Any], Any], *, blocking: bool, wants_logprobs: bool = False
     ) -> tuple[Any, float]:
         """Return the raw reply to a request after the retries of the client, and its duration in seconds.
 
         Args:
             create: Makes the request with a client.
             blocking: Whether to use the synchronous client, so that the coroutine ends without suspending.
-            asked_logprobs: Whether log-probabilities are requested, for the advice in messages.
+            wants_logprobs: Whether log-probabilities are requested, for the advice in messages.
 
         Raises:
             ModelError: The endpoint failed.
@@ -65,7 +65,7 @@ class Connection:
             reply = create(client) if blocking else await create(client)
         except Exception as error:  # noqa: BLE001 - whatever the client raises becomes one of our errors
             failure = failure_of(
-                error, self.endpoint, self.redact, timeout_s=self.timeout_s, asked_logprobs=asked_logprobs
+                error, self.endpoint, self.redact, timeout_s=self.timeout_s, wants_logprobs=wants_logprobs
             )
         else:
             return reply, time.perf_counter() - began

@@ -72,7 +72,7 @@ def bad_body(where: str, what: str, text: str, *, retryable: bool) -> ModelError
 
 
 def status_failure(
-    where: str, status: int, detail: str, *, asked_logprobs: bool, retry_after: str | None
+    where: str, status: int, detail: str, *, wants_logprobs: bool, retry_after: str | None
 ) -> ModelError:
     """Return the error for an HTTP status (or an error code inside a body); `detail` must be redacted."""
     report = f"{where} answered {status}: {shortened(detail)!r}"
@@ -85,14 +85,14 @@ def status_failure(
     if status in _RETRYABLE or status >= 500:  # noqa: PLR2004
         wait = f" It sent Retry-After: {retry_after}." if retry_after else ""
         return ModelError(f"{report}.{wait} Try again later, with less concurrency", retryable=True)
-    if asked_logprobs and "logprob" in detail.lower():
+    if wants_logprobs and "logprob" in detail.lower():
         return LogprobsUnavailableError(
             f"{report}. Set top_logprobs to a number that the endpoint allows, or turn it off (--no-logprobs, top_logprobs=None)"
         )
     return ModelError(f"{report}. Check base_url, model and parameters")
 
 
-def failure_of(error: Exception, where: str, redact: Redactor, *, timeout_s: float, asked_logprobs: bool) -> ModelError:
+def failure_of(error: Exception, where: str, redact: Redactor, *, timeout_s: float, wants_logprobs: bool) -> ModelError:
     """Return our error for one that the `openai` client raised after its own retries."""
     import openai
 
@@ -105,7 +105,7 @@ def failure_of(error: Exception, where: str, redact: Redactor, *, timeout_s: flo
             where,
             error.status_code,
             redact(_detail(error)),
-            asked_logprobs=asked_logprobs,
+            wants_logprobs=wants_logprobs,
             retry_after=error.response.headers.get("retry-after"),
         )
     if isinstance(error, openai.APIConnectionError):

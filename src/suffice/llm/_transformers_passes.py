@@ -14,7 +14,7 @@ from suffice.errors import ModelError
 from suffice.llm._transformers_loading import LoadedModel
 from suffice.llm.states import States
 
-__all__ = ["Choose", "GeneratedToken", "Prefill", "drawn", "generate", "greedy", "last_states", "prefill"]
+__all__ = ["Choose", "GeneratedToken", "Prefill", "generate", "greedy", "last_states", "prefill", "sampling_at"]
 
 Choose = Callable[[Any], Any]
 """Maps log-probabilities, shape ``(n, vocabulary)``, to token ids, shape ``(n,)``."""
@@ -74,6 +74,7 @@ def last_states(model: LoadedModel, ids: Sequence[Sequence[int]], layers: Sequen
     body = _body(model)
     lengths = [len(row) for row in ids]
     tokens, mask = _padded(model, ids, side="right")
+    # Padding on the right leaves every prompt at positions 0, 1, ..., as when it is read alone.
     positions = torch.arange(tokens.shape[1], device=tokens.device).expand(tokens.shape)
     last = torch.tensor([length - 1 for length in lengths], device=tokens.device)
     with torch.inference_mode(), model.lock, _reading_layers(model, layers, last, stop=True) as readings:
@@ -99,6 +100,7 @@ def prefill(model: LoadedModel, ids: Sequence[Sequence[int]], layers: Sequence[i
     inputs = {
         "input_ids": tokens,
         "attention_mask": mask,
+        # Positions count tokens without the padding on the left, so that a batch does not change a prompt's states.
         "position_ids": (mask.cumsum(-1) - 1).clamp(min=0),
         "use_cache": True,
         "logits_to_keep": 1,
@@ -119,7 +121,7 @@ def greedy(logprobs: Any) -> Any:
     return logprobs.argmax(-1)
 
 
-def drawn(temperature: float, rng: np.random.Generator) -> Choose:
+def sampling_at(temperature: float, rng: np.random.Generator) -> Choose:
     """Return a function that samples tokens at a temperature.
 
     Args:
@@ -235,6 +237,7 @@ class _Readings:
             raise ModelError(
                 f"layer {layer} of {self._model.id!r} returned no hidden states of the shape (prompts, tokens, width)"
             )
+        # A model may be spread over devices, so each layer's states are read where they are.
         rows = torch.arange(len(hidden), device=hidden.device)
         self._states[layer] = hidden[rows, self._last.to(hidden.device)].float()
 

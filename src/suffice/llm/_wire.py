@@ -119,20 +119,20 @@ def is_processed(completion: Completion) -> bool:
     )
 
 
-def parse(text: str, *, seconds: float, where: str, asked_logprobs: bool, from_cache: bool = False) -> Completion:
+def parse(text: str, *, seconds: float, where: str, wants_logprobs: bool, from_cache: bool = False) -> Completion:
     """Parse the body of a reply with status 200.
 
     Args:
         text: The body, without secrets.
         seconds: Duration of the call, seconds.
         where: Name of the endpoint in messages.
-        asked_logprobs: Whether log-probabilities were requested.
+        wants_logprobs: Whether log-probabilities were requested.
         from_cache: Whether the body comes from the response cache.
 
     Raises:
         ModelError: The body is not a completion.
     """
-    body = _object_of_body(text, where, asked_logprobs=asked_logprobs)
+    body = _object_of_body(text, where, wants_logprobs=wants_logprobs)
     choices = body.get("choices")
     if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
         what = "an empty choice list" if isinstance(choices, list) else "no choices"
@@ -155,7 +155,7 @@ def parse(text: str, *, seconds: float, where: str, asked_logprobs: bool, from_c
     )
 
 
-def _object_of_body(text: str, where: str, *, asked_logprobs: bool) -> dict[str, Any]:
+def _object_of_body(text: str, where: str, *, wants_logprobs: bool) -> dict[str, Any]:
     """Return the body as a JSON object, or raise an error that shows it."""
     try:
         body = load_json(text)
@@ -174,7 +174,7 @@ def _object_of_body(text: str, where: str, *, asked_logprobs: bool) -> dict[str,
         code = error.get("code") if isinstance(error, dict) else None
         status = code if isinstance(code, int) and not isinstance(code, bool) else _SERVER_ERROR
         detail = json.dumps(error, ensure_ascii=False)
-        raise status_failure(where, status, detail, asked_logprobs=asked_logprobs, retry_after=None)
+        raise status_failure(where, status, detail, wants_logprobs=wants_logprobs, retry_after=None)
     return body
 
 

@@ -221,7 +221,7 @@ class ChatModel(PromptedModel):
             reply, seconds = await self._connection.request(
                 lambda client: self._resource(client).create(**call.arguments()),
                 blocking=blocking,
-                asked_logprobs=call.asked_logprobs,
+                wants_logprobs=call.wants_logprobs,
             )
             self._count(retries=reply.retries_taken)
             text = self._connection.text_of(reply)
@@ -297,7 +297,7 @@ class ChatModel(PromptedModel):
             body=body,
             request={"endpoint": self.endpoint, "api": self.api, "body": body},
             cache=self.cache if use_cache else None,
-            asked_logprobs=settings["top_logprobs"] is not None,
+            wants_logprobs=settings["top_logprobs"] is not None,
         )
 
     def _lookup(self, call: _Call) -> Completion | None:
@@ -317,7 +317,7 @@ class ChatModel(PromptedModel):
             text,
             seconds=seconds,
             where=self.endpoint,
-            asked_logprobs=call.asked_logprobs,
+            wants_logprobs=call.wants_logprobs,
             from_cache=from_cache,
         )
 
@@ -334,7 +334,7 @@ class _Call:
     body: Mapping[str, Any]
     request: Mapping[str, Any]
     cache: Cache | None
-    asked_logprobs: bool
+    wants_logprobs: bool
 
     def arguments(self) -> dict[str, Any]:
         """Return the keyword arguments of the client, which passes on fields other than these unchanged."""

@@ -128,12 +128,10 @@ class _Evidence(VersionedPrompt):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prompt(_Evidence):
-    """How a question and its passages become messages.
+    """How a question and its passages become messages; the instructions (`system`) are the same at every round.
 
     Attributes:
-        name: Name in reports.
-        version: Increased with every change of the text.
-        system: The instructions, the same at every round.
+        name: Name in reports, with `version` and `system` as in `VersionedPrompt`.
         question: Template of the first part of the user message; `{question}` is replaced.
         passage: Template of each further part; `{number}`, `{title}` and `{text}` are replaced.
         asks_confidence: Whether the reply contains a confidence from 1 to 5.
@@ -238,14 +236,9 @@ the last message.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DraftingPrompt(_Evidence):
-    """The tasks of writer and critic, which do not mention the number of rounds.
+    """The tasks of writer and critic, which do not mention the number of rounds; other fields as in `Prompt`.
 
     Attributes:
-        name: Name in reports.
-        version: Increased with every change of the text.
-        system: The instructions, the same for writer and critic at every round.
-        question: Template of the first part of the user message; `{question}` is replaced.
-        passage: Template of each further part; `{number}`, `{title}` and `{text}` are replaced.
         write: The writer's first task, after the passages.
         draft: Template of the draft, after the passages; `{draft}` is replaced.
         criticise: The critic's task, after the draft.

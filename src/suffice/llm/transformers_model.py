@@ -21,11 +21,11 @@ from suffice.llm._transformers_passes import (
     Choose,
     GeneratedToken,
     Prefill,
-    drawn,
     generate,
     greedy,
     last_states,
     prefill,
+    sampling_at,
 )
 from suffice.llm._transformers_prompts import PromptEncoder
 from suffice.llm.prompted import PromptedModel
@@ -215,7 +215,7 @@ class TransformersModel(PromptedModel):
         if n < 1 or not temperature > 0:
             raise DataError(f"n must be at least 1 and temperature above 0, got {n!r} and {temperature!r}")
         ids = self._ids(question, passages)
-        choose = drawn(temperature, rng)
+        choose = sampling_at(temperature, rng)
         batches = self._batches.run([ids] * n, lambda chosen: self._replies(chosen, choose))
         return [reply for _, replies in batches for reply in replies]
 

@@ -23,7 +23,7 @@ from suffice.llm.transformers_model import TransformersModel
 from suffice.rounds import Cost, Passage, Reply, Token
 
 __all__ = [
-    "FUNCTION_WORDS",
+    "NO_CONTENT_WORDS",
     "STATEMENTS",
     "Directions",
     "ReplyReading",
@@ -52,12 +52,12 @@ STATEMENTS = (
 )
 """Statements, alternately true and false, that follow both instructions of a contrast."""
 
-_FUNCTION_WORDS = """
+_NO_CONTENT_WORDS = """
 a an the of in on at to for from by with as and or but not no is are was were be been being it its this that these those
 he she they his her their them him i you we my your our who whom which what when where how there here do does did has
 have had will would can could may might shall should also then than so such
 """
-FUNCTION_WORDS = frozenset(_FUNCTION_WORDS.split())
+NO_CONTENT_WORDS = frozenset(_NO_CONTENT_WORDS.split())
 """Words whose tokens never trigger retrieval: they carry no content."""
 
 
@@ -172,6 +172,7 @@ def read_reply(model: TransformersModel, question: str, reply: Reply, passages: 
     n, first = len(content), len(prompt)
     # The logits at position i predict token i + 1, so those of the reply start at the last prompt token.
     logprobs = torch.log_softmax(output.logits[0, first - 1 : first - 1 + n].double(), dim=-1)
+    # A probability of 0 has log-probability -inf; the bound makes its term 0 instead of NaN.
     entropies = -(logprobs.exp() * logprobs.clamp(min=-1e4)).sum(-1)
     attention = output.attentions[-1][0].double().mean(0)[first:, first : first + n]
     cost = Cost(calls=1.0, uncached_tokens=float(tokens.shape[1]), seconds=time.perf_counter() - began)
@@ -184,7 +185,7 @@ def dragin_scores(
     """Return RIND of each token of a reply, shape ``(n_tokens,)``, and the cost of the pass; see `rind`."""
     reading = read_reply(model, question, reply, passages)
     words = [token.text.strip(_BLANK_EDGES).lower() for token in reply.tokens or ()]
-    is_content = np.array([word not in FUNCTION_WORDS for word in words], dtype=np.bool_)
+    is_content = np.array([word not in NO_CONTENT_WORDS for word in words], dtype=np.bool_)
     return rind(reading.entropies, reading.attention, is_content), reading.cost
 
 

@@ -12,7 +12,7 @@ from suffice.errors import DataError, NotFoundError
 from suffice.metrics import METRICS, normalize_answer
 from suffice.store.recording import Recording
 
-__all__ = ["LabelRule", "Labels", "closed_book_labels", "is_right"]
+__all__ = ["LabelRule", "QuestionLabels", "closed_book_labels", "is_right"]
 
 _RULE = re.compile(r"\s*(?P<measure>\w+)\s*(?:>=\s*(?P<threshold>[0-9.eE+-]+)\s*)?")
 _WHOLE = ("em", "contains")
@@ -88,7 +88,7 @@ def is_right(answer: str | None, golds: Sequence[str], rule: LabelRule) -> float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Labels:
+class QuestionLabels:
     """Labels of questions.
 
     Attributes:
@@ -115,7 +115,7 @@ class Labels:
 
 def closed_book_labels(
     recording: Recording, rule: LabelRule | str = "em", *, least: float = 0.5, at: int = 0
-) -> Labels:
+) -> QuestionLabels:
     """Label questions by whether the model answered them rightly without retrieval.
 
     Trajectories of one cluster are samples of one question, and their label is the share that is right.
@@ -155,7 +155,7 @@ def closed_book_labels(
         raise DataError(
             f"no question has a label: {n_failed} failed, {n_unlabelled} have no usable gold answer or mark"
         )
-    return Labels(
+    return QuestionLabels(
         shares=shares, rule=str(parsed), least=least, answers=n_answers, n_failed=n_failed, n_unlabelled=n_unlabelled
     )
 

@@ -10,10 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice.errors import DataError
+from suffice.results import jsonable
 from suffice.rounds import Floats
 from suffice.statistics import Resampling, areas_by_draw, bootstrap_weights
 
-__all__ = ["MEASURES", "Figure", "ProbeMeasures", "measure_probe"]
+__all__ = ["MEASURES", "ProbeFigure", "ProbeMeasures", "measure_probe"]
 
 MEASURES = ("auroc", "auprc", "brier", "ece", "accuracy")
 """The measures, in the order of tables."""
@@ -25,19 +26,12 @@ _RESAMPLING = Resampling(seed=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Figure:
+class ProbeFigure:
     """A figure with its percentile interval; NaN where undefined."""
 
     value: float
     low: float
     high: float
-
-    def to_dict(self) -> dict[str, float | None]:
-        """Return JSON-ready values; NaN becomes None."""
-        return {
-            key: None if np.isnan(v) else v
-            for key, v in (("value", self.value), ("low", self.low), ("high", self.high))
-        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,15 +48,16 @@ class ProbeMeasures:
     n: int
     n_known: int
     n_undefined: int
-    figures: Mapping[str, Figure]
+    figures: Mapping[str, ProbeFigure]
 
-    def __getitem__(self, name: str) -> Figure:
+    def __getitem__(self, name: str) -> ProbeFigure:
         return self.figures[name]
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-ready values."""
-        figures = {name: figure.to_dict() for name, figure in self.figures.items()}
-        return {"n": self.n, "n_known": self.n_known, "n_undefined": self.n_undefined, **figures}
+        counts = {"n": self.n, "n_known": self.n_known, "n_undefined": self.n_undefined}
+        data: dict[str, Any] = jsonable({**counts, **self.figures})
+        return data
 
 
 def measure_probe(
@@ -110,7 +105,7 @@ def measure_probe(
     for name in MEASURES:
         defined = resampled[name][~np.isnan(resampled[name])]  # a resample may contain only one kind of question
         low, high = np.quantile(defined, resampling.ends) if len(defined) else (np.nan, np.nan)
-        figures[name] = Figure(value=float(whole[name][0]), low=float(low), high=float(high))
+        figures[name] = ProbeFigure(value=float(whole[name][0]), low=float(low), high=float(high))
     return ProbeMeasures(n=len(p), n_known=int(y.sum()), n_undefined=n_undefined, figures=figures)
 
 

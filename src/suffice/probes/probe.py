@@ -106,6 +106,7 @@ class Probe:
             over="ignore", invalid="ignore"
         ):  # float64 beyond the range of float32 becomes infinite, i.e. undefined
             x = array.astype(np.float32)
+            # Undefined states pass as zeros, because a NaN costs time in every layer, and become NaN at the end.
             known = np.isfinite(x).all(axis=1)
             if not known.all():
                 x[~known] = 0.0

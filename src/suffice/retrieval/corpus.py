@@ -35,7 +35,7 @@ _SUFFIXES = (".txt", ".md")
 _FILES_NAMED = 5
 """Largest number of files named in a log message."""
 
-_log = logging.getLogger(__name__)
+_CORPUS_LOG = logging.getLogger(__name__)
 
 
 def read_corpus(path: str | Path, *, errors: Decoding = "skip") -> Iterator[Passage]:
@@ -99,14 +99,14 @@ def open_corpus(path: str | Path, index_dir: str | Path | None = None, *, errors
     try:
         return CorpusBM25.load(directory, source=source)
     except SchemaError as reason:
-        _log.info("indexing %s: %s", path, reason)
+        _CORPUS_LOG.info("indexing %s: %s", path, reason)
     index = CorpusBM25(list(_corpus_passages(path, errors)))
     try:
         index.save(directory, source=source)
     except DataError as error:
         if index_dir is not None:
             raise
-        _log.warning("the index of %s is not saved: %s", path, error)
+        _CORPUS_LOG.warning("the index of %s is not saved: %s", path, error)
     return index
 
 
@@ -145,7 +145,7 @@ def _log_skipped(path: Path) -> None:
             kinds[file.suffix.lower() or "without a suffix"] += 1
     if kinds:
         listed = ", ".join(f"{n:,} {kind}" for kind, n in sorted(kinds.items(), key=lambda item: (-item[1], item[0])))
-        _log.warning("%s: skipped %s; only .txt and .md files are read", path, listed)
+        _CORPUS_LOG.warning("%s: skipped %s; only .txt and .md files are read", path, listed)
 
 
 def _utf8_only(folder: Path, files: list[Path]) -> list[Path]:
@@ -154,7 +154,9 @@ def _utf8_only(folder: Path, files: list[Path]) -> list[Path]:
     if wrong:
         names = [file.relative_to(folder).as_posix() for file in wrong]
         more = "" if len(names) <= _FILES_NAMED else f" and {len(names) - _FILES_NAMED:,} more"
-        _log.warning("%s: skipped because they are not UTF-8: %s%s", folder, ", ".join(names[:_FILES_NAMED]), more)
+        _CORPUS_LOG.warning(
+            "%s: skipped because they are not UTF-8: %s%s", folder, ", ".join(names[:_FILES_NAMED]), more
+        )
     if len(wrong) == len(files):
         raise DataError(f"{folder}: none of its {len(files)} documents is UTF-8; save them as UTF-8")
     return [file for file in files if file not in set(wrong)]

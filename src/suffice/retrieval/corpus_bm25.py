@@ -238,6 +238,7 @@ def _add_up_numpy(
 
 def _best_k_numpy(scores: _Floats32, k: int) -> tuple[npt.NDArray[np.int64], _Floats32]:
     """Return the first k of a stable descending sort without sorting the rest."""
+    # Everything above the k-th largest score is in; of its ties only the first in the corpus's order fill the rest.
     least = np.partition(scores, len(scores) - k)[len(scores) - k]
     above = np.flatnonzero(scores > least)
     candidates = np.concatenate([above, np.flatnonzero(scores == least)[: k - len(above)]])

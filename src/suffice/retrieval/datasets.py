@@ -65,7 +65,7 @@ GOLD_FIELDS = (
 _IDS = ("id", "_id", "question_id", "qid")
 _QUESTION_FIELDS = frozenset({*_IDS, "question", "type", "level", "split", "paragraphs"})
 
-_log = logging.getLogger(__name__)
+_QUESTIONS_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,7 +159,7 @@ def load_questions(spec: str | Path, *, limit: int | None = None, split: str | N
         raise DataError(f"{path}: the file contains no questions; expected at least one")
     if unused:
         listed = ", ".join(f"{name} ({n})" for name, n in sorted(unused.items()))
-        _log.warning("%s: unused fields, with the number of questions that have them: %s", path, listed)
+        _QUESTIONS_LOG.warning("%s: unused fields, with the number of questions that have them: %s", path, listed)
     if not questions:
         splits_in_it = f"splits in the file: {', '.join(map(repr, splits))}" if splits else "they are not split"
         raise DataError(f"{path}: no question has the split {split!r}; {splits_in_it}")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from suffice.calibration.maps import Sigmoid, fit_isotonic, fit_platt
+from suffice.calibration.maps import CalibrationMap, Sigmoid, fit_isotonic, fit_platt
 from suffice.errors import DataError, MissingExtraError, NotFoundError
 from suffice.llm.states import States
 from suffice.logistic import fit_logistic
@@ -288,12 +288,7 @@ def fit_calibration(logits: Floats, labels: Floats, method: str) -> Calibration:
     return Calibration(method=method, map=CALIBRATIONS[method](z, y))
 
 
-def _none(logits: Floats, labels: Floats) -> Any:
-    del logits, labels
-    return Sigmoid(1.0, 0.0)
-
-
-def _temperature(logits: Floats, labels: Floats) -> Any:
+def _temperature(logits: Floats, labels: Floats) -> Sigmoid:
     from scipy.optimize import minimize_scalar
 
     signed = np.where(labels == 1, -logits, logits)
@@ -305,15 +300,12 @@ def _temperature(logits: Floats, labels: Floats) -> Any:
     return Sigmoid(float(np.exp(-optimum.x)), 0.0)
 
 
-def _platt(logits: Floats, labels: Floats) -> Any:
-    return fit_platt(logits, labels, np.ones_like(logits))
-
-
-def _isotonic(logits: Floats, labels: Floats) -> Any:
-    return fit_isotonic(logits, labels, np.ones_like(logits))
-
-
-CALIBRATIONS = {"none": _none, "temperature": _temperature, "platt": _platt, "isotonic": _isotonic}
+CALIBRATIONS: Mapping[str, Callable[[Floats, Floats], CalibrationMap]] = {
+    "none": lambda _logits, _labels: Sigmoid(1.0, 0.0),
+    "temperature": _temperature,
+    "platt": lambda logits, labels: fit_platt(logits, labels, np.ones_like(logits)),
+    "isotonic": lambda logits, labels: fit_isotonic(logits, labels, np.ones_like(logits)),
+}
 """The calibration methods by name."""
 
 

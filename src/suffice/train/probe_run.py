@@ -12,7 +12,7 @@ from suffice.errors import ConfigMismatchError, DataError
 from suffice.llm.states import QA, RAG
 from suffice.probes import MEASURES, Probe, ProbeCard, ProbeMeasures, measure_probe
 from suffice.probes.card import pinned_of
-from suffice.results import jsonable
+from suffice.results import Result, jsonable
 from suffice.seen import Seen
 from suffice.store.states import StoredStates
 from suffice.tables import Column, Table
@@ -85,8 +85,8 @@ class ProbeFigures:
     measures: ProbeMeasures
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class ProbeRun:
+@dataclass(frozen=True, eq=False, slots=True, kw_only=True)
+class ProbeRun(Result):
     """The outcome of a training run.
 
     Attributes:
@@ -118,7 +118,7 @@ class ProbeRun:
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-ready values."""
-        data = jsonable(
+        data: dict[str, Any] = jsonable(
             {
                 "layer": self.probe.card.layer,
                 "weights_sha256": self.probe.weights_sha256,
@@ -129,7 +129,6 @@ class ProbeRun:
                 "notes": self.notes,
             }
         )
-        assert isinstance(data, dict)
         return data
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from suffice.errors import DataError
 from suffice.metrics import precision_at, recall_at, reciprocal_rank_at
+from suffice.results import Result
 from suffice.rounds import Floats
 from suffice.statistics import (
     PairedResult,
@@ -22,25 +23,23 @@ from suffice.statistics import (
 from suffice.tables import Column, Table
 from suffice.train.preference_file import Preference
 
-__all__ = ["DEPTHS", "NAMES", "RankingReport", "ScorePairs", "compare_rankings", "rank_metrics", "ranked"]
+__all__ = ["DEPTHS", "NAMES", "RankingReport", "ScorePairs", "compare_rankings", "rank_metrics", "relevance_by_rank"]
 
 DEPTHS = (1, 3, 5)
 _RANK_METRICS = {"P": precision_at, "R": recall_at, "MRR": reciprocal_rank_at}
 NAMES = tuple(f"{name}@{k}" for k in DEPTHS for name in _RANK_METRICS)
 """The rows of `rank_metrics`, in the order of the paper's table 1."""
 
-_RESAMPLING = Resampling()
-
 ScorePairs = Callable[[list[tuple[str, str]]], Any]
 """Maps pairs of query and passage to one number each."""
 
 
-def ranked(scores: Sequence[float], relevant: Sequence[bool]) -> list[bool]:
+def relevance_by_rank(scores: Sequence[float], relevant: Sequence[bool]) -> list[bool]:
     """Return whether each item is relevant, the largest score first; among equal scores, irrelevant items come first.
 
     A scorer that gives all items the same score thus gets the worst rank, whatever the order of the file.
 
-    >>> ranked([0.1, 0.9, 0.9], [True, True, False])
+    >>> relevance_by_rank([0.1, 0.9, 0.9], [True, True, False])
     [False, True, True]
     """
     order = sorted(range(len(relevant)), key=lambda i: (-scores[i], relevant[i]))
@@ -73,14 +72,14 @@ def rank_metrics(preferences: Sequence[Preference], score: ScorePairs) -> Floats
     start = 0
     for column, item in enumerate(preferences):
         relevant = [True] * len(item.pos) + [False] * len(item.neg)
-        order = ranked(scores[start : start + len(relevant)].tolist(), relevant)
+        order = relevance_by_rank(scores[start : start + len(relevant)].tolist(), relevant)
         values[:, column] = [metric(order, k) for k in DEPTHS for metric in _RANK_METRICS.values()]
         start += len(relevant)
     return values
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RankingReport:
+class RankingReport(Result):
     """The metrics of two rerankers on the same questions.
 
     Attributes:
@@ -137,7 +136,7 @@ def compare_rankings(
     before: Floats,
     after: Floats,
     *,
-    resampling: Resampling = _RESAMPLING,
+    resampling: Resampling,
     names: Sequence[str] = NAMES,
     clusters: Sequence[str] | None = None,
 ) -> RankingReport:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -17,6 +16,7 @@ from suffice.errors import DataError
 from suffice.llm.base import Answerer
 from suffice.metrics import normalize_answer
 from suffice.probes import LabelRule, ProbeMeasures, is_right, measure_probe
+from suffice.results import Result
 from suffice.retrieval import PoolBM25, Question, Retriever
 from suffice.rounds import Passage, Reply
 from suffice.tables import Column, Table
@@ -29,22 +29,18 @@ _CONTAINS = LabelRule("contains")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shift:
+class Shift(Result):
     """Quality of the confidence without and with a passage, on the same questions.
 
     Attributes:
+        label: The rule by which an answer is right.
         qa: Confidence without passages, against the answers without passages.
         rag: Confidence with one random candidate passage, against the answers with it.
-        label: The rule by which an answer is right.
     """
 
+    label: str
     qa: ProbeMeasures
     rag: ProbeMeasures
-    label: str
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return JSON-ready values; NaN becomes None."""
-        return {"label": self.label, "qa": self.qa.to_dict(), "rag": self.rag.to_dict()}
 
     def table(self) -> Table:
         """Return the two prompts as a table."""

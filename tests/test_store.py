@@ -19,7 +19,7 @@ from suffice.rounds import COST_KINDS
 from suffice.signals import SIGNALS
 from suffice.store import read_recording, write_recording
 from suffice.store.recording import Recording
-from suffice.store.schema import META_KEY, VERSION, build_table
+from suffice.store.schema import META_KEY, RECORDING_VERSION, build_table
 
 NAN = math.nan
 
@@ -304,7 +304,7 @@ def test_a_folder_that_is_missing_is_made(tmp_path):
 def test_the_header_is_json_with_format_and_version(tmp_path):
     written(tmp_path / "r.parquet", [row()], {"note": "ü"})
     header = json.loads(pq.read_schema(tmp_path / "r.parquet").metadata[META_KEY])
-    assert header == {"format": "suffice.recording", "version": VERSION, "note": "ü"}
+    assert header == {"format": "suffice.recording", "version": RECORDING_VERSION, "note": "ü"}
 
 
 def test_a_path_that_looks_like_a_partition_adds_no_column(tmp_path):

@@ -10,7 +10,7 @@ from rich.console import Group
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from suffice.cli.console import errors, number, printable, table
-from suffice.loop.recorder import Progress as Recorded
+from suffice.loop import Progress as Recorded
 from suffice.replays import Price
 from suffice.rounds import Cost, Decision, Round, total_cost
 from suffice.signals import LOOP_COMPONENTS

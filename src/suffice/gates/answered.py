@@ -32,7 +32,7 @@ __all__ = [
 BUNDLED_ANSWERS = ("hotpotqa_llama31_tune", "hotpotqa_llama31_eval", "2wiki_llama31_tune")
 """Names of the sets that ship with the package; DATA.md lists their sources and licences."""
 
-_CALLS = {"generator": (1.0, 1.0), "gate": (0.0, 0.0), "retrieval": (0.0, 1.0)}
+_CALLS_BY_ROUND = {"generator": (1.0, 1.0), "gate": (0.0, 0.0), "retrieval": (0.0, 1.0)}
 """Calls by component at round 0 and 1.  Because there is a column for the gate, even of zeros, round 0's answer is paid for
 only where the gate returns it (SEMANTICS, costs)."""
 
@@ -143,7 +143,7 @@ def answered_recording(
                 "golds": list(item.golds),
                 "answer": answer,
             }
-            row |= {f"cost.{component}.calls": calls[r] for component, calls in _CALLS.items()}
+            row |= {f"cost.{component}.calls": calls[r] for component, calls in _CALLS_BY_ROUND.items()}
             row |= {name: metric(answer, item.golds) for name, metric in METRICS.items()}
             rows.append(row)
     recording = Recording(build_table(rows), metadata)

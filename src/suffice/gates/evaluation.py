@@ -168,7 +168,7 @@ class GateEvaluation:
         run, retrieved = self.run(rule, label=label)
         p = self._p_random(~retrieved)
         rate = float(retrieved.mean())
-        return self._point(label or str(rule), "gate", rate, run.values, _costs(run), beta=beta, p_random=p)
+        return self._point(label or str(rule), "gate", rate, run.values, _mean_costs(run), beta=beta, p_random=p)
 
     def reference(self, kind: str) -> GatePoint:
         """Return `never`, `always` or `perfect`.
@@ -189,17 +189,17 @@ class GateEvaluation:
         """Return a gate that retrieves for each question with a probability, 0 or 1 if it knows, shape ``(n_questions,)``."""
         values = self._expected(share)
         costs = {
-            name: float(_mixed(_each(self.never, name), _each(self.always, name), share).mean()) for name in _GATE_COSTS
+            name: float(_blend(_each(self.never, name), _each(self.always, name), share).mean()) for name in _GATE_COSTS
         }
         return self._point(label, kind, float(np.mean(share)), values, costs)
 
     def beside(self, other: GateEvaluation, label: str) -> GatePoint:
         """Return always retrieving in another evaluation of the same questions, judged on this one."""
-        return self._point(label, "other", 1.0, other.always.values, _costs(other.always))
+        return self._point(label, "other", 1.0, other.always.values, _mean_costs(other.always))
 
     def _expected(self, share: float | Floats) -> dict[str, Floats]:
         """Return each question's expected metrics where retrieval has a probability, by name, shape ``(n_questions,)``."""
-        return {name: _mixed(self.never.values[name], self.always.values[name], share) for name in self.metrics}
+        return {name: _blend(self.never.values[name], self.always.values[name], share) for name in self.metrics}
 
     def _point(
         self,
@@ -278,11 +278,11 @@ def _each(run: Run, kind: str) -> Floats:
     return run.ledger.spent(kind)
 
 
-def _costs(run: Run) -> dict[str, float]:
+def _mean_costs(run: Run) -> dict[str, float]:
     return {kind: float(_each(run, kind).mean()) for kind in _GATE_COSTS}
 
 
-def _mixed(never: Floats, always: Floats, share: float | Floats) -> Floats:
+def _blend(never: Floats, always: Floats, share: float | Floats) -> Floats:
     mixed: Floats = (1 - share) * never + share * always
     return np.where(share == 0, never, np.where(share == 1, always, mixed))  # exact at both ends, whatever is undefined
 

@@ -55,7 +55,7 @@ class GatePoint(Result):
         delta = self.against_always.get(metric)
         parts = [f"{metric} {figure(self.metrics[metric], '.1f', 100)}"]
         if delta is not None and self.kind != "always":
-            parts[0] += f" ({figure((delta.delta, delta.low, delta.high), '+.1f', 100)} vs {ALWAYS})"
+            parts[0] += f" ({figure(delta.triple, '+.1f', 100)} vs {ALWAYS})"
         parts.append(f"retrieves for {figure(self.retrieval_rate, '.1f', 100)} % of questions")
         if self.dominated_by is not None:
             parts.append(f"dominated by {self.dominated_by}")

@@ -25,7 +25,7 @@ from suffice.statistics import hash_folds
 
 __all__ = ["Fitted", "QuestionGate", "adaptive_labels", "fit_gate", "question_folds"]
 
-Labels = npt.NDArray[np.int64]
+Classes = npt.NDArray[np.int64]
 Reader = Callable[[Sequence[str]], npt.NDArray[np.floating]]
 """Turns questions into numbers, shape ``(n, width)``: an embedder's `embed`, or `question_features`."""
 
@@ -91,7 +91,7 @@ class Fitted:
     seconds: float
 
 
-def adaptive_labels(direct: npt.ArrayLike, retrieved: npt.ArrayLike) -> Labels:
+def adaptive_labels(direct: npt.ArrayLike, retrieved: npt.ArrayLike) -> Classes:
     """Return Adaptive-RAG's labels: 0 none, 1 single, 2 multi, shape ``(n,)``.
 
     >>> adaptive_labels([1, 0, 0], [0, 1, 0]).tolist()
@@ -105,7 +105,7 @@ def adaptive_labels(direct: npt.ArrayLike, retrieved: npt.ArrayLike) -> Labels:
     return np.asarray(np.where(np.asarray(direct, dtype=np.bool_), 0, with_retrieval), dtype=np.int64)
 
 
-def question_folds(question_ids: Sequence[str], n: int = 5) -> Labels:
+def question_folds(question_ids: Sequence[str], n: int = 5) -> Classes:
     """Return the fold of each question, 0..n - 1: a hash of its id, so that no order or seed moves it."""
     return hash_folds(question_ids, n, width=8)
 
@@ -162,10 +162,10 @@ class _Task:
 
     read: Reader
     values: Floats
-    classes: Labels
+    classes: Classes
     wanted: int
 
-    def cross_fitted(self, fold: Labels, strength: float) -> Floats:
+    def cross_fitted(self, fold: Classes, strength: float) -> Floats:
         """Return the raw score of each question by a gate of the other folds."""
         raw = np.empty(len(self.values))
         for part in np.unique(fold):

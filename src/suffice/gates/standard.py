@@ -41,7 +41,7 @@ class QuestionOnly:
     source: str
 
 
-def _known(answers: BothWays) -> npt.ArrayLike:
+def _closed_book_right(answers: BothWays) -> npt.ArrayLike:
     return answers.right[0]
 
 
@@ -57,9 +57,9 @@ _CBDR_LABEL = "label of CBDR (section 3.1)"
 _FEATURES_SOURCE = "after Marina et al. (2025)"
 
 QUESTION_GATES = (
-    QuestionOnly("embedding, known", "embedding", _known, 1, f"logistic regression, {_CBDR_LABEL}"),
+    QuestionOnly("embedding, known", "embedding", _closed_book_right, 1, f"logistic regression, {_CBDR_LABEL}"),
     QuestionOnly("embedding, not needed", "embedding", _not_needed, 1, "logistic regression on what retrieval changes"),
-    QuestionOnly("features, known", "features", _known, 1, f"{_FEATURES_SOURCE}, {_CBDR_LABEL}"),
+    QuestionOnly("features, known", "features", _closed_book_right, 1, f"{_FEATURES_SOURCE}, {_CBDR_LABEL}"),
     QuestionOnly("features, not needed", "features", _not_needed, 1, f"{_FEATURES_SOURCE}, on what retrieval changes"),
     QuestionOnly("adaptive-rag", "embedding", _adaptive, 0, "none / single / multi, Jeong et al. (2024)"),
 )

@@ -9,7 +9,6 @@ from typing import Any
 from suffice.gates.changes import Transitions
 from suffice.gates.compare import GateComparison, GatePrice
 from suffice.gates.point import ALWAYS, NEVER, GatePoint
-from suffice.statistics import PairedResult
 from suffice.tables import Column, Table
 
 __all__ = ["comparison_table", "examples_table", "knowledge_table", "points_table", "rates_table", "transitions_table"]
@@ -65,7 +64,7 @@ def _quality(point: GatePoint, metrics: Sequence[str]) -> list[Any]:
     return [
         *(point.metrics[name] for name in metrics),
         point.retrieval_rate,
-        None if point.kind == "always" else _interval(point.against_always[first]),
+        None if point.kind == "always" else point.against_always[first].triple,
         point.against_random[first].delta if point.kind == "gate" else math.nan,
     ]
 
@@ -79,10 +78,6 @@ def verdict(point: GatePoint) -> str:
     if point.dominated_by is not None:
         return f"dominated by {point.dominated_by}"
     return "not dominated" if point.kind == "gate" else ""
-
-
-def _interval(result: PairedResult) -> tuple[float, float, float]:
-    return result.delta, result.low, result.high
 
 
 def transitions_table(title: str, steps: Sequence[Transitions]) -> Table:
@@ -110,14 +105,14 @@ def examples_table(title: str, steps: Sequence[Transitions], most: int = 3) -> T
     for step in steps:
         for change, listed in (("wrong -> right", step.gained), ("right -> wrong", step.lost)):
             rows += [
-                (change, item.question, _shortened(item.direct), _shortened(item.retrieved), item.question_id)
+                (change, item.question, _start_of(item.direct), _start_of(item.retrieved), item.question_id)
                 for item in listed[:most]
             ]
     columns = (Column("change"), Column("question"), Column("without"), Column("with retrieval"), Column("id"))
     return Table(title=title, columns=columns, rows=tuple(rows))
 
 
-def _shortened(answer: str | None) -> str:
+def _start_of(answer: str | None) -> str:
     """Return an answer, or the start of a long one."""
     text = answer or "(none)"
     return text if len(text) <= _ANSWER_WIDTH else f"{text[:_ANSWER_WIDTH]} ..."
@@ -216,7 +211,7 @@ def rates_table(title: str, comparisons: Mapping[float, GateComparison]) -> Tabl
                 row.point.retrieval_rate,
                 row.point.metrics[first],
                 row.random.metrics[first],
-                _interval(row.point.against_random[first]),
+                row.point.against_random[first].triple,
                 row.p_holm,
                 verdict(row.point),
             )

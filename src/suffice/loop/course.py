@@ -18,8 +18,6 @@ from suffice.signals import CRITIC
 
 __all__ = ["Call", "Course", "PendingCall", "RoundResult", "Steps", "drive", "send"]
 
-_LOG = logging.getLogger(__name__)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
@@ -123,7 +121,7 @@ async def send(call: Call, *, blocking: bool = False) -> Reply:
     except ModelError as error:
         if call.instead is None or isinstance(error, AuthenticationFailedError):
             raise
-        _LOG.warning("the %s failed, and the loop continues without it: %s", call.part, error)
+        logging.getLogger(__name__).warning("the %s failed, and the loop continues without it: %s", call.part, error)
         return call.instead
 
 

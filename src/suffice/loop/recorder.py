@@ -9,106 +9,30 @@ import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from suffice._version import __version__
 from suffice.blocking import run_blocking
-from suffice.display import Displayed, facts_table
 from suffice.errors import AuthenticationFailedError, ConfigMismatchError, DataError, ModelError, SufficeError
 from suffice.files import check_file, remove_leftovers
 from suffice.loop.assembly import Assembly
 from suffice.loop.live import LiveLoop
 from suffice.loop.measuring import components_of
+from suffice.loop.progress import Progress, RecordSummary
 from suffice.loop.rows import cost_names
 from suffice.loop.trajectory import RecordedTrajectory
 from suffice.loop.unread import ReadReplies, count_unread
 from suffice.retrieval import Question, dataset_hash
-from suffice.rounds import Cost, total_cost
+from suffice.rounds import Cost
 from suffice.store.journal import Journal, differences
 from suffice.store.recording import open_recording
 from suffice.store.stored import StoredRows
-from suffice.tables import Table
 
-__all__ = ["Progress", "RecordSummary", "record", "record_async"]
+__all__ = ["record", "record_async"]
 
 _LOG = logging.getLogger(__name__)
-
-
-@dataclass(slots=True, kw_only=True)
-class Progress:
-    """The progress of a recording run.
-
-    Attributes:
-        total: Questions requested.
-        done: Questions with all rounds on disk, including earlier runs.
-        resumed: Questions finished by earlier runs.
-        failed: Questions cut short by a failing model in this run.
-        costs: Costs of this run by component; replies from a response cache are free.
-        began: Start of the run, `time.monotonic` seconds.
-    """
-
-    total: int
-    done: int = 0
-    resumed: int = 0
-    failed: int = 0
-    costs: dict[str, Cost] = field(default_factory=dict)
-    began: float = field(default_factory=time.monotonic)
-
-    @property
-    def cost(self) -> Cost:
-        """Total cost of this run."""
-        return total_cost(self.costs)
-
-    @property
-    def questions_per_s(self) -> float:
-        """Questions finished in this run, per second."""
-        return (self.done - self.resumed) / max(time.monotonic() - self.began, 1e-9)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordSummary(Displayed):
-    """Outcome of a recording run.
-
-    Attributes:
-        path: The recording.
-        questions: Questions in the file.
-        rounds: Rows in the file.
-        failed: Errors of failed questions, by question; running again completes them.
-        replies: Rounds in the file with a reply of a model.
-        unread: Replies without a readable answer.
-        remedy: Advice for those.
-        costs: Costs of this run by component.
-        seconds: Duration of the run.
-    """
-
-    path: Path
-    questions: int
-    rounds: int
-    failed: Mapping[str, str]
-    replies: int
-    unread: int
-    remedy: str
-    costs: Mapping[str, Cost]
-    seconds: float
-
-    @property
-    def cost(self) -> Cost:
-        """Total cost of this run."""
-        return total_cost(self.costs)
-
-    def tables(self) -> list[Table]:
-        """Return the outcome, as one table."""
-        facts = {
-            "questions": f"{self.questions:,}",
-            "rounds": f"{self.rounds:,}",
-            "failed": f"{len(self.failed):,}; run it again to complete them" if self.failed else "",
-            "unread": f"{self.unread:,} of {self.replies:,} replies. {self.remedy}" if self.unread else "",
-            "calls now": f"{self.cost.calls:,}",
-            "seconds": f"{self.seconds:,.1f}",
-        }
-        return [facts_table(f"Recorded to {self.path}", facts)]
 
 
 def record(
@@ -152,7 +76,7 @@ def record(
         AuthenticationFailedError: The endpoint refused the credentials.
         ModelError: No question was answered, or no answer could be read from the first replies; the replies are kept.
     """
-    recorder = _Recorder(
+    awaited = record_async(
         questions,
         loop,
         check_file(path),
@@ -161,7 +85,7 @@ def record(
         allow_unread=allow_unread,
         on_progress=on_progress,
     )
-    return run_blocking(recorder.run())
+    return run_blocking(awaited)
 
 
 async def record_async(
@@ -231,12 +155,12 @@ class _Recorder:
         try:
             remove_leftovers(self.path)
             stored = self._stored()
-            kept = {} if stored is None else dict.fromkeys(self._kept(stored))
-            self._resume(journal, kept)
-            pending = [q for q in self.questions if q.question_id not in kept and q.question_id not in self.new]
+            complete = {} if stored is None else dict.fromkeys(self._complete(stored))
+            self._resume(journal, complete)
+            pending = [q for q in self.questions if q.question_id not in complete and q.question_id not in self.new]
             self.progress.done = self.progress.resumed = len(self.questions) - len(pending)
             await self._all(pending, journal)
-            assembly = self._assembly(journal, stored, kept)
+            assembly = self._assembly(journal, stored, complete)
             assembly.write(self.path, self._metadata())
         except BaseException:
             journal.release()
@@ -275,16 +199,16 @@ class _Recorder:
         self._check_texts(stored.texts(), self.path)
         return stored
 
-    def _kept(self, stored: StoredRows) -> list[str]:
-        """Return the questions whose rows are kept: all except failed ones that are requested again."""
+    def _complete(self, stored: StoredRows) -> list[str]:
+        """Return the questions whose rows stay: all except failed ones that are requested again."""
         return [q for q, end in stored.ends.items() if end != "failed" or q not in self.texts]
 
-    def _resume(self, journal: Journal, kept: Collection[str]) -> None:
+    def _resume(self, journal: Journal, complete: Collection[str]) -> None:
         """Add questions that an earlier run finished but did not write to the file."""
         for question_id, rows in journal.finished():
             if rows:
                 self._check_texts([(question_id, rows[0]["question"])], journal.path)
-            if rows and question_id not in kept:
+            if rows and question_id not in complete:
                 self._add(question_id, rows)
 
     def _add(self, question_id: str, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -369,12 +293,12 @@ class _Recorder:
         if self.on_progress is not None:
             self.on_progress(self.progress)
 
-    def _assembly(self, journal: Journal, stored: StoredRows | None, kept: Collection[str]) -> Assembly:
+    def _assembly(self, journal: Journal, stored: StoredRows | None, complete: Collection[str]) -> Assembly:
         """Return all rows in the order of the questions; questions of earlier runs only come last."""
-        if not self.new and not kept:
+        if not self.new and not complete:
             raise ModelError(f"no question was answered; the first failure: {next(iter(self.failed.values()))}")
-        order = dict.fromkeys([*self.texts, *self.new, *kept])
-        return Assembly(journal, self.new, costs=self.costs, stored=stored, kept=kept, order=order)
+        order = dict.fromkeys([*self.texts, *self.new, *complete])
+        return Assembly(journal, self.new, costs=self.costs, stored=stored, kept=complete, order=order)
 
     def _metadata(self) -> dict[str, Any]:
         return {
@@ -405,15 +329,12 @@ def _configuration(loop: LiveLoop, parallel_rounds: bool) -> dict[str, Any]:
         "start_round": policy.start_round,
         "max_rounds": policy.max_rounds,
         "answer_position": policy.answer_position.to_dict(),
-        "state": {name: _hash(_deciding(fitted.to_dict())) for name, fitted in policy.state.items()},
+        "state": {name: _state_hash(fitted.to_dict()) for name, fitted in policy.state.items()},
         "parallel_rounds": parallel_rounds,
     }
 
 
-def _deciding(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a state without its fitting questions, which do not change a recording."""
-    return {key: value for key, value in state.items() if key != "seen"}
-
-
-def _hash(data: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:16]
+def _state_hash(state: Mapping[str, Any]) -> str:
+    """Return the hash of a state without its fitting questions, which do not change a recording."""
+    deciding = {key: value for key, value in state.items() if key != "seen"}
+    return hashlib.sha256(json.dumps(deciding, sort_keys=True).encode()).hexdigest()[:16]

@@ -11,8 +11,7 @@ import numpy as np
 from suffice.errors import UnknownSignalError, did_you_mean
 from suffice.rounds import Rounds
 from suffice.session import Policy
-from suffice.session.policy import cost_columns
-from suffice.signals import CUMULATED, SIGNALS
+from suffice.signals import CUMULATED, SIGNALS, cost_columns
 from suffice.store.recording import Recording
 from suffice.tables import counted
 

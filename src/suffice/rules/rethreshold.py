@@ -31,11 +31,11 @@ def find_threshold(rule: Rule, signal: str) -> Threshold:
     Raises:
         RuleSyntaxError: There is none, or more than one.
     """
-    found = [literal for literal in thresholds(rule) if literal.name == signal]
-    if len(found) != 1:
+    matches = [literal for literal in thresholds(rule) if literal.name == signal]
+    if len(matches) != 1:
         have = ", ".join(map(str, thresholds(rule))) or "none"
-        raise RuleSyntaxError(f"{rule!s} has {len(found)} thresholds on {signal!r}, one is needed; it has: {have}")
-    return found[0]
+        raise RuleSyntaxError(f"{rule!s} has {len(matches)} thresholds on {signal!r}, one is needed; it has: {have}")
+    return matches[0]
 
 
 def with_threshold(rule: Rule, literal: Threshold, value: float) -> Rule:

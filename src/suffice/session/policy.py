@@ -31,12 +31,12 @@ from suffice.session.spelled import Spelled
 from suffice.signals import (
     CUMULATED,
     LOGPROB_NEEDS,
-    LOOP_COMPONENTS,
     REMEDIES,
     SIGNALS,
     AnswerPosition,
     abstained_by,
     clean_column,
+    cost_columns,
 )
 from suffice.signals.state import FittedState, ZScore, state_from_dict
 from suffice.tables import Table
@@ -44,10 +44,10 @@ from suffice.tables import Table
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["Policy", "cost_columns"]
+__all__ = ["Policy"]
 
-FORMAT = "suffice.policy"
-VERSION = 1
+POLICY_FORMAT = "suffice.policy"
+POLICY_VERSION = 1
 _OPTIONAL_FIELDS = frozenset({"certificate"})  # files from before certificates do not have it
 _ADVICE = "Use an endpoint that gives it, or a rule that works on text alone (answer_stable)"
 _NOT_DECIDING = ("name", "provenance", "certificate", "format", "version")
@@ -67,12 +67,12 @@ class Policy(Displayed):
         max_rounds: The highest round R: the loop never goes past it.
         calibrators: Fitted maps, one for each calibrated signal that is used.
         state: Fitted state of signals that need statistics beyond their own question, by signal.
-        answer_position: Where the answer stands in the generated text.
+        answer_position: Where the answer is in the generated text.
         abstain_patterns: What counts as a refusal to answer; None = the default list.
         depends: What else the fitted state belongs to (model, prompt, retriever), by name.
         provenance: Where it comes from: data hash, versions, fit figures.
         certificate: What `suffice certify` showed of this policy (see `suffice.certificates.Certificate`); None = nothing.
-            It belongs to the policy with its `digest` and to no other; `certified` tells.
+            It belongs to the policy with its `digest` and to no other; see `certified`.
         name: What reports call it; by default the text of the rule.
     """
 
@@ -163,13 +163,9 @@ class Policy(Displayed):
         return any(signal.lookback >= max(signal.first_round, 1) for signal in known)
 
     @cached_property
-    def _cost_columns(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(column for name in self.signals for column in cost_columns(name)))
-
-    @property
     def raw_columns(self) -> tuple[str, ...]:
         """`raw_signals` and the cost columns behind `calls`, `tokens` and `seconds`."""
-        return self.raw_signals + self._cost_columns
+        return (*self.raw_signals, *dict.fromkeys(column for name in self.signals for column in cost_columns(name)))
 
     def view(self, raw: Rounds) -> Rounds:
         """Return what the rule reads: rounds from `start_round` to `max_rounds`, fitted signals applied.
@@ -208,18 +204,12 @@ class Policy(Displayed):
         return clean_column(name, raw[name], index=raw.index)
 
     def _cumulated(self, name: str, raw: Rounds) -> Floats:
-        per_round = np.zeros(raw.shape)
-        found = False
-        for source in cost_columns(name):
-            column = raw.columns.get(source)
-            if column is not None:
-                found = True
-                with np.errstate(over="ignore", invalid="ignore"):
-                    per_round = per_round + column
-        if not found:
-            return raw[cost_columns(name)[0]]  # raises, naming the column
+        sources = cost_columns(name)
+        columns = [raw.columns[source] for source in sources if source in raw.columns]
+        if not columns:
+            return raw[sources[0]]  # raises, naming the column
         with np.errstate(over="ignore", invalid="ignore"):
-            total = np.cumsum(per_round, axis=-1)
+            total = np.cumsum(sum(columns, np.zeros(raw.shape)), axis=-1)
         return np.where(raw.seen & np.isfinite(total), total, np.nan)  # infinite counts as undefined
 
     @property
@@ -233,7 +223,7 @@ class Policy(Displayed):
         return known is not None and known.fitted and name not in self._derived and name not in self.state
 
     def check_depends(self, running: Mapping[str, Any]) -> None:
-        """Refuse to decide for another model, prompt or embedder than the policy was fitted with.
+        """Raise if the policy was fitted with another model, prompt or embedder.
 
         Args:
             running: What runs, by the names of `depends`; what only one of them names is not compared.
@@ -243,13 +233,13 @@ class Policy(Displayed):
         """
         wrong = {k: (v, running[k]) for k, v in self.depends.items() if k in running and running[k] != v}
         if wrong:
-            told = "; ".join(f"{key}: fitted with {old!r}, running {new!r}" for key, (old, new) in wrong.items())
+            changes = "; ".join(f"{key}: fitted with {old!r}, running {new!r}" for key, (old, new) in wrong.items())
             raise ConfigMismatchError(
-                f"the policy belongs to another model, prompt or embedder ({told}): calibrate on a recording of this one"
+                f"the policy belongs to another model, prompt or embedder ({changes}): calibrate on a recording of this one"
             )
 
     def check(self, capabilities: frozenset[str] | None = None) -> None:
-        """Refuse a policy that cannot decide, before the first call.
+        """Raise if the policy cannot decide, before the first call.
 
         Args:
             capabilities: What the model gives, in the words of `Signal.needs`; None = not known, not checked.
@@ -259,7 +249,6 @@ class Policy(Displayed):
             LogprobsUnavailableError: The policy needs log-probabilities that the model does not give.
             ModelError: The policy needs something else that the model does not give.
         """
-        raw = set(self.raw_signals)
         for name in filter(self.unfitted, self.signals):
             if name in CALIBRATED:
                 raise NotFittedError(
@@ -269,7 +258,7 @@ class Policy(Displayed):
             raise NotFittedError(f"{name!r} needs state fitted on tune questions, and this policy has none")
         if capabilities is None:
             return
-        for name in sorted(raw):
+        for name in self.raw_signals:
             known = SIGNALS.get(name)
             missing = sorted((known.needs if known else frozenset()) - capabilities)
             if missing:
@@ -287,8 +276,8 @@ class Policy(Displayed):
             DataError: The answer position is a Python callable, which has no text.
         """
         return {
-            "format": FORMAT,
-            "version": VERSION,
+            "format": POLICY_FORMAT,
+            "version": POLICY_VERSION,
             "name": self.name,
             "rule": str(self.rule),
             "selector": str(self.selector),
@@ -311,15 +300,18 @@ class Policy(Displayed):
             SchemaError: Another format or version, missing or unknown fields, values of the wrong kind.
             RuleSyntaxError: The rule does not parse.
         """
-        if not isinstance(data, dict) or data.get("format") != FORMAT:
-            raise SchemaError(f"this is no policy: the field 'format' must be {FORMAT!r}")
-        if data.get("version") != VERSION:
-            raise SchemaError(f"policy version {data.get('version')!r} is not readable; this release reads {VERSION}")
+        if not isinstance(data, dict) or data.get("format") != POLICY_FORMAT:
+            raise SchemaError(f"this is not a policy: the field 'format' must be {POLICY_FORMAT!r}")
+        if data.get("version") != POLICY_VERSION:
+            raise SchemaError(
+                f"policy version {data.get('version')!r} is not readable; this release reads {POLICY_VERSION}"
+            )
         expected = {item.name for item in fields(cls)} | {"format", "version"}
         if not expected - _OPTIONAL_FIELDS <= set(data) <= expected:
             unknown, missing = sorted(set(data) - expected), sorted(expected - _OPTIONAL_FIELDS - set(data))
             raise SchemaError(f"a policy file with unknown fields {unknown} and missing fields {missing}")
         patterns = data["abstain_patterns"]
+        patterns = None if patterns is None else tuple(map(str, _field_of(data, "abstain_patterns", list)))
         try:
             return cls(
                 rule=parse_rule(_field_of(data, "rule", str)),
@@ -329,9 +321,7 @@ class Policy(Displayed):
                 calibrators=tuple(Calibrator.from_dict(item) for item in _field_of(data, "calibrators", list)),
                 state={name: state_from_dict(item) for name, item in _field_of(data, "state", dict).items()},
                 answer_position=AnswerPosition.from_dict(_field_of(data, "answer_position", dict)),
-                abstain_patterns=None
-                if patterns is None
-                else tuple(map(str, _field_of(data, "abstain_patterns", list))),
+                abstain_patterns=patterns,
                 depends=_field_of(data, "depends", dict),
                 provenance=_field_of(data, "provenance", dict),
                 certificate=None if data.get("certificate") is None else _field_of(data, "certificate", dict),
@@ -374,7 +364,7 @@ class Policy(Displayed):
         """Read a policy file.
 
         Raises:
-            SchemaError: The file is no policy that this release reads.
+            SchemaError: The file is not a policy that this release reads.
             RuleSyntaxError: Its rule does not parse.
         """
         from pathlib import Path
@@ -402,11 +392,6 @@ def _check_text(value: Rule | Selector, parse: Callable[[str], Rule | Selector],
         f"the policy cannot be saved, since {str(value)!r} does not read back: {why}. Register the class ({register}), "
         "and let its text be a call of that name"
     )
-
-
-def cost_columns(name: str) -> tuple[str, ...]:
-    """Return the columns that a signal in `CUMULATED` adds up; none for another signal."""
-    return tuple(f"cost.{component}.{kind}" for component in LOOP_COMPONENTS for kind in CUMULATED.get(name, ()))
 
 
 def _field_of(data: Mapping[str, Any], name: str, kind: type) -> Any:

@@ -16,8 +16,8 @@ import numpy.typing as npt
 from suffice.errors import DataError, NotFittedError, RuleSyntaxError, UnknownSignalError, did_you_mean
 from suffice.rounds import COST_KINDS, Cost, Decision, Reason, Round, Rounds
 from suffice.rules import Rule
-from suffice.session.policy import Policy, cost_columns
-from suffice.signals import CUMULATED, FREE, LOOP_COMPONENTS, SIGNALS, compute_signals, lacking
+from suffice.session.policy import Policy
+from suffice.signals import CUMULATED, FREE, LOOP_COMPONENTS, SIGNALS, compute_signals, cost_columns, lacking
 
 __all__ = ["Missing", "Session"]
 
@@ -68,7 +68,7 @@ class Session:
     ) -> None:
         if missing not in get_args(Missing):
             raise DataError(f"missing is {missing!r}; allowed: {', '.join(get_args(Missing))}")
-        policy = _policy_of(policy)
+        policy = _as_policy(policy)
         policy.check_depends(depends or {})
         if capabilities is not None:
             policy.check(capabilities)
@@ -76,8 +76,8 @@ class Session:
         self._missing = missing
         # What only the host can give: signals of its own, and fitted ones for which the policy has no state.
         self._hosts = [n for n in policy.raw_signals if n not in SIGNALS or policy.unfitted(n)]
-        asked = policy.signals if capabilities is None else self._hosts
-        self._unproven = set() if missing == "ignore" else set(asked) - {"round"}
+        expected = policy.signals if capabilities is None else self._hosts
+        self._unproven = set() if missing == "ignore" else set(expected) - {"round"}
         ranged = {name: policy.raw_of(name) for name in policy.signals}
         self._ranged = {} if missing == "ignore" else {n: raw for n, raw in ranged.items() if raw in SIGNALS}
         self.rounds: list[Round] = []
@@ -356,7 +356,7 @@ class Session:
         return self._decision
 
 
-def _policy_of(value: Policy | Rule | str | Path) -> Policy:
+def _as_policy(value: Policy | Rule | str | Path) -> Policy:
     if isinstance(value, Policy):
         return value
     if isinstance(value, Rule):

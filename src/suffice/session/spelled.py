@@ -9,10 +9,10 @@ from suffice.errors import DataError
 
 __all__ = ["Spelled"]
 
-_T = TypeVar("_T")
+_Value = TypeVar("_Value")
 
 
-class Spelled(Generic[_T]):
+class Spelled(Generic[_Value]):
     """A descriptor: what is assigned may be text, what is read is the value that the text spells.
 
     Args:
@@ -24,7 +24,7 @@ class Spelled(Generic[_T]):
         DataError: On assignment, something that is neither such a value nor text.
     """
 
-    def __init__(self, kind: type[Any], parse: Callable[[str], _T], default: _T) -> None:
+    def __init__(self, kind: type[Any], parse: Callable[[str], _Value], default: _Value) -> None:
         self._kind = kind
         self._parse = parse
         self._default = default
@@ -32,10 +32,10 @@ class Spelled(Generic[_T]):
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
 
-    def __get__(self, instance: object | None, owner: type) -> _T:
-        return self._default if instance is None else cast("_T", vars(instance)[self._name])
+    def __get__(self, instance: object | None, owner: type) -> _Value:
+        return self._default if instance is None else cast("_Value", vars(instance)[self._name])
 
-    def __set__(self, instance: object, value: _T | str) -> None:
+    def __set__(self, instance: object, value: _Value | str) -> None:
         spelled = self._parse(value) if isinstance(value, str) else value
         if not isinstance(spelled, self._kind):
             hint = " Call it: a function is not what it returns." if callable(spelled) else ""

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from suffice.errors import DataError, NotFittedError, UnknownSignalError, did_you_mean
 from suffice.rounds import Floats, Round
-from suffice.signals.state import FittedState, number
+from suffice.signals.state import FittedState, as_number
 
 __all__ = ["SIGNALS", "Signal", "add_signal", "clean_column", "compute_signals", "declare", "register_signal"]
 
@@ -76,7 +76,7 @@ class Signal:
         >>> SIGNALS["answer_margin"].clean(float("inf")), SIGNALS["p_correct"].clean(1.5)
         (30.0, nan)
         """
-        numeric = number(value)
+        numeric = as_number(value)
         low, high = self.range
         if low <= numeric <= high and -math.inf < numeric < math.inf:
             return numeric
@@ -212,8 +212,8 @@ def _signal_value(name: str, rounds: Sequence[Round], state: Mapping[str, Fitted
 def _unregistered_value(name: str, rounds: Sequence[Round]) -> float:
     """Return an unregistered signal of the host."""
     if name in rounds[-1].signals:
-        given = number(rounds[-1].signals[name])
-        return given if math.isfinite(given) else math.nan
+        value = as_number(rounds[-1].signals[name])
+        return value if math.isfinite(value) else math.nan
     if any(name in earlier.signals for earlier in rounds):
         return math.nan
     raise UnknownSignalError(

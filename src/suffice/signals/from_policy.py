@@ -6,7 +6,7 @@ import math
 
 from suffice.signals.base import declare
 
-__all__ = ["CRITIC", "CUMULATED", "LOOP_COMPONENTS", "WRITERS"]
+__all__ = ["CRITIC", "CUMULATED", "LOOP_COMPONENTS", "WRITERS", "cost_columns"]
 
 WRITERS = ("generator", "writer")
 """The components that write answers: of most loops, of a drafting loop."""
@@ -25,6 +25,12 @@ CUMULATED = {
 """The signals that add up costs since the start round, and the kinds of cost that they add."""
 
 _COUNT = (0.0, math.inf)
+
+
+def cost_columns(name: str) -> tuple[str, ...]:
+    """Return the columns that a signal in `CUMULATED` adds up; none for another signal."""
+    return tuple(f"cost.{component}.{kind}" for component in LOOP_COMPONENTS for kind in CUMULATED.get(name, ()))
+
 
 declare(
     "p_correct",

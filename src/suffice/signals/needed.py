@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from suffice.rounds import Round
 from suffice.signals.base import SIGNALS
-from suffice.signals.state import number
+from suffice.signals.state import as_number
 
 __all__ = ["FREE", "lacking"]
 
@@ -46,7 +46,7 @@ def lacking(name: str, observed: Round, value: float) -> str | None:
         return None
     known = SIGNALS.get(name)
     if name in observed.signals:
-        numeric = number(observed.signals[name])
+        numeric = as_number(observed.signals[name])
         if known is None or not math.isfinite(numeric) or not known.may_exist(observed.index):
             return None
         return f"value in [{known.range[0]:g}, {known.range[1]:g}], but {numeric!r}"

@@ -19,7 +19,7 @@ from suffice.rounds import Round
 from suffice.rules.selectors_of_drafts import DISTANCES
 from suffice.signals.base import SIGNALS, declare, register_signal
 from suffice.signals.from_policy import CRITIC, WRITERS
-from suffice.signals.state import number
+from suffice.signals.state import as_number
 
 __all__ = [
     "DISTANCES",
@@ -167,8 +167,8 @@ def information_score(rounds: Sequence[Round]) -> float:
     """
     signals = rounds[-1].signals
     if "information_score" in signals:
-        return number(signals["information_score"])
-    return score_of({name: number(signals[name]) for name in EQUAL_WEIGHTS if name in signals})
+        return as_number(signals["information_score"])
+    return score_of({name: as_number(signals[name]) for name in EQUAL_WEIGHTS if name in signals})
 
 
 @register_signal(

@@ -17,7 +17,7 @@ from suffice.errors import DataError
 from suffice.rounds import Floats, Passage, Round
 from suffice.seen import Seen
 
-__all__ = ["FittedState", "Idf", "ZScore", "number", "overlap_tokens", "state_from_dict", "top_score"]
+__all__ = ["FittedState", "Idf", "ZScore", "as_number", "overlap_tokens", "state_from_dict", "top_score"]
 
 _WORD_CHARACTERS = re.compile(r"\w+")
 
@@ -184,11 +184,11 @@ class ZScore(FittedState):
 def top_score(rounds: Sequence[Round]) -> float:
     """Return the score of rank 1, in the retriever's unit; or the host's value if there is one; NaN if unranked."""
     last = rounds[-1]
-    value = number(last.signals.get("top_score", last.pool_scores[0] if last.pool_scores else math.nan))
+    value = as_number(last.signals.get("top_score", last.pool_scores[0] if last.pool_scores else math.nan))
     return value if math.isfinite(value) else math.nan
 
 
-def number(value: object) -> float:
+def as_number(value: object) -> float:
     """Return a host's value as a float; NaN if it is not a number (None, text, an array)."""
     if isinstance(value, (Real, np.bool_)):
         try:

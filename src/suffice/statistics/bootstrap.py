@@ -47,14 +47,14 @@ def bootstrap_weights(n_units: int, n_resamples: int = 1000, *, rng: np.random.G
         raise DataError(f"a bootstrap needs units and resamples, not {n_units!r} and {n_resamples!r}; allowed: >= 1")
     if n_units == 1:
         return np.full((n_resamples, 1), np.nan)
-    drawn = np.random.default_rng(rng).integers(0, n_units, size=(n_resamples, n_units))
-    drawn += n_units * np.arange(n_resamples)[:, None]
-    counts = np.bincount(drawn.ravel(), minlength=n_resamples * n_units)
+    units = np.random.default_rng(rng).integers(0, n_units, size=(n_resamples, n_units))
+    units += n_units * np.arange(n_resamples)[:, None]
+    counts = np.bincount(units.ravel(), minlength=n_resamples * n_units)
     return counts.reshape(n_resamples, n_units).astype(np.float64)
 
 
 def check_weights(weights: Floats, units: Units) -> None:
-    """Refuse weights that were drawn for another number of units with a `DataError`."""
+    """Raise a `DataError` for weights of another number of units."""
     if weights.ndim != 2 or weights.shape[1] != units.n_units:  # noqa: PLR2004
         raise DataError(
             f"weights of shape {weights.shape} for {units.n_units} units: draw bootstrap_weights({units.n_units}, ...)"
@@ -96,11 +96,11 @@ def quantiles(means: Floats, levels: tuple[float, float]) -> tuple[Floats, Float
 
 
 def _partition(means: Floats, places: list[int]) -> None:
-    """Partition each row in place; large blocks on several threads, since numpy lets go of the interpreter lock."""
+    """Partition each row in place; large blocks on several threads, since numpy releases the interpreter lock."""
     threads = min(len(means), os.cpu_count() or 1) if means.size >= _WORTH_THREADS else 1
     if threads == 1:
         means.partition(places, axis=-1)
         return
     with ThreadPoolExecutor(threads) as pool:
-        for done in [pool.submit(part.partition, places, axis=-1) for part in np.array_split(means, threads)]:
-            done.result()
+        for task in [pool.submit(part.partition, places, axis=-1) for part in np.array_split(means, threads)]:
+            task.result()

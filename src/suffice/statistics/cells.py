@@ -54,8 +54,8 @@ def macro_bootstrap(
 
     >>> one = CellDeltas(name="small model", deltas=np.array([[0.5, 0.0]]), questions=["a", "b"])
     >>> two = CellDeltas(name="large model", deltas=np.array([[0.0, 0.5]]), questions=["a", "b"])
-    >>> found = macro_bootstrap([one, two], rng=0)  # the second takes back what the first gains, question by question
-    >>> found.delta.tolist(), found.low.tolist(), found.high.tolist()
+    >>> result = macro_bootstrap([one, two], rng=0)  # the second takes back what the first gains, question by question
+    >>> result.delta.tolist(), result.low.tolist(), result.high.tolist()
     ([0.25], [0.25], [0.25])
 
     Args:
@@ -69,33 +69,33 @@ def macro_bootstrap(
             overlapping cells has, NaN differences, a level outside (0, 1).
     """
     check_level(level)
-    made = _checked(cells)
+    cells = _matrices(cells)
     generator = np.random.default_rng(rng)
-    drawn: dict[frozenset[Any], tuple[dict[Any, int], Floats]] = {}
+    draws: dict[frozenset[Any], tuple[dict[Any, int], Floats]] = {}
     parts = []
-    for cell in made:
+    for cell in cells:
         questions = frozenset(cell.questions)
-        if questions not in drawn:
+        if questions not in draws:
             order = {question: place for place, question in enumerate(dict.fromkeys(cell.questions))}
-            drawn[questions] = order, bootstrap_weights(len(order), n_resamples, rng=generator)
-        order, weights = drawn[questions]
+            draws[questions] = order, bootstrap_weights(len(order), n_resamples, rng=generator)
+        order, weights = draws[questions]
         sums, sizes = cell.sums(order)
         parts.append((sums, weights, weights @ sizes))
-    n_rules, tail = len(made[0].deltas), (1 - level) / 2
+    n_rules, tail = len(cells[0].deltas), (1 - level) / 2
     low, high = np.empty(n_rules), np.empty(n_rules)
     for block in blocks(n_rules, n_resamples):
-        means = sum((sums[block] @ weights.T) / rows for sums, weights, rows in parts) / len(made)
+        means = sum((sums[block] @ weights.T) / rows for sums, weights, rows in parts) / len(cells)
         assert isinstance(means, np.ndarray)
         low[block], high[block] = quantiles(means, (tail, 1 - tail))
-    delta = np.mean([cell.deltas.mean(axis=-1) for cell in made], axis=0)
+    delta = np.mean([cell.deltas.mean(axis=-1) for cell in cells], axis=0)
     return Intervals(delta=delta, low=low, high=high, level=level, n_resamples=n_resamples, method="percentile")
 
 
-def _checked(cells: Sequence[CellDeltas]) -> list[CellDeltas]:
-    """Return the cells with their differences as matrices, or refuse what cannot be averaged."""
+def _matrices(cells: Sequence[CellDeltas]) -> list[CellDeltas]:
+    """Return the cells with their differences as matrices, or raise if they cannot be averaged."""
     if not cells:
         raise DataError("no cells to average: give at least one")
-    made: list[CellDeltas] = []
+    matrices: list[CellDeltas] = []
     for cell in cells:
         deltas = np.atleast_2d(np.asarray(cell.deltas, dtype=np.float64))
         if deltas.shape[-1] != len(cell.questions) or not len(cell.questions):
@@ -104,15 +104,15 @@ def _checked(cells: Sequence[CellDeltas]) -> list[CellDeltas]:
                 "name one for each row, and at least one"
             )
         check_differences(deltas)
-        made.append(CellDeltas(name=cell.name, deltas=deltas, questions=cell.questions))
-        if len(deltas) != len(made[0].deltas):
+        matrices.append(CellDeltas(name=cell.name, deltas=deltas, questions=cell.questions))
+        if len(deltas) != len(matrices[0].deltas):
             raise DataError(
-                f"cell {cell.name!r} has {len(deltas)} rules, {made[0].name!r} has {len(made[0].deltas)}: "
+                f"cell {cell.name!r} has {len(deltas)} rules, {matrices[0].name!r} has {len(matrices[0].deltas)}: "
                 "every cell needs every rule"
             )
-        for other in made[:-1]:
-            _check_paired(other, made[-1])
-    return made
+        for other in matrices[:-1]:
+            _check_paired(other, matrices[-1])
+    return matrices
 
 
 def _check_paired(first: CellDeltas, second: CellDeltas) -> None:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from suffice.errors import DataError
 from suffice.rounds import Floats
 from suffice.statistics.bootstrap import blocks, check_weights
-from suffice.statistics.units import Clusters, Units, check_differences, check_level, standard_errors
+from suffice.statistics.units import Clusters, Units, check_level, paired_rows, standard_errors
 
 __all__ = ["MaxStatistic", "benjamini_hochberg", "holm", "max_statistic"]
 
@@ -108,8 +108,8 @@ def max_statistic(deltas: Floats, weights: Floats, *, clusters: Clusters = None,
     >>> from suffice.statistics import bootstrap_weights
     >>> rng = np.random.default_rng(0)
     >>> deltas = rng.normal([[0.0], [0.0], [1.0]], 1.0, size=(3, 50))
-    >>> found = max_statistic(deltas, bootstrap_weights(50, 500, rng=1))
-    >>> (found.low > 0).tolist(), (found.p < 0.05).tolist()
+    >>> result = max_statistic(deltas, bootstrap_weights(50, 500, rng=1))
+    >>> (result.low > 0).tolist(), (result.p < 0.05).tolist()
     ([False, False, True], [False, False, True])
 
     Args:
@@ -121,12 +121,10 @@ def max_statistic(deltas: Floats, weights: Floats, *, clusters: Clusters = None,
     Raises:
         DataError: No rules, shapes that do not fit, NaN or infinite differences, a level outside (0, 1).
     """
-    deltas = np.atleast_2d(np.asarray(deltas, dtype=np.float64))
     if len(deltas) == 0:
         raise DataError("no rules to compare: a family has at least one")
-    units = Units.of(deltas.shape[-1], clusters)
     check_level(level)
-    check_differences(deltas)
+    deltas, units = paired_rows(deltas, clusters)
     check_weights(weights, units)
     delta = deltas.mean(axis=-1)
     error = np.concatenate([standard_errors(deltas[block], units) for block in blocks(*deltas.shape)])

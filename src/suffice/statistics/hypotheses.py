@@ -16,7 +16,7 @@ from suffice.errors import DataError
 from suffice.rounds import Floats
 from suffice.statistics.bootstrap import blocks
 from suffice.statistics.rounding import ROUNDING
-from suffice.statistics.units import Clusters, Units, check_differences, standard_errors
+from suffice.statistics.units import Clusters, paired_rows, standard_errors
 
 __all__ = [
     "SignFlip",
@@ -62,8 +62,8 @@ def permutation_tests(
     the observed pattern too, ``(1 + as extreme) / (1 + n_resamples)``, so that it is never zero (Phipson and Smyth
     2010).
 
-    >>> [found] = permutation_tests([[1.0, 1.0, 0.0, 1.0]], rng=0)
-    >>> found.p, found.test
+    >>> [result] = permutation_tests([[1.0, 1.0, 0.0, 1.0]], rng=0)
+    >>> result.p, result.test
     (0.25, 'mcnemar')
 
     Args:
@@ -75,20 +75,20 @@ def permutation_tests(
     Raises:
         DataError: No rows, NaN or infinite differences, no resamples.
     """
-    deltas = np.atleast_2d(np.asarray(deltas, dtype=np.float64))
-    units = Units.of(deltas.shape[-1], clusters)
-    check_differences(deltas)
+    deltas, units = paired_rows(deltas, clusters)
     if n_resamples < 1:
         raise DataError(f"a permutation test needs resamples, not {n_resamples!r}; allowed: >= 1")
     sums = units.sums(deltas)
-    found = [_exact(row) for row in sums]
-    left = [position for position, test in enumerate(found) if test is None]
-    drawn = iter(_random_signs(sums[left], n_resamples, np.random.default_rng(rng)) if left else ())
+    tests = [_exact(row) for row in sums]
+    inexact = [position for position, test in enumerate(tests) if test is None]
+    p_values = iter(_random_signs(sums[inexact], n_resamples, np.random.default_rng(rng)) if inexact else ())
     return [
         test
         if test is not None
-        else SignFlip(p=next(drawn), test="monte_carlo", n_nonzero=int(np.count_nonzero(row)), n_resamples=n_resamples)
-        for row, test in zip(sums, found, strict=True)
+        else SignFlip(
+            p=next(p_values), test="monte_carlo", n_nonzero=int(np.count_nonzero(row)), n_resamples=n_resamples
+        )
+        for row, test in zip(sums, tests, strict=True)
     ]
 
 
@@ -157,16 +157,14 @@ def paired_t_test(deltas: Floats, *, clusters: Clusters = None) -> Floats:
         clusters: The unit of each row; the error is then that of a ratio, the degrees of freedom units - 1.
 
     Returns:
-        1 from one unit alone, which tells nothing.
+        1 from one unit alone, which shows no spread.
 
     Raises:
         DataError: No rows, NaN or infinite differences.
     """
     from scipy.special import stdtr
 
-    deltas = np.atleast_2d(np.asarray(deltas, dtype=np.float64))
-    units = Units.of(deltas.shape[-1], clusters)
-    check_differences(deltas)
+    deltas, units = paired_rows(deltas, clusters)
     if units.n_units == 1:
         return np.ones(len(deltas))
     delta, error = np.abs(deltas.mean(axis=-1)), standard_errors(deltas, units)
@@ -196,9 +194,7 @@ def wilcoxon_test(differences: npt.ArrayLike, *, clusters: Clusters = None) -> f
     from scipy.special import ndtr
     from scipy.stats import rankdata
 
-    row = np.asarray(differences, dtype=np.float64).ravel()
-    units = Units.of(len(row), clusters)
-    check_differences(row)
+    (row,), units = paired_rows(np.ravel(differences), clusters)
     means = units.sums(row) / units.sizes
     nonzero = means[means != 0]
     ranks = np.sign(nonzero) * rankdata(np.abs(nonzero))
@@ -237,8 +233,6 @@ def cohens_d_z(differences: npt.ArrayLike, *, clusters: Clusters = None) -> floa
     Raises:
         DataError: No rows, NaN or infinite differences.
     """
-    row = np.asarray(differences, dtype=np.float64).ravel()
-    units = Units.of(len(row), clusters)
-    check_differences(row)
+    (row,), units = paired_rows(np.ravel(differences), clusters)
     error = float(standard_errors(row[None, :], units)[0])
     return float(row.mean()) / (error * math.sqrt(units.n_units)) if error > 0 else math.nan

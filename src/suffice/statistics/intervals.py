@@ -13,7 +13,7 @@ from suffice.errors import DataError
 from suffice.rounds import Floats
 from suffice.statistics.bootstrap import quantiles, resampled_means
 from suffice.statistics.rounding import ROUNDING
-from suffice.statistics.units import Clusters, Units, check_differences, check_level, standard_errors
+from suffice.statistics.units import Clusters, Units, check_level, paired_rows, standard_errors
 
 __all__ = ["DEFAULT_INTERVAL", "INTERVALS", "Intervals", "Resampled", "paired_bootstrap", "paired_t"]
 
@@ -57,17 +57,17 @@ class Resampled:
 
     @property
     def away(self) -> Floats:
-        """How far each draw is from the estimate, exactly 0 where only rounding tells them apart."""
+        """How far each draw is from the estimate, exactly 0 where they differ by rounding only."""
         away: Floats = self.means - self.deltas.mean(axis=-1, keepdims=True)
         away[np.abs(away) <= ROUNDING * np.abs(self.deltas).mean(axis=-1, keepdims=True)] = 0.0
         return away
 
 
-def _percentile(drawn: Resampled, tail: float) -> tuple[Floats, Floats]:
-    return quantiles(drawn.means, (tail, 1 - tail))
+def _percentile(block: Resampled, tail: float) -> tuple[Floats, Floats]:
+    return quantiles(block.means, (tail, 1 - tail))
 
 
-def _expanded(drawn: Resampled, tail: float) -> tuple[Floats, Floats]:
+def _expanded(block: Resampled, tail: float) -> tuple[Floats, Floats]:
     """Percentile interval made as much wider as a t interval is than a normal one with the variance over n.
 
     Hesterberg (2015), "What teachers should know about the bootstrap", section 3.2: the plain one is too narrow in
@@ -75,22 +75,22 @@ def _expanded(drawn: Resampled, tail: float) -> tuple[Floats, Floats]:
     """
     from scipy.special import ndtr, stdtrit
 
-    n = drawn.units.n_units
+    n = block.units.n_units
     if n > 1:
         tail = float(ndtr(math.sqrt(n / (n - 1)) * stdtrit(n - 1, tail)))
-    return quantiles(drawn.means, (tail, 1 - tail))
+    return quantiles(block.means, (tail, 1 - tail))
 
 
-def _bca(drawn: Resampled, tail: float) -> tuple[Floats, Floats]:
+def _bca(block: Resampled, tail: float) -> tuple[Floats, Floats]:
     """Bias-corrected and accelerated (Efron 1987; Efron and Tibshirani 1993, eq. 14.9-14.15)."""
     from scipy.special import ndtr, ndtri
 
-    n_resamples = drawn.means.shape[-1]
-    away = drawn.away
+    n_resamples = block.means.shape[-1]
+    away = block.away
     below = (away < 0).mean(axis=-1) + (away == 0).mean(axis=-1) / 2
     bias = ndtri(np.clip(below, 0.5 / n_resamples, 1 - 0.5 / n_resamples))
-    acceleration = _acceleration(drawn.units.sums(drawn.deltas), drawn.units)
-    ordered = np.sort(drawn.means, axis=-1)
+    acceleration = _acceleration(block.units.sums(block.deltas), block.units)
+    ordered = np.sort(block.means, axis=-1)
     low, high = (
         _quantile_of_each(ordered, ndtr(bias + _accelerated(bias + ndtri(level), acceleration)))
         for level in (tail, 1 - tail)
@@ -128,15 +128,15 @@ def _quantile_of_each(ordered: Floats, levels: Floats) -> Floats:
     return values
 
 
-def _studentised(drawn: Resampled, tail: float) -> tuple[Floats, Floats]:
+def _studentised(block: Resampled, tail: float) -> tuple[Floats, Floats]:
     """Bootstrap-t (Efron and Tibshirani 1993, section 12.5): each draw is measured in its own standard error.
 
     A draw without variance is infinitely many errors away; where more than the tail are, that end is infinite.
     """
-    away, error, units = drawn.away, standard_errors(drawn.deltas, drawn.units), drawn.units
+    away, error, units = block.away, standard_errors(block.deltas, block.units), block.units
     if units.n_units == 1:
         return np.full(len(away), -np.inf), np.full(len(away), np.inf)
-    errors = _resampled_errors(drawn, away)
+    errors = _resampled_errors(block, away)
     beyond = np.where(away == 0, 0.0, np.copysign(np.inf, away))
     scores = np.divide(away, errors, out=beyond, where=errors > 0)
     scores.sort(axis=-1)
@@ -145,14 +145,14 @@ def _studentised(drawn: Resampled, tail: float) -> tuple[Floats, Floats]:
         np.multiply(_between(scores, share * last), error, out=np.zeros(len(error)), where=error > 0)
         for share in (tail, 1 - tail)
     )
-    delta = drawn.deltas.mean(axis=-1)
+    delta = block.deltas.mean(axis=-1)
     return delta - reach_low, delta - reach_high
 
 
-def _resampled_errors(drawn: Resampled, away: Floats) -> Floats:
+def _resampled_errors(block: Resampled, away: Floats) -> Floats:
     """Return the standard error of each draw, 0 without variance: second moments by products with the squares."""
-    units, weights = drawn.units, drawn.weights
-    centred = units.sums(drawn.deltas) - units.sizes * drawn.deltas.mean(axis=-1, keepdims=True)
+    units, weights = block.units, block.weights
+    centred = units.sums(block.deltas) - units.sizes * block.deltas.mean(axis=-1, keepdims=True)
     moments = centred**2 @ weights.T
     rows: Floats | int = units.n_units
     if units.codes is None:
@@ -180,7 +180,7 @@ INTERVALS: Mapping[str, Callable[[Resampled, float], tuple[Floats, Floats]]] = M
 """Methods of `paired_bootstrap`: each takes a block of resampled means and the share of each tail."""
 
 DEFAULT_INTERVAL = "expanded"
-"""The one that keeps its promise in docs/results/coverage.md, from 60 normal or 100 sparse differences on."""
+"""It has its nominal coverage in docs/results/coverage.md from 60 normal or 100 sparse differences on."""
 
 
 def paired_bootstrap(
@@ -213,14 +213,12 @@ def paired_bootstrap(
     """
     if method not in INTERVALS:
         raise DataError(f"{method!r} is not a method of intervals; allowed: {', '.join(INTERVALS)}")
-    deltas = np.atleast_2d(np.asarray(deltas, dtype=np.float64))
-    units = Units.of(deltas.shape[-1], clusters)
     check_level(level)
-    check_differences(deltas)
+    deltas, units = paired_rows(deltas, clusters)
     low, high = np.empty(len(deltas)), np.empty(len(deltas))
-    for block, means in resampled_means(deltas, weights, units):
-        drawn = Resampled(deltas=deltas[block], means=means, weights=weights, units=units)
-        low[block], high[block] = INTERVALS[method](drawn, (1 - level) / 2)
+    for rows, means in resampled_means(deltas, weights, units):
+        block = Resampled(deltas=deltas[rows], means=means, weights=weights, units=units)
+        low[rows], high[rows] = INTERVALS[method](block, (1 - level) / 2)
     return Intervals(
         delta=deltas.mean(axis=-1), low=low, high=high, level=level, n_resamples=len(weights), method=method
     )
@@ -243,10 +241,8 @@ def paired_t(deltas: Floats, *, clusters: Clusters = None, level: float = 0.95) 
     """
     from scipy.special import stdtrit
 
-    deltas = np.atleast_2d(np.asarray(deltas, dtype=np.float64))
-    units = Units.of(deltas.shape[-1], clusters)
     check_level(level)
-    check_differences(deltas)
+    deltas, units = paired_rows(deltas, clusters)
     delta = deltas.mean(axis=-1)
     if units.n_units == 1:
         reach = np.full(len(deltas), np.inf)

@@ -14,7 +14,7 @@ from suffice.rounds import Floats
 from suffice.statistics.bootstrap import quantiles, resampled_means
 from suffice.statistics.hypotheses import cohens_d_z
 from suffice.statistics.paired import FEW_NONZERO, few_warning, json_ready
-from suffice.statistics.units import Clusters, Units, check_differences, check_level, standard_errors
+from suffice.statistics.units import Clusters, check_level, paired_rows, standard_errors
 
 __all__ = ["MarginTest", "equivalence", "non_inferiority"]
 
@@ -126,12 +126,10 @@ def _margin_test(
     clusters: Clusters,
     level: float,
 ) -> MarginTest:
-    row = np.asarray(differences, dtype=np.float64).ravel()
     if not margin >= 0:
         raise DataError(f"a margin is a size >= 0, not {margin!r}: write 0.02 for a loss of two points")
-    units = Units.of(len(row), clusters)
     check_level(level)
-    check_differences(row)
+    (row,), units = paired_rows(np.ravel(differences), clusters)
     both = kind == "equivalence"
     delta = float(row.mean())
     error = float(standard_errors(row[None, :], units)[0])

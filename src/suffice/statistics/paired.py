@@ -39,9 +39,9 @@ class PairedResult:
         n_resamples: Draws.
         interval: Method of the interval, see `paired_bootstrap`.
         p_exact: Two-sided p-value of the exact sign-flip test; NaN where there are enough non-zero pairs without it.
-        p: Two-sided p-value of `test`; NaN where none was asked for.
+        p: Two-sided p-value of `test`; NaN without a test.
         p_holm: The same, adjusted by Holm over a family of rules; NaN outside of one.
-        test: What gave `p`, see `SignFlip`; empty where none was asked for.
+        test: What gave `p`, see `SignFlip`; empty without a test.
         warning: What limits the interval; empty if nothing does.
     """
 

@@ -102,8 +102,11 @@ class Draws:
 
     def paired(self, delta: Floats) -> PairedResult:
         """Return the mean of one paired difference, shape ``(n_rows,)``, no NaN."""
+        return self._results(delta)[0]
+
+    def _results(self, deltas: Floats) -> list[PairedResult]:
         how = self.resampling
-        return paired_results(delta, self.weights, clusters=self.clusters, level=how.level, method=how.interval)[0]
+        return paired_results(deltas, self.weights, clusters=self.clusters, level=how.level, method=how.interval)
 
     def compare(
         self, deltas: Mapping[Key, Floats], *, family: Collection[Key] | None = None
@@ -119,17 +122,11 @@ class Draws:
         if not known:
             return {}
         matrix = np.stack(list(known.values()))
-        how = self.resampling
-        results = dict(
-            zip(
-                known,
-                paired_results(matrix, self.weights, clusters=self.clusters, level=how.level, method=how.interval),
-                strict=True,
-            )
-        )
+        results = dict(zip(known, self._results(matrix), strict=True))
         if family is None:
             return results
-        tests = permutation_tests(matrix, n_resamples=len(self.weights), rng=how.seed, clusters=self.clusters)
+        seed = self.resampling.seed
+        tests = permutation_tests(matrix, n_resamples=len(self.weights), rng=seed, clusters=self.clusters)
         by_name = dict(zip(known, tests, strict=True))
         adjusted = holm_within({name: test.p for name, test in by_name.items()}, family)
         return {
@@ -143,11 +140,7 @@ class Draws:
 
     def margins(self, delta: Floats, margins: Sequence[float]) -> tuple[tuple[MarginTest, MarginTest], ...]:
         """Return non-inferiority and equivalence at each margin; see `non_inferiority` and `equivalence`."""
-        how: dict[str, Any] = {
-            "weights": self.weights,
-            "clusters": self.clusters,
-            "level": self.resampling.level,
-        }
+        how: dict[str, Any] = {"weights": self.weights, "clusters": self.clusters, "level": self.resampling.level}
         return tuple((non_inferiority(delta, margin, **how), equivalence(delta, margin, **how)) for margin in margins)
 
     def sums(self, rows: Floats) -> Floats:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from suffice.errors import DataError
 from suffice.rounds import Floats
 
-__all__ = ["Clusters", "Units", "check_differences", "check_level", "standard_errors"]
+__all__ = ["Clusters", "Units", "check_differences", "check_level", "paired_rows", "standard_errors"]
 
 Clusters = Sequence[Any] | npt.NDArray[Any] | None
 """The unit of each row, by any name; None if each row is its own."""
@@ -76,15 +76,27 @@ class Units:
 
 
 def check_level(level: float) -> None:
-    """Refuse a level outside (0, 1) with a `DataError`."""
+    """Raise a `DataError` for a level outside (0, 1)."""
     if not 0 < level < 1:
         raise DataError(f"a level lies strictly between 0 and 1, as 0.95, not {level!r}")
 
 
 def check_differences(deltas: Floats) -> None:
-    """Refuse NaN or infinite differences with a `DataError`."""
+    """Raise a `DataError` for NaN or infinite differences."""
     if not np.isfinite(deltas).all():
         raise DataError("a paired difference is NaN or infinite: a question lacks its metric under one of the two")
+
+
+def paired_rows(deltas: npt.ArrayLike, clusters: Clusters) -> tuple[Floats, Units]:
+    """Return differences as a matrix, shape ``(n_rules, n_rows)``, and the units of its rows.
+
+    Raises:
+        DataError: No rows, not one cluster for each, NaN or infinite differences.
+    """
+    matrix = np.atleast_2d(np.asarray(deltas, dtype=np.float64))
+    units = Units.of(matrix.shape[-1], clusters)
+    check_differences(matrix)
+    return matrix, units
 
 
 def standard_errors(deltas: Floats, units: Units) -> Floats:

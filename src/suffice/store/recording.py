@@ -23,7 +23,7 @@ from suffice.rounds import Floats, Mask, Rounds
 from suffice.seen import one_name_per_text
 from suffice.signals import clean_column
 from suffice.store.digest import ColumnDigest, TableDigest, damaged, stored_digests
-from suffice.store.schema import FORMAT, META_KEY, VERSION, build_table, column_kind
+from suffice.store.schema import META_KEY, RECORDING_FORMAT, RECORDING_VERSION, build_table, column_kind
 from suffice.tables import Table
 
 __all__ = [
@@ -308,7 +308,9 @@ def write_tables(
     Raises:
         DataError: The disk is full, or the path cannot be written.
     """
-    header = json.dumps({**(metadata or {}), "format": FORMAT, "version": VERSION}, sort_keys=True).encode()
+    header = json.dumps(
+        {**(metadata or {}), "format": RECORDING_FORMAT, "version": RECORDING_VERSION}, sort_keys=True
+    ).encode()
     schema = schema.with_metadata({META_KEY: header})
     digest = TableDigest(schema, header)
     with (
@@ -341,10 +343,10 @@ def open_recording(path: str | Path) -> OpenRecording:
             f"{str(path)!r} is parquet, but not a recording of Suffice: convert other tables with `suffice import`"
         )
     metadata = _header(header, path)
-    if metadata.get("format") != FORMAT or metadata.get("version") != VERSION:
+    if metadata.get("format") != RECORDING_FORMAT or metadata.get("version") != RECORDING_VERSION:
         raise SchemaError(
             f"{str(path)!r} has the format {metadata.get('format')!r} version {metadata.get('version')!r}; "
-            f"this release reads {FORMAT!r} version {VERSION}"
+            f"this release reads {RECORDING_FORMAT!r} version {RECORDING_VERSION}"
         )
     digests = stored_digests(schema, header, stored, path)
     return OpenRecording(file=file, schema=schema, metadata=metadata, digests=digests)

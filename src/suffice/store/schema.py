@@ -15,18 +15,18 @@ from suffice.signals import SIGNALS
 
 __all__ = [
     "EMBEDDING",
-    "FORMAT",
     "META_KEY",
+    "RECORDING_FORMAT",
+    "RECORDING_VERSION",
     "TEXT_COLUMNS",
-    "VERSION",
     "Columns",
     "build_table",
     "column_kind",
     "cost_column",
 ]
 
-FORMAT = "suffice.recording"
-VERSION = 1
+RECORDING_FORMAT = "suffice.recording"
+RECORDING_VERSION = 1
 META_KEY = b"suffice"
 """Key in the file metadata of a JSON object with format, version, configuration and provenance."""
 

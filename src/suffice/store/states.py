@@ -20,7 +20,7 @@ from suffice.store.journal import differences
 __all__ = ["STATES_FORMAT", "StateWriter", "StoredStates", "read_states"]
 
 STATES_FORMAT = "suffice.states"
-VERSION = 1
+STATES_VERSION = 1
 _HEADER = "states.json"
 _SHARD = "shard-{:06d}.safetensors"
 _LARGEST_HALF = float(np.finfo(np.float16).max)
@@ -101,7 +101,7 @@ class StateWriter:
         if self.path.is_dir() and any(self.path.iterdir()):
             self._resume()
         else:
-            header_file = {"format": STATES_FORMAT, "version": VERSION, "header": self.header}
+            header_file = {"format": STATES_FORMAT, "version": STATES_VERSION, "header": self.header}
             header_file["sha256"] = _content_sha256(json.dumps(header_file, sort_keys=True))
             write_file(self.path / _HEADER, json.dumps(header_file, sort_keys=True, indent=2).encode())
             self._done: dict[str, str] = {}
@@ -225,10 +225,10 @@ def _read_header(folder: Path) -> dict[str, Any]:
         known = (content["format"], content["version"])
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise SchemaError(f"{str(file)!r} is damaged: {type(error).__name__}: {error}") from None
-    if known != (STATES_FORMAT, VERSION) or not isinstance(header, dict):
+    if known != (STATES_FORMAT, STATES_VERSION) or not isinstance(header, dict):
         raise SchemaError(
             f"{str(file)!r} has the format {known[0]!r} version {known[1]!r}; this release reads {STATES_FORMAT!r} "
-            f"version {VERSION}"
+            f"version {STATES_VERSION}"
         )
     if set(content) != {"format", "version", "header"} or digest not in (
         None,

@@ -1,0 +1,89 @@
+"""The progress and the outcome of a recording run."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from suffice.display import Displayed, facts_table
+from suffice.rounds import Cost, total_cost
+from suffice.tables import Table
+
+__all__ = ["Progress", "RecordSummary"]
+
+
+@dataclass(slots=True, kw_only=True)
+class Progress:
+    """The progress of a recording run.
+
+    Attributes:
+        total: Questions requested.
+        done: Questions with all rounds on disk, including earlier runs.
+        resumed: Questions finished by earlier runs.
+        failed: Questions cut short by a failing model in this run.
+        costs: Costs of this run by component; replies from a response cache are free.
+        began: Start of the run, `time.monotonic` seconds.
+    """
+
+    total: int
+    done: int = 0
+    resumed: int = 0
+    failed: int = 0
+    costs: dict[str, Cost] = field(default_factory=dict)
+    began: float = field(default_factory=time.monotonic)
+
+    @property
+    def cost(self) -> Cost:
+        """Total cost of this run."""
+        return total_cost(self.costs)
+
+    @property
+    def questions_per_s(self) -> float:
+        """Questions finished in this run, per second."""
+        return (self.done - self.resumed) / max(time.monotonic() - self.began, 1e-9)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordSummary(Displayed):
+    """Outcome of a recording run.
+
+    Attributes:
+        path: The recording.
+        questions: Questions in the file.
+        rounds: Rows in the file.
+        failed: Errors of failed questions, by question; running again completes them.
+        replies: Rounds in the file with a reply of a model.
+        unread: Replies without a readable answer.
+        remedy: Advice for those.
+        costs: Costs of this run by component.
+        seconds: Duration of the run.
+    """
+
+    path: Path
+    questions: int
+    rounds: int
+    failed: Mapping[str, str]
+    replies: int
+    unread: int
+    remedy: str
+    costs: Mapping[str, Cost]
+    seconds: float
+
+    @property
+    def cost(self) -> Cost:
+        """Total cost of this run."""
+        return total_cost(self.costs)
+
+    def tables(self) -> list[Table]:
+        """Return the outcome, as one table."""
+        facts = {
+            "questions": f"{self.questions:,}",
+            "rounds": f"{self.rounds:,}",
+            "failed": f"{len(self.failed):,}; run it again to complete them" if self.failed else "",
+            "unread": f"{self.unread:,} of {self.replies:,} replies. {self.remedy}" if self.unread else "",
+            "calls now": f"{self.cost.calls:,}",
+            "seconds": f"{self.seconds:,.1f}",
+        }
+        return [facts_table(f"Recorded to {self.path}", facts)]

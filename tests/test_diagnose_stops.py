@@ -499,7 +499,8 @@ def test_the_chart_of_a_sweep_marks_the_own_value_and_leaves_out_what_is_unknown
     ]
     assert sum(point["front"] for point in points) == len(sweep.front)
     own = next(point for point in sweep.points if point.own)
-    assert spec["layer"][2]["transform"] == [{"filter": f"datum.threshold === {own.value!r}"}]
+    assert [point["threshold"] for point in points if point["kind"] == "its own value"] == [own.value]
+    assert {entry["name"] for entry in spec["usermeta"]["legend"]} == {point["kind"] for point in points}
     unknown = replace(sweep, points=(replace(sweep.points[0], quality=NAN), *sweep.points[1:]))
     assert len(unknown.plot().spec["data"]["values"]) == len(points) - 1
 

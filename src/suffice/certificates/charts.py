@@ -55,8 +55,15 @@ def family_chart(sequence: Sequence[Mapping[str, Any]], epsilon: float, kind: st
             ],
         },
         {
-            "mark": {"type": "point", "filled": True, "size": 90, "opacity": 1},
-            "encoding": {"x": x, "y": y, "color": colour, "tooltip": tooltip},
+            "mark": {"type": "point", "filled": True, "opacity": 1},
+            "encoding": {
+                "x": x,
+                "y": y,
+                "color": colour,
+                # Larger, so that it shows under others that do the same.
+                "size": {"condition": {"test": "datum.state === 'chosen'", "value": 220}, "value": 80},
+                "tooltip": tooltip,
+            },
         },
     ]
     states = {member["state"] for member in data}

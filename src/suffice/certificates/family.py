@@ -44,7 +44,7 @@ class Family:
 def threshold_path(policy: Policy, signal: str, values: Iterable[float]) -> Family:
     """Return the policy with each value in its threshold on a signal, from conservative to cheap.
 
-    Every rule stops the earlier, the easier one of its thresholds fires: the order is known without data.
+    A rule stops earlier the easier one of its thresholds fires, so the order is known without data.
 
     >>> from suffice.rules import tasr
     >>> path = threshold_path(Policy(rule=tasr()), "p_correct", [0.25, 0.75, 0.5])
@@ -74,7 +74,7 @@ def threshold_path(policy: Policy, signal: str, values: Iterable[float]) -> Fami
 
 
 def path_values(policy: Policy, signal: str, tune: Recording, n: int = 40) -> Floats:
-    """Return evenly spaced thresholds, of four digits, over what a signal takes on tune questions (as TASR's repository does).
+    """Return evenly spaced thresholds, of four digits, over the values of a signal on tune questions (as in TASR's repository).
 
     Args:
         policy: Whose calibrators make the signal.
@@ -100,11 +100,11 @@ def listed(
     Args:
         policies: Policies; or rules and their texts.
         base: What completes a rule: the recording, by `policy_for`; or a policy whose calibrators, rounds and selector
-            it takes, starting at round 0 all the same if it reads a signal that is known there alone (`p_known`).
+            it takes, starting at round 0 if the rule reads a signal that is known only there (`p_known`).
         start_round: Where rules start; None = as `base` says.
 
     Raises:
-        RuleSyntaxError: Text is no rule.
+        RuleSyntaxError: Text is not a rule.
         DataError: None, or one of them twice.
     """
     members = [item if isinstance(item, Policy) else _completed(item, base, start_round) for item in policies]

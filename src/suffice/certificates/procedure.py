@@ -241,7 +241,7 @@ def certify(
 
     All certified policies hold together with the stated confidence, so the cheapest of them is chosen by its mean cost
     on the certification set itself; ties go to the one tested first.  The figures of the chosen one are then
-    "selected here": the bound holds, the savings flatter a little.
+    "selected here": the bound holds, the savings are slightly optimistic.
 
     >>> from suffice import Claim, certify
     >>> from suffice.store import bundled_recording
@@ -251,7 +251,7 @@ def certify(
     round >= 2
 
     Args:
-        recording: Certification questions, recorded at full width and used for nothing before.
+        recording: Certification questions, recorded at full width and not used before.
         family: The policies in test order; a list of policies, or of rules with the recording's own settings, is enough.
         claim: Loss, metric, baseline, epsilon and confidence.
         procedure: `fixed-sequence` or `bonferroni`.

@@ -37,7 +37,7 @@ def hoeffding_bentkus_p_value(
         n: How many losses each is the mean of.
         epsilon: The bound under test, in (0, 1).
         binary: Whether a loss can only be 0 or 1, by its definition and not by what was seen: the binomial tail is then
-            exact and takes no factor e.
+            exact, without the factor e.
 
     Returns:
         p-values in [0, 1], shape of the arguments broadcast.
@@ -50,7 +50,7 @@ def hoeffding_bentkus_p_value(
     mean, n, epsilon = (np.asarray(value, dtype=np.float64) for value in (mean, n, epsilon))
     _check_range(mean, 0.0, 1.0, "mean losses")
     _check_epsilon(epsilon)
-    low = np.minimum(mean, epsilon)  # above epsilon Hoeffding says nothing: p = 1
+    low = np.minimum(mean, epsilon)  # above epsilon Hoeffding's bound is trivial: p = 1
     some, rest = np.where(low > 0, low, 1.0), 1 - low
     divergence = np.where(low > 0, low * np.log(some / epsilon), 0.0) + rest * np.log(rest / (1 - epsilon))
     bentkus = binom.cdf(np.ceil(n * mean - _SUM_ERROR), n, epsilon)
@@ -141,5 +141,5 @@ def _check_epsilon(epsilon: Floats) -> None:
     if not ((epsilon > 0) & (epsilon < 1)).all():
         raise DataError(
             f"epsilon, the largest expected loss, must lie between 0 and 1, both excluded, not {epsilon.tolist()!r}: no "
-            "number of questions shows a loss of exactly 0, and 1 says nothing"
+            "number of questions can show a loss of exactly 0, and every loss is at most 1"
         )

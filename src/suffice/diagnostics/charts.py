@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from suffice.display import Chart
-from suffice.replays.charts import COST_TITLES, axis_of, chart_of, legend_entry
+from suffice.replays.charts import COST_TITLES, axis_of, chart_of, legend_entry, scale_of
 
 if TYPE_CHECKING:
     from suffice.diagnostics.signals import SignalTable
@@ -16,6 +16,9 @@ __all__ = ["signals_chart", "sweep_chart"]
 
 _ROW = 22
 """Pixels of a signal."""
+
+_POINT_COLOURS = {"its own value": "var(--good)", "Pareto front": "var(--accent)", "other thresholds": "var(--muted)"}
+"""What a point of a sweep can be, with its colour."""
 
 
 def signals_chart(table: SignalTable) -> Chart:
@@ -32,7 +35,8 @@ def signals_chart(table: SignalTable) -> Chart:
     ]
     y = {"field": "signal", "type": "nominal", "sort": None, "title": None, "axis": {"labelLimit": 220}}
     scale = {"type": "quantitative", "scale": {"domain": [0, 1]}}
-    x = {"field": "auroc", **scale, "axis": {"title": f"AUROC, right by {table.metric}", "tickCount": 6}}
+    title = f"AUROC of right answers by {table.metric}, {100 * table.resampling.level:g} % intervals; 0.5 is chance"
+    x = {"field": "auroc", **scale, "axis": {"title": title, "tickCount": 6}}
     tooltip = [
         {"field": "signal"},
         *({"field": name, "format": ".3f"} for name in ("auroc", "low", "high")),
@@ -54,22 +58,29 @@ def signals_chart(table: SignalTable) -> Chart:
             "encoding": {"x": x, "y": y, "tooltip": tooltip},
         },
     ]
-    legend = [
-        legend_entry(f"AUROC with {100 * table.resampling.level:g} % interval", "var(--accent)", "circle"),
-        legend_entry("chance", "var(--muted)", "line"),
-    ]
-    return Chart(chart_of(data, layers, _ROW * len(data) + 8, f"AUROC of {len(data)} signals", legend))
+    return Chart(chart_of(data, layers, _ROW * len(data) + 8, f"AUROC of {len(data)} signals", []))
 
 
 def sweep_chart(sweep: ThresholdSweep) -> Chart:
     """Return quality (in points) against calls as a threshold moves; outcomes that are unknown are left out."""
     data = [
-        {"threshold": point.value, "quality": 100 * point.quality, "calls": point.calls, "front": point.on_front}
+        {
+            "threshold": point.value,
+            "quality": 100 * point.quality,
+            "calls": point.calls,
+            "front": point.on_front,
+            "kind": "its own value" if point.own else "Pareto front" if point.on_front else "other thresholds",
+        }
         for point in sweep.points
         if not math.isnan(point.quality)
     ]
-    own = next(point.value for point in sweep.points if point.own)
     x, y = axis_of("calls", COST_TITLES["calls"]), axis_of("quality", f"{sweep.metric.upper()}, points")
+    colour = {
+        "field": "kind",
+        "type": "nominal",
+        "legend": None,
+        **scale_of([*_POINT_COLOURS], [*_POINT_COLOURS.values()]),
+    }
     tooltip = [
         {"field": "threshold", "format": ".4~f"},
         {"field": "quality", "title": sweep.metric.upper(), "format": ".1f"},
@@ -78,22 +89,20 @@ def sweep_chart(sweep: ThresholdSweep) -> Chart:
     layers: list[dict[str, Any]] = [
         {
             "transform": [{"filter": "datum.front"}],
-            "mark": {"type": "line", "color": "var(--muted)", "strokeWidth": 1.5},
+            "mark": {"type": "line", "color": "var(--accent)", "strokeWidth": 1.5, "opacity": 0.6},
             "encoding": {"x": x, "y": y, "order": {"field": "calls", "type": "quantitative"}},
         },
         {
-            "mark": {"type": "point", "filled": True, "color": "var(--accent)", "size": 40, "opacity": 0.8},
-            "encoding": {"x": x, "y": y, "tooltip": tooltip},
-        },
-        {
-            "transform": [{"filter": f"datum.threshold === {own!r}"}],
-            "mark": {"type": "point", "filled": True, "color": "var(--good)", "size": 200, "opacity": 1},
-            "encoding": {"x": x, "y": y, "tooltip": tooltip},
+            "mark": {"type": "point", "filled": True, "opacity": 1},
+            "encoding": {
+                "x": x,
+                "y": y,
+                "color": colour,
+                "size": {"condition": {"test": "datum.kind === 'its own value'", "value": 200}, "value": 50},
+                "tooltip": tooltip,
+            },
         },
     ]
-    legend = [
-        legend_entry(f"{sweep.literal} moved", "var(--accent)", "circle"),
-        legend_entry("its own value", "var(--good)", "circle"),
-        legend_entry("Pareto front", "var(--muted)", "line"),
-    ]
+    kinds = {point["kind"] for point in data}
+    legend = [legend_entry(name, colour, "circle") for name, colour in _POINT_COLOURS.items() if name in kinds]
     return Chart(chart_of(data, layers, 300, f"{sweep.metric.upper()} against calls as {sweep.literal} moves", legend))

@@ -102,13 +102,13 @@ def diagnose(
 
     Args:
         recording: Recorded rounds.
-        policy: Whose stops to examine; a rule or its text stands for a policy with the recording's own settings,
+        policy: Whose stops to examine; a rule or its text becomes a policy with the recording's own settings,
             calibrated on `tune` where it needs that.
         tune: The recording that calibrators are fitted on and that drift is measured from.
         cells: Other recordings by name, other models or corpora.
         metric: What counts as right: `em`, a threshold such as ``f1 > 0.5``, `agreement`, or a column of 0 and 1.
         quality: The metric of the policy's answers; None = `f1` where it was recorded (`em` for multiple choice), else `metric`.
-        baseline: What differences of quality are taken against: a rule or its text, `full`, `recorded`, or a policy.
+        baseline: The reference of differences in quality: a rule or its text, `full`, `recorded`, or a policy.
             None = `fixed_k(3)`, or `recorded` where a rule ended some recordings.
         type_column: The column of question types.
         name: The name of the recording among the cells.
@@ -116,7 +116,7 @@ def diagnose(
 
     Raises:
         DataError: `metric` takes other values than 0 and 1, or all questions failed.
-        ConfigMismatchError: The policy was made for something else.
+        ConfigMismatchError: The policy belongs to another model, prompt or retriever.
         NotFittedError: The policy needs calibrators, has none, and there is no `tune`.
         UnknownSignalError: The policy reads a signal that was not recorded.
     """
@@ -187,7 +187,7 @@ class _Inputs:
         return self.prepared.recording
 
     def check(self) -> None:
-        """Refuse a policy that does not belong to the recording; note what is missing or must be known of the inputs."""
+        """Refuse a policy that does not belong to the recording; note what a reader must know of the inputs."""
         recording, notes = self.recording, self.notes
         cut = int((recording.ends == "rule").sum())
         if cut:

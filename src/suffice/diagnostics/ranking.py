@@ -1,4 +1,4 @@
-"""Fit a ranker on tune questions: a selector that learns which round's answer to return."""
+"""Fit a ranker on tune questions: a learned selector of the round whose answer to return."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from suffice.tables import Column, Table
 __all__ = ["RANKER_FEATURES", "RankerFit", "fit_ranker"]
 
 RANKER_FEATURES = ("p_correct", "sum_p_correct", "best_p_correct")
-"""What the ranker reads by default: chosen on tune questions, see docs/results/which-round.md."""
+"""The default features, chosen on tune questions; see docs/results/which-round.md."""
 
 PENALTIES = (0.001, 0.01, 0.1, 1.0)
 """Inverse strengths of the penalty on the weights, the strongest penalty first."""
@@ -46,7 +46,7 @@ class RankerFit(Result):
 
     Attributes:
         policy: The policy with the ranker as its selector, and the tune questions in its provenance.
-        metric: What a better answer has more of.
+        metric: The metric that pairs of rounds differ in.
         cross_fitted: Mean metric over questions and stops at every round, with the ranker of each penalty and with
             simple selectors, each judged on questions that neither it nor its calibrators were fitted on.
         penalty: The chosen inverse strength of the penalty; NaN where nothing could be learnt.
@@ -75,7 +75,7 @@ class RankerFit(Result):
         return {"selector": str(self.policy.selector), **values}
 
     def table(self) -> Table:
-        """Return what the choice was made by."""
+        """Return the cross-fitted figures that the choice is based on."""
         return Table.of(
             f"Selectors on {self.n} tune questions, held out in {self.folds} parts, stops at every round",
             sorted(self.cross_fitted.items(), key=lambda item: -item[1]),
@@ -97,7 +97,7 @@ def fit_ranker(
     """Fit a ranker on a recording of tune questions.
 
     The unit of learning is a pair of rounds of one question whose answers differ in the metric: a logistic regression
-    on the difference of their features says which of the two is better, so what makes a question easy cancels out.
+    on the difference of their features predicts which of the two is better, so what makes a question easy cancels out.
     Features are computed at stops at every round, so that one ranker serves every stopping rule.  Calibrated signals
     of the training questions come from calibrators that were fitted without them.
 
@@ -228,7 +228,7 @@ def _select_questions(view: Rounds, rows: Mask) -> Rounds:
 
 
 def _median(term: Term, rounds: Rounds) -> float:
-    """Return the median of the signal, which stands for a missing one; 0 where it is never defined."""
+    """Return the median of the signal, which replaces a missing value; 0 where it is never defined."""
     if term.signal is None:
         return 0.0
     known = rounds[term.signal][rounds.seen & ~np.isnan(rounds[term.signal])]
@@ -255,7 +255,7 @@ def _unequal_pairs(candidates: Mask, metric: Floats) -> tuple[Any, Any, Floats]:
 
 
 def _weights(values: Floats, candidates: Mask, pairs: tuple[Any, Any, Floats], penalty: float) -> list[float] | None:
-    """Return the weight of each feature, None if no feature tells the better round from the worse in any pair."""
+    """Return the weight of each feature, None if no feature differs between the rounds of any pair."""
     better, worse, importance = pairs
     spread = np.array([feature[candidates].std() if candidates.any() else 0.0 for feature in values])
     usable = spread > 1e-12 * (1 + np.abs(values[:, candidates]).max(axis=1, initial=0.0))

@@ -38,10 +38,10 @@ class Settings:
 
     Attributes:
         metrics: See `replay`; the first is what quality means.
-        baseline: What differences are taken against, see `replay`.
+        baseline: The reference of differences, see `replay`.
         resampling: How intervals are made; its seed also draws the sample of questions.
         margins: For non-inferiority and equivalence.
-        cost: What "cheapest" and "dominated" compare, see `replay`.
+        cost: The cost behind "cheapest" and "dominated", see `replay`.
         ledger: Which calls a policy is charged for, see `replay`.
         command: How the report was made; empty if not by the command line.
     """
@@ -60,7 +60,7 @@ class ReportCell:
     """One recording with the policies that were replayed on it.
 
     Attributes:
-        name: What the report calls it.
+        name: Its name in the report.
         result: The replay.
         prepared: The recording as the replay saw it, questions that failed left out.
         policies: The policies, in the order of the result's first rows.

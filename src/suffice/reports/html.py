@@ -33,13 +33,13 @@ from suffice.tables import Column
 __all__ = ["LARGEST_PAGE", "render_html"]
 
 LARGEST_PAGE = 5_000_000
-"""Bytes that a page may have unless everything is asked for."""
+"""The largest page in bytes, unless everything is requested."""
 
 _RESERVED = 500_000
 """Bytes of a page that sliders leave to tables, charts and trajectories."""
 
 _LEAST_TRAJECTORIES = 50_000
-"""Bytes for trajectories where all else has used up the room."""
+"""Bytes for trajectories where everything else has used up the room."""
 
 
 _TEMPLATES = ("report.html", "report.css", "report.js")
@@ -50,9 +50,9 @@ def render_html(report: Report, *, everything: bool = False, passages: Passages 
 
     Args:
         report: What it shows.
-        everything: Hold every trajectory and every slider, however large the page becomes.  Otherwise up to 300
+        everything: Include every trajectory and every slider, however large the page becomes.  Otherwise up to 300
             trajectories, fewer where they are long, and the sliders of the first policies, within `LARGEST_PAGE` bytes.
-        passages: Title and text of the evidence by question and passage id; recordings hold the ids alone.
+        passages: Title and text of the evidence by question and passage id; recordings contain only the ids.
     """
     pool = Pool()
     room = LARGEST_PAGE // len(report.cells)
@@ -87,7 +87,7 @@ def render_html(report: Report, *, everything: bool = False, passages: Passages 
 
 
 def _shown_cell(cell: ReportCell, sliders: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return what the template shows of a cell, and under `data` what the script needs."""
+    """Return the values of a cell for the template, and under `data` those for the script."""
     result, rules = cell.result, cell.rules
     charts: dict[str, Any] = {f"pareto-{cost}": pareto_chart(result, cost) for cost in pareto_costs(result)}
     charts["stops"] = stops_chart(result, rules)

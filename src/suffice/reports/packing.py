@@ -18,7 +18,7 @@ _BREAKS = {ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&\u2028\u2029"}
 
 
 def json_in_html(data: Any) -> str:
-    r"""Return strict JSON that may stand inside a script element.
+    r"""Return strict JSON that is safe inside a script element.
 
     >>> json_in_html("</script>")
     '"\\u003c/script\\u003e"'

@@ -43,12 +43,12 @@ def report(
 
     Args:
         recordings: One recording, or several by name.
-        policies: Policies; a rule or its text stands for a policy with the first recording's own settings.
+        policies: Policies; a rule or its text becomes a policy with the first recording's own settings.
         out: The page, a file that opens without a network; None = none is written.
         tune: What the policies were fitted on, for diagnostics such as drift; None if unknown.
         settings: Metrics, baseline, draws and the like; None = the default ones.
         prices: Of language models by component; None = money is NaN.
-        passages: Title and text of the evidence by question and passage id; recordings hold the ids alone.
+        passages: Title and text of the evidence by question and passage id; recordings contain only the ids.
         everything: Include every trajectory in the page, however large it becomes.
 
     Raises:

@@ -27,13 +27,13 @@ _SLIDER_STEPS = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slider:
-    """What each threshold in the place of one literal does to every question, without loss; see `replay.sweep.Regions`.
+    """The outcome of each question at each threshold in the place of one literal; see `suffice.replays.sweep.Regions`.
 
     Attributes:
         policy: What is varied.
         literal: The threshold that moves.
         values: The signal of each question's rounds, ascending, NaN last, shape ``(n_questions, n_rounds)``.
-        rounds: The rounds that stop positions stand for, shape ``(n_rounds,)``.
+        rounds: The rounds of the stop positions, shape ``(n_rounds,)``.
         stops: The position of the stop in each region, -1 where there is no round, shape
             ``(n_questions, n_rounds + 1)``.
         outcomes: Metrics, `calls`, `tokens`, `seconds` and `money` (USD) of each question in each region, shape of

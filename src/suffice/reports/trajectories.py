@@ -30,7 +30,7 @@ _ROUND_TEXTS = ("text", "feedback")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stopped:
-    """What one policy did, beside the full budget; arrays have shape ``(n_questions,)``.
+    """The stops of one policy, with the answers of the full budget; arrays have shape ``(n_questions,)``.
 
     Attributes:
         policy: The policy.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -61,6 +62,31 @@ def test_the_demo_prints_the_committed_figures_offline_and_without_torch(tmp_pat
     assert "it has values at round 0, so start there (`--start-round 0`)" in refused.err
     row = json.loads(cli(*replayed, "--start-round", "0").out)["rows"][0]
     assert 0 < row["stop_rounds"]["0"] < 1
+
+
+@pytest.mark.whole
+def test_the_demo_prints_one_screen_and_with_details_every_table(tmp_path, monkeypatch):
+    few = {name: load_answered(name)[:80] for name in ("hotpotqa_llama31_tune", "2wiki_llama31_tune")}
+    few["hotpotqa_llama31_eval"] = load_answered("hotpotqa_llama31_eval")[:80]
+    monkeypatch.setattr("suffice.papers.cbdr.demo.load_answered", few.__getitem__)
+    out = tmp_path / "out"
+    screen = cli("demo", "gate", "--out", out)
+    assert (screen.code, screen.err) == (0, "")
+    lines = screen.out.splitlines()
+    assert lines[0].startswith("HotpotQA: ")
+    assert "2WikiMultiHopQA: " in lines[0]
+    assert lines[1] == "Gates on HotpotQA, 80 eval questions"
+    assert len(lines) <= 45
+    assert "more tables" in screen.out
+    assert "Llama 3.1 Community License" in screen.out
+    assert lines[-1].startswith(f"next: suffice gate compare {out}/gate_hotpotqa_eval.parquet --tune ")
+    whole = cli("demo", "gate", "--out", out, "--markdown", tmp_path / "page.md", "--details").out
+    page = (tmp_path / "page.md").read_text("utf-8")
+    titles = re.findall(r"^\*\*(.+)\*\*$", page, flags=re.MULTILINE)
+    assert len(titles) > 8
+    assert all(title in whole for title in titles)
+    for heading in range(1, 7):
+        assert f"\n{heading}. " in whole
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ import pytest
 from suffice.errors import DataError
 from suffice.llm import TransformersModel
 from suffice.llm.prompts import PREFILLED
-from suffice.papers.cbdr.known_world import CONTROLS, _fit, known_world, known_world_page
+from suffice.papers.cbdr.known_world import CONTROLS, _fit_probe, known_world, known_world_page
 from suffice.papers.cbdr.tiny import _Lessons, _tokenizer, train_tiny
 from suffice.papers.cbdr.world import EXPOSURES, KINDS, VAGUE, VAGUE_EXPOSURES, make_world, write_questions
 from suffice.retrieval import PoolBM25, load_questions
@@ -236,7 +236,7 @@ def test_the_command_trains_and_measures(tmp_path, monkeypatch):
 
 def test_a_model_that_knows_nothing_is_refused():
     with pytest.raises(DataError, match="no tune question"):
-        _fit(np.eye(4), np.zeros(4, dtype=bool), list("abcd"))
+        _fit_probe(np.eye(4), np.zeros(4, dtype=bool), list("abcd"))
 
 
 def test_the_command_refuses_a_file_for_a_folder(tmp_path):

@@ -11,7 +11,7 @@ from suffice.cli import options
 from suffice.cli.bundled import record_bundled
 from suffice.cli.console import warn
 from suffice.cli.groups import command_line
-from suffice.papers.printing import Form, Out, checked_form, print_paper, stage_bar
+from suffice.papers.printing import FormatOption, OutOption, checked_form, print_paper, stage_bar
 from suffice.papers.semantic.tables import paper_semantic
 from suffice.papers.tasr.cells import TasrCell, read_cells
 from suffice.papers.tasr.tables import paper_tasr
@@ -28,8 +28,8 @@ def tasr_command(
         Path | None,
         typer.Option("--cells", help="A list of cells (TOML); default: the bundled questions with the span reader."),
     ] = None,
-    form: Form = "table",
-    out: Out = None,
+    form: FormatOption = "table",
+    out: OutOption = None,
     folder: Annotated[
         Path, typer.Option("--recordings", help="Without --cells: where the recordings are, or go.")
     ] = Path("suffice-demo"),
@@ -57,8 +57,8 @@ def tasr_command(
 
 
 def semantic_command(
-    form: Form = "table",
-    out: Out = None,
+    form: FormatOption = "table",
+    out: OutOption = None,
     details: options.Details = False,
     as_json: options.AsJson = False,
 ) -> None:

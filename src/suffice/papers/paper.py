@@ -11,7 +11,7 @@ from suffice.papers.published import Flag
 from suffice.results import Result
 from suffice.tables import Column, Table
 
-__all__ = ["Paper", "facts_table", "flags_table", "narrow"]
+__all__ = ["Paper", "flags_table", "narrow", "origin_table"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +49,7 @@ class Paper(Result):
         }
 
 
-def facts_table(facts: Iterable[tuple[str, str]], notes: Sequence[str] = ()) -> Table:
+def origin_table(facts: Iterable[tuple[str, str]], notes: Sequence[str] = ()) -> Table:
     """Return where the tables of a paper come from, the version of this library last."""
     return Table(
         title="How these tables were made",

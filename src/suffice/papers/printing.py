@@ -17,12 +17,12 @@ from suffice.errors import DataError
 from suffice.papers.paper import Paper
 from suffice.tables import FORMATS, render
 
-__all__ = ["SHAPES", "Form", "Out", "checked_form", "print_paper", "stage_bar"]
+__all__ = ["SHAPES", "FormatOption", "OutOption", "checked_form", "print_paper", "stage_bar"]
 
 SHAPES = ("table", *FORMATS, "json")
 
-Form = Annotated[str, typer.Option("--format", help=f"One of: {', '.join(SHAPES)}.")]
-Out = Annotated[Path | None, typer.Option("--out", "-o", help="Write there instead of standard output.")]
+FormatOption = Annotated[str, typer.Option("--format", help=f"One of: {', '.join(SHAPES)}.")]
+OutOption = Annotated[Path | None, typer.Option("--out", "-o", help="Write there instead of standard output.")]
 
 
 def checked_form(form: str, out: Path | None) -> str:
@@ -66,14 +66,14 @@ def print_paper(paper: Paper, form: str, out: Path | None, *, details: bool, the
         screen = [paper.summary, *(replace(table, notes=()) for table in paper.parts)]
         present([paper.headline], paper.parts if details else screen, details=details, then=then)
         return
-    text = _text(paper, form)
+    text = _paper_text(paper, form)
     if out is None:
         print_text(text)
     else:
         out.write_text(text, encoding="utf-8")
 
 
-def _text(paper: Paper, form: str) -> str:
+def _paper_text(paper: Paper, form: str) -> str:
     if form == "json":
         return json.dumps(paper.to_dict(), ensure_ascii=False, allow_nan=False, indent=2) + "\n"
     heading = f"# {paper.title}\n\n" if form == "md" else ""

@@ -9,12 +9,12 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-__all__ = ["Figure", "Flag", "Published", "flagged", "published_tasr", "read_published"]
+__all__ = ["FigureValue", "Flag", "Published", "flagged", "published_tasr", "read_published"]
 
-Figure = float | tuple[float, float, float]
+FigureValue = float | tuple[float, float, float]
 """A value, or a value with the bounds of its interval."""
 
-_POINTS = frozenset({"f1", "delta", "k1", "k3", "k5", "share_5"})
+_IN_POINTS = frozenset({"f1", "delta", "k1", "k3", "k5", "share_5"})
 """Figures that the paper prints in points and this library in [0, 1]."""
 
 
@@ -63,10 +63,10 @@ class Published:
     tables: Mapping[str, Mapping[str, Any]]
     flags: tuple[Flag, ...]
 
-    def row(self, table: str, name: str | None) -> dict[str, Figure]:
+    def row(self, table: str, name: str | None) -> dict[str, FigureValue]:
         """Return the figures of a row, F1 and its differences in [-1, 1]; empty if nothing was published."""
         figures = self.tables[table]["rows"].get(name, {}) if name is not None else {}
-        return {key: _scaled(value, 0.01 if key in _POINTS else 1.0) for key, value in figures.items()}
+        return {key: _scaled(value, 0.01 if key in _IN_POINTS else 1.0) for key, value in figures.items()}
 
     def flagged(self, table: str, name: str | None = None) -> tuple[Flag, ...]:
         """Return the flags of a row, or without a name those of the whole table."""
@@ -77,7 +77,7 @@ class Published:
         return frozenset(name for name, cell in self.cells.items() if cell["setting"] == setting)
 
 
-def _scaled(value: Any, scale: float) -> Figure:
+def _scaled(value: Any, scale: float) -> FigureValue:
     if isinstance(value, list):
         middle, low, high = (float(part) * scale for part in value)
         return middle, low, high

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -30,10 +30,6 @@ class Headroom:
     perfect: float
     needed: float
     harmed: float
-
-    def to_dict(self) -> dict[str, float]:
-        """Return JSON-ready values."""
-        return asdict(self)
 
 
 def headroom(evaluation: GateEvaluation) -> dict[str, Headroom]:

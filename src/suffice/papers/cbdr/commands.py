@@ -16,7 +16,7 @@ from suffice.llm.states import QA
 from suffice.papers.cbdr.plan import CbdrSettings
 from suffice.papers.cbdr.run import run_cbdr
 from suffice.papers.cbdr.tables import paper_cbdr
-from suffice.papers.printing import Form, Out, checked_form, print_paper, stage_bar
+from suffice.papers.printing import FormatOption, OutOption, checked_form, print_paper, stage_bar
 from suffice.retrieval import load_questions
 from suffice.statistics import Resampling
 from suffice.train.probe import HIDDEN, ProbeSettings
@@ -24,14 +24,14 @@ from suffice.train.reranker_trainer import RerankerSettings
 
 __all__ = ["cbdr_command"]
 
-_PAPER = CbdrSettings()
+_DEFAULTS = CbdrSettings()
 
 
-def _listed(numbers: tuple[float, ...]) -> str:
+def _spelled(numbers: tuple[float, ...]) -> str:
     return ",".join(f"{number:g}" for number in numbers)
 
 
-def _numbers(text: str, option: str) -> tuple[float, ...]:
+def _number_list(text: str, option: str) -> tuple[float, ...]:
     """Return comma-separated numbers."""
     try:
         return tuple(float(part) for part in text.split(","))
@@ -39,8 +39,8 @@ def _numbers(text: str, option: str) -> tuple[float, ...]:
         raise DataError(f"{option} is {text!r}; allowed are numbers with commas between them") from None
 
 
-def _whole(text: str, option: str) -> tuple[int, ...]:
-    numbers = _numbers(text, option)
+def _integer_list(text: str, option: str) -> tuple[int, ...]:
+    numbers = _number_list(text, option)
     if any(number != int(number) for number in numbers):
         raise DataError(f"{option} is {text!r}; allowed are whole numbers with commas between them")
     return tuple(int(number) for number in numbers)
@@ -61,35 +61,35 @@ def cbdr_command(
     ] = None,
     limit: Annotated[int | None, typer.Option("--limit", min=1, help="Only the first questions of each file.")] = None,
     layers: Annotated[str, typer.Option("--layers", help="Of the probes: middle, last, or numbers.")] = "middle,last",
-    epochs: Annotated[str, typer.Option("--epochs", help="Of the probes; each is tried.")] = _listed(_PAPER.epochs),
-    hidden: Annotated[str, typer.Option("--hidden", help="Widths between the probe's layers.")] = _listed(HIDDEN),
-    dropout: Annotated[float, typer.Option("--dropout", help="Of the probe.")] = _PAPER.probe.dropout,
-    lr: Annotated[float, typer.Option("--lr", help="The probe's learning rate.")] = _PAPER.probe.lr,
+    epochs: Annotated[str, typer.Option("--epochs", help="Of the probes; each is tried.")] = _spelled(_DEFAULTS.epochs),
+    hidden: Annotated[str, typer.Option("--hidden", help="Widths between the probe's layers.")] = _spelled(HIDDEN),
+    dropout: Annotated[float, typer.Option("--dropout", help="Of the probe.")] = _DEFAULTS.probe.dropout,
+    lr: Annotated[float, typer.Option("--lr", help="The probe's learning rate.")] = _DEFAULTS.probe.lr,
     train_size: Annotated[int, typer.Option("--train-size", min=2, help="Questions a probe is fitted on.")] = (
-        _PAPER.train_size
+        _DEFAULTS.train_size
     ),
     label: Annotated[str, typer.Option("--label", help="When an answer is right: em, contains or f1>=T.")] = (
-        _PAPER.label
+        _DEFAULTS.label
     ),
-    candidates: Annotated[int, typer.Option("--candidates", min=2, help="Contexts a question.")] = _PAPER.candidates,
-    top: Annotated[str, typer.Option("--top", help="Passages an answer is given; each is tried.")] = _listed(
-        _PAPER.depths
+    candidates: Annotated[int, typer.Option("--candidates", min=2, help="Contexts a question.")] = _DEFAULTS.candidates,
+    top: Annotated[str, typer.Option("--top", help="Passages an answer is given; each is tried.")] = _spelled(
+        _DEFAULTS.depths
     ),
-    betas: Annotated[str, typer.Option("--betas", help="Thresholds of the gate.")] = _listed(_PAPER.betas),
+    betas: Annotated[str, typer.Option("--betas", help="Thresholds of the gate.")] = _spelled(_DEFAULTS.betas),
     reranker_lr: Annotated[float, typer.Option("--reranker-lr", help="Of the reranker.")] = (
-        _PAPER.reranker.learning_rate
+        _DEFAULTS.reranker.learning_rate
     ),
     reranker_epochs: Annotated[float, typer.Option("--reranker-epochs", help="Of the reranker.")] = (
-        _PAPER.reranker.epochs
+        _DEFAULTS.reranker.epochs
     ),
-    batch: Annotated[int, typer.Option("--reranker-batch", min=1, help="Positives a step.")] = _PAPER.reranker.batch,
+    batch: Annotated[int, typer.Option("--reranker-batch", min=1, help="Positives a step.")] = _DEFAULTS.reranker.batch,
     max_tokens: Annotated[int, typer.Option("--max-tokens", min=1, help="Most tokens per reply.")] = 64,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Of training and draws.")] = _PAPER.seed,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Of training and draws.")] = _DEFAULTS.seed,
     resamples: Annotated[int, typer.Option("--resamples", min=1, help="Bootstrap draws.")] = (
-        _PAPER.resampling.n_resamples
+        _DEFAULTS.resampling.n_resamples
     ),
-    form: Form = "table",
-    out: Out = None,
+    form: FormatOption = "table",
+    out: OutOption = None,
     details: options.Details = False,
     as_json: options.AsJson = False,
 ) -> None:
@@ -101,14 +101,14 @@ def cbdr_command(
     """
     form = checked_form("json" if as_json else form, out)
     settings = replace(
-        _PAPER,
-        epochs=_whole(epochs, "--epochs"),
-        probe=ProbeSettings(hidden=_whole(hidden, "--hidden"), dropout=dropout, lr=lr, patience=None),
+        _DEFAULTS,
+        epochs=_integer_list(epochs, "--epochs"),
+        probe=ProbeSettings(hidden=_integer_list(hidden, "--hidden"), dropout=dropout, lr=lr, patience=None),
         train_size=train_size,
         label=label,
         candidates=candidates,
-        depths=_whole(top, "--top"),
-        betas=_numbers(betas, "--betas"),
+        depths=_integer_list(top, "--top"),
+        betas=_number_list(betas, "--betas"),
         reranker=RerankerSettings(learning_rate=reranker_lr, epochs=reranker_epochs, batch=batch),
         seed=seed,
         resampling=Resampling(n_resamples=resamples, seed=seed),

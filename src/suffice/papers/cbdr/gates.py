@@ -45,7 +45,7 @@ def gate_points(
         seed: Seed of the random signs of the tests.
     """
     configurations = [(depth, at, beta) for depth in benches for at in probes for beta in betas]
-    gates = _tested(benches, configurations, seed)
+    gates = _tested_gates(benches, configurations, seed)
     points = {}
     for depth, evaluation in benches.items():
         orders = {name: by_depth[depth] for name, by_depth in others.items()}
@@ -62,7 +62,7 @@ def gate_points(
     return points
 
 
-def _tested(
+def _tested_gates(
     benches: Mapping[int, GateEvaluation], configurations: Sequence[tuple[int, At, float]], seed: int
 ) -> dict[tuple[int, At, float], GatePoint]:
     """Return the points of all gates; p-values against always retrieving are adjusted over all of them."""

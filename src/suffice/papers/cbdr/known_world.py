@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from suffice.errors import DataError, MissingExtraError
 from suffice.llm.prompts import PREFILLED
 from suffice.llm.transformers_model import TransformersModel
 from suffice.metrics import exact_match
-from suffice.results import jsonable
+from suffice.results import Result
 from suffice.retrieval import Question, dataset_hash, load_questions
 from suffice.rounds import Floats, Mask, Passage
 from suffice.signals.uncertainty import sequence_logprob
@@ -35,7 +35,7 @@ _BATCH = 128
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KnownWorld:
+class KnownWorld(Result):
     """Measurements of one tiny model on its eval questions; probes are logistic regressions fitted on tune.
 
     Attributes:
@@ -65,11 +65,9 @@ class KnownWorld:
     increase: Mapping[str, float]
     increase_unknown: Mapping[str, float]
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return JSON-ready values."""
-        data = jsonable(asdict(self))
-        assert isinstance(data, dict)
-        return data
+    def tables(self) -> list[Table]:
+        """Return the tables of this one seed."""
+        return known_world_tables([self])
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +98,7 @@ def known_world(folder: str | Path) -> KnownWorld:
     facts = json.loads((path / "world.json").read_text(encoding="utf-8"))
     right, levels = evaluation.right[0], np.array([int(item.level or 0) for item in evaluation.questions])
     layers = {
-        layer: area_under_roc(_fit(tune.states[0][:, layer], tune.right[0], tune.groups)(s), right)
+        layer: area_under_roc(_fit_probe(tune.states[0][:, layer], tune.right[0], tune.groups)(s), right)
         for layer, s in enumerate(np.moveaxis(evaluation.states[0], 1, 0))
     }
     best = max(layers)
@@ -141,7 +139,7 @@ def _half(model: TransformersModel, questions: list[Question]) -> _Half:
     return _Half(questions, right, states, logprobs)
 
 
-def _fit(features: npt.NDArray[Any], labels: Mask, groups: Sequence[str]) -> Any:
+def _fit_probe(features: npt.NDArray[Any], labels: Mask, groups: Sequence[str]) -> Any:
     """Return the scorer of a logistic regression whose strength is chosen by cross-validation over entities."""
     try:
         from sklearn.linear_model import LogisticRegression
@@ -174,8 +172,8 @@ def _increases(tune: _Half, evaluation: _Half, layer: int) -> tuple[dict[str, fl
     """Return how often Inc ranks the stating passage first, for a probe of the QA prompt and one of both prompts."""
     both = np.concatenate([states[:, layer] for states in tune.states])
     probes = {
-        "qa": _fit(tune.states[0][:, layer], tune.right[0], tune.groups),
-        "qa+rag": _fit(both, np.concatenate(tune.right), tune.groups * len(tune.states)),
+        "qa": _fit_probe(tune.states[0][:, layer], tune.right[0], tune.groups),
+        "qa+rag": _fit_probe(both, np.concatenate(tune.right), tune.groups * len(tune.states)),
     }
     unknown = ~evaluation.right[0]
     overall, on_unknown = {}, {}
@@ -205,12 +203,12 @@ def _controls(
 
     right = evaluation.right[0]
     area = {
-        name: area_under_roc(_fit(features(tune), tune.right[0], tune.groups)(features(evaluation)), right).value
+        name: area_under_roc(_fit_probe(features(tune), tune.right[0], tune.groups)(features(evaluation)), right).value
         for name, features in zip(CONTROLS, (bag, frequency), strict=False)
     }
     rng, areas = np.random.default_rng((seed, 3)), []
     for _ in range(_DRAWS):
-        probe = _fit(tune.states[0][:, layer], rng.permutation(tune.right[0]), tune.groups)
+        probe = _fit_probe(tune.states[0][:, layer], rng.permutation(tune.right[0]), tune.groups)
         areas.append(area_under_roc(probe(evaluation.states[0][:, layer]), rng.permutation(right)).value)
     return {**area, CONTROLS[-1]: float(np.mean(areas))}
 

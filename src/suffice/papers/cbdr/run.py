@@ -50,7 +50,7 @@ ALIGNED = "aligned"
 RETRIEVER = "BM25 order"
 """The name of the retriever's own order, without a reranker."""
 
-_AT_ONCE = 64
+_BATCH_OF_ANSWERS = 64
 """Questions between two writes to the journal of answers."""
 
 Tell = Callable[[str, int, int], None]
@@ -242,8 +242,8 @@ class _Pipeline:
         with closing(Journal(self.out / "answers" / f"{_file_name(name)}.journal", config)) as journal:
             done = dict(journal.finished())
             pending = [question for question in questions if question.question_id not in done]
-            for start in range(0, len(pending), _AT_ONCE):
-                batch = pending[start : start + _AT_ONCE]
+            for start in range(0, len(pending), _BATCH_OF_ANSWERS):
+                batch = pending[start : start + _BATCH_OF_ANSWERS]
                 context = None if passages is None else [passages[index[q.question_id]] for q in batch]
                 for question, reply in zip(
                     batch, self.model.answers([q.question for q in batch], context), strict=True

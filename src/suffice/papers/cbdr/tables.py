@@ -13,7 +13,7 @@ from suffice.gates.point import ALWAYS
 from suffice.gates.tables import transitions_table, verdict
 from suffice.papers.cbdr.plan import CbdrSettings
 from suffice.papers.cbdr.run import ALIGNED, RETRIEVER, CbdrRun
-from suffice.papers.paper import Paper, facts_table, flags_table, narrow
+from suffice.papers.paper import Paper, flags_table, narrow, origin_table
 from suffice.papers.published import Flag, flagged, read_published
 from suffice.tables import Column, Table
 from suffice.train.ranking import NAMES
@@ -79,7 +79,7 @@ def paper_cbdr(
     depths = sorted(run.changes)
     gates = _table3(run, published)
     parts = (
-        _provenance(run, {"model": model, "reranker": reranker, "data": data, "command": command}),
+        _run_facts(run, {"model": model, "reranker": reranker, "data": data, "command": command}),
         _probes(run),
         run.shift.table(),
         _preferences(run),
@@ -98,13 +98,13 @@ def paper_cbdr(
     shown = ("method", "figures", "retrieval rate", deepest, f"Δ vs always, {deepest}", f"verdict, {deepest}")
     return Paper(
         title="The tables of CBDR",
-        headline=_headline(run, depths[-1]),
+        headline=_best_gate_sentence(run, depths[-1]),
         summary=narrow(gates, shown),
         parts=parts,
     )
 
 
-def _provenance(run: CbdrRun, sources: Mapping[str, str]) -> Table:
+def _run_facts(run: CbdrRun, sources: Mapping[str, str]) -> Table:
     layer, epochs = run.best
     facts = (
         ("paper", published_cbdr().title),
@@ -114,7 +114,7 @@ def _provenance(run: CbdrRun, sources: Mapping[str, str]) -> Table:
         ("probe for the reranker", f"layer {layer}, {epochs} epochs: the best on dev"),
     )
     note = "published figures are those of Llama3-8B-Instruct and Qwen2.5-7B-Instruct on NQ and HotpotQA"
-    return facts_table(facts, (note,))
+    return origin_table(facts, (note,))
 
 
 def _probes(run: CbdrRun) -> Table:
@@ -192,14 +192,14 @@ def _table2(run: CbdrRun, published: PublishedCbdr, model: str, data: str) -> Ta
     notes = (
         *(_best_order(run, depth) for depth in depths),
         f"{RETRIEVER}: the retriever's own first passages, no reranker",
-        _COSTS,
+        _COST_NOTE,
         *_flag_note(published, "table2"),
     )
     return Table(title="Table 2: accuracy of the whole system", columns=columns, rows=tuple(rows), notes=notes)
 
 
 _RANKING_COSTS = (Column("online: passages scored", ",.2f"), Column("offline: passes for preferences", ",d"))
-_COSTS = (
+_COST_NOTE = (
     "online costs are those of one question, beside the pass that answers it; offline ones are paid once: labels are "
     "closed-book answers that were marked, passes those of the target model"
 )
@@ -262,12 +262,12 @@ def _table3(run: CbdrRun, published: PublishedCbdr) -> Table:
         columns=columns,
         rows=tuple(rows),
         notes=(
-            *(_headline(run, depth) for depth in depths),
+            *(_best_gate_sentence(run, depth) for depth in depths),
             f"gates, random gates and always retrieving have the {ALIGNED} reranker's order where no other is named",
             f"p: paired permutation test against always retrieving, adjusted by Holm over the {n_gates} gates tried",
             "random: as many questions, drawn blindly (exact expectation)",
             _thresholds(run),
-            _COSTS,
+            _COST_NOTE,
             *_flag_note(published, "table3"),
         ),
     )
@@ -277,7 +277,7 @@ def _metric(point: GatePoint) -> str:
     return next(iter(point.metrics))
 
 
-def _headline(run: CbdrRun, depth: int) -> str:
+def _best_gate_sentence(run: CbdrRun, depth: int) -> str:
     """Return a sentence on the best gate, beside always retrieving in the best order."""
     points = run.gates[depth]
     gates = [point for point in points if point.kind == "gate"]

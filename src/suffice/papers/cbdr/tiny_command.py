@@ -1,4 +1,4 @@
-"""`suffice demo tiny-model`: train a tiny Llama whose knowledge is known, and measure what its hidden states tell of it."""
+"""`suffice demo tiny-model`: train a tiny Llama whose knowledge is known, and measure what its hidden states reveal."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from suffice.cli import options
-from suffice.cli.console import errors, print_json, print_table, quiet_bars, say
+from suffice.cli.console import errors, present, print_json, quiet_bars, say
 from suffice.errors import DataError
 from suffice.papers.cbdr.known_world import known_world, known_world_page, known_world_tables
 from suffice.papers.cbdr.tiny import train_tiny
@@ -33,6 +33,7 @@ def tiny_model_command(
     markdown: Annotated[
         Path | None, typer.Option("--markdown", help="With --measure: also write the tables there, as Markdown.")
     ] = None,
+    details: options.Details = False,
     as_json: options.AsJson = False,
 ) -> None:
     """Train a tiny model whose knowledge is known.
@@ -48,13 +49,13 @@ def tiny_model_command(
     if out.exists() and not out.is_dir():
         raise DataError(f"{str(out)!r} is a file; give the folder that the model is to be written to")
     if measure:
-        _measure(out, range(seed, seed + measure), threads, markdown, as_json=as_json)
+        _measure(out, range(seed, seed + measure), threads, markdown, details=details, as_json=as_json)
         return
     if markdown is not None:
         raise typer.BadParameter("goes with --measure", param_hint="--markdown")
     began = time.perf_counter()
-    with _progress() as told:
-        world = train_tiny(out, seed, threads=threads, tell=told(f"seed {seed}"))
+    with _training_bars() as bar_for:
+        world = train_tiny(out, seed, threads=threads, tell=bar_for(f"seed {seed}"))
     seconds = time.perf_counter() - began
     reranker = write_tiny_reranker(out / "reranker", out, seed=seed)
     n = {split: sum(fact.split == split for fact in world.facts) for split in ("tune", "eval")}
@@ -77,29 +78,36 @@ def tiny_model_command(
     )
 
 
-def _measure(out: Path, seeds: range, threads: int, markdown: Path | None, *, as_json: bool) -> None:
-    """Train the seeds that are not there yet, measure all, and show or write the tables."""
+def _measure(out: Path, seeds: range, threads: int, markdown: Path | None, *, details: bool, as_json: bool) -> None:
+    """Train the missing seeds, measure all, and print or write the tables."""
     if markdown is not None and not markdown.parent.is_dir():
         raise DataError(f"there is no folder {str(markdown.parent)!r} to write {markdown.name!r} to")
     folders = [out / f"seed-{seed}" for seed in seeds]
-    found = []
-    with _progress() as told:
+    measurements = []
+    with _training_bars() as bar_for:
         for seed, folder in zip(seeds, folders, strict=True):
-            tell = told(f"seed {seed}")
+            tell = bar_for(f"seed {seed}")
             if not (folder / "world.json").exists():
                 train_tiny(folder, seed, threads=threads, tell=tell)
-            found.append(known_world(folder))
+            measurements.append(known_world(folder))
     if markdown is not None:
-        markdown.write_text(known_world_page(found), encoding="utf-8")
+        markdown.write_text(known_world_page(measurements), encoding="utf-8")
     if as_json:
-        print_json([item.to_dict() for item in found])
+        print_json([item.to_dict() for item in measurements])
         return
-    for table in known_world_tables(found):
-        print_table(table)
+    known, areas, increases = known_world_tables(measurements)
+    best = [max(item.layers) for item in measurements]
+    reached = [item.layers[layer].value for item, layer in zip(measurements, best, strict=True)]
+    sentence = (
+        f"A probe of the last layer's states tells known from unknown facts with an area under the ROC curve of "
+        f"{min(reached):.2f} to {max(reached):.2f}, over {len(measurements)} seeds."
+    )
+    then = f"suffice gate states {folders[0]}/tune.jsonl -o tune.states --model {folders[0]}"
+    present([sentence], [areas, known, increases], details=details, then=then)
 
 
 @contextmanager
-def _progress() -> Iterator[Callable[[str], Callable[[int, int], None]]]:
+def _training_bars() -> Iterator[Callable[[str], Callable[[int, int], None]]]:
     """Yield what makes a bar on standard error for each model."""
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     with Progress(*columns, console=errors, transient=True, disable=not errors.is_terminal) as progress:

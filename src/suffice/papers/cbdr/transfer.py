@@ -88,8 +88,10 @@ class TransferReport(Result):
 
     def tables(self) -> list[Table]:
         """Return changes and contrasts as tables."""
-        changes = tuple((c.model, c.type, c.before, _interval(c.paired), c.raised, c.verdict) for c in self.changes)
-        contrasts = tuple((c.what, _interval(c.paired), c.paired.p_holm, c.paired.test) for c in self.contrasts)
+        changes = tuple(
+            (c.model, c.type, c.before, _change_interval(c.paired), c.raised, c.verdict) for c in self.changes
+        )
+        contrasts = tuple((c.what, _change_interval(c.paired), c.paired.p_holm, c.paired.test) for c in self.contrasts)
         notes = [f"{self.n} questions, the same for every model and type; 95% bootstrap intervals"]
         if self.undefined:
             notes.append(f"{self.undefined} questions left out: a confidence was undefined")
@@ -210,5 +212,5 @@ def _contrasts(change: Mapping[str, Floats]) -> dict[str, Floats]:
     return differences
 
 
-def _interval(paired: PairedResult) -> tuple[float, float, float]:
+def _change_interval(paired: PairedResult) -> tuple[float, float, float]:
     return paired.delta, paired.low, paired.high

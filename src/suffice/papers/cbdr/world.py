@@ -177,7 +177,7 @@ def make_world(seed: int = 0) -> World:
         seed: Seed of names, facts and exposures.
     """
     rng = np.random.default_rng(seed)
-    values = {kind: _values(kind, rng) for kind in KINDS}
+    values = {kind: _kind_values(kind, rng) for kind in KINDS}
     relations = tuple(word for _, words in KINDS.values() for word in words.split())
     kinds = tuple(kind for kind, (_, words) in KINDS.items() for _ in words.split())
     splits = [split for split, n in _SPLITS for _ in range(n)]
@@ -225,7 +225,7 @@ def _draw_relations(n_entities: int, n_relations: int, rng: np.random.Generator)
     return columns
 
 
-def _values(kind: str, rng: np.random.Generator) -> tuple[str, ...]:
+def _kind_values(kind: str, rng: np.random.Generator) -> tuple[str, ...]:
     """Draw the names of one kind of value: a syllable and the ending of the kind."""
     ending = KINDS[kind][0]
     syllables = [a + b + c for a in _CONSONANTS for b in _VOWELS for c in "lnr"]

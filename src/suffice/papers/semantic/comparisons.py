@@ -122,7 +122,7 @@ def compare(
     }
     differences: dict[str, dict[str, PolicyDifference]] = {label: {} for label in runs if label != baseline}
     for name, by_label in deltas.items():
-        for label, difference in _tested(by_label, family, draws).items():
+        for label, difference in _tested_differences(by_label, family, draws).items():
             differences[label][name] = difference
     return PolicyComparison(
         replayed=replayed,
@@ -149,7 +149,9 @@ def _differ(values: Floats, baseline: Floats) -> Floats:
     return np.where(np.abs(delta) <= ROUNDING * np.maximum(1.0, np.abs(baseline)), 0.0, delta)
 
 
-def _tested(deltas: Mapping[str, Floats], family: Sequence[str], draws: Draws) -> dict[str, PolicyDifference]:
+def _tested_differences(
+    deltas: Mapping[str, Floats], family: Sequence[str], draws: Draws
+) -> dict[str, PolicyDifference]:
     """Return the differences that are known for every question, by label, each with its tests."""
     clusters, results = draws.clusters, draws.compare(deltas)
     p_t = {label: float(paired_t_test(deltas[label], clusters=clusters)[0]) for label in results}

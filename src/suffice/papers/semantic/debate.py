@@ -33,7 +33,7 @@ _NUMERAL = re.compile(r"(?<![\w.])[-\u2212]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?
 _FRACTION = re.compile(r"\\[dt]?frac\{\s*(-?\d+)\s*\}\{\s*(\d+)\s*\}")
 _LATEX = re.compile(r"\\(?:text|mathrm|mathbf)\b|\\[$%!,;]|[{}$]")
 _GOLD = re.compile(r"####\s*(\S.*?)\s*$")
-_FILE_NAME = re.compile(r"(?P<dataset>[^_]+)_(?P<model>[^_]+)_persona_(?P<personas>.+)_agents\d+_rounds\d+$")
+_DEBATE_NAME = re.compile(r"(?P<dataset>[^_]+)_(?P<model>[^_]+)_persona_(?P<personas>.+)_agents\d+_rounds\d+$")
 _CLOSE = 1e-6
 
 
@@ -49,7 +49,7 @@ def read_debate(path: str | Path) -> ImportedRun:
         DataError: A question has no gold number, or an agent no reply; the message names file and question.
     """
     path = existing(path, "the .json or .json.gz of a debate")
-    labels = run_labels(_FILE_NAME, path.name.removesuffix(".gz").removesuffix(".json"))
+    labels = run_labels(_DEBATE_NAME, path.name.removesuffix(".gz").removesuffix(".json"))
     trajectories: list[ImportedTrajectory] = []
     for number, (question, entry) in enumerate(_load(path).items(), start=1):
         where = f"{path}, question {number}"

@@ -29,7 +29,7 @@ from suffice.rounds import Cost, Passage, Round
 __all__ = ["read_ircot"]
 
 _CHAINS, _PREDICTIONS, _GOLDS = "prediction_chains.txt", "prediction.json", "ground_truth.json"
-_FILE_NAME = re.compile(
+_ZIP_NAME = re.compile(
     r"(?P<system>(?:sc_)?ircot(?:_qa)?)_(?P<model>[^_]+)_(?P<dataset>.+?)_(?P<prompts>prompt_set_\d+)$"
 )
 _ESCAPE = re.compile(r"(?:\\u[0-9a-fA-F]{4})+")
@@ -52,7 +52,7 @@ def read_ircot(path: str | Path) -> ImportedRun:
     """
     path = existing(path, "the zip of an IRCoT run")
     chains, predictions, golds = _contents(path)
-    labels = run_labels(_FILE_NAME, path.stem)
+    labels = run_labels(_ZIP_NAME, path.stem)
     mended = 0
     trajectories = []
     for question_id, question, steps, where in _blocks(chains, f"{path}, {_CHAINS}"):

@@ -166,7 +166,7 @@ def replay_all(drafts: Drafts, tuned: Tuned) -> Replayed:
     runs["random_round"] = _uniform(runs, drafts)
     runs["oracle_best"] = oracle_best(prepared, prepared.metrics[drafts.metric], name=drafts.metric)
     rounds = dict(zip(runs, _rounds(runs.values()), strict=True))
-    known = {kind: _known(runs, kind) for kind in ("tokens", "output_tokens")}
+    known = {kind: _known_everywhere(runs, kind) for kind in ("tokens", "output_tokens")}
     tokens = "output_tokens" if known["output_tokens"] and not known["tokens"] else "tokens"
     oracles = prepared.recording.metadata.get("oracles") or ()
     return Replayed(
@@ -182,7 +182,7 @@ def replay_all(drafts: Drafts, tuned: Tuned) -> Replayed:
     )
 
 
-def _known(runs: Mapping[str, Run], kind: str) -> bool:
+def _known_everywhere(runs: Mapping[str, Run], kind: str) -> bool:
     return not any(np.isnan(run.ledger.total(kind)).any() for run in runs.values())
 
 

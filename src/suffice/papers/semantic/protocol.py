@@ -10,7 +10,7 @@ import numpy as np
 
 from suffice._version import __version__
 from suffice.errors import ConfigMismatchError, DataError
-from suffice.papers.paper import facts_table
+from suffice.papers.paper import origin_table
 from suffice.papers.semantic.chance import Chance, against_chance
 from suffice.papers.semantic.comparisons import PolicyComparison, compare
 from suffice.papers.semantic.convergence import Convergence, converge
@@ -158,7 +158,7 @@ class SemanticProtocol(Evaluation):
             ("draws", f"{draws.n_resamples:,}, seed {draws.seed}, over {self.compared.n_clusters} questions"),
             ("ledger", self.result.ledger),
         )
-        return facts_table(facts, self.notes)
+        return origin_table(facts, self.notes)
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-ready values; NaN becomes None."""

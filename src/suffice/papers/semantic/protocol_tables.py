@@ -28,7 +28,7 @@ __all__ = [
     "tests_table",
 ]
 
-_Row = tuple[str, PolicyComparison, ReplayResult, str]
+_PolicyOf = tuple[str, PolicyComparison, ReplayResult, str]
 
 _MAIN_MARGIN = 0.02
 
@@ -95,8 +95,8 @@ def summary_table(parts: Sequence[tuple[str, PolicyComparison, ReplayResult]]) -
     _, first, _ = parts[0]
     metric, baseline = first.replayed.drafts.metric, first.baseline
     rows = [(*part, label) for part in parts for label in part[1].replayed.shown()]
-    names: dict[Column, Callable[[_Row], Any]] = {Column("model"): lambda row: row[0]}
-    shares: dict[Column, Callable[[_Row], Any]] = {
+    names: dict[Column, Callable[[_PolicyOf], Any]] = {Column("model"): lambda row: row[0]}
+    shares: dict[Column, Callable[[_PolicyOf], Any]] = {
         Column("saved, %", "+.0f", scale=100): lambda row: (row[1].saved(row[3]) or (math.nan,))[0]
     }
     several = len(parts) > 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from suffice.papers.paper import Paper, facts_table, flags_table
+from suffice.papers.paper import Paper, flags_table, origin_table
 from suffice.papers.semantic.figures import (
     BASELINE,
     MARGINS,
@@ -52,14 +52,14 @@ def paper_semantic(command: str = "suffice paper semantic") -> Paper:
     by_split = [table for split in splits for table in _split_tables(published, split)]
     return Paper(
         title="The published figures of Semantic Early-Stopping, recomputed",
-        headline=_headline(published, main),
-        summary=_summary(published, main),
+        headline=_verdicts_headline(published, main),
+        summary=_screen_table(published, main),
         parts=(
-            _provenance(published, command),
+            _source_facts(published, command),
             *by_split,
-            _oracle(published),
-            _tokens(published),
-            _conjecture(published),
+            _oracle_table(published),
+            _tokens_table(published),
+            _conjecture_table(published),
             flags_table(published.flags),
         ),
         not_made=_NOT_DERIVABLE,
@@ -67,7 +67,7 @@ def paper_semantic(command: str = "suffice paper semantic") -> Paper:
 
 
 def _split_tables(published: PublishedSemantic, split: FigureSplit) -> tuple[Table, Table, Table]:
-    return _policies(published, split), _verdicts(published, split), _ablation(published, split)
+    return _means_table(published, split), _verdicts_table(published, split), _ablation_table(published, split)
 
 
 def _changed(published: PublishedSemantic, run: PublishedRun) -> str | None:
@@ -78,7 +78,7 @@ def _changed(published: PublishedSemantic, run: PublishedRun) -> str | None:
     return f"{_yes_or_no(run.verdict)} -> {_yes_or_no(both)}" if run.verdict != both else None
 
 
-def _headline(published: PublishedSemantic, split: FigureSplit) -> str:
+def _verdicts_headline(published: PublishedSemantic, split: FigureSplit) -> str:
     verdicts = [run for run in split.runs.values() if run.verdict is not None]
     changed = [run.name for run in verdicts if _changed(published, run)]
     ours = split.runs["entropy_only"]
@@ -89,7 +89,7 @@ def _headline(published: PublishedSemantic, split: FigureSplit) -> str:
     )
 
 
-def _summary(published: PublishedSemantic, split: FigureSplit) -> Table:
+def _screen_table(published: PublishedSemantic, split: FigureSplit) -> Table:
     return Table.of(
         f"Policies on {split.name}, {split.questions} questions; differences to {BASELINE}",
         _suite(split),
@@ -109,11 +109,11 @@ def _summary(published: PublishedSemantic, split: FigureSplit) -> Table:
     )
 
 
-def _provenance(published: PublishedSemantic, command: str) -> Table:
+def _source_facts(published: PublishedSemantic, command: str) -> Table:
     paper = published.paper
     runs = ", ".join(f"{s.name}: {s.questions} questions, commit {s.commit}" for s in published.splits.values())
     settings = f"eps {paper['eps']}, patience {paper['patience']}, {paper['max_rounds']} rounds, judge {paper['judge']}"
-    return facts_table(
+    return origin_table(
         (
             ("paper", f"{paper['title']} (arXiv {paper['arxiv']})"),
             ("figures", f"result files of {paper['repository']} ({runs})"),
@@ -139,7 +139,7 @@ def _score_difference(run: PublishedRun) -> tuple[float, float, float] | None:
     return None if score is None else (score.mean, score.low, score.high)
 
 
-def _policies(published: PublishedSemantic, split: FigureSplit) -> Table:
+def _means_table(published: PublishedSemantic, split: FigureSplit) -> Table:
     adjusted = split.holm(lambda score: score.recomputed_p())
     scores = {run.name: run.differences["score"] for run in _suite(split) if "score" in run.differences}
     return Table.of(
@@ -165,7 +165,7 @@ def _policies(published: PublishedSemantic, split: FigureSplit) -> Table:
     )
 
 
-def _verdicts(published: PublishedSemantic, split: FigureSplit) -> Table:
+def _verdicts_table(published: PublishedSemantic, split: FigureSplit) -> Table:
     margin = published.paper["margin"]
     adjusted = split.holm(lambda score: score.p_loss(margin))
 
@@ -209,7 +209,7 @@ def _yes_or_no(value: object) -> str:
     return "yes" if value else "no"
 
 
-def _ablation(published: PublishedSemantic, split: FigureSplit) -> Table:
+def _ablation_table(published: PublishedSemantic, split: FigureSplit) -> Table:
     runs = [split.runs[name] for name in _ABLATION]
     return Table.of(
         f"Ablation on {split.name}: {len(runs)} cells, {len({run.means for run in runs})} different runs",
@@ -225,7 +225,7 @@ def _ablation(published: PublishedSemantic, split: FigureSplit) -> Table:
     )
 
 
-def _oracle(published: PublishedSemantic) -> Table:
+def _oracle_table(published: PublishedSemantic) -> Table:
     rows = []
     for split in published.splits.values():
         best = split.runs["oracle_is"].score
@@ -246,7 +246,7 @@ def _oracle(published: PublishedSemantic) -> Table:
     )
 
 
-def _tokens(published: PublishedSemantic) -> Table:
+def _tokens_table(published: PublishedSemantic) -> Table:
     rows: list[tuple[object, ...]] = []
     for split in published.splits.values():
         for name in ("shp", "abl_isgain_only", "oracle_is"):
@@ -296,7 +296,7 @@ def _judge_notes(split: FigureSplit) -> tuple[str, str]:
     )
 
 
-def _conjecture(published: PublishedSemantic) -> Table:
+def _conjecture_table(published: PublishedSemantic) -> Table:
     text = published.text
     return Table.of(
         "Do distances fall? (published; nothing here can be recomputed without the distances)",

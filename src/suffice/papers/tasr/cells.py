@@ -39,7 +39,7 @@ BUDGET = 5
 SETTINGS = {"distractor": "distractor", "open": "open-domain BM25", "dense": "open-domain dense"}
 """Sources of evidence, by which the paper groups its tables: 1 and 2, 4, 5."""
 
-_LEAST = 3  # rounds: every difference is against fixed_k(3)
+_FEWEST_ROUNDS = 3  # rounds: every difference is against fixed_k(3)
 _REQUIRED = ("name", "model", "retriever", "corpus", "setting", "tune", "eval")
 _OPTIONAL = ("prompt", "published")
 
@@ -107,7 +107,7 @@ def read_cells(path: str | Path) -> list[TasrCell]:
     if data or not isinstance(entries, list) or not entries:
         other = f", not {', '.join(map(repr, data))}" if data else ""
         raise DataError(f"{path}: a list of cells must contain at least one [[cell]] table{other}")
-    cells = [_cell(entry, number, path) for number, entry in enumerate(entries, start=1)]
+    cells = [_parsed_cell(entry, number, path) for number, entry in enumerate(entries, start=1)]
     _once(path, "name", [cell.name for cell in cells])
     _once(path, "published cell and prompt", [f"{cell.published}, {cell.prompt}" for cell in cells if cell.published])
     return cells
@@ -119,7 +119,7 @@ def _once(path: Path, what: str, values: list[str]) -> None:
         raise DataError(f"{path}: two cells have the {what} {repeated!r}")
 
 
-def _cell(entry: Any, number: int, path: Path) -> TasrCell:
+def _parsed_cell(entry: Any, number: int, path: Path) -> TasrCell:
     where = f"{path}: cell {number}"
     if not isinstance(entry, dict):
         raise DataError(f"{where} is {entry!r}; write [[cell]], then one key per line")
@@ -187,7 +187,7 @@ def load_cell(cell: TasrCell, *, resampling: Resampling = Resampling()) -> CellR
     Raises:
         DataError: A recording cannot be read, has other prompts, or both contain the same question.
     """
-    prompts = _read(cell.tune), _read(cell.eval)
+    prompts = _read_ordered(cell.tune), _read_ordered(cell.eval)
     tune, evaluation = (_with_prompt(recording, cell) for recording in prompts)
     common = sorted(_units(tune) & _units(evaluation))
     if common:
@@ -196,9 +196,9 @@ def load_cell(cell: TasrCell, *, resampling: Resampling = Resampling()) -> CellR
             "questions and evaluate on others"
         )
     try:
-        if evaluation.index[-1] < _LEAST:
+        if evaluation.index[-1] < _FEWEST_ROUNDS:
             raise DataError(
-                f"the recording ends at round {int(evaluation.index[-1])}; the tables compare with fixed_k({_LEAST})"
+                f"the recording ends at round {int(evaluation.index[-1])}; the tables compare with fixed_k({_FEWEST_ROUNDS})"
             )
         policy, notes = _tasr(tune, evaluation)
         result = replay(
@@ -243,7 +243,7 @@ def _units(recording: Recording) -> set[str]:
     return {*map(str, recording.clusters.tolist()), *recording.question_ids}
 
 
-def _read(path: Path) -> Recording:
+def _read_ordered(path: Path) -> Recording:
     recording = _within_budget(PreparedRecording.of(read_recording(path)).recording)
     # Like the authors, draw from questions in the order of their ids, so that intervals do not depend on that of the file.
     keys = [name for name in ("cluster", "question_id", "round") if name in recording.table.column_names]

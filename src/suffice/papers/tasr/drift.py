@@ -13,7 +13,7 @@ from suffice.diagnostics.drift import Drift, measure_drift
 from suffice.diagnostics.rows import Rows
 from suffice.diagnostics.separation import draw_d
 from suffice.errors import DataError
-from suffice.papers.published import Figure, Published
+from suffice.papers.published import FigureValue, Published
 from suffice.papers.tasr.cells import CellRuns, defined, with_evidence
 from suffice.papers.tasr.rows import Layout, interval_note
 from suffice.replays import calibrate
@@ -68,7 +68,7 @@ def drift_table(cells: Sequence[CellRuns], published: Published, resampling: Res
         beside = item.cell.published == published.tables["table3"]["cell"]
         for name in known:
             signal_drift = rows[name]
-            ours: dict[str, Figure] = {
+            ours: dict[str, FigureValue] = {
                 "tune": (signal_drift.d_tune, signal_drift.d_tune_low, signal_drift.d_tune_high),
                 "eval": (signal_drift.d_eval, signal_drift.d_eval_low, signal_drift.d_eval_high),
                 "drift": (signal_drift.delta, signal_drift.delta_low, signal_drift.delta_high),
@@ -87,14 +87,14 @@ def _drift(item: CellRuns, resampling: Resampling) -> tuple[Drift | None, str]:
     unlabelled = [name for name, recording in recordings.items() if not defined(recording, "em")]
     if unlabelled:
         return None, f"no em was recorded ({', '.join(unlabelled)})"
-    policy = _calibrated(item)
+    policy = _calibrated_policy(item)
     tune, evaluation = (Rows.of(recording, "em", policy) for recording in recordings.values())
     first, second = (np.random.default_rng(seed) for seed in np.random.SeedSequence(resampling.seed).spawn(2))
     resampled = draw_d(evaluation, list(evaluation.columns), n_resamples=resampling.n_resamples, rng=first)
     return measure_drift(tune, evaluation, resampled, level=resampling.level, rng=second), ""
 
 
-def _calibrated(item: CellRuns) -> Policy | None:
+def _calibrated_policy(item: CellRuns) -> Policy | None:
     """Return a policy, fitted on tune, with every calibrated signal whose raw signal is in both recordings."""
     names = [name for name, raw in CALIBRATED.items() if defined(item.tune, raw) and defined(item.eval, raw)]
     if not names:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from suffice.errors import DataError
-from suffice.papers.published import Figure, Published
+from suffice.papers.published import FigureValue, Published
 from suffice.papers.tasr.cells import BUDGET, SETTINGS, CellRuns
 from suffice.papers.tasr.rows import Layout, cell_means, interval_note, value_of
 from suffice.rounds import Floats
@@ -17,10 +17,10 @@ from suffice.tables import Column, Table
 __all__ = ["cell_table", "figure3", "figure4", "macro_table", "tasr_figures", "with_runs"]
 
 _BASE, _RULE, _CHANCE = "fixed_k(3)", "tasr", "random(tasr)"
-_F1 = Column("F1", ".2f", scale=100, interval=True)
-_CALLS = Column("calls", ".2f", interval=True)
-_DELTA = Column("ΔF1 vs k=3", "+.2f", scale=100, interval=True)
-_OVER_CHANCE = Column("ΔF1 vs random stop", "+.2f", scale=100, interval=True)
+_F1_COLUMN = Column("F1", ".2f", scale=100, interval=True)
+_CALLS_COLUMN = Column("calls", ".2f", interval=True)
+_DELTA_COLUMN = Column("ΔF1 vs k=3", "+.2f", scale=100, interval=True)
+_OVER_CHANCE_COLUMN = Column("ΔF1 vs random stop", "+.2f", scale=100, interval=True)
 
 
 def with_runs(cells: Sequence[CellRuns], setting: str = "") -> tuple[list[CellRuns], list[str]]:
@@ -61,7 +61,7 @@ def tasr_figures(cell: CellRuns) -> dict[str, Floats]:
     }
 
 
-def _labels(used: Sequence[CellRuns]) -> list[str]:
+def _common_labels(used: Sequence[CellRuns]) -> list[str]:
     """Return the labels of runs that every cell has, in the order of the first."""
     return [label for label in used[0].runs if all(label in item.runs for item in used)]
 
@@ -71,9 +71,9 @@ def _lacking(used: Sequence[CellRuns]) -> list[str]:
     return [f"fixed_k({BUDGET}) is missing, for fewer rounds were recorded in: {', '.join(short)}"] if short else []
 
 
-def _frontier(used: Sequence[CellRuns], resampling: Resampling) -> tuple[dict[str, dict[str, Figure]], list[str]]:
+def _frontier(used: Sequence[CellRuns], resampling: Resampling) -> tuple[dict[str, dict[str, FigureValue]], list[str]]:
     """Return F1, calls and difference of every run, as means over cells, by label."""
-    labels = _labels(used)
+    labels = _common_labels(used)
 
     def quantities(cell: CellRuns) -> dict[str, Floats]:
         values = {}
@@ -88,7 +88,7 @@ def _frontier(used: Sequence[CellRuns], resampling: Resampling) -> tuple[dict[st
     return rows, [f"no intervals: {why}"] if why else []
 
 
-def _dominated(rows: Mapping[str, Mapping[str, Figure]], label: str) -> str:
+def _dominated(rows: Mapping[str, Mapping[str, FigureValue]], label: str) -> str:
     """Return the cheapest fixed or random policy that dominates a row in F1 and calls."""
     f1, calls = (value_of(rows[label][key]) for key in ("f1", "calls"))
     rivals = [
@@ -129,7 +129,7 @@ def macro_table(cells: Sequence[CellRuns], published: Published, resampling: Res
         key="table1",
         title=f"Table 1. Macro results over {len(used)} distractor cells",
         heads=("method",),
-        columns={"f1": _F1, "calls": _CALLS, "delta": _DELTA},
+        columns={"f1": _F1_COLUMN, "calls": _CALLS_COLUMN, "delta": _DELTA_COLUMN},
         published=published,
     )
     lines = [
@@ -154,7 +154,7 @@ def cell_table(cells: Sequence[CellRuns], published: Published, resampling: Resa
     """
     used, notes = with_runs(cells, setting)
     key, name = _CELL_TABLES[setting]
-    columns = {"f1": _F1, "calls": _CALLS, "delta": _DELTA, "chance": _OVER_CHANCE}
+    columns = {"f1": _F1_COLUMN, "calls": _CALLS_COLUMN, "delta": _DELTA_COLUMN, "chance": _OVER_CHANCE_COLUMN}
     if setting != "distractor":
         fixed = {k: Column(f"k={k[1]} F1", ".2f", scale=100, interval=True) for k in ("k3", "k5")}
         columns = {**fixed, **columns}
@@ -176,11 +176,11 @@ def cell_table(cells: Sequence[CellRuns], published: Published, resampling: Resa
     rows, missing = _frontier(used, resampling)
     macro, _ = cell_means(resampling, used, tasr_figures)
     lines += layout.lines(("macro",), macro, "macro" if same else None, remark=_dominated(rows, _RULE))
-    verdict = _verdict([ours["delta"] for ours in figures])
+    verdict = _wins_and_losses([ours["delta"] for ours in figures])
     return layout.table(lines, [interval_note(resampling), *notes, *_lacking(used), *missing, *why, verdict])
 
 
-def _verdict(deltas: Sequence[Figure]) -> str:
+def _wins_and_losses(deltas: Sequence[FigureValue]) -> str:
     """Return the wins, ties and losses of the cells against fixed_k(3), by their intervals."""
     known = [delta for delta in deltas if isinstance(delta, tuple)]
     wins, losses = sum(low > 0 for _, low, _ in known), sum(high < 0 for _, _, high in known)
@@ -198,7 +198,7 @@ def figure3(cells: Sequence[CellRuns], published: Published, resampling: Resampl
         key="figure3",
         title="Figure 3. F1 against calls, macro by setting",
         heads=("setting", "policy"),
-        columns={"f1": _F1, "calls": _CALLS},
+        columns={"f1": _F1_COLUMN, "calls": _CALLS_COLUMN},
         published=published,
     )
     lines: list[tuple[Any, ...]] = []
@@ -230,7 +230,7 @@ def figure4(cells: Sequence[CellRuns], published: Published, resampling: Resampl
         key="figure4",
         title="Figure 4. F1 of fixed budgets and of TASR, by model and cell",
         heads=("model", "cell"),
-        columns={**fixed, "f1": Column("TASR F1", ".2f", scale=100, interval=True), "calls": _CALLS},
+        columns={**fixed, "f1": Column("TASR F1", ".2f", scale=100, interval=True), "calls": _CALLS_COLUMN},
         published=_with_points(published),
     )
     lines: list[tuple[Any, ...]] = []

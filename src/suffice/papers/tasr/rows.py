@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from suffice.errors import DataError
-from suffice.papers.published import Figure, Published
+from suffice.papers.published import FigureValue, Published
 from suffice.papers.tasr.cells import CellRuns
 from suffice.rounds import Floats, Mask
 from suffice.statistics import ROUNDING, CellDeltas, Resampling, macro_bootstrap
@@ -25,7 +25,7 @@ _NOT_COMPARED = frozenset({"rows", "rules", "ratio"})
 
 def macro_means(
     resampling: Resampling, parts: Sequence[tuple[str, Mapping[str, Floats], Sequence[Any]]]
-) -> tuple[dict[str, Figure], str]:
+) -> tuple[dict[str, FigureValue], str]:
     """Return the means over cells of several quantities, and the reason if there are no intervals.
 
     Args:
@@ -36,7 +36,7 @@ def macro_means(
     """
     keys = [key for key in parts[0][1] if all(key in values for _, values, _ in parts)]
     known = [key for key in keys if all(np.isfinite(values[key]).all() for _, values, _ in parts)]
-    unknown: dict[str, Figure] = dict.fromkeys(keys, math.nan)
+    unknown: dict[str, FigureValue] = dict.fromkeys(keys, math.nan)
     if not known:
         return unknown, "no figure was measured for every question"
     cells = [
@@ -54,12 +54,12 @@ def macro_means(
 
 def cell_means(
     resampling: Resampling, cells: Sequence[CellRuns], quantities: Callable[[CellRuns], Mapping[str, Floats]]
-) -> tuple[dict[str, Figure], str]:
+) -> tuple[dict[str, FigureValue], str]:
     """Return the mean over cells of quantities of their eval questions; see `macro_means`."""
     return macro_means(resampling, [(c.cell.name, quantities(c), c.eval.clusters.tolist()) for c in cells])
 
 
-def separation(resampling: Resampling, values: Floats, right: Mask, questions: Sequence[Any]) -> dict[str, Figure]:
+def separation(resampling: Resampling, values: Floats, right: Mask, questions: Sequence[Any]) -> dict[str, FigureValue]:
     """Return the mean of right and of wrong rounds and their difference, with intervals over questions."""
     draws = resampling.draws(len(values), questions)
     tail = 50 * (1 - resampling.level)
@@ -83,7 +83,7 @@ def interval_note(resampling: Resampling) -> str:
     )
 
 
-def value_of(figure: Figure) -> float:
+def value_of(figure: FigureValue) -> float:
     """Return a figure without its interval."""
     return figure[0] if isinstance(figure, tuple) else figure
 
@@ -132,7 +132,7 @@ class Layout:
     def lines(
         self,
         heads: tuple[Any, ...],
-        here: Mapping[str, Figure],
+        here: Mapping[str, FigureValue],
         row: str | None = None,
         *,
         remark: str = "",
@@ -148,11 +148,11 @@ class Layout:
             earlier: Further published rows to show without comparing.
         """
         published = self.published.row(self.key, row)
-        ours = (*heads, "here", *(_shown(here.get(key)) for key in self.columns))
+        ours = (*heads, "here", *(_with_bounds(here.get(key)) for key in self.columns))
         if not published:
             return [(*ours, f"{remark}; {NOT_PUBLISHED}" if remark else NOT_PUBLISHED)]
         compared = {key: published.get(key) for key in self.columns if key not in _NOT_COMPARED}
-        differences = [_difference(here.get(key), compared.get(key)) for key in self.columns]
+        differences = [_minus_published(here.get(key), compared.get(key)) for key in self.columns]
         outside = [
             self.columns[key].name
             for key, theirs in compared.items()
@@ -172,20 +172,20 @@ class Layout:
         return (*heads, label, *(figures.get(key) for key in self.columns), flags)
 
 
-def _shown(figure: Figure | None) -> Figure | None:
+def _with_bounds(figure: FigureValue | None) -> FigureValue | None:
     """Return a figure, without its interval if that is undefined or empty, as for the calls of a fixed budget."""
     return figure if _bounded(figure) or not isinstance(figure, tuple) else figure[0]
 
 
-def _bounded(figure: Figure | None) -> bool:
+def _bounded(figure: FigureValue | None) -> bool:
     return isinstance(figure, tuple) and figure[2] - figure[1] > ROUNDING
 
 
-def _difference(ours: Figure | None, theirs: Figure | None) -> float | None:
+def _minus_published(ours: FigureValue | None, theirs: FigureValue | None) -> float | None:
     return None if ours is None or theirs is None else value_of(ours) - value_of(theirs)
 
 
-def _outside(ours: Figure | None, theirs: Figure | None, column: Column) -> bool:
+def _outside(ours: FigureValue | None, theirs: FigureValue | None, column: Column) -> bool:
     """Return whether the published value is outside our interval by more than its rounding."""
     if theirs is None or not isinstance(ours, tuple) or math.isnan(ours[1] + ours[2]):
         return False

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from suffice.errors import ConfigMismatchError, DataError, UnknownSignalError
-from suffice.papers.published import Figure, Published
+from suffice.papers.published import FigureValue, Published
 from suffice.papers.tasr.cells import CellRuns
 from suffice.papers.tasr.frontier import with_runs
 from suffice.papers.tasr.rows import Layout, interval_note
@@ -83,10 +83,10 @@ def _searched(item: CellRuns, resampling: Resampling, notes: list[str]) -> list[
     return results
 
 
-def search_summary(result: SearchResult) -> tuple[str, dict[str, Figure]]:
+def search_summary(result: SearchResult) -> tuple[str, dict[str, FigureValue]]:
     """Return the rule chosen on tune ("" if none meets the budget), and the figures of a search by key."""
     columns, members = result.columns, result.distinct.members
-    figures: dict[str, Figure] = {"rules": float(result.n_rules), "distinct": float(len(result.distinct))}
+    figures: dict[str, FigureValue] = {"rules": float(result.n_rules), "distinct": float(len(result.distinct))}
     if "low" in columns:
         figures["winners"] = float(members[columns["low"] > 0].sum())
     tasr = next((named for named in result.named if named.name == "tasr"), None)

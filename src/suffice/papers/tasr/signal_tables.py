@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from suffice.errors import DataError
-from suffice.papers.published import Figure, Published
+from suffice.papers.published import FigureValue, Published
 from suffice.papers.tasr.cells import SETTINGS, CellRuns, with_evidence
 from suffice.papers.tasr.frontier import tasr_figures, with_runs
 from suffice.papers.tasr.rows import Layout, cell_means, interval_note, macro_means, separation
@@ -21,7 +21,7 @@ __all__ = ["confidence_figure", "margin_figure", "models_table", "reliability_fi
 
 _MARGIN = "answer_margin"
 _BUCKETS = 5
-_MARKS = (1, 2, 3, 4, 5)
+_STATED = (1, 2, 3, 4, 5)
 
 
 def _column(recording: Recording, name: str) -> Floats:
@@ -69,7 +69,7 @@ def models_table(cells: Sequence[CellRuns], published: Published, resampling: Re
     return layout.table(lines, [interval_note(resampling), *notes])
 
 
-def _margins(group: Sequence[CellRuns], resampling: Resampling) -> dict[str, Figure]:
+def _margins(group: Sequence[CellRuns], resampling: Resampling) -> dict[str, FigureValue]:
     parts = []
     for item in group:
         assert item.policy is not None
@@ -137,14 +137,14 @@ def margin_figure(cells: Sequence[CellRuns], published: Published, resampling: R
     return layout.table(lines, notes)
 
 
-def _separations(recording: Recording, resampling: Resampling) -> tuple[dict[str, Figure], str]:
+def _separations(recording: Recording, resampling: Resampling) -> tuple[dict[str, FigureValue], str]:
     em = _column(recording, "em")
     rows, questions = _rows(recording, margin=_column(recording, _MARGIN), em=em)
     right = rows["em"] >= 1
     if not right.any() or right.all():
         what = "only right or only wrong rounds" if len(right) else "no round has both answer_margin and em"
         return {}, what
-    figures: dict[str, Figure] = {"rows": float(len(right))}
+    figures: dict[str, FigureValue] = {"rows": float(len(right))}
     figures |= separation(resampling, rows["margin"], right, questions)
     confidence, confidence_questions = _rows(recording, value=_column(recording, "verbal_confidence"), em=em)
     confidence_right = confidence["em"] >= 1
@@ -204,7 +204,7 @@ def confidence_figure(cells: Sequence[CellRuns], published: Published, resamplin
         heads=("prompt", "cells"),
         columns={
             "rows": Column("rounds", ",.0f"),
-            **{f"share_{mark}": Column(f"% {mark}", ".1f", scale=100, interval=True) for mark in _MARKS},
+            **{f"share_{mark}": Column(f"% {mark}", ".1f", scale=100, interval=True) for mark in _STATED},
             "entropy": Column("entropy, nats", ".3f"),
         },
         published=published,
@@ -227,9 +227,9 @@ def confidence_figure(cells: Sequence[CellRuns], published: Published, resamplin
             continue
         questions = [question for _, cell_questions in by_cell for question in cell_questions]
         shares, _ = macro_means(
-            resampling, [(prompt, {f"share_{m}": (np.rint(stated) == m) * 1.0 for m in _MARKS}, questions)]
+            resampling, [(prompt, {f"share_{m}": (np.rint(stated) == m) * 1.0 for m in _STATED}, questions)]
         )
-        ours: Mapping[str, Figure] = {"rows": float(len(stated)), **shares, "entropy": _entropy(np.rint(stated))}
+        ours: Mapping[str, FigureValue] = {"rows": float(len(stated)), **shares, "entropy": _entropy(np.rint(stated))}
         lines += layout.lines((prompt, len(group) - len(silent)), ours, prompt if beside else None)
     if not lines:
         raise DataError("; ".join(notes[2:]))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from suffice.errors import DataError, UnknownSignalError
-from suffice.papers.paper import Paper, facts_table, flags_table, narrow
+from suffice.papers.paper import Paper, flags_table, narrow, origin_table
 from suffice.papers.published import Published, published_tasr
 from suffice.papers.tasr.cells import CellRuns, TasrCell, load_cell
 from suffice.papers.tasr.drift import drift_table
@@ -90,10 +90,10 @@ def paper_tasr(
     missing = Table(title="Not made", columns=(Column("what"), Column("why")), rows=tuple(not_made.items()))
     return Paper(
         title="The tables of TASR",
-        headline=_headline(results),
+        headline=_macro_headline(results),
         summary=narrow(results[0], ("method", "cell", "figures", "F1", "calls", "ΔF1 vs k=3")) if results else missing,
         parts=(
-            facts_table(facts),
+            origin_table(facts),
             _cells_table(loaded, published),
             *results,
             *([missing] if not_made else []),
@@ -103,7 +103,7 @@ def paper_tasr(
     )
 
 
-def _headline(results: Sequence[Table]) -> str:
+def _macro_headline(results: Sequence[Table]) -> str:
     """Return what Table 1 says of TASR in one sentence, or that it could not be made."""
     macro = results[0] if results and results[0].title.startswith("Table 1") else None
     if macro is None:

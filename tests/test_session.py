@@ -16,6 +16,7 @@ from suffice import (
     Patience,
     Policy,
     Round,
+    Rounds,
     Session,
     fixed_k,
     parse_rule,
@@ -25,6 +26,7 @@ from suffice import (
 )
 from suffice.errors import DataError, UnknownSignalError
 from suffice.rules import answer_stable
+from suffice.signals import SIGNALS
 
 NAN = float("nan")
 
@@ -154,6 +156,31 @@ def test_a_calibrator_of_the_policy_wins_over_nothing_and_reads_the_raw_margin()
     decision = play(Policy(rule=tasr(), calibrators=(calibrator,)), ["a", "a"], answer_margin=[1.0, 2.0])
     assert decision.stop
     assert decision.signals["p_correct"] == pytest.approx(0.5)
+
+
+def test_a_calibrated_signal_is_undefined_at_rounds_at_which_its_source_is():
+    calibrator = Calibrator(output="p_correct", signal="score_gap", per_round=False).fit(
+        [[0.1, 0.4], [2.0, 3.0]], [[0, 1], [1, 1]], index=[1, 2]
+    )
+    policy = Policy(rule=parse_rule("p_correct > 0"), calibrators=(calibrator,), start_round=0)
+    source = SIGNALS["score_gap"]
+    raw = Rounds.from_columns({"score_gap": [1.0, 1.0]}, start=0)
+    assert np.isnan(policy.view(raw)["p_correct"]).tolist() == [not source.may_exist(r) for r in (0, 1)]
+    assert source.first_round == 1
+
+
+def test_text_with_the_hosts_patterns_makes_a_column_of_numbers():
+    policy = Policy(rule=parse_rule("abstained >= 1"), abstain_patterns=("pass",))
+    view = policy.view(Rounds.from_columns({"abstained": [0.0, 0.0]}, answers=["pass", "Oslo"]))
+    assert view["abstained"].dtype == np.float64
+    assert view["abstained"].tolist() == [1.0, 0.0]
+
+
+def test_a_rule_that_was_not_called_is_refused_with_a_hint():
+    with pytest.raises(DataError, match="Call it"):
+        Policy(rule=tasr)
+    with pytest.raises(DataError, match=r"must be a Rule or its text, not 3\.$"):
+        Policy(rule=3)
 
 
 def test_the_decision_names_the_member_of_a_cascade_that_held():

@@ -11,6 +11,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 
 from suffice.errors import DataError, NotFittedError
 from suffice.rounds import Passage, Round
+from suffice.seen import Seen
 from suffice.signals import Idf, ZScore, compute_signals, overlap_tokens, state_from_dict, top_score
 
 TEXTS = [
@@ -62,6 +63,19 @@ def test_overlap_runs_from_nothing_new_to_all_new():
     assert overlap("the sea", "sea THE sea") == 1
     assert overlap("the sea", "a storm") == 0
     assert overlap("the sea", "") == 0
+
+
+def test_a_word_outside_the_fitted_texts_weighs_most():
+    idf = Idf.fit(["sea storm", "sea"])
+    weight = math.log1p(2) + 1
+    assert idf.weight("calm") == pytest.approx(weight)
+    assert overlap("sea calm", "sea", idf=idf) == pytest.approx(1 / (1 + weight))
+
+
+def test_fitted_frequencies_keep_their_questions_in_json():
+    seen = Seen.of(["q1"], ["Where?"])
+    fitted = Idf.fit(["sea storm"], seen)
+    assert state_from_dict(fitted.to_dict()).seen == seen
 
 
 def test_overlap_reads_titles():

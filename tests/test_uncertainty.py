@@ -13,6 +13,7 @@ from suffice.errors import DataError
 from suffice.llm.uncertainty import contrast_directions, first_sentence, flare_trigger, rind
 from suffice.rounds import Round, Token
 from suffice.signals import SIGNALS
+from suffice.signals.margins import HIGHEST_LOGPROB, LOWEST_LOGPROB
 from suffice.signals.uncertainty import clusters, gram_uncertainty, semantic_entropy, sequence_logprob, token_entropy
 
 shares = st.lists(st.floats(0.01, 1.0), min_size=3, max_size=8).map(lambda w: np.array(w) / sum(w))
@@ -42,6 +43,18 @@ def test_entropy_needs_two_known_values():
     assert math.isnan(token_entropy(Token("a", -0.1, (("a", -0.1), ("b", -9999.0)))))
     assert math.isnan(token_entropy(Token("a", -0.1, (("a", -0.1), ("b", math.nan)))))
     assert math.isnan(token_entropy(Token("a", 3.0, (("a", 3.0), ("b", -1.0)))))
+
+
+def test_one_unknown_value_among_several_leaves_the_entropy_unknown():
+    known = (("a", math.log(0.5)), ("b", math.log(0.25)))
+    assert token_entropy(Token("a", math.log(0.5), known)) > 0
+    assert math.isnan(token_entropy(Token("a", math.log(0.5), (*known, ("c", math.nan)))))
+
+
+def test_probabilities_from_the_lowest_to_1_are_known():
+    sure = Token("a", HIGHEST_LOGPROB, (("a", HIGHEST_LOGPROB), ("b", math.log(1e-9))))
+    assert token_entropy(sure) == pytest.approx(0.0, abs=1e-6)
+    assert math.isnan(token_entropy(Token("a", -0.1, (("a", -0.1), ("b", LOWEST_LOGPROB)))))
 
 
 def test_a_generated_token_that_is_not_listed_counts():

@@ -147,6 +147,7 @@ def matching_threshold(raw: Floats, fires: Mask) -> float:
     ordered = np.sort(raw[np.isfinite(raw)])
     if not len(ordered):
         return math.nan
+    # All values above the threshold fire, so it is the largest of those that stay quiet.
     quiet = len(ordered) - int((fires & np.isfinite(raw)).sum())
     return float(ordered[quiet - 1]) if quiet else float(np.nextafter(ordered[0], -np.inf))
 

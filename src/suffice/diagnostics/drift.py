@@ -111,6 +111,7 @@ def kolmogorov_smirnov(first: Coded, second: Coded) -> float:
 
 
 def _distribution(column: Coded, places: Floats) -> Floats:
+    # Counts of values up to each, with a 0 for places below the first.
     reached = np.concatenate([[0], np.cumsum(column.counts(column.defined))])
     shares: Floats = reached[np.searchsorted(column.values, places, side="right")] / reached[-1]
     return shares

@@ -244,6 +244,7 @@ def _places(mean: Floats, ranks: Counts, rest: Mask) -> Counts:
 
 def _first_equal(view: Rounds, candidates: Mask) -> Positions:
     """Return for each round the earliest candidate with the same draft; the round itself where it is none."""
+    # Between candidates alone: a draft after the stop is not known yet.
     equal = same_answers(view) & candidates[..., None, :] & candidates[..., :, None]
     own = np.broadcast_to(np.arange(len(view)), view.shape)
     first: Positions = np.where(equal.any(axis=-1), np.argmax(equal, axis=-1), own)

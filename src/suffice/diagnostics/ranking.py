@@ -23,7 +23,7 @@ from suffice.rules.ranker import Ranked, Term
 from suffice.rules.selectors import Last, Selector, answered
 from suffice.seen import Seen
 from suffice.session import Policy
-from suffice.statistics import Units, drawn_folds
+from suffice.statistics import ROUNDING, Units, drawn_folds
 from suffice.store.recording import Recording
 from suffice.tables import Column, Table
 
@@ -238,6 +238,7 @@ def _median(term: Term, rounds: Rounds) -> float:
 def _by_stop(ranker: Ranked, rounds: Rounds) -> tuple[Floats, Mask]:
     """Return features ``(n_terms, n_questions, n_stops, n_rounds)`` and the candidates of each stop, the rest."""
     n = len(rounds)
+    # An axis of stops before that of rounds: what a stop at t has seen are the rounds up to t, for all t in one pass.
     columns = {name: rounds[name][:, None, :] for name in ranker.signals}
     assert rounds.answers is not None
     wide = Rounds(columns, rounds.index, rounds.seen[:, None, :], rounds.answers[:, None, :])
@@ -248,6 +249,7 @@ def _by_stop(ranker: Ranked, rounds: Rounds) -> tuple[Floats, Mask]:
 
 def _unequal_pairs(candidates: Mask, metric: Floats) -> tuple[Any, Any, Floats]:
     """Return index tuples of the better and of the worse round of each pair, and the differences of the metric."""
+    # Axes: question, stop, better round, worse round.  The 0 for an unknown metric is masked out on both sides.
     known = np.where(np.isnan(metric), 0.0, metric)[:, None, :]
     both = candidates[..., :, None] & candidates[..., None, :] & ~np.isnan(metric)[:, None, :, None]
     q, t, a, b = np.nonzero(both & (known[..., :, None] > known[..., None, :]) & ~np.isnan(metric)[:, None, None, :])
@@ -258,11 +260,13 @@ def _weights(values: Floats, candidates: Mask, pairs: tuple[Any, Any, Floats], p
     """Return the weight of each feature, None if no feature differs between the rounds of any pair."""
     better, worse, importance = pairs
     spread = np.array([feature[candidates].std() if candidates.any() else 0.0 for feature in values])
-    usable = spread > 1e-12 * (1 + np.abs(values[:, candidates]).max(axis=1, initial=0.0))
+    # A constant feature would be divided by the rounding of its spread.
+    usable = spread > ROUNDING * (1 + np.abs(values[:, candidates]).max(axis=1, initial=0.0))
     difference = np.stack([feature[better] - feature[worse] for feature in values], axis=-1)[:, usable]
     difference = difference / spread[usable]
     if not difference.any():
         return None
+    # Each pair in both orders: without an intercept the classes are then balanced, and no order is preferred.
     rows = np.concatenate([difference, -difference])
     labels = np.repeat([1, 0], len(difference))
     shares = np.concatenate([importance, importance])

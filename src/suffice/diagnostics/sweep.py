@@ -150,6 +150,7 @@ def _changes(values: Floats, tables: Sequence[npt.NDArray[Any]]) -> Floats:
             ``(n_questions, n_rounds + 1)``, without NaN.
     """
     each, others = values[:, :, None], values[:, None, :]
+    # A question is in region j where j of its values lie below the threshold: just below a value, and just above it.
     before, after = (others < each).sum(axis=-1), (others <= each).sum(axis=-1)  # equal values are passed at once
     rows = np.arange(len(values))[:, None]
     differs = np.zeros(values.shape, dtype=np.bool_)
@@ -235,7 +236,7 @@ def _front(quality: Floats, calls: Floats) -> list[int]:
     """Return the points of the Pareto front, cheapest first; of equal points the first."""
     rounded = np.round(quality, _QUALITY_DIGITS)
     held = np.flatnonzero(pareto_front(rounded, calls))
-    _, first = np.unique(calls[held], return_index=True)
+    _, first = np.unique(calls[held], return_index=True)  # sorts by calls, and drops points equal to an earlier one
     return [int(i) for i in held[first]]
 
 

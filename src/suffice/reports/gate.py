@@ -9,7 +9,7 @@ from suffice.errors import SufficeError
 from suffice.gates import GateEvaluation, GatePoint, Transitions, even_betas, gate_rule, transitions
 from suffice.gates.tables import examples_table, points_table, transitions_table
 from suffice.replays import selected_on
-from suffice.replays.charts import chart_of, legend_entry
+from suffice.replays.charts import chart_of, legend_entry, scale_of
 from suffice.reports.part import ReportPart
 from suffice.signals import KNOWN
 from suffice.statistics import Resampling
@@ -166,7 +166,7 @@ def _steps_chart(steps: Sequence[Transitions]) -> dict[str, Any]:
                 "field": "kind",
                 "type": "nominal",
                 "legend": None,
-                "scale": {"domain": list(names), "range": list(colours)},
+                **scale_of(names, colours),
             },
             "tooltip": [{"field": "step"}, {"field": "kind"}, {"field": "questions"}],
         },

@@ -141,22 +141,19 @@ def make_slider(prepared: PreparedRecording, policy: Policy, literal: Threshold)
         literal: One of the thresholds of its rule.
     """
     moved = regions(prepared, policy, literal)
-    runs = [run for run, _ in moved.runs]
     view = prepared.view(policy)
     after = np.arange(len(view)) >= np.arange(len(view))[:, None]  # row k: the rounds from position k on
     fixed = [
         run_policy(prepared, replace(policy, rule=Held("round", np.broadcast_to(mask, view.shape))))[0]
         for mask in after
     ]
-    places = {int(r): position for position, r in enumerate(view.index)} | {-1: -1}
-    where = np.vectorize(places.__getitem__, otypes=[np.int8])
     return Slider(
         policy=policy,
         literal=literal,
         values=moved.values,
         rounds=view.index,
-        stops=np.stack([where(run.rounds) for run in runs], axis=1),
-        outcomes=_known_outcomes(runs),
+        stops=np.stack([stopped.position for _, stopped in moved.runs], axis=1).astype(np.int8),
+        outcomes=_known_outcomes([run for run, _ in moved.runs]),
         by_stop=_known_outcomes(fixed),
     )
 

@@ -131,6 +131,7 @@ def choose(policies: Sequence[Stopped], n: int, limit: int, *, seed: int) -> Tra
         limit: How many at most.
         seed: Of the sample.
     """
+    # The class of a question is the first policy that disagrees; a stable sort of a permutation is random within a class.
     order = np.full(n, len(policies))
     for place, stopped in reversed(list(enumerate(policies))):
         order[stopped.differs] = place

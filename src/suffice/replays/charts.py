@@ -13,16 +13,16 @@ from suffice.tables import figure
 
 __all__ = [
     "COST_TITLES",
+    "KIND_MARKS",
     "axis_of",
     "chart_of",
     "legend_entry",
-    "merge_points",
     "pareto_chart",
     "pareto_costs",
     "path_chart",
+    "points_chart",
     "reliability_chart",
     "scale_of",
-    "spread_labels",
     "stops_chart",
 ]
 
@@ -35,7 +35,7 @@ COST_TITLES: Mapping[str, str] = {
 """What the horizontal axis of the Pareto chart may show, with its title."""
 
 _VEGA_LITE = "https://vega.github.io/schema/vega-lite/v6.json"
-_MARKS = {
+KIND_MARKS: Mapping[str, tuple[str, str, str]] = {
     "rule": ("policy", "var(--accent)", "circle"),
     "random": ("same stops at random", "var(--accent-soft)", "circle"),
     "fixed": ("fixed budget", "var(--muted)", "circle"),
@@ -70,20 +70,38 @@ def pareto_chart(result: ReplayResult, cost: str) -> dict[str, Any]:
 
     Intervals are those of the paired difference to the baseline, drawn around the baseline's own point.
     """
+    metric = result.metrics[0].upper()
     points = (_row_point(result, row, cost) for row in result.rows)
-    rows = spread_labels(merge_points([point for point in points if point is not None]))
-    x = axis_of("cost", COST_TITLES[cost])
-    y = axis_of("quality", f"{result.metrics[0].upper()}, points")
-    names, colours, shapes = zip(*_MARKS.values(), strict=True)
-    colour = {"field": "name", "type": "nominal", "legend": None, **scale_of(names, colours)}
-    shape = {"field": "name", "type": "nominal", "legend": None, **scale_of(names, shapes)}
-    hollow = {"condition": {"test": "datum.kind === 'random'", "value": "var(--surface)"}, **colour}
     tooltip = [
         {"field": "label", "title": "policy"},
-        {"field": "quality", "title": result.metrics[0].upper(), "format": ".1f"},
+        {"field": "quality", "title": metric, "format": ".1f"},
         {"field": "cost", "title": cost, "format": ",.3~f" if cost != "money" else ".6f"},
         {"field": "interval", "title": f"difference to {result.against}"},
     ]
+    axes = COST_TITLES[cost], f"{metric}, points"
+    return points_chart(
+        [point for point in points if point is not None], axes, f"{metric} against {COST_TITLES[cost]}", tooltip
+    )
+
+
+def points_chart(
+    points: Sequence[dict[str, Any]], axes: tuple[str, str], title: str, tooltip: list[dict[str, Any]]
+) -> dict[str, Any]:
+    """Return points of quality against cost; the line joins the fixed budgets.
+
+    Args:
+        points: Each with `label`, `short` ("" = no label), `kind` (a key of `KIND_MARKS`), `name`, `cost` and `quality`, and
+            `low`, `high`, `cost_low` and `cost_high` where it has intervals.
+        axes: Titles of cost and of quality.
+        title: What the chart shows.
+        tooltip: Its fields.
+    """
+    rows = _spread_labels(_merge_points(points))
+    x, y = axis_of("cost", axes[0]), axis_of("quality", axes[1])
+    names, colours, shapes = zip(*KIND_MARKS.values(), strict=True)
+    colour = {"field": "name", "type": "nominal", "legend": None, **scale_of(names, colours)}
+    shape = {"field": "name", "type": "nominal", "legend": None, **scale_of(names, shapes)}
+    hollow = {"condition": {"test": "datum.kind === 'random'", "value": "var(--surface)"}, **colour}
     layers: list[dict[str, Any]] = [
         {
             "transform": [{"filter": "datum.kind === 'fixed'"}],
@@ -118,10 +136,8 @@ def pareto_chart(result: ReplayResult, cost: str) -> dict[str, Any]:
         ),
     ]
     shown = {point["kind"] for point in rows}
-    legend = [legend_entry(*mark, hollow=kind == "random") for kind, mark in _MARKS.items() if kind in shown]
-    return chart_of(
-        rows, layers, 380, f"{result.metrics[0].upper()} against {COST_TITLES[cost]}, {len(rows)} points", legend
-    )
+    legend = [legend_entry(*mark, hollow=kind == "random") for kind, mark in KIND_MARKS.items() if kind in shown]
+    return chart_of(rows, layers, 380, f"{title}, {len(rows)} points", legend)
 
 
 def stops_chart(result: ReplayResult, rules: Sequence[Row]) -> dict[str, Any]:
@@ -346,7 +362,7 @@ def _row_point(result: ReplayResult, row: Row, cost: str) -> dict[str, Any] | No
         "short": short,
         "kind": row.kind,
         "selector": row.selector,
-        "name": _MARKS[row.kind][0],
+        "name": KIND_MARKS[row.kind][0],
         "quality": 100 * quality,
         "cost": row.costs[cost],
         "interval": "",
@@ -362,7 +378,7 @@ def _row_point(result: ReplayResult, row: Row, cost: str) -> dict[str, Any] | No
     return point
 
 
-def merge_points(points: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def _merge_points(points: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the points, those of one kind that fall together as one that names all."""
     merged: dict[tuple[Any, ...], dict[str, Any]] = {}
     for point in points:
@@ -374,7 +390,7 @@ def merge_points(points: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return list(merged.values())
 
 
-def spread_labels(points: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _spread_labels(points: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Give each label its distance from the point, pixels: budgets below, others above, higher where they would meet."""
     width = max(1e-9, max(p["cost"] for p in points) - min(p["cost"] for p in points))
     height = max(1e-9, max(p["quality"] for p in points) - min(p["quality"] for p in points))

@@ -49,20 +49,18 @@ def headroom(evaluation: GateEvaluation) -> dict[str, Headroom]:
 
 def headroom_table(title: str, sets: Mapping[str, tuple[int, Mapping[str, Headroom]]]) -> Table:
     """Return one row per metric of each named set, given as its number of questions and its headroom."""
-    fields = ("never", "always", "perfect", "needed", "harmed")
-    names = ("never", "always", "perfect gate", "retrieval needed", "retrieval harms")
-    return Table(
-        title=title,
-        columns=(
-            Column("questions"),
-            Column("n", ",.0f"),
-            Column("metric"),
-            *(Column(name, ".1f", scale=100) for name in names),
-        ),
-        rows=tuple(
-            (label, n, metric.upper(), *(getattr(item, field) for field in fields))
-            for label, (n, by_metric) in sets.items()
-            for metric, item in by_metric.items()
-        ),
-        notes=("perfect gate: knows where retrieval helps, for each metric on its own",),
+    return Table.of(
+        title,
+        [(label, n, metric, room) for label, (n, by_metric) in sets.items() for metric, room in by_metric.items()],
+        {
+            Column("questions"): lambda row: row[0],
+            Column("n", ",.0f"): lambda row: row[1],
+            Column("metric"): lambda row: row[2].upper(),
+            Column("never", ".1f", scale=100): lambda row: row[3].never,
+            Column("always", ".1f", scale=100): lambda row: row[3].always,
+            Column("perfect gate", ".1f", scale=100): lambda row: row[3].perfect,
+            Column("retrieval needed", ".1f", scale=100): lambda row: row[3].needed,
+            Column("retrieval harms", ".1f", scale=100): lambda row: row[3].harmed,
+        },
+        ("perfect gate: knows where retrieval helps, for each metric on its own",),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -221,67 +221,57 @@ def _words(question: Question) -> tuple[str, str]:
 
 def known_world_tables(measurements: Sequence[KnownWorld]) -> list[Table]:
     """Return the tables of the measurements, one row per seed."""
-    share, area = ".1f", ".3f"
-    levels = sorted({level for item in measurements for level in item.correct})
     first = measurements[0]
+    levels = sorted({level for item in measurements for level in item.correct})
     note = (
         "Questions of entities that no probe was fitted on; logistic regressions fitted on tune, their strength chosen "
         "there by cross-validation over entities."
     )
+    seed: Mapping[Column, Callable[[KnownWorld], Any]] = {Column("seed"): lambda item: str(item.seed)}
     return [
-        Table(
-            title="Share of eval questions answered correctly closed book, %, by how often training told the fact",
-            columns=(
-                Column("seed"),
-                *(Column(str(level), share, scale=100) for level in levels),
-                Column("with the passage", share, scale=100),
-                Column("with another", share, scale=100),
-            ),
-            rows=tuple(
-                (str(item.seed), *(item.correct[level] for level in levels), item.told, item.untold)
-                for item in measurements
-            ),
+        Table.of(
+            "Share of eval questions answered correctly closed book, %, by how often training told the fact",
+            measurements,
+            {
+                **seed,
+                **{Column(str(level), ".1f", scale=100): _entry("correct", level) for level in levels},
+                Column("with the passage", ".1f", scale=100): "told",
+                Column("with another", ".1f", scale=100): "untold",
+            },
         ),
-        Table(
-            title="Area under the ROC curve of 'answers correctly closed book'",
-            columns=(
-                Column("seed"),
-                Column("n"),
-                *(Column(f"states of layer {layer}", area, interval=True) for layer in first.layers),
-                Column("log-probability of the answer", area),
-                *(Column(name, area) for name in CONTROLS),
-            ),
-            rows=tuple(
-                (
-                    str(item.seed),
-                    str(item.n),
-                    *((value.value, value.low, value.high) for value in item.layers.values()),
-                    item.logprob.value,
-                    *(item.controls[name] for name in CONTROLS),
-                )
-                for item in measurements
-            ),
-            notes=(note,),
+        Table.of(
+            "Area under the ROC curve of 'answers correctly closed book'",
+            measurements,
+            {
+                **seed,
+                Column("n"): lambda item: str(item.n),
+                **{Column(f"states of layer {n}", ".3f", interval=True): _area(n) for n in first.layers},
+                Column("log-probability of the answer", ".3f"): "logprob.value",
+                **{Column(name, ".3f"): _entry("controls", name) for name in CONTROLS},
+            },
+            (note,),
         ),
-        Table(
-            title="Share of questions whose Inc is higher for the passage that states the fact than for another, %",
-            columns=(
-                Column("seed"),
-                *(
-                    Column(f"probe of {name}, {who}", share, scale=100)
+        Table.of(
+            "Share of questions whose Inc is higher for the passage that states the fact than for another, %",
+            measurements,
+            {
+                **seed,
+                **{
+                    Column(f"probe of {name}, {who}", ".1f", scale=100): _entry(field, name)
                     for name in first.increase
-                    for who in ("all", "unknown")
-                ),
-            ),
-            rows=tuple(
-                (
-                    str(item.seed),
-                    *(value for name in item.increase for value in (item.increase[name], item.increase_unknown[name])),
-                )
-                for item in measurements
-            ),
+                    for who, field in (("all", "increase"), ("unknown", "increase_unknown"))
+                },
+            },
         ),
     ]
+
+
+def _entry(field: str, key: object) -> Callable[[KnownWorld], Any]:
+    return lambda item: getattr(item, field)[key]
+
+
+def _area(layer: int) -> Callable[[KnownWorld], tuple[float, float, float]]:
+    return lambda item: (item.layers[layer].value, item.layers[layer].low, item.layers[layer].high)
 
 
 def known_world_page(measurements: Sequence[KnownWorld]) -> str:

@@ -118,43 +118,51 @@ def _run_facts(run: CbdrRun, sources: Mapping[str, str]) -> Table:
 
 
 def _probes(run: CbdrRun) -> Table:
-    columns = (
-        Column("layer", "d"),
-        Column("epochs", "d"),
-        Column("AUROC dev", ".3f"),
-        *(Column(name, ".3f", interval=True) for name in ("AUROC", "AUPRC", "Brier", "ECE", "accuracy")),
-    )
+    measures = {"AUROC": "auroc", "AUPRC": "auprc", "Brier": "brier", "ECE": "ece", "accuracy": "accuracy"}
     rows = []
     for (layer, epochs), trained in run.probes.items():
-        chosen = trained.test_figures[0].measures
-        figures = ((f.value, f.low, f.high) for f in (chosen[key] for key in _MEASURES))
-        rows.append((layer, epochs, max(c.dev_auroc for c in trained.candidates), *figures))
-    notes = ("on the test questions, by the answers of the prompt without passages",)
-    return Table(title="Probes (sections 3.1, C and H)", columns=columns, rows=tuple(rows), notes=notes)
-
-
-_MEASURES = ("auroc", "auprc", "brier", "ece", "accuracy")
+        figures = (trained.test_figures[0].measures[key] for key in measures.values())
+        best = max(candidate.dev_auroc for candidate in trained.candidates)
+        rows.append((layer, epochs, best, *((figure.value, figure.low, figure.high) for figure in figures)))
+    return Table(
+        title="Probes (sections 3.1, C and H)",
+        columns=(
+            Column("layer", "d"),
+            Column("epochs", "d"),
+            Column("AUROC dev", ".3f"),
+            *(Column(name, ".3f", interval=True) for name in measures),
+        ),
+        rows=tuple(rows),
+        notes=("on the test questions, by the answers of the prompt without passages",),
+    )
 
 
 def _preferences(run: CbdrRun) -> Table:
-    rows = tuple(
-        (name, s.questions, s.kept, s.positives, s.negatives, ", ".join(f"{why}: {n}" for why, n in s.dropped.items()))
-        for name, s in run.preferences.items()
+    return Table.of(
+        "Preference data (section 3.2)",
+        run.preferences.items(),
+        {
+            Column("preference data"): lambda item: item[0],
+            Column("questions", ",d"): lambda item: item[1].questions,
+            Column("kept", ",d"): lambda item: item[1].kept,
+            Column("positives", ",d"): lambda item: item[1].positives,
+            Column("negatives", ",d"): lambda item: item[1].negatives,
+            Column("dropped"): lambda item: ", ".join(f"{why}: {n}" for why, n in item[1].dropped.items()),
+        },
     )
-    counts = ("questions", "kept", "positives", "negatives")
-    columns = (Column("preference data"), *(Column(name, ",d") for name in counts), Column("dropped"))
-    return Table(title="Preference data (section 3.2)", columns=columns, rows=rows)
 
 
 def _table1(run: CbdrRun, published: PublishedCbdr) -> Table:
-    rows: list[tuple[Any, ...]] = [(name, _MEASURED, *values) for name, values in run.ranking.items()]
-    for name, values in published.tables["table1"].items():
-        rows.append((name, _PUBLISHED, *values))
-    columns = (Column("reranker"), Column("figures"), *(Column(n, ".2f", scale=100, interval=True) for n in NAMES))
+    ours = [(name, _MEASURED, *values) for name, values in run.ranking.items()]
+    theirs = [(name, _PUBLISHED, *values) for name, values in published.tables["table1"].items()]
     return Table(
         title="Table 1: ranking what raises the probe's confidence first",
-        columns=columns,
-        rows=tuple(rows),
+        columns=(
+            Column("reranker"),
+            Column("figures"),
+            *(Column(n, ".2f", scale=100, interval=True) for n in NAMES),
+        ),
+        rows=(*ours, *theirs),
         notes=_flag_note(published, "table1"),
     )
 
@@ -318,21 +326,18 @@ def _delta(point: GatePoint) -> tuple[float, float, float] | None:
 
 
 def _published_changes(published: PublishedCbdr) -> Table:
-    rows = tuple((name, *values) for name, values in published.tables["transitions"].items())
-    columns = (Column("beta"), Column("wrong -> right", ".0f"), Column("right -> wrong", ".0f"))
     return Table(
         title="Section 5.4, published: NQ, top-3",
-        columns=columns,
-        rows=rows,
+        columns=(Column("beta"), Column("wrong -> right", ".0f"), Column("right -> wrong", ".0f")),
+        rows=tuple((name, *values) for name, values in published.tables["transitions"].items()),
         notes=_flag_note(published, "transitions"),
     )
 
 
 def _seconds(run: CbdrRun) -> Table:
-    columns = (Column("stage"), Column("seconds", ",.1f"))
     return Table(
         title="Time of each stage",
-        columns=columns,
+        columns=(Column("stage"), Column("seconds", ",.1f")),
         rows=tuple(run.seconds.items()),
         notes=("of this run: what an earlier one had done is not in it",),
     )

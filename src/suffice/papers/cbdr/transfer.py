@@ -88,10 +88,6 @@ class TransferReport(Result):
 
     def tables(self) -> list[Table]:
         """Return changes and contrasts as tables."""
-        changes = tuple(
-            (c.model, c.type, c.before, _change_interval(c.paired), c.raised, c.verdict) for c in self.changes
-        )
-        contrasts = tuple((c.what, _change_interval(c.paired), c.paired.p_holm, c.paired.test) for c in self.contrasts)
         notes = [f"{self.n} questions, the same for every model and type; 95% bootstrap intervals"]
         if self.undefined:
             notes.append(f"{self.undefined} questions left out: a confidence was undefined")
@@ -103,28 +99,28 @@ class TransferReport(Result):
                 else "no verdict differs, but this does not prove that a reranker transfers: check the other model's answers"
             )
         return [
-            Table(
-                title="change of confidence by type of context (A on topic, B with the answer, C irrelevant)",
-                columns=(
-                    Column("model"),
-                    Column("type"),
-                    Column("without", ".3f"),
-                    Column("change", "+.3f", interval=True),
-                    Column("raised %", ".1f", scale=100),
-                    Column("verdict"),
-                ),
-                rows=changes,
-                notes=tuple(notes),
+            Table.of(
+                "change of confidence by type of context (A on topic, B with the answer, C irrelevant)",
+                self.changes,
+                {
+                    Column("model"): "model",
+                    Column("type"): "type",
+                    Column("without", ".3f"): "before",
+                    Column("change", "+.3f", interval=True): _paired_interval,
+                    Column("raised %", ".1f", scale=100): "raised",
+                    Column("verdict"): "verdict",
+                },
+                tuple(notes),
             ),
-            Table(
-                title="contrasts on the same questions",
-                columns=(
-                    Column("contrast"),
-                    Column("difference", "+.3f", interval=True),
-                    Column("p (Holm)", ".4f"),
-                    Column("test"),
-                ),
-                rows=contrasts,
+            Table.of(
+                "contrasts on the same questions",
+                self.contrasts,
+                {
+                    Column("contrast"): "what",
+                    Column("difference", "+.3f", interval=True): _paired_interval,
+                    Column("p (Holm)", ".4f"): "paired.p_holm",
+                    Column("test"): "paired.test",
+                },
             ),
         ]
 
@@ -212,5 +208,5 @@ def _contrasts(change: Mapping[str, Floats]) -> dict[str, Floats]:
     return differences
 
 
-def _change_interval(paired: PairedResult) -> tuple[float, float, float]:
-    return paired.delta, paired.low, paired.high
+def _paired_interval(item: Change | Contrast) -> tuple[float, float, float]:
+    return item.paired.delta, item.paired.low, item.paired.high

@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from suffice.papers.semantic.comparisons import PolicyComparison
 from suffice.papers.semantic.convergence import Convergence
-from suffice.replays.charts import axis_of, chart_of, legend_entry, merge_points, scale_of, spread_labels
+from suffice.replays.charts import KIND_MARKS, chart_of, legend_entry, points_chart, scale_of
 
 __all__ = ["distance_chart", "frontier_chart", "saved_chart"]
-
-_LOOKS: Mapping[str, tuple[str, str, str]] = {
-    "fixed": ("fixed number of rounds", "var(--muted)", "circle"),
-    "rule": ("policy", "var(--accent)", "circle"),
-    "random": ("stops at random", "var(--accent-soft)", "circle"),
-    "oracle": ("oracle (not reachable)", "var(--good)", "diamond"),
-}
 
 
 def distance_chart(convergence: Convergence, eps: float) -> dict[str, Any]:
@@ -68,62 +60,26 @@ def frontier_chart(compared: PolicyComparison) -> dict[str, Any]:
     """Return quality against mean rounds of every policy; the line joins the fixed numbers of rounds."""
     replayed, metric = compared.replayed, compared.replayed.drafts.metric
     base = float(replayed.runs[compared.baseline].values[metric].mean())
-    data = []
+    points = []
     for label in replayed.shown():
         run, difference = replayed.runs[label], compared.quality(label)
         point: dict[str, Any] = {
             "label": label,
             "short": "" if run.kind == "random" else label.replace("fixed_k(", "k = ").removesuffix(")"),
             "kind": run.kind,
-            "name": _LOOKS[run.kind][0],
+            "name": KIND_MARKS[run.kind][0],
             "cost": float(replayed.rounds[label].mean()),
             "quality": 100 * float(run.values[metric].mean()),
         }
-        if difference is not None and run.kind != "oracle":
+        if difference is not None:
             point |= {"low": 100 * (base + difference.low), "high": 100 * (base + difference.high)}
-        data.append(point)
-    data = spread_labels(merge_points(data))
-    x, y = axis_of("cost", "rounds per question"), axis_of("quality", f"{metric}, points")
-    names, colours, shapes = zip(*_LOOKS.values(), strict=True)
-    colour = {"field": "name", "type": "nominal", "legend": None, **scale_of(names, colours)}
+        points.append(point)
     tooltip = [
         {"field": "label", "title": "policy"},
         {"field": "quality", "title": metric, "format": ".2f"},
         {"field": "cost", "title": "rounds", "format": ".2f"},
     ]
-    layers: list[dict[str, Any]] = [
-        {
-            "transform": [{"filter": "datum.kind === 'fixed'"}],
-            "mark": {"type": "line", "color": "var(--muted)", "strokeWidth": 1.5},
-            "encoding": {"x": x, "y": y, "order": {"field": "cost", "type": "quantitative"}},
-        },
-        {
-            "transform": [{"filter": "isValid(datum.low)"}],
-            "mark": {"type": "rule", "opacity": 0.4},
-            "encoding": {"x": x, "y": {**axis_of("low", None)}, "y2": {"field": "high"}, "color": colour},
-        },
-        {
-            "mark": {"type": "point", "filled": True, "opacity": 1, "size": 80},
-            "encoding": {
-                "x": x,
-                "y": y,
-                "color": colour,
-                "shape": {"field": "name", "type": "nominal", "legend": None, **scale_of(names, shapes)},
-                "tooltip": tooltip,
-            },
-        },
-        *(
-            {
-                "transform": [{"filter": f"datum.short !== '' && datum.offset === {offset}"}],
-                "mark": {"type": "text", "dy": offset, "fontSize": 12, "color": "var(--text)", "limit": 260},
-                "encoding": {"x": x, "y": y, "text": {"field": "short"}},
-            }
-            for offset in sorted({point["offset"] for point in data})
-        ),
-    ]
-    kinds = {point["kind"] for point in data}
-    legend = [legend_entry(name, c, mark) for kind, (name, c, mark) in _LOOKS.items() if kind in kinds]
-    return chart_of(data, layers, 380, f"{metric} against rounds, {len(data)} policies", legend)
+    return points_chart(points, ("rounds per question", f"{metric}, points"), f"{metric} against rounds", tooltip)
 
 
 def saved_chart(compared: PolicyComparison) -> dict[str, Any] | None:
@@ -133,13 +89,13 @@ def saved_chart(compared: PolicyComparison) -> dict[str, Any] | None:
         run, share = replayed.runs[label], compared.saved(label)
         if share is not None and run.kind in ("fixed", "rule"):
             value, low, high = share
-            data.append({"policy": label, "name": _LOOKS[run.kind][0], "saved": value, "low": low, "high": high})
+            data.append({"policy": label, "name": KIND_MARKS[run.kind][0], "saved": value, "low": low, "high": high})
     if not data:
         return None
     axis = {"format": ".0%", "title": f"{replayed.tokens_name} saved, of those of {compared.baseline}"}
     x = {"field": "saved", "type": "quantitative", "axis": axis}
     y = {"field": "policy", "type": "nominal", "sort": None, "title": None, "axis": {"labelLimit": 220}}
-    names, colours, _ = zip(*(_LOOKS[kind] for kind in ("fixed", "rule")), strict=True)
+    names, colours, _ = zip(*(KIND_MARKS[kind] for kind in ("fixed", "rule")), strict=True)
     colour = {"field": "name", "type": "nominal", "legend": None, **scale_of(names, colours)}
     tooltip = [{"field": "policy"}, *({"field": name, "format": ".1%"} for name in ("saved", "low", "high"))]
     layers: list[dict[str, Any]] = [

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from suffice import Passage
 from suffice.errors import ConfigMismatchError, DataError, ModelError
+from suffice.probes.confidence import Confidence
 from suffice.retrieval import CorpusBM25, InMemoryRetriever, PoolBM25, Question
 from suffice.rounds import Reply
-from suffice.train.confidence import Confidence
 from suffice.train.preference_file import card_path, read_preferences
 from suffice.train.preferences import CandidateScores, build_preferences, candidates_of
 from suffice.train.shift import measure_shift

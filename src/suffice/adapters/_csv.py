@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from suffice.errors import DataError
+from suffice.files import decoded, unpacked
 
 __all__ = ["csv_rows"]
 
@@ -21,7 +22,8 @@ def csv_rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     """
     limit = csv.field_size_limit(sys.maxsize)  # a passage or a draft may have a megabyte
     try:
-        table = csv.DictReader(_decoded(path), strict=True)
+        lines = (decoded(raw, f"{path}, line {number}") for number, raw in enumerate(unpacked(path), start=1))
+        table = csv.DictReader(lines, strict=True)
         for record in table:
             where = f"{path}, line {table.line_num}"
             if None in record or None in record.values():
@@ -32,12 +34,3 @@ def csv_rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         raise DataError(f"{path}: not CSV ({error}).") from error
     finally:
         csv.field_size_limit(limit)
-
-
-def _decoded(path: Path) -> Iterator[str]:
-    with path.open("rb") as lines:
-        for number, raw in enumerate(lines, start=1):
-            try:
-                yield raw.decode("utf-8-sig" if number == 1 else "utf-8")
-            except UnicodeDecodeError as error:
-                raise DataError(f"{path}, line {number}: not UTF-8 ({error.reason}); save the file as UTF-8") from error

@@ -1,4 +1,4 @@
-"""What every importer returns: trajectories recorded by somebody else, in this library's words."""
+"""The result of every importer: trajectories recorded elsewhere, in the terms of this library."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class ImportedTrajectory:
             is None if it is unknown.
         end: Why there is no further round; `rule` means censored.
         metrics: One mapping for each round, `em`, `f1` and others to [0, 1]; NaN where the answer is unknown.
-        extras: One mapping for each round: columns of the files that have no name of ours.
+        extras: One mapping for each round: the other columns of the files.
         labels: The same for all rounds: system, data set, agent, log, question type, ...
 
     Raises:
@@ -85,7 +85,7 @@ class ImportedRun:
     Attributes:
         source: The format it came in: `tasr`, `tabular`, `ircot`, `debate`, `reflexion` or `self_refine`.
         trajectories: In the order of the files.
-        notes: What a reader of results must know: what was cut, left out, mended, or is unknown.
+        notes: Caveats for results: what was cut, left out, repaired, or is unknown.
         depends: What the signals depend on (`embedder`: id, revision and pooling), which policies pin.
     """
 
@@ -99,7 +99,7 @@ class ImportedRun:
         for trajectory in self.trajectories:
             if trajectory.question_id in ids:
                 raise DataError(
-                    f"question id {trajectory.question_id!r} comes twice in this {self.source} run; each trajectory needs "
+                    f"question id {trajectory.question_id!r} occurs twice in this {self.source} run; each trajectory needs "
                     "its own"
                 )
             ids.add(trajectory.question_id)
@@ -107,7 +107,7 @@ class ImportedRun:
     def rows(self) -> list[dict[str, Any]]:
         """Return one mapping for each question and round, ready for `suffice.store.write_recording`.
 
-        Signals that follow from the answers (`answer_stable`, ...) are computed where the files do not bring them.
+        Signals that follow from the answers (`answer_stable`, ...) are computed where the files lack them.
         """
         rows = [row for trajectory in self.trajectories for row in _trajectory_rows(trajectory)]
         fill_costs(rows, cost_names(rows))
@@ -153,7 +153,7 @@ def _trajectory_rows(trajectory: ImportedTrajectory) -> Iterable[dict[str, Any]]
         }
         extras = trajectory.extras[i] if trajectory.extras else {}
         for name, value in {**trajectory.labels, **extras}.items():
-            # A foreign column must not pass for one of ours; labels are what an importer knows the meaning of.
+            # A foreign column must not be mistaken for one of this library; an importer knows the meaning of its labels.
             is_ours = name in row or (column_kind(name) != "label" and name not in trajectory.labels)
             row[f"imported_{name}" if is_ours else name] = value
         yield row

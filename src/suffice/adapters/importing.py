@@ -1,4 +1,4 @@
-"""Importing: rounds that somebody else recorded become a recording, with an account of what became of their values."""
+"""Import rounds that were recorded elsewhere as a recording, with a summary of what happened to their values."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class ImportSummary(Result):
         clusters: How many questions they belong to.
         rounds: The most rounds of one trajectory.
         censored: Trajectories that a rule ended while they were recorded.
-        columns: What became of the values, by column.
+        columns: What happened to the values, by column.
         by_round: Means over the trajectories that have a round, by round.
-        notes: What a reader of results must know: what was cut, left out, mended, or is unknown.
+        notes: Caveats for results: what was cut, left out, repaired, or is unknown.
     """
 
     path: Path
@@ -47,7 +47,7 @@ class ImportSummary(Result):
     notes: tuple[str, ...]
 
     def tables(self) -> list[Table]:
-        """Return what was imported, and what became of the values of each column."""
+        """Return what was imported, and what happened to the values of each column."""
         facts = {name: getattr(self, name) for name in ("trajectories", "clusters", "rounds", "censored")}
         columns = tuple(
             Column(name, "" if name == "column" else ",.0f") for name in ("column", "defined", "nulled", "clipped")
@@ -86,7 +86,7 @@ def import_recording(
     array([[0., 1.]])
 
     Args:
-        path: The file that somebody recorded.
+        path: The file of the run.
         kind: Its format: `tabular` (CSV or JSONL), or one of `suffice.adapters.importer_names`.
         out: The recording, a parquet file.
         columns: For tabular files: our name of a column to theirs.

@@ -1,4 +1,4 @@
-"""What became of an imported run's values, column by column and round by round."""
+"""What happened to an imported run's values, column by column and round by round."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _Rows = Sequence[Mapping[str, Any]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnCount:
-    """What became of the values of one column.
+    """What happened to the values of one column.
 
     Attributes:
         name: The column.

@@ -47,22 +47,22 @@ def read_tabular(
 ) -> ImportedRun:
     """Read a `.csv` or `.jsonl` file of rounds.
 
-    Names of ours: `question_id` and `round` (required), `answer`, `golds` (a text, or a JSON list of texts), `question`,
-    `cluster`, `end`, `text`, `feedback`, `finish_reason`; metrics (`em`, `f1`, `contains`), computed from answer and golds
-    where the table has none; every signal (`suffice data signals`); costs as ``cost.<component>.<kind>``.  Another name that
-    is mapped becomes a signal of its own.  Columns that are not mapped are kept as they are, but for what has another usual
-    name: gold answers (`gold`, `target`, ...), the answer (`output`) and its `model`; the notes name what was taken.
+    This library's names: `question_id` and `round` (required), `answer`, `golds` (a text, or a JSON list of texts),
+    `question`, `cluster`, `end`, `text`, `feedback`, `finish_reason`; metrics (`em`, `f1`, `contains`), computed from answer
+    and golds where the table lacks them; every signal (`suffice data signals`); costs as ``cost.<component>.<kind>``.  Any
+    other mapped name becomes a new signal.  Columns that are not mapped are kept unchanged, except for other usual names of
+    gold answers (`gold`, `target`, ...), of the answer (`output`) and of its `model`; the notes list those.
 
     Args:
         path: The table.
-        columns: Our name to the table's column, beside the columns that have our names already; empty for one of those that means
-            something else.
-        metrics: Metrics of the table's own, in [0, 1], by name.
+        columns: This library's name to the table's column, besides columns that have these names already; empty to ignore
+            one of those.
+        metrics: Further metrics, in [0, 1], by name.
         labels: Texts that are the same in all rounds of a question, by name.  A `model` or `prompt_id` that is the same
             everywhere becomes what policies fitted on the run depend on.
         golds: Whether gold answers are right that equal the last answers; False leaves all gold answers out.
-        first_round: What the table's lowest round is in our count, 0 (closed book) or 1 (the first evidence or
-            draft); None if it counts so already, or is called `round`.
+        first_round: The number of the table's lowest round, 0 (closed book) or 1 (the first evidence or draft); None to
+            keep the table's numbers.
         ended_early: Why trajectories are shorter than the longest one, where the table has no `end`: `rule` marks
             them censored, `exhausted` says that there was no more evidence.
 

@@ -177,7 +177,6 @@ def _drafts_differ(draft: Draft, end: Draft | None) -> bool:
 
 
 def _pair_key(draft: Draft, end: Draft | None) -> tuple[Any, ...]:
-    """Return the key of a pair."""
     return draft.question, _draft_text(draft), _draft_text(end), () if end is None else end.contexts
 
 

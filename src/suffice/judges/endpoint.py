@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -12,6 +13,7 @@ from suffice.errors import AuthenticationFailedError, DataError, ModelError
 from suffice.llm import ChatModel, Completion
 from suffice.llm.chat import Cache
 from suffice.llm.prompts import Message, reminded
+from suffice.results import jsonable
 from suffice.rounds import Cost
 from suffice.signals import strip_thinking
 
@@ -148,7 +150,10 @@ class JudgeModel:
 
     def _stored(self, key: Mapping[str, Any]) -> JudgeReply | None:
         stored = None if self.cache is None else self.cache.get(key)
-        return None if stored is None else JudgeReply(**{**stored, "cost": _cost_of_stored(stored["cost"])})
+        if stored is None:
+            return None
+        cost = Cost(**{kind: math.nan if value is None else value for kind, value in stored["cost"].items()})
+        return JudgeReply(**{**stored, "cost": cost})
 
     async def _request(
         self, key: Mapping[str, Any], messages: Sequence[Message], name: str, schema: Mapping[str, Any]
@@ -157,8 +162,7 @@ class JudgeModel:
         completion = await self._send(messages, name, schema)
         reply = JudgeReply(text=completion.text, finish_reason=completion.finish_reason, cost=completion.cost)
         if self.cache is not None:
-            cost = {kind: None if value != value else value for kind, value in asdict(reply.cost).items()}  # noqa: PLR0124
-            self.cache.put(key, {"text": reply.text, "finish_reason": reply.finish_reason, "cost": cost})
+            self.cache.put(key, jsonable(asdict(reply)))
         return reply
 
     async def _send(self, messages: Sequence[Message], name: str, schema: Mapping[str, Any]) -> Completion:
@@ -184,10 +188,6 @@ class JudgeModel:
             top_logprobs=None,
             extra_body={**more, **self.model.fingerprint()["extra_body"]},
         )
-
-
-def _cost_of_stored(values: Mapping[str, float | None]) -> Cost:
-    return Cost(**{kind: float("nan") if value is None else value for kind, value in values.items()})
 
 
 def read_object(reply: JudgeReply) -> dict[str, Any]:

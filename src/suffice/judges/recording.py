@@ -211,10 +211,7 @@ async def judge_recording(
     replies = await run.ask(concurrency, on_progress)
     if replies.refused and not run.answered:
         raise next(iter(replies.refused.values()))
-    repeats_cost = Cost()
-    for key, (_, _, repeat) in run.requests.items():
-        if repeat and key in run.judgements:
-            repeats_cost = repeats_cost + run.judgements[key].cost
+    repeated = [key for key, (_, _, repeat) in run.requests.items() if repeat and key in run.judgements]
     columns = _mark_columns(recording, run, drafts)
     noise = _noise(run, chosen, repeats) if repeats > 1 else {}
     parts = tuple(_mark_summary(run, name, drafts, columns[name], noise.get(name)) for name in panel.columns)
@@ -226,7 +223,7 @@ async def judge_recording(
         repeated=sum(item.attempts > 1 for item in run.judgements.values()),
         unreadable=_unreadable_share(run, recording, drafts),
         failed=tuple(replies.retryable),
-        repeats_cost=repeats_cost,
+        repeats_cost=sum((run.judgements[key].cost for key in repeated), Cost()),
         metadata={"fingerprint": dict(panel.fingerprint()), "marks": [_described(part) for part in parts]},
     )
 

@@ -45,16 +45,11 @@ def rouge_l(draft: str | None, golds: Sequence[str]) -> float:
     if not gold_words:
         return math.nan
     words = _lower_words(draft or "")
-    return max(_rouge_pair(words, gold) for gold in gold_words)
+    return max(2 * _common_subsequence(words, gold) / (len(words) + len(gold)) for gold in gold_words)
 
 
 def _lower_words(text: str) -> list[str]:
     return _OTHER.sub(" ", text.lower()).split()
-
-
-def _rouge_pair(draft: Sequence[str], gold: Sequence[str]) -> float:
-    common = _common_subsequence(draft, gold)
-    return 2 * common / (len(draft) + len(gold))
 
 
 def _common_subsequence(a: Sequence[str], b: Sequence[str]) -> int:

@@ -104,16 +104,7 @@ def connect(
     total_s: float | None = None,
     max_reply_bytes: int = MAX_REPLY_BYTES,
 ) -> Connection:
-    """Return the connection to an endpoint; nothing is sent yet.
-
-    Args:
-        base_url: The address; default: `OPENAI_BASE_URL`, then OpenAI's.
-        api_key: The key; None for `OPENAI_API_KEY`, empty for no key: local servers need none.
-        timeout_s: Longest silence of the endpoint, seconds.
-        max_retries: Largest number of retries of one call.
-        default_headers: Further headers of every request; not sent along on a redirect to another host.
-        total_s: Longest time from a request to the end of its reply, seconds; None for ten times `timeout_s`.
-        max_reply_bytes: Largest reply in bytes, after decompression.
+    """Return the connection to an endpoint, with the parameters of `ChatModel`; nothing is sent yet.
 
     Raises:
         MissingExtraError: openai is not installed.

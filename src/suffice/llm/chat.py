@@ -160,21 +160,14 @@ class ChatModel(PromptedModel):
         return {name: fingerprint[name] for name in _PINNED}
 
     def answer(self, question: str, passages: Sequence[Passage] = ()) -> Reply:
-        """Answer `question` from `passages`, in the order in which they were revealed; without passages, closed book.
+        """Answer a question; see `Answerer.answer`.
 
         A reply from the response cache has the costs of the original call; `stats` counts both kinds.
-
-        Raises:
-            ModelError: The endpoint failed; `retryable` is true if trying again may help.
         """
         return self.read(self.complete(self.prompt.messages(question, passages)))
 
     async def answer_async(self, question: str, passages: Sequence[Passage] = ()) -> Reply:
-        """Like `answer`, without blocking the event loop; cancelling the task cancels the request.
-
-        Raises:
-            ModelError: The endpoint failed; `retryable` is true if trying again may help.
-        """
+        """Like `answer`, without blocking the event loop; cancelling the task cancels the request."""
         return self.read(await self.complete_async(self.prompt.messages(question, passages)))
 
     def complete(
@@ -196,12 +189,7 @@ class ChatModel(PromptedModel):
     async def complete_async(
         self, messages: Sequence[Mapping[str, str]] | str, *, use_cache: bool = True, **overrides: Any
     ) -> Completion:
-        """Like `complete`, without blocking the event loop; cancelling the task cancels the request.
-
-        Raises:
-            DataError: An override is unknown or out of range.
-            ModelError: The endpoint failed; `retryable` is true if trying again may help.
-        """
+        """Like `complete`, without blocking the event loop; cancelling the task cancels the request."""
         return await self._complete(messages, overrides, use_cache=use_cache, blocking=False)
 
     async def _complete(
@@ -219,7 +207,9 @@ class ChatModel(PromptedModel):
             return stored
         try:
             reply, seconds = await self._connection.request(
-                lambda client: self._resource(client).create(**call.arguments()),
+                lambda client: (
+                    client.chat.completions if self.api == "chat" else client.completions
+                ).with_raw_response.create(**call.arguments()),
                 blocking=blocking,
                 wants_logprobs=call.wants_logprobs,
             )
@@ -279,10 +269,6 @@ class ChatModel(PromptedModel):
     async def aclose(self) -> None:
         """Close the connections of the running event loop."""
         await self._clients.aclose()
-
-    def _resource(self, client: Any) -> Any:
-        resource = client.chat.completions if self.api == "chat" else client.completions
-        return resource.with_raw_response
 
     def _call(
         self, messages: Sequence[Mapping[str, str]] | str, overrides: Mapping[str, Any], *, use_cache: bool

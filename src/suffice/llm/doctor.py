@@ -6,7 +6,7 @@ import math
 import random
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
@@ -234,7 +234,8 @@ def _determinism(
     model: ChatModel, report: EndpointReport, repeats: int, workers: int, alternatives: int | None
 ) -> EndpointReport:
     """Send each prompt twice, alone and among others, because batching can change results."""
-    prompts = [_check_messages(model, number) for number in range(repeats)]
+    checks = [_question_and_passage(number) for number in range(repeats)]
+    prompts = [model.prompt.messages(question, [passage]) for question, passage in checks]
 
     def read(messages: Any) -> Reply:
         return model.read(_ask(model, messages, top_logprobs=alternatives))
@@ -290,8 +291,3 @@ def _question_and_passage(number: int) -> tuple[str, Passage]:
     thing, place = _THINGS[number % len(_THINGS)], _PLACES[number % len(_PLACES)]
     passage = Passage(passage_id="1", title=f"The {thing}", text=f"The {thing} number {number} stands in {place}.")
     return f"Where does the {thing} number {number} stand?", passage
-
-
-def _check_messages(model: ChatModel, number: int) -> Sequence[dict[str, str]]:
-    question, passage = _question_and_passage(number)
-    return model.prompt.messages(question, [passage])

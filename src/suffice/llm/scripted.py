@@ -91,7 +91,7 @@ class ScriptedModel:
         if callable(script):
             text = getattr(script, "__qualname__", type(script).__qualname__)
         else:
-            text = json.dumps({question: [_line_values(line) for line in lines] for question, lines in script.items()})
+            text = json.dumps(dict(script), default=repr)  # a whole `Reply` is not JSON
         return {
             "kind": "scripted",
             "name": self.name,
@@ -112,12 +112,7 @@ class ScriptedModel:
         return self._say(question, passages, failure)
 
     async def answer_async(self, question: str, passages: Sequence[Passage] = ()) -> Reply:
-        """Like `answer`, without blocking the event loop.
-
-        Raises:
-            ModelError: The script has no such question.
-            Exception: Whatever the failure plan says.
-        """
+        """Like `answer`, without blocking the event loop."""
         failure = self._count(question, passages)
         if self.latency_s:
             await asyncio.sleep(self.latency_s)
@@ -161,8 +156,3 @@ class ScriptedModel:
 
 def _count_words(*texts: str) -> int:
     return sum(len(text.split()) for text in texts)
-
-
-def _line_values(line: _Line) -> Any:
-    """Return a line as JSON-ready values."""
-    return repr(line) if isinstance(line, Reply) else line

@@ -93,7 +93,7 @@ def passage_spans(
         text: The passage's text.
         limit: Number of spans to return.
     """
-    scores = [_allowed_logits(window, array) for window, array in zip(windows, logits, strict=True)]
+    scores = [np.where(w.allowed, array.astype(np.float64), -np.inf) for w, array in zip(windows, logits, strict=True)]
     flat = np.concatenate([score.ravel() for score in scores]) if scores else np.zeros(0)
     best = np.argsort(-flat, kind="stable")[:limit]
     best = best[np.isfinite(flat[best])]
@@ -107,10 +107,6 @@ def passage_spans(
     tokens = sum(len(window.ids) for window in windows)
     keys = tuple(answer_key(answer) for answer in answers)
     return PassageSpans(flat[best], tuple(answers), keys, _logsumexp(flat), tokens)
-
-
-def _allowed_logits(window: Window, logits: NDArray[np.float32]) -> NDArray[np.float64]:
-    return np.where(window.allowed, logits.astype(np.float64), -np.inf)
 
 
 def _span_text(window: Window, first: int, last: int, title: str, text: str) -> str:

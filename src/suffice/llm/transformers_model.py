@@ -151,7 +151,7 @@ class TransformersModel(PromptedModel):
         }
 
     def answer(self, question: str, passages: Sequence[Passage] = ()) -> Reply:
-        """Answer `question` from `passages`, in the order in which they were revealed; without passages, closed book.
+        """Answer a question; see `Answerer.answer`.
 
         Raises:
             ModelError: The prompt is longer than the context, or memory runs out.
@@ -159,11 +159,7 @@ class TransformersModel(PromptedModel):
         return self._answer(question, passages, _never)
 
     async def answer_async(self, question: str, passages: Sequence[Passage] = ()) -> Reply:
-        """Like `answer`, in a worker thread; cancelling the task ends the generation at its next token.
-
-        Raises:
-            ModelError: The prompt is longer than the context, or memory runs out.
-        """
+        """Like `answer`, in a worker thread; cancelling the task ends the generation at its next token."""
         cancelled = threading.Event()
         try:
             return await asyncio.to_thread(self._answer, question, passages, cancelled.is_set)
@@ -237,12 +233,7 @@ class TransformersModel(PromptedModel):
     def read_batch(self, questions: Sequence[str], passages: Sequence[Sequence[Passage]] | None = None) -> States:
         """Read the states of many prompts in batches of similar length; layers above the highest requested one do not run.
 
-        Args:
-            questions: The questions to read.
-            passages: The passages of each question; None for the prompt without passages.
-
-        Returns:
-            Shape ``(n, n_layers, width)``; NaN where the model left a state undefined.
+        See `StateSource.read_batch`; NaN where the model left a state undefined.
 
         Raises:
             DataError: A question is empty.

@@ -3,13 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from suffice.llm.states import QA, RAG, StateSource
 from suffice.probes.probe import Probe
 from suffice.rounds import Floats, Passage
 
-__all__ = ["ProbeConfidence"]
+__all__ = ["Confidence", "ProbeConfidence"]
+
+
+@runtime_checkable
+class Confidence(Protocol):
+    """How sure a model is of its answer before it answers: a probe on its states, or any other value in [0, 1]."""
+
+    def fingerprint(self) -> Mapping[str, Any]:
+        """Return JSON-ready values that identify the model and how its confidence is read."""
+        ...
+
+    def of(self, questions: Sequence[str], passages: Sequence[Sequence[Passage]] | None = None) -> Floats:
+        """Return the confidence of each prompt, shape ``(n,)``, in [0, 1]; NaN where it is undefined.
+
+        Args:
+            questions: One prompt is built for each.
+            passages: The passages of each question; None for the prompt without passages.
+
+        Raises:
+            ModelError: The model failed, or a prompt is longer than its context.
+        """
+        ...
 
 
 class ProbeConfidence:
@@ -38,11 +59,7 @@ class ProbeConfidence:
         return {**self.probe.pin(), "allowed": list(self.allow)}
 
     def of(self, questions: Sequence[str], passages: Sequence[Sequence[Passage]] | None = None) -> Floats:
-        """Return the probability of each prompt, shape ``(n,)``; NaN where the state is undefined.
-
-        Args:
-            questions: One prompt is built for each.
-            passages: The passages of each question; None for the prompt without passages.
+        """Return the probability of each prompt, shape ``(n,)``; NaN where the state is undefined; see `Confidence.of`.
 
         Raises:
             ConfigMismatchError: There are passages, but the probe was neither tested on that prompt nor allowed for it.

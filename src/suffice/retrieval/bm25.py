@@ -75,12 +75,7 @@ class PoolBM25:
         return bm25_fingerprint(self.name, self.k1, self.b)
 
     def rank(self, question: str, *, pool: Sequence[Passage] | None = None, k: int | None = None) -> list[Passage]:
-        """Return the pool, best first; ties and passages without a common token keep their order.
-
-        Args:
-            question: Any text; without a known token every score is 0.
-            pool: The question's own passages; an empty pool gives an empty list.
-            k: Largest number of passages, at least 1; None for all.
+        """Return the pool, best first; see `Retriever.rank`.  Passages without a common token score 0.
 
         Raises:
             DataError: There is no pool, or `k` is below 1.

@@ -79,12 +79,7 @@ class CorpusBM25:
         return bm25_fingerprint(self.name, self.k1, self.b) | own
 
     def rank(self, question: str, *, pool: Sequence[Passage] | None = None, k: int | None = None) -> list[Passage]:  # noqa: ARG002 - a corpus retriever ignores pools
-        """Return passages of the corpus, best first; ties and passages without a common token keep their order.
-
-        Args:
-            question: Any text; without a known token every score is 0.
-            pool: Ignored.
-            k: Largest number of passages, at least 1; None for all.
+        """Return passages of the corpus, best first; see `Retriever.rank`.  Passages without a common token score 0.
 
         Raises:
             DataError: `k` is below 1.

@@ -91,12 +91,7 @@ class DenseRetriever:
         return values
 
     def rank(self, question: str, *, pool: Sequence[Passage] | None = None, k: int | None = None) -> list[Passage]:
-        """Return the passages of the corpus, or else of the pool, best first; ties keep their order.
-
-        Args:
-            question: Any text.
-            pool: The question's own passages; ignored if there is a corpus.
-            k: Largest number of passages, at least 1; None for all.
+        """Return the passages of the corpus, or else of the pool, best first; see `Retriever.rank`.
 
         Raises:
             DataError: There is neither corpus nor pool, or `k` is below 1.

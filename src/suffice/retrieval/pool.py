@@ -37,12 +37,7 @@ class InMemoryRetriever:
         return {"name": self.name, "passages": ids, "scores": dict(self._scores)}
 
     def rank(self, question: str, *, pool: Sequence[Passage] | None = None, k: int | None = None) -> list[Passage]:  # noqa: ARG002 - the order does not depend on the question
-        """Return the pool, or else the passages of the constructor, in their order.
-
-        Args:
-            question: Ignored.
-            pool: The question's own passages, used instead of those of the constructor.
-            k: Largest number of passages, at least 1; None for all.
+        """Return the pool, or else the passages of the constructor, in their order, whatever the question.
 
         Raises:
             DataError: There are no passages, or `k` is below 1.

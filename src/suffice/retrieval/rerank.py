@@ -205,11 +205,6 @@ class Reranked:
     def rank(self, question: str, *, pool: Sequence[Passage] | None = None, k: int | None = None) -> list[Passage]:
         """Return the candidates, best first, with the cross-encoder's scores; ties keep the retriever's order.
 
-        Args:
-            question: Any text.
-            pool: The question's own passages, if the retriever ranks pools.
-            k: Largest number of passages, at least 1; None for all candidates.
-
         Raises:
             DataError: The retriever needs a pool and there is none, or `k` is below 1.
             MissingExtraError: sentence-transformers is not installed.

@@ -88,7 +88,8 @@ def compare_answers(
             "both recordings must contain the same questions"
         )
     names = [f"{metric}, top {k}" for k in rounds for metric in _ANSWER_METRICS]
-    values = np.stack([_at_rounds(before, rounds), _at_rounds(after, rounds)[:, _order(ids[1], ids[0])]])
+    column = {name: i for i, name in enumerate(ids[1])}
+    values = np.stack([_at_rounds(before, rounds), _at_rounds(after, rounds)[:, [column[name] for name in ids[0]]]])
     defined: Mask = np.asarray(np.isfinite(values).all(axis=(0, 1)))
     if not defined.any():
         raise DataError("no question has gold answers, so the two orders cannot be compared")
@@ -96,11 +97,6 @@ def compare_answers(
     return compare_rankings(
         values[0][:, defined], values[1][:, defined], resampling=resampling, names=names, clusters=clusters
     )
-
-
-def _order(names: Sequence[str], wanted: Sequence[str]) -> list[int]:
-    index = {name: i for i, name in enumerate(names)}
-    return [index[name] for name in wanted]
 
 
 def _at_rounds(recording: Recording, rounds: Sequence[int]) -> Floats:

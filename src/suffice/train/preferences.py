@@ -22,12 +22,12 @@ from typing import Any
 from suffice._version import __version__
 from suffice.errors import ConfigMismatchError, DataError
 from suffice.files import write_file
+from suffice.probes.confidence import Confidence
 from suffice.results import jsonable
 from suffice.retrieval import PoolBM25, Question, Retriever, dataset_hash
 from suffice.retrieval.tokens import passage_text
 from suffice.rounds import Passage
 from suffice.store.journal import Journal, differences
-from suffice.train.confidence import Confidence
 from suffice.train.preference_file import PROMPT, Preference, card_path, preference_lines
 
 __all__ = ["CandidateScores", "PreferenceSummary", "build_preferences", "candidates_of"]

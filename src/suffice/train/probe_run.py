@@ -187,7 +187,7 @@ def run_training(
         calibration: `none`, `temperature`, `platt` or `isotonic`, fitted on dev.
         settings: Of the network.
         train_size: Questions to fit on, as many known as unknown (the paper: 2,000); None = all of the train set.
-        curve: Sizes of the training set to measure besides.
+        curve: Further sizes of the training set to measure.
         other: States and labels of another prompt, measured apart.
         train_on_both: Fit on the states of both prompts; the probe is then valid for both.
         on_step: Called with a description of each training.

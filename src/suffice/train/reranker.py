@@ -153,7 +153,7 @@ def train_reranker(
         path=out,
         steps=int(trainer.state.global_step),
         best_step=None if best is None else int(str(best).rsplit("-", 1)[1]),
-        history=_history(trainer.state.log_history),
+        history=tuple((int(e["step"]), float(e[LOGGED])) for e in trainer.state.log_history if LOGGED in e),
         report=report,
         reported_on="test" if test else "dev (selected here)" if dev else "",
         seconds=time.perf_counter() - began,
@@ -215,10 +215,6 @@ def _last_checkpoint(out: Path) -> str | None:
 
     last = get_last_checkpoint(str(_folder(out)))
     return None if last is None else str(last)
-
-
-def _history(log: Sequence[Mapping[str, Any]]) -> tuple[tuple[int, float], ...]:
-    return tuple((int(entry["step"]), float(entry[LOGGED])) for entry in log if LOGGED in entry)
 
 
 def _write_reranker(

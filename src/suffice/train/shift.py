@@ -16,11 +16,11 @@ from suffice.errors import DataError
 from suffice.llm.base import Answerer
 from suffice.metrics import normalize_answer
 from suffice.probes import LabelRule, ProbeMeasures, is_right, measure_probe
+from suffice.probes.confidence import Confidence
 from suffice.results import Result
 from suffice.retrieval import PoolBM25, Question, Retriever
 from suffice.rounds import Passage, Reply
 from suffice.tables import Column, Table
-from suffice.train.confidence import Confidence
 from suffice.train.preferences import candidates_of
 
 __all__ = ["Shift", "measure_shift"]

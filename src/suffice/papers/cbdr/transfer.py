@@ -16,11 +16,11 @@ import numpy as np
 
 from suffice.errors import DataError
 from suffice.papers.cbdr.contexts import TYPES, ContextSet
+from suffice.probes.confidence import Confidence
 from suffice.results import Result, jsonable
 from suffice.rounds import Floats
 from suffice.statistics import PairedResult, bootstrap_weights, holm, paired_results, permutation_tests
 from suffice.tables import Column, Table
-from suffice.train.confidence import Confidence
 
 __all__ = ["Change", "Contrast", "TransferReport", "read_contexts", "transfer_check"]
 

@@ -260,9 +260,9 @@ def one_row_per_question(recording: Recording) -> tuple[Recording, tuple[str, ..
 
     Rows that repeat a question, under whatever id, are not independent, and a certificate counts independent questions.
     """
-    clusters = dividing_names(recording)
-    seen: set[str] = set()
-    keep = np.array([not (name in seen or seen.add(name)) for name in clusters])  # type: ignore[func-returns-value]
+    clusters = np.array(dividing_names(recording), dtype=object)
+    keep = np.zeros(len(clusters), dtype=np.bool_)
+    keep[np.unique(clusters, return_index=True)[1]] = True
     if keep.all():
         return recording, ()
     note = f"{len(keep)} rows repeat {int(keep.sum())} questions, by cluster or text: the first row of each question counts, the others do not"

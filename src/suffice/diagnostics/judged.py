@@ -234,7 +234,7 @@ def _reference_of(
     resampling: Resampling,
 ) -> _JudgedReference:
     if not families or not all(families.values()):
-        raise DataError("nothing to compare: give each family one procedure at least")
+        raise DataError("nothing to compare: give each family at least one procedure")
     names = frozenset().union(*(item.signals for variants in families.values() for item in variants))
     reading = replace(policy, selector=_Reading(names))
     prepared = PreparedRecording.of(recording, [metric])

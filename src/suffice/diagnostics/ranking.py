@@ -120,7 +120,7 @@ def fit_ranker(
     if not _FEWEST_FOLDS <= folds <= n_units:
         raise DataError(f"{folds!r} parts of {n_units} questions: give folds between 3 and the number of questions")
     if not features or not penalties:
-        raise DataError("a ranker needs one feature and one penalty at least")
+        raise DataError("a ranker needs at least one feature and one penalty")
     part = drawn_folds(prepared.n, folds, clusters=prepared.recording.clusters, seed=seed)
     drafted = Ranked(tuple(Term(name, 0.0) for name in features))
     study = _Study(prepared.with_metrics([metric]), replace(policy, selector=drafted), part, penalties)

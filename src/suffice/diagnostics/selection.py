@@ -130,7 +130,7 @@ def compare_selectors(
         NotFittedError: A policy lacks fitted state.
     """
     if not policies or not selectors:
-        raise DataError("nothing to compare: give one policy and one selector at least")
+        raise DataError("nothing to compare: give at least one policy and one selector")
     resampling = replace(resampling, interval="percentile")
     chosen = {str(s): s for s in (parse_selector(s) if isinstance(s, str) else s for s in selectors)}
     chosen.setdefault("last", Last())

@@ -26,7 +26,7 @@ from suffice.replays import replay
 from suffice.replays.streaming import replay_stream
 from suffice.statistics import Resampling
 from suffice.store import read_recording
-from suffice.store.schema import FORMAT, META_KEY, VERSION
+from suffice.store.schema import META_KEY, RECORDING_FORMAT, RECORDING_VERSION
 
 QUESTIONS, ROUNDS, ANSWERS, SEED = 2_000_000, 5, 5_000, 42
 GROUP = 200_000
@@ -78,7 +78,7 @@ def draw(rng: np.random.Generator, first: int, n: int) -> pa.Table:
         "cost.retrieval.seconds": rng.random(rows) / 100,
         "f1": rng.integers(0, 101, rows) / 100,
     }
-    header = {META_KEY: json.dumps({"format": FORMAT, "version": VERSION})}
+    header = {META_KEY: json.dumps({"format": RECORDING_FORMAT, "version": RECORDING_VERSION})}
     return pa.table(columns).replace_schema_metadata(header)
 
 

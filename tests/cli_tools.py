@@ -25,6 +25,11 @@ class Result:
     err: str
 
     @property
+    def words(self) -> str:
+        """Standard output on one line, however long the lines are that it was wrapped to."""
+        return " ".join(self.out.split())
+
+    @property
     def json(self) -> Any:
         """Standard output as strict JSON, and nothing but that."""
         return json.loads(self.out, parse_constant=_refuse)

@@ -44,7 +44,7 @@ def test_from_recordings_to_a_certified_policy(folder):
     shown = certify(folder, "--max-loss", 0.05, *path)
     assert "selected here" in shown.out
     assert "chosen" in shown.out
-    assert told.json["headline"] in shown.out
+    assert told.json["headline"] in shown.words
     replayed = cli("replay", folder / "fresh.parquet", "--policy", folder / "certified.json")
     assert "selected here" in replayed.out
 
@@ -52,7 +52,7 @@ def test_from_recordings_to_a_certified_policy(folder):
 def test_show_prints_the_certificate_what_it_assumes_and_what_breaks_it(folder):
     arguments = ("--max-loss", 0.05, "--path", "p_correct=0.2:0.8:4", "-o", folder / "shown.json")
     assert certify(folder, *arguments).code == 0
-    told = cli("data", "show", folder / "shown.json")
+    told = cli("data", "show", folder / "shown.json", "--details")
     assert told.code == 0
     for words in (
         "at most 0.05",
@@ -89,16 +89,18 @@ def test_show_prints_a_policy_that_has_no_certificate(folder, tmp_path):
     assert "no certificate" in told.out
     assert "p_correct from answer_margin" in told.out
     assert cli("data", "show", folder / "policy.json", "--json").json["certificate"] == "none"
-    assert "cannot be read" in cli("data", "show", tmp_path / "absent.json").error
+    absent = cli("data", "show", tmp_path / "absent.json")
+    assert "does not exist: `suffice calibrate` writes one" in absent.error
+    assert (absent.code, "Policy(" in absent.err) == (2, False)
     assert "does not exist" not in cli("data", "show", folder / "tune.parquet").error
 
 
 def test_nothing_certified_ends_with_exit_code_1_and_writes_nothing(folder, tmp_path):
     told = certify(folder, "--max-loss", 0.02, "-o", tmp_path / "c.json", recording="few.parquet")
     assert told.code == 1
-    assert "not certifiable with n = 30 at eps = 0.02" in told.out
-    assert "questions needed" in told.out
-    assert "no policy is written" in told.out
+    assert "not certifiable with n = 30 at eps = 0.02" in told.words
+    assert "questions needed" in told.words
+    assert "no policy is written" in told.words
     assert not (tmp_path / "c.json").exists()
     data = certify(folder, "--max-loss", 0.02, "-o", tmp_path / "c.json", "--json", recording="few.parquet").json
     assert data["certified"] is False

@@ -73,6 +73,7 @@ def test_help_fits_its_lines_and_ends_with_an_example_that_parses(words, monkeyp
         assert any(f" {place.split()[-1]} " in line and summary in line for line in lines), place
         assert summary.endswith(".")
     if not words:
+        assert "--extension" in result.out
         assert len(lines) <= 36  # with four commands more it still fits 40 lines
         assert "0 done, 1 failed, 2 wrong usage, 130 interrupted" in " ".join(result.out.split())
     example = re.search(r"Example: suffice (.*)$", lines[-1])
@@ -330,7 +331,7 @@ def test_a_replay_fits_one_screen_and_details_print_the_rest(recorded, tmp_path)
     assert max(len(line.rstrip()) for line in short if not line.startswith(("note:", "tasr", "next:"))) <= 100
     assert any(line.startswith("note: * selected here") for line in short)
     assert short[-1] == f"next: suffice report {recorded} -o report.html"
-    assert any(line.startswith("--details prints the rest: ") for line in short)
+    assert any(line.startswith("more with --details: ") for line in short)
     assert len(whole) > 2 * len(short)
     assert any(line.startswith("Mean operational cost") for line in whole)
     assert not any(line.startswith("Mean operational cost") for line in short)

@@ -403,5 +403,5 @@ def test_the_demo_runs_the_whole_chain_and_live_equals_replayed(tmp_path):
     }
     shown = cli("demo", "--limit", "20", "--out", tmp_path / "out")  # what is recorded is not recorded again
     assert shown.code == 0
-    assert "live = replayed for 20 of 20 questions" in shown.out
-    assert "questions needed" in shown.out
+    assert "live = replayed for 20 of 20 questions" in shown.words
+    assert "questions needed" in shown.words

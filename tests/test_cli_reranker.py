@@ -111,7 +111,7 @@ def test_the_transfer_check_prints_a_verdict_for_each_type_and_says_what_it_left
     assert done.json["n"] == 6
     assert done.json["left_out"] == {"no supporting passage with the answer in it": 1}
     screen = cli(*asked).out.splitlines()
-    assert re.fullmatch(r"(llama (prefers|rejects|neither) [ABC](; |\.))+", screen[0])
+    assert re.match(r"(llama (prefers|rejects|neither) [ABC](; |\. )){3}", " ".join(screen).replace(f"{here}/", ""))
     assert screen[-1].startswith("next: suffice reranker preferences ")
     whole = cli(*asked, "--details")
     assert "no supporting passage with the answer in it" in whole.out
@@ -142,7 +142,7 @@ def trained(here, preferred, out, *more):
 
 
 def test_a_reranker_is_trained_reported_on_and_plugged_into_a_recording(here, preferred, tmp_path):
-    done = trained(here, preferred, tmp_path / "r", "--questions", here / "q.jsonl", "--candidates", 3)
+    done = trained(here, preferred, tmp_path / "r", "--questions", here / "q.jsonl", "--candidates", 3, "--details")
     assert done.code == 0, done
     assert "on test" in done.out
     assert "MRR@5" in done.out
@@ -206,4 +206,4 @@ def test_a_card_that_is_none_is_refused(here, preferred, tmp_path):
     (tmp_path / "p.jsonl").write_text((preferred / "train.jsonl").read_text())
     (tmp_path / "p.jsonl.card.json").write_text("[]")
     done = cli("reranker", "train", tmp_path / "p.jsonl", "-o", tmp_path / "r", "--base", here / "cross-encoder")
-    assert "no card of preference data" in done.error
+    assert "is not the card of preference data" in done.error

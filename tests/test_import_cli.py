@@ -70,7 +70,7 @@ def test_import_tells_of_each_column_what_became_of_its_values(tmp_path):
         (2, 6, 6, pytest.approx(5 / 6)),
         (3, 6, 6, pytest.approx(5 / 6)),
     ]
-    shown = load(source, *columns)
+    shown = load(source, *columns, "--details")
     assert shown.code == 0
     for word in ("defined", "nulled", "clipped", "scored", "answer_margin", "83.3", "kept as they are: extra"):
         assert word in shown.out
@@ -273,7 +273,7 @@ def test_questions_of_one_text_are_one_cluster_unless_the_table_names_clusters(t
     source = tmp_path / "log.jsonl"
     source.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     told = cli("import", "tabular", source, "-o", tmp_path / "r.parquet")
-    assert f"4 trajectories of {1 if clusters else 2} question" in told.out
+    assert f"4 trajectories of {1 if clusters else 2} question" in told.words
     named = read_recording(tmp_path / "r.parquet").clusters.tolist()
     assert named == (["c"] * 4 if clusters else ["q0", "q0", "q2", "q2"])
 

@@ -175,7 +175,7 @@ def test_the_commands_show_prices_and_costs(tmp_path, capsys):
     own.write_text("[generator]\nuncached = 1.0\ncached = 0.1\noutput = 2.0\n[m]\nuncached=0\ncached=0\noutput=0\n")
     with pytest.raises(SystemExit) as left:
         run(["data", "costs", str(path), "--prices", str(own), "--model", "gpt-4o-mini"])
-    assert left.value.code == 1
+    assert left.value.code == 2
     capsys.readouterr()
     invoked("data", "costs", str(path), "--json")
     assert json.loads(capsys.readouterr().out)["n"] == 2

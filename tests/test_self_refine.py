@@ -240,11 +240,11 @@ def test_a_policy_on_bundled_drafts_decides_live_as_replayed():
 def test_the_demonstration_says_that_two_drafts_win(tmp_path):
     done = cli("demo", "semantic", "--out", tmp_path / "out", "--details")
     assert done.code == 0, done
-    assert "fixed_k(1) to fixed_k(5): 55.8, 93.1, 81.8, 84.2, 74.9 % reach the target" in done.out
-    assert "fixed_k(2), the best of them on dev, saves 60 % of the drafts" in done.out
-    assert "DOMINATED by fixed_k(2)" in done.out
-    assert "Distances rise on average" in done.out
-    assert "the judge is the measure itself here" in done.out
+    assert "fixed_k(1) to fixed_k(5): 55.8, 93.1, 81.8, 84.2, 74.9 % reach the target" in done.words
+    assert "fixed_k(2), the best of them on dev, saves 60 % of the drafts" in done.words
+    assert "DOMINATED by fixed_k(2)" in done.words
+    assert "Distances rise on average" in done.words
+    assert "the judge is the measure itself here" in done.words
     for name in BUNDLED_RECORDINGS:
         page = (tmp_path / "out" / f"{name}.html").read_text(encoding="utf-8")
         assert "In short" in page

@@ -374,7 +374,7 @@ def test_the_command_prints_tables_and_takes_labels_of_ones_own(files, tmp_path)
     assert (done.code, done.err) == (0, "")
     assert "labels: " in done.out
     assert "AUROC" in done.out
-    assert "layer 2 of m, prompts qa, calibration none" in done.out
+    assert "layer 2 of m, prompts qa, calibration none" in done.words
 
 
 def test_the_command_measures_the_rag_prompt_apart(files, tmp_path):

@@ -11,6 +11,7 @@ from typer import Argument, BadParameter, Option
 from suffice.cli import options
 from suffice.cli.gating import GateOptions
 from suffice.cli.live import show_live
+from suffice.cli.output import Output
 from suffice.loop import RetrievalLoop
 from suffice.rules import parse_rule, parse_selector
 from suffice.session import Policy
@@ -34,13 +35,13 @@ def answer(
     answering: options.Answering,
     signals: options.Signals,
     gate: GateOptions,
+    output: Output,
     policy: Annotated[Path | None, Option("--policy", help="A policy file, as `suffice calibrate` writes it.")] = None,
     rule: Annotated[str, Option("--rule", help="A rule that needs no fitted state, without a policy.")] = (
         "answer_stable_guarded"
     ),
-    selector: Annotated[str, Option("--selector", help="Which seen round's answer to return.")] = "last",
+    selector: options.SelectorText = "last",
     max_rounds: options.MaxRounds = 5,
-    as_json: options.AsJson = False,
 ) -> None:
     """The rounds, the reason for stopping and the cost are shown.
 
@@ -56,7 +57,7 @@ def answer(
     elif answering.answer_position is not None:
         raise BadParameter("the policy says where a reply holds its answer", param_hint="--answer-position")
     else:
-        decides = Policy.load(policy)
+        decides = options.load_policy(policy)
     answerer = answering.answerer(
         logprobs=answering.logprobs and bool(LOGPROB_NEEDS & decides.needs),
         position=None if policy is None else decides.answer_position,
@@ -71,4 +72,4 @@ def answer(
         enrichers=signals.enrichers(answering),
         gate=gate.build(answerer, answering),
     )
-    show_live(loop, question, as_json=as_json)
+    show_live(loop, question, output=output, then=f"suffice record DATASET -o run.parquet --corpus {retrieval.corpus}")

@@ -15,18 +15,10 @@ __all__ = ["record_bundled"]
 
 
 def record_bundled(dataset: str, split: str, folder: Path, *, limit: int | None = None, quiet: bool) -> RecordSummary:
-    """Record a bundled split, or what is missing of it; the file is ``FOLDER/DATASET_SPLIT.parquet``.
-
-    Args:
-        dataset: `hotpotqa` or `2wiki`.
-        split: `tune` or `eval`.
-        folder: Where recordings are.
-        limit: The first questions only.
-        quiet: Whether to show no progress.
-    """
+    """Record a bundled split, or what is missing of it; the file is ``FOLDER/DATASET_SPLIT.parquet``."""
     path = folder / f"{dataset}_{split}.parquet"
     questions = load_questions(f"{dataset}_{split}", limit=limit)
     policy = Policy(state=overlap_state(f"{dataset}_tune"))
     loop = RetrievalLoop(model=SpanReaderModel(), retriever=PoolBM25(), policy=policy)
-    with recording_progress(f"recording {path.stem}", None, quiet=quiet) as tell:
-        return record(questions, loop, path, concurrency=2, on_progress=tell)
+    with recording_progress(f"recording {path.stem}", None, quiet=quiet) as report:
+        return record(questions, loop, path, concurrency=2, on_progress=report)

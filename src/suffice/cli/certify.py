@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -25,19 +26,23 @@ from suffice.certificates import (
     threshold_path,
 )
 from suffice.cli import options
-from suffice.cli.console import errors, print_json, print_table, say
+from suffice.cli.console import status
+from suffice.cli.groups import command_line
+from suffice.cli.output import Output, Screen
 from suffice.errors import DataError
 from suffice.replays.outcomes import default_metrics
 from suffice.session import Policy
 from suffice.store import Recording, read_recording
 from suffice.tables import Column, Table
 
-__all__ = ["certify_command", "certify_path", "show_certification", "show_command"]
+__all__ = ["certification_screen", "certify_command", "certify_path", "show_command"]
 
 
 def certify_command(
+    context: typer.Context,
     path: Annotated[Path, typer.Argument(metavar="RECORDING", help="Questions used for nothing else, at full width.")],
     max_loss: Annotated[float, typer.Option("--max-loss", help="epsilon: the largest expected loss, 0.02 = 2 points.")],
+    output: Output,
     policy: Annotated[Path | None, typer.Option("--policy", help="The policy file that is varied.")] = None,
     along: Annotated[
         str | None,
@@ -51,10 +56,7 @@ def certify_command(
     tune: Annotated[
         Path | None, typer.Option("--tune", help="A recording of tune questions: they set values and test order.")
     ] = None,
-    metric: Annotated[
-        str | None,
-        typer.Option("--metric", help="f1 (default; em for multiple choice), em, agreement, or a column in [0, 1]."),
-    ] = None,
+    metric: options.Quality = None,
     confidence: Annotated[float, typer.Option("--confidence", help="1 - delta, between 0 and 1.")] = 0.95,
     loss: Annotated[
         str, typer.Option("--loss", help="'net': gains count against losses; 'harm': losses alone, stricter.")
@@ -69,7 +71,6 @@ def certify_command(
     seed: Annotated[int, typer.Option("--seed", min=0, help="Of the order of betting; fix it beforehand.")] = 42,
     start_round: options.StartRound = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="The certified policy, a JSON file.")] = None,
-    as_json: options.AsJson = False,
 ) -> None:
     """The expected loss is at most --max-loss with the given confidence. Exit code 1 if no policy is certified.
 
@@ -82,13 +83,15 @@ def certify_command(
         confidence=confidence,
         metric=metric or default_metrics(recording)[0],
         loss=options.allowed(loss, ("net", "harm"), "--loss"),
-        baseline=Policy.load(baseline) if Path(baseline).suffix == ".json" else baseline,
+        baseline=options.read_baseline(baseline) or "full",
         seed=seed,
     )
     known = None if tune is None else read_recording(tune)
-    family = _family(recording, None if policy is None else Policy.load(policy), along, rules, known, start_round)
-    with errors.status(f"testing {len(family.policies)} policies"):
-        found = certify(
+    family = _family_of(
+        recording, None if policy is None else options.load_policy(policy), along, rules, known, start_round
+    )
+    with status(f"testing {len(family.policies)} policies", quiet=output.as_json):
+        result = certify(
             recording,
             family,
             claim,
@@ -96,16 +99,18 @@ def certify_command(
             tune=known,
             cheapest=cheapest,
         )
-    if out is not None and found.policy is not None:
-        found.policy.save(out)
-    if as_json:
-        print_json({**found.to_dict(), "policy": None if out is None or found.policy is None else str(out)})
-    else:
-        show_certification(found)
-        if out is not None:
-            said = "nothing is certified: no policy is written" if found.policy is None else f"policy written to {out}"
-            say(said)
-    if found.policy is None:
+    written = None if result.policy is None else out
+    if result.policy is not None and written is not None:
+        result.policy.save(written)
+    then = f"{command_line(context, 'details', folders=True)} -o certified.json"
+    if result.policy is None:
+        then = f"suffice replay {path}"
+    elif written is not None:
+        then = f'suffice answer "QUESTION" --corpus FOLDER --policy {written}'
+    lost = ["nothing is certified, so no policy is written"] if out is not None and written is None else []
+    screen = replace(certification_screen(result), notes=lost, files={"policy": written}, then=then)
+    output.show({**result.to_dict(), "policy": None if written is None else str(written)}, screen)
+    if result.policy is None:
         raise typer.Exit(1)
 
 
@@ -115,7 +120,7 @@ def certify_path(recording: Recording, tune: Recording, policy: Policy, signal: 
     return certify(recording, family, claim, tune=tune)
 
 
-def _family(
+def _family_of(
     recording: Recording,
     policy: Policy | None,
     along: str | None,
@@ -136,7 +141,7 @@ def _family(
         return listed([policy], policy)
     signal, given, values = along.partition("=")
     if given:
-        return threshold_path(policy, signal, _values(values))
+        return threshold_path(policy, signal, _values_along(values))
     if tune is None:
         raise typer.BadParameter(
             f"{along!r} has no values: write {along}=LOW:HIGH:N, or give --tune to take them from", param_hint="--path"
@@ -144,7 +149,7 @@ def _family(
     return threshold_path(policy, signal, path_values(policy, signal, tune))
 
 
-def _values(text: str) -> list[float]:
+def _values_along(text: str) -> list[float]:
     try:
         low, high, n = text.split(":")
         return [float(value) for value in np.linspace(float(low), float(high), int(n))]
@@ -159,56 +164,51 @@ def _lines(path: Path) -> Sequence[Policy | str]:
         raise DataError(f"the list of rules {str(path)!r} cannot be read: {error}") from None
     lines = [line.strip() for line in text.splitlines()]
     wanted = [line for line in lines if line and not line.startswith("#")]
-    return [Policy.load(path.parent / line) if line.endswith(".json") else line for line in wanted]
+    return [options.load_policy(path.parent / line) if line.endswith(".json") else line for line in wanted]
 
 
-def show_certification(found: Certification) -> None:
-    """Print the family, the outcome, and what the next policy lacks."""
-    print_table(found.table())
-    say(found.headline)
-    if found.policy is not None and found.missing:
-        say(f"cheaper: {found.missing}")
+def certification_screen(result: Certification) -> Screen:
+    """Return the outcome, the family, and what the next policy lacks."""
+    cheaper = [f"cheaper: {result.missing}"] if result.policy is not None and result.missing else []
+    return Screen(sentences=[result.headline, *cheaper], tables=result.tables(), aside={"p (Hoeffding-Bentkus)"})
 
 
 def show_command(
     path: Annotated[Path, typer.Argument(metavar="POLICY", help="A policy file.")],
-    as_json: options.AsJson = False,
+    output: Output,
 ) -> None:
     """What it says, what the certificate assumes, and what breaks it.
 
     Example: suffice data show policy.json
     """
-    policy = Policy.load(path)
+    policy = options.load_policy(path)
     certificate = Certificate.of(policy)
     state = "none" if certificate is None else "valid" if certificate.holds_for(policy) else "void"
-    if as_json:
-        print_json(
-            {
-                "policy": policy.to_dict(),
-                "digest": policy.digest,
-                "certificate": state,
-                "statement": None if certificate is None else certificate.statement,
-                "assumes": list(ASSUMES),
-                "breaks": list(BREAKS),
-            }
-        )
-        return
-    print_table(_policy_table(policy))
+    tables, sentences, notes = [_policy_table(policy)], [], []
     if certificate is None:
-        say("no certificate: `suffice certify` gives one on questions that it has not seen")
-        return
-    if state == "void":
-        say(
-            f"VOID: the policy was changed. This certificate belongs to the policy {certificate.policy_digest}, this one "
-            f"is {policy.digest}: what it says below says nothing about it. Certify again, on fresh questions.",
-            bold=True,
-        )
-    print_table(certificate.table())
-    say(f"{certificate.statement}.")
-    for title, lines in (("It assumes", ASSUMES), ("It breaks with", BREAKS)):
-        say(f"{title}:")
-        for line in lines:
-            say(f"  - {line}")
+        sentences.append("no certificate: `suffice certify` gives one on questions that it has not seen")
+    else:
+        tables.append(certificate.table())
+        sentences.append(f"{certificate.statement}.")
+        if state == "void":
+            sentences.insert(
+                0,
+                f"VOID: the policy was changed. This certificate belongs to the policy {certificate.policy_digest}, this "
+                f"one is {policy.digest}: what it says below says nothing about it. Certify again, on fresh questions.",
+            )
+        notes = [*(f"It assumes: {line}" for line in ASSUMES), *(f"It breaks with: {line}" for line in BREAKS)]
+    then = f"suffice certify FRESH.parquet --max-loss 0.02 --policy {path}"
+    if state == "valid":
+        then = f'suffice answer "QUESTION" --corpus FOLDER --policy {path}'
+    data = {
+        "policy": policy.to_dict(),
+        "digest": policy.digest,
+        "certificate": state,
+        "statement": None if certificate is None else certificate.statement,
+        "assumes": list(ASSUMES),
+        "breaks": list(BREAKS),
+    }
+    output.show(data, Screen(sentences=sentences, tables=tables, notes=notes, then=then))
 
 
 def _policy_table(policy: Policy) -> Table:

@@ -9,7 +9,8 @@ from typing import Annotated, Any
 import typer
 
 from suffice.cli import options
-from suffice.cli.console import print_json, print_table, quiet_bars, say
+from suffice.cli.console import quiet_bars
+from suffice.cli.output import Output, Screen
 from suffice.embedding import MiniLM
 from suffice.errors import DataError
 from suffice.gates import (
@@ -33,9 +34,10 @@ from suffice.replays.outcomes import choice_note
 from suffice.store import Recording, read_recording
 from suffice.tables import render
 
-__all__ = ["compare_gates_command", "comparison_lines", "comparison_page", "read_answers", "show_comparison"]
+__all__ = ["compare_gates_command", "comparison_page", "comparison_screen", "read_answers"]
 
-_METRICS = ("contains", "em", "f1")
+_GATE_METRICS = ("contains", "em", "f1")
+_GATE_DETAILS = {"EM", "F1", "p (Holm)", "calls", "to decide, ms", "labels", "fit, s"}
 _READ_THE_ANSWER = ("entropy, mean", "entropy, max", "sequence log-probability", "flare", "dragin")
 
 
@@ -48,6 +50,7 @@ def compare_gates_command(
         ),
     ],
     resampling: options.ResamplingOptions,
+    output: Output,
     tune: Annotated[
         str | None,
         typer.Option("--tune", help="The same of tune questions: gates are fitted there. Without it: cross-fitted."),
@@ -81,47 +84,55 @@ def compare_gates_command(
         list[str] | None, typer.Option("--metric", help="Columns in [0, 1]; the first is the quality. May be repeated.")
     ] = None,
     margin: Annotated[float, typer.Option("--margin", help="For non-inferiority to always retrieving.")] = 0.02,
-    markdown: Annotated[
-        Path | None, typer.Option("--markdown", help="Also write the tables there, as Markdown.")
-    ] = None,
-    as_json: options.AsJson = False,
+    markdown: options.Markdown = None,
 ) -> None:
     """A gate answers some questions without retrieval.
 
     Example: suffice gate compare 2wiki_llama31_tune
     """
-    _check(questions or bool(column) or model is not None, model, tune, markdown)
+    _require_gates(questions or bool(column) or model is not None, model, tune, markdown)
     how: dict[str, Any] = {"resampling": resampling.value, "margin": margin}
     answers = {source: read_answers(source) for source in recordings}
-    names = tuple(metric or (("em",) if any(map(choice_note, answers.values())) else _METRICS))
-    tuned = None if tune is None else GateEvaluation(read_answers(tune), metrics=names, **how)
+    names = tuple(metric or (("em",) if any(map(choice_note, answers.values())) else _GATE_METRICS))
+    tune_evaluation = None if tune is None else GateEvaluation(read_answers(tune), metrics=names, **how)
     embedder = MiniLM() if questions else None
-    found: dict[str, GateComparison] = {}
+    comparisons: dict[str, GateComparison] = {}
     for source in recordings:
         evaluation = GateEvaluation(answers[source], metrics=names, **how)
-        gates: list[ScoredGate] = [column_gate(name, evaluation, tuned, rate=rate) for name in column or ()]
-        if embedder is not None and tuned is not None:
-            gates += question_gates(tuned, evaluation, embedder.embed)
+        gates: list[ScoredGate] = [column_gate(name, evaluation, tune_evaluation, rate=rate) for name in column or ()]
+        if embedder is not None and tune_evaluation is not None:
+            gates += question_gates(tune_evaluation, evaluation, embedder.embed)
         elif embedder is not None:
             gates += held_out_gates(evaluation, embedder.embed, rate=rate)
-        if model is not None and tuned is not None:
+        if model is not None and tune_evaluation is not None:
             gates += _of_the_model(
-                model, tuned, evaluation, prompt=prompt, max_tokens=max_tokens, n=samples, seed=resampling.seed
+                model,
+                tune_evaluation,
+                evaluation,
+                prompt=prompt,
+                max_tokens=max_tokens,
+                n=samples,
+                seed=resampling.seed,
             )
-        found[source] = compare_gates(evaluation, gates, tuned, rate=rate)
+        comparisons[source] = compare_gates(evaluation, gates, tune_evaluation, rate=rate)
     if markdown is not None:
-        pages = (comparison_page(comparison, name) for name, comparison in found.items())
+        pages = (comparison_page(comparison, name) for name, comparison in comparisons.items())
         markdown.write_text("\n".join(pages), encoding="utf-8")
-    if as_json:
-        print_json({name: comparison.to_dict() for name, comparison in found.items()})
-        return
-    for name, comparison in found.items():
-        show_comparison(comparison, name)
+    screens = [comparison_screen(comparison, name) for name, comparison in comparisons.items()]
+    screen = Screen(
+        sentences=[sentence for part in screens for sentence in part.sentences],
+        tables=[table for part in screens for table in part.tables],
+        notes=[note for part in screens for note in part.notes],
+        aside=_GATE_DETAILS,
+        files={"tables": markdown},
+        then="suffice gate states QUESTIONS -o tune.states --encoder minilm",
+    )
+    output.show(comparisons, screen)
 
 
-def _check(asked: bool, model: str | None, tune: str | None, markdown: Path | None) -> None:
+def _require_gates(any_gate: bool, model: str | None, tune: str | None, markdown: Path | None) -> None:
     """Refuse what cannot work, before the first minute is spent."""
-    if not asked:
+    if not any_gate:
         raise typer.BadParameter("name at least one --column, or leave --questions on", param_hint="--no-questions")
     if model is not None and tune is None:
         raise typer.BadParameter(
@@ -140,9 +151,9 @@ def _of_the_model(
 
     text = built_in_prompt(prompt)
     quiet_bars()
-    loaded = TransformersModel(name, prompt=text, max_tokens=max_tokens)
-    asked, texts = questions_of(tune.recording), questions_of(evaluation.recording)
-    gates = model_gates(loaded, asked, texts, seed=seed, n_samples=n)
+    local_model = TransformersModel(name, prompt=text, max_tokens=max_tokens)
+    tune_texts, texts = questions_of(tune.recording), questions_of(evaluation.recording)
+    gates = model_gates(local_model, tune_texts, texts, seed=seed, n_samples=n)
     return [_answering(gate) if gate.name in _READ_THE_ANSWER else gate for gate in gates]
 
 
@@ -152,36 +163,30 @@ def _answering(gate: ScoredGate) -> ScoredGate:
 
 
 def read_answers(source: str | Path) -> Recording:
-    """Return a recording with round 0: a parquet file, or questions answered both ways.
-
-    Raises:
-        DataError: There is no such file.
-    """
+    """Return a recording with round 0: a parquet file, or questions answered both ways."""
     return read_recording(source) if Path(source).suffix == ".parquet" else answered_recording(load_answered(source))
 
 
-def show_comparison(found: GateComparison, name: str = "") -> None:
-    """Print the tables, and what they say in a sentence for each gate."""
-    print_table(comparison_table(found, _title(found, name)))
-    print_table(knowledge_table(found))
-    for line in comparison_lines(found):
-        say(line)
-
-
-def comparison_lines(found: GateComparison) -> list[str]:
-    """Return the finding, and one sentence for each gate."""
-    sentences = (f"- {row.point.headline(found.metrics[0])}" for row in found.rows)
-    return [f"{found.headline}.", *sentences, *(f"note: {note}" for note in found.notes)]
-
-
-def _title(found: GateComparison, name: str) -> str:
-    return (
-        f"Gates on {name or 'these questions'}: {found.n} questions (data {found.data_hash}); {found.resampling.text}"
+def comparison_screen(comparison: GateComparison, name: str = "") -> Screen:
+    """Return the finding, a sentence for each gate, and the tables."""
+    title = (
+        f"Gates on {name or 'these questions'}: {comparison.n} questions (data {comparison.data_hash}); "
+        f"{comparison.resampling.text}"
+    )
+    return Screen(
+        sentences=[f"{comparison.headline}.", *_about_gates(comparison)],
+        tables=[comparison_table(comparison, title), knowledge_table(comparison)],
+        notes=comparison.notes,
+        aside=_GATE_DETAILS,
     )
 
 
-def comparison_page(found: GateComparison, name: str) -> str:
+def _about_gates(comparison: GateComparison) -> list[str]:
+    return [f"- {row.point.headline(comparison.metrics[0])}" for row in comparison.rows]
+
+
+def comparison_page(comparison: GateComparison, name: str) -> str:
     """Return tables and sentences as Markdown."""
-    tables = render([comparison_table(found, _title(found, name)), knowledge_table(found)], "md")
-    first, *others = comparison_lines(found)
-    return f"{tables}\n{first}\n\n" + "".join(f"{line}\n" for line in others)
+    screen = comparison_screen(comparison, name)
+    first, *others = (*screen.sentences, *(f"note: {note}" for note in screen.notes))
+    return f"{render(screen.tables, 'md')}\n{first}\n\n" + "".join(f"{line}\n" for line in others)

@@ -41,17 +41,7 @@ class LocalModel:
     revision: Annotated[str | None, Option("--revision", help="Which revision of a hub id.")] = None
 
     def load(self, model: str, layers: Sequence[int | str], **settings: Any) -> TransformersModel:
-        """Return a folder's or hub id's model.
-
-        Args:
-            model: The folder or hub id.
-            layers: Whose hidden states are read.
-            **settings: Further arguments of `TransformersModel`.
-
-        Raises:
-            DataError: There is no such prompt.
-            ModelError: The model cannot be loaded.
-        """
+        """Return a folder's or hub id's model."""
         quiet_bars()
         return TransformersModel(
             model,
@@ -68,33 +58,21 @@ class LocalModel:
 def open_confidence(
     model: str, probe: Path, local: LocalModel, *, allow: Sequence[str]
 ) -> tuple[ProbeConfidence, TransformersModel]:
-    """Return a model's confidence and the model.
-
-    Args:
-        model: A folder or hub id of a causal language model.
-        probe: The folder of its probe.
-        local: How it runs.
-        allow: Prompts that the caller takes the responsibility for.
-
-    Raises:
-        ConfigMismatchError: The probe belongs to another model, layer or prompt.
-        DataError: There is no such prompt.
-        ModelError: The model cannot be loaded.
-    """
+    """Return a model's confidence and the model."""
     unknown = sorted(set(allow) - {"qa", "rag"})
     if unknown:
         raise BadParameter(f"{unknown[0]!r} is not a prompt; allowed: 'rag', 'qa'", param_hint="--allow-prompt")
-    loaded = Probe.load(probe)
-    loaded.card.check_prompt("rag", allow=allow)  # before anything is loaded
-    if loaded.card.layer is None:
+    trained_probe = Probe.load(probe)
+    trained_probe.card.check_prompt("rag", allow=allow)  # before a model is loaded
+    if trained_probe.card.layer is None:
         why = (
             "at an embeddings endpoint, and this command runs the model here"
-            if loaded.card.pinned.get("kind") == "endpoint states"
+            if trained_probe.card.pinned.get("kind") == "endpoint states"
             else "as a sentence encoder, which reads questions alone"
         )
         raise DataError(
-            f"the probe reads {loaded.card.model!r} {why}: train one on the hidden states of a model that runs here "
+            f"the probe reads {trained_probe.card.model!r} {why}: train one on the hidden states of a model that runs here "
             "(suffice gate states --model PATH, without --base-url)"
         )
-    source = local.load(model, (loaded.card.layer,))
-    return ProbeConfidence(loaded, source, allow=allow), source
+    source = local.load(model, (trained_probe.card.layer,))
+    return ProbeConfidence(trained_probe, source, allow=allow), source

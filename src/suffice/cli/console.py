@@ -6,24 +6,23 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any, Literal
 
-from rich.console import Console, ConsoleOptions, Group, RenderableType
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
-from rich.table import Table
+from rich.table import Table as Grid
 from rich.text import Text
 
-from suffice.tables import Table as Results
-from suffice.tables import figure
+from suffice.tables import Table, figure
 
 __all__ = [
     "console",
     "errors",
+    "fits",
     "number",
-    "present",
     "print_json",
     "print_table",
     "print_text",
@@ -31,24 +30,19 @@ __all__ = [
     "progress_bar",
     "quiet_bars",
     "say",
-    "table",
+    "status",
+    "table_view",
     "warn",
 ]
 
 _WIDE = 200
 """Columns of tables that go to a file or a pipe, where nothing needs to fit a screen."""
 
-_SCREEN = 100
-"""Columns of a result that is shown on one screen."""
+_GAP = 2
+"""Blanks between two columns."""
 
-_ROWS = 24
-"""Rows of the table on that screen."""
-
-_NOTES = 6
-"""Notes on that screen beside those that must be there."""
-
-_NEEDED = re.compile(r"selected here|censored|missing|undefined|unknown|failed|left out|dropped|WARNING", re.IGNORECASE)
-"""Notes without which a figure would mislead."""
+_TEXT_WIDTH = 28
+"""The width to which a column of text may shrink."""
 
 _DELETE = 0x7F
 
@@ -111,7 +105,7 @@ def print_text(text: str) -> None:
 
 
 def number(value: float | None, digits: int = 2) -> str:
-    """Return a number for a table; a dash where it is undefined.
+    """Return a number for a sentence; a dash where it is undefined.
 
     >>> number(0.256), number(float("nan")), number(1234567.0, 0)
     ('0.26', '-', '1,234,567')
@@ -119,93 +113,87 @@ def number(value: float | None, digits: int = 2) -> str:
     return "-" if value is None else figure(value, f",.{digits}f")
 
 
-def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], *, left: int = 1) -> Group:
-    """Return a plain table under its title; the first `left` columns are text, the others numbers."""
-    out = Table(box=None, pad_edge=False, header_style="bold")
-    for position, name in enumerate(columns):
-        out.add_column(name, justify="left" if position < left else "right", no_wrap=position == 0, overflow="fold")
-    for row in rows:
-        out.add_row(*(Text(cell) for cell in row))  # no markup: answers hold brackets
-    return Group(*([Text(title, style="italic")] if title else []), out)
+def table_view(table: Table, fit: int | None = None) -> Grid:
+    """Return a table as rich draws it, without its title and notes.
 
-
-def print_table(results: Results, *, width: int | None = None) -> None:
-    """Print a table of results, and its notes below it, at most so many columns wide."""
-    out = Table(box=None, pad_edge=False, header_style="bold")
-    rows, wide = results.texts(), min(width or console.width, console.width)
-    short = all(2 * len(row[0]) <= wide for row in rows)  # a longer name would leave the figures no room
-    for position, column in enumerate(results.columns):
+    Args:
+        table: The table.
+        fit: A width that it `fits`: numbers then stay on one line, while headings and texts may be broken.
+    """
+    grid = Grid(box=None, pad_edge=False, header_style="bold")
+    widths: list[int] | list[None] = [None] * len(table.columns) if fit is None else _widths(table, fit)
+    for column, width in zip(table.columns, widths, strict=True):
         side: Literal["left", "right"] = "right" if column.numeric else "left"
-        out.add_column(column.name, justify=side, no_wrap=position == 0 and short, overflow="fold")
-    for row in rows:
-        out.add_row(*map(Text, row))  # no markup: answers hold brackets
-    console.print(Text(results.title, style="italic"))
-    console.print(out, width=wide)
-    for note in results.notes:
+        grid.add_column(Text(column.name), justify=side, width=width, overflow="fold")
+    for row in table.texts():
+        grid.add_row(*map(Text, row))  # no markup: answers hold brackets
+    return grid
+
+
+def fits(table: Table, width: int) -> bool:
+    """Return whether a table is narrow enough if nothing but headings and texts is broken."""
+    return sum(least for least, _ in _width_ranges(table)) + _GAP * (len(table.columns) - 1) <= width
+
+
+def _width_ranges(table: Table) -> list[tuple[int, int]]:
+    """Return how wide each column must be, and how wide it is if nothing is broken."""
+    ranges = []
+    for column, *cells in zip(table.columns, *table.texts(), strict=True):
+        longest = max((cell_len(line) for cell in cells for line in cell.splitlines()), default=0)
+        words = max(map(cell_len, column.name.split()), default=0)
+        least = max(words, longest if column.numeric else min(longest, _TEXT_WIDTH))
+        ranges.append((least, max(longest, cell_len(column.name))))
+    return ranges
+
+
+def _widths(table: Table, width: int) -> list[int]:
+    """Return how wide columns are; what is left over goes to the first that need it."""
+    ranges = _width_ranges(table)
+    spare = width - _GAP * (len(ranges) - 1) - sum(least for least, _ in ranges)
+    widths = []
+    for least, whole in ranges:
+        widths.append(min(whole, least + spare))
+        spare -= widths[-1] - least
+    return widths
+
+
+def print_table(table: Table) -> None:
+    """Print a whole table, and its notes below it."""
+    if table.title:
+        console.print(Text(table.title, style="italic"))
+    console.print(table_view(table, console.width if fits(table, console.width) else None))
+    for note in table.notes:
         say(f"note: {note}")
     console.print()
 
 
-def present(
-    sentences: Sequence[str], tables: Sequence[Results], notes: Sequence[str] = (), *, details: bool, then: str = ""
-) -> None:
-    """Print a result on one screen: a sentence, a table, what must be known, and what comes next.
+@contextmanager
+def progress_bar(title: str, *, quiet: bool) -> Iterator[Callable[..., None] | None]:
+    """Show a bar on standard error; yield what moves it, or None where that is not a terminal.
 
     Args:
-        sentences: What the result says; the first is shown.
-        tables: Its tables; the first is shown.
-        notes: What a reader must know. Notes that differ in their beginning alone are shown once.
-        details: Print everything instead.
-        then: The next command.
+        title: What is done.
+        quiet: Whether to show nothing.
+
+    Yields:
+        A function of how many are done, of how many, and a text beside the bar.
     """
-    if details:
-        for one in tables:
-            print_table(one)
-        for text in (*sentences, *(f"note: {note}" for note in notes)):
-            say(text)
-        return
-    for text in sentences[:1]:
-        say(text)
-    for one in tables[:1]:
-        print_table(replace(one, rows=one.rows[:_ROWS], notes=()), width=_SCREEN)
-    lines = _alike([*(note for one in tables for note in one.notes), *notes])
-    needed = [line for line in lines if _NEEDED.search(line)]
-    others = [line for line in lines if line not in needed]
-    for line in (*needed, *others[:_NOTES]):
-        say(f"note: {line}")
-    rows = max(0, len(tables[0].rows) - _ROWS) if tables else 0
-    hidden = {"rows": rows, "tables": len(tables[1:]), "notes": len(others[_NOTES:])}
-    if any(hidden.values()):
-        say(f"--details prints the rest: {', '.join(f'{n} more {what}' for what, n in hidden.items() if n)}")
-    if then:
-        say(f"next: {then}")
-
-
-def _alike(notes: Iterable[str]) -> list[str]:
-    """Return notes, each first sentence once: what comes before a colon, and numbers, may differ.
-
-    >>> _alike(["tasr: only 1 pair differs", "margin: only 2 pairs differ", "full: only 1 pair differs"])
-    ['tasr: only 1 pair differs (also: full)', 'margin: only 2 pairs differ']
-    """
-    heads: dict[str, list[str]] = {}
-    for note in dict.fromkeys(notes):
-        head, colon, tail = note.partition(". ")[0].partition(": ")
-        heads.setdefault(tail if colon else head, []).append(head if colon else "")
-    return [
-        (f"{head}: {tail}" if head else tail) + (f" (also: {'; '.join(more)})" if any(more) else "")
-        for tail, (head, *more) in heads.items()
-    ]
-
-
-@contextmanager
-def progress_bar(title: str, *, quiet: bool) -> Iterator[Callable[[int, int], None] | None]:
-    """Yield what moves a bar on standard error to so many of so many; None where that is not a terminal."""
     if quiet or not errors.is_terminal:
         yield None
         return
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=errors, transient=True) as bars:
-        task = bars.add_task(title, total=None)
-        yield lambda done, total: bars.update(task, completed=done, total=total)
+    with Progress(*columns, TextColumn("{task.fields[beside]}"), console=errors, transient=True) as bars:
+        task = bars.add_task(title, total=None, beside="")
+        yield lambda done, total, beside="": bars.update(task, completed=done, total=total, beside=beside)
+
+
+@contextmanager
+def status(title: str, *, quiet: bool = False) -> Iterator[Callable[[str], None]]:
+    """Say on standard error what is going on, where that is a terminal; yield what names the step."""
+    if quiet or not errors.is_terminal:
+        yield lambda _: None
+        return
+    with errors.status(title) as line:
+        yield lambda step: line.update(f"{title}: {step}")

@@ -6,7 +6,8 @@ Bare, it runs that chain; the other demonstrations are its subcommands, one modu
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,11 +16,11 @@ import typer
 from rich.progress import track
 
 from suffice.certificates import Claim
-from suffice.cli import options
 from suffice.cli.bundled import record_bundled
-from suffice.cli.certify import certify_path, show_certification
-from suffice.cli.console import console, errors, number, print_json, say, table
-from suffice.cli.offline import show_calibration, show_replay
+from suffice.cli.certify import certification_screen, certify_path
+from suffice.cli.console import errors, print_json, say
+from suffice.cli.offline import replay_screen
+from suffice.cli.output import Output, Screen
 from suffice.cli.report import evidence
 from suffice.errors import DataError, SufficeError
 from suffice.files import write_file
@@ -29,23 +30,22 @@ from suffice.replays import calibrate, replay
 from suffice.reports import Settings, make_report, render_html
 from suffice.retrieval import PoolBM25, Question, load_questions
 from suffice.session import Policy, stops
-from suffice.store import read_recording
-from suffice.tables import figure
+from suffice.store import Recording, read_recording
+from suffice.tables import Column, Table, figure
 
 __all__ = ["demo"]
 
-_RULES = ("tasr", "tasr_guarded", "answer_stable", "answer_stable_guarded", "margin")
-_SHOWN = 6
-_CLAIM = Claim(epsilon=0.02, metric="f1")
+_DEMO_RULES = ("tasr", "tasr_guarded", "answer_stable", "answer_stable_guarded", "margin")
+_LIVE_ROWS = 6
+_DEMO_CLAIM = Claim(epsilon=0.02, metric="f1")
 
 
 def demo(
     context: typer.Context,
+    output: Output,
     out: Annotated[Path, typer.Option("--out", "-o", help="Where recordings and policy go.")] = Path("suffice-demo"),
     dataset: Annotated[str, typer.Option("--dataset", help="Bundled questions: hotpotqa or 2wiki.")] = "hotpotqa",
     limit: Annotated[int | None, typer.Option("--limit", min=20, help="Fewer questions per split.")] = None,
-    details: options.Details = False,
-    as_json: options.AsJson = False,
 ) -> None:
     """Record, calibrate, replay, run live, certify and report on bundled questions with the embedded reader.
 
@@ -56,143 +56,156 @@ def demo(
     if dataset not in ("hotpotqa", "2wiki"):
         raise typer.BadParameter(f"{dataset!r}; allowed: hotpotqa, 2wiki", param_hint="--dataset")
     began = time.monotonic()
+    steps = _Steps(output)
     tune, evaluation = (load_questions(f"{dataset}_{split}", limit=limit) for split in ("tune", "eval"))
-    recordings = {"tune": out / f"{dataset}_tune.parquet", "eval": out / f"{dataset}_eval.parquet"}
-    _say(as_json, f"1. Record {len(tune)} tune and {len(evaluation)} eval questions, 5 rounds each.")
-    for split, path in recordings.items():
-        made = record_bundled(dataset, split, out, limit=limit, quiet=as_json)
-        _say(as_json, f"   {path}: {made.rounds} rounds, {made.cost.calls:,.0f} new calls, {made.seconds:.1f} s")
+    paths = {split: out / f"{dataset}_{split}.parquet" for split in ("tune", "eval")}
+    steps.begin(f"1. Record {len(tune)} tune and {len(evaluation)} eval questions, 5 rounds each.")
+    for split, path in paths.items():
+        summary = record_bundled(dataset, split, out, limit=limit, quiet=output.as_json)
+        steps.show(
+            Screen(
+                sentences=[
+                    f"{path}: {summary.rounds} rounds, {summary.cost.calls:,.0f} new calls, {summary.seconds:.1f} s"
+                ]
+            )
+        )
+    recordings = {split: read_recording(path) for split, path in paths.items()}
 
-    _say(as_json, "\n2. Fit the calibrators of TASR on the tune questions and lock the policy.")
-    locked, summary = calibrate(read_recording(recordings["tune"]), rule="tasr")
+    steps.begin("2. Fit the calibrators of TASR on the tune questions and lock the policy.")
+    locked, calibration = calibrate(recordings["tune"], rule="tasr")
     policy_path = out / f"{dataset}_tasr.policy.json"
     locked.save(policy_path)
-    if not as_json:
-        show_calibration(summary)
+    steps.show(Screen(tables=calibration.tables(), files={"policy": policy_path}))
 
-    _say(as_json, "\n3. Replay it on the eval questions beside every baseline, without another call.")
-    policies = _policies(recordings, locked)
-    result = replay(read_recording(recordings["eval"]), policies)
-    if not as_json:
-        show_replay(result, details=details)
+    steps.begin("3. Replay it on the eval questions beside every baseline, without another call.")
+    policies = [locked, *(calibrate(recordings["tune"], rule=name)[0] for name in _DEMO_RULES if name != "tasr")]
+    result = replay(recordings["eval"], policies)
+    steps.show(replay_screen(result), lines=18)
 
-    _say(as_json, "\n4. Run the locked policy live on the eval questions: fresh model, no cache, no recording.")
-    outcomes = _live(evaluation, Policy.load(policy_path), quiet=as_json)
-    differences = _differences(recordings["eval"], Policy.load(policy_path), evaluation, outcomes)
-    if not as_json:
-        _show_live(outcomes, evaluation, len(outcomes) - len(differences))
+    steps.begin("4. Run the locked policy live on the eval questions: fresh model, no cache, no recording.")
+    outcomes = _run_live(evaluation, Policy.load(policy_path), quiet=output.as_json)
+    differences = _live_differences(recordings["eval"], Policy.load(policy_path), evaluation, outcomes)
+    steps.show(_live_screen(outcomes, evaluation, len(outcomes) - len(differences)))
 
-    _say(
-        as_json, f"\n5. Certify on the eval questions: the cheapest threshold that loses at most {_CLAIM.epsilon:g} F1."
+    steps.begin(
+        f"5. Certify on the eval questions: the cheapest threshold that loses at most {_DEMO_CLAIM.epsilon:g} F1."
     )
-    certification, certified = _certify(recordings, locked, out / f"{dataset}_tasr.certified.json", quiet=as_json)
+    certified, data, screen = _certify(recordings, locked, out / f"{dataset}_tasr.certified.json")
+    steps.show(screen)
 
-    _say(as_json, "\n6. Write all of it into one page: trade-offs, a threshold to move, every question.")
-    page = _write_report(recordings, [*policies, *certified], out / f"{dataset}_report.html", out)
-    _say(as_json, f"   {page}: open it in a browser; it needs no network")
-
-    _finish(out, time.monotonic() - began, quiet=as_json)
-    if as_json:
+    steps.begin("6. Write all of it into one page: trade-offs, a threshold to move, every question.")
+    page = out / f"{dataset}_report.html"
+    _write_report(recordings["eval"], recordings["tune"], [*policies, *certified], page)
+    steps.show(Screen(sentences=[f"{page}: open it in a browser; it needs no network"]))
+    seconds = time.monotonic() - began
+    steps.show(
+        Screen(
+            sentences=[f"policy, recordings, report: {out}/ (the whole demo took {seconds:.0f} s)"],
+            then="suffice record DATASET -o run.parquet --base-url URL --model NAME",
+        )
+    )
+    if output.as_json:
         live = {"questions": len(outcomes), "mean_calls": _mean_calls(outcomes), "differences_from_replay": differences}
         print_json(
             {
-                "calibration": summary.to_dict(),
+                "calibration": calibration.to_dict(),
                 "replay": result.to_dict(),
                 "live": live,
-                "certification": certification,
+                "certification": data,
                 "report": str(page),
-                "seconds": time.monotonic() - began,
+                "seconds": seconds,
             }
         )
     if differences:
         raise SufficeError(f"{len(differences)} live questions differ from the replay; the first: {differences[0]}")
 
 
-def _say(quiet: bool, text: str) -> None:
-    if not quiet:
-        say(text, bold=True)
+@dataclass(frozen=True)
+class _Steps:
+    """Prints the steps for people; all of them together fit one screen."""
+
+    output: Output
+
+    def begin(self, heading: str) -> None:
+        """Print the heading of a step."""
+        if not self.output.as_json:
+            say(heading, bold=True)
+
+    def show(self, screen: Screen, *, lines: int = 0) -> None:
+        """Print its result: one sentence, or so many lines."""
+        details = self.output.details
+        if not lines and not details:
+            screen = replace(screen, sentences=screen.sentences[:1], tables=(), notes=())
+        if not self.output.as_json:
+            screen.print(details=details, lines=lines)
 
 
-def _policies(recordings: dict[str, Path], locked: Policy) -> list[Policy]:
-    tune = read_recording(recordings["tune"])
-    return [locked, *(calibrate(tune, rule=name)[0] for name in _RULES if name != "tasr")]
-
-
-def _live(questions: Sequence[Question], policy: Policy, *, quiet: bool) -> list[Outcome]:
+def _run_live(questions: Sequence[Question], policy: Policy, *, quiet: bool) -> list[Outcome]:
     loop = RetrievalLoop(model=SpanReaderModel(), retriever=PoolBM25(), policy=policy)
     disabled = quiet or not errors.is_terminal
-    listed = track(questions, "answering live", console=errors, transient=True, disable=disabled)
-    return [loop.run(question.question, question.passages) for question in listed]
+    progress = track(questions, "answering live", console=errors, transient=True, disable=disabled)
+    return [loop.run(question.question, question.passages) for question in progress]
 
 
-def _differences(path: Path, policy: Policy, questions: Sequence[Question], outcomes: Sequence[Outcome]) -> list[str]:
+def _live_differences(
+    recording: Recording, policy: Policy, questions: Sequence[Question], outcomes: Sequence[Outcome]
+) -> list[str]:
     """Return the questions whose live stop round or answer is not the replayed one."""
-    recording = read_recording(path)
     replayed = stops(policy, recording.rounds(policy.raw_columns))
     place = {question_id: position for position, question_id in enumerate(recording.question_ids)}
-    found = []
+    differences = []
     for question, outcome in zip(questions, outcomes, strict=True):
         q = place[question.question_id]
         column = int(np.searchsorted(recording.index, replayed.answer_rounds[q]))
         expected = (int(replayed.rounds[q]), recording.answers[q, column])
         if (outcome.decision.stop_round, outcome.answer) != expected:
             live = (outcome.decision.stop_round, outcome.answer)
-            found.append(f"{question.question_id}: live {live!r}, replayed {expected!r}")
-    return found
+            differences.append(f"{question.question_id}: live {live!r}, replayed {expected!r}")
+    return differences
 
 
 def _mean_calls(outcomes: Sequence[Outcome]) -> float:
     return float(np.mean([outcome.costs["generator"].calls for outcome in outcomes]))
 
 
-def _show_live(outcomes: Sequence[Outcome], questions: Sequence[Question], equal: int) -> None:
-    rows = [
-        [
+def _live_screen(outcomes: Sequence[Outcome], questions: Sequence[Question], equal: int) -> Screen:
+    sentence = (
+        f"live = replayed for {equal} of {len(outcomes)} questions (stop round and answer); "
+        f"{figure(_mean_calls(outcomes), '.2f')} calls on average instead of 5."
+    )
+    rows = tuple(
+        (
             question.question[:70],
             outcome.answer or "(none)",
             question.answers[0],
             f"{outcome.decision.reason}, round {outcome.decision.stop_round}",
-            number(outcome.cost.tokens, 0),
-        ]
-        for question, outcome in list(zip(questions, outcomes, strict=True))[:_SHOWN]
-    ]
-    console.print(table("The first live answers", ["question", "answer", "gold", "stopped", "tokens"], rows, left=4))
-    say(
-        f"\nlive = replayed for {equal} of {len(outcomes)} questions (stop round and answer); "
-        f"{figure(_mean_calls(outcomes), '.2f')} calls on average instead of 5."
+            outcome.cost.tokens,
+        )
+        for question, outcome in list(zip(questions, outcomes, strict=True))[:_LIVE_ROWS]
     )
+    columns = (*map(Column, ("question", "answer", "gold", "stopped")), Column("tokens", ",.0f"))
+    return Screen(sentences=[sentence], tables=[Table(title="The first live answers", columns=columns, rows=rows)])
 
 
 def _certify(
-    recordings: dict[str, Path], locked: Policy, path: Path, *, quiet: bool
-) -> tuple[dict[str, Any], list[Policy]]:
+    recordings: Mapping[str, Recording], locked: Policy, path: Path
+) -> tuple[list[Policy], dict[str, Any], Screen]:
     """Certify along the threshold of `p_correct`; thresholds and test order come from the tune questions."""
-    tune, evaluation = (read_recording(recordings[split]) for split in ("tune", "eval"))
     try:
-        found = certify_path(evaluation, tune, locked, "p_correct", _CLAIM)
+        result = certify_path(recordings["eval"], recordings["tune"], locked, "p_correct", _DEMO_CLAIM)
     except DataError as error:  # with few questions no threshold may save a call
-        _say(quiet, f"not certifiable: {error}")
-        return {"certified": False, "headline": f"not certifiable: {error}"}, []
-    if not quiet:
-        show_certification(found)
-    if found.policy is not None:
-        found.policy.save(path)
-        _say(quiet, f"certified policy: {path} (read it with  suffice data show {path})")
-    return found.to_dict(), [] if found.policy is None else [found.policy]
+        headline = f"not certifiable: {error}"
+        return [], {"certified": False, "headline": headline}, Screen(sentences=[headline])
+    screen = certification_screen(result)
+    if result.policy is None:
+        return [], result.to_dict(), screen
+    result.policy.save(path)
+    files = {"certified policy": path}
+    return [result.policy], result.to_dict(), replace(screen, files=files, then=f"suffice data show {path}")
 
 
-def _write_report(recordings: dict[str, Path], policies: Sequence[Policy], path: Path, out: Path) -> Path:
-    tune, evaluation = (read_recording(recordings[split]) for split in ("tune", "eval"))
-    settings = Settings(command=f"suffice demo --out {out.name}")
-    report = make_report({recordings["eval"].stem: evaluation}, policies, tune=tune, settings=settings)
-    write_file(path, render_html(report, passages=evidence(recordings["eval"].stem)))
-    return path
-
-
-def _finish(out: Path, seconds: float, *, quiet: bool) -> None:
-    if quiet:
-        return
-    say(
-        f"\npolicy, recordings, report: {out}/ (the whole demo took {seconds:.0f} s)\n"
-        "The same on your endpoint:  suffice record DATASET -o run.parquet --base-url URL --model NAME"
-    )
+def _write_report(evaluation: Recording, tune: Recording, policies: Sequence[Policy], path: Path) -> None:
+    settings = Settings(command=f"suffice demo --out {path.parent.name}")
+    name = path.name.replace("report.html", "eval")
+    report = make_report({name: evaluation}, policies, tune=tune, settings=settings)
+    write_file(path, render_html(report, passages=evidence(name)))

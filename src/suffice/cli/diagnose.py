@@ -1,4 +1,4 @@
-"""`suffice diagnose`: what a recording tells about its signals, calibrators and stops, without a call."""
+"""`suffice diagnose`: what a recording shows about its signals, calibrators and stops, without a call."""
 
 from __future__ import annotations
 
@@ -8,18 +8,21 @@ from typing import Annotated
 import typer
 
 from suffice.cli import options
-from suffice.cli.console import errors, present, print_json
-from suffice.diagnostics import Diagnosis, diagnose
+from suffice.cli.console import status
+from suffice.cli.output import Output, Screen
+from suffice.diagnostics import diagnose
 from suffice.replays.outcomes import outcome
-from suffice.session import Policy
 from suffice.store import read_recording
 
-__all__ = ["diagnose_command", "show_diagnosis"]
+__all__ = ["diagnose_command"]
+
+_SIGNAL_DETAILS = {"unit", "separation", "entropy", "values", "mode", "collapse"}
 
 
 def diagnose_command(
-    path: Annotated[Path, typer.Argument(metavar="RECORDING", help="Recorded rounds.")],
+    path: options.Recorded,
     resampling: options.ResamplingOptions,
+    output: Output,
     tune: Annotated[
         Path | None, typer.Option("--tune", help="A recording of tune questions: fits calibrators, measures drift.")
     ] = None,
@@ -39,8 +42,6 @@ def diagnose_command(
     ] = None,
     baseline: options.Baseline = None,
     type_column: Annotated[str, typer.Option("--types", help="The column of question types.")] = "question_type",
-    details: options.Details = False,
-    as_json: options.AsJson = False,
 ) -> None:
     """It covers drift, calibrators, thresholds, types of questions and premature stops; no call is made.
 
@@ -51,12 +52,14 @@ def diagnose_command(
     recording = read_recording(path)
     if metric is not None:  # the default may be missing, and a note then says so
         outcome(recording, metric)
-    with errors.status("diagnosing"):
-        found = diagnose(
+    with status("diagnosing", quiet=output.as_json):
+        result = diagnose(
             recording,
-            policy=rule if policy is None else Policy.load(policy),
+            policy=rule if policy is None else options.load_policy(policy),
             tune=None if tune is None else read_recording(tune),
-            cells={name: read_recording(file) for name, file in zip(_names(cells or []), cells or (), strict=True)},
+            cells={
+                name: read_recording(file) for name, file in zip(_cell_names(cells or []), cells or (), strict=True)
+            },
             metric=metric or "em",
             quality=quality,
             baseline=options.read_baseline(baseline),
@@ -64,20 +67,15 @@ def diagnose_command(
             name=path.stem,
             resampling=resampling.value,
         )
-    if as_json:
-        print_json(found.to_dict())
-    else:
-        show_diagnosis(found, details=details)
+    then = f"suffice report {path} -o report.html"
+    if policy is None and rule is None:
+        then = f"suffice diagnose {path} --rule answer_stable"
+    output.show(result.to_dict(), Screen(tables=result.tables(), notes=result.notes, aside=_SIGNAL_DETAILS, then=then))
 
 
-def _names(paths: list[Path]) -> list[str]:
+def _cell_names(paths: list[Path]) -> list[str]:
     """Return a name for each cell: the file's, with its folder's where several files share it."""
     stems = [path.stem for path in paths]
     return [
         f"{path.parent.name}/{stem}" if stems.count(stem) > 1 else stem for path, stem in zip(paths, stems, strict=True)
     ]
-
-
-def show_diagnosis(found: Diagnosis, *, details: bool = False) -> None:
-    """Print the signals and what is missing on one screen, or every table."""
-    present([], found.tables(), found.notes, details=details)

@@ -10,6 +10,7 @@ from typer import Argument, Option
 
 from suffice.cli import options
 from suffice.cli.live import show_live
+from suffice.cli.output import Output
 from suffice.cli.panel import PanelOptions, require_contexts
 from suffice.cli.recording import Recorder
 from suffice.embedding import DraftEmbedder
@@ -20,6 +21,8 @@ from suffice.rules import parse_rule, parse_selector
 from suffice.session import Policy
 
 __all__ = ["draft_command", "record_drafts_command"]
+
+_THEN = "suffice draft record DATASET -o drafts.parquet --model M --base-url URL"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,6 +61,7 @@ def draft_command(
     writer: _Writer,
     critic: _Critic,
     judge: PanelOptions,
+    output: Output,
     contexts: Annotated[
         Path | None,
         Option("--contexts", help="What every draft may use: a folder of .txt/.md files or a .jsonl file."),
@@ -66,9 +70,8 @@ def draft_command(
     rule: Annotated[str, Option("--rule", help="A rule that needs no fitted state, without a policy.")] = (
         "first_of((critic_approved >= 1), (answer_stable >= 1))"
     ),
-    selector: Annotated[str, Option("--selector", help="Which seen round's draft to return.")] = "last",
+    selector: options.SelectorText = "last",
     max_rounds: options.MaxRounds = 6,
-    as_json: options.AsJson = False,
 ) -> None:
     """A writer drafts and a critic reviews, round after round.
 
@@ -77,12 +80,12 @@ def draft_command(
     if policy is None:
         decides = Policy(rule=parse_rule(rule), selector=parse_selector(selector), max_rounds=max_rounds)
     else:
-        decides = Policy.load(policy)
+        decides = options.load_policy(policy)
     panels = judge.panels(writer)
     passages = [] if contexts is None else list(read_corpus(contexts))
     if not passages:
         require_contexts(panels, "give --contexts")
-    show_live(_loop(decides, writer, critic, panels), question, passages, as_json=as_json)
+    show_live(_loop(decides, writer, critic, panels), question, passages, output=output, then=_THEN)
 
 
 def record_drafts_command(
@@ -96,8 +99,8 @@ def record_drafts_command(
     writer: _Writer,
     critic: _Critic,
     judge: PanelOptions,
+    output: Output,
     max_rounds: options.MaxRounds = 6,
-    as_json: options.AsJson = False,
 ) -> None:
     """All rounds are recorded, so that any rule can be replayed. Run the same command again to resume.
 
@@ -110,7 +113,7 @@ def record_drafts_command(
     loop = _loop(Policy(max_rounds=max_rounds), writer, critic, panels)
     models = {"writer": writer.model, "critic": critic.critic_model or writer.model}
     models |= {panel.name: panel.model.model.model for panel in panels}
-    recorder.record(f"drafts of {dataset}", questions, loop, models, as_json=as_json)
+    recorder.record(f"drafts of {dataset}", questions, loop, models, output)
 
 
 def _loop(policy: Policy, writer: _Writer, critic: _Critic, panels: tuple[Panel, ...]) -> DraftingLoop:

@@ -18,14 +18,7 @@ EXTENSIONS = "suffice.extensions"
 
 
 def load_extensions(names: Iterable[str]) -> None:
-    """Import the modules that register signals, rules, selectors, metrics and importers: the installed ones and some more.
-
-    Args:
-        names: Names of modules, or Python files.
-
-    Raises:
-        DataError: One cannot be imported.
-    """
+    """Import the modules that register signals, rules, selectors, metrics and importers: the installed ones and some more."""
     for entry in entry_points(group=EXTENSIONS):
         entry.load()
     for name in names:

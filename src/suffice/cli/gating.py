@@ -20,7 +20,7 @@ from suffice.probes import Probe, ProbeGate
 from suffice.retrieval import Question
 from suffice.seen import Seen
 
-__all__ = ["GateOptions", "tell_fitted"]
+__all__ = ["GateOptions", "note_fitted"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,16 +55,7 @@ class GateOptions:
         return None if self.probe is None else self.probe.card.layer
 
     def build(self, answerer: Answerer, answering: options.Examined) -> ProbeGate | None:
-        """Return the gate, if there is a probe.
-
-        Args:
-            answerer: The model that answers; where the probe belongs to it, one pass serves both.
-            answering: Its options, with the prompt and the key of an endpoint.
-
-        Raises:
-            DataError: Nothing reads the questions.
-            ConfigMismatchError: The probe belongs to another model, layer or prompt.
-        """
+        """Return the gate, if there is a probe."""
         if self.probe is not None:
             return ProbeGate(self.probe, self._source(self.probe, answerer, answering))
         if self.gate_model is not None or self.gate_base_url is not None:
@@ -102,19 +93,14 @@ class GateOptions:
         )
 
 
-def tell_fitted(fitted: Mapping[str, Seen | None], questions: Sequence[Question]) -> None:
-    """Say on standard error which models were fitted on some of these questions, by id or text.
-
-    Args:
-        fitted: What each model saw, by component; None where that is not on record.
-        questions: The questions that are asked.
-    """
+def note_fitted(fitted: Mapping[str, Seen | None], questions: Sequence[Question]) -> None:
+    """Say on standard error which models were fitted on some of these questions, by id or text."""
     ids, texts = [item.question_id for item in questions], [item.question for item in questions]
     for name, seen in fitted.items():
         if seen is None:
-            said = f"it is not on record which questions the {name} was fitted on"
+            note = f"it is not on record which questions the {name} was fitted on"
         elif n := int(seen.among(ids, texts).sum()):
-            said = f"the {name} was fitted on {n} of these {len(ids)} questions"
+            note = f"the {name} was fitted on {n} of these {len(ids)} questions"
         else:
             continue
-        warn(f"note: {said}: what it says of those is too good. Replay and certify on others")
+        warn(f"note: {note}: what it says of those is too good. Replay and certify on others")

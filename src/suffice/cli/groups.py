@@ -18,9 +18,6 @@ def expanded(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a command's function with an option for each field of its groups, instead of the groups.
 
     A parameter whose type is a dataclass is a group; the class names the panel of its options in `panel`.
-
-    Args:
-        function: A command.
     """
     hints = get_type_hints(function, include_extras=True)
     groups: dict[str, Any] = {name: hint for name, hint in hints.items() if is_dataclass(hint)}
@@ -33,11 +30,11 @@ def expanded(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(function)
     def command(**values: Any) -> Any:
-        built = {
+        values_of = {
             name: group(**{field.name: values.pop(field.name) for field in fields(group)})
             for name, group in groups.items()
         }
-        return function(**values, **built)
+        return function(**values, **values_of)
 
     command.__dict__["__signature__"] = inspect.Signature(listed)
     command.__annotations__ = {parameter.name: parameter.annotation for parameter in listed}
@@ -57,13 +54,8 @@ def _options(group: Any) -> Iterator[inspect.Parameter]:
         yield inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=hint)
 
 
-def command_line(context: Any, *left_out: str) -> str:
-    """Return the command that is running, as it was given, with the names of files but not their folders.
-
-    Args:
-        context: Of the command.
-        *left_out: Parameters that do not change the result.
-    """
+def command_line(context: Any, *left_out: str, folders: bool = False) -> str:
+    """Return the command that is running, as it was given."""
     words = context.command_path.split()
     for parameter in context.command.params:
         source = context.get_parameter_source(parameter.name)
@@ -71,7 +63,7 @@ def command_line(context: Any, *left_out: str) -> str:
             continue
         value = context.params[parameter.name]
         for one in value if isinstance(value, (list, tuple)) else [value]:
-            text = Path(one).name if Path(str(one)).is_file() else str(one)
+            text = Path(one).name if not folders and Path(str(one)).is_file() else str(one)
             option = [] if parameter.param_type_name == "argument" else [parameter.opts[0]]
             words += option if one is True else [*option, text]
     return shlex.join(words)

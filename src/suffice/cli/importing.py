@@ -12,9 +12,10 @@ import typer
 
 from suffice.adapters import ImportSummary, import_recording, importer, importer_names
 from suffice.cli import options
-from suffice.cli.console import console, number, print_json, say, table, warn
+from suffice.cli.console import warn
+from suffice.cli.output import Output, Screen
 from suffice.errors import DataError, UnsettledError
-from suffice.tables import counted
+from suffice.tables import Column, Table, counted
 
 __all__ = ["import_command"]
 
@@ -27,6 +28,7 @@ def import_command(
     kind: Annotated[str, typer.Argument(help=f"One of: {', '.join(importer_names())} ('tabular' is CSV or JSONL).")],
     path: Annotated[Path, typer.Argument(help="The file that somebody recorded.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="The recording, a parquet file.")],
+    output: Output,
     column: Pairs = None,
     metric_column: Annotated[
         list[str] | None,
@@ -56,7 +58,6 @@ def import_command(
     ] = None,
     embed: Annotated[bool, typer.Option("--embed", help="Embed the answers, for semantic_distance.")] = False,
     embedder: options.EmbedderName = "minilm",
-    as_json: options.AsJson = False,
 ) -> None:
     """It also reports what became of the values of each column.
 
@@ -66,16 +67,16 @@ def import_command(
         known = ", ".join(importer_names())
         raise typer.BadParameter(f"{kind!r} is not a known format; there are: {known}", param_hint="KIND")
     settings: dict[str, Any] = {
-        "columns": _pairs(column, "--column", "OURS=THEIRS", may_be_empty=True),
-        "metrics": _pairs(metric_column, "--metric-column", "NAME=COLUMN"),
-        "labels": _pairs(label, "--label", "NAME=COLUMN"),
+        "columns": _column_pairs(column, "--column", "OURS=THEIRS", may_be_empty=True),
+        "metrics": _column_pairs(metric_column, "--metric-column", "NAME=COLUMN"),
+        "labels": _column_pairs(label, "--label", "NAME=COLUMN"),
         "golds": golds,
         "first_round": first_round,
         "ended_early": ended_early,
     }
-    given = {name: value for name, value in settings.items() if value is not None}
+    arguments = {name: value for name, value in settings.items() if value is not None}
     takes = inspect.signature(importer(kind)).parameters
-    wrong = [name for name in given if name not in takes]
+    wrong = [name for name in arguments if name not in takes]
     if wrong:
         raise typer.BadParameter(
             f"tabular files take {wrong[0].replace('_', '-')}, {kind} files do not", param_hint="KIND"
@@ -84,21 +85,22 @@ def import_command(
     if embed and used is None:
         raise DataError("--embed embeds the answers, and --embedder none embeds nothing: leave one of them out")
     interactive = sys.stdin.isatty() and sys.stderr.isatty()
-    summary = import_recording(path, kind=kind, out=out, embedder=used, settle=_asked if interactive else None, **given)
-    if as_json:
-        print_json(summary.to_dict())
-    else:
-        _show(summary)
+    summary = import_recording(
+        path, kind=kind, out=out, embedder=used, settle=_choose if interactive else None, **arguments
+    )
+    output.show(summary.to_dict(), _import_screen(summary))
 
 
-def _pairs(given: Sequence[str] | None, option: str, form: str, *, may_be_empty: bool = False) -> dict[str, str] | None:
+def _column_pairs(
+    given: Sequence[str] | None, option: str, form: str, *, may_be_empty: bool = False
+) -> dict[str, str] | None:
     pairs = [item.partition("=") for item in given or ()]
     if any(not ours or not (theirs or (may_be_empty and sign)) for ours, sign, theirs in pairs):
         raise typer.BadParameter(f"it is given as {form}", param_hint=option)
     return {ours: theirs for ours, _, theirs in pairs} or None
 
 
-def _asked(error: UnsettledError) -> Any:
+def _choose(error: UnsettledError) -> Any:
     """Return what the user chooses."""
     warn(error.question)
     choices = list(error.choices.items())
@@ -109,30 +111,37 @@ def _asked(error: UnsettledError) -> Any:
     return choices[chosen - 1][1][0]
 
 
-def _show(summary: ImportSummary) -> None:
-    say(
-        f"{summary.path}: {counted(summary.trajectories, 'trajectory', 'trajectories')} of "
-        f"{counted(summary.clusters, 'question')}, up to {counted(summary.rounds, 'round')}, {summary.censored} censored"
+def _import_screen(summary: ImportSummary) -> Screen:
+    columns = Table(
+        title="Columns",
+        columns=(Column("column"), Column(""), Column("defined", "d"), Column("nulled", "d"), Column("clipped", "d")),
+        rows=tuple(
+            (item.name, "computed" if item.computed else "", item.defined, item.nulled, item.clipped)
+            for item in summary.columns
+        ),
     )
-    lost = [
+    rounds = Table(
+        title="Rounds: means over the trajectories that have them",
+        columns=(
+            *(Column(name, "d") for name in ("round", "n", "scored")),
+            Column("EM", ".1f", scale=100),
+            Column("F1", ".1f", scale=100),
+        ),
+        rows=tuple((item.round, item.n, item.scored, item.em, item.f1) for item in summary.by_round),
+    )
+    nulled = [
         f"{item.name}: {item.nulled} of {item.nulled + item.defined} values are undefined in the recording: infinite, or in "
         "rounds in which the signal does not exist"
         for item in summary.columns
         if item.nulled
     ]
-    for note in [*summary.notes, *lost]:
-        say(f"note: {note}")
-    console.print()
-    cells = [
-        [item.name, "computed" if item.computed else "", str(item.defined), str(item.nulled), str(item.clipped)]
-        for item in summary.columns
-    ]
-    console.print(table("Columns", ["column", "", "defined", "nulled", "clipped"], cells, left=2))
-    console.print()
-    means = [
-        [str(item.round), str(item.n), str(item.scored), number(100 * item.em, 1), number(100 * item.f1, 1)]
-        for item in summary.by_round
-    ]
-    console.print(
-        table("Rounds: means over the trajectories that have them", ["round", "n", "scored", "EM", "F1"], means)
+    sentence = (
+        f"{summary.path}: {counted(summary.trajectories, 'trajectory', 'trajectories')} of "
+        f"{counted(summary.clusters, 'question')}, up to {counted(summary.rounds, 'round')}, {summary.censored} censored"
+    )
+    return Screen(
+        sentences=[sentence],
+        tables=[columns, rounds],
+        notes=[*summary.notes, *nulled],
+        then=f"suffice replay {summary.path}",
     )

@@ -2,70 +2,77 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from suffice.cli import options
-from suffice.cli.console import console, number, print_json, say, table
+from suffice.cli.console import number
+from suffice.cli.output import Output, Screen
+from suffice.display import facts_table
 from suffice.errors import DataError, LogprobsUnavailableError, ModelError, NotFittedError
 from suffice.llm import ChatModel, EndpointReport, probe
-from suffice.results import jsonable
 from suffice.rules import NAMED_RULES, parse_rule
 from suffice.rules.named import spelled
 from suffice.session import Policy
 from suffice.signals import SIGNALS
+from suffice.tables import Column, Table
 
 __all__ = ["doctor", "signals"]
 
-_SHOWN = 400
+_LONGEST_REPLY = 400
 """Characters of a reply."""
 
+_BY_NEED = "Signals by what they need (fit: a state fitted on tune questions)"
 
-def signals(as_json: options.AsJson = False) -> None:
+
+def signals(output: Output) -> None:
     """A rule compares signals with thresholds; a named rule can be used by its name alone.
 
     Example: suffice data signals
     """
     rules = {name: spelled(name) for name in NAMED_RULES}
-    if as_json:
-        listed = [
-            {
-                "name": signal.name,
-                "range": signal.range,
-                "unit": signal.unit,
-                "needs": sorted(signal.needs),
-                "fitted": signal.fitted,
-                "component": signal.component,
-                "source": signal.source,
-                "doc": signal.doc,
-            }
-            for signal in SIGNALS.values()
-        ]
-        print_json(jsonable({"signals": listed, "rules": rules}))
-        return
-    rows = [
-        [
-            signal.name,
-            f"{signal.range[0]:g}..{signal.range[1]:g}",
-            signal.unit,
-            ", ".join([*sorted(signal.needs), *(["fit"] if signal.fitted else [])]) or "-",
-            signal.source,
-            signal.doc,
-        ]
+    needs = {
+        name: ", ".join([*sorted(signal.needs), *(["fit"] if signal.fitted else [])]) or "nothing"
+        for name, signal in SIGNALS.items()
+    }
+    groups = {need: ", ".join(name for name in needs if needs[name] == need) for need in needs.values()}
+    described = tuple(
+        (s.name, f"{s.range[0]:g}..{s.range[1]:g}", s.unit, needs[s.name], s.source, s.doc) for s in SIGNALS.values()
+    )
+    names = ("name", "range", "unit", "needs", "source", "meaning")
+    tables = [
+        Table(title=_BY_NEED, columns=(Column("needs"), Column("signals")), rows=tuple(groups.items())),
+        Table(title="Signals", columns=tuple(map(Column, names)), rows=described),
+        Table(
+            title="Named rules",
+            columns=(Column("name"), Column("rule"), Column("meaning")),
+            rows=tuple((name, text, NAMED_RULES[name].doc) for name, text in rules.items()),
+        ),
+    ]
+    descriptions = [
+        {
+            "name": signal.name,
+            "range": signal.range,
+            "unit": signal.unit,
+            "needs": sorted(signal.needs),
+            "fitted": signal.fitted,
+            "component": signal.component,
+            "source": signal.source,
+            "doc": signal.doc,
+        }
         for signal in SIGNALS.values()
     ]
-    console.print(table("Signals", ["name", "range", "unit", "needs", "source", "meaning"], rows, left=6))
-    console.print()
-    named = [[name, text, NAMED_RULES[name].doc] for name, text in rules.items()]
-    console.print(table("Named rules", ["name", "rule", "meaning"], named, left=3))
+    sentence = f"{len(SIGNALS)} signals, and these named rules: {', '.join(rules)}"
+    then = "suffice replay RECORDING --rule 'answer_stable & (overlap > 0.15)'"
+    output.show({"signals": descriptions, "rules": rules}, Screen(sentences=[sentence], tables=tables, then=then))
 
 
 def doctor(
     endpoint: options.Examined,
+    output: Output,
     repeats: Annotated[int, typer.Option("--repeats", min=1, help="Prompts of the determinism probe.")] = 20,
     workers: Annotated[int, typer.Option("--workers", min=1, help="Requests sent at once.")] = 4,
-    as_json: options.AsJson = False,
 ) -> None:
     """A few short requests show log-probabilities, reuse of prefixes, concurrency and noise.
 
@@ -80,10 +87,7 @@ def doctor(
         name: unread if report.answered == 0 else _runnable(name, frozenset(report.capabilities))
         for name in NAMED_RULES
     }
-    if as_json:
-        print_json(jsonable({**report.to_dict(), "rules": verdicts}))
-    else:
-        _show(report, verdicts)
+    output.show({**report.to_dict(), "rules": verdicts}, _endpoint_screen(report, verdicts, endpoint))
     if not report.reachable:
         raise typer.Exit(1)
 
@@ -112,33 +116,47 @@ def _runnable(name: str, capabilities: frozenset[str]) -> str:
     return "yes"
 
 
-def _show(report: EndpointReport, verdicts: dict[str, str]) -> None:
-    facts: list[tuple[str, Any]] = [
-        ("endpoint", report.endpoint),
-        ("model", f"{report.model} ({report.api})"),
-        ("reachable", _yes(report.reachable)),
-        ("log-probabilities", f"{report.logprobs}, {report.alternatives} alternatives"),
-        ("cached tokens reported", _yes(report.cached_tokens_reported)),
-        ("prefix reuse", f"{_yes(report.prefix_reuse)} (share {number(report.prefix_share)})"),
-        ("concurrency", f"{report.workers} at once run {number(report.speedup, 1)}x as fast as one by one"),
-        ("latency", f"{number(report.latency_s, 3)} s"),
-        ("repeated prompts", f"{report.repeats}: {number(100 * report.changed_answers, 0)} % changed answers"),
-        ("margin drift", f"{number(report.margin_drift, 4)} nats"),
-        ("gives", ", ".join(report.capabilities) or "text only"),
-    ]
-    console.print(table("Endpoint", ["what", "found"], [[name, str(value)] for name, value in facts], left=2))
-    for note in report.notes:
-        say(f"note: {note}")
-    console.print()
-    for sample in report.samples:
-        read = f"answer {sample.answer!r}, confidence {number(sample.confidence, 0)}"
-        say(
-            f"asked    {sample.question}\nreplied  {sample.reply!r:.{_SHOWN}} ({sample.finish_reason})\nread     {read}\n"
+def _endpoint_screen(report: EndpointReport, verdicts: dict[str, str], endpoint: options.Examined) -> Screen:
+    facts = {
+        "endpoint": report.endpoint,
+        "model": f"{report.model} ({report.api})",
+        "reachable": _in_words(report.reachable),
+        "log-probabilities": f"{report.logprobs}, {report.alternatives} alternatives",
+        "cached tokens reported": _in_words(report.cached_tokens_reported),
+        "prefix reuse": f"{_in_words(report.prefix_reuse)} (share {number(report.prefix_share)})",
+        "concurrency": f"{report.workers} at once run {number(report.speedup, 1)}x as fast as one by one",
+        "latency": f"{number(report.latency_s, 3)} s",
+        "repeated prompts": f"{report.repeats}: {number(100 * report.changed_answers, 0)} % changed answers",
+        "margin drift": f"{number(report.margin_drift, 4)} nats",
+        "gives": ", ".join(report.capabilities) or "text only",
+    }
+    samples = tuple(
+        (
+            sample.question,
+            f"{sample.reply!r:.{_LONGEST_REPLY}} ({sample.finish_reason})",
+            f"answer {sample.answer!r}, confidence {number(sample.confidence, 0)}",
         )
-    console.print(
-        table("Rules that can run there", ["rule", "runs"], [list(pair) for pair in verdicts.items()], left=2)
+        for sample in report.samples
+    )
+    run, fitted = (
+        ", ".join(name for name, verdict in verdicts.items() if verdict == kind) or "none"
+        for kind in ("yes", "after calibration")
+    )
+    return Screen(
+        sentences=[f"Rules that can run there: {run}; after calibration: {fitted}"],
+        tables=[
+            facts_table("Endpoint", facts),
+            Table(title="Replies", columns=(Column("asked"), Column("replied"), Column("read")), rows=samples),
+            Table(
+                title="Rules that can run there", columns=(Column("rule"), Column("runs")), rows=tuple(verdicts.items())
+            ),
+        ],
+        notes=report.notes,
+        then=f"suffice record hotpotqa_tune -o tune.parquet --model {endpoint.model} --base-url {endpoint.base_url}"
+        if report.reachable
+        else "",
     )
 
 
-def _yes(value: bool | None) -> str:
+def _in_words(value: bool | None) -> str:
     return "unknown" if value is None else "yes" if value else "no"

@@ -7,14 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
-import typer
-from typer import Argument, Option
+from typer import Argument, Exit, Option
 
 from suffice.cli import options
-from suffice.cli.console import number, print_json, print_table, progress_bar, say
+from suffice.cli.console import number, progress_bar
+from suffice.cli.output import Output, Screen
 from suffice.errors import DataError
 from suffice.judges import ATTEMPTS, MARKS, JudgeModel, Panel, RecordingMarks, judge_recording, with_marks
 from suffice.llm import PROMPTS
@@ -25,7 +25,7 @@ from suffice.tables import Column, Table
 
 __all__ = ["Judging", "judge_command", "parse_weights"]
 
-_MANY = 0.05
+_MANY_UNREADABLE = 0.05
 
 _COLUMNS = (
     Column("mark"),
@@ -71,11 +71,7 @@ class Judging(options.Endpoint):
 
     @contextmanager
     def asked(self) -> Iterator[JudgeModel]:
-        """Yield the judge; its replies are kept.
-
-        Raises:
-            DataError: The name is that of the embedded reader.
-        """
+        """Yield the judge; its replies are kept."""
         if self.model == "span-reader" and self.base_url is None:
             raise DataError(f"{self.model!r} reads spans and cannot judge: name a language model and its --base-url")
         prompt = PROMPTS["answer_first"]
@@ -99,36 +95,47 @@ class Judging(options.Endpoint):
             known |= {p.passage_id: p for p in read_corpus(self.corpus)}
         return known
 
-    def say_failed(self, failed: Sequence[str], what: str) -> None:
-        """Print that some calls failed, and what to do."""
-        say(
-            f"{len(failed)} {what} failed; {self.out} is not written, what was answered is kept in {self.kept}: run the same "
-            f"command again. The first: {failed[0]}"
-        )
+    def show(
+        self, output: Output, failed: Sequence[str], what: str, data: Mapping[str, Any], table: Table, sentence: str
+    ) -> None:
+        """Print what the judge said, or that some of its calls failed and what to do; exit with 1 then."""
+        if failed:
+            screen = Screen(
+                sentences=[
+                    (
+                        f"{len(failed)} {what} failed; {self.out} is not written, what was answered is kept in {self.kept}: run "
+                        f"the same command again. The first: {failed[0]}"
+                    )
+                ]
+            )
+        else:
+            screen = Screen(sentences=[sentence], tables=[table], then=f"suffice replay {self.out}")
+        path = None if failed else str(self.out)
+        output.show({"path": path, "cache": str(self.kept), **data, "table": table.to_dict()}, screen)
+        if failed:
+            raise Exit(1)
 
 
 def judge_command(
     recording: Annotated[Path, Argument(help="The recording whose answers (drafts) are judged.")],
     judging: Judging,
+    output: Output,
     marks: Annotated[str, Option("--marks", help=f"Comma-separated: {', '.join(MARKS)}.")] = ",".join(MARKS),
-    weights: Annotated[
-        str, Option("--weights", help="Of the information score, as MARK=WEIGHT,...; default: equal.")
-    ] = "",
+    weights: options.MarkWeights = "",
     repeat: Annotated[
         int, Option("--repeat", min=1, help="Judge each draft of a sample this often, to measure noise.")
     ] = 1,
     sample: Annotated[int, Option("--sample", min=1, help="Drafts in the sample.")] = 50,
     seed: Annotated[int, Option("--seed", help="Draws the sample.")] = 0,
-    as_json: options.AsJson = False,
 ) -> None:
     """Run the same command again after a failure: replies that came are kept.
 
     Example: suffice judge drafts d.parquet -o j.parquet --model M --base-url URL
     """
     source, passages = read_recording(recording), judging.passages()
-    with judging.asked() as asks, progress_bar(f"judging {recording}", quiet=as_json) as progress:
+    with judging.asked() as asks, progress_bar(f"judging {recording}", quiet=output.as_json) as progress:
         panel = Panel(asks, options.split_names(marks), weights=parse_weights(weights))
-        judged = asyncio.run(
+        result = asyncio.run(
             judge_recording(
                 source,
                 panel,
@@ -140,44 +147,52 @@ def judge_command(
                 on_progress=progress,
             )
         )
-    if not judged.failed:
-        table, metadata = with_marks(source, judged, panel)
+    if not result.failed:
+        table, metadata = with_marks(source, result, panel)
         write_recording(judging.out, table, metadata)
-    _report(judged, judging, as_json=as_json)
-    if judged.failed:
-        raise typer.Exit(1)
+    judging.show(
+        output,
+        result.failed,
+        "calls",
+        {
+            "requests": result.drafts,
+            "asked": result.requests_sent,
+            "repeated": result.repeated,
+            "unreadable": result.unreadable,
+            "failed": list(result.failed),
+            "marks": result.metadata["marks"],
+        },
+        _marks_table(result),
+        f"{judging.out}: {result.drafts} distinct requests; this run: {result.requests_sent} calls",
+    )
 
 
 def parse_weights(text: str) -> Mapping[str, float] | None:
-    """Return the value of `--weights`; None if it is not given.
-
-    Raises:
-        DataError: It is not of the form MARK=WEIGHT,...
-    """
+    """Return the value of `--weights`; None if it is not given."""
     if not text:
         return None
-    found = {}
+    weights = {}
     for item in text.split(","):
         name, _, value = item.partition("=")
         try:
-            found[name.strip()] = float(value)
+            weights[name.strip()] = float(value)
         except ValueError:
             raise DataError(f"--weights is given as MARK=WEIGHT,..., not {item!r}") from None
-    return found
+    return weights
 
 
-def _table(judged: RecordingMarks) -> Table:
+def _marks_table(judged: RecordingMarks) -> Table:
     rows, notes = [], []
     for part in judged.parts:
         noise = part.noise
-        seen = (None, None, None) if noise is None else (noise.equal, noise.difference, noise.sd)
-        rows.append((part.mark, part.mean, part.rounds, sum(part.notes.values()), *seen))
+        spread = (None, None, None) if noise is None else (noise.equal, noise.difference, noise.sd)
+        rows.append((part.mark, part.mean, part.rounds, sum(part.notes.values()), *spread))
         notes += [f"{part.mark} is undefined in {count} rounds: {why}" for why, count in part.notes.items()]
     if judged.repeated:
         notes.append(
             f"{judged.repeated:,} requests took more than one reply, since it could not be read; all are paid for"
         )
-    if judged.unreadable > _MANY:
+    if judged.unreadable > _MANY_UNREADABLE:
         notes.append(
             f"WARNING: in {judged.unreadable:.1%} of the questions a mark is undefined because no reply could be read; what "
             "leaves these questions out selects by the judge's failures. Ask again with --retry-unreadable, or use "
@@ -193,25 +208,3 @@ def _table(judged: RecordingMarks) -> Table:
         )
     notes.append("agreement of a judge with itself says nothing about whether it is right")
     return Table(title="marks of the drafts", columns=_COLUMNS, rows=tuple(rows), notes=tuple(notes))
-
-
-def _report(judged: RecordingMarks, judging: Judging, *, as_json: bool) -> None:
-    if as_json:
-        print_json(
-            {
-                "path": None if judged.failed else str(judging.out),
-                "cache": str(judging.kept),
-                "requests": judged.drafts,
-                "asked": judged.requests_sent,
-                "repeated": judged.repeated,
-                "unreadable": judged.unreadable,
-                "failed": list(judged.failed),
-                "marks": judged.metadata["marks"],
-                "table": _table(judged).to_dict(),
-            }
-        )
-    elif judged.failed:
-        judging.say_failed(judged.failed, "calls")
-    else:
-        print_table(_table(judged))
-        say(f"{judging.out}: {judged.drafts} distinct requests; this run: {judged.requests_sent} calls")

@@ -10,8 +10,9 @@ from typing import Annotated, Any
 import typer
 
 from suffice.cli import options
-from suffice.cli.console import print_json, print_table, progress_bar, say
+from suffice.cli.console import progress_bar
 from suffice.cli.judge import Judging
+from suffice.cli.output import Output, Screen
 from suffice.embedding import MiniLM, SentenceTransformersEmbedder
 from suffice.errors import DataError
 from suffice.judges import (
@@ -42,6 +43,7 @@ _VERDICTS = {
 def judge_gold_command(
     recording: Annotated[Path, typer.Argument(help="The recording whose answers (drafts) are compared.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="The recording with the figures, a parquet file.")],
+    output: Output,
     measures: Annotated[
         str, typer.Option("--measures", help=f"Comma-separated: {', '.join(REFERENCES)}.")
     ] = "token_f1,rouge_l",
@@ -54,7 +56,6 @@ def judge_gold_command(
             "--score", help="Take this measure as information_score, with its gain: an oracle, for it reads gold."
         ),
     ] = None,
-    as_json: options.AsJson = False,
 ) -> None:
     """No language model is asked.
 
@@ -72,20 +73,17 @@ def judge_gold_command(
         marks, metadata = gold_score(source, columns[score])
         columns |= marks
     write_recording(out, with_columns(source.table, columns, signals={"information_gain"}), metadata)
-    table = _by_round(source, columns)
-    if as_json:
-        print_json({"path": str(out), "table": table.to_dict()})
-        return
-    print_table(table)
-    say(f"written to {out}")
+    table = _reference_table(source, columns)
+    screen = Screen(tables=[table], files={"recording": out}, then=f"suffice replay {out} --metric {names[0]}")
+    output.show({"path": str(out), "table": table.to_dict()}, screen)
 
 
-def _by_round(source: Recording, columns: dict[str, list[float]]) -> Table:
+def _reference_table(source: Recording, columns: dict[str, list[float]]) -> Table:
     """Return means by round."""
     rounds = [int(r) for r in source.table.column("round").to_pylist()]
     rows = []
     for r in sorted(set(rounds)):
-        here = [row for row, found in enumerate(rounds) if found == r]
+        here = [row for row, number in enumerate(rounds) if number == r]
         means = []
         for values in columns.values():
             known = [values[row] for row in here if not math.isnan(values[row])]
@@ -102,14 +100,14 @@ def _by_round(source: Recording, columns: dict[str, list[float]]) -> Table:
 def judge_pairs_command(
     recording: Annotated[Path, typer.Argument(help="The recording whose answers (drafts) are compared.")],
     judging: Judging,
-    as_json: options.AsJson = False,
+    output: Output,
 ) -> None:
     """A judge whose verdict depends on the order of two drafts prefers places, not drafts.
 
     Example: suffice judge pairs d.parquet -o j.parquet --model M --base-url URL
     """
     source, passages = read_recording(recording), judging.passages()
-    with judging.asked() as asks, progress_bar(f"comparing {recording}", quiet=as_json) as progress:
+    with judging.asked() as asks, progress_bar(f"comparing {recording}", quiet=output.as_json) as progress:
         preference = asyncio.run(
             prefer_to_last(
                 source,
@@ -123,18 +121,23 @@ def judge_pairs_command(
         judges = dict(source.metadata.get("judges") or {}) | {f"judge:{PREFERRED}": dict(preference.metadata)}
         table = with_columns(source.table, preference.columns)
         write_recording(judging.out, table, {**source.metadata, "judges": judges})
-    _report(preference, judging, as_json=as_json)
-    if preference.failed:
-        raise typer.Exit(1)
+    judging.show(
+        output,
+        preference.failed,
+        "pairs",
+        {"pairs": preference.pairs, "verdicts": dict(preference.verdicts), "failed": list(preference.failed)},
+        _verdict_table(preference),
+        f"{judging.out}: {preference.pairs} distinct pairs",
+    )
 
 
-def _report(preference: PreferenceColumns, judging: Judging, *, as_json: bool) -> None:
-    verdicts, asked = preference.verdicts, sum(preference.verdicts.values())
-    table = Table(
+def _verdict_table(preference: PreferenceColumns) -> Table:
+    verdicts, total = preference.verdicts, sum(preference.verdicts.values())
+    return Table(
         title=f"{preference.pairs} distinct pairs: a draft and the last one of its trajectory",
         columns=(Column("better"), Column("pairs", "d"), Column("share", ".1%")),
         rows=tuple(
-            (meaning, verdicts.get(name, 0), verdicts.get(name, 0) / asked if asked else math.nan)
+            (meaning, verdicts.get(name, 0), verdicts.get(name, 0) / total if total else math.nan)
             for name, meaning in _VERDICTS.items()
         ),
         notes=(
@@ -142,19 +145,3 @@ def _report(preference: PreferenceColumns, judging: Judging, *, as_json: bool) -
             "a judge whose verdicts depend on the order prefers places, not drafts",
         ),
     )
-    if as_json:
-        print_json(
-            {
-                "path": None if preference.failed else str(judging.out),
-                "cache": str(judging.kept),
-                "pairs": preference.pairs,
-                "verdicts": dict(verdicts),
-                "failed": list(preference.failed),
-                "table": table.to_dict(),
-            }
-        )
-    elif preference.failed:
-        judging.say_failed(preference.failed, "pairs")
-    else:
-        print_table(table)
-        say(f"written to {judging.out}")

@@ -4,42 +4,41 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from rich.live import Live
 
-from suffice.cli.console import console, print_json, say
-from suffice.cli.show import decision_lines, round_row, rounds_table
+from suffice.cli.console import console, print_json, say, table_view
+from suffice.cli.output import COLUMNS, Output
+from suffice.cli.show import ROUND_COLUMNS, decision_lines, round_row
 from suffice.errors import ModelError, UnknownSignalError, did_you_mean
 from suffice.json_text import well_formed
 from suffice.loop import LiveLoop, Outcome
 from suffice.loop.measuring import components_of
 from suffice.rounds import COST_KINDS, Cost, Decision, Passage, Round
 from suffice.signals import SIGNALS
+from suffice.tables import Table
 
 __all__ = ["show_live"]
 
+_SHORT, _WHOLE = 100, 400
+"""Characters of a draft or critique that a table shows, by default and with --details."""
 
-def show_live(loop: LiveLoop, question: str, passages: Sequence[Passage] = (), *, as_json: bool) -> None:
-    """Run one question and print it; what came before a failure is printed, too.
 
-    Args:
-        loop: Answers.
-        question: The question.
-        passages: The question's own passages.
-        as_json: Print JSON and nothing else.
-
-    Raises:
-        UnknownSignalError: The policy reads what nothing on the command line measures.
-        ModelError: The model failed.
-    """
+def show_live(loop: LiveLoop, question: str, passages: Sequence[Passage] = (), *, output: Output, then: str) -> None:
+    """Run one question and print it; what came before a failure is printed, too."""
     _require_known(loop)
     question = well_formed(question)  # a shell passes on bytes that are not UTF-8
-    outcome, decisions = _quiet(loop, question, passages) if as_json else _shown(loop, question, passages)
-    if as_json:
+    if output.as_json:
+        *rounds, (_, outcome) = loop.stream(question, passages)
+        assert isinstance(outcome, Outcome)
+        decisions = [decision for _, decision in rounds if isinstance(decision, Decision)]
         print_json(_as_dict(outcome, decisions))
     else:
+        outcome = _run_shown(loop, question, passages, most=_WHOLE if output.details else _SHORT)
         say(decision_lines(outcome.decision, outcome.costs))
+        say(f"next: {then}")
     if outcome.error is not None:
         raise ModelError(f"the model failed after {len(outcome.rounds)} rounds: {outcome.error}")
 
@@ -56,29 +55,21 @@ def _require_known(loop: LiveLoop) -> None:
         )
 
 
-def _quiet(loop: LiveLoop, question: str, passages: Sequence[Passage]) -> tuple[Outcome, list[Decision]]:
-    """Run the question; return the outcome and what was decided at each round."""
-    *rounds, (_, outcome) = loop.stream(question, passages)
-    assert isinstance(outcome, Outcome)
-    return outcome, [decision for _, decision in rounds if isinstance(decision, Decision)]
-
-
-def _shown(loop: LiveLoop, question: str, passages: Sequence[Passage]) -> tuple[Outcome, list[Decision]]:
-    """Like `_quiet`, and print the rounds; on a terminal they appear as they come."""
-    rows: list[list[str]] = []
-    decisions: list[Decision] = []
+def _run_shown(loop: LiveLoop, question: str, passages: Sequence[Passage], *, most: int) -> Outcome:
+    """Run the question and print its rounds; on a terminal they appear as they come."""
+    table = Table(title="", columns=ROUND_COLUMNS, rows=())
     outcome: Outcome | None = None
     with Live(console=console, auto_refresh=False, transient=True) as live:
         for observed, result in loop.stream(question, passages):
             if isinstance(result, Outcome):
                 outcome = result
             elif observed is not None:
-                decisions.append(result)
-                rows.append(round_row(observed, result))
-                live.update(rounds_table(rows), refresh=console.is_terminal)
-    console.print(rounds_table(rows))
+                table = replace(table, rows=(*table.rows, round_row(observed, result, most)))
+                live.update(table_view(table), refresh=console.is_terminal)
+    width = min(COLUMNS, console.width)
+    console.print(table_view(table, width), width=width)
     assert outcome is not None
-    return outcome, decisions
+    return outcome
 
 
 def _as_dict(outcome: Outcome, decisions: Sequence[Decision]) -> dict[str, Any]:
@@ -86,12 +77,12 @@ def _as_dict(outcome: Outcome, decisions: Sequence[Decision]) -> dict[str, Any]:
         "question": outcome.question,
         **outcome.decision.to_dict(),
         "error": None if outcome.error is None else str(outcome.error),
-        "costs": {component: _cost(cost) for component, cost in outcome.costs.items()},
-        "rounds": [_round(*pair) for pair in zip(outcome.rounds, decisions, strict=True)],
+        "costs": {component: _cost_json(cost) for component, cost in outcome.costs.items()},
+        "rounds": [_round_json(*pair) for pair in zip(outcome.rounds, decisions, strict=True)],
     }
 
 
-def _round(observed: Round, decision: Decision) -> dict[str, Any]:
+def _round_json(observed: Round, decision: Decision) -> dict[str, Any]:
     return {
         "round": observed.index,
         "answer": observed.answer,
@@ -99,10 +90,10 @@ def _round(observed: Round, decision: Decision) -> dict[str, Any]:
         "feedback": observed.feedback,
         "passages": [{"id": passage.passage_id, "title": passage.title} for passage in observed.passages],
         "signals": decision.to_dict()["signals"],
-        "costs": {component: _cost(cost) for component, cost in observed.costs.items()},
+        "costs": {component: _cost_json(cost) for component, cost in observed.costs.items()},
     }
 
 
-def _cost(cost: Cost) -> dict[str, float | None]:
+def _cost_json(cost: Cost) -> dict[str, float | None]:
     spent = {kind: float(getattr(cost, kind)) for kind in COST_KINDS}
     return {kind: None if math.isnan(value) else value for kind, value in spent.items()}

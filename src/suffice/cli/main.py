@@ -26,7 +26,7 @@ __all__ = ["app", "run"]
 _UsageError: Any = typer.BadParameter.__base__  # the name that typer has for it differs between its versions
 _INTERRUPTED = 130
 _WRONG_USAGE = (RuleSyntaxError, UnknownSignalError, NotFoundError)
-_KEPT = "interrupted; what was recorded is kept, and the same command goes on from there"
+_INTERRUPTED_TEXT = "interrupted; what was recorded is kept, and the same command goes on from there"
 
 
 class _Notes(logging.Handler):
@@ -37,7 +37,7 @@ class _Notes(logging.Handler):
         warn(f"note: {record.getMessage()}")
 
 
-_NOTES = _Notes(logging.WARNING)
+_LOG_NOTES = _Notes(logging.WARNING)
 
 
 def _version(asked: bool) -> None:
@@ -63,6 +63,7 @@ def common(
 ) -> None:
     """Decide whether to retrieve, when to stop, and which round's answer to return.
     Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
+    Options: --extension FILE.py (rules of your own), --debug, --version.
     """  # noqa: D205 - one paragraph: the help has 40 lines
     del debug, version  # read from the arguments by `run`, which outlives a failing parse
     load_extensions(extension or ())
@@ -79,35 +80,35 @@ app = _root()
 
 def run(arguments: list[str] | None = None) -> None:
     """Run the command line and exit; the entry point of the `suffice` script."""
-    given = sys.argv[1:] if arguments is None else arguments
-    debug = "--debug" in given
-    logging.getLogger("suffice").addHandler(_NOTES)
+    words = sys.argv[1:] if arguments is None else arguments
+    debug = "--debug" in words
+    logging.getLogger("suffice").addHandler(_LOG_NOTES)
     if threading.current_thread() is threading.main_thread():
         # A background job of a shell inherits Ctrl-C as ignored; a recording must end by it all the same.
         signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with warnings.catch_warnings():
             warnings.showwarning = _note
-            code = app.main(args=given, prog_name="suffice", standalone_mode=False) or 0
+            code = app.main(args=words, prog_name="suffice", standalone_mode=False) or 0
         if code == _INTERRUPTED:  # typer takes Ctrl-C for itself
-            _tell(_KEPT, debug=False)
+            _complain(_INTERRUPTED_TEXT, debug=False)
     except _UsageError as error:
         code = error.exit_code
         if error.format_message():  # empty where the help was printed instead
             where = "suffice" if error.ctx is None else error.ctx.command_path
-            _tell(f"error: {error.format_message()}\n`{where} --help` lists what it takes", debug)
+            _complain(f"error: {error.format_message()}\n`{where} --help` lists what it takes", debug)
     except SufficeError as error:
-        _tell(f"error: {error}", debug)
+        _complain(f"error: {error}", debug)
         missing = isinstance(error.__context__, FileNotFoundError)
         code = 2 if missing or isinstance(error, _WRONG_USAGE) else 1
     except OSError as error:  # a full disk, a missing permission, a folder where a file should be
-        _tell(f"error: {error}", debug)
+        _complain(f"error: {error}", debug)
         code = 1
     except KeyboardInterrupt:
-        _tell(_KEPT, debug)
+        _complain(_INTERRUPTED_TEXT, debug)
         code = _INTERRUPTED
     except Exception as error:  # noqa: BLE001 - the last resort: no traceback for users
-        _tell(f"internal error: {type(error).__name__}: {error} (run with --debug for the traceback)", debug)
+        _complain(f"internal error: {type(error).__name__}: {error} (run with --debug for the traceback)", debug)
         code = 1
     sys.exit(code)
 
@@ -125,7 +126,7 @@ def _note(
     warn(f"note: {message}")
 
 
-def _tell(message: str, debug: bool) -> None:
+def _complain(message: str, debug: bool) -> None:
     if debug:
         warn(traceback.format_exc())
     warn(message)

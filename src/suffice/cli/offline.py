@@ -11,35 +11,28 @@ from typing import Annotated
 import typer
 
 from suffice.cli import options
-from suffice.cli.console import present, print_json, print_table, say
+from suffice.cli.output import Output, Screen
 from suffice.replays import (
     LEDGERS,
-    CalibrationSummary,
-    Price,
     ReplayResult,
     calibrate,
-    component_prices,
     policy_for,
 )
 from suffice.replays import replay as evaluate
-from suffice.replays.prices import list_price, load_prices
+from suffice.replays.prices import load_prices
 from suffice.replays.result import COSTS
-from suffice.replays.streaming import StreamResult, replay_stream
+from suffice.replays.streaming import replay_stream
 from suffice.replays.tables import replay_notes, replay_tables
 from suffice.rules import answer_stable, parse_selector, signal, tasr
 from suffice.session import Policy
-from suffice.signals import GATE, LOOP_COMPONENTS
 from suffice.statistics import DEFAULT_INTERVAL, INTERVALS
 from suffice.store import Recording, read_recording
-from suffice.tables import Table
 
 __all__ = [
     "TEXT_RULES",
     "calibrate_command",
-    "prices_for",
     "replay_command",
-    "show_calibration",
-    "show_replay",
+    "replay_screen",
     "with_guarded",
 ]
 
@@ -48,13 +41,13 @@ _log = logging.getLogger(__name__)
 TEXT_RULES = ("answer_stable",)
 """What is replayed where neither a rule nor a policy is named: it needs nothing but text."""
 
-_PRICED = (*LOOP_COMPONENTS, GATE)
 _GUARDABLE = (tasr(), answer_stable())
 
 
 def calibrate_command(
     path: Annotated[Path, typer.Argument(metavar="RECORDING", help="A recording of tune questions.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="The policy, a JSON file.")],
+    output: Output,
     rule: Annotated[str, typer.Option("--rule", help="The rule of the policy: a name or its text.")] = "tasr",
     method: Annotated[str, typer.Option("--method", help="'isotonic' or 'platt'.")] = "isotonic",
     per_round: Annotated[bool, typer.Option("--per-round/--global", help="One map per round, or one for all.")] = True,
@@ -64,7 +57,7 @@ def calibrate_command(
     unseen_round: Annotated[
         str, typer.Option("--unseen-round", help="At a round not fitted: 'error' or 'nearest'.")
     ] = ("error"),
-    selector: Annotated[str, typer.Option("--selector", help="Which seen round's answer to return.")] = "last",
+    selector: options.SelectorText = "last",
     signal_name: Annotated[
         str | None,
         typer.Option(
@@ -72,7 +65,6 @@ def calibrate_command(
         ),
     ] = None,
     start_round: options.StartRound = None,
-    as_json: options.AsJson = False,
 ) -> None:
     """It also reports how well the calibrators fit.
 
@@ -90,33 +82,22 @@ def calibrate_command(
         **options.start_of(start_round, [rule]),
     )
     policy.save(out)
-    if as_json:
-        print_json({"policy": str(out), **summary.to_dict()})
-        return
-    show_calibration(summary)
-    say(f"policy written to {out}")
-
-
-def show_calibration(summary: CalibrationSummary) -> None:
-    """Print the fit, and what each way of fitting does to the rule."""
-    for item in summary.tables():
-        print_table(item)
-    for note in summary.notes:
-        say(f"note: {note}")
+    screen = Screen(
+        tables=summary.tables(),
+        notes=summary.notes,
+        files={"policy": out},
+        then=f"suffice replay OTHER.parquet --policy {out}",
+    )
+    output.show({"policy": str(out), **summary.to_dict()}, screen)
 
 
 def replay_command(
     context: typer.Context,
-    path: Annotated[Path, typer.Argument(metavar="RECORDING", help="Recorded rounds.")],
+    path: options.Recorded,
+    compared: options.Compared,
+    pricing: options.Pricing,
     resampling: options.ResamplingOptions,
-    rule: Annotated[
-        list[str] | None, typer.Option("--rule", help="A rule: a name or its text; may be repeated.")
-    ] = None,
-    policy: Annotated[list[Path] | None, typer.Option("--policy", help="A policy file; may be repeated.")] = None,
-    metric: Annotated[
-        list[str] | None,
-        typer.Option("--metric", help="f1, em, contains, agreement, or a column in [0, 1]; the first is the quality."),
-    ] = None,
+    output: Output,
     selector: Annotated[
         str,
         typer.Option("--selector", help="Which seen round's answer the rules, and the baselines beside them, return."),
@@ -124,36 +105,16 @@ def replay_command(
     max_rounds: Annotated[
         int | None, typer.Option("--max-rounds", min=1, help="The highest round of the rules; default: that recorded.")
     ] = None,
-    baseline: options.Baseline = None,
-    margin: Annotated[
-        list[float] | None, typer.Option("--margin", help="For non-inferiority and equivalence; may be repeated.")
-    ] = None,
     interval: Annotated[
         str, typer.Option("--interval", help=f"Method of the intervals: {', '.join(INTERVALS)}.")
     ] = DEFAULT_INTERVAL,
-    prices: Annotated[
-        Path | None,
-        typer.Option("--prices", help="USD per million tokens by model or component (TOML or JSON), or 'list'."),
-    ] = None,
     cost: Annotated[
         str, typer.Option("--cost", help=f"What 'cheapest' and 'dominated' compare: {', '.join(COSTS)}.")
     ] = "calls",
-    ledger: Annotated[
-        str,
-        typer.Option(
-            "--ledger",
-            help="'live': judges are charged where the rule reads them; 'published': as Semantic Early-Stopping counted.",
-        ),
-    ] = "live",
-    model: Annotated[
-        str | None, typer.Option("--model", help="Price every language model as this one of the list prices.")
-    ] = None,
-    start_round: options.StartRound = None,
+    ledger: options.LedgerName = "live",
     stream: Annotated[
         bool, typer.Option("--stream", help="Read one policy's recording block by block; it may exceed the memory.")
     ] = False,
-    details: options.Details = False,
-    as_json: options.AsJson = False,
 ) -> None:
     """The result is exact, and no call is made. With --stream the recording need not fit into memory.
 
@@ -161,24 +122,23 @@ def replay_command(
     """
     options.allowed(interval, INTERVALS, "--interval")
     options.allowed(ledger, LEDGERS, "--ledger")
-    if prices is not None and model is not None:
-        raise typer.BadParameter("--prices says what tokens cost, too: give one of them", param_hint="--model")
-    policies = [Policy.load(file) for file in policy or ()]
+    price, policies = pricing.price(), compared.files()
     if stream:
-        streamed = _streamed(
-            context,
+        policy_or_rule = _streamed_policy(context, [*policies, *(compared.rule or ())])
+        prices = price if pricing.prices is None else load_prices(pricing.prices)
+        streamed = replay_stream(
             path,
-            [*policies, *(rule or ())],
-            metric,
-            baseline,
-            resampling.level,
-            list_price(model).price if model else None if prices is None else load_prices(prices),
+            policy_or_rule,
+            metrics=compared.metric,
+            baseline=compared.baseline or "fixed_k(3)",
+            level=resampling.level,
+            prices=prices,
         )
-        print_json(streamed.to_dict()) if as_json else print_table(streamed.table())
+        output.show(streamed.to_dict(), Screen(tables=[streamed.table()], then=f"suffice diagnose {path}"))
         return
     recording = read_recording(path)
-    texts = rule or (() if policies else TEXT_RULES)
-    changes = options.start_of(start_round, texts)
+    texts = compared.rule or (() if policies else TEXT_RULES)
+    changes = options.start_of(compared.start_round, texts)
     changes |= {} if max_rounds is None else {"max_rounds": max_rounds}
     suffix = "" if selector == "last" else f", {selector}"
     policies += [
@@ -188,53 +148,36 @@ def replay_command(
     result = evaluate(
         recording,
         with_guarded(policies, recording),
-        metrics=tuple(metric) if metric else None,
-        baseline=options.read_baseline(baseline),
+        metrics=tuple(compared.metric) if compared.metric else None,
+        baseline=options.read_baseline(compared.baseline),
         resampling=replace(resampling.value, interval=interval),
-        prices=prices_for(prices, recording) if model is None else list_price(model).price,
-        margins=tuple(margin or (0.02,)),
+        prices=pricing.of(recording),
+        margins=compared.margins,
         cost=cost,
         ledger=ledger,
     )
-    if as_json:
-        print_json(result.to_dict())
-    else:
-        show_replay(result, details=details, then=f"suffice report {path} -o report.html")
+    output.show(result.to_dict(), replay_screen(result, then=f"suffice report {path} -o report.html"))
 
 
 _STREAMED = {"path", "rule", "policy", "metric", "baseline", "level", "prices", "model", "stream", "as_json", "details"}
 
 
-def _streamed(
-    context: typer.Context,
-    path: Path,
-    chosen: Sequence[Policy | str],
-    metrics: Sequence[str] | None,
-    baseline: str | None,
-    level: float,
-    prices: Price | dict[str, Price] | None,
-) -> StreamResult:
-    """Replay one policy block by block.
-
-    Raises:
-        BadParameter: There are several policies or none, or options that only a whole recording can serve.
-    """
+def _streamed_policy(context: typer.Context, candidates: Sequence[Policy | str]) -> Policy | str:
+    """Return the one policy that is replayed block by block."""
     for parameter in context.command.params:
         source = context.get_parameter_source(str(parameter.name))
         if source is not None and source.name == "COMMANDLINE" and parameter.name not in _STREAMED:
             raise typer.BadParameter("--stream does without it: leave one of them out", param_hint=parameter.opts[0])
-    if len(chosen) != 1:
+    if len(candidates) != 1:
         raise typer.BadParameter("--stream takes one --rule or one --policy", param_hint="--stream")
-    return replay_stream(
-        path, chosen[0], metrics=metrics, baseline=baseline or "fixed_k(3)", level=level, prices=prices
-    )
+    return candidates[0]
 
 
 def with_guarded(policies: Sequence[Policy], recording: Recording) -> list[Policy]:
     """Add to `tasr` and `answer_stable` the variant that never stops on a refusal: both are always reported."""
-    listed: list[Policy] = []
+    reported: list[Policy] = []
     for policy in policies:
-        listed.append(policy)
+        reported.append(policy)
         guarded = policy.rule & (signal("abstained") < 1)
         if policy.rule not in _GUARDABLE or any(guarded == other.rule for other in policies):
             continue
@@ -242,39 +185,18 @@ def with_guarded(policies: Sequence[Policy], recording: Recording) -> list[Polic
             _log.warning("no column 'abstained' was recorded: %s is not shown without stops on refusals", policy.label)
             continue
         head, comma, selector = policy.name.partition(", ")
-        listed.append(replace(policy, rule=guarded, name=f"{head}_guarded{comma}{selector}" if head else ""))
-    return listed
+        reported.append(replace(policy, rule=guarded, name=f"{head}_guarded{comma}{selector}" if head else ""))
+    return reported
 
 
-def prices_for(path: Path | None, recording: Recording) -> dict[str, Price] | None:
-    """Return the prices of the recorded components; one whose model the recording does not name goes by its own name."""
-    if path is None:
-        return None
-    config = recording.metadata.get("config", {})
-    names = {column.split(".")[1]: "" for column in recording.names("cost")}
-    names |= {component: told.get("model", "") for component, told in config.get("enrichers", {}).items()}
-    names["generator"] = config.get("model", {}).get("model", "")
-    return component_prices(path, {c: n for c, n in names.items() if c in _PRICED or c.startswith("judge:")})
-
-
-def show_replay(result: ReplayResult, *, details: bool = False, then: str = "") -> None:
-    """Print the outcomes and what a reader must know on one screen, or every table."""
-    tables = replay_tables(result)
-    if not details:
-        tables[0] = _narrow(tables[0])
-    sentences = [result.headline(row.label) for row in result.rows if row.kind == "rule"]
-    present(sentences, tables, replay_notes(result), details=details, then=then)
-
-
-def _narrow(outcomes: Table) -> Table:
-    """Return the outcomes without the quantiles and the difference of calls, which the other columns suggest."""
-    keep = [
-        place
-        for place, column in enumerate(outcomes.columns)
-        if column.name not in {"P50", "P95"} and not column.name.startswith("Δcalls")
-    ]
-    return replace(
-        outcomes,
-        columns=tuple(outcomes.columns[place] for place in keep),
-        rows=tuple(tuple(row[place] for place in keep) for row in outcomes.rows),
+def replay_screen(result: ReplayResult, then: str = "") -> Screen:
+    """Return the outcomes, without the quantiles and the difference of calls, which the other columns suggest."""
+    outcomes, *others = replay_tables(result)
+    names = (column.name for column in outcomes.columns)
+    return Screen(
+        sentences=[result.headline(row.label) for row in result.rows if row.kind == "rule"],
+        tables=[outcomes, *others],
+        notes=replay_notes(result),
+        aside={name for name in names if name in {"P50", "P95"} or name.startswith("Δcalls")},
+        then=then,
     )

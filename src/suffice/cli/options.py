@@ -9,14 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, cast
 
-from typer import BadParameter, Option
+from typer import Argument, BadParameter, Option
 
 from suffice import statistics
 from suffice.embedding import Embedder, MiniLM, SentenceTransformersEmbedder
-from suffice.errors import DataError
+from suffice.errors import DataError, NotFoundError
 from suffice.llm import PROMPTS, Answerer, ChatModel, EntailmentJudge, SpanReaderModel
 from suffice.llm.prompts import Prompt
 from suffice.llm.prompts import prompt as built_in_prompt
+from suffice.replays import Price, component_prices, list_price
 from suffice.retrieval import (
     BUNDLED_QUESTIONS,
     CrossEncoderScorer,
@@ -28,27 +29,35 @@ from suffice.retrieval import (
 )
 from suffice.seen import Seen
 from suffice.session import Policy
-from suffice.signals import Enricher, FittedState, Idf
+from suffice.signals import GATE, LOOP_COMPONENTS, Enricher, FittedState, Idf
 from suffice.signals.position import AnswerPosition, PositionKind
+from suffice.store import Recording
 
 __all__ = [
     "DATASET",
     "AllowUnread",
     "Answering",
-    "AsJson",
     "Baseline",
     "Candidates",
-    "Details",
+    "Compared",
+    "Dataset",
     "EmbedderName",
     "Endpoint",
     "Examined",
+    "LedgerName",
     "Limit",
+    "Margins",
+    "MarkWeights",
     "Markdown",
     "MaxRounds",
-    "Metric",
+    "Prices",
+    "Pricing",
+    "Quality",
+    "Recorded",
     "ResamplingOptions",
     "Retrieval",
     "Search",
+    "SelectorText",
     "Signals",
     "StartRound",
     "allowed",
@@ -56,7 +65,9 @@ __all__ = [
     "api_key",
     "build_embedder",
     "json_object",
+    "load_policy",
     "overlap_state",
+    "prices_of",
     "read_baseline",
     "split_names",
     "start_of",
@@ -66,11 +77,9 @@ DEFAULT_KEY = "OPENAI_API_KEY"
 DATASET = f"a bundled set ({', '.join(BUNDLED_QUESTIONS)}), a .jsonl(.gz) file, or HotpotQA's .json"
 """What a data set may be, for help."""
 
-AsJson = Annotated[bool, Option("--json", help="Print JSON for programs, and nothing else, to standard output.")]
-Details = Annotated[bool, Option("--details", help="Print every table and note.")]
 Limit = Annotated[int | None, Option("--limit", min=1, help="Only the first questions.")]
 Markdown = Annotated[Path | None, Option("--markdown", help="Also write the tables there, as Markdown.")]
-Metric = Annotated[
+Quality = Annotated[
     str | None, Option("--metric", help="f1 (default; em for multiple choice), em, agreement, or a column in [0, 1].")
 ]
 MaxRounds = Annotated[int, Option("--max-rounds", min=1, help="The highest round R.")]
@@ -103,6 +112,86 @@ Baseline = Annotated[
         "ended some of the recording.",
     ),
 ]
+
+
+Dataset = Annotated[str, Argument(help=f"Questions: {DATASET}.")]
+LedgerName = Annotated[
+    str,
+    Option(
+        "--ledger",
+        help="'live': judges are charged where the rule reads them; 'published': as Semantic Early-Stopping counted.",
+    ),
+]
+Margins = Annotated[
+    list[float] | None, Option("--margin", help="For non-inferiority and equivalence; may be repeated.")
+]
+Prices = Annotated[
+    Path | None,
+    Option("--prices", help="USD per million tokens by model or component (TOML or JSON), or 'list'."),
+]
+Recorded = Annotated[Path, Argument(metavar="RECORDING", help="Recorded rounds.")]
+SelectorText = Annotated[str, Option("--selector", help="Which seen round's answer to return.")]
+MarkWeights = Annotated[str, Option("--weights", help="Of the information score, as MARK=WEIGHT,...; default: equal.")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compared:
+    """Policies, and what they are compared by."""
+
+    panel: ClassVar[str] = "What is compared"
+
+    rule: Annotated[list[str] | None, Option("--rule", help="A rule: a name or its text; may be repeated.")] = None
+    policy: Annotated[list[Path] | None, Option("--policy", help="A policy file; may be repeated.")] = None
+    start_round: StartRound = None
+    metric: Annotated[
+        list[str] | None,
+        Option("--metric", help="f1, em, contains, agreement, or a column in [0, 1]; the first is the quality."),
+    ] = None
+    baseline: Baseline = None
+    margin: Margins = None
+
+    @property
+    def margins(self) -> tuple[float, ...]:
+        """The margins; 2 points by default."""
+        return tuple(self.margin or (0.02,))
+
+    def files(self) -> list[Policy]:
+        """Return the policies of the files."""
+        return [load_policy(file) for file in self.policy or ()]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pricing:
+    """What tokens cost."""
+
+    panel: ClassVar[str] = "Prices"
+
+    prices: Prices = None
+    model: Annotated[
+        str | None, Option("--model", help="Price every language model as this one of the list prices.")
+    ] = None
+
+    def price(self) -> Price | None:
+        """Return the price of `--model`."""
+        if self.prices is not None and self.model is not None:
+            raise BadParameter("--prices says what tokens cost, too: give one of them", param_hint="--model")
+        return None if self.model is None else list_price(self.model).price
+
+    def of(self, recording: Recording) -> Price | dict[str, Price] | None:
+        """Return the prices of the recorded components."""
+        return self.price() or prices_of(self.prices, recording)
+
+
+def prices_of(path: Path | None, recording: Recording) -> dict[str, Price] | None:
+    """Return the prices of the recorded components; one whose model the recording does not name goes by its own name."""
+    if path is None:
+        return None
+    config = recording.metadata.get("config", {})
+    names = {column.split(".")[1]: "" for column in recording.names("cost")}
+    names |= {component: about.get("model", "") for component, about in config.get("enrichers", {}).items()}
+    names["generator"] = config.get("model", {}).get("model", "")
+    priced = {*LOOP_COMPONENTS, GATE}
+    return component_prices(path, {c: n for c, n in names.items() if c in priced or c.startswith("judge:")})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,11 +240,7 @@ class Endpoint:
     ] = "{}"
 
     def chat(self, **settings: Any) -> ChatModel:
-        """Return the model; further settings are those of `ChatModel`.
-
-        Raises:
-            DataError: There is no endpoint, or a setting is out of range.
-        """
+        """Return the model; further settings are those of `ChatModel`."""
         return self.other(extra_body=json_object(self.extra_body), **settings)
 
     def other(
@@ -166,18 +251,7 @@ class Endpoint:
         option: str = "--base-url",
         **settings: Any,
     ) -> ChatModel:
-        """Return a model whose name, endpoint and key are by default those of this one.
-
-        Args:
-            name: Its name there.
-            base_url: Its endpoint.
-            key_variable: The environment variable of its key.
-            option: The option that gives the endpoint, for messages.
-            **settings: Further arguments of `ChatModel`.
-
-        Raises:
-            DataError: There is no endpoint, or a setting is out of range.
-        """
+        """Return a model whose name, endpoint and key are by default those of this one."""
         name, base_url, key_variable = name or self.model, base_url or self.base_url, key_variable or self.api_key_env
         key = api_key(key_variable)
         if base_url is None and "OPENAI_BASE_URL" not in os.environ and key is None:
@@ -210,16 +284,7 @@ class Examined(Endpoint):
     def answerer(
         self, *, logprobs: bool = True, position: AnswerPosition | None = None, layer: int | None = None
     ) -> Answerer:
-        """Return the model that the options describe: at an endpoint, local, or the embedded span reader.
-
-        Args:
-            logprobs: Whether to ask for log-probabilities.
-            position: Where a reply holds its answer; None = what the option says.
-            layer: The hidden states that a gate reads of a local model.
-
-        Raises:
-            DataError: The options contradict each other.
-        """
+        """Return the model that the options describe: at an endpoint, local, or the embedded span reader."""
         prompt, position = built_in_prompt(self.prompt), position or answer_position(self.answer_position)
         if getattr(self, "local", False):
             return self._local(prompt, position, logprobs=logprobs, layer=layer)
@@ -342,11 +407,7 @@ class Judge:
     ] = None
 
     def chat(self, endpoint: Endpoint, **settings: Any) -> ChatModel:
-        """Return the judge's model.
-
-        Raises:
-            DataError: It has no endpoint.
-        """
+        """Return the judge's model."""
         return endpoint.other(
             self.judge_model, self.judge_base_url, self.judge_api_key_env, "--judge-base-url", **settings
         )
@@ -364,21 +425,13 @@ class Signals(Judge):
     ] = None
 
     def enrichers(self, endpoint: Endpoint) -> tuple[Enricher, ...]:
-        """Return what measures these signals, cheapest first.
-
-        Raises:
-            DataError: The judge has no endpoint.
-        """
+        """Return what measures these signals, cheapest first."""
         listed: list[Enricher] = [] if self.rerank_signal is None else [CrossEncoderScorer(self.rerank_signal)]
         return (*listed, *([] if self.judge_model is None else [EntailmentJudge(self.chat(endpoint))]))
 
 
 def allowed(value: str, choices: Collection[str], option: str) -> Any:
-    """Return a value that is one of the choices.
-
-    Raises:
-        BadParameter: It is not.
-    """
+    """Return a value that is one of the choices."""
     if value not in choices:
         raise BadParameter(f"{value!r}; allowed: {', '.join(choices)}", param_hint=option)
     return value
@@ -390,11 +443,7 @@ def split_names(text: str) -> list[str]:
 
 
 def start_of(start_round: int | None, rules: Sequence[str] | None) -> dict[str, Any]:
-    """Return what `--start-round` changes in the policies of rules.
-
-    Raises:
-        DataError: There are no rules: a policy file says itself where it starts.
-    """
+    """Return what `--start-round` changes in the policies of rules."""
     if start_round is None:
         return {}
     if not rules:
@@ -423,11 +472,7 @@ def answer_position(text: str | None) -> AnswerPosition | None:
 
 
 def api_key(variable: str) -> str | None:
-    """Return the key that an environment variable holds; None where the default one is unset: local servers need none.
-
-    Raises:
-        DataError: A variable that the user named is unset or empty. Another key must not go to that endpoint instead.
-    """
+    """Return the key that an environment variable holds; None where the default one is unset: local servers need none."""
     key = os.environ.get(variable)
     if not key and variable != DEFAULT_KEY:
         state = "is not set" if key is None else "is empty"
@@ -440,15 +485,18 @@ def api_key(variable: str) -> str | None:
 
 def read_baseline(text: str | None) -> str | Policy | None:
     """Return the value of `--baseline`: a policy if it names a file."""
-    return Policy.load(text) if text is not None and Path(text).suffix == ".json" else text
+    return load_policy(text) if text is not None and Path(text).suffix == ".json" else text
+
+
+def load_policy(path: str | Path) -> Policy:
+    """Return the policy of a file that the command line names."""
+    if not Path(path).exists():
+        raise NotFoundError(f"the policy file {str(path)!r} does not exist: `suffice calibrate` writes one")
+    return Policy.load(path)
 
 
 def json_object(text: str) -> Mapping[str, Any]:
-    """Return the value of `--extra-body`.
-
-    Raises:
-        BadParameter: It is not a JSON object.
-    """
+    """Return the value of `--extra-body`."""
     try:
         value = json.loads(text)
     except ValueError as error:
@@ -468,11 +516,7 @@ def overlap_state(dataset: str | None) -> dict[str, FittedState]:
 
 
 def build_embedder(name: str) -> Embedder | None:
-    """Return what embeds drafts: the packaged embedder, a sentence-transformers model, or nothing.
-
-    Raises:
-        MissingExtraError: sentence-transformers is needed and not installed.
-    """
+    """Return what embeds drafts: the packaged embedder, a sentence-transformers model, or nothing."""
     if name == "none":
         return None
     return MiniLM() if name == "minilm" else SentenceTransformersEmbedder(name)

@@ -32,19 +32,10 @@ class PanelOptions(options.Judge):
     marks: Annotated[
         str, Option("--marks", help=f"What the judge marks, comma-separated: {', '.join(LIVE_MARKS)}.")
     ] = ",".join(LIVE_MARKS)
-    weights: Annotated[
-        str, Option("--weights", help="Of the information score, as MARK=WEIGHT,...; default: equal.")
-    ] = ""
+    weights: options.MarkWeights = ""
 
     def panels(self, endpoint: options.Endpoint) -> tuple[Panel, ...]:
-        """Return the panel; none without a judge.
-
-        Args:
-            endpoint: The writer's, with the cache that keeps the judge's replies, too.
-
-        Raises:
-            DataError: A judge without an address, or marks that give no information score to a live loop.
-        """
+        """Return the panel; none without a judge."""
         if self.judge_model is None:
             return ()
         wanted = options.split_names(self.marks)
@@ -65,15 +56,7 @@ class PanelOptions(options.Judge):
 
 
 def require_contexts(panels: tuple[Panel, ...], where: str) -> None:
-    """Refuse marks by contexts for drafts that have none: they would be undefined, and no rule would stop on them.
-
-    Args:
-        panels: The panel, if there is one.
-        where: What to do about it, for the message.
-
-    Raises:
-        DataError: A mark with some weight is read from contexts.
-    """
+    """Refuse marks by contexts for drafts that have none: they would be undefined, and no rule would stop on them."""
     for panel in panels:
         wanting = [mark for mark, weight in panel.weights.items() if weight and MARKS[mark].with_contexts]
         if wanting:

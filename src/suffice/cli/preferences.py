@@ -10,8 +10,9 @@ import typer
 
 from suffice.cli import options
 from suffice.cli.confidence import AllowPrompt, LocalModel, open_confidence
-from suffice.cli.console import print_json, print_table, progress_bar, say
-from suffice.cli.gating import tell_fitted
+from suffice.cli.console import progress_bar
+from suffice.cli.gating import note_fitted
+from suffice.cli.output import Output, Screen
 from suffice.llm import TransformersModel
 from suffice.probes import LabelRule, ProbeConfidence
 from suffice.retrieval import Question, Retriever, load_questions
@@ -24,12 +25,13 @@ __all__ = ["preferences_command"]
 
 
 def preferences_command(
-    dataset: Annotated[str, typer.Argument(help=f"Questions: {options.DATASET}.")],
+    dataset: options.Dataset,
     out: Annotated[Path, typer.Option("--out", "-o", help="The preference file, JSON lines; its card lies beside it.")],
     model: Annotated[str, typer.Option("--model", help="A folder or hub id of a causal language model.")],
     probe: Annotated[Path, typer.Option("--probe", help="Its probe, as `suffice gate train` writes it.")],
     local: LocalModel,
     search: options.Search,
+    output: Output,
     allow_prompt: AllowPrompt = None,
     candidates: Annotated[
         int, typer.Option("--candidates", min=2, help="Passages of a question, the retriever's best.")
@@ -47,7 +49,6 @@ def preferences_command(
     ] = "contains",
     seed: Annotated[int, typer.Option("--seed", min=0, help="Draws the passages of --shift.")] = 0,
     limit: options.Limit = None,
-    as_json: options.AsJson = False,
 ) -> None:
     """Inc is the confidence with a passage minus that without it. Run the same command again to resume.
 
@@ -56,14 +57,14 @@ def preferences_command(
     questions = load_questions(dataset, limit=limit)
     confidence, source = open_confidence(model, probe, local, allow=allow_prompt or ())
     retriever = search.retriever()
-    tell_fitted({"probe": confidence.probe.card.seen}, questions)
+    note_fitted({"probe": confidence.probe.card.seen}, questions)
     rule = LabelRule.parse(label_rule)
-    measured = None
+    probe_shift = None
     if shift and not out.exists():
-        measured = _shift(
+        probe_shift = _shift(
             questions, confidence, source, retriever, most=shift, candidates=candidates, rule=rule, seed=seed
         )
-    with progress_bar(f"scoring {dataset}", quiet=as_json) as progress:
+    with progress_bar(f"scoring {dataset}", quiet=output.as_json) as progress:
         summary = build_preferences(
             questions,
             confidence,
@@ -72,10 +73,10 @@ def preferences_command(
             candidates=candidates,
             k=k,
             prompt=line_prompt,
-            shift=None if measured is None else measured.to_dict(),
+            shift=None if probe_shift is None else probe_shift.to_dict(),
             on_progress=progress,
         )
-    _report(summary, measured, as_json=as_json)
+    output.show({**summary.to_dict(), "shift": probe_shift}, _preferences_screen(summary, probe_shift))
 
 
 def _shift(
@@ -106,21 +107,20 @@ def _shift(
     )
 
 
-def _report(summary: PreferenceSummary, shift: Shift | None, *, as_json: bool) -> None:
-    if as_json:
-        print_json({**summary.to_dict(), "shift": None if shift is None else shift.to_dict()})
-        return
-    if shift is not None:
-        print_table(shift.table())
-    dropped = ", ".join(f"{count} {reason}" for reason, count in summary.dropped.items()) or "none"
-    left_out = ", ".join(f"{count} {reason}" for reason, count in summary.left_out.items()) or "none"
-    pairs = f"{summary.positives} positives, {summary.negatives} negatives"
-    lines = (
-        f"{summary.path}: {summary.kept} of {summary.questions} questions, {pairs}",
-        f"dropped questions: {dropped}",
-        f"candidates: {summary.candidates} scored; left out: {left_out}",
-        f"passes of this run: {summary.passes['qa']} of questions alone, {summary.passes['rag']} with a candidate",
-        f"increases: {card_path(summary.path)}",
+def _preferences_screen(summary: PreferenceSummary, shift: Shift | None) -> Screen:
+    dropped, left_out = (
+        ", ".join(f"{count} {reason}" for reason, count in counts.items()) or "none"
+        for counts in (summary.dropped, summary.left_out)
     )
-    for line in lines:
-        say(line)
+    pairs = f"{summary.positives} positives, {summary.negatives} negatives"
+    return Screen(
+        sentences=[f"{summary.path}: {summary.kept} of {summary.questions} questions, {pairs}"],
+        tables=[] if shift is None else [shift.table()],
+        notes=[
+            f"dropped questions: {dropped}",
+            f"candidates: {summary.candidates} scored; left out: {left_out}",
+            f"passes of this run: {summary.passes['qa']} of questions alone, {summary.passes['rag']} with a candidate",
+        ],
+        files={"increases": card_path(summary.path)},
+        then=f"suffice reranker train {summary.path} -o aligned",
+    )

@@ -8,14 +8,15 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 import typer
-from typer import Argument, Option
+from typer import Option
 
 from suffice.cli import options
-from suffice.cli.console import number, print_json, say, warn
-from suffice.cli.gating import GateOptions, tell_fitted
+from suffice.cli.console import number, warn
+from suffice.cli.gating import GateOptions, note_fitted
+from suffice.cli.output import Output, Screen
 from suffice.cli.show import money, recording_progress
 from suffice.loop import LiveLoop, RecordSummary, RetrievalLoop, record
-from suffice.replays import Price, component_prices
+from suffice.replays import component_prices
 from suffice.retrieval import GOLD_FIELDS, Question, load_questions
 from suffice.session import Policy
 from suffice.signals import GATE
@@ -37,9 +38,7 @@ class Recorder:
         None
     )
     concurrency: Annotated[int, Option("--concurrency", min=1, help="Questions in flight.")] = 8
-    prices: Annotated[
-        Path | None, Option("--prices", help="USD per million tokens by component or model (TOML or JSON).")
-    ] = None
+    prices: options.Prices = None
     allow_unread: options.AllowUnread = False
 
     def questions(self, dataset: str) -> list[Question]:
@@ -61,22 +60,12 @@ class Recorder:
         questions: list[Question],
         loop: LiveLoop,
         models: Mapping[str, str],
-        *,
-        as_json: bool,
+        output: Output,
         **more: Any,
     ) -> None:
-        """Record the questions and print what was done; exit with 1 if some failed, or no reply held an answer.
-
-        Args:
-            dataset: Its name, for the progress bar.
-            questions: The questions.
-            loop: Answers them.
-            models: The model behind each component that costs money.
-            as_json: Whether to print JSON.
-            **more: Further arguments of `suffice.record`.
-        """
+        """Record the questions and print what was done; exit with 1 if some failed, or no reply held an answer."""
         prices = None if self.prices is None else component_prices(self.prices, models)
-        with recording_progress(f"recording {dataset}", prices, quiet=as_json) as progress:
+        with recording_progress(f"recording {dataset}", prices, quiet=output.as_json) as progress:
             summary = record(
                 questions,
                 loop,
@@ -86,18 +75,19 @@ class Recorder:
                 on_progress=progress,
                 **more,
             )
-        _report(summary, prices, as_json=as_json)
+        output.show(*_summary_shown(summary, None if prices is None else money(summary.costs, prices)))
         if summary.failed or (summary.unread == summary.replies > 0 and not self.allow_unread):
             raise typer.Exit(1)
 
 
 def record_command(
-    dataset: Annotated[str, Argument(help=f"Questions: {options.DATASET}.")],
+    dataset: options.Dataset,
     recorder: Recorder,
     retrieval: options.Retrieval,
     answering: options.Answering,
     signals: options.Signals,
     gate: GateOptions,
+    output: Output,
     max_rounds: options.MaxRounds = 5,
     round_zero: Annotated[bool, Option("--round-zero", help="Record the model alone as round 0, too.")] = False,
     parallel_rounds: Annotated[
@@ -106,7 +96,6 @@ def record_command(
     fit_overlap_on: Annotated[
         str | None, Option("--fit-overlap-on", help="A data set of tune questions: its passages weigh `overlap`.")
     ] = None,
-    as_json: options.AsJson = False,
 ) -> None:
     """All rounds are recorded, so that any rule can be replayed. Run the same command again to resume.
 
@@ -132,43 +121,39 @@ def record_command(
     models = {"generator": answerer.fingerprint().get("model", answerer.name)}
     models |= {} if gate.probe is None else {GATE: gate.probe.card.model}
     models |= {e.name: e.fingerprint().get("model", e.name) for e in loop.enrichers if e.name.startswith("judge:")}
-    recorder.record(dataset, questions, loop, models, as_json=as_json, parallel_rounds=parallel_rounds)
-    tell_fitted(loop.fitted, questions)
+    recorder.record(dataset, questions, loop, models, output, parallel_rounds=parallel_rounds)
+    note_fitted(loop.fitted, questions)
 
 
-def _report(summary: RecordSummary, prices: Mapping[str, Price] | None, *, as_json: bool) -> None:
+def _summary_shown(summary: RecordSummary, usd: float | None) -> tuple[dict[str, Any], Screen]:
+    """Return what was recorded as JSON and for people."""
     cost = summary.cost
-    usd = None if prices is None else money(summary.costs, prices)
-    if as_json:
-        data: dict[str, Any] = {
-            "path": str(summary.path),
-            "questions": summary.questions,
-            "rounds": summary.rounds,
-            "failed": dict(summary.failed),
-            "replies": summary.replies,
-            "unread": summary.unread,
-            "calls": cost.calls,
-            "tokens": None if cost.tokens != cost.tokens else cost.tokens,
-            "usd": usd,
-            "seconds": summary.seconds,
-        }
-        print_json(data)
-    else:
-        _print_recorded(summary, usd)
-
-
-def _print_recorded(summary: RecordSummary, usd: float | None) -> None:
-    cost = summary.cost
+    data = {
+        "path": str(summary.path),
+        "questions": summary.questions,
+        "rounds": summary.rounds,
+        "failed": dict(summary.failed),
+        "replies": summary.replies,
+        "unread": summary.unread,
+        "calls": cost.calls,
+        "tokens": cost.tokens,
+        "usd": usd,
+        "seconds": summary.seconds,
+    }
     spent = f", ${number(usd, 4)}" if usd is not None else ""
-    say(
+    sentence = (
         f"{summary.path}: {counted(summary.questions, 'question')}, {counted(summary.rounds, 'round')}; this run: "
         f"{cost.calls:,.0f} calls, {number(cost.tokens, 0)} tokens{spent}, {number(summary.seconds, 1)} s"
     )
+    notes = []
     if summary.unread:
-        say(f"{summary.unread} of {summary.replies} replies hold no answer that could be read. {summary.remedy}")
+        notes.append(
+            f"{summary.unread} of {summary.replies} replies hold no answer that could be read. {summary.remedy}"
+        )
     if summary.failed:
         question, why = next(iter(summary.failed.items()))
-        say(
+        notes.append(
             f"{counted(len(summary.failed), 'question')} failed; run the same command again to complete them. "
             f"The first, {question}: {why}"
         )
+    return data, Screen(sentences=[sentence], notes=notes, then=f"suffice replay {summary.path}")

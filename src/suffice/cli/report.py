@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -12,9 +12,10 @@ import typer
 
 from suffice.calibration import CALIBRATED
 from suffice.cli import options
-from suffice.cli.console import errors, print_json, print_text, say
+from suffice.cli.console import print_text, status
 from suffice.cli.groups import command_line
-from suffice.cli.offline import TEXT_RULES, prices_for, with_guarded
+from suffice.cli.offline import TEXT_RULES, with_guarded
+from suffice.cli.output import Output, Screen
 from suffice.files import check_file, write_file
 from suffice.replays import calibrate, policy_for
 from suffice.replays.outcomes import default_metrics
@@ -34,13 +35,11 @@ _PAGE = Path("report.html")
 def report_command(
     context: typer.Context,
     paths: Annotated[list[Path], typer.Argument(metavar="RECORDING...", help="Recorded rounds; one or several.")],
+    compared: options.Compared,
     resampling: options.ResamplingOptions,
+    output: Output,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="The file; default: report.html, or standard output for text.")
-    ] = None,
-    policy: Annotated[list[Path] | None, typer.Option("--policy", help="A policy file; may be repeated.")] = None,
-    rule: Annotated[
-        list[str] | None, typer.Option("--rule", help="A rule: a name or its text; may be repeated.")
     ] = None,
     tune: Annotated[
         Path | None, typer.Option("--tune", help="A recording of tune questions: fits rules and shows drift.")
@@ -49,102 +48,90 @@ def report_command(
         str | None,
         typer.Option("--questions", help="The data set that was recorded: shows titles and texts of the evidence."),
     ] = None,
-    metric: Annotated[
-        list[str] | None,
-        typer.Option("--metric", help="f1, em, contains, agreement, or a column in [0, 1]; the first is the quality."),
-    ] = None,
-    baseline: options.Baseline = None,
-    margin: Annotated[
-        list[float] | None, typer.Option("--margin", help="For non-inferiority and equivalence; may be repeated.")
-    ] = None,
-    prices: Annotated[
-        Path | None, typer.Option("--prices", help="USD per million tokens by model or component (TOML or JSON).")
-    ] = None,
+    prices: options.Prices = None,
     everything: Annotated[
         bool, typer.Option("--all", help="Hold every trajectory, however large the page becomes.")
     ] = False,
     form: Annotated[str, typer.Option("--format", help=f"html, {', '.join(FORMATS)} or json.")] = "html",
-    start_round: options.StartRound = None,
-    as_json: options.AsJson = False,
 ) -> None:
     """The page holds trade-offs, a threshold to move and every question; it needs no network.
 
     Example: suffice report run.parquet --rule answer_stable -o report.html
     """
     options.allowed(form, ("html", *FORMATS, "json"), "--format")
-    recordings = _read(paths)
-    tuned = None if tune is None else read_recording(tune)
+    recordings = _recordings_of(paths)
+    tune_recording = None if tune is None else read_recording(tune)
     target = _PAGE if out is None and form == "html" else out
     if target is not None:
         check_file(target)
     settings = Settings(
-        metrics=tuple(metric or min(map(default_metrics, recordings.values()), key=len)),
-        baseline=options.read_baseline(baseline),
+        metrics=tuple(compared.metric or min(map(default_metrics, recordings.values()), key=len)),
+        baseline=options.read_baseline(compared.baseline),
         resampling=resampling.value,
-        margins=tuple(margin or (0.02,)),
-        command=command_line(context, "out", "form", "as_json", "everything", "questions"),
+        margins=compared.margins,
+        command=command_line(context, "out", "form", "as_json", "details", "everything", "questions"),
     )
-    with errors.status("replaying") if errors.is_terminal else nullcontext():
+    with status("replaying"):
         report = make_report(
             recordings,
-            _policies(next(iter(recordings.values())), policy or (), rule or (), tuned, start_round),
-            tune=tuned,
+            _policies_of(next(iter(recordings.values())), compared, tune_recording),
+            tune=tune_recording,
             settings=settings,
-            prices={name: prices_for(prices, recording) for name, recording in recordings.items()},
+            prices={name: options.prices_of(prices, recording) for name, recording in recordings.items()},
         )
-        text = _page(report, everything, questions) if form == "html" else _text(report, form)
+        if form == "html":
+            text = render_html(
+                report, everything=everything, passages=None if questions is None else evidence(questions)
+            )
+        else:
+            text = _report_text(report, form)
     if target is not None:
         write_file(target, text)
-    if as_json or (form == "json" and target is None):
-        print_json({"report": None if target is None else str(target), **report.to_dict()})
-    elif target is None:
+    elif not output.as_json and form != "json":
         print_text(text)
-    else:
-        _show(report, target)
+        return
+    data = {"report": None if target is None else str(target), **report.to_dict()}
+    replace(output, as_json=output.as_json or target is None).show(
+        data, _report_screen(report, target, paths[0], compared.policy)
+    )
 
 
-def _page(report: Report, everything: bool, questions: str | None) -> str:
-    return render_html(report, everything=everything, passages=None if questions is None else evidence(questions))
+def _report_screen(report: Report, target: Path | None, path: Path, policies: list[Path] | None) -> Screen:
+    sentences, notes = [], []
+    for cell in report.cells:
+        first = cell.headlines[0]
+        sentences.append(first.sentence)
+        notes += [*first.caveats, *(headline.certificate for headline in cell.headlines if headline.certificate)]
+    size = 0.0 if target is None else target.stat().st_size / 1e6
+    then = f"suffice diagnose {path}"
+    if policies:
+        then = f"suffice certify FRESH.parquet --max-loss 0.02 --policy {policies[0]}"
+    return Screen(
+        sentences=sentences, notes=notes, files={"report": f"{target} ({size:.1f} MB; it needs no network)"}, then=then
+    )
 
 
 def evidence(questions: str) -> dict[str, dict[str, Passage]]:
     """Return the passages of a data set by question id, then passage id."""
-    loaded = load_questions(questions)
-    return {one.question_id: {passage.passage_id: passage for passage in one.passages} for one in loaded}
+    with_passages = load_questions(questions)
+    return {one.question_id: {passage.passage_id: passage for passage in one.passages} for one in with_passages}
 
 
-def _show(report: Report, target: Path) -> None:
-    for cell in report.cells:
-        first = cell.headlines[0]
-        say(first.sentence)
-        certificates = [told.certificate for told in cell.headlines if told.certificate]
-        for text in (*first.caveats, *certificates):
-            say(f"note: {text}")
-    size = f"{target.stat().st_size / 1e6:.1f} MB"
-    say(f"report written to {target} ({size}; it needs no network)")
-
-
-def _read(paths: Sequence[Path]) -> dict[str, Recording]:
+def _recordings_of(paths: Sequence[Path]) -> dict[str, Recording]:
     """Return recordings by the name of their file; two of one name are told apart by a number."""
-    found: dict[str, Recording] = {}
+    recordings: dict[str, Recording] = {}
     for path in paths:
-        same = sum(name.partition(" #")[0] == path.stem for name in found)
-        found[path.stem if same == 0 else f"{path.stem} #{same + 1}"] = read_recording(path)
-    return found
+        same = sum(name.partition(" #")[0] == path.stem for name in recordings)
+        recordings[path.stem if same == 0 else f"{path.stem} #{same + 1}"] = read_recording(path)
+    return recordings
 
 
-def _policies(
-    recording: Recording,
-    files: Sequence[Path],
-    rules: Sequence[str],
-    tune: Recording | None,
-    start_round: int | None = None,
-) -> list[Policy]:
+def _policies_of(recording: Recording, compared: options.Compared, tune: Recording | None) -> list[Policy]:
     """Return the policies of files and rules; a rule that needs a calibrator is fitted on the tune questions."""
-    policies = [Policy.load(file) for file in files]
+    policies = compared.files()
     usual = ("tasr", *TEXT_RULES) if tune is not None else TEXT_RULES
-    texts = rules or (() if policies else usual)
-    start = options.start_of(start_round, texts)
+    texts = compared.rule or (() if policies else usual)
+    start = options.start_of(compared.start_round, texts)
     for text in texts:
         fitted = text != "full" and set(parse_rule(text).signals) & set(CALIBRATED)
         known = set(recording.table.column_names)
@@ -155,7 +142,7 @@ def _policies(
     return with_guarded(policies, recording)
 
 
-def _text(report: Report, form: str) -> str:
+def _report_text(report: Report, form: str) -> str:
     if form == "json":
         return json.dumps(report.to_dict(), ensure_ascii=False, allow_nan=False, indent=2) + "\n"
     return render([*report.tables(), report.provenance()], form)

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from suffice.cli import options
-from suffice.cli.console import errors, present, print_json, say
+from suffice.cli.console import progress_bar
+from suffice.cli.groups import command_line
+from suffice.cli.output import Output, Screen
 from suffice.errors import DataError
-from suffice.searches import PRESETS, SearchResult, read_space, search, write_rules
-from suffice.searches.explore import SearchProgress
+from suffice.searches import PRESETS, read_space, search, write_rules
 from suffice.store import read_recording
 
 __all__ = ["search_command"]
@@ -29,8 +27,10 @@ class _Resampling(options.ResamplingOptions):
 
 
 def search_command(
+    context: typer.Context,
     path: Annotated[Path, typer.Argument(metavar="RECORDING", help="Recorded rounds of the questions to search.")],
     resampling: _Resampling,
+    output: Output,
     space: Annotated[
         str, typer.Option("--space", help=f"{', '.join(PRESETS)}, available, or a TOML file that describes one.")
     ] = "available",
@@ -67,8 +67,6 @@ def search_command(
     policy: Annotated[
         Path | None, typer.Option("--policy", help="Where to write the rule that tune selects, as a policy.")
     ] = None,
-    details: options.Details = False,
-    as_json: options.AsJson = False,
 ) -> None:
     """Thresholds and the choice come from tune questions, figures from the others.
 
@@ -76,7 +74,7 @@ def search_command(
     """
     if not 0 < tune_share < 1:
         raise typer.BadParameter(f"{tune_share!r}; allowed: between 0 and 1", param_hint="--tune-share")
-    with _progress(quiet=as_json) as progress:
+    with progress_bar("rules", quiet=output.as_json) as progress:
         result = search(
             read_recording(path),
             read_space(space) if space.endswith(".toml") else space,
@@ -90,41 +88,20 @@ def search_command(
             target=target,
             resampling=resampling.value,
             folds=folds,
-            progress=progress("rules"),
+            progress=progress,
         )
-        if out is not None:
-            write_rules(result, out, progress("rows"))
+    if out is not None:
+        with progress_bar("rows", quiet=output.as_json) as progress:
+            write_rules(result, out, progress)
     if policy is not None:
         if result.chosen is None:
             raise DataError(
                 f"no rule needs at most {budget:g} mean calls on tune, so there is no policy to write: raise --budget"
             )
         result.chosen.policy.save(policy)
-    if as_json:
-        print_json(result.to_dict())
-    else:
-        _show(result, out, policy, details=details)
-
-
-@contextmanager
-def _progress(*, quiet: bool) -> Iterator[Callable[[str], SearchProgress | None]]:
-    """Show a bar for each step on standard error, if it is a terminal; yields what starts one."""
-    if quiet or not errors.is_terminal:
-        yield lambda _: None
-        return
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=errors, transient=True) as bars:
-
-        def started(what: str) -> SearchProgress:
-            task = bars.add_task(what)
-            return lambda done, total: bars.update(task, completed=done, total=total)
-
-        yield started
-
-
-def _show(result: SearchResult, out: Path | None, policy: Path | None, *, details: bool) -> None:
     sentences = [] if result.chosen is None else [f"selected on tune: {result.chosen.headline}"]
-    present(sentences, result.tables(), details=details)
-    for what, path in (("rules", out), ("policy", policy)):
-        if path is not None:
-            say(f"{what} written to {path}")
+    then = f"{command_line(context, 'details', folders=True)} --policy policy.json"
+    if policy is not None:
+        then = f"suffice certify FRESH.parquet --max-loss 0.02 --policy {policy}"
+    screen = Screen(sentences=sentences, tables=result.tables(), files={"rules": out, "policy": policy}, then=then)
+    output.show(result.to_dict(), screen)

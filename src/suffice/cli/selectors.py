@@ -11,7 +11,7 @@ import typer
 
 from suffice.calibration import CALIBRATED
 from suffice.cli import options
-from suffice.cli.console import present, print_json, say
+from suffice.cli.output import Output, Screen
 from suffice.diagnostics.drafts import draft_families, usable_selectors
 from suffice.diagnostics.judged import JudgedComparison, compare_judged, select_variants
 from suffice.diagnostics.ranking import RANKER_FEATURES, RankerFit, fit_ranker
@@ -26,15 +26,17 @@ from suffice.store import Recording, read_recording
 
 __all__ = ["selectors_command"]
 
-_TEXT = ("last", "first", "majority")
-_RULES = ("tasr", "answer_stable", "fixed_k(3)", "full")
+_TEXT_SELECTORS = ("last", "first", "majority")
+_USUAL_RULES = ("tasr", "answer_stable", "fixed_k(3)", "full")
 _CALIBRATED = ("max_p_correct", "weighted_majority")
+_SELECTOR_DETAILS = {"gap closed, full %", "oracle full"}
 
 
 def selectors_command(
     path: Annotated[Path, typer.Argument(metavar="RECORDING", help="Recorded rounds of questions to judge on.")],
     tune: Annotated[Path, typer.Option("--tune", help="A recording of other questions, to fit on.")],
     resampling: options.ResamplingOptions,
+    output: Output,
     rule: Annotated[
         list[str] | None, typer.Option("--rule", help="A stopping rule, or 'full'; may be repeated.")
     ] = None,
@@ -45,10 +47,7 @@ def selectors_command(
         list[str] | None,
         typer.Option("--feature", help=f"Of the ranker; may be repeated. Default: {' '.join(RANKER_FEATURES)}."),
     ] = None,
-    metric: Annotated[
-        str | None,
-        typer.Option("--metric", help="f1 (default; em for multiple choice), em, agreement, or a column in [0, 1]."),
-    ] = None,
+    metric: options.Quality = None,
     judge: Annotated[
         str | None,
         typer.Option(
@@ -58,30 +57,32 @@ def selectors_command(
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Write the first rule with the fitted ranker as a policy.")
     ] = None,
-    details: options.Details = False,
-    as_json: options.AsJson = False,
 ) -> None:
     """A ranker fitted on tune questions is among them.
 
     Example: suffice data selectors eval.parquet --tune tune.parquet
     """
-    tuned = read_recording(tune)
-    metric = metric or default_metrics(tuned)[0]
-    base = _calibrated(tuned)
-    policies = [_policy(tuned, base, text) for text in rule or _RULES]
+    tune_recording = read_recording(tune)
+    metric = metric or default_metrics(tune_recording)[0]
+    base = _with_calibrators(tune_recording)
+    policies = [_stopping_policy(tune_recording, base, text) for text in rule or _USUAL_RULES]
     if not rule:  # of the usual ones those that the recordings can replay
         fitted = {calibrator.output for calibrator in base.calibrators}
-        policies = [p for p in policies if set(p.signals) <= fitted | {"round"} | set(tuned.table.column_names)]
-    chosen: list[Selector] = [parse_selector(text) for text in selector or _usual(tuned, base)]
-    fit = None if selector else _fitted(tuned, base, tuple(feature or RANKER_FEATURES), metric, resampling.seed)
+        policies = [
+            p for p in policies if set(p.signals) <= fitted | {"round"} | set(tune_recording.table.column_names)
+        ]
+    selectors: list[Selector] = [parse_selector(text) for text in selector or _usual(tune_recording, base)]
+    fit = (
+        None if selector else _fitted(tune_recording, base, tuple(feature or RANKER_FEATURES), metric, resampling.seed)
+    )
     if fit is not None:
-        chosen.append(fit.policy.selector)
+        selectors.append(fit.policy.selector)
         policies = [replace(policy, provenance=fit.policy.provenance) for policy in policies]
     recording = read_recording(path)
-    result = compare_selectors(recording, policies, chosen, metric=metric, resampling=resampling.value)
+    result = compare_selectors(recording, policies, selectors, metric=metric, resampling=resampling.value)
     judged: list[JudgedComparison] = []
     for policy in policies if judge is not None else ():
-        families = select_variants(tuned, policy, draft_families(tuned), metric=metric, marks=judge)
+        families = select_variants(tune_recording, policy, draft_families(tune_recording), metric=metric, marks=judge)
         judged.append(
             compare_judged(recording, policy, families, metric=metric, marks=judge, resampling=resampling.value)
         )
@@ -89,39 +90,37 @@ def selectors_command(
         if fit is None:
             raise DataError("there is no fitted ranker to write: leave out --selector")
         replace(policies[0], selector=fit.policy.selector).save(out)
-    if as_json:
-        told = {"fit": None if fit is None else fit.to_dict(), **result.to_dict()}
-        print_json({**told, "judged": [found.to_dict() for found in judged]})
-        return
-    ranker = [] if fit is None else [fit.table()]
-    present([], [result.table(), *(one.table() for one in judged), *ranker], details=details)
+    data = {"fit": fit, **result.to_dict(), "judged": judged}
+    tables = [item.table() for item in (result, *judged, *([] if fit is None else [fit]))]
+    then = f"suffice data selectors {path} --tune {tune} -o policy.json"
     if out is not None:
-        say(f"policy written to {out}")
+        then = f"suffice replay {path} --policy {out}"
+    output.show(data, Screen(tables=tables, aside=_SELECTOR_DETAILS, files={"policy": out}, then=then))
 
 
-def _usual(tuned: Recording, base: Policy) -> tuple[str, ...]:
+def _usual(tune: Recording, base: Policy) -> tuple[str, ...]:
     """Return the selectors to compare by default; those of drafts where distances between drafts were recorded."""
-    usable = usable_selectors(tuned)
-    drafts = [name for name in usable if name not in _TEXT] if "centroid" in usable else []
-    return (*_TEXT, *drafts, *(_CALIBRATED if base.calibrators else ()))
+    usable = usable_selectors(tune)
+    drafts = [name for name in usable if name not in _TEXT_SELECTORS] if "centroid" in usable else []
+    return (*_TEXT_SELECTORS, *drafts, *(_CALIBRATED if base.calibrators else ()))
 
 
-def _calibrated(tuned: Recording) -> Policy:
+def _with_calibrators(tune: Recording) -> Policy:
     """Return a policy with calibrators for the calibrated signals whose raw signals were recorded."""
-    recorded = [name for name, raw in CALIBRATED.items() if raw in tuned.table.column_names]
-    outputs = [name for name in recorded if np.isfinite(tuned.column(CALIBRATED[name])).any()]
-    target = "em" if "em" in tuned.names("metric") else "agreement"
-    return calibrate(tuned, rule="never()", signals=outputs, target=target)[0]
+    recorded = [name for name, raw in CALIBRATED.items() if raw in tune.table.column_names]
+    outputs = [name for name in recorded if np.isfinite(tune.column(CALIBRATED[name])).any()]
+    target = "em" if "em" in tune.names("metric") else "agreement"
+    return calibrate(tune, rule="never()", signals=outputs, target=target)[0]
 
 
-def _policy(tuned: Recording, base: Policy, text: str) -> Policy:
-    made = policy_for(tuned, text)
-    return replace(base, rule=made.rule if text == "full" else parse_rule(text), name=text)
+def _stopping_policy(tune: Recording, base: Policy, text: str) -> Policy:
+    policy = policy_for(tune, text)
+    return replace(base, rule=policy.rule if text == "full" else parse_rule(text), name=text)
 
 
-def _fitted(tuned: Recording, base: Policy, features: tuple[str, ...], metric: str, seed: int) -> RankerFit | None:
+def _fitted(tune: Recording, base: Policy, features: tuple[str, ...], metric: str, seed: int) -> RankerFit | None:
     """Return the fitted ranker; None where no default feature was recorded."""
     reads = Ranked(tuple(Term(name, 0.0) for name in features)).signals
     if features == RANKER_FEATURES and not reads <= {calibrator.output for calibrator in base.calibrators}:
         features = ("votes", "is_last", "is_first")
-    return fit_ranker(tuned, base, metric=metric, features=features, seed=seed)
+    return fit_ranker(tune, base, metric=metric, features=features, seed=seed)

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
-from rich.console import Group
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from suffice.cli.console import errors, number, printable, table
+from suffice.cli.console import number, printable, progress_bar
 from suffice.loop import Progress as Recorded
 from suffice.replays import Price
 from suffice.rounds import Cost, Decision, Round, total_cost
 from suffice.signals import LOOP_COMPONENTS
+from suffice.tables import Column
 
-__all__ = ["decision_lines", "money", "recording_progress", "round_row", "rounds_table"]
-
-_LONG = 400
-"""Characters of a draft or critique that a table shows."""
+__all__ = ["ROUND_COLUMNS", "decision_lines", "money", "recording_progress", "round_row"]
 
 
 @contextmanager
@@ -26,20 +23,14 @@ def recording_progress(
     title: str, prices: Mapping[str, Price] | None, *, quiet: bool
 ) -> Iterator[Callable[[Recorded], None] | None]:
     """Show a bar with questions per second, calls, tokens and money on standard error, if it is a terminal."""
-    if quiet or not errors.is_terminal:
-        yield None
-        return
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, TextColumn("{task.fields[spent]}"), console=errors, transient=True) as progress:
-        task = progress.add_task(title, total=None, spent="")
-
-        def tell(state: Recorded) -> None:
-            progress.update(task, total=state.total, completed=state.done + state.failed, spent=_spent(state, prices))
-
-        yield tell
+    with progress_bar(title, quiet=quiet) as move:
+        if move is None:
+            yield None
+        else:
+            yield lambda state: move(state.done + state.failed, state.total, _spent_so_far(state, prices))
 
 
-def _spent(state: Recorded, prices: Mapping[str, Price] | None) -> str:
+def _spent_so_far(state: Recorded, prices: Mapping[str, Price] | None) -> str:
     parts = [
         f"{state.questions_per_s:.1f} questions/s",
         f"{state.cost.calls:,.0f} calls",
@@ -60,33 +51,27 @@ def money(costs: Mapping[str, Cost], prices: Mapping[str, Price]) -> float:
     return spent
 
 
-ROUND_COLUMNS = ("round", "answer", "new evidence or feedback", "signals", "tokens new/cached", "seconds")
+ROUND_COLUMNS = (
+    *map(Column, ("round", "answer", "new evidence or feedback", "signals")),
+    Column("tokens new/cached"),
+    Column("seconds", ".3f"),
+)
 
 
-def rounds_table(rows: Iterable[Sequence[str]]) -> Group:
-    """Return the rounds of one question as a table."""
-    return table("", ROUND_COLUMNS, rows, left=4)
-
-
-def round_row(observed: Round, decision: Decision) -> list[str]:
-    """Return one round as a row."""
+def round_row(observed: Round, decision: Decision, most: int) -> tuple[Any, ...]:
+    """Return one round as a row; of a draft or critique at most so many characters."""
     signals = ", ".join(f"{name} {number(value)}" for name, value in decision.signals.items())
     own = (observed.costs.get(component) for component in LOOP_COMPONENTS)
     cost = sum((cost for cost in own if cost is not None), start=Cost())
     evidence = observed.passages[-1].title if observed.passages else "(none)"
-    return [
+    answer, beside = observed.answer or "(none)", evidence if observed.feedback is None else observed.feedback
+    return (
         str(observed.index),
-        _start(observed.answer or "(none)"),
-        evidence if observed.feedback is None else _start(observed.feedback),
+        *(text if len(text) <= most else text[:most] + " ..." for text in (answer, beside)),
         signals,
         f"{number(cost.uncached_tokens, 0)}/{number(cost.cached_tokens, 0)}",
-        number(cost.seconds, 3),
-    ]
-
-
-def _start(text: str) -> str:
-    """Return a text, or the start of a long one: a draft may fill pages."""
-    return text if len(text) <= _LONG else text[:_LONG] + " ..."
+        cost.seconds,
+    )
 
 
 def decision_lines(decision: Decision, costs: Mapping[str, Cost]) -> str:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
 from suffice.cli import options
 from suffice.cli.confidence import LocalModel
-from suffice.cli.console import number, print_json, progress_bar, say
+from suffice.cli.console import number, progress_bar
+from suffice.cli.output import Output, Screen
 from suffice.errors import DataError
 from suffice.llm import EncoderStates, EndpointEmbedder, EndpointStates
 from suffice.llm.embedding_states import RAW
@@ -34,6 +35,7 @@ def states_command(
     ],
     out: Annotated[Path, typer.Option("--out", "-o", help="The folder of states, by custom NAME.states.")],
     local: LocalModel,
+    output: Output,
     model: Annotated[
         str | None,
         typer.Option("--model", help="A folder or hub id of a causal language model; at --base-url its name."),
@@ -74,7 +76,6 @@ def states_command(
         str, typer.Option("--api-key-env", help="The environment variable that holds the API key.")
     ] = options.DEFAULT_KEY,
     limit: options.Limit = None,
-    as_json: options.AsJson = False,
 ) -> None:
     """They are the model's states before it answers. Run the same command again to resume.
 
@@ -84,7 +85,7 @@ def states_command(
     _check_place(base_url, encoder, layers=layers, extra_body=extra_body)
     n_passages = passages if prompt == "rag" else 0
     prompted = _prompted(data, dataset, n_passages, limit)
-    with progress_bar(f"reading {data}", quiet=as_json) as progress:
+    with progress_bar(f"reading {data}", quiet=output.as_json) as progress:
         if (model is None) == (encoder is None):
             raise typer.BadParameter(
                 "name one of --model (a language model) and --encoder (a sentence encoder)", param_hint="--model"
@@ -106,7 +107,7 @@ def states_command(
             source = EndpointStates(at_endpoint, prompt=instructions, template=template.replace("\\n", "\n"))
         else:
             source = local.load(str(model), options.split_names(layers or "middle"))
-        done = collect_states(
+        collected = collect_states(
             source,
             prompted,
             out,
@@ -114,7 +115,9 @@ def states_command(
             about={"passages": n_passages},
             on_progress=progress,
         )
-    _report(done, source, prompt, as_json=as_json)
+    labels = data if data.endswith(".parquet") else "RECORDING"
+    then = f"suffice gate train {out} --labels {labels} -o probe"
+    output.show(*_states_shown(collected, source, prompt, then))
 
 
 def _check_place(base_url: str | None, encoder: str | None, *, layers: str | None, extra_body: str) -> None:
@@ -133,7 +136,7 @@ def _check_place(base_url: str | None, encoder: str | None, *, layers: str | Non
 def _prompted(data: str, dataset: str | None, n_passages: int, limit: int | None) -> list[StatePrompt]:
     """Return what is to be read."""
     if data.endswith(".parquet"):
-        return _of_recording(read_recording(data), dataset, n_passages)[:limit]
+        return _prompts_of(read_recording(data), dataset, n_passages)[:limit]
     return [_of_question(question, n_passages) for question in load_questions(data, limit=limit)]
 
 
@@ -147,7 +150,7 @@ def _of_question(question: Question, n_passages: int) -> StatePrompt:
     return StatePrompt(id=question.question_id, question=question.question, passages=tuple(ranked))
 
 
-def _of_recording(recording: Recording, dataset: str | None, n_passages: int) -> list[StatePrompt]:
+def _prompts_of(recording: Recording, dataset: str | None, n_passages: int) -> list[StatePrompt]:
     """Return the questions of a recording, with the passages of one of its rounds."""
     if "question" not in recording.table.column_names:
         raise DataError("the recording holds ids of questions and not their words: give the questions themselves")
@@ -158,8 +161,8 @@ def _of_recording(recording: Recording, dataset: str | None, n_passages: int) ->
     read: list[tuple[Passage, ...]] = [()] * len(texts)
     if n_passages:
         known = _passages_of(dataset)
-        shown = recording.objects("passage_ids")
-        read = [_shown(ids, n_passages, known) for ids in shown]
+        revealed = recording.objects("passage_ids")
+        read = [_passages_shown(ids, n_passages, known) for ids in revealed]
     return [
         StatePrompt(id=name, question=str(text), passages=passages)
         for name, text, passages in zip(recording.question_ids, texts, read, strict=True)
@@ -172,7 +175,7 @@ def _passages_of(dataset: str | None) -> dict[str, Passage]:
     return {passage.passage_id: passage for question in load_questions(dataset) for passage in question.passages}
 
 
-def _shown(rounds: Sequence[Sequence[str] | None], n: int, known: dict[str, Passage]) -> tuple[Passage, ...]:
+def _passages_shown(rounds: Sequence[Sequence[str] | None], n: int, known: dict[str, Passage]) -> tuple[Passage, ...]:
     """Return the first passages that a question's rounds revealed."""
     most: Sequence[str] = max((ids or () for ids in rounds), key=len)
     missing = [name for name in most[:n] if name not in known]
@@ -181,32 +184,31 @@ def _shown(rounds: Sequence[Sequence[str] | None], n: int, known: dict[str, Pass
     return tuple(known[name] for name in most[:n])
 
 
-def _report(done: CollectionSummary, source: StateSource, prompt: str, *, as_json: bool) -> None:
-    """Print what was stored."""
-    size = getattr(source, "batch_size", None)
-    if as_json:
-        print_json(
-            {
-                "path": str(done.path),
-                "model": source.id,
-                "revision": source.revision,
-                "layers": list(source.layers),
-                "prompt": prompt,
-                "stored": done.stored,
-                "read": done.read,
-                "undefined": done.undefined,
-                "clipped": done.clipped,
-                "batch_size": size,
-                "seconds": done.seconds,
-            }
-        )
-        return
+def _states_shown(
+    collected: CollectionSummary, source: StateSource, prompt: str, then: str
+) -> tuple[dict[str, Any], Screen]:
+    """Return what was stored as JSON and for people."""
+    data = {
+        "path": str(collected.path),
+        "model": source.id,
+        "revision": source.revision,
+        "layers": list(source.layers),
+        "prompt": prompt,
+        "stored": collected.stored,
+        "read": collected.read,
+        "undefined": collected.undefined,
+        "clipped": collected.clipped,
+        "batch_size": getattr(source, "batch_size", None),
+        "seconds": collected.seconds,
+    }
     layers = f"layers {', '.join(map(str, source.layers))}" if source.layers else "one vector"
-    say(
-        f"{done.path}: {done.stored} states of {source.id} ({source.revision}), {layers}, prompt {prompt}; this run: "
-        f"{done.read} prompts, {number(done.seconds, 1)} s"
+    sentence = (
+        f"{collected.path}: {collected.stored} states of {source.id} ({source.revision}), {layers}, prompt {prompt}; this "
+        f"run: {collected.read} prompts, {number(collected.seconds, 1)} s"
     )
-    if done.undefined:
-        say(f"note: {done.undefined} states are undefined (NaN) and kept so: a probe gives NaN for them")
-    if done.clipped:
-        say(f"note: {done.clipped} numbers were too large for float16 and made the largest that it holds")
+    notes = []
+    if collected.undefined:
+        notes.append(f"{collected.undefined} states are undefined (NaN): a probe gives NaN for them")
+    if collected.clipped:
+        notes.append(f"{collected.clipped} numbers were too large for float16 and became the largest that it holds")
+    return data, Screen(sentences=[sentence], notes=notes, then=then)

@@ -23,7 +23,7 @@ VENDOR = ("vega.min.js", "vega-lite.min.js", "vega-embed.min.js")
 _WIDTH = 560
 _VARIABLE = re.compile(r"var\((--[\w-]+)\)")
 _MIX = re.compile(r"color-mix\(in srgb, (#\w{6}) (\d+)%, (#\w{6})\)")
-_SCHEMA = re.compile(r"/v\d+\.json$")
+_VEGA_VERSION = re.compile(r"/v\d+\.json$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class Chart:
         """Return the chart in the formats of notebooks: those of Vega-Lite 6, and of 5, which draws it alike."""
         del include, exclude
         spec = self.to_dict()
-        older = {**spec, "$schema": _SCHEMA.sub("/v5.json", spec["$schema"])}
+        older = {**spec, "$schema": _VEGA_VERSION.sub("/v5.json", spec["$schema"])}
         return {
             "application/vnd.vegalite.v6+json": spec,
             "application/vnd.vegalite.v5+json": older,
@@ -80,7 +80,7 @@ def _standalone(value: Any, legend: list[str]) -> Any:
     """Return a specification without the page's variables, and with legends in the place of the page's."""
     if isinstance(value, str):
         plain = _VARIABLE.sub(lambda match: _colours()[match[1]], value)
-        return _MIX.sub(_mixed, plain)
+        return _MIX.sub(_mixed_colour, plain)
     if isinstance(value, list):
         return [_standalone(item, legend) for item in value]
     if not isinstance(value, Mapping):
@@ -91,7 +91,7 @@ def _standalone(value: Any, legend: list[str]) -> Any:
     return inner
 
 
-def _mixed(match: re.Match[str]) -> str:
+def _mixed_colour(match: re.Match[str]) -> str:
     one, share, other = match[1], int(match[2]) / 100, match[3]
     parts = ((int(one[i : i + 2], 16), int(other[i : i + 2], 16)) for i in (1, 3, 5))
     return "#" + "".join(f"{round(share * a + (1 - share) * b):02x}" for a, b in parts)

@@ -97,10 +97,10 @@ def arrow_table(table: Table) -> Any:
 
     names, rows = table.flat()
     columns = list(zip(*rows, strict=True)) if rows else [()] * len(names)
-    return pa.table([pa.array(_alike(values)) for values in columns], names=names)
+    return pa.table([pa.array(_of_one_type(values)) for values in columns], names=names)
 
 
-def _alike(values: Sequence[Any]) -> list[Any]:
+def _of_one_type(values: Sequence[Any]) -> list[Any]:
     """Return values of one type: text where some are, floating point where some are."""
     kinds = {type(value) for value in values if value is not None}
     if str in kinds and len(kinds) > 1:

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from suffice.errors import DataError, NotFoundError
 from suffice.rounds import Cost, Passage, Reply
+from suffice.tables import counted
 
 __all__ = [
     "QA",
@@ -171,6 +172,6 @@ def passages_of_each(
         return [()] * len(questions)
     if len(passages) != len(questions):
         raise DataError(
-            f"got passages for {len(passages)} questions, but {len(questions)} questions: give one list for each"
+            f"expected one list of passages for each of {counted(len(questions), 'question')}, got {counted(len(passages), 'list')}"
         )
     return passages

@@ -11,6 +11,7 @@ from suffice.cli import options
 from suffice.cli.bundled import record_bundled
 from suffice.cli.console import warn
 from suffice.cli.groups import command_line
+from suffice.cli.output import Output
 from suffice.papers.printing import FormatOption, OutOption, checked_form, print_paper, stage_bar
 from suffice.papers.semantic.tables import paper_semantic
 from suffice.papers.tasr.cells import TasrCell, read_cells
@@ -24,6 +25,7 @@ _OWN = {"hotpotqa": "HotpotQA distractor", "2wiki": "2WikiMultiHopQA distractor"
 def tasr_command(
     context: typer.Context,
     resampling: options.ResamplingOptions,
+    output: Output,
     cells: Annotated[
         Path | None,
         typer.Option("--cells", help="A list of cells (TOML); default: the bundled questions with the span reader."),
@@ -33,8 +35,6 @@ def tasr_command(
     folder: Annotated[
         Path, typer.Option("--recordings", help="Without --cells: where the recordings are, or go.")
     ] = Path("suffice-demo"),
-    details: options.Details = False,
-    as_json: options.AsJson = False,
 ) -> None:
     """Compute Tables 1-6 and the figures of TASR.
 
@@ -42,8 +42,8 @@ def tasr_command(
 
     Example: suffice paper tasr --cells cells.toml --format md -o tasr.md
     """
-    form = checked_form("json" if as_json else form, out)
-    listed = bundled_cells(folder, quiet=as_json) if cells is None else read_cells(cells)
+    form = checked_form("json" if output.as_json else form, out)
+    listed = bundled_cells(folder, quiet=output.as_json) if cells is None else read_cells(cells)
     with stage_bar() as report:
         paper = paper_tasr(
             listed,
@@ -51,16 +51,15 @@ def tasr_command(
             command=command_line(context, "folder", "out", "details", "as_json"),
             on_progress=report,
         )
-    print_paper(paper, form, out, details=details, then="suffice paper tasr --details, or --cells with your own cells")
+    print_paper(paper, form, out, details=output.details, then="suffice paper tasr --cells cells.toml")
     for name, why in paper.not_made.items():
         warn(f"not made: {name}: {why}")
 
 
 def semantic_command(
+    output: Output,
     form: FormatOption = "table",
     out: OutOption = None,
-    details: options.Details = False,
-    as_json: options.AsJson = False,
 ) -> None:
     """Recompute the published figures of Semantic Early-Stopping.
 
@@ -68,8 +67,14 @@ def semantic_command(
 
     Example: suffice paper semantic --details
     """
-    form = checked_form("json" if as_json else form, out)
-    print_paper(paper_semantic(), form, out, details=details, then="suffice paper protocol self_refine_gpt4")
+    form = checked_form("json" if output.as_json else form, out)
+    print_paper(
+        paper_semantic(),
+        form,
+        out,
+        details=output.details,
+        then="suffice paper protocol self_refine_gpt4 --metric target_sentiment",
+    )
 
 
 def bundled_cells(folder: Path, *, quiet: bool = True) -> list[TasrCell]:

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.progress import Progress
 
-from suffice.cli.console import errors, present, print_text
+from suffice.cli.console import print_text, progress_bar
+from suffice.cli.output import Screen
 from suffice.errors import DataError
 from suffice.papers.paper import Paper
 from suffice.tables import FORMATS, render
@@ -39,16 +39,8 @@ def checked_form(form: str, out: Path | None) -> str:
 @contextmanager
 def stage_bar() -> Iterator[Callable[[str, int, int], None] | None]:
     """Show a progress bar on standard error if it is a terminal."""
-    if not errors.is_terminal:
-        yield None
-        return
-    with Progress(console=errors, transient=True) as progress:
-        task = progress.add_task("reading")
-
-        def report(name: str, done: int, total: int) -> None:
-            progress.update(task, description=name, completed=done, total=total)
-
-        yield report
+    with progress_bar("reading", quiet=False) as move:
+        yield None if move is None else lambda name, done, total: move(done, total, name)
 
 
 def print_paper(paper: Paper, form: str, out: Path | None, *, details: bool, then: str) -> None:
@@ -64,7 +56,8 @@ def print_paper(paper: Paper, form: str, out: Path | None, *, details: bool, the
     if form == "table":
         # The screen shows the notes of its own table alone, and counts the other tables.
         screen = [paper.summary, *(replace(table, notes=()) for table in paper.parts)]
-        present([paper.headline], paper.parts if details else screen, details=details, then=then)
+        tables = paper.parts if details else screen
+        Screen(sentences=[paper.headline], tables=tables, then=then).print(details=details)
         return
     text = _paper_text(paper, form)
     if out is None:

@@ -11,6 +11,7 @@ import typer
 
 from suffice.cli import options
 from suffice.cli.confidence import LocalModel
+from suffice.cli.output import Output
 from suffice.errors import DataError
 from suffice.llm.states import QA
 from suffice.papers.cbdr.plan import CbdrSettings
@@ -52,6 +53,7 @@ def cbdr_command(
         list[str], typer.Option("--data", help="Questions with gold answers and paragraphs; may be given again.")
     ],
     local: LocalModel,
+    output: Output,
     folder: Annotated[Path, typer.Option("--work", help="Where states, probes, data and the reranker go.")],
     reranker: Annotated[
         str, typer.Option("--reranker", help="The cross-encoder to align: a folder or hub id.")
@@ -90,8 +92,6 @@ def cbdr_command(
     ),
     form: FormatOption = "table",
     out: OutOption = None,
-    details: options.Details = False,
-    as_json: options.AsJson = False,
 ) -> None:
     """Run CBDR from labels to gate on a model.
 
@@ -99,7 +99,7 @@ def cbdr_command(
 
     Example: suffice paper cbdr --model M --data questions.jsonl --work cbdr
     """
-    form = checked_form("json" if as_json else form, out)
+    form = checked_form("json" if output.as_json else form, out)
     settings = replace(
         _DEFAULTS,
         epochs=_integer_list(epochs, "--epochs"),
@@ -124,5 +124,5 @@ def cbdr_command(
         data=", ".join(Path(spec).name for spec in data),
         command=shlex.join(["suffice", "paper", "cbdr", "--model", model, "--reranker", reranker, "..."]),
     )
-    then = f"suffice gate train {folder}/{QA} --labels RECORDING -o probe, to deploy such a gate"
-    print_paper(paper, form, out, details=details, then=then)
+    then = f"suffice gate train {folder}/{QA} --labels RECORDING -o probe"
+    print_paper(paper, form, out, details=output.details, then=then)

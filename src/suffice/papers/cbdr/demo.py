@@ -14,8 +14,9 @@ import typer
 from suffice._version import __version__
 from suffice.certificates import Certification, Claim, certify, path_values, threshold_path
 from suffice.cli import options
-from suffice.cli.compare_gates import comparison_page, show_comparison
-from suffice.cli.console import present, print_json, print_table, say
+from suffice.cli.compare_gates import comparison_page, comparison_screen
+from suffice.cli.console import print_json, print_table, say
+from suffice.cli.output import Output, Screen
 from suffice.embedding import MiniLM
 from suffice.errors import DataError
 from suffice.gates import (
@@ -61,14 +62,11 @@ _NOTICE = (
 
 
 def demo_gate(
+    output: Output,
     out: Annotated[Path, typer.Option("--out", "-o", help="Where recordings with the scores go.")] = Path(
         "suffice-demo"
     ),
-    markdown: Annotated[
-        Path | None, typer.Option("--markdown", help="Also write the tables there, as Markdown.")
-    ] = None,
-    details: options.Details = False,
-    as_json: options.AsJson = False,
+    markdown: options.Markdown = None,
 ) -> None:
     """Judge question-only gates on real answers.
 
@@ -79,7 +77,7 @@ def demo_gate(
     began = time.monotonic()
     if markdown is not None and not markdown.parent.is_dir():
         raise DataError(f"there is no folder {str(markdown.parent)!r} to write {markdown.name!r} to")
-    page = _Page(prints=details and not as_json)
+    page = _Page(prints=output.details and not output.as_json)
     page.section("1. Real answers without and with one retrieval: what could a gate save?")
     tune, evaluation, other = (
         GateEvaluation(answered_recording(load_answered(name), metadata=_metadata(name)))
@@ -123,7 +121,7 @@ def demo_gate(
         page.write(markdown)
 
     seconds = time.monotonic() - began
-    if as_json:
+    if output.as_json:
         print_json(
             {
                 "headroom": {name: {"n": n, "metrics": jsonable(room)} for name, (n, room) in rooms.items()},
@@ -137,12 +135,11 @@ def demo_gate(
             }
         )
         return
-    if not details:
-        present(
-            [f"HotpotQA: {comparison.headline}. 2WikiMultiHopQA: {crossed.headline}."],
-            [_short_table(comparison), *(replace(table, notes=()) for table in page.tables[1:])],
-            details=False,
-        )
+    if not output.details:
+        Screen(
+            sentences=[f"HotpotQA: {comparison.headline}. 2WikiMultiHopQA: {crossed.headline}."],
+            tables=[_short_table(comparison), *(replace(table, notes=()) for table in page.tables[1:])],
+        ).print()
         say(_NOTICE)
     say(f"recordings with the scores: {out}/gate_*.parquet (the whole took {seconds:.0f} s)")
     say(f"next: suffice gate compare {out}/gate_hotpotqa_eval.parquet --tune {out}/gate_hotpotqa_tune.parquet")
@@ -210,7 +207,7 @@ class _Page:
         """Add the tables and sentences of a comparison."""
         self._add(comparison_page(comparison, name), *comparison.tables())
         if self.prints:
-            show_comparison(comparison, name)
+            comparison_screen(comparison, name).print(details=True)
 
     def certification(self, certification: Certification) -> None:
         """Add a certification."""

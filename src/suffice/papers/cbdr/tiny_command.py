@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from suffice.cli import options
-from suffice.cli.console import errors, present, print_json, quiet_bars, say
+from suffice.cli.console import progress_bar, quiet_bars
+from suffice.cli.output import Output, Screen
 from suffice.errors import DataError
 from suffice.papers.cbdr.known_world import known_world, known_world_page, known_world_tables
 from suffice.papers.cbdr.tiny import train_tiny
@@ -24,6 +21,7 @@ __all__ = ["tiny_model_command"]
 
 def tiny_model_command(
     out: Annotated[Path, typer.Argument(metavar="OUT", help="The folder of the model; made if it is missing.")],
+    output: Output,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Of the world and of the training.")] = 0,
     threads: Annotated[int, typer.Option("--threads", min=1, help="Processor threads.")] = 1,
     measure: Annotated[
@@ -33,8 +31,6 @@ def tiny_model_command(
     markdown: Annotated[
         Path | None, typer.Option("--markdown", help="With --measure: also write the tables there, as Markdown.")
     ] = None,
-    details: options.Details = False,
-    as_json: options.AsJson = False,
 ) -> None:
     """Train a tiny model whose knowledge is known.
 
@@ -49,75 +45,52 @@ def tiny_model_command(
     if out.exists() and not out.is_dir():
         raise DataError(f"{str(out)!r} is a file; give the folder that the model is to be written to")
     if measure:
-        _measure(out, range(seed, seed + measure), threads, markdown, details=details, as_json=as_json)
+        _measure(out, range(seed, seed + measure), threads, markdown, output)
         return
     if markdown is not None:
         raise typer.BadParameter("goes with --measure", param_hint="--markdown")
     began = time.perf_counter()
-    with _training_bars() as bar_for:
-        world = train_tiny(out, seed, threads=threads, tell=bar_for(f"seed {seed}"))
+    with progress_bar(f"seed {seed}", quiet=output.as_json) as move:
+        world = train_tiny(out, seed, threads=threads, tell=move)
     seconds = time.perf_counter() - began
     reranker = write_tiny_reranker(out / "reranker", out, seed=seed)
     n = {split: sum(fact.split == split for fact in world.facts) for split in ("tune", "eval")}
-    if as_json:
-        levels = sorted(set(EXPOSURES))
-        print_json(
-            {
-                "folder": str(out),
-                "seed": seed,
-                "seconds": seconds,
-                "questions": n,
-                "exposures": levels,
-                "reranker": str(reranker),
-            }
-        )
-        return
-    say(
+    data = {
+        "folder": str(out),
+        "seed": seed,
+        "seconds": seconds,
+        "questions": n,
+        "exposures": sorted(set(EXPOSURES)),
+        "reranker": str(reranker),
+    }
+    sentence = (
         f"model written to {out} in {seconds:.0f} s: {len(world.entities)} entities, {n['tune']} questions in "
         f"tune.jsonl, {n['eval']} in eval.jsonl; an untrained cross-encoder to align lies in {reranker.name}/"
     )
+    then = f"suffice record {out / 'tune.jsonl'} -o tune.parquet --round-zero --local --model {out}"
+    output.show(data, Screen(sentences=[sentence], then=then))
 
 
-def _measure(out: Path, seeds: range, threads: int, markdown: Path | None, *, details: bool, as_json: bool) -> None:
+def _measure(out: Path, seeds: range, threads: int, markdown: Path | None, output: Output) -> None:
     """Train the missing seeds, measure all, and print or write the tables."""
     if markdown is not None and not markdown.parent.is_dir():
         raise DataError(f"there is no folder {str(markdown.parent)!r} to write {markdown.name!r} to")
     folders = [out / f"seed-{seed}" for seed in seeds]
     measurements = []
-    with _training_bars() as bar_for:
-        for seed, folder in zip(seeds, folders, strict=True):
-            tell = bar_for(f"seed {seed}")
-            if not (folder / "world.json").exists():
-                train_tiny(folder, seed, threads=threads, tell=tell)
-            measurements.append(known_world(folder))
+    for seed, folder in zip(seeds, folders, strict=True):
+        if not (folder / "world.json").exists():
+            with progress_bar(f"seed {seed}", quiet=output.as_json) as move:
+                train_tiny(folder, seed, threads=threads, tell=move)
+        measurements.append(known_world(folder))
     if markdown is not None:
         markdown.write_text(known_world_page(measurements), encoding="utf-8")
-    if as_json:
-        print_json([item.to_dict() for item in measurements])
-        return
     known, areas, increases = known_world_tables(measurements)
     best = [max(item.layers) for item in measurements]
     reached = [item.layers[layer].value for item, layer in zip(measurements, best, strict=True)]
     sentence = (
-        f"A probe of the last layer's states tells known from unknown facts with an area under the ROC curve of "
+        f"A probe of the last layer's states separates known from unknown facts with an area under the ROC curve of "
         f"{min(reached):.2f} to {max(reached):.2f}, over {len(measurements)} seeds."
     )
     then = f"suffice gate states {folders[0]}/tune.jsonl -o tune.states --model {folders[0]}"
-    present([sentence], [areas, known, increases], details=details, then=then)
-
-
-@contextmanager
-def _training_bars() -> Iterator[Callable[[str], Callable[[int, int], None]]]:
-    """Yield what makes a bar on standard error for each model."""
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=errors, transient=True, disable=not errors.is_terminal) as progress:
-
-        def bar(name: str) -> Callable[[int, int], None]:
-            task = progress.add_task(name, total=None)
-
-            def tell(done: int, total: int) -> None:
-                progress.update(task, completed=done, total=total)
-
-            return tell
-
-        yield bar
+    screen = Screen(sentences=[sentence], tables=[areas, known, increases], files={"tables": markdown}, then=then)
+    output.show([item.to_dict() for item in measurements], screen)

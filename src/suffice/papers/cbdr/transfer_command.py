@@ -8,9 +8,8 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from suffice.cli import options
 from suffice.cli.confidence import AllowPrompt, LocalModel, open_confidence
-from suffice.cli.console import present, print_json
+from suffice.cli.output import Output, Screen
 from suffice.errors import DataError
 from suffice.papers.cbdr.contexts import build_contexts
 from suffice.papers.cbdr.transfer import read_contexts, transfer_check
@@ -33,6 +32,7 @@ def transfer_check_command(
     ],
     probe: Annotated[list[Path], typer.Option("--probe", help="The probe of each model, in the same order.")],
     local: LocalModel,
+    output: Output,
     allow_prompt: AllowPrompt = None,
     most: Annotated[
         int, typer.Option("--sets", min=2, help="Questions with three contexts each (the paper: 100).")
@@ -41,8 +41,6 @@ def transfer_check_command(
         int, typer.Option("--characters", min=1, help="Length of a context, whole sentences (the paper: 200).")
     ] = 200,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Draws irrelevant passages, resamples and signs.")] = 0,
-    details: options.Details = False,
-    as_json: options.AsJson = False,
 ) -> None:
     """Compare what contexts do to each model's confidence.
 
@@ -64,13 +62,11 @@ def transfer_check_command(
         read[name] = read_contexts(sets, confidence)
         del confidence  # two large models at once would not fit
     report = transfer_check(read, rng=rng)
-    if as_json:
-        print_json({"left_out": left_out, **report.to_dict()})
-        return
     tables = report.tables()
     if left_out:
         rows = tuple(sorted(left_out.items()))
         tables.append(Table(title="questions without a set", columns=(Column("reason"), Column("n", "d")), rows=rows))
     verdicts = "; ".join(f"{change.model} {change.verdict} {change.type}" for change in report.changes)
     then = f"suffice reranker preferences {dataset} --model {model[0]} --probe {probe[0]} -o preferences.jsonl"
-    present([f"{verdicts}."], tables, details=details, then=then)
+    screen = Screen(sentences=[f"{verdicts}."], tables=tables, then=then)
+    output.show({"left_out": left_out, **report.to_dict()}, screen)

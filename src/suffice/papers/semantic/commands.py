@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,8 +9,9 @@ from typing import Annotated, Any
 import typer
 
 from suffice.cli import options
-from suffice.cli.console import errors, present, print_json, say
+from suffice.cli.console import status
 from suffice.cli.groups import command_line
+from suffice.cli.output import Output, Screen
 from suffice.files import write_file
 from suffice.papers.semantic import (
     MARGINS,
@@ -31,7 +31,7 @@ from suffice.store import Recording, read_recording
 from suffice.store.bundled import BUNDLED_RECORDINGS, bundled_recording
 from suffice.tables import FORMATS, render
 
-__all__ = ["protocol_command", "show_protocol"]
+__all__ = ["protocol_command"]
 
 _PRESETS = ("bge",)
 _PAGES = ("html", "htm")
@@ -47,6 +47,7 @@ def protocol_command(
         ),
     ],
     resampling: options.ResamplingOptions,
+    output: Output,
     dev: Annotated[
         Path | None,
         typer.Option("--dev", help="A recording of other questions, on which eps and patience are selected."),
@@ -87,8 +88,6 @@ def protocol_command(
         Path | None,
         typer.Option("--out", "-o", help=f"Write a page (.html), or tables (.{', .'.join(FORMATS)}), there."),
     ] = None,
-    details: options.Details = False,
-    as_json: options.AsJson = False,
 ) -> None:
     """Compare every policy of Semantic Early-Stopping.
 
@@ -106,7 +105,7 @@ def protocol_command(
     if patience is not None and eps is None:
         raise typer.BadParameter("it goes with --eps; otherwise it is selected", param_hint="--patience")
     _check_ending(out)
-    with errors.status("replaying") if errors.is_terminal else nullcontext():
+    with status("replaying"):
         recording = _named_recording(path)
         test, tuned = _tuned(
             recording, dev, dev_share, eps=eps, patience=patience, preset=preset, metric=metric, tolerance=tolerance
@@ -124,23 +123,23 @@ def protocol_command(
             protocol.replayed.policies["judge_free"].save(policy)
         if out is not None:
             write_file(out, _page_or_tables(protocol, out, path.stem))
-    if as_json:
-        files = {"out": out, "policy": policy}
-        print_json(
-            {**{name: None if file is None else str(file) for name, file in files.items()}, **protocol.to_dict()}
-        )
-        return
-    show_protocol(protocol, details=details, then=f"suffice paper protocol {path} -o page.html --policy policy.json")
-    for file in filter(None, (policy, out)):
-        say(f"written to {file}")
-
-
-def show_protocol(protocol: SemanticProtocol, *, details: bool, then: str) -> None:
-    """Print what the protocol says of judge-free stopping on one screen, or a sentence for each policy and all tables."""
+    written = {name: None if file is None else str(file) for name, file in (("out", out), ("policy", policy))}
     tables = protocol.tables()
-    screen = [protocol.summary(), *(replace(table, notes=()) for table in tables[1:])]
-    sentences = [*protocol.headlines(), protocol.tuned.sentence()]
-    present(sentences, tables if details else screen, protocol.notes, details=details, then=then)
+    if not output.details:
+        tables = [protocol.summary(), *(replace(table, notes=()) for table in tables[1:])]
+    then = f"{command_line(context, 'details', folders=True)} -o page.html"
+    if policy is not None:
+        then = f"suffice replay {path} --policy {policy}"
+    elif out is not None:
+        then = f"suffice replay {path} --rule semantic_bge"
+    screen = Screen(
+        sentences=[*protocol.headlines(), protocol.tuned.sentence()],
+        tables=tables,
+        notes=protocol.notes,
+        files={"policy": policy, "page or tables": out},
+        then=then,
+    )
+    output.show({**written, **protocol.to_dict()}, screen)
 
 
 def _named_recording(path: Path) -> Recording:

@@ -12,8 +12,8 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from suffice.cli import options
-from suffice.cli.console import console, present, print_json, print_table, say
+from suffice.cli.console import print_json, say
+from suffice.cli.output import Output, Screen
 from suffice.diagnostics.drafts import draft_families
 from suffice.diagnostics.judged import JudgedComparison, compare_judged, select_variants
 from suffice.diagnostics.judging import Unjudged
@@ -59,11 +59,10 @@ class _ModelDrafts:
 
 
 def semantic(
+    output: Output,
     out: Annotated[Path, typer.Option("--out", "-o", help="Where the recordings and the pages go.")] = Path(
         "suffice-demo-semantic"
     ),
-    details: options.Details = False,
-    as_json: options.AsJson = False,
 ) -> None:
     """Stop drafts in meaning, on real drafts of two models.
 
@@ -74,7 +73,7 @@ def semantic(
     began = time.monotonic()
     models = [_run_model(name, out) for name in BUNDLED_RECORDINGS]
     seconds = time.monotonic() - began
-    if as_json:
+    if output.as_json:
         figures = {
             one.name: {
                 "verdicts": one.lines,
@@ -86,7 +85,7 @@ def semantic(
         }
         print_json({**figures, "seconds": seconds})
         return
-    if details:
+    if output.details:
         say(_INTRODUCTION)
         for one in models:
             _print_model(one)
@@ -94,11 +93,9 @@ def semantic(
         parts = [(one.name.removeprefix("self_refine_"), one.protocol.compared, one.protocol.result) for one in models]
         summary = summary_table(parts)
         sentences = [f"{one.name}: {one.choice.fixed_sentence(one.protocol)}" for one in models]
-        present([" ".join(sentences)], [summary, *_other_tables(models)], details=False)
+        Screen(sentences=[" ".join(sentences)], tables=[summary, *_other_tables(models)]).print()
     say(f"recordings and pages: {out}/ (the whole demo took {seconds:.0f} s)")
-    say(
-        "next: suffice draft record DATASET -o run.parquet --base-url URL --model NAME, then suffice paper protocol run.parquet"
-    )
+    say("next: suffice draft record DATASET -o run.parquet --base-url URL --model NAME")
 
 
 _INTRODUCTION = (
@@ -242,10 +239,8 @@ def _print_model(one: _ModelDrafts) -> None:
     say(f"\n{one.name}", bold=True)
     for line in one.lines:
         say(f"- {line}")
-    say(one.protocol.tuned.sentence())
-    console.print()
-    for table in (*_detailed(one.protocol), one.choice.judged.table()):
-        print_table(table)
+    tables = [*_detailed(one.protocol), one.choice.judged.table()]
+    Screen(sentences=[one.protocol.tuned.sentence()], tables=tables).print(details=True)
     say(f"{one.page}: all tables, figures and a threshold to move; open it in a browser, it needs no network")
 
 

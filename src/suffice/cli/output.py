@@ -1,0 +1,184 @@
+"""How a command answers: on one screen, with every detail, or as JSON."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
+
+from rich.text import Text
+from typer import Option
+
+from suffice.cli.console import console, fits, print_json, print_table, say, table_view
+from suffice.results import jsonable
+from suffice.tables import Table, counted
+
+__all__ = ["COLUMNS", "Output", "Screen"]
+
+COLUMNS = 100
+_LINES = 40
+_OTHER_NOTES = 6
+"""Notes on a screen beside those that must be there."""
+
+_NEEDED = re.compile(r"selected here|censored|missing|undefined|unknown|failed|left out|dropped|WARNING", re.IGNORECASE)
+"""Notes without which a figure would mislead."""
+
+_SENTENCE = re.compile(r"(?<=[^.\d][.]) +(?=[A-Z])")
+_FIGURES = re.compile(r"[\d.,%]+")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Screen:
+    """What a command says to people: on one screen its first sentence, its first table, and what must be known.
+
+    Attributes:
+        sentences: What the result says, the most important first.
+        tables: Its tables, likewise.
+        notes: What a reader must know, beside the notes of the tables.
+        aside: Columns of the first table that are left to `--details`.
+        files: What was written, by what it is.
+        then: The next command.
+    """
+
+    sentences: Sequence[str] = ()
+    tables: Sequence[Table] = ()
+    notes: Sequence[str] = ()
+    aside: Collection[str] = ()
+    files: Mapping[str, Path | str | None] = field(default_factory=dict)
+    then: str = ""
+
+    def print(self, *, details: bool = False, lines: int = _LINES) -> None:
+        """Print it.
+
+        Args:
+            details: Print every table, sentence and note, in full.
+            lines: How many lines it may take otherwise.
+        """
+        after = [f"{what} written to {path}" for what, path in self.files.items() if path is not None]
+        if self.then:
+            after.append(f"next: {self.then}")
+        if details:
+            for table in self.tables:
+                print_table(table)
+            for text in (*self.sentences, *(f"note: {note}" for note in self.notes)):
+                say(text)
+        else:
+            self._brief(lines - len(after))
+        for text in after:
+            say(text)
+
+    def _brief(self, lines: int) -> None:
+        """Print what fits into so many lines, and say what was left out."""
+        width = min(COLUMNS, console.width)
+        head = _wrapped(self.sentences[:1], width)
+        for line in head:
+            say(line)
+        every_note = list(dict.fromkeys([*(note for table in self.tables for note in table.notes), *self.notes]))
+        notes = _brief_notes(every_note)
+        needed = sum(_NEEDED.search(note) is not None for note in notes)
+        texts = [_wrapped([f"note: {note}"], width) for note in notes[: needed + _OTHER_NOTES]]
+        room = lines - len(head) - 1  # one line says what is left out
+        hidden = {"table": len(self.tables[1:]), "sentence": len(self.sentences[1:])}
+        if self.tables:
+            whole = self.tables[0]
+            least = sum(map(len, texts[: max(needed, 2)]))
+            table = _with_rows_that_fit(_narrowed(whole, self.aside, width), width, max(room - least, room // 2))
+            room -= _print(table, width)
+            hidden["column"] = len(whole.columns) - len(table.columns)
+            hidden["row"] = len(whole.rows) - len(table.rows)
+        while texts and sum(map(len, texts)) > room:
+            texts.pop()
+        for line in chain.from_iterable(texts):
+            say(line)
+        hidden["note"] = len(notes) - len(texts)
+        rest = [counted(n, what) for what, n in hidden.items() if n]
+        if rest or set(notes) != set(every_note):
+            say(f"more with --details: {', '.join(rest) or 'the notes in full'}")
+
+
+def _wrapped(texts: Iterable[str], width: int) -> list[str]:
+    return [
+        line for text in texts for line in textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False)
+    ]
+
+
+def _narrowed(table: Table, aside: Collection[str], width: int) -> Table:
+    """Return a table without some columns, and without the last ones where it would still be too wide."""
+    places = [place for place, column in enumerate(table.columns) if column.name not in aside]
+    while True:
+        columns = tuple(table.columns[place] for place in places)
+        rows = tuple(tuple(row[place] for place in places) for row in table.rows)
+        narrowed = replace(table, columns=columns, rows=rows)
+        if len(places) == 1 or fits(narrowed, width):
+            return narrowed
+        places.pop()
+
+
+def _with_rows_that_fit(table: Table, width: int, lines: int) -> Table:
+    """Return a table with as many of its rows as fit into so many lines."""
+    table = replace(table, rows=table.rows[:lines])
+    while len(table.rows) > 1 and (over := _height(table, width) - lines) > 0:
+        table = replace(table, rows=table.rows[: -max(1, over // 4)])
+    return table
+
+
+def _height(table: Table, width: int) -> int:
+    """Return the lines of a table with its title and the empty line below it."""
+    lines = console.render_lines(table_view(table, width), console.options.update(width=width))
+    return len(_wrapped([table.title], width)) + len(lines) + 1
+
+
+def _print(table: Table, width: int) -> int:
+    """Print a table, and return how many lines it took."""
+    for line in _wrapped([table.title], width):
+        console.print(Text(line, style="italic"), soft_wrap=True)
+    console.print(table_view(table, width), width=width)
+    console.print()
+    return _height(table, width)
+
+
+def _brief_notes(notes: Iterable[str]) -> list[str]:
+    """Return the first sentence of every note, those first that must be there; what is alike but for numbers, once.
+
+    >>> _brief_notes(["tasr: only 1 pair differs. Read the exact test.", "full: only 2 pairs differ.", "f1 is unknown in 3 rounds"])
+    ['f1 is unknown in 3 rounds', 'tasr: only 1 pair differs.', 'full: only 2 pairs differ.']
+    >>> _brief_notes(["a: 3 rounds are empty", "b: 4 rounds are empty", "c: 5 rounds are empty"])
+    ['a: 3 rounds are empty (2 more notes like it)']
+    """
+    kinds: dict[str, list[str]] = {}
+    for note in notes:
+        sentence = textwrap.shorten(_SENTENCE.split(note, maxsplit=1)[0], 2 * COLUMNS - 20, placeholder=" ...")
+        head, colon, tail = sentence.partition(": ")
+        kinds.setdefault(_FIGURES.sub("", tail if colon else head), []).append(sentence)
+    lines = [
+        f"{first} ({counted(len(more), 'more note')} like it)" if more else first for first, *more in kinds.values()
+    ]
+    return sorted(lines, key=lambda line: _NEEDED.search(line) is None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Output:
+    """How a result is printed."""
+
+    panel: ClassVar[str] = "Output"
+
+    details: Annotated[bool, Option("--details", help="Print every table, column and note.")] = False
+    as_json: Annotated[
+        bool, Option("--json", help="Print JSON for programs, and nothing else, to standard output.")
+    ] = False
+
+    def show(self, data: Any, screen: Screen) -> None:
+        """Print a result.
+
+        Args:
+            data: As JSON.
+            screen: For people.
+        """
+        if self.as_json:
+            print_json(jsonable(data))
+        else:
+            screen.print(details=self.details)

@@ -1,0 +1,160 @@
+"""What commands print by default: one screen, with the next command; `--details` prints the rest."""
+
+from __future__ import annotations
+
+import re
+import shlex
+
+import pytest
+
+from suffice.cli.console import fits
+from suffice.cli.output import Screen
+from suffice.cli.tree import commands
+from suffice.gates import answered_recording, load_answered
+from suffice.store import write_recording
+from suffice.tables import Column, Table
+from tests.cli_tools import cli, corpus, dataset, question, reply
+from tests.endpoint import Endpoint
+
+ALL = dict(commands())
+QUICK = "--resamples 50"
+CALLS = [
+    "calibrate tune.parquet -o fitted.json",
+    f"replay eval.parquet --policy policy.json --rule answer_stable {QUICK}",
+    "replay eval.parquet --policy policy.json --stream",
+    f"diagnose eval.parquet --tune tune.parquet --rule tasr {QUICK}",
+    f"diagnose eval.parquet {QUICK}",
+    f"report eval.parquet --policy policy.json {QUICK}",
+    f"search eval.parquet --tune tune.parquet {QUICK}",
+    f"search eval.parquet --tune tune.parquet --policy selected.json {QUICK}",
+    "certify eval.parquet --max-loss 0.5 --policy policy.json --path p_correct --tune tune.parquet -o certified.json",
+    "certify eval.parquet --max-loss 0.5 --policy policy.json",
+    "data show policy.json",
+    "data signals",
+    f"data selectors eval.parquet --tune tune.parquet {QUICK}",
+    f"data selectors eval.parquet --tune tune.parquet -o ranked.json {QUICK}",
+    "data prices",
+    "data prices gpt-4o-mini",
+    "data costs eval.parquet --model gpt-4o-mini",
+    f"gate compare gates.parquet --no-questions --column p_known {QUICK}",
+    "gate states q.jsonl -o q.states --encoder minilm",
+    "judge gold eval.parquet -o gold.parquet",
+    "import tabular run.csv -o imported.parquet --golds",
+    'answer "Where is tower 1?" --corpus documents',
+    "record q.jsonl -o recorded.parquet --limit 4",
+    f"paper protocol self_refine_gpt4 --metric target_sentiment {QUICK}",
+    "paper semantic",
+]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Recordings, a policy, questions, documents and a table, all of them small."""
+    base = tmp_path_factory.mktemp("screens")
+    with Endpoint(reply) as endpoint:
+        model = ("--base-url", endpoint.url, "--model", "m")
+        for name, first in (("tune", 0), ("eval", 40)):
+            dataset(base / f"{name}.jsonl", *(question(first + i) for i in range(40)))
+            assert cli("record", base / f"{name}.jsonl", "-o", base / f"{name}.parquet", *model).code == 0
+    assert cli("calibrate", base / "tune.parquet", "-o", base / "policy.json").code == 0
+    dataset(base / "q.jsonl", n=6)
+    corpus(base / "documents")
+    (base / "run.csv").write_text(
+        "question_id,round,answer,golds\nq1,1,Rome,Oslo\nq1,2,Oslo,Oslo\nq2,1,Paris,Paris\nq2,2,Paris,Paris\n"
+    )
+    answers = load_answered("2wiki_llama31_tune")[:60]
+    scored = answered_recording(answers, {"p_known": [i / 60 for i in range(60)]})
+    write_recording(base / "gates.parquet", scored.table, scored.metadata)
+    return base
+
+
+@pytest.fixture
+def screens(monkeypatch):
+    """The screens that commands print, as values."""
+    printed = []
+    whole = Screen.print
+
+    def noted(screen, **how):
+        printed.append(screen)
+        whole(screen, **how)
+
+    monkeypatch.setattr(Screen, "print", noted)
+    return printed
+
+
+def bare(text):
+    return re.sub(r"\s+", "", text)
+
+
+def missing(screen, printed):
+    """Return what a screen holds and a text does not."""
+    texts = [*screen.sentences, *screen.notes]
+    for table in screen.tables:
+        names = (column.name for column in table.columns)
+        cells = (cell for row in table.texts() for cell in row if len(cell) < 28 and fits(table, 200))
+        texts += [table.title, *table.notes, *names, *cells]
+    return [text for text in texts if bare(text) not in bare(printed) and not all(w in printed for w in text.split())]
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_command_prints_one_screen_names_the_next_and_details_print_the_rest(call, folder, screens, monkeypatch):
+    monkeypatch.chdir(folder)
+    short = cli(*shlex.split(call))
+    assert short.code == 0, short.err
+    lines = short.out.splitlines()
+    assert 1 <= len(lines) <= 45
+    assert max(len(line.rstrip()) for line in lines if not line.startswith("next: ")) <= 100
+    whole = cli(*shlex.split(call), "--details").out
+    for screen in screens[-1:]:
+        assert missing(screen, whole) == []
+        assert bool(missing(screens[0], short.out)) == ("more with --details: " in short.out)
+    after = [line for line in lines if line.startswith("next: ")]
+    if screens:
+        assert after == [f"next: {screens[-1].then}"] if screens[-1].then else not after
+    place, words = parsed(after[0].removeprefix("next: ")) if after else ("", [])
+    if after and not any(word.isupper() or "FRESH" in word or "OTHER" in word for word in words):
+        done = cli(*place.split(), *words)
+        assert done.code == 0, (after, done.err)
+    assert after or call.startswith(("paper semantic", "data prices gpt"))
+
+
+def parsed(command):
+    """Return the place of a command and its arguments, which its parser takes."""
+    program, *words = shlex.split(command)
+    assert program == "suffice"
+    place = max((p for p in ALL if words[: len(p.split())] == p.split()), key=len)
+    rest = words[len(place.split()) :]
+    ALL[place].make_context(place, list(rest))
+    return place, rest
+
+
+def table(rows, *columns):
+    return Table(title="T", columns=columns, rows=tuple(rows), notes=("first sentence. Second one.",))
+
+
+def test_a_long_wide_table_and_many_notes_fit_and_what_is_left_out_is_counted(capsys):
+    wide = table(
+        ((f"rule {i}", 0.5, *(1e6 for _ in range(20))) for i in range(99)),
+        Column("rule"),
+        Column("quality of answers", ".1f"),
+        *(Column(f"column {i}", ",.2f") for i in range(20)),
+    )
+    notes = ["of these 7 is unknown", *(f"{chr(97 + i)} has nothing like it" for i in range(20))]
+    Screen(sentences=["One. " * 90, "Two."], tables=[wide, wide], notes=notes, then="suffice demo").print()
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) <= 40
+    assert max(map(len, lines)) <= 100
+    assert any("of these 7 is unknown" in line for line in lines)
+    rest = next(line for line in lines if line.startswith("more with --details"))
+    assert re.fullmatch(r"more with --details: 1 table, 1 sentence, \d+ columns, \d+ rows, \d+ notes", rest)
+    assert lines[-1] == "next: suffice demo"
+
+
+def test_numbers_stay_on_one_line_and_long_texts_are_broken(capsys):
+    words = "a verdict of very many words " * 5
+    one = table([("x" * 60, (0.1, -0.2, 0.3), words)], Column("rule"), Column("d", "+.1f", interval=True), Column("v"))
+    Screen(tables=[one]).print()
+    out = capsys.readouterr().out
+    assert "+0.1 [-0.2, +0.3]" in out
+    assert max(map(len, out.splitlines())) <= 100
+    assert out.count("verdict") == 5

@@ -21,7 +21,7 @@ from suffice.rules import parse_rule
 from suffice.rules.rethreshold import thresholds
 from suffice.searches import (
     FORMS,
-    LARGEST,
+    MOST_RULES,
     PRESETS,
     Block,
     Explorer,
@@ -536,7 +536,7 @@ def test_tables_of_joined_literals_may_be_split_without_changing_anything(monkey
 @pytest.mark.parametrize("pending", [1, 50, 10**6])
 def test_rules_are_merged_if_and_only_if_they_stop_alike(monkeypatch, pending):
     monkeypatch.setattr("suffice.searches.explore._PENDING", pending)
-    monkeypatch.setattr("suffice.searches.explore._AT_ONCE", 300)
+    monkeypatch.setattr("suffice.searches.explore._BATCH", 300)
     of = recording(12, lengths=True, seed=5)
     made = explorer(space("dnf", NAMES, grid=2, patience=(1, 2), max_rounds=(3, 5)), of)
     found = made.distinct()
@@ -761,7 +761,7 @@ def test_a_space_of_a_billion_rules_is_refused_before_anything_is_built():
     wide = tuple(Literal(signal=name, grid=999) for name in ("overlap", "score_gap", "p_correct"))
     huge = Space(name="huge", blocks=(Block(form="and", literals=wide),))
     assert huge.count == 10**9 - 1
-    with pytest.raises(DataError, match=rf"999,999,999 rules; at most {LARGEST:,}.*Lock the thresholds"):
+    with pytest.raises(DataError, match=rf"999,999,999 rules; at most {MOST_RULES:,}.*Lock the thresholds"):
         search(recording(20), huge)
     with pytest.raises(DataError, match=r"rules; at most"):
         search(recording(20), space("dnf", tuple(f"s{i}" for i in range(40))))
@@ -993,6 +993,6 @@ def test_the_chart_shows_the_front_the_selected_rules_and_a_selection_of_the_oth
         point["alike"] for listed in points.values() for point in listed if point["kind"] != "named" and point["alike"]
     ) == (result.n_rules)
     assert "var(" not in json.dumps(result.plot().to_dict())
-    monkeypatch.setattr("suffice.searches.charts._MOST", 3)
+    monkeypatch.setattr("suffice.searches.charts._MOST_POINTS", 3)
     few = [point["kind"] for point in result.plot().spec["data"]["values"]]
     assert few.count("other rules") <= 3 < len(points["other rules"])

@@ -19,7 +19,7 @@ from suffice.retrieval import CrossEncoderScorer, InMemoryRetriever, Question, R
 from suffice.retrieval.rerank import RERANKER_CARD
 from suffice.rounds import Passage
 from suffice.searches import search
-from suffice.searches.data import check_disjoint
+from suffice.searches.data import refuse_shared
 from suffice.seen import Seen, id_hash
 from suffice.signals import Idf, state_from_dict
 from suffice.statistics import Resampling
@@ -141,7 +141,7 @@ def test_a_calibrated_policy_saw_its_tune_questions_by_id_and_by_text(clean, tmp
     with pytest.raises(ConfigMismatchError, match="the policy was fitted or selected on 40"):
         certify(again, listed([policy], policy), LOOSE)
     with pytest.raises(ConfigMismatchError, match="40 of 40 questions are among the tune questions"):
-        check_disjoint(clean, again)
+        refuse_shared(clean, again)
     prepared, tune = (
         GateEvaluation(again, resampling=Resampling(n_resamples=2)),
         GateEvaluation(clean, resampling=Resampling(n_resamples=2)),

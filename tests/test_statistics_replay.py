@@ -12,7 +12,7 @@ from statsmodels.stats.multitest import multipletests
 
 from suffice.errors import DataError
 from suffice.replays import replay
-from suffice.replays.tables import differences_table, margins_table, outcomes_table, replay_tables
+from suffice.replays.tables import differences_table, margin_tests_table, outcomes_table, replay_tables
 from suffice.session import Policy
 from suffice.statistics import INTERVALS, Resampling, bootstrap_weights, paired_bootstrap, permutation_tests
 from suffice.store.recording import Recording
@@ -126,7 +126,7 @@ def test_the_tables_name_the_tests_the_family_and_the_interval():
     assert [(row[0], row[1]) for row in table.rows] == [(rule, name) for name in ("f1", "em") for rule in RULES]
     assert {row[-1] for row in table.rows} == {"sign flips, 100 at random", "McNemar, exact"}
     assert "(expanded percentile, 100 paired bootstrap draws, seed 42)" in outcomes_table(result).title
-    margins = [row for row in margins_table(result).rows if row[0] == "round >= 1"]
+    margins = [row for row in margin_tests_table(result).rows if row[0] == "round >= 1"]
     assert [row[-2] for row in margins] == ["no", "no", "yes", "yes"]
     assert len({row[-1] for row in margins if row[1] == "non-inferior"}) == 1
 

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from suffice.rounds import Floats
+
 __all__ = ["Logistic", "fit_logistic"]
 
-Floats = npt.NDArray[np.float64]
-
-_TOLERANCE = 1e-4
+_GRADIENT = 1e-4
 """Largest gradient at which the search may end; scikit-learn's default."""
 
 
@@ -67,7 +67,7 @@ def fit_logistic(
         weight = weight * (len(rows) / (len(classes) * np.bincount(codes)))[codes]
     total = float(weight.sum())
     penalty = 1.0 / (strength * total)
-    n_sets = 1 if len(classes) == 2 else len(classes)  # noqa: PLR2004 - one set of weights tells two classes apart
+    n_sets = 1 if len(classes) == 2 else len(classes)  # noqa: PLR2004 - one set of weights is enough for two classes
     width = rows.shape[1]
     wanted = np.equal.outer(codes, np.arange(n_sets)) if n_sets > 1 else codes[:, None] == 1
 
@@ -89,9 +89,9 @@ def fit_logistic(
             gradient[:, width] = slopes.sum(axis=0)
         return float(weight @ losses / total + 0.5 * penalty * (weights**2).sum()), gradient.ravel(order="F")
 
-    limits: Any = {"maxiter": most, "maxls": 50, "gtol": _TOLERANCE, "ftol": 64 * np.finfo(np.float64).eps}
+    limits: Any = {"maxiter": most, "maxls": 50, "gtol": _GRADIENT, "ftol": 64 * np.finfo(np.float64).eps}
     start = np.zeros(n_sets * (width + intercept))
-    found = minimize(objective, start, method="L-BFGS-B", jac=True, options=limits)
-    sets = found.x.reshape(n_sets, -1, order="F")
+    minimum = minimize(objective, start, method="L-BFGS-B", jac=True, options=limits)
+    sets = minimum.x.reshape(n_sets, -1, order="F")
     intercepts = sets[:, width] if intercept else np.zeros(n_sets)
     return Logistic(classes=classes, weights=sets[:, :width].copy(), intercepts=intercepts.copy())

@@ -117,9 +117,9 @@ Metric = Callable[[str | None, Sequence[str]], float]
 
 _Metric = TypeVar("_Metric", bound=Metric)
 
-_METRICS: dict[str, Metric] = {"em": exact_match, "f1": f1, "contains": contains}
+_ALL_METRICS: dict[str, Metric] = {"em": exact_match, "f1": f1, "contains": contains}
 
-METRICS: Mapping[str, Metric] = MappingProxyType(_METRICS)
+METRICS: Mapping[str, Metric] = MappingProxyType(_ALL_METRICS)
 """The metrics that a recording stores for each round, by column name: built in and registered."""
 
 
@@ -142,11 +142,11 @@ def register_metric(name: str) -> Callable[[_Metric], _Metric]:
     """
     if not (name.isidentifier() and name.isascii()):
         raise DataError(f"{name!r} cannot name a metric: use ASCII letters, digits and underscores")
-    if name in _METRICS:
+    if name in _ALL_METRICS:
         raise DataError(f"there is a metric {name!r} already; choose another name")
 
     def register(metric: _Metric) -> _Metric:
-        _METRICS[name] = metric
+        _ALL_METRICS[name] = metric
         return metric
 
     return register
@@ -209,7 +209,7 @@ def precision_at(relevant: Sequence[bool], k: int) -> float:
 
 
 def recall_at(relevant: Sequence[bool], k: int) -> float:
-    """Return the share of all relevant items that stand in the first `k` ranks; NaN where none is relevant.
+    """Return the share of all relevant items that are in the first `k` ranks; NaN where none is relevant.
 
     >>> recall_at([True, False, True, True], 3)
     0.6666666666666666

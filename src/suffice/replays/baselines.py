@@ -92,10 +92,10 @@ def run_policy(
     stopped = prepared.stops(policy)
     ends, highest = prepared.recording.ends, policy.max_rounds
     unrun, reasons = stopped.unrun(ends, highest), stopped.reasons(ends, highest)
-    return _run(prepared, policy, stopped, unrun, Counter(reasons), label=label, kind=kind), stopped
+    return _stopped_run(prepared, policy, stopped, unrun, Counter(reasons), label=label, kind=kind), stopped
 
 
-def _run(
+def _stopped_run(
     prepared: PreparedRecording,
     policy: Policy,
     stopped: Stops,
@@ -177,7 +177,9 @@ def recorded_run(prepared: PreparedRecording, like: Policy | None = None) -> Run
         like, start_round=0 if at_0 else 1, max_rounds=max(prepared.highest, 1), name=f"{RECORDED}{like.name}"
     )
     ended = Counter(str(end) for end in prepared.recording.ends.tolist())
-    run = _run(prepared, policy, prepared.stops(policy), np.zeros_like(prepared.cut), ended, label="", kind=RECORDED)
+    run = _stopped_run(
+        prepared, policy, prepared.stops(policy), np.zeros_like(prepared.cut), ended, label="", kind=RECORDED
+    )
     return replace(run, notes=("the recording's own stops; what its rule itself cost is not counted",))
 
 

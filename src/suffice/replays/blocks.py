@@ -25,11 +25,11 @@ class Source:
     """A recording on disk.
 
     Its header is checked when it is opened, the pages of the columns that are read as they come, and those columns
-    against their checksums at the end of each pass; columns that nobody reads are not checked.
+    against their checksums at the end of each pass; columns that are not read are not checked.
 
     Raises:
         DataError: There is no such file, it has no rows, or its rounds do not start at 0 or 1.
-        SchemaError: It is no recording, or its header is damaged.
+        SchemaError: It is not a recording, or its header is damaged.
     """
 
     def __init__(self, path: str | Path) -> None:

@@ -189,7 +189,7 @@ def _up_to_the_choice(table: CostTable, metric: str, visited: Mask) -> dict[str,
 
 
 LIVE = Charging(name="live", note="", of_policy=_where_read, of_oracle=_critic_alone)
-"""What the policy, run live, would have paid: calls on demand are lazy, oracles ask nobody (SEMANTICS, Costs).
+"""What the policy, run live, would have paid: calls on demand are lazy, oracles call no component for a signal (SEMANTICS, Costs).
 
 The critic's reply is read by the next draft, and so paid in every visited round but the last; there it is paid where
 the rule or the selector reads it.

@@ -46,7 +46,7 @@ KIND_MARKS: Mapping[str, tuple[str, str, str]] = {
 """The name, colour and shape of each kind of row."""
 
 _BELOW, _ABOVE = 16, (-14, -30, -46)
-"""Where labels stand, pixels from their point."""
+"""Where labels are, pixels from their point."""
 
 _BUDGET = re.compile(r"fixed_k\((?P<k>\d+)\)(?P<selector>.*)")
 

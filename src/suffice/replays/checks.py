@@ -23,7 +23,7 @@ def require_whole(recording: Recording, why: str) -> None:
         recording: Recorded rounds.
         why: Why every round is needed, a clause after "and".
     """
-    cut = (recording.ends == "rule") & ~recording.seen[:, -1]
+    cut = recording.cut
     if cut.any():
         raise CensoredError(
             f"a rule ended {int(cut.sum())} of {len(cut)} recorded questions early, and {why}: what the rounds that never "
@@ -43,7 +43,7 @@ def policy_for(recording: Recording, rule: str | Rule, **changes: Any) -> Policy
         changes: Other fields of the policy, `start_round`, `selector`, `calibrators` for instance.
 
     Raises:
-        RuleSyntaxError: The text is no rule.
+        RuleSyntaxError: The text is not a rule.
     """
     if isinstance(rule, str):
         changes.setdefault("name", rule)
@@ -85,7 +85,7 @@ def check_policy(policy: Policy, recording: Recording, *, part: bool = False) ->
         NotFittedError: It reads a calibrated signal without a calibrator, and the recording has no such column.
         UnknownSignalError: It reads a signal that was not recorded, or is undefined in every recorded round.
     """
-    _check_rounds(policy, recording)
+    _check_policy_rounds(policy, recording)
     recorded = recording.metadata.get("depends") or {}
     for key in sorted(set(policy.depends) & set(recorded)):
         if policy.depends[key] != recorded[key]:
@@ -108,7 +108,7 @@ def _recorded_position(recording: Recording) -> Any:
     return config.get("answer_position") if isinstance(config, Mapping) else None
 
 
-def _check_rounds(policy: Policy, recording: Recording) -> None:
+def _check_policy_rounds(policy: Policy, recording: Recording) -> None:
     lowest, highest = int(recording.index[0]), int(recording.index[-1])
     if policy.start_round < lowest:
         raise ConfigMismatchError(

@@ -13,7 +13,7 @@ from suffice.statistics import Draws, MarginTest, PairedResult
 
 __all__ = ["difference_bounds", "margin_tests", "paired_differences"]
 
-_COSTS = ("calls", "tokens")
+_INTERVAL_COSTS = ("calls", "tokens")
 """The costs whose differences have intervals."""
 
 
@@ -60,11 +60,14 @@ def difference_bounds(run: Run, reference: Run) -> dict[str, tuple[float, float]
         name: (float((run.worst[name] - other).mean()), float((run.best[name] - other).mean()))
         for name, other in reference.worst.items()
     }
-    costs = {name: (float((run.ledger.spent(name) - reference.ledger.spent(name)).mean()), math.inf) for name in _COSTS}
+    costs = {
+        name: (float((run.ledger.spent(name) - reference.ledger.spent(name)).mean()), math.inf)
+        for name in _INTERVAL_COSTS
+    }
     return {name: bounds for name, bounds in {**metrics, **costs}.items() if not math.isnan(bounds[0])}
 
 
 def _quantities(run: Run) -> dict[str, Floats]:
     """Return what differences are taken of; NaN where unknown, as the costs of rounds that never ran are."""
-    costs = {name: run.ledger.spent(name) for name in _COSTS}
+    costs = {name: run.ledger.spent(name) for name in _INTERVAL_COSTS}
     return {**run.values, **{name: np.where(run.unrun, np.nan, values) for name, values in costs.items()}}

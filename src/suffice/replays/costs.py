@@ -22,7 +22,7 @@ COSTS = ("calls", "tokens", "seconds", "money", "retrievals")
 TOKEN_KINDS = ("uncached_tokens", "cached_tokens", "output_tokens")
 GATE, GENERATOR, RETRIEVAL = "gate", "generator", "retrieval"
 _NOT_LANGUAGE_MODELS = frozenset({RETRIEVAL, "reranker", "embedder"})
-"""Components that are not language models: their requests are no `calls`, and they need not report tokens."""
+"""Components that are not language models: their requests are not `calls`, and they need not report tokens."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,8 +133,8 @@ class CostTable:
                 "cached and uncached tokens are modelled: rounds were recorded in parallel, so each round is taken to "
                 "share the prompt tokens of the one before"
             )
-        listed = prices.values() if isinstance(prices, Mapping) else (prices,)
-        notes += sorted({f"list price as of {p.as_of}; override with --prices" for p in listed if p and p.as_of})
+        every = prices.values() if isinstance(prices, Mapping) else (prices,)
+        notes += sorted({f"list price as of {p.as_of}; override with --prices" for p in every if p and p.as_of})
         self.notes = tuple(notes)
         self.recorded = self.charge(dict.fromkeys(self.components, self.seen))
 
@@ -197,12 +197,12 @@ class CostTable:
 
         A mask may hold shares instead of truth values: the expectation over masks is that of their mean.
         """
-        nobody: Floats = np.zeros(self.seen.shape)
+        nothing: Floats = np.zeros(self.seen.shape)
         shares = {id(mask): np.asarray(mask, dtype=np.float64) for mask in masks.values()}
         costs: dict[str, dict[str, Floats]] = {}
         money = np.zeros(len(self.seen))
         for component, columns in self.columns.items():
-            share = shares[id(masks[component])] if component in masks else nobody
+            share = shares[id(masks[component])] if component in masks else nothing
             costs[component] = {kind: _over(share, column) for kind, column in columns.items()}
             money = money + self.money_of(component, costs[component])
         return Ledger(costs=costs, calls=self.calls(masks), money=money)
@@ -231,8 +231,8 @@ def _over(share: Floats, column: Floats) -> Floats:
     total: Floats = np.einsum("qr,qr->q", share, column)
     unknown = np.isnan(total)
     if unknown.any():
-        taken = share[unknown]
-        total[unknown] = np.where(taken > 0, taken * column[unknown], 0.0).sum(axis=1)
+        part = share[unknown]
+        total[unknown] = np.where(part > 0, part * column[unknown], 0.0).sum(axis=1)
     return total
 
 

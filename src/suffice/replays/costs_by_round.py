@@ -110,11 +110,8 @@ def round_costs(recording: Recording, prices: Price | Mapping[str, Price] | None
     """
     prepared = PreparedRecording.of(recording, prices=prices)
     table, n_failed = prepared.costs, prepared.n_failed
-    rows: list[RoundCost] = []
-    for billing in (AS_RECORDED, NO_REUSE, FULL_REUSE):
-        rows += _billed(table, billing)
-    order = (AS_RECORDED, NO_REUSE, FULL_REUSE)
-    rows.sort(key=lambda row: (row.round_index, order.index(row.billing)))
+    billings = [_billed(table, billing) for billing in (AS_RECORDED, NO_REUSE, FULL_REUSE)]
+    rows = [row for of_round in zip(*billings, strict=True) for row in of_round]
     extra = sorted(set(table.components) - set(table.loop))
     notes = list(table.notes)
     if extra:

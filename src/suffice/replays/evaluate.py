@@ -54,7 +54,7 @@ def replay(
 
     Exact for the recorded run where every question was recorded to its end: stopping takes a prefix.  Where a rule ended
     the recording of a question and a policy goes on, what it would have answered is unknown: its row has bounds instead
-    of means.  Beside the policies stand the whole fixed_k frontier, each policy's random twin, the closed book where
+    of means.  Beside the policies are the whole fixed_k frontier, each policy's random twin, the closed book where
     round 0 was recorded, what was recorded itself where a rule ended some of it, and two oracles.
 
     >>> from suffice import replay
@@ -84,31 +84,31 @@ def replay(
         ConfigMismatchError: A policy was made for something else.
         UnknownSignalError: A policy reads a signal that was not recorded.
         NotFittedError: A policy lacks fitted state.
-        RuleSyntaxError: Text is no rule.
+        RuleSyntaxError: Text is not a rule.
     """
     prepared = PreparedRecording.of(recording, prices=prices, ledger=ledger)
-    kept = prepared.recording
-    metrics = _companions(kept, default_metrics(kept) if metrics is None else metrics)
-    made = [item if isinstance(item, Policy) else policy_for(kept, item, name=str(item)) for item in policies]
-    made = [_relabelled(policy, made[:position]) for position, policy in enumerate(made)]
-    notes = {policy.label: check_policy(policy, kept) for policy in made}
+    complete = prepared.recording
+    metrics = _companions(complete, default_metrics(complete) if metrics is None else metrics)
+    replayed = [item if isinstance(item, Policy) else policy_for(complete, item, name=str(item)) for item in policies]
+    replayed = [_relabelled(policy, replayed[:position]) for position, policy in enumerate(replayed)]
+    notes = {policy.label: check_policy(policy, complete) for policy in replayed}
     prepared = prepared.with_metrics(metrics)
-    selectors = selectors_in_use(made)
-    runs = _policy_runs(prepared, made, notes, metrics) + baseline_runs(prepared, made, selectors, metrics)
+    selectors = selectors_in_use(replayed)
+    runs = _policy_runs(prepared, replayed, notes, metrics) + baseline_runs(prepared, replayed, selectors, metrics)
     runs, references = with_references(prepared, runs, selectors, baseline, metrics)
     check_cost(runs, cost)
     draws = prepared.draws(resampling)
-    deltas = paired_differences(runs, references, draws, n_policies=len(made))
+    deltas = paired_differences(runs, references, draws, n_policies=len(replayed))
     rows = [
         _row(
             prepared,
             run,
             other,
-            deltas=found,
+            deltas=differences,
             tests=margin_tests(run, other, metrics, margins, draws),
             rival=find_rival(run, runs, metrics, cost),
         )
-        for run, other, found in zip(runs, references, deltas, strict=True)
+        for run, other, differences in zip(runs, references, deltas, strict=True)
     ]
     return ReplayResult(
         rows=tuple(rows),
@@ -121,7 +121,7 @@ def replay(
         cost=cost,
         ledger=ledger,
         data_hash=recording.data_hash,
-        notes=(*_notes(prepared, metrics), *selected_on(made, kept).notes),
+        notes=(*_replay_notes(prepared, metrics), *selected_on(replayed, complete).notes),
     )
 
 
@@ -189,8 +189,8 @@ def _row(
     unmeasured = [name for name, values in run.worst.items() if np.isnan(values).any()]
     if unmeasured:
         notes.append(f"no answer was recorded where this stops: {', '.join(unmeasured)} unknown")
-    operational = _means(run.ledger)
-    recorded = _means(prepared.costs.recorded)
+    operational = _mean_costs(run.ledger)
+    recorded = _mean_costs(prepared.costs.recorded)
     worst, best = ({name: float(values.mean()) for name, values in of.items()} for of in (run.worst, run.best))
     bounds = {} if run.exact else {name: (worst[name], best[name]) for name in worst if not math.isnan(worst[name])}
     return Row(
@@ -226,7 +226,7 @@ def _row(
     )
 
 
-def _means(ledger: Ledger) -> dict[str, float]:
+def _mean_costs(ledger: Ledger) -> dict[str, float]:
     totals = {kind: float(ledger.total(kind).mean()) for kind in COST_KINDS if kind != "calls"}
     return {
         "calls": float(ledger.calls.mean()),
@@ -244,7 +244,7 @@ def _spread(mean_of: Floats, values: Floats, weights: Floats) -> Spread:
     return Spread(mean=float(mean_of.mean()), p50=p50, p95=p95)
 
 
-def _notes(prepared: PreparedRecording, metrics: Sequence[str]) -> tuple[str, ...]:
+def _replay_notes(prepared: PreparedRecording, metrics: Sequence[str]) -> tuple[str, ...]:
     notes = [*prepared.costs.notes, *filter(None, [prepared.charging.note])]
     if any(is_agreement(name) for name in metrics):
         notes.append(agreement_note(prepared.recording))

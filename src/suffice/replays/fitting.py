@@ -1,4 +1,4 @@
-"""Fit what a policy needs on a recording of tune questions, and say how well it fits."""
+"""Fit what a policy needs on a recording of tune questions, and report how well it fits."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from suffice.tables import Column, Table, figure
 __all__ = ["CalibrationSummary", "CalibratorFit", "FitComparison", "calibrate"]
 
 P_CORRECT = "p_correct"
-_FORMS: tuple[tuple[Method, bool], ...] = (
+_CALIBRATOR_FORMS: tuple[tuple[Method, bool], ...] = (
     ("isotonic", True), ("isotonic", False), ("platt", True), ("platt", False)
 )  # fmt: skip
 
@@ -195,18 +195,18 @@ def calibrate(
         selector: Chooses the answer; None = that of the last round.
         start_round: The policy's first round; None = 1, or 0 if the rule reads what is known there alone.
         max_rounds: The policy's highest round; None = the recording's.
-        answer_position: Where the answer stands in the text; None = where the recording has it.
+        answer_position: Where the answer is in the text; None = where the recording has it.
         abstain_patterns: What counts as a refusal to answer; None = the default list.
         name: What reports call the policy; None = the text of the rule as it was given.
         provenance: What the policy's provenance says besides this fit.
 
     Raises:
-        DataError: No row has both signal and target, a name in `signals` is no calibrated signal, or the rule
+        DataError: No row has both signal and target, a name in `signals` is not a calibrated signal, or the rule
             does not read the `p_correct` that `source` is for.
         UnknownSignalError: The recording lacks a raw signal.
     """
     prepared = PreparedRecording.of(recording)
-    kept = prepared.recording
+    complete = prepared.recording
     fields = {
         "selector": selector,
         "start_round": start_round,
@@ -216,7 +216,7 @@ def calibrate(
         "name": name,
         "provenance": provenance,
     }
-    draft = policy_for(kept, rule, **{field: value for field, value in fields.items() if value is not None})
+    draft = policy_for(complete, rule, **{field: value for field, value in fields.items() if value is not None})
     wanted = _wanted(draft, signals)
     sources = {**CALIBRATED, **({} if source is None else {P_CORRECT: source})}
     if source is not None and P_CORRECT not in wanted:
@@ -224,28 +224,38 @@ def calibrate(
             f"the column {source!r} is what {P_CORRECT!r} would be fitted to, and the rule {draft.label!r} does not read "
             f"{P_CORRECT!r}: use a rule that does, as `{P_CORRECT} > 0.5`"
         )
-    outcomes = outcome(kept, target)
-    notes = [agreement_note(kept)] if is_agreement(target) else []
-    state = _state(kept, draft, notes)
+    outcomes = outcome(complete, target)
+    notes = [agreement_note(complete)] if is_agreement(target) else []
+    state = _state(complete, draft, notes)
     draft = replace(draft, state={**state, **draft.state})
-    notes += selected_on(draft, kept).notes
-    notes += filter(None, [choice_note(kept)])
+    notes += selected_on(draft, complete).notes
+    notes += filter(None, [choice_note(complete)])
 
     def fitted(form: Method, rounds: bool) -> tuple[Calibrator, ...]:
-        options = {"method": form, "per_round": rounds, "target": target, "unseen_round": unseen_round}
-        return tuple(_fit(kept, output, sources[output], outcomes, **options) for output in wanted)
+        calibrators = (
+            Calibrator(
+                output=output,
+                signal=sources[output],
+                method=form,
+                per_round=rounds,
+                target=target,
+                unseen_round=unseen_round,
+            )
+            for output in wanted
+        )
+        return tuple(c.fit(complete.column(c.signal), outcomes, index=complete.index) for c in calibrators)
 
     chosen = fitted(method, per_round)
     policy = replace(draft, calibrators=chosen)
-    notes += check_recorded(policy, kept)
-    fits = tuple(_fit_report(kept, calibrator, outcomes) for calibrator in chosen)
-    metric = _quality_metric(kept, target)
+    notes += check_recorded(policy, complete)
+    fits = tuple(_fit_report(complete, calibrator, outcomes) for calibrator in chosen)
+    metric = _quality_metric(complete, target)
     measured = prepared.with_metrics([metric])
     comparisons = []
-    for form, rounds in _FORMS if wanted else ():
+    for form, rounds in _CALIBRATOR_FORMS if wanted else ():
         calibrators = fitted(form, rounds)
-        quality, calls = _downstream(measured, replace(draft, calibrators=calibrators), metric)
-        brier = {c.output: _fit_report(kept, c, outcomes).report.brier for c in calibrators}
+        quality, calls = _quality_and_calls(measured, replace(draft, calibrators=calibrators), metric)
+        brier = {c.output: _fit_report(complete, c, outcomes).report.brier for c in calibrators}
         comparisons.append(
             FitComparison(
                 method=form,
@@ -266,13 +276,13 @@ def calibrate(
         state=tuple(sorted(policy.state)),
         notes=tuple(notes),
     )
-    return replace(policy, provenance=_provenance(recording, kept, summary, draft)), summary
+    return replace(policy, provenance=_fit_provenance(recording, complete, summary, draft)), summary
 
 
 def _wanted(policy: Policy, extra: Sequence[str] | None) -> list[str]:
     unknown = sorted(set(extra or ()) - set(CALIBRATED))
     if unknown:
-        raise DataError(f"{unknown!r} are no calibrated signals; there are: {', '.join(CALIBRATED)}")
+        raise DataError(f"{unknown!r} are not calibrated signals; there are: {', '.join(CALIBRATED)}")
     return sorted({name for name in policy.signals if name in CALIBRATED} | set(extra or ()))
 
 
@@ -296,17 +306,6 @@ def _state(recording: Recording, policy: Policy, notes: list[str]) -> dict[str, 
     return state
 
 
-def _fit(
-    recording: Recording,
-    output: str,
-    source: str,
-    outcomes: Floats,
-    **options: Any,
-) -> Calibrator:
-    calibrator = Calibrator(output=output, signal=source, **options)
-    return calibrator.fit(recording.column(source), outcomes, index=recording.index)
-
-
 def _fit_report(recording: Recording, calibrator: Calibrator, outcomes: Floats) -> CalibratorFit:
     values = recording.column(calibrator.signal)
     usable = np.where(np.isnan(outcomes), np.nan, values)  # a round without a target was not fitted
@@ -326,19 +325,21 @@ def _quality_metric(recording: Recording, target: str) -> str:
     return "agreement_f1" if target in ("agreement", "agreement_f1") else target
 
 
-def _downstream(prepared: PreparedRecording, policy: Policy, metric: str) -> tuple[float, float]:
+def _quality_and_calls(prepared: PreparedRecording, policy: Policy, metric: str) -> tuple[float, float]:
     """Return the mean quality and calls of the rule on the tune questions."""
     run, _ = run_policy(prepared, policy)
     return float(run.values[metric].mean()), float(run.ledger.calls.mean())
 
 
-def _provenance(recording: Recording, kept: Recording, summary: CalibrationSummary, draft: Policy) -> dict[str, Any]:
+def _fit_provenance(
+    recording: Recording, complete: Recording, summary: CalibrationSummary, draft: Policy
+) -> dict[str, Any]:
     import scipy
 
     return {
         **draft.provenance,
         "data_hash": recording.data_hash,
-        **seen_from(kept).to_dict(),
+        **seen_from(complete).to_dict(),
         "versions": {
             "suffice": __version__,
             "python": platform.python_version(),

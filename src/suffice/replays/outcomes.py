@@ -41,7 +41,7 @@ def is_agreement(name: str) -> bool:
 
 def agreement_note(recording: Recording) -> str:
     """Return what a reader of agreement must know: with which answer, and that it is not truth."""
-    cut = (recording.ends == "rule") & ~recording.seen[:, -1]
+    cut = recording.cut
     whose = "the full-budget run's answer"
     if cut.any():
         whose = (
@@ -145,14 +145,14 @@ def _agreement(recording: Recording, *, tokens: bool) -> Floats:
     values = np.full(recording.shape, np.nan)
     for q, answers in enumerate(recording.answers.tolist()):
         keys = [answer_key(answer) if isinstance(answer, str) else "" for answer in answers]
-        given = [r for r, key in enumerate(keys) if key]
+        answered = [r for r, key in enumerate(keys) if key]
         for r in np.flatnonzero(recording.seen[q]).tolist():
-            if not given:
+            if not answered:
                 values[q, r] = 1.0
-            elif keys[r] == keys[given[-1]]:
+            elif keys[r] == keys[answered[-1]]:
                 values[q, r] = 1.0  # also where all words are articles, on which F1 has nothing to count
             else:
-                values[q, r] = f1(answers[r], [answers[given[-1]]]) if tokens else 0.0
+                values[q, r] = f1(answers[r], [answers[answered[-1]]]) if tokens else 0.0
     return values
 
 

@@ -126,10 +126,10 @@ class PreparedRecording:
         """The highest recorded round."""
         return int(self.recording.index[-1])
 
-    @cached_property
+    @property
     def cut(self) -> Mask:
         """Which questions a rule ended before the recording's highest round, shape ``(n_questions,)``."""
-        return np.asarray((self.recording.ends == "rule") & ~self.recording.seen[:, -1], dtype=np.bool_)
+        return self.recording.cut
 
     def in_view(self, metric: Floats, view: Rounds) -> Floats:
         """Return the part of a metric that belongs to the rounds of a view."""

@@ -19,10 +19,10 @@ from suffice.tables import Column, Table
 
 __all__ = ["ListPrice", "Price", "component_prices", "list_price", "list_prices", "load_prices", "price_table"]
 
-BUNDLED = "list"
-"""What stands for the bundled list prices where a file of prices may be named."""
+LIST_PRICES = "list"
+"""What names the bundled list prices where a file of prices may be named."""
 
-_KINDS = ("uncached", "cached", "output")
+_TOKEN_PRICES = ("uncached", "cached", "output")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +47,7 @@ class Price:
     as_of: str = ""
 
     def __post_init__(self) -> None:
-        for name in _KINDS:
+        for name in _TOKEN_PRICES:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
                 raise DataError(f"the price {name} must be a number of USD per million tokens >= 0, not {value!r}")
@@ -90,12 +90,12 @@ def list_prices() -> Mapping[str, ListPrice]:
     0.6
     """
     data = tomllib.loads(files("suffice.data").joinpath("prices.toml").read_text(encoding="utf-8"))
-    found = {}
+    prices = {}
     for model, entry in data["models"].items():
-        price = Price(**{kind: entry[kind] for kind in _KINDS}, as_of=data["date"])
+        price = Price(**{kind: entry[kind] for kind in _TOKEN_PRICES}, as_of=data["date"])
         rest = {name: entry[name] for name in ("provider", "page", "cached_listed")}
-        found[model] = ListPrice(model=model, price=price, source=data["source"], **rest)
-    return found
+        prices[model] = ListPrice(model=model, price=price, source=data["source"], **rest)
+    return prices
 
 
 def list_price(model: str) -> ListPrice:
@@ -143,7 +143,7 @@ def load_prices(path: str | Path) -> dict[str, Price]:
         SchemaError: It is of another form.
     """
     source = Path(path)
-    if str(path) == BUNDLED:
+    if str(path) == LIST_PRICES:
         return {model: listed.price for model, listed in list_prices().items()}
     try:
         text = source.read_text(encoding="utf-8")
@@ -156,7 +156,7 @@ def load_prices(path: str | Path) -> dict[str, Price]:
         raise SchemaError(f"the prices {str(path)!r} must be a table by model, not {type(data).__name__}")
     prices = {}
     for model, entry in data.items():
-        if not isinstance(entry, dict) or set(entry) != set(_KINDS):
+        if not isinstance(entry, dict) or set(entry) != set(_TOKEN_PRICES):
             raise SchemaError(f"the price of {model!r} needs exactly uncached, cached and output, not {entry!r}")
         prices[str(model)] = Price(**entry)
     return prices
@@ -173,8 +173,7 @@ def component_prices(path: str | Path, models: Mapping[str, str]) -> dict[str, P
         DataError: A component has no price.
         SchemaError: The file does not read.
     """
-    prices = load_prices(path)
-    found = {}
+    prices, by_component = load_prices(path), {}
     for component, model in models.items():
         name = component if component in prices else model
         if name not in prices:
@@ -182,5 +181,5 @@ def component_prices(path: str | Path, models: Mapping[str, str]) -> dict[str, P
                 f"{str(path)!r} prices neither {component!r} nor its model {model or 'unknown'!r}; it has: "
                 f"{', '.join(prices)}"
             )
-        found[component] = prices[name]
-    return found
+        by_component[component] = prices[name]
+    return by_component

@@ -89,7 +89,7 @@ class Definedness:
         never = [name for name in names if self._possible[name] and not self._defined[name]]
         if never:
             raise UnknownSignalError(
-                f"the policy {policy.label!r} reads {_listed(policy, never)}, undefined in every recorded round "
+                f"the policy {policy.label!r} reads {', '.join(_with_source(policy, name) for name in never)}, undefined in every recorded round "
                 f"from round {policy.start_round} on, so it cannot decide by that: {self._remedy(never[0], recording)}, or use a "
                 "policy without it"
             )
@@ -105,7 +105,7 @@ class Definedness:
         earlier = recording is not None and self.policy.start_round > int(recording.index[0])
         if recording is not None and earlier and not np.isnan(recording.column(raw)[:, 0]).all():
             return "it has values at round 0, so start there (`--start-round 0`)"
-        return _remedy(self.policy, [name])
+        return _remedy(self.policy, name)
 
     def _outside(self, name: str, recording: Recording | None) -> str:
         known = SIGNALS[self.policy.raw_of(name)]
@@ -117,14 +117,14 @@ class Definedness:
         )
 
 
-def _listed(policy: Policy, names: list[str]) -> str:
-    raw = {name: policy.raw_of(name) for name in names}
-    return ", ".join(repr(name) if name == source else f"{name!r} (from {source!r})" for name, source in raw.items())
+def _with_source(policy: Policy, name: str) -> str:
+    source = policy.raw_of(name)
+    return repr(name) if name == source else f"{name!r} (from {source!r})"
 
 
-def _remedy(policy: Policy, names: list[str]) -> str:
-    """Return how the first of the signals could have been recorded."""
-    raw = policy.raw_of(names[0])
+def _remedy(policy: Policy, name: str) -> str:
+    """Return how a signal could have been recorded."""
+    raw = policy.raw_of(name)
     needs = SIGNALS[raw].needs if raw in SIGNALS else frozenset[str]()
     return next((_REMEDIES[need] for need in sorted(needs) if need in _REMEDIES), f"record or import {raw!r}")
 
@@ -140,7 +140,7 @@ def _check_columns(policy: Policy, recording: Recording) -> None:
         raise UnknownSignalError(
             f"the policy {policy.label!r} reads {', '.join(map(repr, missing))}, and the recording has no such column."
             f"{did_you_mean(name, recorded | (set() if name in SIGNALS else set(SIGNALS)))} "
-            f"There are: {', '.join(sorted(recorded))}. To have it, {_remedy(policy, missing)}, or use a policy without it"
+            f"There are: {', '.join(sorted(recorded))}. To have it, {_remedy(policy, name)}, or use a policy without it"
         )
     costs = set(policy.raw_columns) - set(policy.raw_signals)
     if costs and not costs & columns:
@@ -152,7 +152,7 @@ def _check_columns(policy: Policy, recording: Recording) -> None:
 
 
 def _unknown_models(policy: Policy, recording: Recording) -> tuple[str, ...]:
-    """Return a note where a calibrator meets rounds of a model, and nobody knows whether it is the one it was fitted on."""
+    """Return a note where a calibrator meets rounds of a model, which may not be the one that it was fitted on."""
     fitted = sorted({calibrator.output for calibrator in policy.calibrators} & set(policy.signals))
     theirs, ours = policy.depends.get("model"), (recording.metadata.get("depends") or {}).get("model")
     if not fitted or (theirs is not None and ours is not None):

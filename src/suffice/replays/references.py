@@ -56,18 +56,18 @@ def answering_like(policy: Policy) -> Policy:
 def selectors_in_use(policies: Sequence[Policy]) -> dict[str, Policy]:
     """Return by the name of each selector that policies use what answers like them; `last` where there are none.
 
-    Selectors of one text that read other fitted state are told apart by a number.
+    Selectors of one text that read other fitted state get a number.
     """
-    found: dict[str, Policy] = {}
+    selectors: dict[str, Policy] = {}
     for policy in policies or [Policy()]:
         like = answering_like(policy)
         text = str(policy.selector)
-        same = [other for name, other in found.items() if name.partition(" #")[0] == text]
+        same = [other for name, other in selectors.items() if name.partition(" #")[0] == text]
         if any(replace(other, name=like.name) == like for other in same):
             continue
         number = f" #{len(same) + 1}" if same else ""
-        found[text + number] = replace(like, name=like.name + number)
-    return found
+        selectors[text + number] = replace(like, name=like.name + number)
+    return selectors
 
 
 def selector_name(policy: Policy, policies: Sequence[Policy]) -> str:
@@ -95,9 +95,9 @@ def baseline_runs(
     if first == 0:
         runs.append(closed_book(prepared))
     for name, like in selectors.items():
-        made = [recorded_run(prepared, like)] if prepared.cut.any() else []
-        made += [fixed_budget(prepared, k, like) for k in range(1, prepared.highest + 1)]
-        runs += [replace(run, selector=name) for run in made]
+        baselines = [recorded_run(prepared, like)] if prepared.cut.any() else []
+        baselines += [fixed_budget(prepared, k, like) for k in range(1, prepared.highest + 1)]
+        runs += [replace(run, selector=name) for run in baselines]
     start = min((policy.start_round for policy in policies), default=1)
     if prepared.highest < start:
         return runs
@@ -128,40 +128,39 @@ def with_references(
     if baseline is None:
         baseline = RECORDED if prepared.cut.any() else _DEFAULT
     if isinstance(baseline, Policy):
-        found = dict.fromkeys(selectors, _reference(prepared, runs, baseline, str(baseline.selector), baseline))
+        references = dict.fromkeys(
+            selectors, _reference_run(prepared, runs, baseline, str(baseline.selector), baseline)
+        )
     else:
-        found = {name: _reference(prepared, runs, baseline, name, like) for name, like in selectors.items()}
-    for run in found.values():
+        references = {name: _reference_run(prepared, runs, baseline, name, like) for name, like in selectors.items()}
+    for run in references.values():
         refuse_unmeasured(prepared, run, metrics)
         _refuse_unknown(prepared, run)
-    listed = [*runs]
-    for run in found.values():
-        if all(run is not other for other in listed):
-            listed.append(run)
-    first = next(iter(found.values()))
-    return listed, [found.get(run.selector, first) for run in listed]
+        if all(run is not other for other in runs):
+            runs = [*runs, run]
+    first = next(iter(references.values()))
+    return runs, [references.get(run.selector, first) for run in runs]
 
 
-def _reference(
+def _reference_run(
     prepared: PreparedRecording, runs: Sequence[Run], baseline: str | Policy, name: str, like: Policy
 ) -> Run:
     if isinstance(baseline, Policy):
-        same = [run for run in runs if run.label == baseline.label and run.policy == baseline]
-        policy = baseline
+        label, policy = baseline.label, baseline
+        same = [run for run in runs if run.label == label and run.policy == policy]
     else:
         whole = baseline == "full" or (baseline == RECORDED and not prepared.cut.any())
         label = f"fixed_k({prepared.highest})" if whole else baseline
         same = [run for run in runs if run.label == label + like.name and run.selector in (name, "")]
         same = same or [run for run in runs if run.label == label]
         same = same or [run for run in runs if run.kind == "random" and _spelt(run.label) == _spelt(label)]
-        if same:
-            return same[0]
-        policy = replace(baseline_policy(prepared.recording, baseline, like), name=label + like.name)
+        if not same:
+            policy = replace(baseline_policy(prepared.recording, baseline, like), name=label + like.name)
     if same:
         return same[0]
     check_policy(policy, prepared.recording)
-    taken = any(run.label == policy.label for run in runs)
-    run, _ = run_policy(prepared, policy, label=f"{policy.label} (baseline)" if taken else "", kind=_kind(policy))
+    twice = any(run.label == policy.label for run in runs)
+    run, _ = run_policy(prepared, policy, label=f"{policy.label} (baseline)" if twice else "", kind=_kind(policy))
     return replace(run, selector=name)
 
 

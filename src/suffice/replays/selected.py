@@ -20,7 +20,7 @@ from suffice.store.recording import Recording
 __all__ = ["Selected", "dividing_names", "seen_by", "seen_from", "seen_in", "selected_on", "tuned_on"]
 
 THE_POLICY = "the policy"
-"""The part that stands for calibrators, thresholds and the choice of rule and selector."""
+"""The part that contains calibrators, thresholds and the choice of rule and selector."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +82,7 @@ class Selected:
         ]
         if self.ids_only:
             notes.append(
-                f"only ids tell whether {' and '.join(self.ids_only)} saw these questions: the texts are not on record, so "
+                f"only ids show whether {' and '.join(self.ids_only)} saw these questions: the texts are not on record, so "
                 "a question under another id goes unnoticed"
             )
         return tuple(notes)
@@ -91,18 +91,18 @@ class Selected:
 def seen_from(recording: Recording) -> Seen:
     """Return the questions of a recording, by their ids, those of their clusters, and their texts."""
     names = {*recording.question_ids, *map(str, recording.clusters.tolist())}
-    return Seen.of(names, _texts(recording) or ())
+    return Seen.of(names, _question_texts(recording) or ())
 
 
 def seen_in(recording: Recording, seen: Seen) -> Mask:
     """Return which questions of a recording are among `seen`, by id, cluster or text, shape ``(n_questions,)``."""
     by_cluster = seen.among([str(cluster) for cluster in recording.clusters.tolist()])
-    return np.asarray(seen.among(recording.question_ids, _texts(recording)) | by_cluster, dtype=np.bool_)
+    return np.asarray(seen.among(recording.question_ids, _question_texts(recording)) | by_cluster, dtype=np.bool_)
 
 
 def dividing_names(recording: Recording) -> list[str]:
     """Return the names by whose hash questions fall into tune or the rest: their clusters, those of one text together."""
-    return one_name_per_text([str(cluster) for cluster in recording.clusters.tolist()], _texts(recording))
+    return one_name_per_text([str(cluster) for cluster in recording.clusters.tolist()], _question_texts(recording))
 
 
 def selected_on(
@@ -116,11 +116,13 @@ def selected_on(
         others: More parts, by their names.
     """
     parts: dict[str, list[Seen | None]] = {name: [seen] for name, seen in (others or {}).items()}
-    listed = [policies] if isinstance(policies, Policy) else list(policies)
-    for found in [_of_recording(recording), *(_of_policy(policy, recording) for policy in listed)]:
-        for name, seen in found.items():
+    every_policy = [policies] if isinstance(policies, Policy) else list(policies)
+    ordering = (recording.metadata.get("fitted") or {}).get("retriever")  # it orders the passages of every answer
+    everywhere = {} if ordering is None else {"the retriever": Seen.from_dict(ordering)}
+    for seen_by_part in [everywhere, *(_of_policy(policy, recording) for policy in every_policy)]:
+        for name, seen in seen_by_part.items():
             parts.setdefault(name, []).append(seen)
-    texts = _texts(recording)
+    texts = _question_texts(recording)
     mask = np.zeros(len(recording.question_ids), dtype=np.bool_)
     by_part, unknown, ids_only = {}, [], []
     for name, every in parts.items():
@@ -148,7 +150,7 @@ def tuned_on(policy: Policy, recording: Recording) -> int:
     return selected_on(policy, recording).n
 
 
-def _texts(recording: Recording) -> list[str | None] | None:
+def _question_texts(recording: Recording) -> list[str | None] | None:
     """Return the questions' texts; None where none is on record."""
     if "question" not in recording.table.column_names:
         return None
@@ -156,19 +158,12 @@ def _texts(recording: Recording) -> list[str | None] | None:
     return texts if any(texts) else None
 
 
-def _of_recording(recording: Recording) -> dict[str, Seen | None]:
-    """Return what every answer of a recording depends on: what orders its passages."""
-    fitted = recording.metadata.get("fitted") or {}
-    return {f"the {name}": Seen.from_dict(fitted[name]) for name in ("retriever",) if name in fitted}
-
-
 def _of_policy(policy: Policy, recording: Recording) -> dict[str, Seen | None]:
-    found: dict[str, Seen | None] = {}
-    if own := seen_by(policy):
-        found[THE_POLICY] = own
+    own = seen_by(policy)
+    parts: dict[str, Seen | None] = {THE_POLICY: own} if own else {}
     for name in policy.raw_signals:
-        found |= _of_signal(name, policy, recording)
-    return found
+        parts |= _of_signal(name, policy, recording)
+    return parts
 
 
 def _of_signal(name: str, policy: Policy, recording: Recording) -> dict[str, Seen | None]:
@@ -184,8 +179,8 @@ def _of_signal(name: str, policy: Policy, recording: Recording) -> dict[str, See
         recording.metadata.get("fitted") or {},
         policy.provenance.get("fitted") or {},
     ]
-    listed = [fitted[component] for fitted in everywhere if component in fitted]
-    known = [seen for seen in map(Seen.from_dict, listed) if seen is not None]
+    entries = [fitted[component] for fitted in everywhere if component in fitted]
+    known = [seen for seen in map(Seen.from_dict, entries) if seen is not None]
     if known:
         return {f"the {component}": reduce(or_, known)}
-    return {f"the {component}": None} if listed or component == GATE else {}
+    return {f"the {component}": None} if entries or component == GATE else {}

@@ -158,7 +158,7 @@ class _Tally:
         """Replay a block and return each question's metrics and costs."""
         run, stopped = run_policy(prepared, self.policy)
         self.definedness.add(stopped.view)
-        values = _values(run)
+        values = _known_outcomes(run)
         self.moments.add(values)
         rounds, counts = np.unique(stopped.rounds, return_counts=True)
         self.stops.update(dict(zip(rounds.tolist(), counts.tolist(), strict=True)))
@@ -180,7 +180,7 @@ class _Tally:
         )
 
 
-def _values(run: Run) -> dict[str, Floats]:
+def _known_outcomes(run: Run) -> dict[str, Floats]:
     if not run.exact:
         raise CensoredError(
             f"{run.label!r} goes on past what was recorded in {int(run.unrun.sum())} questions of one block, because a "
@@ -227,7 +227,7 @@ def replay_stream(
             missing, or there is nothing to replay.
         CensoredError: The policy or the baseline stops where the metric was not measured, or goes on past what was
             recorded.
-        SchemaError: The file is no recording.
+        SchemaError: The file is not a recording.
     """
     if not 0 < level < 1:
         raise DataError(f"a level lies strictly between 0 and 1, as 0.95, not {level!r}")
@@ -236,12 +236,12 @@ def replay_stream(
     source = Source(path)
     ours = policy if isinstance(policy, Policy) else policy_for(source.empty(), policy, name=str(policy))
     policies = (ours, baseline_policy(source.empty(), baseline, ours))
-    for made in policies:
-        check_policy(made, source.empty(), part=True)
+    for reading in policies:
+        check_policy(reading, source.empty(), part=True)
     first = next(source.blocks(source.columns({"golds"}, ("em", "f1")), block_rows))
     metrics = default_metrics(first)[:1] if metrics is None else metrics
-    tallies = [_Tally(made) for made in policies]
-    read = {column for made in policies for column in made.raw_columns}
+    tallies = [_Tally(reading) for reading in policies]
+    read = {column for reading in policies for column in reading.raw_columns}
     columns = source.columns({*read, "question"} if any(map(_is_fitted, policies)) else read, metrics)
     selected: list[Selected] = []
     deltas, n_rows, n_failed = _Moments(), 0, 0
@@ -251,8 +251,8 @@ def replay_stream(
         n_rows += block.table.num_rows
         # Eight bytes for a question instead of its name: 2 million questions take 16 MB.
         hashes.append(np.fromiter(map(hash, block.question_ids), np.int64, len(block.question_ids)))
-        for made in policies:
-            notes.update(dict.fromkeys(check_policy(made, block, part=True)))
+        for reading in policies:
+            notes.update(dict.fromkeys(check_policy(reading, block, part=True)))
         if (block.ends == "failed").all():
             n_failed += len(block.question_ids)
             continue

@@ -10,7 +10,7 @@ from suffice.tables import Column, Table, counted
 __all__ = [
     "costs_table",
     "differences_table",
-    "margins_table",
+    "margin_tests_table",
     "outcomes_table",
     "replay_notes",
     "replay_tables",
@@ -47,7 +47,7 @@ def replay_tables(result: ReplayResult) -> list[Table]:
     """Return the result of a replay as tables: outcomes, tests, costs, stops, and margins; none that has no rows."""
     tables = [outcomes_table(result), costs_table(result), stops_table(result)]
     if result.metrics:
-        tables = [tables[0], differences_table(result), *tables[1:], margins_table(result)]
+        tables = [tables[0], differences_table(result), *tables[1:], margin_tests_table(result)]
     return [table for table in tables if table.rows]
 
 
@@ -145,9 +145,10 @@ def stops_table(result: ReplayResult) -> Table:
     )
 
 
-def margins_table(result: ReplayResult) -> Table:
+def margin_tests_table(result: ReplayResult) -> Table:
     """Return the tests of non-inferiority and equivalence of every policy, at each margin."""
     metric = result.metrics[0]
+    rules = [row for row in result.rows if row.kind == "rule"]
     return Table(
         title=f"{metric.upper()} against {result.against}: is the loss within a margin?",
         columns=(
@@ -173,23 +174,16 @@ def margins_table(result: ReplayResult) -> Table:
                 "yes" if test.passed and test.passed_bootstrap else "no",
                 test.smallest_margin,
             )
-            for row in result.rows
-            if row.kind == "rule"
+            for row in rules
             for test in row.margins
         )
         + tuple(
             (row.marked, "any", None, row.delta_bounds[metric], None, None, None, "unknown", None)
-            for row in result.rows
-            if row.kind == "rule" and metric in row.delta_bounds
+            for row in rules
+            if metric in row.delta_bounds
         ),
         notes=tuple(
-            dict.fromkeys(
-                f"{row.marked}: {test.warning}"
-                for row in result.rows
-                if row.kind == "rule"
-                for test in row.margins
-                if test.warning
-            )
+            dict.fromkeys(f"{row.marked}: {test.warning}" for row in rules for test in row.margins if test.warning)
         ),
     )
 

@@ -19,7 +19,7 @@ from suffice.replays.charts import pareto_chart, pareto_costs, path_chart, relia
 from suffice.replays.tables import (
     costs_table,
     differences_table,
-    margins_table,
+    margin_tests_table,
     outcomes_table,
     replay_notes,
     stops_table,
@@ -96,7 +96,10 @@ def _shown_cell(cell: ReportCell, sliders: list[dict[str, Any]]) -> dict[str, An
     sections = {
         "outcomes": [outcomes_table(result)],
         "costs": [costs_table(result), stops_table(result)],
-        "tests": [differences_table(result), *([margins_table(result)] if any(row.margins for row in rules) else [])],
+        "tests": [
+            differences_table(result),
+            *([margin_tests_table(result)] if any(row.margins for row in rules) else []),
+        ],
         "reliability": cell.reliability_tables(),
         "extra": dict(cell.extra),
         "provenance": [cell.provenance()],

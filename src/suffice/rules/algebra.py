@@ -103,7 +103,7 @@ def signal(name: str) -> Linear:
 
 @dataclass(frozen=True, slots=True)
 class Threshold(Rule):
-    """Fires where a signal compares as told with a number; never where it is NaN."""
+    """Fires where a signal compares with a number; never where it is NaN."""
 
     name: str
     comparison: str
@@ -129,7 +129,7 @@ class Threshold(Rule):
 
 @dataclass(frozen=True, slots=True)
 class WeightedSum(Rule):
-    """Fires where a weighted sum of signals compares as told with a number.
+    """Fires where a weighted sum of signals compares with a number.
 
     An undefined term with a non-zero weight makes the sum undefined; one with weight zero does not count.
     """

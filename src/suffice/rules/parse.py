@@ -20,7 +20,7 @@ _COMPARISON_NODES: dict[type[ast.cmpop], str] = {ast.Gt: ">", ast.GtE: ">=", ast
 _LONGEST_TEXT = 20_000
 _FUNCTIONS = ("k_of", "patience", "first_of", "never")
 
-_T = TypeVar("_T")
+_Parsed = TypeVar("_Parsed")
 
 _OWN_RULES: dict[str, Callable[..., Rule]] = {}
 _OWN_SELECTORS: dict[str, Callable[..., Selector]] = {}
@@ -117,13 +117,13 @@ def parse_rule(text: str) -> Rule:
             signals; ``k_of(k, ...)``, ``patience(rule, n)``, ``first_of(...)``; the name of a published rule.
 
     Raises:
-        RuleSyntaxError: The text is no rule; the message says where.
+        RuleSyntaxError: The text is not a rule; the message says where.
     """
     example = "(answer_stable >= 1) & (p_correct > 0.25)"
     return _parsed(text, "rule", example, lambda node: _rule(node, text))
 
 
-def _parsed(text: str, what: str, example: str, build: Callable[[ast.expr], _T]) -> _T:
+def _parsed(text: str, what: str, example: str, build: Callable[[ast.expr], _Parsed]) -> _Parsed:
     """Return what `build` makes of the syntax tree of a text; every other error is one about the text."""
     if len(text) > _LONGEST_TEXT:
         raise RuleSyntaxError(f"a {what} of {len(text)} characters is too long; allowed: {_LONGEST_TEXT}")
@@ -194,8 +194,8 @@ def _whole_number(node: ast.expr, text: str) -> int:
 
 def _call(name: str, arguments: list[ast.expr], text: str) -> Rule:
     if name in _OWN_RULES:
-        given = [_argument(argument, text) for argument in arguments]
-        return _built(Rule, name, partial(_OWN_RULES[name], *given), text)  # type: ignore[type-abstract]
+        values = [_argument(argument, text) for argument in arguments]
+        return _built(Rule, name, partial(_OWN_RULES[name], *values), text)  # type: ignore[type-abstract]
     if name == "k_of" and arguments:
         return KOf(_whole_number(arguments[0], text), tuple(_rule(argument, text) for argument in arguments[1:]))
     if name == "first_of":
@@ -208,7 +208,7 @@ def _call(name: str, arguments: list[ast.expr], text: str) -> Rule:
     return _named_rule(name, [_number(argument, text) for argument in arguments], text)
 
 
-def _built(kind: type[_T], name: str, build: Callable[[], Any], text: str) -> _T:
+def _built(kind: type[_Parsed], name: str, build: Callable[[], Any], text: str) -> _Parsed:
     """Return what a registered name builds, a rule or a selector."""
     try:
         built = build()
@@ -289,9 +289,9 @@ def _own_selector(node: ast.expr, name: str, text: str) -> Selector:
     names = [item.arg for item in node.keywords]
     if None in names or len(set(names)) != len(names):
         raise RuleSyntaxError(f"{text!r} is not a selector: each argument has a name of its own")
-    given = [_argument(argument, text) for argument in node.args]
+    values = [_argument(argument, text) for argument in node.args]
     named = {str(item.arg): _pair_or_argument(item.value, text) for item in node.keywords}
-    return _built(Selector, name, partial(_OWN_SELECTORS[name], *given, **named), text)  # type: ignore[type-abstract]
+    return _built(Selector, name, partial(_OWN_SELECTORS[name], *values, **named), text)  # type: ignore[type-abstract]
 
 
 def _pair_or_argument(node: ast.expr, text: str) -> Any:

@@ -125,7 +125,7 @@ def _feature(term: Term, rounds: Rounds, candidates: Mask, among: Mask) -> Float
 
 
 @register_selector("ranked")
-def ranked(**pairs: Any) -> Ranked:
+def ranked_by(**pairs: Any) -> Ranked:
     """Return the ranker of these features, each with its weight and its fill."""
     if not all(isinstance(pair, tuple) and len(pair) == 2 for pair in pairs.values()):
         raise RuleSyntaxError(f"each feature needs a weight and a fill; write {_EXAMPLE}")

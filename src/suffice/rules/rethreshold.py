@@ -68,5 +68,5 @@ def substitute(rule: Rule, literal: Threshold, other: Rule) -> Rule:
         changed = tuple(substitute(member, literal, other) for member in members)
         changes[name] = changed if isinstance(getattr(rule, name), tuple) else changed[0]
     rebuild: Any = replace  # what has fields is a dataclass
-    kept: Rule = rebuild(rule, **changes)
-    return kept
+    rebuilt: Rule = rebuild(rule, **changes)
+    return rebuilt

@@ -7,12 +7,12 @@ from suffice.searches.files import read_space, space_from_dict
 from suffice.searches.optimism import Estimate, Optimism
 from suffice.searches.presets import PRESETS, available, preset
 from suffice.searches.result import Chosen, Named, SearchResult, write_rules
-from suffice.searches.space import FORMS, LARGEST, Block, Literal, Space
+from suffice.searches.space import FORMS, MOST_RULES, Block, Literal, Space
 from suffice.searches.thresholds import Locked, lock
 
 __all__ = [
     "FORMS",
-    "LARGEST",
+    "MOST_RULES",
     "PRESETS",
     "Block",
     "Chosen",

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["search_chart"]
 
-_MARKS = {
+_RULE_MARKS = {
     "other rules": ("var(--accent-soft)", "circle"),
     "no rule dominates it": ("var(--accent)", "circle"),
     "named": ("var(--text)", "square"),
@@ -23,15 +23,15 @@ _MARKS = {
 }
 """Colour and shape of each kind of point; later ones are drawn over earlier ones."""
 
-_MOST = 1_000
+_MOST_POINTS = 1_000
 """Points besides the front: of more rules an even selection is drawn."""
 
 
 def search_chart(result: SearchResult) -> dict[str, Any]:
     """Return quality (in points) against calls: the distinct rules, with the front as a line, and the budget."""
-    points = _points(result)
+    points = _rule_points(result)
     x, y = axis_of("calls", COST_TITLES["calls"]), axis_of("quality", f"{result.metric.upper()}, points")
-    names, colours, shapes = [*_MARKS], *map(list, zip(*_MARKS.values(), strict=True))
+    names, colours, shapes = [*_RULE_MARKS], *map(list, zip(*_RULE_MARKS.values(), strict=True))
     kind = {"field": "kind", "type": "nominal", "legend": None}
     tooltip = [
         {"field": "rule"},
@@ -70,18 +70,18 @@ def search_chart(result: SearchResult) -> dict[str, Any]:
         },
     ]
     kinds = {point["kind"] for point in points}
-    legend = [legend_entry(name, colour, shape) for name, (colour, shape) in _MARKS.items() if name in kinds]
+    legend = [legend_entry(name, colour, shape) for name, (colour, shape) in _RULE_MARKS.items() if name in kinds]
     title = (
         f"{result.metric.upper()} against calls of {result.n_rules:,} rules, {len(result.distinct):,} of them different"
     )
     return chart_of(points, layers, 380, title, legend)
 
 
-def _points(result: SearchResult) -> list[dict[str, Any]]:
-    """Return what is drawn, in the order of `_MARKS`."""
+def _rule_points(result: SearchResult) -> list[dict[str, Any]]:
+    """Return what is drawn, in the order of `_RULE_MARKS`."""
     others = np.flatnonzero(~result.front)
-    drawn = others[np.linspace(0, len(others) - 1, min(_MOST, len(others))).astype(np.int64)]
-    positions = np.union1d(drawn, np.flatnonzero(result.front))  # ascending, as the explorer wants numbers
+    shown = others[np.linspace(0, len(others) - 1, min(_MOST_POINTS, len(others))).astype(np.int64)]
+    positions = np.union1d(shown, np.flatnonzero(result.front))  # ascending, as the explorer wants numbers
     points = []
     rules = result.explorer.rules(result.distinct.number[positions])
     for at, stopping in zip(positions.tolist(), rules, strict=True):
@@ -90,19 +90,19 @@ def _points(result: SearchResult) -> list[dict[str, Any]]:
         quality, calls = (float(result.columns[name][at]) for name in ("quality", "calls"))
         alike = int(result.distinct.members[at])
         kind = "best here (selected here)" if at == result.best else kind
-        points.append(_point(kind, str(stopping), quality, calls, alike=alike, front=front))
-    points += [_point("named", item.name, item.quality, item.calls, alike=item.members) for item in result.named]
+        points.append(_rule_point(kind, str(stopping), quality, calls, alike=alike, front=front))
+    points += [_rule_point("named", item.name, item.quality, item.calls, alike=item.members) for item in result.named]
     for prompt, side in result.explorer.questions.sides.items():
         means = {name: float(values.mean()) for name, values in side.baseline.items()}
-        points.append(_point("baseline", f"{result.baseline} {prompt}".strip(), means["quality"], means["calls"]))
+        points.append(_rule_point("baseline", f"{result.baseline} {prompt}".strip(), means["quality"], means["calls"]))
     if result.chosen is not None:
         row = result.chosen.row
         rule = str(result.chosen.policy.rule)
-        points.append(_point("selected on tune", rule, row.metrics[result.metric], row.calls.mean))
-    return sorted(points, key=lambda point: [*_MARKS].index(point["kind"]))
+        points.append(_rule_point("selected on tune", rule, row.metrics[result.metric], row.calls.mean))
+    return sorted(points, key=lambda point: [*_RULE_MARKS].index(point["kind"]))
 
 
-def _point(
+def _rule_point(
     kind: str, rule: str, quality: float, calls: float, *, alike: int | None = None, front: bool = False
 ) -> dict[str, Any]:
     return {"kind": kind, "rule": rule, "quality": 100 * quality, "calls": calls, "alike": alike, "front": front}

@@ -33,7 +33,7 @@ from suffice.session import Policy
 from suffice.signals import CRITIC, SIGNALS
 from suffice.store.recording import Recording
 
-__all__ = ["OUTCOMES", "Questions", "Side", "by_prompt", "check_disjoint", "find_prompt", "fit", "fitted_columns"]
+__all__ = ["OUTCOMES", "Questions", "Side", "by_prompt", "find_prompt", "fit", "fitted_columns", "refuse_shared"]
 
 OUTCOMES = ("quality", "calls", "tokens")
 """What a stop gives and costs, in the order of every array that holds all three."""
@@ -80,11 +80,11 @@ class Side:
         view = self.view
         columns = {name: column[rows] for name, column in view.columns.items()}
         answers = None if view.answers is None else view.answers[rows]
-        kept = np.zeros(len(self.last), dtype=np.bool_)
-        kept[rows] = True
+        keep = np.zeros(len(self.last), dtype=np.bool_)
+        keep[rows] = True
         return replace(
             self,
-            recording=self.recording.select(kept),
+            recording=self.recording.select(keep),
             view=Rounds(columns, view.index, view.seen[rows], answers),
             tables={name: table[rows] for name, table in self.tables.items()},
             last=self.last[rows],
@@ -129,17 +129,18 @@ class Questions:
         sides, clusters, notes = {}, {}, list[str]()
         for prompt, recording in recordings.items():
             prepared = PreparedRecording.of(recording, [metric])
-            kept = prepared.recording
+            complete = prepared.recording
             if prepared.n_failed:
                 notes.append(f"{prepared.n_failed} questions failed while recording and are left out")
-            policy = replace(policies[prompt], max_rounds=max(1, int(kept.index[-1])))
-            readers = _readers(policy, kept)
-            told = {start: check_policy(reading, kept) for start, reading in readers.items()}
-            notes += [*told[1], *(f"{note} (from round 0 on)" for note in told.get(0, ()) if note not in told[1])]
+            policy = replace(policies[prompt], max_rounds=max(1, int(complete.index[-1])))
+            readers = _readers(policy, complete)
+            policy_notes = {start: check_policy(reading, complete) for start, reading in readers.items()}
+            gated_notes = [note for note in policy_notes.get(0, ()) if note not in policy_notes[1]]
+            notes += [*policy_notes[1], *(f"{note} (from round 0 on)" for note in gated_notes)]
             # Of the recording's own models: what tune questions fit and choose is what a search is about.
-            notes += selected_on(replace(policy, calibrators=(), state={}, provenance={}), kept).notes
-            sides[prompt] = _side(prepared, readers, _baseline_policy(kept, policy, baseline))
-            clusters[prompt] = kept.clusters
+            notes += selected_on(replace(policy, calibrators=(), state={}, provenance={}), complete).notes
+            sides[prompt] = _side(prepared, readers, _baseline_policy(complete, policy, baseline))
+            clusters[prompt] = complete.clusters
         if len(sides) == 1:
             return cls(sides=sides, clusters=next(iter(clusters.values())), notes=tuple(notes))
         shared, rows, left_out = _paired(clusters)
@@ -155,10 +156,12 @@ def by_prompt(recording: Recording) -> dict[str, Recording]:
         return {"": recording}
     prompts = recording.per_question("prompt_id", [])
     names = np.array([str(prompt or "").split("@")[0] for prompt in prompts.tolist()], dtype=object)
-    listed = dict.fromkeys(names.tolist())
-    if len(listed) == 1:
-        return {str(next(iter(listed))): recording}
-    return {str(name) or "unnamed": recording.select(np.asarray(names == name, dtype=np.bool_)) for name in listed}
+    prompt_names = dict.fromkeys(names.tolist())
+    if len(prompt_names) == 1:
+        return {str(next(iter(prompt_names))): recording}
+    return {
+        str(name) or "unnamed": recording.select(np.asarray(names == name, dtype=np.bool_)) for name in prompt_names
+    }
 
 
 def find_prompt(wanted: str, prompts: Iterable[str], named: Iterable[str]) -> str:
@@ -202,8 +205,8 @@ def fitted_columns(recording: Recording) -> dict[str, str]:
         for name in recording.table.column_names
         if (name in SIGNALS or name in recording.names("signal")) and np.isfinite(recording.column(name)).any()
     }
-    made = {name: source for name, source in _FITTED.items() if source in there}
-    return {"round": "round", **dict.fromkeys(_UNREAD, "cost"), **made, **there}
+    fitted = {name: source for name, source in _FITTED.items() if source in there}
+    return {"round": "round", **dict.fromkeys(_UNREAD, "cost"), **fitted, **there}
 
 
 def fit(tune: Recording, signals: Sequence[str], *, target: str | None, metric: str = "em") -> Policy:
@@ -235,7 +238,7 @@ def fit(tune: Recording, signals: Sequence[str], *, target: str | None, metric: 
     return replace(policy, rule=_reading(signals))
 
 
-def check_disjoint(tune: Recording, recording: Recording) -> None:
+def refuse_shared(tune: Recording, recording: Recording) -> None:
     """Refuse tune questions that are also searched, by id, cluster and text.
 
     Raises:
@@ -272,7 +275,7 @@ def _reading(signals: Sequence[str]) -> Rule:
 def _side(prepared: PreparedRecording, readers: Mapping[int, Policy], baseline: Policy) -> Side:
     stopped = prepared.stops(baseline)
     views = {baseline.start_round: stopped.view, **{start: prepared.view(policy) for start, policy in readers.items()}}
-    outcomes = {start: _tables(prepared, view) for start, view in views.items()}
+    outcomes = {start: _stop_tables(prepared, view) for start, view in views.items()}
     tables, paid = outcomes[baseline.start_round]
     place = np.maximum(stopped.position, 0)
     if paid is not None:
@@ -304,12 +307,12 @@ def _baseline_policy(recording: Recording, policy: Policy, baseline: str) -> Pol
         raise DataError(
             f"the baseline {baseline!r} reads {lacking[0]!r}, which no rule of the search reads: use another"
         )
-    listed = replace(policy_for(recording, rule), calibrators=policy.calibrators, state=policy.state)
-    check_policy(listed, recording)
-    return listed
+    against = replace(policy_for(recording, rule), calibrators=policy.calibrators, state=policy.state)
+    check_policy(against, recording)
+    return against
 
 
-def _tables(prepared: PreparedRecording, view: Rounds) -> tuple[dict[str, Floats], Mask | None]:
+def _stop_tables(prepared: PreparedRecording, view: Rounds) -> tuple[dict[str, Floats], Mask | None]:
     """Return `Side.tables` and `Side.paid`."""
     recording, costs = prepared.recording, prepared.costs
     ((metric, measured),) = prepared.metrics.items()

@@ -17,7 +17,7 @@ from suffice.replays.front import pareto_front
 from suffice.replays.outcomes import choice_note, default_metrics, is_agreement
 from suffice.rounds import Floats
 from suffice.rules import tasr
-from suffice.searches.data import Questions, by_prompt, check_disjoint, find_prompt, fit, fitted_columns
+from suffice.searches.data import Questions, by_prompt, find_prompt, fit, fitted_columns, refuse_shared
 from suffice.searches.explore import Explorer, SearchProgress
 from suffice.searches.optimism import Trials, measure_optimism
 from suffice.searches.presets import available, preset
@@ -97,12 +97,12 @@ def search(
         CensoredError: A rule ended questions before the recording's highest round.
         UnknownSignalError: The recording lacks columns that the space reads.
         ConfigMismatchError: Tune questions are among those searched, or a prompt was not recorded.
-        RuleSyntaxError: The baseline is no rule.
+        RuleSyntaxError: The baseline is not a rule.
     """
     metric, data_hash = metric or default_metrics(recording)[0], recording.data_hash
     if tune is None:
         tune, recording = split(recording, tune_share, resampling.seed)
-    check_disjoint(tune, recording)
+    refuse_shared(tune, recording)
     for of in (tune, recording):
         require_whole(of, "a search tries rules that stop later")
     goal = _Goal(metric=metric, budget=budget, baseline=baseline)
@@ -114,7 +114,7 @@ def search(
     )
     spec.check()
     policies = _fitted_policies(spec, by_prompt(tune), target, metric)
-    on_tune, questions = (_questions(of, policies, goal) for of in (tune, recording))
+    on_tune, questions = (_prepare_questions(of, policies, goal) for of in (tune, recording))
     locked_space, locked = lock(spec, on_tune, budget=budget)
     trials = Trials.of(Explorer(locked_space, questions), budget, progress)
     chosen, number = _select_on_tune(
@@ -177,7 +177,7 @@ def _space(space: Space | str, tune: Mapping[str, Recording]) -> Space:
     return available(fitted_columns(next(iter(tune.values()))))
 
 
-def _questions(recording: Recording, policies: Mapping[str, Policy], goal: _Goal) -> Questions:
+def _prepare_questions(recording: Recording, policies: Mapping[str, Policy], goal: _Goal) -> Questions:
     parts = by_prompt(recording)
     read = {prompt: _recorded_with(parts, prompt) for prompt in policies}
     return Questions.of(read, policies, metric=goal.metric, baseline=goal.baseline)

@@ -24,7 +24,7 @@ __all__ = ["Distinct", "Explorer", "SearchProgress"]
 SearchProgress = Callable[[int, int], None]
 """Called with the number of rules done and the number of all."""
 
-_AT_ONCE = 600_000
+_BATCH = 600_000
 """Rules times questions handled at once: what the processor's cache holds."""
 
 _PENDING = 2_000_000
@@ -41,8 +41,8 @@ class Distinct:
     Attributes:
         number: The shortest of them, by its number in the space; rows are in this order.
         members: How many they are.
-        hash: What tells where they stop: equal for equal stops, and otherwise different but with a chance of 1e-5 in a
-            search of `LARGEST` rules.
+        hash: A hash of where they stop: equal for equal stops, and otherwise different but with a chance of 1e-5 in a
+            search of `MOST_RULES` rules.
     """
 
     number: Numbers
@@ -144,7 +144,7 @@ class Explorer:
     @property
     def step(self) -> int:
         """How many rules are handled at once."""
-        return max(1, _AT_ONCE // max(1, len(self.questions)))
+        return max(1, _BATCH // max(1, len(self.questions)))
 
     def distinct(self, progress: SearchProgress | None = None) -> Distinct:
         """Go through every rule and merge those that stop alike, and have the closed book answered alike."""
@@ -265,13 +265,13 @@ def _closed_book_reader(family: FormFamily, side: Side) -> Callable[[RuleCodes],
 def _random_table(side: Side, number: int) -> Hashes:
     """Return a random 64-bit number for each place in a side's tables, the same for places of the same outcome."""
     seed, shape = [20_000, number, *([] if side.paid is None else [1])], side.tables["calls"].shape
-    drawn = np.random.default_rng(seed).integers(0, 2**64, size=shape, dtype=np.uint64)
+    numbers = np.random.default_rng(seed).integers(0, 2**64, size=shape, dtype=np.uint64)
     width = len(side.view)
     if side.paid is not None:
-        drawn[:, width:] = np.where(side.paid, drawn[:, :width], drawn[:, width:])
+        numbers[:, width:] = np.where(side.paid, numbers[:, :width], numbers[:, width:])
     stop = np.minimum(np.arange(width), np.maximum(side.last, 0)[:, None])  # a stop past the end is one at the end
     halves = [stop] if side.paid is None else [stop, stop + width]
-    table: Hashes = np.take_along_axis(drawn, np.concatenate(halves, axis=1), axis=1)
+    table: Hashes = np.take_along_axis(numbers, np.concatenate(halves, axis=1), axis=1)
     return table
 
 
@@ -294,6 +294,6 @@ def _merge_alike(entries: list[tuple[Hashes, Numbers, Numbers, Numbers]]) -> tup
     order = np.argsort(hashes, kind="stable")
     hashes = hashes[order]
     first = np.flatnonzero(np.concatenate([[True], hashes[1:] != hashes[:-1]]))
-    keys = (sizes[order] << 32) | numbers[order]  # numbers are below LARGEST, far from 2**32
+    keys = (sizes[order] << 32) | numbers[order]  # numbers are below MOST_RULES, far from 2**32
     best = np.minimum.reduceat(keys, first)
     return hashes[first], best >> 32, best & (2**32 - 1), np.add.reduceat(members[order], first)

@@ -59,7 +59,7 @@ class FormFamily:
     def of(cls, block: Block) -> list[FormFamily]:
         """Return the rules of a block by where they start: those from round 1, and those with a gate, from round 0.
 
-        In rules with gates these stand first, so that a lazy evaluation comes to them before it needs an answer.
+        In rules with gates these come first, so that a lazy evaluation comes to them before it needs an answer.
         """
         gates = tuple(literal for literal in block.literals if literal.is_gate)
         others = tuple(literal for literal in block.literals if not literal.is_gate)

@@ -19,7 +19,7 @@ def read_space(path: str | Path) -> Space:
 
     Raises:
         DataError: There is no such file, or a value is not allowed.
-        SchemaError: It is no TOML, or has unknown fields.
+        SchemaError: It is not TOML, or has unknown fields.
     """
     source = Path(path)
     try:
@@ -48,19 +48,19 @@ def space_from_dict(data: Mapping[str, Any]) -> Space:
     blocks = []
     for block in _list(data, "blocks", "the space"):
         literals = [
-            Literal(**_checked(Literal, {**literal, **_tuples(literal, "thresholds", float)}, "a literal"))
+            Literal(**_fields_of(Literal, {**literal, **_tuples(literal, "thresholds", float)}, "a literal"))
             for literal in _list(block, "literals", "a block")
         ]
-        blocks.append(Block(**_checked(Block, {**block, "literals": tuple(literals)}, "a block")))
+        blocks.append(Block(**_fields_of(Block, {**block, "literals": tuple(literals)}, "a block")))
     whole = {**_tuples(data, "patience", int), **_tuples(data, "max_rounds", int)}
-    return Space(**_checked(Space, {**data, **whole, "blocks": tuple(blocks)}, "the space"))
+    return Space(**_fields_of(Space, {**data, **whole, "blocks": tuple(blocks)}, "the space"))
 
 
 def _list(data: Any, name: str, owner: str) -> list[Mapping[str, Any]]:
-    listed = data.get(name) if isinstance(data, Mapping) else None
-    if not isinstance(listed, list) or not all(isinstance(item, Mapping) for item in listed):
+    tables = data.get(name) if isinstance(data, Mapping) else None
+    if not isinstance(tables, list) or not all(isinstance(item, Mapping) for item in tables):
         raise SchemaError(f"{owner} needs the field {name!r}, a list of tables")
-    return listed
+    return tables
 
 
 def _tuples(data: Mapping[str, Any], name: str, kind: type) -> dict[str, tuple[Any, ...]]:
@@ -73,7 +73,7 @@ def _tuples(data: Mapping[str, Any], name: str, kind: type) -> dict[str, tuple[A
     return {name: tuple(kind(value) for value in values)}
 
 
-def _checked(kind: type, data: Mapping[str, Any], owner: str) -> dict[str, Any]:
+def _fields_of(kind: type, data: Mapping[str, Any], owner: str) -> dict[str, Any]:
     known = {item.name: item for item in fields(kind)}
     unknown = sorted(set(data) - set(known))
     if unknown:

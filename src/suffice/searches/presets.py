@@ -8,9 +8,9 @@ from suffice.errors import DataError, NotFoundError
 from suffice.searches.space import Block, Literal, Space
 from suffice.signals import SIGNALS
 
-__all__ = ["CONFIDENCE_FIRST", "PRESETS", "available", "preset"]
+__all__ = ["CONFIDENCE_PROMPT", "PRESETS", "available", "preset"]
 
-CONFIDENCE_FIRST = "confidence_first"
+CONFIDENCE_PROMPT = "confidence_first"
 """The prompt of the second block of `tasr-381`: the confidence is asked for before the answer."""
 
 _WITHOUT_MARGIN = (
@@ -45,7 +45,7 @@ PRESETS: Mapping[str, Space] = {
         blocks=(
             Block(form="or", literals=_literals(_WITHOUT_MARGIN)),
             # The paper says "six of these signals" without naming them: the six that cost no other model's call.
-            Block(form="or", literals=_literals(_WITHOUT_MARGIN[:6]), prompt=CONFIDENCE_FIRST),
+            Block(form="or", literals=_literals(_WITHOUT_MARGIN[:6]), prompt=CONFIDENCE_PROMPT),
             Block(form="or", literals=_literals(_WITH_MARGIN)),
         ),
     ),

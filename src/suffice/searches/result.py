@@ -1,4 +1,4 @@
-"""What a search found: one row for all rules that stop alike, as columns, tables and parquet."""
+"""The result of a search: one row for all rules that stop alike, as columns, tables and parquet."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Chosen:
     """The rule that tune questions select within the budget.
 
     Attributes:
-        policy: It, with the fitted state that it needs and where it comes from.
+        policy: The selected rule with its fitted state and provenance.
         prompt: The prompt whose rounds it reads.
         quality: Mean of the metric on tune, "selected there".
         calls: Mean calls on tune.
@@ -131,9 +131,9 @@ class SearchResult(Evaluation):
         rules = self.explorer.rules(numbers)
         prompts, highest = self.explorer.settings(numbers)
         intervals = equivalent_intervals(self.explorer, numbers)
-        made: list[dict[str, Any]] = [{} for _ in picked]
+        rows: list[dict[str, Any]] = [{} for _ in picked]
         for row, (place, position) in enumerate(zip(order.tolist(), picked.tolist(), strict=True)):
-            made[place] = {
+            rows[place] = {
                 "rule": str(rules[row]),
                 "prompt": prompts[row],
                 "max_rounds": highest[row],
@@ -143,7 +143,7 @@ class SearchResult(Evaluation):
                 "stops": f"{int(self.distinct.hash[position]):016x}",
                 "thresholds": _open(intervals[row]),
             }
-        return made
+        return rows
 
     @property
     def shown(self) -> list[int]:
@@ -151,8 +151,8 @@ class SearchResult(Evaluation):
         front = np.flatnonzero(self.front)
         front = front[np.argsort(self.columns["calls"][front], kind="stable")]
         if len(front) > _MOST_SHOWN:
-            kept = set(front[np.linspace(0, len(front) - 1, _MOST_SHOWN).astype(int)].tolist())
-            front = np.array([p for p in front.tolist() if p in kept or p == self.best])
+            even = set(front[np.linspace(0, len(front) - 1, _MOST_SHOWN).astype(int)].tolist())
+            front = np.array([p for p in front.tolist() if p in even or p == self.best])
         return [int(position) for position in front]
 
     @property
@@ -233,7 +233,7 @@ def _open(intervals: ThresholdIntervals) -> dict[str, list[float | None]]:
 
 
 def _with_intervals(row: Mapping[str, Any]) -> str:
-    """Return a rule's text with the interval of equivalent values in the place of each threshold that is no yes or no."""
+    """Return a rule's text with the interval of equivalent values in the place of each threshold other than a yes or no."""
     text = str(row["rule"])
     for literal, (low, high) in row["thresholds"].items():
         ends = ["" if end is None else f"{end:.4g}" for end in (low, high)]

@@ -12,12 +12,12 @@ from suffice.errors import DataError
 from suffice.replays import reads_round_0
 from suffice.rules import Threshold
 
-__all__ = ["FORMS", "LARGEST", "Block", "Form", "Literal", "Space", "bell"]
+__all__ = ["FORMS", "MOST_RULES", "Block", "Literal", "RuleForm", "Space", "bell"]
 
-Form = Choice["or", "and", "dnf", "k_of_n"]
-FORMS: tuple[str, ...] = get_args(Form)
+RuleForm = Choice["or", "and", "dnf", "k_of_n"]
+FORMS: tuple[str, ...] = get_args(RuleForm)
 
-LARGEST = 20_000_000
+MOST_RULES = 20_000_000
 """Most rules of one search: a minute's work, and half a gigabyte of bookkeeping when no two stop alike."""
 
 
@@ -42,7 +42,7 @@ class Literal:
     low: float | None = None
 
     def __post_init__(self) -> None:
-        Threshold(self.signal, self.comparison, 0.0)  # refuses what is no name or no comparison
+        Threshold(self.signal, self.comparison, 0.0)  # refuses what is not a name or a comparison
         for value in self.thresholds:
             Threshold(self.signal, self.comparison, value)
         if len(set(self.thresholds)) != len(self.thresholds):
@@ -86,7 +86,7 @@ class Block:
             the recording's only prompt, or the one that no other block names.
     """
 
-    form: Form
+    form: RuleForm
     literals: tuple[Literal, ...]
     prompt: str = ""
 
@@ -96,7 +96,7 @@ class Block:
         names = [(literal.signal, literal.comparison) for literal in self.literals]
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:
-            raise DataError(f"{' '.join(twice)} stands twice in one block: give one literal all of its thresholds")
+            raise DataError(f"{' '.join(twice)} appears twice in one block: give one literal all of its thresholds")
 
     @property
     def count(self) -> int:
@@ -121,7 +121,7 @@ class Space:
 
     Attributes:
         name: What reports call it.
-        blocks: The families of rules; a rule that stands in two of them counts twice.
+        blocks: The families of rules; a rule that is in two of them counts twice.
         patience: In how many rounds in a row a rule must have fired; each value is tried with every rule.
         max_rounds: Highest rounds; each value is tried with every rule.  Empty = as far as was recorded.
     """
@@ -147,17 +147,17 @@ class Space:
         return self.variants * sum(block.count for block in self.blocks)
 
     def check(self) -> None:
-        """Refuse a space without rules, or with more than `LARGEST`.
+        """Refuse a space without rules, or with more than `MOST_RULES`.
 
         Raises:
             DataError: Naming the count, and a way out.
         """
         if self.count == 0:
             raise DataError(f"the space {self.name!r} has 0 rules: give a block at least one literal")
-        if self.count > LARGEST:
+        if self.count > MOST_RULES:
             widest = max((literal for block in self.blocks for literal in block.literals), key=lambda item: item.width)
             raise DataError(
-                f"the space {self.name!r} has {self.count:,} rules; at most {LARGEST:,} are searched. Lock the thresholds "
+                f"the space {self.name!r} has {self.count:,} rules; at most {MOST_RULES:,} are searched. Lock the thresholds "
                 f"of some literals or make their grids coarser ({widest.signal} has {widest.width}), drop literals, or "
                 "use the form 'or'"
             )
@@ -182,8 +182,9 @@ def bell(n: int) -> int:
 
 def _symmetric(widths: Iterable[int]) -> list[int]:
     """Return the elementary symmetric polynomials e_0, e_1, ... of the widths."""
-    found = [1]
+    polynomials = [1]
     for width in widths:
-        shifted = [0, *(width * e for e in found)]
-        found = [a + b for a, b in zip([*found, 0], shifted, strict=True)]
-    return found
+        # Each subset of the widths so far, once without the new one and once multiplied by it.
+        shifted = [0, *(width * e for e in polynomials)]
+        polynomials = [a + b for a, b in zip([*polynomials, 0], shifted, strict=True)]
+    return polynomials

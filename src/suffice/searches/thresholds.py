@@ -61,23 +61,22 @@ def lock(space: Space, tune: Questions, *, budget: float) -> tuple[Space, tuple[
     literals = []
     for block in space.blocks:
         prompt = find_prompt(block.prompt, tune.sides, named)
-        found = []
+        locked_literals = []
         for literal in block.literals:
-            known = literal
-            if not literal.thresholds:
-                values = _values(tune.sides[prompt].of(gated=literal.is_gate).view.columns, literal)
-                known = replace(literal, thresholds=values, grid=0, low=None)
-                if not literal.grid:
-                    key = (prompt, literal)
-                    if key not in locked:
-                        locked[key] = _best(known, tune, prompt, budget)
-                    known = locked[key].literal
-            found.append(known)
-        literals.append(found)
+            if literal.thresholds:
+                locked_literals.append(literal)
+                continue
+            values = _tried_values(tune.sides[prompt].of(gated=literal.is_gate).view.columns, literal)
+            tried = replace(literal, thresholds=values, grid=0, low=None)
+            key = (prompt, literal)
+            if not literal.grid and key not in locked:
+                locked[key] = _best_threshold(tried, tune, prompt, budget)
+            locked_literals.append(tried if literal.grid else locked[key].literal)
+        literals.append(locked_literals)
     return space.with_literals(literals), tuple(locked.values())
 
 
-def _values(columns: Mapping[str, Floats], literal: Literal) -> tuple[float, ...]:
+def _tried_values(columns: Mapping[str, Floats], literal: Literal) -> tuple[float, ...]:
     column = columns[literal.signal]
     if not np.isfinite(column).any():
         raise DataError(
@@ -88,7 +87,7 @@ def _values(columns: Mapping[str, Floats], literal: Literal) -> tuple[float, ...
     return tuple(dict.fromkeys(even_thresholds(known, literal.grid or N_THRESHOLDS).tolist()))
 
 
-def _best(literal: Literal, tune: Questions, prompt: str, budget: float) -> Locked:
+def _best_threshold(literal: Literal, tune: Questions, prompt: str, budget: float) -> Locked:
     alone = Space(name=literal.signal, blocks=(Block(form="or", literals=(literal,), prompt=prompt),))
     means = Explorer(alone, tune).means(np.arange(len(literal.thresholds)))
     quality, calls = means["quality"], means["calls"]

@@ -161,6 +161,11 @@ class Recording(Displayed):
         return self.per_question("end", ["max_rounds"] * len(self.question_ids))
 
     @cached_property
+    def cut(self) -> Mask:
+        """Which questions a rule ended before the highest round, shape ``(n_questions,)``."""
+        return np.asarray((self.ends == "rule") & ~self.seen[:, -1], dtype=np.bool_)
+
+    @cached_property
     def clusters(self) -> npt.NDArray[np.object_]:
         """The resampling unit of each question, shape ``(n_questions,)``; the question itself if none is recorded.
 

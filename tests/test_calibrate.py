@@ -144,7 +144,7 @@ def test_every_calibrated_signal_that_rule_or_selector_reads_is_fitted_and_other
     none, summary = calibrate(RECORDING, rule="answer_stable")
     assert none.calibrators == ()
     assert summary.comparisons == () == summary.fits
-    with pytest.raises(DataError, match=r"\['overlap'\] are no calibrated signals; there are: p_correct"):
+    with pytest.raises(DataError, match=r"\['overlap'\] are not calibrated signals; there are: p_correct"):
         calibrate(RECORDING, signals=["overlap"])
 
 

@@ -16,6 +16,7 @@ from sklearn.metrics import brier_score_loss
 from suffice import Calibrator
 from suffice.calibration import calibration_report
 from suffice.errors import DataError, NotFittedError, SchemaError
+from suffice.results import jsonable
 
 margins = st.floats(0, 30, allow_nan=False).map(lambda value: round(value, 3))
 rows = st.lists(st.tuples(margins, st.booleans()), min_size=1, max_size=60)
@@ -156,7 +157,7 @@ def test_brier_and_reliability_equal_scikit_learn():
     p = rng.random(500)
     y = (rng.random(500) < p**2).astype(float)
     report = calibration_report(p, y)
-    assert calibration_report([0.95], [1.0]).to_dict()["bins"][0]["predicted"] is None
+    assert jsonable(calibration_report([0.95], [1.0]))["bins"][0]["predicted"] is None
     assert report.brier == pytest.approx(brier_score_loss(y, p), abs=1e-12)
     observed, predicted = calibration_curve(y, p, n_bins=10)
     np.testing.assert_allclose([b.observed for b in report.bins], observed)

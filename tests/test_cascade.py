@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from suffice.replays import CostTable, operational_masks
+from suffice.replays import LIVE, CostTable
 from suffice.rounds import Round, Rounds
 from suffice.rules import parse_rule
 from suffice.session import Policy, Session, stops
@@ -78,7 +78,7 @@ def test_the_cascade_and_its_ablations_equal_a_plain_loop(number):
     for name, toggles in TOGGLES.items():
         policy = Policy(rule=rule_of(toggles, eps, patience), max_rounds=max_rounds)
         stopped = stops(policy, recording.rounds(policy.raw_columns))
-        masks = operational_masks(table, policy, stopped)
+        masks = LIVE.policy_masks(table, policy, stopped)
         options = {"max_rounds": max_rounds, "eps": eps, "patience": patience, "toggles": toggles}
         told = [cascade(a, d, s, n, **options) for a, d, s, n in zip(*columns, length, strict=True)]
         assert stopped.rounds.tolist() == [stop for stop, _, _, _ in told], name
@@ -129,8 +129,8 @@ def test_the_named_rules_are_the_cascade_and_its_cells():
         ours = Policy(rule=rule_of(TOGGLES[cell], 0.06, 2), max_rounds=ROUNDS)
         found = [stops(policy, recording.rounds(policy.raw_columns)) for policy in (named, ours)]
         assert found[0].position.tolist() == found[1].position.tolist(), text
-        for component, mask in operational_masks(table, named, found[0]).items():
-            assert np.array_equal(mask, operational_masks(table, ours, found[1])[component]), (text, component)
+        for component, mask in LIVE.policy_masks(table, named, found[0]).items():
+            assert np.array_equal(mask, LIVE.policy_masks(table, ours, found[1])[component]), (text, component)
 
 
 def test_the_published_walk_through_of_the_cascade():

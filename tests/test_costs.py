@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from suffice.errors import DataError, SchemaError
-from suffice.replays import CostTable, Price, component_prices, load_prices, operational_masks, replay
+from suffice.replays import LIVE, CostTable, Price, component_prices, load_prices, replay
 from suffice.replays.baselines import closed_book, fixed_budget, oracle_best, random_stop, run_policy
 from suffice.replays.outcomes import outcome
 from suffice.replays.prepared import PreparedRecording
@@ -55,7 +55,7 @@ def charged(recording: Recording, rule: Rule, **changes) -> dict[str, list[int]]
     """The rounds at which each component is paid for, of the first question."""
     policy = Policy(rule=rule, **{"max_rounds": int(recording.index[-1]), **changes})
     stopped = stops(policy, recording.rounds(policy.raw_columns))
-    masks = operational_masks(CostTable(recording), policy, stopped)
+    masks = LIVE.policy_masks(CostTable(recording), policy, stopped)
     return {name: recording.index[mask[0]].tolist() for name, mask in masks.items()}
 
 
@@ -68,7 +68,7 @@ def test_the_ledger_equals_plain_loops(data):
     drawn = data.draw(recorded())
     policy = data.draw(policies(drawn.recording))
     stopped = stops(policy, drawn.recording.rounds(policy.raw_columns))
-    masks = operational_masks(CostTable(drawn.recording), policy, stopped)
+    masks = LIVE.policy_masks(CostTable(drawn.recording), policy, stopped)
     for q, item in enumerate(drawn.trajectories):
         rows = reference_rows(item, policy)
         stop, _ = reference.stop(policy.rule, rows)

@@ -24,7 +24,7 @@ from suffice.embedding import DraftEmbedder, MiniLM
 from suffice.errors import ConfigMismatchError, DataError, ModelError
 from suffice.judges import JudgeModel, Panel
 from suffice.llm import DRAFTING
-from suffice.replays import CostTable, operational_masks, replay
+from suffice.replays import LIVE, CostTable, replay
 from suffice.replays.checks import policy_for
 from suffice.session import stops
 from suffice.statistics import Resampling
@@ -327,7 +327,7 @@ def assert_equal(recording, policy, outcomes):
     answers = recording.answers[np.arange(len(outcomes)), replayed.answer_rounds - 1]
     assert [o.answer for o in outcomes] == answers.tolist()
     table = CostTable(recording)
-    masks = operational_masks(table, policy, replayed)
+    masks = LIVE.policy_masks(table, policy, replayed)
     feedback = recording.objects("feedback")
     for n, outcome in enumerate(outcomes):
         for place, observed in enumerate(outcome.rounds):

@@ -28,7 +28,7 @@ from suffice import (
 )
 from suffice.errors import AuthenticationFailedError, ConfigMismatchError, DataError, ModelError
 from suffice.llm import Gate
-from suffice.replays import CostTable, operational_masks, policy_for, replay
+from suffice.replays import LIVE, CostTable, policy_for, replay
 from suffice.retrieval import InMemoryRetriever, Question
 from suffice.rounds import COST_KINDS
 from suffice.session import stops
@@ -343,7 +343,7 @@ def test_live_equals_replayed_stop_answer_and_every_cost(world, rules, selector,
         policy = Policy(rule=rule, selector=selector, calibrators=(drawn.CALIBRATOR,), **base)
         replayed = stops(policy, recording.rounds(policy.raw_columns))
         reasons = replayed.reasons(recording.ends, ROUNDS)
-        ledger = table.charge(operational_masks(table, policy, replayed))
+        ledger = table.charge(LIVE.policy_masks(table, policy, replayed))
         loop = fresh(world, policy, resumes)
         for question in asked:
             q = recording.question_ids.index(question.question_id)

@@ -872,7 +872,7 @@ def test_impossible_spaces_are_refused(changes, message):
 def test_impossible_blocks_are_refused():
     with pytest.raises(DataError, match="unknown form 'xor'"):
         Block(form="xor", literals=())
-    with pytest.raises(DataError, match="overlap > stands twice"):
+    with pytest.raises(DataError, match="overlap > appears twice"):
         Block(form="or", literals=literals("overlap", "overlap"))
     with pytest.raises(DataError, match="names a threshold twice"):
         Literal(signal="overlap", thresholds=(0.1, 0.1))

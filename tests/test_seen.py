@@ -174,7 +174,7 @@ def test_without_texts_only_ids_are_compared_and_that_is_said(leaky):
     bare = Recording(leaky.table.drop_columns(["question"]), leaky.metadata)
     result = replay(bare, [GATED], resampling=Resampling(n_resamples=2))
     assert not result.rows[0].selected_here
-    assert any("only ids tell whether the gate saw these questions" in note for note in result.notes)
+    assert any("only ids show whether the gate saw these questions" in note for note in result.notes)
 
 
 def test_a_reranker_that_was_trained_on_these_questions_spoils_every_figure(tmp_path):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from suffice import Policy, RetrievalLoop, Round, Rounds, ScriptedModel, Session, parse_rule, record
 from suffice.embedding import DraftEmbedder
 from suffice.errors import ConfigMismatchError, DataError, ModelError, RuleSyntaxError
-from suffice.replays import CostTable, operational_masks
+from suffice.replays import LIVE, CostTable
 from suffice.replays.checks import check_policy
 from suffice.retrieval import InMemoryRetriever, Question
 from suffice.rounds import Cost, Passage, Reply
@@ -247,7 +247,7 @@ def replayed(policy, recording):
     """Where a policy stops on the only question, and at which rounds each component is charged."""
     check_policy(policy, recording)
     stopped = stops(policy, recording.rounds(policy.raw_columns))
-    masks = operational_masks(CostTable(recording), policy, stopped)
+    masks = LIVE.policy_masks(CostTable(recording), policy, stopped)
     return int(stopped.rounds[0]), {name: recording.index[mask[0]].tolist() for name, mask in masks.items()}
 
 

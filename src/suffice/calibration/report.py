@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -52,14 +51,6 @@ class CalibrationReport:
     brier_uninformed: float
     ece: float
     bins: tuple[ReliabilityBin, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return JSON-ready values; the means of an empty bin are None."""
-        data = asdict(self)
-        for item in data["bins"]:
-            if not item["n"]:
-                item["predicted"] = item["observed"] = None
-        return data
 
 
 def calibration_report(probabilities: npt.ArrayLike, outcomes: npt.ArrayLike, *, n_bins: int = 10) -> CalibrationReport:

@@ -11,6 +11,7 @@ from suffice.cli.output import Output, Screen
 from suffice.replays import list_price, list_prices
 from suffice.replays.costs_by_round import round_costs
 from suffice.replays.prices import price_table
+from suffice.results import jsonable
 from suffice.store import read_recording
 
 __all__ = ["costs_command", "prices_command"]
@@ -28,7 +29,7 @@ def prices_command(
     """
     prices = list(list_prices().values()) if model is None else [list_price(model)]
     screen = Screen(tables=[price_table(prices)], then="suffice data prices MODEL" if model is None else "")
-    output.show({"prices": [price.to_dict() for price in prices]}, screen)
+    output.show({"prices": jsonable(prices)}, screen)
 
 
 def costs_command(

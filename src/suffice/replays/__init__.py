@@ -1,6 +1,6 @@
 """Offline evaluation on recordings: replay, calibration, statistics and costs."""
 
-from suffice.replays.charging import LEDGERS, Charging, operational_masks
+from suffice.replays.charging import LEDGERS, LIVE, Charging
 from suffice.replays.checks import check_policy, policy_for, reads_round_0
 from suffice.replays.costs import CostTable, Ledger
 from suffice.replays.costs_by_round import RoundCosts, round_costs
@@ -17,6 +17,7 @@ from suffice.seen import id_hash
 __all__ = [
     "AGREEMENT",
     "LEDGERS",
+    "LIVE",
     "CalibrationSummary",
     "CalibratorFit",
     "Charging",
@@ -41,7 +42,6 @@ __all__ = [
     "list_price",
     "list_prices",
     "load_prices",
-    "operational_masks",
     "outcome",
     "policy_for",
     "reads_round_0",

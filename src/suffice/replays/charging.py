@@ -26,7 +26,6 @@ __all__ = [
     "Charging",
     "answered_closed_book",
     "charging_of",
-    "operational_masks",
     "reads_closed_book",
 ]
 
@@ -53,8 +52,9 @@ class Charging:
     def policy_masks(self, table: CostTable, policy: Policy, stopped: Stops) -> dict[str, Mask]:
         """Return which rounds a policy pays for, by component, each of shape ``(n_questions, n_rounds)``.
 
-        The loop and its evidence in every visited round; what is called on demand by this convention; at a gated
-        round 0 the answer only where it is used.
+        The loop and its evidence in every visited round; what is called on demand by this convention, live where the
+        lazily evaluated rule or the selector reads its signal (SEMANTICS, Costs); at a gated round 0 the answer only
+        where it is used.
 
         Args:
             table: The recorded costs.
@@ -86,20 +86,6 @@ class Charging:
         visited = view.seen & (np.arange(len(view)) <= position[:, None])
         needs = self.of_oracle(table, metric, visited)
         return masks | {name: widen(table, view, mask) for name, mask in needs.items()}
-
-
-def operational_masks(table: CostTable, policy: Policy, stopped: Stops) -> dict[str, Mask]:
-    """Return which rounds a policy would pay for live, by component, each of shape ``(n_questions, n_rounds)``.
-
-    See `Charging.policy_masks`, with a judge, reranker or embedder charged where the lazily evaluated rule, or the
-    selector, reads one of its signals (SEMANTICS, Costs).
-
-    Args:
-        table: The recorded costs.
-        policy: What decides.
-        stopped: Where it stops.
-    """
-    return LIVE.policy_masks(table, policy, stopped)
 
 
 def _component(name: str, policy: Policy | None, measured_by: Mapping[str, str]) -> tuple[str, str]:

@@ -56,8 +56,8 @@ _LABEL_LENGTH = 28
 _FEWEST_ANSWERS = 10
 """Answers that a bin needs before the line of a reliability diagram goes through it."""
 
-_ROUND_MIX = (18, 100)
-"""Share of the accent colour, percent, of the first and the last stop round."""
+_PALEST = 18
+"""Share of the accent colour, percent, of the first stop round; the last has all of it."""
 
 
 def pareto_costs(result: ReplayResult) -> list[str]:
@@ -143,10 +143,7 @@ def points_chart(
 def stops_chart(result: ReplayResult, rules: Sequence[Row]) -> dict[str, Any]:
     """Return the share of questions that stop at each round, one bar for each policy."""
     rounds = sorted({r for row in rules for r in row.stop_rounds})
-    first, last = _ROUND_MIX
-    mixes = [first + (last - first) * place / max(1, len(rounds) - 1) for place in range(len(rounds))]
-    colours = [f"color-mix(in srgb, var(--accent) {mix:.0f}%, var(--surface))" for mix in mixes]
-    names = [*map(_round_label, rounds)]
+    names, colours = [*map(_round_label, rounds)], _shades(len(rounds), _PALEST)
     shares = [[row.stop_rounds.get(r, 0.0) for r in rounds] for row in rules]
     if any(row.censored for row in rules):
         names, colours = [*names, "beyond the recording"], [*colours, "var(--muted)"]
@@ -198,9 +195,7 @@ def reliability_chart(reports: Mapping[str, CalibrationReport], output: str) -> 
         if b.n
     ]
     names = list(reports)
-    first, last = _ROUND_MIX
-    mixes = [first + 20 + (last - first - 20) * place / max(1, len(names) - 2) for place in range(len(names) - 1)]
-    colours = ["var(--text)", *(f"color-mix(in srgb, var(--accent) {mix:.0f}%, var(--surface))" for mix in mixes)]
+    colours = ["var(--text)", *_shades(len(names) - 1, _PALEST + 20)]
     colour = {"field": "group", "type": "nominal", "legend": None, **scale_of(names, colours)}
     unit = {"scale": {"domain": [0, 1]}, "type": "quantitative"}
     x = {"field": "predicted", **unit, "axis": {"title": f"mean {output}", "grid": False}}
@@ -407,6 +402,12 @@ def _spread_labels(points: list[dict[str, Any]]) -> list[dict[str, Any]]:
         point["offset"] = next((offset for offset in _ABOVE if offset not in near), _ABOVE[-1])
         above.append(point)
     return points
+
+
+def _shades(n: int, palest: float) -> list[str]:
+    """Return n shades of the accent colour, the palest first."""
+    mixes = (palest + (100 - palest) * place / max(1, n - 1) for place in range(n))
+    return [f"color-mix(in srgb, var(--accent) {mix:.0f}%, var(--surface))" for mix in mixes]
 
 
 def _round_label(r: int) -> str:

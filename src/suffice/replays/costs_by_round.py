@@ -11,7 +11,7 @@ from suffice.replays.costs import GENERATOR, TOKEN_KINDS, CostTable, shared_pref
 from suffice.replays.prepared import PreparedRecording
 from suffice.replays.prices import Price
 from suffice.results import Result
-from suffice.rounds import Floats
+from suffice.rounds import COST_KINDS, Floats
 from suffice.store.recording import Recording
 from suffice.tables import Column, Table, counted
 
@@ -81,11 +81,7 @@ class RoundCosts(Result):
                 str(row.round_index),
                 row.billing + (" (modelled)" if row.modelled else ""),
                 row.n,
-                row.calls,
-                row.uncached_tokens,
-                row.cached_tokens,
-                row.output_tokens,
-                row.seconds,
+                *(getattr(row, kind) for kind in COST_KINDS),
                 row.money,
             )
             for row in self.rows

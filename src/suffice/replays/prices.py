@@ -6,7 +6,7 @@ import json
 import math
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
 from importlib.resources import files
@@ -76,10 +76,6 @@ class ListPrice:
     page: str
     cached_listed: bool
     source: str
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return JSON-ready values."""
-        return asdict(self)
 
 
 @cache

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -152,18 +153,10 @@ def equivalent_thresholds(policy: Policy, raw: Rounds, literal: Threshold) -> tu
 
     if len(places) == 0:
         return -np.inf, np.inf
+    # Regions alike lie together around the literal's own: the first of them below it, and the first after them.
     here = int(np.searchsorted(places, literal.value, side="left" if upper_closed else "right"))
-    first, last = here, here
-    low, high = 0, here  # bisection: the first region that stops alike
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (low, middle) if same(middle) else (middle + 1, high)
-    first = low
-    low, high = here, len(places)
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if same(middle) else (low, middle - 1)
-    last = low
+    first = bisect_left(range(here), x=True, key=same)
+    last = here + bisect_left(range(here + 1, len(places) + 1), x=True, key=lambda region: not same(region))
     return (
         float(places[first - 1]) if first > 0 else -np.inf,
         float(places[last]) if last < len(places) else np.inf,

@@ -189,7 +189,7 @@ class Explorer:
         for part, section, variant, within in self.where(numbers):
             yield part, section.side, section.stops(section.bits(section.family.decode(within)), variant)
 
-    def _outcomes(self, numbers: Numbers) -> Iterator[tuple[slice, Side, Callable[[str], Floats]]]:
+    def outcomes(self, numbers: Numbers) -> Iterator[tuple[slice, Side, Callable[[str], Floats]]]:
         """Yield in parts the outcomes of the rules of sorted `numbers`, by name ``(n_rules, n_questions)``."""
         for part, section, variant, within in self.where(numbers):
             codes = section.family.decode(within)
@@ -199,20 +199,15 @@ class Explorer:
     def means(self, numbers: Numbers) -> dict[str, Floats]:
         """Return the mean outcomes of the rules of sorted `numbers`, each of shape ``(n_rules,)``."""
         out = {name: np.empty(len(numbers)) for name in OUTCOMES}
-        for part, _, outcome in self._outcomes(numbers):
+        for part, _, outcome in self.outcomes(numbers):
             for name in OUTCOMES:
                 out[name][part] = outcome(name).mean(axis=1)
         return out
 
     def deltas(self, numbers: Numbers) -> Iterator[tuple[slice, dict[str, Floats]]]:
         """Yield the differences to the baseline of the rules of sorted `numbers`: ``(n_rules, n_questions)`` each."""
-        for part, side, outcome in self._outcomes(numbers):
+        for part, side, outcome in self.outcomes(numbers):
             yield part, {name: outcome(name) - side.baseline[name] for name in ("quality", "calls")}
-
-    def values(self, numbers: Numbers) -> Iterator[tuple[slice, dict[str, Floats]]]:
-        """Yield quality and calls of the rules of sorted `numbers`: ``(n_rules, n_questions)`` each."""
-        for part, _, outcome in self._outcomes(numbers):
-            yield part, {name: outcome(name) for name in ("quality", "calls")}
 
     def rules(self, numbers: Numbers) -> list[Rule]:
         """Return the rules of sorted `numbers` as values."""

@@ -160,9 +160,9 @@ def _cross_fit(trials: Trials, folds: int, draws: Draws) -> Estimate | None:
     # Sums over each fold in one product; a mean without a fold is then a difference of sums, for all rules at once.
     member = (fold[:, None] == np.arange(n_folds)).astype(np.float64)
     totals = {name: np.empty((len(numbers), n_folds)) for name in ("quality", "calls")}
-    for part, values in explorer.values(numbers):
+    for part, _, outcome in explorer.outcomes(numbers):
         for name, total in totals.items():
-            total[part] = values[name] @ member
+            total[part] = outcome(name) @ member
     size = member.sum(axis=0)
     best = []
     for k in range(n_folds):
@@ -177,11 +177,11 @@ def _estimate_by_fold(explorer: Explorer, picked: Positions, fold: Positions, dr
     order, place = np.unique(picked, return_inverse=True)
     mine = place[fold]  # which of the different rules each question counts with
     quality, calls, delta = np.empty((3, len(explorer.questions)))
-    for (part, values), (_, deltas) in zip(explorer.values(order), explorer.deltas(order), strict=True):
+    for part, side, outcome in explorer.outcomes(order):
         here = np.flatnonzero((mine >= part.start) & (mine < part.stop))
         rows = mine[here] - part.start
-        quality[here], calls[here] = values["quality"][rows, here], values["calls"][rows, here]
-        delta[here] = deltas["quality"][rows, here]
+        quality[here], calls[here] = (outcome(name)[rows, here] for name in ("quality", "calls"))
+        delta[here] = quality[here] - side.baseline["quality"][here]
     texts = list(map(str, explorer.rules(order)))
     by_use = np.argsort(-np.bincount(place), kind="stable")
     return Estimate(

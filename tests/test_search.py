@@ -536,7 +536,7 @@ def test_tables_of_joined_literals_may_be_split_without_changing_anything(monkey
 @pytest.mark.parametrize("pending", [1, 50, 10**6])
 def test_rules_are_merged_if_and_only_if_they_stop_alike(monkeypatch, pending):
     monkeypatch.setattr("suffice.searches.explore._PENDING", pending)
-    monkeypatch.setattr("suffice.searches.explore._BATCH", 300)
+    monkeypatch.setattr("suffice.searches.explore._RULE_BATCH", 300)
     of = recording(12, lengths=True, seed=5)
     made = explorer(space("dnf", NAMES, grid=2, patience=(1, 2), max_rounds=(3, 5)), of)
     found = made.distinct()
@@ -687,7 +687,8 @@ def test_cross_fitted_values_come_from_the_rules_of_the_other_folds():
     )
     found = made.optimism.estimate("cross-fitted")
     ex = made.explorer
-    values = next(ex.values(made.distinct.number))[1]
+    _, _, outcome = next(ex.outcomes(made.distinct.number))
+    values = {name: outcome(name) for name in ("quality", "calls")}
     fold = np.random.default_rng(42).permutation(np.arange(41) % 4)
     total = 0.0
     for k in range(4):

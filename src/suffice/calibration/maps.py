@@ -89,6 +89,7 @@ def fit_isotonic(values: Floats, target: Floats, weights: Floats) -> Calibration
         target: Outcome in [0, 1], shape ``(n,)``.
         weights: Positive, shape ``(n,)``; weight 2 equals the row given twice.
     """
+    # Rows with one value form one block with their mean, as pooling would make of them anyway.
     knots, inverse = np.unique(values, return_inverse=True)
     total = np.bincount(inverse, weights)
     means = np.bincount(inverse, weights * target) / total

@@ -202,6 +202,7 @@ def random_stop(prepared: PreparedRecording, policy: Policy, stopped: Stops) -> 
     unrun = stopped.unrun(ends, policy.max_rounds)
     length, cut = view.seen.sum(axis=-1), stopped.cut(ends, policy.max_rounds)
     strata = _strata(np.where(cut, len(view), length))
+    # Shares of each question's stratum that stop at each round: all of them are paid, those that ran are known.
     at = np.maximum(stopped.position, 0)[:, None] == np.arange(len(view))
     paid, dealt = strata.means(at), strata.means(at & ~unrun[:, None])
     ran = (np.arange(len(view)) < length[:, None]) | ~cut[:, None]

@@ -134,6 +134,7 @@ class RecordingBlock(Recording):
         self._row = np.repeat(np.arange(len(starts)), lengths)
         self._column = table.column("round").cast(pa.int64()).to_numpy() - index[0]
         width = len(index)
+        # One pass counts every pair of question and round: 1 = seen, 2 = twice in the file.
         seen = np.bincount(self._row * width + self._column, minlength=len(starts) * width)
         self.seen = seen.reshape(len(starts), width) > 0
         doubled = seen.reshape(len(starts), width).max(axis=1) > 1

@@ -198,6 +198,7 @@ class CostTable:
         A mask may hold shares instead of truth values: the expectation over masks is that of their mean.
         """
         nothing: Floats = np.zeros(self.seen.shape)
+        # One mask often serves many components: each is converted once, by identity.
         shares = {id(mask): np.asarray(mask, dtype=np.float64) for mask in masks.values()}
         costs: dict[str, dict[str, Floats]] = {}
         money = np.zeros(len(self.seen))

@@ -141,6 +141,7 @@ def replay_matrix(view: Rounds, rules: Sequence[Rule], by_stop: Mapping[str, Flo
         fires[position] = rule.fires(view)
     ended: Mask = np.arange(width) >= view.seen.sum(axis=-1)[:, None] - 1  # the last seen round stops, as all later
     np.logical_or(fires & view.seen, ended, out=fires)
+    # The first True of each row, as an index into flat tables: one look-up for each outcome.
     flat = np.argmax(fires, axis=-1)
     flat += np.arange(n) * width
     return {name: np.ascontiguousarray(table).ravel()[flat] for name, table in by_stop.items()}
@@ -238,6 +239,7 @@ def _mean_costs(ledger: Ledger) -> dict[str, float]:
 
 
 def _spread(mean_of: Floats, values: Floats, weights: Floats) -> Spread:
+    # Quantiles of a weighted sample: the value at which the cumulated weight reaches the share.
     order = np.argsort(values, kind="stable")
     reached = np.cumsum(weights[order]) / weights.sum()
     p50, p95 = (float(values[order[int(np.searchsorted(reached, share - ROUNDING))]]) for share in (0.5, 0.95))

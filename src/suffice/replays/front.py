@@ -20,6 +20,7 @@ def pareto_front(quality: Floats, cost: Floats) -> Mask:
         cost: Shape ``(n,)``, no NaN.
     """
     known = np.where(np.isnan(quality), -np.inf, quality)
+    # Only the best point of each cost can be on the front, and only if it beats all cheaper ones: no pairs to compare.
     levels, group = np.unique(cost, return_inverse=True)
     best = np.full(len(levels), -np.inf)
     np.maximum.at(best, group, known)

@@ -59,7 +59,7 @@ class Price:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListPrice:
-    """What a provider's page said on a day.
+    """A model's price on a provider's page, with its date.
 
     Attributes:
         model: The provider's name of the model.

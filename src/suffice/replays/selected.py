@@ -1,4 +1,4 @@
-"""What of a policy and a recording has seen the recorded questions before: gate, reranker, state, calibrators, choices."""
+"""Which parts of a policy and a recording have seen the recorded questions before: gate, state, calibrators, choices."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def dividing_names(recording: Recording) -> list[str]:
 def selected_on(
     policies: Policy | Iterable[Policy], recording: Recording, others: Mapping[str, Seen | None] | None = None
 ) -> Selected:
-    """Return what of policies and recording has seen which of the recorded questions.
+    """Return which parts of policies and recording have seen which of the recorded questions.
 
     Args:
         policies: Whose calibrators, state, choices and gates count, as far as they read them.

@@ -144,7 +144,7 @@ class _Moments:
 
 
 class _Tally:
-    """What one policy has come to so far."""
+    """The figures of one policy over the blocks so far."""
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy

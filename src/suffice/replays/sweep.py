@@ -108,9 +108,10 @@ def regions(prepared: PreparedRecording, policy: Policy, literal: Threshold) -> 
     view = prepared.view(policy)
     column = np.where(view.seen, view[literal.name], np.nan)
     order = np.argsort(column, axis=1, kind="stable")  # NaN last
-    rank = np.argsort(order, axis=1, kind="stable")
+    rank = np.argsort(order, axis=1, kind="stable")  # the place of each round's value among those of its question
     known = ~np.isnan(column)
     upward = literal.comparison in (">", ">=")
+    # In region j the threshold lies above j values: an upward comparison holds from rank j on, a downward one before it.
     runs = []
     for j in range(len(view) + 1):
         held = Held(literal.name, known & (rank >= j if upward else rank < j))

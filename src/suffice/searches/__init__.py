@@ -4,7 +4,7 @@ from suffice.searches.engine import search, split
 from suffice.searches.equivalent import equivalent_intervals
 from suffice.searches.explore import Distinct, Explorer
 from suffice.searches.files import read_space, space_from_dict
-from suffice.searches.optimism import Estimate, Optimism
+from suffice.searches.optimism import Optimism, RuleEstimate
 from suffice.searches.presets import PRESETS, available, preset
 from suffice.searches.result import Chosen, Named, SearchResult, write_rules
 from suffice.searches.space import FORMS, MOST_RULES, Block, Literal, Space
@@ -17,12 +17,12 @@ __all__ = [
     "Block",
     "Chosen",
     "Distinct",
-    "Estimate",
     "Explorer",
     "Literal",
     "Locked",
     "Named",
     "Optimism",
+    "RuleEstimate",
     "SearchResult",
     "Space",
     "available",

@@ -330,6 +330,7 @@ def _stop_tables(prepared: PreparedRecording, view: Rounds) -> tuple[dict[str, F
         tables[name] = np.cumsum(prepared.in_view(tables[name], view), axis=1)
     if view.index[0] > 0:
         return tables, None
+    # A rule pays for the closed-book answer if it returns it, or if it costs nothing; otherwise only if it reads it.
     paid: Mask = (answers <= 0) | (closed["calls"] + closed["tokens"] == 0)
     return {
         name: np.concatenate([table + np.where(paid, closed[name], 0.0), table + closed[name]], axis=1)

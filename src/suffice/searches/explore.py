@@ -24,7 +24,7 @@ __all__ = ["Distinct", "Explorer", "SearchProgress"]
 SearchProgress = Callable[[int, int], None]
 """Called with the number of rules done and the number of all."""
 
-_BATCH = 600_000
+_RULE_BATCH = 600_000
 """Rules times questions handled at once: what the processor's cache holds."""
 
 _PENDING = 2_000_000
@@ -144,7 +144,7 @@ class Explorer:
     @property
     def step(self) -> int:
         """How many rules are handled at once."""
-        return max(1, _BATCH // max(1, len(self.questions)))
+        return max(1, _RULE_BATCH // max(1, len(self.questions)))
 
     def distinct(self, progress: SearchProgress | None = None) -> Distinct:
         """Go through every rule and merge those that stop alike, and have the closed book answered alike."""

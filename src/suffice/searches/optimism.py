@@ -11,14 +11,14 @@ from suffice.rounds import Floats, Positions
 from suffice.searches.explore import Distinct, Explorer, SearchProgress
 from suffice.statistics import ROUNDING, Draws, PairedResult, drawn_folds, max_statistic
 
-__all__ = ["Estimate", "Optimism", "Trials", "measure_optimism"]
+__all__ = ["Optimism", "RuleEstimate", "Trials", "measure_optimism"]
 
 _LARGEST_FAMILY = 2**25
 """Rules times questions up to which the lead is tested against the whole family, a bound on memory (256 MiB)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Estimate:
+class RuleEstimate:
     """What selecting the best rule within the budget is worth, by one way of estimating it.
 
     Attributes:
@@ -42,7 +42,7 @@ class Optimism:
     """The optimism of a search.
 
     Attributes:
-        estimates: Naive, nested and cross-fitted, as far as they could be had.
+        estimates: Naive, nested and cross-fitted, as far as they are available.
         n_rules: Rules that were tried.
         n_distinct: Different sets of stops among them.
         n_within: Those within the budget, among which the best was selected.
@@ -51,15 +51,15 @@ class Optimism:
             these are too many to test together.
     """
 
-    estimates: tuple[Estimate, ...]
+    estimates: tuple[RuleEstimate, ...]
     n_rules: int
     n_distinct: int
     n_within: int
     p_raw: float
     p_corrected: float
 
-    def estimate(self, how: str) -> Estimate | None:
-        """Return one of the estimates, None if it could not be had."""
+    def estimate(self, how: str) -> RuleEstimate | None:
+        """Return one of the estimates, None if it is not available."""
         return next((item for item in self.estimates if item.how == how), None)
 
 
@@ -134,11 +134,11 @@ def measure_optimism(trials: Trials, on_tune: Positions, draws: Draws, folds: in
     )
 
 
-def _estimate_of(how: str, explorer: Explorer, number: Positions, draws: Draws) -> Estimate:
+def _estimate_of(how: str, explorer: Explorer, number: Positions, draws: Draws) -> RuleEstimate:
     """Return what one rule gives on all questions."""
     means = explorer.means(number)
     _, deltas = next(explorer.deltas(number))
-    return Estimate(
+    return RuleEstimate(
         how=how,
         rules=(str(explorer.rules(number)[0]),),
         quality=float(means["quality"][0]),
@@ -147,7 +147,7 @@ def _estimate_of(how: str, explorer: Explorer, number: Positions, draws: Draws) 
     )
 
 
-def _cross_fit(trials: Trials, folds: int, draws: Draws) -> Estimate | None:
+def _cross_fit(trials: Trials, folds: int, draws: Draws) -> RuleEstimate | None:
     """Return the estimate that selects each question's rule on the other folds; None where that cannot be done.
 
     Thresholds stay those of tune; folds are drawn over clusters, so that the runs of one question stay together.
@@ -172,7 +172,7 @@ def _cross_fit(trials: Trials, folds: int, draws: Draws) -> Estimate | None:
     return _estimate_by_fold(explorer, numbers[picked], fold, draws) if len(picked) == n_folds else None
 
 
-def _estimate_by_fold(explorer: Explorer, picked: Positions, fold: Positions, draws: Draws) -> Estimate:
+def _estimate_by_fold(explorer: Explorer, picked: Positions, fold: Positions, draws: Draws) -> RuleEstimate:
     """Return the estimate in which each question counts with the rule picked for its fold."""
     order, place = np.unique(picked, return_inverse=True)
     mine = place[fold]  # which of the different rules each question counts with
@@ -184,7 +184,7 @@ def _estimate_by_fold(explorer: Explorer, picked: Positions, fold: Positions, dr
         delta[here] = quality[here] - side.baseline["quality"][here]
     texts = list(map(str, explorer.rules(order)))
     by_use = np.argsort(-np.bincount(place), kind="stable")
-    return Estimate(
+    return RuleEstimate(
         how="cross-fitted",
         rules=tuple(texts[i] for i in by_use.tolist()),
         quality=float(quality.mean()),

@@ -11,7 +11,13 @@ from suffice.signals import base as signals
 @pytest.fixture(autouse=True)
 def _own_names_are_forgotten():
     """What a test registers is gone when it ends, so that it can run again."""
-    registries = (signals._REGISTRY, parse._OWN_RULES, parse._OWN_SELECTORS, metrics._METRICS, importers._REGISTERED)
+    registries = (
+        signals._REGISTRY,
+        parse._OWN_RULES,
+        parse._OWN_SELECTORS,
+        metrics._ALL_METRICS,
+        importers._REGISTERED,
+    )
     before = [dict(registry) for registry in registries]
     yield
     for registry, names in zip(registries, before, strict=True):

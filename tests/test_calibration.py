@@ -164,7 +164,7 @@ def test_brier_and_reliability_equal_scikit_learn():
     np.testing.assert_allclose([b.predicted for b in report.bins], predicted)
     shares = np.array([b.n for b in report.bins]) / 500
     assert report.ece == pytest.approx(float((shares * np.abs(observed - predicted)).sum()))
-    assert json.dumps(report.to_dict())
+    assert json.dumps(jsonable(report), allow_nan=False)
 
 
 def test_a_report_leaves_undefined_rows_out_and_refuses_nonsense():

@@ -27,6 +27,7 @@ from suffice.errors import ConfigMismatchError, DataError, NotFittedError
 from suffice.replays import calibrate, equivalent_thresholds, policy_for, replay
 from suffice.replays.baselines import run_policy
 from suffice.replays.prepared import PreparedRecording
+from suffice.results import jsonable
 from suffice.rules import parse_rule, thresholds
 from suffice.rules.rethreshold import with_threshold
 from suffice.session import Policy, stops
@@ -195,7 +196,7 @@ def test_calibrators_are_fitted_on_tune_and_judged_on_the_recording_with_the_rul
         policy, _ = calibrate(tune, rule="tasr", method=method, per_round=per_round)
         row = replay(recording, [policy]).row("tasr")
         assert (forms[name].quality, forms[name].calls) == pytest.approx((row.metrics["f1"], row.calls.mean))
-    assert forms["the policy's"].overall.to_dict() == forms["per-round isotonic"].overall.to_dict()
+    assert jsonable(forms["the policy's"].overall) == jsonable(forms["per-round isotonic"].overall)
 
 
 def test_a_recorded_probability_is_judged_without_tune_questions():

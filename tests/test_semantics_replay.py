@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from suffice.cli.console import number
 from suffice.errors import CensoredError
 from suffice.replays import replay
-from suffice.replays.tables import outcomes_table, verdict
+from suffice.replays.tables import outcomes_table
 from suffice.reports.headline import headline
 from suffice.rounds import COST_KINDS
 from suffice.rules import FirstOf, Never, fixed_k, parse_rule, parse_selector
@@ -131,11 +131,11 @@ def test_a_verdict_that_depends_on_what_never_ran_is_unknown():
     ours, everything = result.rows[:2]
     # Ours has .5 at 1.25 calls, fixed_k(2) something from .5 to .75 at 1.75 or more: it may match, and not dominate.
     assert (ours.metrics["em"], ours.calls.mean) == (0.5, 1.25)
-    assert (ours.undecided, verdict(ours)) == (("cheapest_match",), "not dominated")
+    assert (ours.undecided, ours.verdict) == (("cheapest_match",), "not dominated")
     assert "whether a fixed or random policy has this em for less is unknown" in rows_of(
         recording, policy("enough >= 1"), metrics=("em",)
     ).headline("enough >= 1")
-    assert (everything.undecided, verdict(everything)) == (("cheapest_match", "dominated_by"), "unknown†")
+    assert (everything.undecided, everything.verdict) == (("cheapest_match", "dominated_by"), "unknown†")
     worse = [["b"], *[["a", "b", "b"]] * 3]
     lost = rows_of(recording_of(worse, end=["rule", *["max_rounds"] * 3]), policy(Never(), name="all"), baseline=None)
     assert lost.row("all").bounds["em"] == (0.0, 0.25)

@@ -128,7 +128,9 @@ class CostTable:
         self.call_columns = self._call_columns(notes)
         self.modelled = recording.metadata.get("cache_state") == "unknown" and GENERATOR in self.components
         if self.modelled:
-            self._model_cache()
+            columns = self.columns[GENERATOR]
+            prompt = columns["uncached_tokens"] + columns["cached_tokens"]
+            columns["uncached_tokens"], columns["cached_tokens"] = shared_prefix(prompt, self.index)
             notes.append(
                 "cached and uncached tokens are modelled: rounds were recorded in parallel, so each round is taken to "
                 "share the prompt tokens of the one before"
@@ -186,11 +188,6 @@ class CostTable:
             for component in loop:
                 columns[component] = np.where(unknown, 1.0 if component == loop[0] else 0.0, columns[component])
         return columns
-
-    def _model_cache(self) -> None:
-        columns = self.columns[GENERATOR]
-        prompt = columns["uncached_tokens"] + columns["cached_tokens"]
-        columns["uncached_tokens"], columns["cached_tokens"] = shared_prefix(prompt, self.index)
 
     def charge(self, masks: Mapping[str, Mask] | Mapping[str, Floats]) -> Ledger:
         """Return what the rounds in `masks` (by component, shape ``(n_questions, n_rounds)``) cost.

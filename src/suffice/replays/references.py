@@ -160,7 +160,8 @@ def _reference_run(
         return same[0]
     check_policy(policy, prepared.recording)
     twice = any(run.label == policy.label for run in runs)
-    run, _ = run_policy(prepared, policy, label=f"{policy.label} (baseline)" if twice else "", kind=_kind(policy))
+    kind = "fixed" if policy.rule.signals <= {"round"} else "rule"
+    run, _ = run_policy(prepared, policy, label=f"{policy.label} (baseline)" if twice else "", kind=kind)
     return replace(run, selector=name)
 
 
@@ -170,10 +171,6 @@ def _spelt(label: str) -> str:
         return f"random({parse_rule(label.removeprefix('random(').removesuffix(')'))})"
     except RuleSyntaxError:
         return label
-
-
-def _kind(policy: Policy) -> str:
-    return "fixed" if not policy.rule.signals or policy.rule.signals == {"round"} else "rule"
 
 
 def refuse_unmeasured(prepared: PreparedRecording, run: Run, metrics: Sequence[str]) -> None:

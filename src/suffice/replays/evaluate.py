@@ -190,8 +190,8 @@ def _row(
     unmeasured = [name for name, values in run.worst.items() if np.isnan(values).any()]
     if unmeasured:
         notes.append(f"no answer was recorded where this stops: {', '.join(unmeasured)} unknown")
-    operational = _mean_costs(run.ledger)
-    recorded = _mean_costs(prepared.costs.recorded)
+    operational = _cost_means(run.ledger)
+    recorded = _cost_means(prepared.costs.recorded)
     worst, best = ({name: float(values.mean()) for name, values in of.items()} for of in (run.worst, run.best))
     bounds = {} if run.exact else {name: (worst[name], best[name]) for name in worst if not math.isnan(worst[name])}
     return Row(
@@ -227,7 +227,7 @@ def _row(
     )
 
 
-def _mean_costs(ledger: Ledger) -> dict[str, float]:
+def _cost_means(ledger: Ledger) -> dict[str, float]:
     totals = {kind: float(ledger.total(kind).mean()) for kind in COST_KINDS if kind != "calls"}
     return {
         "calls": float(ledger.calls.mean()),

@@ -158,7 +158,7 @@ class _Tally:
         """Replay a block and return each question's metrics and costs."""
         run, stopped = run_policy(prepared, self.policy)
         self.definedness.add(stopped.view)
-        values = _known_outcomes(run)
+        values = _block_outcomes(run)
         self.moments.add(values)
         rounds, counts = np.unique(stopped.rounds, return_counts=True)
         self.stops.update(dict(zip(rounds.tolist(), counts.tolist(), strict=True)))
@@ -180,7 +180,7 @@ class _Tally:
         )
 
 
-def _known_outcomes(run: Run) -> dict[str, Floats]:
+def _block_outcomes(run: Run) -> dict[str, Floats]:
     if not run.exact:
         raise CensoredError(
             f"{run.label!r} goes on past what was recorded in {int(run.unrun.sum())} questions of one block, because a "

@@ -172,7 +172,7 @@ _FIELD_TYPES: dict[str, type | tuple[type, ...]] = {
 }
 
 
-_IN_POINTS = Column("points", ".1f", scale=100)
+_SHARE_IN_POINTS = Column("points", ".1f", scale=100)
 
 
 def figures_text(figures: Mapping[str, float | None], metric: str) -> str:
@@ -181,7 +181,7 @@ def figures_text(figures: Mapping[str, float | None], metric: str) -> str:
     >>> figures_text({"loss": -0.01, "value": 0.5, "baseline_value": 0.49, "calls": 4.0, "baseline_calls": 5.0}, "f1")
     'loss -0.0100; f1 50.0 against 49.0; 4.00 calls against 5.00 (-20.0 %)'
     """
-    value, baseline = (_IN_POINTS.text(figures[name]) for name in ("value", "baseline_value"))
+    value, baseline = (_SHARE_IN_POINTS.text(figures[name]) for name in ("value", "baseline_value"))
     text = f"loss {figures['loss']:+.4f}; {metric} {value} against {baseline}"
     for name in COST_NAMES:
         cost, reference = figures.get(name), figures.get(f"baseline_{name}")

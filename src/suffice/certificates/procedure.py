@@ -94,7 +94,7 @@ class Certification(Result):
     @property
     def sequence(self) -> list[dict[str, Any]]:
         """The family in test order: rule, p_value, certified, mean loss and mean calls of each."""
-        losses, calls = _row_means(self.measured.losses), _row_means(self.measured.costs["calls"])
+        losses, calls = _mean_by_policy(self.measured.losses), _mean_by_policy(self.measured.costs["calls"])
         return [
             {
                 "rule": str(policy.rule),
@@ -164,11 +164,11 @@ class Certification(Result):
         chosen = None if self.certificate is None else self.certificate.position
         columns = {
             Column("policy"): [policy.label for policy in self.family.policies],
-            Column("loss", "+.4f"): _row_means(measured.losses),
-            Column("harmed", ".1f", scale=100): _row_means(measured.values < measured.baseline_values),
-            Column(claim.metric, ".1f", scale=100): _row_means(measured.values),
-            Column("calls", ".2f"): _row_means(measured.costs["calls"]),
-            **({} if cheapest == "calls" else {Column(cheapest, ",.2f"): _row_means(measured.spent(cheapest)[0])}),
+            Column("loss", "+.4f"): _mean_by_policy(measured.losses),
+            Column("harmed", ".1f", scale=100): _mean_by_policy(measured.values < measured.baseline_values),
+            Column(claim.metric, ".1f", scale=100): _mean_by_policy(measured.values),
+            Column("calls", ".2f"): _mean_by_policy(measured.costs["calls"]),
+            **({} if cheapest == "calls" else {Column(cheapest, ",.2f"): _mean_by_policy(measured.spent(cheapest)[0])}),
             Column("p", ".4f"): self.p_values.tolist(),
             Column("p (Hoeffding-Bentkus)", ".4f"): self.reference.tolist(),
             Column("certified"): [
@@ -224,7 +224,7 @@ class Certification(Result):
         return {name: jsonable(value) for name, value in values.items()}
 
 
-def _row_means(rows: Floats | Mask) -> list[float]:
+def _mean_by_policy(rows: Floats | Mask) -> list[float]:
     return [float(row.mean()) for row in rows]
 
 

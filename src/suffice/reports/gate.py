@@ -24,8 +24,8 @@ _SWEEP_CAPTION = (
 _STEPS_CAPTION = (
     "What each step to the next threshold changes: up, answers that retrieval makes right; down, those it makes wrong."
 )
-_RATE = "var(--muted)"
-_QUALITY = "var(--accent)"
+_RATE_COLOUR = "var(--muted)"
+_QUALITY_COLOUR = "var(--accent)"
 
 
 def gate_part(
@@ -118,14 +118,14 @@ def _sweep_chart(points: Sequence[GatePoint], never: GatePoint, always: GatePoin
         {"field": "rate", "title": "retrieves, %", "format": ".1f"},
     ]
     lines: tuple[tuple[str, str, list[int]], ...] = (
-        ("rate", _RATE, [6, 3]),
+        ("rate", _RATE_COLOUR, [6, 3]),
         ("blind", "var(--accent-soft)", [2, 2]),
-        ("quality", _QUALITY, [1, 0]),
+        ("quality", _QUALITY_COLOUR, [1, 0]),
     )
     layers: list[dict[str, Any]] = [
         {
             "data": {"values": [{"low": ends[0], "high": ends[1]}]},
-            "mark": {"type": "rect", "color": _RATE, "opacity": 0.12},
+            "mark": {"type": "rect", "color": _RATE_COLOUR, "opacity": 0.12},
             "encoding": {"y": {"field": "low", **y}, "y2": {"field": "high"}},
         },
         *(
@@ -137,9 +137,9 @@ def _sweep_chart(points: Sequence[GatePoint], never: GatePoint, always: GatePoin
         ),
     ]
     legend = [
-        legend_entry(metric.upper(), _QUALITY, "line"),
+        legend_entry(metric.upper(), _QUALITY_COLOUR, "line"),
         legend_entry("random gate of the same retrieval rate", "var(--accent-soft)", "line"),
-        legend_entry("questions retrieved for", _RATE, "line"),
+        legend_entry("questions retrieved for", _RATE_COLOUR, "line"),
     ]
     return chart_of(data, layers, 320, f"{metric.upper()} and retrieval rate over the threshold", legend)
 

@@ -91,18 +91,18 @@ class Selected:
 def seen_from(recording: Recording) -> Seen:
     """Return the questions of a recording, by their ids, those of their clusters, and their texts."""
     names = {*recording.question_ids, *map(str, recording.clusters.tolist())}
-    return Seen.of(names, _question_texts(recording) or ())
+    return Seen.of(names, _recorded_texts(recording) or ())
 
 
 def seen_in(recording: Recording, seen: Seen) -> Mask:
     """Return which questions of a recording are among `seen`, by id, cluster or text, shape ``(n_questions,)``."""
     by_cluster = seen.among([str(cluster) for cluster in recording.clusters.tolist()])
-    return np.asarray(seen.among(recording.question_ids, _question_texts(recording)) | by_cluster, dtype=np.bool_)
+    return np.asarray(seen.among(recording.question_ids, _recorded_texts(recording)) | by_cluster, dtype=np.bool_)
 
 
 def dividing_names(recording: Recording) -> list[str]:
     """Return the names by whose hash questions fall into tune or the rest: their clusters, those of one text together."""
-    return one_name_per_text([str(cluster) for cluster in recording.clusters.tolist()], _question_texts(recording))
+    return one_name_per_text([str(cluster) for cluster in recording.clusters.tolist()], _recorded_texts(recording))
 
 
 def selected_on(
@@ -122,7 +122,7 @@ def selected_on(
     for seen_by_part in [everywhere, *(_of_policy(policy, recording) for policy in every_policy)]:
         for name, seen in seen_by_part.items():
             parts.setdefault(name, []).append(seen)
-    texts = _question_texts(recording)
+    texts = _recorded_texts(recording)
     mask = np.zeros(len(recording.question_ids), dtype=np.bool_)
     by_part, unknown, ids_only = {}, [], []
     for name, every in parts.items():
@@ -150,7 +150,7 @@ def tuned_on(policy: Policy, recording: Recording) -> int:
     return selected_on(policy, recording).n
 
 
-def _question_texts(recording: Recording) -> list[str | None] | None:
+def _recorded_texts(recording: Recording) -> list[str | None] | None:
     """Return the questions' texts; None where none is on record."""
     if "question" not in recording.table.column_names:
         return None

@@ -210,7 +210,7 @@ def test_the_same_seed_trains_the_same_model(tmp_path, monkeypatch):
     monkeypatch.setattr("suffice.papers.cbdr.tiny.VAGUE_EXPOSURES", 0)
     steps = []
     for name in ("one", "two"):
-        train_tiny(tmp_path / name, seed=3, tell=lambda done, total: steps.append((done, total)))
+        train_tiny(tmp_path / name, seed=3, on_progress=lambda done, total: steps.append((done, total)))
     first, second = ((tmp_path / name / "model.safetensors").read_bytes() for name in ("one", "two"))
     assert first == second
     assert (tmp_path / "one" / "tokenizer.json").read_bytes() == (tmp_path / "two" / "tokenizer.json").read_bytes()

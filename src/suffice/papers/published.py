@@ -14,7 +14,7 @@ __all__ = ["FigureValue", "Flag", "Published", "flagged", "published_tasr", "rea
 FigureValue = float | tuple[float, float, float]
 """A value, or a value with the bounds of its interval."""
 
-_IN_POINTS = frozenset({"f1", "delta", "k1", "k3", "k5", "share_5"})
+_PRINTED_IN_POINTS = frozenset({"f1", "delta", "k1", "k3", "k5", "share_5"})
 """Figures that the paper prints in points and this library in [0, 1]."""
 
 
@@ -66,7 +66,7 @@ class Published:
     def row(self, table: str, name: str | None) -> dict[str, FigureValue]:
         """Return the figures of a row, F1 and its differences in [-1, 1]; empty if nothing was published."""
         figures = self.tables[table]["rows"].get(name, {}) if name is not None else {}
-        return {key: _scaled(value, 0.01 if key in _IN_POINTS else 1.0) for key, value in figures.items()}
+        return {key: _scaled(value, 0.01 if key in _PRINTED_IN_POINTS else 1.0) for key, value in figures.items()}
 
     def flagged(self, table: str, name: str | None = None) -> tuple[Flag, ...]:
         """Return the flags of a row, or without a name those of the whole table."""

@@ -52,7 +52,7 @@ from suffice.tables import Table, render
 __all__ = ["demo_gate", "gate_column"]
 
 _WRITTEN_BY = "suffice demo gate --markdown docs/results/gates.md"
-_QUALITY = ("contains", "em", "f1")
+_GATE_METRICS = ("contains", "em", "f1")
 _RATES = (0.9, 0.75, 0.5, 0.25)
 _LOSS = Claim(epsilon=0.02, metric="contains")
 _NOTICE = (
@@ -76,7 +76,7 @@ def demo_gate(
     """
     began = time.monotonic()
     if markdown is not None and not markdown.parent.is_dir():
-        raise DataError(f"there is no folder {str(markdown.parent)!r} to write {markdown.name!r} to")
+        raise DataError(f"the folder {str(markdown.parent)!r} does not exist, so {markdown.name!r} cannot be written")
     page = _Page(prints=output.details and not output.as_json)
     page.section("1. Real answers without and with one retrieval: what could a gate save?")
     tune, evaluation, other = (
@@ -104,8 +104,8 @@ def demo_gate(
         f"4. The gate that was best on tune, {best.name!r}, threshold by threshold, and which questions change sides."
     )
     sweep = _Sweep.of(best, tune, evaluation, out)
-    page.table(points_table(f"{best.name}: the threshold moved, on eval", sweep.points, _QUALITY))
-    page.table(transitions_table(f"{best.name}: what the next threshold changes ({_QUALITY[0]})", sweep.steps))
+    page.table(points_table(f"{best.name}: the threshold moved, on eval", sweep.points, _GATE_METRICS))
+    page.table(transitions_table(f"{best.name}: what the next threshold changes ({_GATE_METRICS[0]})", sweep.steps))
     page.table(examples_table("Some of those questions", sweep.steps, most=1))
 
     page.section(
@@ -265,13 +265,16 @@ class _Sweep:
             beta = find_threshold(certification.policy.rule, self.column).value
             point = self.evaluation.point(certification.policy.rule, beta, label="certified")
             chosen = point.to_dict()
-            page.sentence(point.headline(_QUALITY[0]))
+            page.sentence(point.headline(_GATE_METRICS[0]))
         page.sentence(self._blind())
         return {**certification.to_dict(), "chosen": chosen}
 
     def _blind(self) -> str:
         """Return what a gate that knows nothing may skip within the claim, in words."""
-        room = self.evaluation.always.values[_QUALITY[0]].mean() - self.evaluation.never.values[_QUALITY[0]].mean()
+        room = (
+            self.evaluation.always.values[_GATE_METRICS[0]].mean()
+            - self.evaluation.never.values[_GATE_METRICS[0]].mean()
+        )
         if room <= 0:
             return "Retrieval does not raise the mean here: never retrieving loses nothing."
         share = min(1.0, _LOSS.epsilon / room)

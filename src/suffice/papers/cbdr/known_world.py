@@ -234,7 +234,7 @@ def known_world_tables(measurements: Sequence[KnownWorld]) -> list[Table]:
             measurements,
             {
                 **seed,
-                **{Column(str(level), ".1f", scale=100): _entry("correct", level) for level in levels},
+                **{Column(str(level), ".1f", scale=100): _figure_of("correct", level) for level in levels},
                 Column("with the passage", ".1f", scale=100): "told",
                 Column("with another", ".1f", scale=100): "untold",
             },
@@ -247,7 +247,7 @@ def known_world_tables(measurements: Sequence[KnownWorld]) -> list[Table]:
                 Column("n"): lambda item: str(item.n),
                 **{Column(f"states of layer {n}", ".3f", interval=True): _area(n) for n in first.layers},
                 Column("log-probability of the answer", ".3f"): "logprob.value",
-                **{Column(name, ".3f"): _entry("controls", name) for name in CONTROLS},
+                **{Column(name, ".3f"): _figure_of("controls", name) for name in CONTROLS},
             },
             (note,),
         ),
@@ -257,7 +257,7 @@ def known_world_tables(measurements: Sequence[KnownWorld]) -> list[Table]:
             {
                 **seed,
                 **{
-                    Column(f"probe of {name}, {who}", ".1f", scale=100): _entry(field, name)
+                    Column(f"probe of {name}, {who}", ".1f", scale=100): _figure_of(field, name)
                     for name in first.increase
                     for who, field in (("all", "increase"), ("unknown", "increase_unknown"))
                 },
@@ -266,7 +266,7 @@ def known_world_tables(measurements: Sequence[KnownWorld]) -> list[Table]:
     ]
 
 
-def _entry(field: str, key: object) -> Callable[[KnownWorld], Any]:
+def _figure_of(field: str, key: object) -> Callable[[KnownWorld], Any]:
     return lambda item: getattr(item, field)[key]
 
 

@@ -53,7 +53,7 @@ RETRIEVER = "BM25 order"
 _BATCH_OF_ANSWERS = 64
 """Questions between two writes to the journal of answers."""
 
-Tell = Callable[[str, int, int], None]
+OnStage = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -103,7 +103,7 @@ def run_cbdr(
     *,
     others: Sequence[str] = (),
     settings: CbdrSettings | None = None,
-    on_progress: Tell | None = None,
+    on_progress: OnStage | None = None,
 ) -> CbdrRun:
     """Run the paper's pipeline; after an interruption, the same call resumes.
 
@@ -131,7 +131,7 @@ def run_cbdr(
         out=Path(out),
         settings=settings,
         label=LabelRule.parse(settings.label),
-        tell=on_progress or (lambda _stage, _done, _total: None),
+        report=on_progress or (lambda _stage, _done, _total: None),
     ).run()
 
 
@@ -146,7 +146,7 @@ class _Pipeline:
     out: Path
     settings: CbdrSettings
     label: LabelRule
-    tell: Tell
+    report: OnStage
     seconds: dict[str, float] = field(default_factory=dict)
 
     def run(self) -> CbdrRun:
@@ -223,11 +223,11 @@ class _Pipeline:
     @contextmanager
     def _stage(self, name: str) -> Iterator[None]:
         """Time a stage and report its start and end."""
-        self.tell(name, 0, 1)
+        self.report(name, 0, 1)
         began = time.perf_counter()
         yield
         self.seconds[name] = time.perf_counter() - began
-        self.tell(name, 1, 1)
+        self.report(name, 1, 1)
 
     def _answers(
         self, name: str, questions: Sequence[Question], passages: Sequence[Sequence[Passage]] | None
@@ -249,7 +249,7 @@ class _Pipeline:
                     batch, self.model.answers([q.question for q in batch], context), strict=True
                 ):
                     journal.finish(question.question_id, [{"answer": reply.answer}])
-                self.tell(name, len(questions) - len(pending) + start + len(batch), len(questions))
+                self.report(name, len(questions) - len(pending) + start + len(batch), len(questions))
             rows = dict(journal.finished())
         return {question.question_id: rows[question.question_id][0]["answer"] for question in questions}
 
@@ -260,7 +260,10 @@ class _Pipeline:
     def _states(self) -> StoredStates:
         prompted = [StatePrompt(id=q.question_id, question=q.question) for q in self.questions]
         summary = collect_states(
-            self.model, prompted, self.out / QA, on_progress=lambda done, total: self.tell("hidden states", done, total)
+            self.model,
+            prompted,
+            self.out / QA,
+            on_progress=lambda done, total: self.report("hidden states", done, total),
         )
         return read_states(summary.path)
 
@@ -270,7 +273,7 @@ class _Pipeline:
         usable = sum(name in data.labels for name in split.train)
         for layer in self.model.layers:
             for epochs in self.settings.epochs:
-                self.tell(f"probe, layer {layer}, {epochs} epochs", len(runs), 1)
+                self.report(f"probe, layer {layer}, {epochs} epochs", len(runs), 1)
                 run = run_training(
                     data,
                     split,
@@ -294,7 +297,7 @@ class _Pipeline:
                 candidates=self.settings.candidates,
                 k=self.settings.k,
                 shift=shift.to_dict(),
-                on_progress=lambda done, total: self.tell("preference data", done, total),
+                on_progress=lambda done, total: self.report("preference data", done, total),
             )
             for name, questions in (("train", parts.prefer), ("test", parts.test))
         }
@@ -325,7 +328,7 @@ class _Pipeline:
     def _ranking(self, folder: str, preferences: Sequence[Preference]) -> tuple[tuple[float, float, float], ...]:
         settings = self.settings.reranker
         scores = rank_metrics(preferences, pair_scorer(self._encoder(folder), settings))
-        return _row_means(scores, self.settings.resampling)
+        return _means_with_intervals(scores, self.settings.resampling)
 
     def _encoder(self, folder: str) -> Any:
         seed = self.settings.seed
@@ -348,7 +351,7 @@ class _Pipeline:
     def _accuracy(self, questions: Sequence[Question], answers: Mapping[str, str | None]) -> tuple[float, float, float]:
         marks = [is_right(answers[q.question_id], q.answers, self.label) for q in questions]
         known = np.array([[mark for mark in marks if not np.isnan(mark)]])
-        return _row_means(known, self.settings.resampling)[0]
+        return _means_with_intervals(known, self.settings.resampling)[0]
 
     def _usable(self, questions: Sequence[Question]) -> list[Question]:
         """Return the questions whose answers can be marked right or wrong."""
@@ -402,7 +405,7 @@ def _file_name(name: str) -> str:
     return "".join(character if character.isalnum() or character in "-." else "_" for character in name)[-100:]
 
 
-def _row_means(values: Floats, resampling: Resampling) -> tuple[tuple[float, float, float], ...]:
+def _means_with_intervals(values: Floats, resampling: Resampling) -> tuple[tuple[float, float, float], ...]:
     """Return the mean of each row with its interval."""
     means = resampling.draws(values.shape[1]).intervals(values)
     return tuple(zip(means.delta.tolist(), means.low.tolist(), means.high.tolist(), strict=True))

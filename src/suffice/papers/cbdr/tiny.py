@@ -55,7 +55,7 @@ Tokens = npt.NDArray[np.int64]
 
 
 def train_tiny(
-    folder: str | Path, seed: int = 0, *, threads: int = 1, tell: Callable[[int, int], None] | None = None
+    folder: str | Path, seed: int = 0, *, threads: int = 1, on_progress: Callable[[int, int], None] | None = None
 ) -> World:
     """Train a tiny Llama on the world of a seed and save it with its questions.
 
@@ -66,7 +66,7 @@ def train_tiny(
         folder: Output folder; created if missing.
         seed: Seed of world and training; the same seed and threads give the same weights on the same machine.
         threads: Processor threads.
-        tell: Called with the steps done and their total.
+        on_progress: Called with the steps done and their total.
 
     Returns:
         The world it was trained on.
@@ -89,7 +89,7 @@ def train_tiny(
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             network = _network(tokenizer)
-            _train(network, _Lessons(world, tokenizer), tell or _silent)
+            _train(network, _Lessons(world, tokenizer), on_progress or _silent)
     finally:
         torch.set_num_threads(before)
     network.eval()
@@ -282,7 +282,7 @@ class _Lessons:
         return prompts
 
 
-def _train(network: Any, lessons: _Lessons, tell: Callable[[int, int], None]) -> None:
+def _train(network: Any, lessons: _Lessons, on_progress: Callable[[int, int], None]) -> None:
     """Train with AdamW; only answer tokens count in the loss."""
     import torch
 
@@ -305,7 +305,7 @@ def _train(network: Any, lessons: _Lessons, tell: Callable[[int, int], None]) ->
         torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
         optimizer.step()
         schedule.step()
-        tell(step, total)
+        on_progress(step, total)
 
 
 def _write_world(folder: Path, world: World) -> None:

@@ -51,7 +51,7 @@ def tiny_model_command(
         raise typer.BadParameter("goes with --measure", param_hint="--markdown")
     began = time.perf_counter()
     with progress_bar(f"seed {seed}", quiet=output.as_json) as move:
-        world = train_tiny(out, seed, threads=threads, tell=move)
+        world = train_tiny(out, seed, threads=threads, on_progress=move)
     seconds = time.perf_counter() - began
     reranker = write_tiny_reranker(out / "reranker", out, seed=seed)
     n = {split: sum(fact.split == split for fact in world.facts) for split in ("tune", "eval")}
@@ -74,13 +74,13 @@ def tiny_model_command(
 def _measure(out: Path, seeds: range, threads: int, markdown: Path | None, output: Output) -> None:
     """Train the missing seeds, measure all, and print or write the tables."""
     if markdown is not None and not markdown.parent.is_dir():
-        raise DataError(f"there is no folder {str(markdown.parent)!r} to write {markdown.name!r} to")
+        raise DataError(f"the folder {str(markdown.parent)!r} does not exist, so {markdown.name!r} cannot be written")
     folders = [out / f"seed-{seed}" for seed in seeds]
     measurements = []
     for seed, folder in zip(seeds, folders, strict=True):
         if not (folder / "world.json").exists():
             with progress_bar(f"seed {seed}", quiet=output.as_json) as move:
-                train_tiny(folder, seed, threads=threads, tell=move)
+                train_tiny(folder, seed, threads=threads, on_progress=move)
         measurements.append(known_world(folder))
     if markdown is not None:
         markdown.write_text(known_world_page(measurements), encoding="utf-8")

@@ -29,7 +29,7 @@ from suffice.rounds import Round
 
 __all__ = ["numeric_answer", "read_debate"]
 
-_NUMERAL = re.compile(r"(?<![\w.])[-\u2212]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?![\d])|(?<![\w])[-\u2212]?\.\d+")
+_NUMBER_TEXT = re.compile(r"(?<![\w.])[-\u2212]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?![\d])|(?<![\w])[-\u2212]?\.\d+")
 _FRACTION = re.compile(r"\\[dt]?frac\{\s*(-?\d+)\s*\}\{\s*(\d+)\s*\}")
 _LATEX = re.compile(r"\\(?:text|mathrm|mathbf)\b|\\[$%!,;]|[{}$]")
 _GOLD = re.compile(r"####\s*(\S.*?)\s*$")
@@ -45,7 +45,7 @@ def read_debate(path: str | Path) -> ImportedRun:
             ``gsm_Qwen3-14B_persona_enigma-zen_agents3_rounds3.json.gz``.
 
     Raises:
-        SchemaError: The file is no such JSON.
+        SchemaError: The file is not such JSON.
         DataError: A question has no gold number, or an agent no reply; the message names file and question.
     """
     path = existing(path, "the .json or .json.gz of a debate")
@@ -53,7 +53,7 @@ def read_debate(path: str | Path) -> ImportedRun:
     trajectories: list[ImportedTrajectory] = []
     for number, (question, entry) in enumerate(_load(path).items(), start=1):
         where = f"{path}, question {number}"
-        agents, gold = _entry(entry, where)
+        agents, gold = _agents_and_gold(entry, where)
         for agent, messages in enumerate(agents, start=1):
             replies = _replies(messages, f"{where}, agent {agent}")
             trajectories.append(_agent_trajectory(question, gold, agent, replies, labels))
@@ -121,7 +121,7 @@ def _numerals(text: str) -> list[float]:
         return f" {int(match.group(1)) / below!r} " if below else " "
 
     cleaned = _LATEX.sub(" ", _FRACTION.sub(fraction, text))
-    return [float(match.group().replace(",", "").replace("\u2212", "-")) for match in _NUMERAL.finditer(cleaned)]
+    return [float(match.group().replace(",", "").replace("\u2212", "-")) for match in _NUMBER_TEXT.finditer(cleaned)]
 
 
 def _plain(value: float) -> str | None:
@@ -147,7 +147,7 @@ def _load(path: Path) -> dict[str, Any]:
     return loaded
 
 
-def _entry(entry: Any, where: str) -> tuple[list[Any], float]:
+def _agents_and_gold(entry: Any, where: str) -> tuple[list[Any], float]:
     if not (isinstance(entry, list) and len(entry) == 2 and isinstance(entry[0], list) and entry[0]):  # noqa: PLR2004
         raise DataError(f"{where}: expected a pair of agents and gold text, not {entry!r:.80}.")
     marked = _GOLD.search(entry[1]) if isinstance(entry[1], str) else None

@@ -37,7 +37,7 @@ class FigureDifference:
     """A paired difference to `BASELINE` as published, with the spread that follows from it.
 
     The standard error is ``mean / (d_z * sqrt(n))``: exact, since d_z is the mean over the standard deviation of the
-    pairs.  Where all pairs are equal it is zero; the published d_z of 0.0 then stands for an undefined one.
+    pairs.  Where all pairs are equal it is zero; the published d_z of 0.0 then means an undefined one.
 
     Attributes:
         mean: Mean difference.

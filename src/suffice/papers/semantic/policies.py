@@ -38,7 +38,7 @@ CELLS: Mapping[str, tuple[str, ...]] = MappingProxyType(
 """The seven ablations: every non-empty set of members; `max_rounds` is never switched off."""
 
 MAIN = ("judge_free", "cascade", "critic_only")
-"""The policies of Table 1; the others stand in the ablations alone."""
+"""The policies of Table 1; the others appear in the ablations only."""
 
 _NEVER = {"critic": "the critic never approves", "convergence": "no drafts converge", "gain": "the score always rises"}
 

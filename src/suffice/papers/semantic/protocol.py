@@ -38,7 +38,7 @@ from suffice.tables import Table, figure
 __all__ = ["SemanticProtocol", "semantic_protocol"]
 
 _IN_NAME = 0.95
-"""Share of stops at one round from which a policy is no more than a fixed number of rounds."""
+"""Share of stops at one round from which a policy is only a fixed number of rounds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ positive" and "The sentiment is Positive" disagree, and in a denial, it flatters
 is the stricter reading: 1 only where the target follows "sentiment is".
 
 **End.** The published loop runs a fixed number of attempts and has no stopping rule.  Attempts that are missing were
-lost, the files do not say why; drafts behind a gap were written by a history that nobody recorded.  So a trajectory is
+lost, the files do not say why; drafts behind a gap follow a history that was not recorded.  So a trajectory is
 cut before its first gap, and one that is not as long as the longest ends by `failed`: every replay leaves it out.
 """
 

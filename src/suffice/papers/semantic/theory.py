@@ -25,7 +25,7 @@ PROVED = {
     "undefined": "what is undefined never stops",
     "reason": "each question ends for one reason, the same live and replayed",
 }
-"""The claims of `make prove` that stand behind the checks."""
+"""What `make prove` proves, by check."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

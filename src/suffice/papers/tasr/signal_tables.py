@@ -21,7 +21,7 @@ __all__ = ["confidence_figure", "margin_figure", "models_table", "reliability_fi
 
 _MARGIN = "answer_margin"
 _BUCKETS = 5
-_STATED = (1, 2, 3, 4, 5)
+_CONFIDENCES = (1, 2, 3, 4, 5)
 
 
 def _column(recording: Recording, name: str) -> Floats:
@@ -204,7 +204,7 @@ def confidence_figure(cells: Sequence[CellRuns], published: Published, resamplin
         heads=("prompt", "cells"),
         columns={
             "rows": Column("rounds", ",.0f"),
-            **{f"share_{mark}": Column(f"% {mark}", ".1f", scale=100, interval=True) for mark in _STATED},
+            **{f"share_{mark}": Column(f"% {mark}", ".1f", scale=100, interval=True) for mark in _CONFIDENCES},
             "entropy": Column("entropy, nats", ".3f"),
         },
         published=published,
@@ -227,7 +227,7 @@ def confidence_figure(cells: Sequence[CellRuns], published: Published, resamplin
             continue
         questions = [question for _, cell_questions in by_cell for question in cell_questions]
         shares, _ = macro_means(
-            resampling, [(prompt, {f"share_{m}": (np.rint(stated) == m) * 1.0 for m in _STATED}, questions)]
+            resampling, [(prompt, {f"share_{m}": (np.rint(stated) == m) * 1.0 for m in _CONFIDENCES}, questions)]
         )
         ours: Mapping[str, FigureValue] = {"rows": float(len(stated)), **shares, "entropy": _entropy(np.rint(stated))}
         lines += layout.lines((prompt, len(group) - len(silent)), ours, prompt if beside else None)

@@ -133,9 +133,7 @@ def _cells_table(cells: Sequence[CellRuns], published: Published) -> Table:
     if any(item.cell.published for item in cells):
         notes.append("published figures are those of the paper's models: whether a cell repeats one is the list's word")
     if any(not item.cell.published for item in cells):
-        notes.append(
-            "a cell without a published counterpart stands alone: its figures are compared with none of the paper's"
-        )
+        notes.append("a cell without a published counterpart is compared with none of the paper's figures")
     notes += [f"{item.cell.name}: {identity}" for item in cells if (identity := _identity(item))]
     if any(item.cell.model == _READER for item in cells):
         notes.append(_SMALL)

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from typer import Argument, BadParameter, Option
 
-from suffice.cli import options
+from suffice.cli import models, options
 from suffice.cli.gating import GateOptions
 from suffice.cli.live import show_live
 from suffice.cli.output import Output
@@ -32,8 +32,8 @@ class _Searched(options.Retrieval):
 def answer(
     question: Annotated[str, Argument(help="The question.")],
     retrieval: _Searched,
-    answering: options.Answering,
-    signals: options.Signals,
+    answering: models.Answering,
+    signals: models.Signals,
     gate: GateOptions,
     output: Output,
     policy: Annotated[Path | None, Option("--policy", help="A policy file, as `suffice calibrate` writes it.")] = None,

@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar
 
 from typer import Argument, Option
 
-from suffice.cli import options
+from suffice.cli import models, options
 from suffice.cli.live import show_live
 from suffice.cli.output import Output
 from suffice.cli.panel import PanelOptions, require_contexts
@@ -26,7 +26,7 @@ _THEN = "suffice draft record DATASET -o drafts.parquet --model M --base-url URL
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Writer(options.Endpoint):
+class _Writer(models.Endpoint):
     """A writer, and what embeds its drafts."""
 
     panel: ClassVar[str] = "Writer"
@@ -37,7 +37,7 @@ class _Writer(options.Endpoint):
     cache: Annotated[
         Path | None, Option("--cache", help="A response cache (sqlite); the same request is then paid once.")
     ] = None
-    embedder: options.EmbedderName = "minilm"
+    embedder: models.EmbedderName = "minilm"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,9 +111,9 @@ def record_drafts_command(
     if not all(question.passages for question in questions):
         require_contexts(panels, "record questions that bring passages")
     loop = _loop(Policy(max_rounds=max_rounds), writer, critic, panels)
-    models = {"writer": writer.model, "critic": critic.critic_model or writer.model}
-    models |= {panel.name: panel.model.model.model for panel in panels}
-    recorder.record(f"drafts of {dataset}", questions, loop, models, output)
+    priced_models = {"writer": writer.model, "critic": critic.critic_model or writer.model}
+    priced_models |= {panel.name: panel.model.model.model for panel in panels}
+    recorder.record(f"drafts of {dataset}", questions, loop, priced_models, output)
 
 
 def _loop(policy: Policy, writer: _Writer, critic: _Critic, panels: tuple[Panel, ...]) -> DraftingLoop:
@@ -125,9 +125,9 @@ def _loop(policy: Policy, writer: _Writer, critic: _Critic, panels: tuple[Panel,
             critic.critic_api_key_env,
             "--critic-base-url",
             api=writer.api,
-            extra_body=options.json_object(writer.extra_body),
+            extra_body=models.json_object(writer.extra_body),
         )
-    embedder = options.build_embedder(writer.embedder)
+    embedder = models.build_embedder(writer.embedder)
     embedding = () if embedder is None else (DraftEmbedder(embedder),)
     return DraftingLoop(
         writer=writer.chat(api=writer.api),

@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar
 
 from typer import Option
 
-from suffice.cli import options
+from suffice.cli import models
 from suffice.cli.console import warn
 from suffice.embedding import MiniLM
 from suffice.errors import DataError
@@ -54,7 +54,7 @@ class GateOptions:
         """The hidden states of a local model that the probe reads."""
         return None if self.probe is None else self.probe.card.layer
 
-    def build(self, answerer: Answerer, answering: options.Examined) -> ProbeGate | None:
+    def build(self, answerer: Answerer, answering: models.Examined) -> ProbeGate | None:
         """Return the gate, if there is a probe."""
         if self.probe is not None:
             return ProbeGate(self.probe, self._source(self.probe, answerer, answering))
@@ -62,14 +62,14 @@ class GateOptions:
             raise DataError("--gate-model and --gate-base-url say what reads questions for a probe: give --gate, too")
         return None
 
-    def _source(self, probe: Probe, answerer: Answerer, answering: options.Examined) -> StateSource:
+    def _source(self, probe: Probe, answerer: Answerer, answering: models.Examined) -> StateSource:
         """Return what reads the states that the probe was fitted on."""
         card, model, prompt = probe.card, self.gate_model, PROMPTS[answering.prompt]
         kind = card.pinned.get("kind")
         if kind == "encoder states":
             name = model or card.model
             packaged = MiniLM()
-            embedder = packaged if name in ("minilm", packaged.id) else options.build_embedder(name)
+            embedder = packaged if name in ("minilm", packaged.id) else models.build_embedder(name)
             if embedder is None:
                 raise DataError("--gate-model none reads nothing: name the encoder that the probe was fitted on")
             return EncoderStates(embedder)
@@ -79,7 +79,7 @@ class GateOptions:
             at_endpoint = EndpointEmbedder(
                 model or card.model,
                 base_url=self.gate_base_url,
-                api_key=options.api_key(answering.api_key_env),
+                api_key=models.api_key(answering.api_key_env),
                 extra_body=card.pinned.get("extra_body"),  # what the probe's states were asked for with
             )
             return EndpointStates(at_endpoint, prompt=prompt, template=str(card.pinned.get("template")))

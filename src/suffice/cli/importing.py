@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from suffice.adapters import ImportSummary, import_recording, importer, importer_names
-from suffice.cli import options
+from suffice.cli import models
 from suffice.cli.console import warn
 from suffice.cli.output import Output, Screen
 from suffice.errors import DataError, UnsettledError
@@ -57,7 +57,7 @@ def import_command(
         ),
     ] = None,
     embed: Annotated[bool, typer.Option("--embed", help="Embed the answers, for semantic_distance.")] = False,
-    embedder: options.EmbedderName = "minilm",
+    embedder: models.EmbedderName = "minilm",
 ) -> None:
     """It also reports what became of the values of each column.
 
@@ -81,7 +81,7 @@ def import_command(
         raise typer.BadParameter(
             f"tabular files take {wrong[0].replace('_', '-')}, {kind} files do not", param_hint="KIND"
         )
-    used = options.build_embedder(embedder) if embed or "embedder" in takes else None
+    used = models.build_embedder(embedder) if embed or "embedder" in takes else None
     if embed and used is None:
         raise DataError("--embed embeds the answers, and --embedder none embeds nothing: leave one of them out")
     interactive = sys.stdin.isatty() and sys.stderr.isatty()

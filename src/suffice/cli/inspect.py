@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from suffice.cli import options
+from suffice.cli import models
 from suffice.cli.console import number
 from suffice.cli.output import Output, Screen
 from suffice.display import facts_table
@@ -69,7 +69,7 @@ def signals(output: Output) -> None:
 
 
 def doctor(
-    endpoint: options.Examined,
+    endpoint: models.Examined,
     output: Output,
     repeats: Annotated[int, typer.Option("--repeats", min=1, help="Prompts of the determinism probe.")] = 20,
     workers: Annotated[int, typer.Option("--workers", min=1, help="Requests sent at once.")] = 4,
@@ -116,7 +116,7 @@ def _runnable(name: str, capabilities: frozenset[str]) -> str:
     return "yes"
 
 
-def _endpoint_screen(report: EndpointReport, verdicts: dict[str, str], endpoint: options.Examined) -> Screen:
+def _endpoint_screen(report: EndpointReport, verdicts: dict[str, str], endpoint: models.Examined) -> Screen:
     facts = {
         "endpoint": report.endpoint,
         "model": f"{report.model} ({report.api})",

@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 from typer import Argument, Exit, Option
 
-from suffice.cli import options
+from suffice.cli import models, options
 from suffice.cli.console import number, progress_bar
 from suffice.cli.output import Output, Screen
 from suffice.errors import DataError
@@ -39,7 +39,7 @@ _COLUMNS = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Judging(options.Endpoint):
+class Judging(models.Endpoint):
     """A judge of recorded drafts, what it may read, and where its replies are kept."""
 
     panel: ClassVar[str] = "Judge"

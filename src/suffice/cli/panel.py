@@ -7,7 +7,7 @@ from typing import Annotated
 
 from typer import Option
 
-from suffice.cli import options
+from suffice.cli import models, options
 from suffice.cli.judge import parse_weights
 from suffice.errors import DataError
 from suffice.judges import MARKS, JudgeModel, Panel
@@ -22,7 +22,7 @@ _MAX_TOKENS = 2048
 
 
 @dataclass(frozen=True, kw_only=True)
-class PanelOptions(options.Judge):
+class PanelOptions(models.Judge):
     """A judge that marks drafts."""
 
     judge_model: Annotated[
@@ -34,7 +34,7 @@ class PanelOptions(options.Judge):
     ] = ",".join(LIVE_MARKS)
     weights: options.MarkWeights = ""
 
-    def panels(self, endpoint: options.Endpoint) -> tuple[Panel, ...]:
+    def panels(self, endpoint: models.Endpoint) -> tuple[Panel, ...]:
         """Return the panel; none without a judge."""
         if self.judge_model is None:
             return ()
@@ -50,7 +50,7 @@ class PanelOptions(options.Judge):
                 f"{SCORE} is the mean of two marks or more, not of {self.marks!r}: name them with --marks, and give one of "
                 "them all the weight with --weights MARK=1 if only that counts"
             )
-        chat = self.chat(endpoint, extra_body=options.json_object(endpoint.extra_body))
+        chat = self.chat(endpoint, extra_body=models.json_object(endpoint.extra_body))
         asks = JudgeModel(chat, cache=chat.cache, max_tokens=_MAX_TOKENS)
         return (Panel(asks, wanted, weights=parse_weights(self.weights)),)
 

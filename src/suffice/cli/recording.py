@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar
 import typer
 from typer import Option
 
-from suffice.cli import options
+from suffice.cli import models, options
 from suffice.cli.console import number, warn
 from suffice.cli.gating import GateOptions, note_fitted
 from suffice.cli.output import Output, Screen
@@ -59,12 +59,12 @@ class Recorder:
         dataset: str,
         questions: list[Question],
         loop: LiveLoop,
-        models: Mapping[str, str],
+        priced_models: Mapping[str, str],
         output: Output,
         **more: Any,
     ) -> None:
         """Record the questions and print what was done; exit with 1 if some failed, or no reply held an answer."""
-        prices = None if self.prices is None else component_prices(self.prices, models)
+        prices = None if self.prices is None else component_prices(self.prices, priced_models)
         with recording_progress(f"recording {dataset}", prices, quiet=output.as_json) as progress:
             summary = record(
                 questions,
@@ -84,8 +84,8 @@ def record_command(
     dataset: options.Dataset,
     recorder: Recorder,
     retrieval: options.Retrieval,
-    answering: options.Answering,
-    signals: options.Signals,
+    answering: models.Answering,
+    signals: models.Signals,
     gate: GateOptions,
     output: Output,
     max_rounds: options.MaxRounds = 5,
@@ -118,10 +118,12 @@ def record_command(
     )
     if answering.logprobs:
         answerer.verify(frozenset({"logprobs"}))
-    models = {"generator": answerer.fingerprint().get("model", answerer.name)}
-    models |= {} if gate.probe is None else {GATE: gate.probe.card.model}
-    models |= {e.name: e.fingerprint().get("model", e.name) for e in loop.enrichers if e.name.startswith("judge:")}
-    recorder.record(dataset, questions, loop, models, output, parallel_rounds=parallel_rounds)
+    priced_models = {"generator": answerer.fingerprint().get("model", answerer.name)}
+    priced_models |= {} if gate.probe is None else {GATE: gate.probe.card.model}
+    priced_models |= {
+        e.name: e.fingerprint().get("model", e.name) for e in loop.enrichers if e.name.startswith("judge:")
+    }
+    recorder.record(dataset, questions, loop, priced_models, output, parallel_rounds=parallel_rounds)
     note_fitted(loop.fitted, questions)
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from suffice.cli import options
+from suffice.cli import models, options
 from suffice.cli.confidence import LocalModel
 from suffice.cli.console import number, progress_bar
 from suffice.cli.output import Output, Screen
@@ -74,7 +74,7 @@ def states_command(
     ] = "{}",
     api_key_env: Annotated[
         str, typer.Option("--api-key-env", help="The environment variable that holds the API key.")
-    ] = options.DEFAULT_KEY,
+    ] = models.DEFAULT_KEY,
     limit: options.Limit = None,
 ) -> None:
     """They are the model's states before it answers. Run the same command again to resume.
@@ -92,7 +92,7 @@ def states_command(
             )
         source: StateSource
         if encoder is not None:
-            embedder = options.build_embedder(encoder)
+            embedder = models.build_embedder(encoder)
             if embedder is None:
                 raise DataError("--encoder none reads nothing: name 'minilm' or a sentence-transformers id")
             source = EncoderStates(embedder)
@@ -100,9 +100,9 @@ def states_command(
             at_endpoint = EndpointEmbedder(
                 str(model),
                 base_url=base_url,
-                api_key=options.api_key(api_key_env),
+                api_key=models.api_key(api_key_env),
                 batch=local.batch_size,
-                extra_body=options.json_object(extra_body),
+                extra_body=models.json_object(extra_body),
             )
             source = EndpointStates(at_endpoint, prompt=instructions, template=template.replace("\\n", "\n"))
         else:
@@ -129,7 +129,7 @@ def _check_place(base_url: str | None, encoder: str | None, *, layers: str | Non
         raise DataError(
             f"--layers {layers!r} chooses among the layers of a model that runs here; {gives}: leave it out"
         )
-    if base_url is None and options.json_object(extra_body):
+    if base_url is None and models.json_object(extra_body):
         raise DataError(f"--extra-body {extra_body!r} goes to an endpoint, and there is none: give --base-url, too")
 
 

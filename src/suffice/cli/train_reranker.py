@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar
 
 import typer
 
-from suffice.cli import options
+from suffice.cli import models, options
 from suffice.cli.console import quiet_bars
 from suffice.cli.output import Output, Screen
 from suffice.errors import DataError
@@ -30,7 +30,7 @@ _TRANSFER = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Answering(options.Answering):
+class _Answering(models.Answering):
     """What answers --questions in both orders."""
 
     panel: ClassVar[str] = "Answers to --questions"

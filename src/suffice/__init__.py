@@ -34,6 +34,7 @@ from suffice.signals import SIGNALS, AnswerPosition, Signal, register_signal
 if TYPE_CHECKING:
     from suffice.adapters import import_recording, register_importer
     from suffice.certificates import Claim, Family, certify
+    from suffice.decisions import Advice, decide
     from suffice.diagnostics import diagnose
     from suffice.llm import ChatModel, ScriptedModel, SpanReaderModel
     from suffice.loop import DraftingLoop, RetrievalLoop, record, record_async
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from suffice.store import Recording, read_recording, write_recording
 
 _LAZY = {
+    "Advice": "suffice.decisions",
     "ChatModel": "suffice.llm",
     "Claim": "suffice.certificates",
     "DraftingLoop": "suffice.loop",
@@ -58,6 +60,7 @@ _LAZY = {
     "SpanReaderModel": "suffice.llm",
     "calibrate": "suffice.replays",
     "certify": "suffice.certificates",
+    "decide": "suffice.decisions",
     "diagnose": "suffice.diagnostics",
     "import_recording": "suffice.adapters",
     "load_questions": "suffice.retrieval",
@@ -76,6 +79,7 @@ __all__ = [
     "NAMED_RULES",
     "SELECTORS",
     "SIGNALS",
+    "Advice",
     "AnswerPosition",
     "Calibrator",
     "ChatModel",
@@ -109,6 +113,7 @@ __all__ = [
     "__version__",
     "calibrate",
     "certify",
+    "decide",
     "diagnose",
     "fixed_k",
     "import_recording",

@@ -1,0 +1,402 @@
+"""Advice: one sentence with a verb, the few figures behind it, and the trial that goes on with more questions."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from suffice._version import __version__
+from suffice.decisions.candidates import change_text
+from suffice.decisions.trial import Trial
+from suffice.errors import NotFoundError, SchemaError
+from suffice.files import write_file
+from suffice.json_text import refuse_constant
+from suffice.results import Result, jsonable
+from suffice.rules import fixed_k
+from suffice.session import Policy
+from suffice.tables import Column, Table, counted, figure
+
+__all__ = ["Advice", "Verdict"]
+
+FORMAT = "suffice-decision"
+VERSION = 1
+
+Verdict = Literal["do it", "not enough data", "keep what you have", "cannot be judged"]
+
+_Z = 1.959964  # two-sided 95 %
+_POWER_Z = 0.841621  # four times in five
+_MOST_ROWS = 5
+_CHART = 21
+_MOST_QUESTIONS = 1_000_000
+
+
+@dataclass(frozen=True, slots=False, kw_only=True)
+class Advice(Result):
+    """What to do about a loop, how sure that is, and what it rests on.
+
+    Every figure is of the verdict part: questions that neither chose nor fitted a candidate.
+
+    Attributes:
+        trial: The declared question and the evidence.
+        unjudged: Why nothing can be said; empty where something can.
+        notes: What a reader must know.
+        rounds_text: What the log did by itself, in words.
+        needed: By place of a candidate, about how many more questions would show that it loses less than `max_loss`.
+    """
+
+    trial: Trial
+    unjudged: str = ""
+    rounds_text: str = ""
+    needed: Mapping[int, int | None]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def n(self) -> int:
+        """Independent questions of the verdict part."""
+        return self.trial.totals.n
+
+    @cached_property
+    def chosen(self) -> int | None:
+        """The place of the candidate that the sentence is about; None where there is none.
+
+        The cheapest that is proved; else the cheapest that is tested, saves, and seems to lose less than `max_loss`.
+        """
+        trial = self.trial
+        costs = trial.totals.costs[trial.cost][:-1]
+        proved = np.flatnonzero(trial.proved).tolist()
+        if proved:
+            return int(min(proved, key=lambda place: costs[place]))
+        if not self.n:
+            return None
+        loss, saving = trial.totals.losses / self.n, trial.totals.saving(trial.cost)
+        hopeful = [place for place in trial.sequence if loss[place] < trial.max_loss and saving[place] > 0]
+        return int(min(hopeful, key=lambda place: costs[place])) if hopeful else None
+
+    @cached_property
+    def verdict(self) -> Verdict:
+        """What to do."""
+        trial = self.trial
+        if self.unjudged:
+            return "cannot be judged"
+        if trial.proved.any():
+            return "do it"
+        saving = trial.totals.saving(trial.cost)
+        if self.n and trial.hopeless[saving > 0].all():  # also where nothing saves
+            return "keep what you have"
+        return "not enough data"
+
+    @property
+    def policy(self) -> Policy | None:
+        """The policy to deploy; None unless the verdict is to do it."""
+        if self.verdict != "do it":
+            return None
+        assert self.chosen is not None
+        policy, trial = self.trial.candidates[self.chosen], self.trial
+        decision = {"metric": trial.metric, "max_loss": trial.max_loss, "alpha": trial.alpha, "questions": self.n}
+        seen = trial.tune | trial.counted
+        return replace(policy, provenance={**policy.provenance, **seen.to_dict(), "decision": decision})
+
+    @property
+    def sentence(self) -> str:
+        """The advice, a verb first."""
+        trial, verdict = self.trial, self.verdict
+        points = f"{100 * trial.max_loss:g} points"
+        if verdict == "cannot be judged":
+            return f"This cannot be judged yet: {self.unjudged}"
+        if verdict == "keep what you have":
+            return (
+                f"Keep what you have: everything that would save {trial.cost} loses more than {points} of {trial.metric}, "
+                f"as {counted(self.n, 'question')} show."
+            )
+        if self.chosen is None:
+            return (
+                f"Not enough data: nothing that saves {trial.cost} seems to stay within {points} of {trial.metric}, and "
+                f"{counted(self.n, 'question')} do not rule it out either. Record more questions."
+            )
+        change = change_text(trial.candidates[self.chosen], trial.highest)
+        if verdict == "do it":
+            return (
+                f"{change[0].upper()}{change[1:]}: it saves {self._saved()} and changes {trial.metric} by {self._change()} "
+                f"points; {counted(self.n, 'question')} rule out a loss of {points} or more (risk {100 * trial.alpha:g} %)."
+                f"{self._rival_text()}"
+            )
+        needed = self._questions_needed()
+        return (
+            f"Not enough data: to {change} would save {self._saved()} and change {trial.metric} by {self._change()} points, "
+            f"but {counted(self.n, 'question')} do not rule out a loss of {points}. "
+            + (
+                f"Record about {needed:,} more questions."
+                if needed
+                else "Record many more questions, or accept a larger loss."
+            )
+        )
+
+    @property
+    def next_step(self) -> str:
+        """The command that comes next."""
+        return {
+            "do it": "suffice deploy decision.json",
+            "not enough data": "record more questions, import them, and run suffice decide on them with --continue decision.json",
+            "keep what you have": "suffice diagnose RECORDING shows where the loop fails",
+            "cannot be judged": "suffice show RECORDING shows what was recorded",
+        }[self.verdict]
+
+    @property
+    def lead(self) -> str:
+        """The sentence."""
+        return self.sentence
+
+    def _saved(self) -> str:
+        assert self.chosen is not None
+        totals, cost = self.trial.totals, self.trial.cost
+        text = f"{100 * totals.saving(cost)[self.chosen]:.0f} % of the {cost}"
+        spent = totals.costs["money"]
+        if np.isnan(spent).any() or not self.n:
+            return text
+        return f"{text} (USD {1000 * (spent[-1] - spent[self.chosen]) / self.n:,.2f} per 1,000 questions)"
+
+    def _change(self) -> str:
+        assert self.chosen is not None
+        mean, low, high = self.trial.totals.interval(_Z)
+        place = self.chosen
+        # A change is a loss with its sign turned, and so are the ends of its interval.
+        return figure((0.0 - mean[place], -high[place], 0.0 - low[place]), "+.1f", 100)
+
+    def _questions_needed(self) -> int | None:
+        """Return the most that any candidate up to the chosen one needs: the sequence ends at the first that fails."""
+        assert self.chosen is not None
+        upto = self.trial.sequence[: self.trial.sequence.index(self.chosen) + 1]
+        shown = self.trial.below.shown(self.trial.alpha)
+        numbers = [self.needed.get(place) for place in upto if not shown[place]]
+        known = [number for number in numbers if number is not None]
+        return max(known) if known and len(known) == len(numbers) else None
+
+    @cached_property
+    def rival(self) -> int | None:
+        """The place of the cheapest other fixed budget with at least the metric of the chosen one for no more."""
+        if self.chosen is None:
+            return None
+        trial, me = self.trial, self.chosen
+        values, costs = trial.totals.values, trial.totals.costs[trial.cost]
+        others = [
+            place
+            for place, policy in enumerate(trial.candidates)
+            if place != me
+            and policy.rule == fixed_k(policy.max_rounds)
+            and values[place] >= values[me]
+            and costs[place] <= costs[me]
+            and (values[place], -costs[place]) != (values[me], -costs[me])
+        ]
+        return min(others, key=lambda place: costs[place]) if others else None
+
+    def _rival_text(self) -> str:
+        if self.rival is None:
+            return ""
+        rival = self.trial.candidates[self.rival]
+        return f" But {rival.label} dominates it here: at least the {self.trial.metric} for no more {self.trial.cost}."
+
+    def _rows(self) -> list[int]:
+        """Return the places of the table's rows under the baseline: the advised one, its rival, then others in order."""
+        wanted = [place for place in (self.chosen, self.rival) if place is not None]
+        sequence = list(self.trial.sequence)
+        if self.chosen in sequence:  # the neighbours of what is advised are the next questions of a reader
+            at = sequence.index(self.chosen)
+            sequence.sort(key=lambda place: abs(self.trial.sequence.index(place) - at))
+        rest = [*sequence, *range(len(self.trial.candidates))]
+        rows = list(dict.fromkeys([*wanted, *rest]))[: _MOST_ROWS - 1]
+        costs = self.trial.totals.costs[self.trial.cost]
+        return sorted(rows, key=lambda place: -costs[place])
+
+    def table(self) -> Table:
+        """Return what you have, what is advised and its neighbours: at most five rows."""
+        return self._table(self._rows(), "What you have, and what you could do")
+
+    def tables(self) -> list[Table]:
+        """Return the short table, then every candidate in it."""
+        everything = sorted(
+            range(len(self.trial.candidates)), key=lambda place: -self.trial.totals.costs[self.trial.cost][place]
+        )
+        return [self.table(), self._table(everything, "Every candidate")]
+
+    def _table(self, places: Iterable[int], title: str) -> Table:
+        trial, totals, n = self.trial, self.trial.totals, max(self.n, 1)
+        mean, low, high = totals.interval(_Z)
+        saving, proved = totals.saving(trial.cost), trial.proved
+        columns = (
+            Column("policy"),
+            Column(trial.cost, ",.2f"),
+            Column("saved", ".0f", scale=100),
+            Column(trial.metric, ".1f", scale=100),
+            Column(f"change of {trial.metric}", "+.1f", scale=100, interval=True),
+            Column(f"worse <- {-100 * trial.max_loss:g} | 0 -> better"),
+            Column("verdict"),
+        )
+        have: tuple[Any, ...] = (
+            f"what you have ({self.rounds_text})" if self.rounds_text else "what you have",
+            float(totals.costs[trial.cost][-1] / n),
+            None,
+            float(totals.values[-1] / n),
+            None,
+            "",
+            "advised" if self.verdict == "keep what you have" else "",
+        )
+        rows = [have]
+        for place in places:
+            state = (
+                "advised"
+                if proved[place] and place == self.chosen
+                else "proved"
+                if proved[place]
+                else "loses more"
+                if trial.hopeless[place]
+                else "open"
+            )
+            rows.append(
+                (
+                    trial.candidates[place].label,
+                    float(totals.costs[trial.cost][place] / n),
+                    float(saving[place]),
+                    float(totals.values[place] / n),
+                    (float(0.0 - mean[place]), float(-high[place]), float(0.0 - low[place])),
+                    _bar(-high[place], -mean[place], -low[place], trial.max_loss),
+                    state,
+                )
+            )
+        heading = f"{title}, on {counted(self.n, 'question')} of the verdict part"
+        return Table(title=heading, columns=columns, rows=tuple(rows), notes=self.notes)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-ready values, from which `Advice.from_dict` goes on."""
+        trial, n = self.trial, max(self.n, 1)
+        mean, low, high = trial.totals.interval(_Z)
+        saving = trial.totals.saving(trial.cost)
+        policy = self.policy
+        candidates = [
+            {
+                "policy": candidate.label,
+                "loss": mean[place],
+                "interval": [low[place], high[place]],
+                trial.metric: trial.totals.values[place] / n,
+                "saving": saving[place],
+                **{name: sums[place] / n for name, sums in trial.totals.costs.items()},
+                "tested": place in trial.sequence,
+                "proved": bool(trial.proved[place]),
+                "loses_more": bool(trial.hopeless[place]),
+                "evidence": float(np.exp(min(trial.below.log_highest[place], 700.0))),
+            }
+            for place, candidate in enumerate(trial.candidates)
+        ]
+        values: dict[str, Any] = jsonable(
+            {
+                "format": FORMAT,
+                "version": VERSION,
+                "suffice": __version__,
+                "verdict": self.verdict,
+                "sentence": self.sentence,
+                "next": self.next_step,
+                "n": self.n,
+                "unjudged": self.unjudged,
+                "rounds_text": self.rounds_text,
+                "policy": None if policy is None else policy.to_dict(),
+                "dominated_by": None if self.rival is None else trial.candidates[self.rival].label,
+                "candidates": candidates,
+                "needed": {str(place): number for place, number in self.needed.items()},
+                "notes": list(self.notes),
+                "trial": trial.to_dict(),
+            }
+        )
+        return values
+
+    @classmethod
+    def from_dict(cls, data: Any) -> Advice:
+        """Return the advice that `to_dict` wrote; nothing in it is executed.
+
+        Raises:
+            SchemaError: It is no decision, of another version, or its trial does not read.
+        """
+        if not isinstance(data, Mapping) or data.get("format") != FORMAT:
+            raise SchemaError(f"this is not a decision: the field 'format' must be {FORMAT!r}")
+        if data.get("version") != VERSION:
+            raise SchemaError(f"decision version {data.get('version')!r} is not readable; this release reads {VERSION}")
+        try:
+            return cls(
+                trial=Trial.from_dict(data["trial"]),
+                unjudged=str(data["unjudged"]),
+                rounds_text=str(data["rounds_text"]),
+                needed={int(place): number for place, number in data["needed"].items()},
+                notes=tuple(map(str, data["notes"])),
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise SchemaError(f"a decision file does not read: {error!r}") from None
+
+    def save(self, path: str | Path) -> None:
+        """Write the decision as JSON, whole or not at all."""
+        write_file(path, json.dumps(self.to_dict(), indent=2, allow_nan=False, ensure_ascii=False) + "\n")
+
+    @classmethod
+    def load(cls, path: str | Path) -> Advice:
+        """Read a decision file.
+
+        Raises:
+            NotFoundError: There is none.
+            SchemaError: It is no decision that this release reads.
+        """
+        try:
+            data = json.loads(Path(path).read_text(encoding="utf-8"), parse_constant=refuse_constant)
+        except OSError as error:
+            raise NotFoundError(f"the decision {str(path)!r} cannot be read: {error.strerror or error}") from None
+        except (ValueError, RecursionError) as error:
+            raise SchemaError(f"the decision {str(path)!r} is not JSON: {error}") from None
+        return cls.from_dict(data)
+
+
+def more_questions(trial: Trial, place: int, losses: np.typing.NDArray[np.float64]) -> int | None:
+    """Return about how many further questions would show, four times in five, that a candidate loses little enough.
+
+    If losses stay distributed as `losses`, the capital of a constant stake grows by a normal number of known mean and
+    variance; the best stake counts.
+
+    Args:
+        trial: The evidence so far.
+        place: The candidate.
+        losses: What it lost, question by question, shape ``(n,)``.
+
+    Returns:
+        None if no number would do: the loss is not below the bound, or more than a million would be needed.
+    """
+    wealth = trial.below
+    growth = np.log1p(wealth.stakes[:, None] * (wealth.bound - losses))
+    mean, spread = growth.mean(axis=1), growth.std(axis=1)
+    # One stake of many must carry the mean alone.
+    lacking = np.log(len(mean) / trial.alpha) - wealth.log_capital[place]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        root = (_POWER_Z * spread + np.sqrt((_POWER_Z * spread) ** 2 + 4 * mean * np.maximum(lacking, 0))) / (2 * mean)
+    numbers = np.where(mean > 0, root**2, np.inf)
+    number = float(np.nanmin(numbers))
+    return None if number > _MOST_QUESTIONS else _two_digits(number)
+
+
+def _two_digits(number: float) -> int:
+    unit = 10 ** max(0, int(np.floor(np.log10(max(number, 1)))) - 1)
+    return int(np.ceil(max(number, 1) / unit) * unit)
+
+
+def _bar(low: float, middle: float, high: float, max_loss: float) -> str:
+    """Return an interval of changes as a line of text; the bars are the accepted loss and no change.
+
+    >>> _bar(-0.04, 0.0, 0.03, 0.02)
+    '.....[..|.o...]......'
+    """
+    scale = 4 * max_loss  # half of the width
+    places = [round((value / scale + 1) / 2 * (_CHART - 1)) for value in (-max_loss, 0.0, low, middle, high)]
+    line = ["."] * _CHART
+    for place, sign in zip(places, "||[o]", strict=True):
+        if np.isfinite(place):
+            line[int(min(max(place, 0), _CHART - 1))] = sign
+    return "".join(line)

@@ -1,0 +1,96 @@
+"""What may be advised: every fixed budget, and the rules that the recorded signals allow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from suffice.errors import SufficeError
+from suffice.replays import calibrate, check_policy, policy_for
+from suffice.rules import Selector, fixed_k
+from suffice.session import Policy
+from suffice.store.recording import Recording
+
+__all__ = ["candidates", "change_text"]
+
+_PROBABILITIES = (0.5, 0.7, 0.9)
+"""Thresholds of what is a probability: of a correct answer, or of knowing the answer without evidence."""
+_QUANTILES = (0.25, 0.5)
+"""Thresholds of the drafts' distance, whose scale depends on the embedder: shares of the rounds of tune questions."""
+
+
+def candidates(tune: Recording, metric: str, selector: Selector) -> tuple[tuple[Policy, ...], tuple[str, ...]]:
+    """Return the policies that may be advised, and notes on the rules that the recording does not allow.
+
+    Everything about them is fixed by the columns and by tune questions: calibrators and thresholds are fitted there.
+
+    Args:
+        tune: Recorded tune questions.
+        metric: What calibrated signals are fitted to.
+        selector: How all of them return answers.
+    """
+    highest = int(tune.index[-1])
+    policies = [
+        policy_for(tune, fixed_k(k), max_rounds=k, selector=selector, name=f"fixed_k({k})") for k in range(1, highest)
+    ]
+    notes = []
+    for rule in _rules(tune):
+        try:
+            policies.append(_fitted(tune, rule, metric, selector))
+        except SufficeError as error:
+            notes.append(f"not tried: {rule}, because {str(error).split(':')[0].rstrip('.')}")
+    return tuple(policies), tuple(notes)
+
+
+def change_text(policy: Policy, highest: int) -> str:
+    """Return what following a policy means, a verb first.
+
+    >>> change_text(Policy(rule=fixed_k(3), max_rounds=3), 5)
+    'lower the cap from 5 to 3'
+    >>> change_text(Policy(rule="answer_stable"), 5)
+    'stop when answer_stable >= 1'
+    """
+    if policy.rule == fixed_k(policy.max_rounds):
+        return f"lower the cap from {highest} to {policy.max_rounds}"
+    if policy.start_round == 0:
+        return f"answer without retrieval when {policy.rule}"
+    return f"stop when {policy.rule}"
+
+
+def _rules(tune: Recording) -> Iterator[str]:
+    """Yield the text of each rule whose signals were recorded, in the order in which they are listed."""
+    columns = set(tune.names("signal"))
+    if "answer_stable" in columns:
+        yield "answer_stable"
+        yield "stable_twice"
+    if "answer_margin" in columns:
+        if "answer_stable" in columns:
+            yield "tasr"
+        yield from (f"margin({threshold})" for threshold in _PROBABILITIES)
+    if "critic_approved" in columns:
+        yield "critic_only"
+    if "semantic_distance" in columns:
+        distances = tune.column("semantic_distance")
+        distances = distances[np.isfinite(distances)]
+        if distances.size:
+            thresholds = sorted({float(f"{value:.3g}") for value in np.quantile(distances, _QUANTILES)})
+            yield from (f"semantic({threshold:g}, 1)" for threshold in thresholds if threshold > 0)
+    if "p_known" in columns and int(tune.index[0]) == 0:
+        yield from (f"p_known > {threshold}" for threshold in _PROBABILITIES)
+
+
+def _fitted(tune: Recording, rule: str, metric: str, selector: Selector) -> Policy:
+    """Return the rule as a policy with what it needs, fitted on tune questions.
+
+    Raises:
+        SufficeError: It cannot decide there.
+    """
+    draft = policy_for(tune, rule, selector=selector)
+    if any(map(draft.unfitted, draft.signals)):
+        draft, _ = calibrate(tune, rule=rule, target=metric, selector=selector)
+        # The trial keeps the tune questions once, for all candidates.
+        draft = replace(draft, provenance={})
+    check_policy(draft, tune)
+    return draft

@@ -1,0 +1,134 @@
+"""What each candidate loses and costs, question by question; what is unknown counts at its worst."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from suffice.errors import CensoredError
+from suffice.replays import dividing_names
+from suffice.replays.baselines import Run, recorded_run, run_policy
+from suffice.replays.prepared import PreparedRecording
+from suffice.replays.prices import Price
+from suffice.replays.references import answering_like, baseline_policy
+from suffice.rounds import Floats, Mask
+from suffice.session import Policy
+from suffice.statistics import Units
+from suffice.store.recording import Recording
+
+__all__ = ["COSTS", "Measured", "measured", "uncut"]
+
+COSTS = ("calls", "tokens", "money")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """Candidates and the baseline on units, in the order of their arrival; the baseline is the last row.
+
+    Attributes:
+        worst: The largest possible loss of each candidate, shape ``(n_candidates, n_units)``, in [-1, 1].
+        best: The smallest possible loss, same shape; the same where everything is known.
+        values: The metric, shape ``(n_candidates + 1, n_units)``, with the worst case of what is unknown.
+        costs: By name in `COSTS`, same shape as `values`; NaN where unknown.
+        unknown: Share of rows with an unknown outcome under some candidate.
+        n_failed: Questions whose recording failed; they count as lost.
+    """
+
+    worst: Floats
+    best: Floats
+    values: Floats
+    costs: dict[str, Floats]
+    unknown: float
+    n_failed: int
+
+
+def uncut(recording: Recording) -> Recording:
+    """Return the recording with the loop's own stops as its ends: what the loop never ran is no part of the question.
+
+    Candidates then stop where the loop stopped, or earlier, and for those every outcome is known.
+    """
+    if "end" not in recording.table.column_names or not (recording.ends == "rule").any():
+        return recording
+    table = recording.table
+    place = table.column_names.index("end")
+    ends = pa.array(
+        ["exhausted" if end == "rule" else end for end in table.column("end").to_pylist()], type=pa.string()
+    )
+    field = table.schema.field("end")
+    return Recording(table.set_column(place, field, ends.cast(field.type)), recording.metadata)
+
+
+def measured(
+    recording: Recording,
+    policies: Sequence[Policy],
+    baseline: str,
+    metric: str,
+    prices: Price | None = None,
+) -> Measured:
+    """Return what candidates lose against the baseline.
+
+    Args:
+        recording: Recorded rounds, failed questions included.
+        policies: The candidates, all with one selector.
+        baseline: `recorded` for what the log did itself, or a rule (`fixed_k(5)`, `full`).
+        metric: See `suffice.replays.outcome`.
+        prices: For money; None = unknown.
+
+    Raises:
+        CensoredError: The baseline goes on past what was recorded.
+    """
+    like = policies[0]
+    reference = None if baseline == "recorded" else baseline_policy(recording, baseline, like)
+    prepared = PreparedRecording.of(recording, [metric], prices=prices)
+    base = recorded_run(prepared, answering_like(like)) if reference is None else run_policy(prepared, reference)[0]
+    if not base.exact:
+        raise CensoredError(
+            f"the baseline {baseline!r} goes on past what was recorded in {int(base.unrun.sum())} of {prepared.n} "
+            "questions, because a rule ended them: what it would have answered is unknown. Use the baseline 'recorded', "
+            "what the log did itself, or record at full width"
+        )
+    runs = [run_policy(prepared, policy)[0] for policy in policies]
+    bounds = [_bounds(run, base, metric) for run in runs]
+    kept = recording.ends != "failed"
+    worst = _everywhere(np.stack([high for _, high in bounds]), kept, 1.0)
+    best = _everywhere(np.stack([low for low, _ in bounds]), kept, -1.0)
+    values = np.stack([np.nan_to_num(run.worst[metric]) for run in (*runs, base)])
+    costs = {
+        "calls": np.stack([run.ledger.calls for run in (*runs, base)]),
+        "tokens": np.stack([run.ledger.total("tokens") for run in (*runs, base)]),
+        "money": np.stack([run.ledger.money for run in (*runs, base)]),
+    }
+    units = Units.of(len(kept), dividing_names(recording))
+    return Measured(
+        worst=_means(worst, units),
+        best=_means(best, units),
+        values=_means(_everywhere(values, kept, 0.0), units),
+        costs={name: _means(_everywhere(cost, kept, 0.0), units) for name, cost in costs.items()},
+        unknown=float((worst != best).any(axis=0).mean()),
+        n_failed=prepared.n_failed,
+    )
+
+
+def _bounds(run: Run, base: Run, metric: str) -> tuple[Floats, Floats]:
+    """Return the smallest and the largest loss that what is known allows, each of shape ``(n_questions,)``."""
+    low, high = np.nan_to_num(run.worst[metric]), np.nan_to_num(run.best[metric], nan=1.0)
+    base_low, base_high = np.nan_to_num(base.worst[metric]), np.nan_to_num(base.best[metric], nan=1.0)
+    assert run.rounds is not None
+    assert base.rounds is not None
+    same: Mask = (run.rounds == base.rounds) & ~run.unrun  # one stop, one answer, whatever it scored
+    return np.where(same, 0.0, base_low - high), np.where(same, 0.0, base_high - low)
+
+
+def _everywhere(values: Floats, kept: Mask, failed: float) -> Floats:
+    """Return values of the questions that did not fail at their places among all, `failed` at the others."""
+    everywhere = np.full((len(values), len(kept)), failed)
+    everywhere[:, kept] = values
+    return everywhere
+
+
+def _means(rows: Floats, units: Units) -> Floats:
+    means: Floats = units.sums(rows) / units.sizes
+    return means

@@ -1,0 +1,259 @@
+"""A trial: what was declared before the verdict, and the evidence so far; more questions may be added at any time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from suffice.decisions.losses import COSTS, Measured
+from suffice.decisions.wealth import Wealth
+from suffice.errors import SchemaError
+from suffice.rounds import Floats, Mask
+from suffice.seen import Seen
+from suffice.session import Policy
+
+__all__ = ["Totals", "Trial", "frontier"]
+
+_SLACK = 1e-12  # means are sums in another order
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Totals:
+    """Sums over the units of the verdict part; the baseline is the last row of all but the losses.
+
+    Attributes:
+        n: Units.
+        losses: Sum of the largest possible losses, shape ``(n_candidates,)``.
+        squares: Sum of their squares, same shape.
+        values: Sum of the metric, shape ``(n_candidates + 1,)``.
+        costs: Sums by name in `COSTS`, same shape; NaN where some were unknown.
+    """
+
+    n: int
+    losses: Floats
+    squares: Floats
+    values: Floats
+    costs: Mapping[str, Floats]
+
+    @classmethod
+    def start(cls, n_candidates: int) -> Totals:
+        """Return the sums of nothing."""
+        zeros = np.zeros(n_candidates + 1)
+        return cls(n=0, losses=zeros[1:], squares=zeros[1:], values=zeros, costs=dict.fromkeys(COSTS, zeros))
+
+    def plus(self, units: Measured) -> Totals:
+        """Return the sums with further units."""
+        return Totals(
+            n=self.n + units.worst.shape[-1],
+            losses=self.losses + units.worst.sum(axis=-1),
+            squares=self.squares + (units.worst**2).sum(axis=-1),
+            values=self.values + units.values.sum(axis=-1),
+            costs={name: self.costs[name] + units.costs[name].sum(axis=-1) for name in COSTS},
+        )
+
+    def saving(self, cost: str) -> Floats:
+        """Return the share of a cost that each candidate saves, shape ``(n_candidates,)``; NaN where unknown."""
+        spent = self.costs[cost]
+        return 1 - spent[:-1] / spent[-1] if spent[-1] else np.full(len(spent) - 1, np.nan)
+
+    def interval(self, z: float) -> tuple[Floats, Floats, Floats]:
+        """Return mean losses and the ends of their normal intervals, NaN for fewer than two units.
+
+        They are for reading: valid for the number of units that there happens to be, in large samples.  The verdict
+        rests on the wealth.
+        """
+        if not self.n:
+            undefined = np.full(len(self.losses), np.nan)
+            return undefined, undefined, undefined
+        mean = self.losses / self.n
+        if self.n == 1:
+            return mean, np.full(len(mean), np.nan), np.full(len(mean), np.nan)
+        variance = np.maximum(self.squares / self.n - mean**2, 0.0) * self.n / (self.n - 1)
+        half = z * np.sqrt(variance / self.n)
+        return mean, mean - half, mean + half
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-ready values; an unknown cost is None."""
+        costs = {name: None if np.isnan(sums).any() else sums.tolist() for name, sums in self.costs.items()}
+        rest = {name: getattr(self, name).tolist() for name in ("losses", "squares", "values")}
+        return {"n": self.n, **rest, "costs": costs}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Totals:
+        """Return the sums that `to_dict` wrote."""
+        values = np.asarray(data["values"], dtype=np.float64)
+        return cls(
+            n=int(data["n"]),
+            losses=np.asarray(data["losses"], dtype=np.float64),
+            squares=np.asarray(data["squares"], dtype=np.float64),
+            values=values,
+            costs={
+                name: np.full(values.shape, np.nan) if sums is None else np.asarray(sums, dtype=np.float64)
+                for name, sums in data["costs"].items()
+            },
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """The question that was put, the candidates in their order, and the evidence for and against each.
+
+    Attributes:
+        metric: What must not be lost, see `suffice.replays.outcome`.
+        max_loss: The largest mean loss against the baseline that one would accept, in (0, 1), unit of the metric.
+        alpha: The risk of advice whose true loss is larger, in (0, 1).
+        cost: What is to be saved, one of `COSTS`.
+        baseline: `recorded`, or the text of a rule.
+        highest: The baseline's cap: the highest recorded round.
+        candidates: Everything that may be advised.
+        sequence: Places of the candidates that are tested, from conservative to cheap, as tune questions order them.
+        tune: The questions that fixed candidates and sequence; the verdict never counts them.
+        counted: The questions that the evidence is made of; each counts once, whenever it returns.
+        below: The evidence that a candidate loses less than `max_loss`.
+        above: The evidence that it loses more.
+        totals: Sums behind the figures.
+    """
+
+    metric: str
+    max_loss: float
+    alpha: float
+    cost: str
+    baseline: str
+    highest: int
+    candidates: tuple[Policy, ...]
+    sequence: tuple[int, ...]
+    tune: Seen
+    below: Wealth
+    above: Wealth
+    totals: Totals
+    counted: Seen = field(default_factory=Seen)
+
+    @classmethod
+    def declare(
+        cls,
+        candidates: Sequence[Policy],
+        on_tune: Measured,
+        *,
+        max_loss: float,
+        cost: str,
+        **fields: Any,
+    ) -> Trial:
+        """Return a trial without evidence: candidates in the order that tune questions suggest.
+
+        Args:
+            candidates: At least one.
+            on_tune: They, and the baseline, on tune questions.
+            max_loss: See the class.
+            cost: See the class.
+            fields: The other attributes of the declaration.
+        """
+        spent = on_tune.costs[cost].mean(axis=-1)
+        return cls(
+            candidates=tuple(candidates),
+            sequence=frontier(on_tune.worst.mean(axis=-1), spent[:-1], float(spent[-1])),
+            max_loss=max_loss,
+            cost=cost,
+            below=Wealth.start(max_loss, "below", len(candidates)),
+            above=Wealth.start(max_loss, "above", len(candidates)),
+            totals=Totals.start(len(candidates)),
+            **fields,
+        )
+
+    def extended(self, units: Measured, counted: Seen) -> Trial:
+        """Return the trial with the evidence of further units, in the order of their arrival."""
+        return replace(
+            self,
+            below=self.below.bet(units.worst),
+            above=self.above.bet(units.best),
+            totals=self.totals.plus(units),
+            counted=self.counted | counted,
+        )
+
+    @property
+    def proved(self) -> Mask:
+        """Which candidates are shown to lose less than `max_loss`, shape ``(n_candidates,)``.
+
+        Candidates are tested one after the other, and the first that is not shown ends the sequence: a false one can
+        only be shown if the first false one is, so the risk of any false one is alpha (fixed-sequence testing;
+        "Learn then test", section 4.1, with evidence that holds at any time).
+        """
+        shown = self.below.shown(self.alpha)
+        proved = np.zeros(len(self.candidates), dtype=np.bool_)
+        for place in self.sequence:
+            if not shown[place]:
+                break
+            proved[place] = True
+        return proved
+
+    @property
+    def hopeless(self) -> Mask:
+        """Which candidates are shown to lose more than `max_loss`, each at alpha, shape ``(n_candidates,)``."""
+        return self.above.shown(self.alpha)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-ready values."""
+        plain = {name: getattr(self, name) for name in ("metric", "max_loss", "alpha", "cost", "baseline", "highest")}
+        return {
+            **plain,
+            "candidates": [policy.to_dict() for policy in self.candidates],
+            "sequence": list(self.sequence),
+            "tune": self.tune.to_dict(),
+            "counted": self.counted.to_dict(),
+            "below": self.below.to_dict(),
+            "above": self.above.to_dict(),
+            "totals": self.totals.to_dict(),
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Trial:
+        """Return the trial that `to_dict` wrote.
+
+        Raises:
+            SchemaError: Fields are missing, of another kind, or contradict each other.
+            RuleSyntaxError: A candidate's rule does not parse.
+        """
+        try:
+            trial = cls(
+                **{name: data[name] for name in ("metric", "max_loss", "alpha", "cost", "baseline", "highest")},
+                candidates=tuple(Policy.from_dict(item) for item in data["candidates"]),
+                sequence=tuple(int(place) for place in data["sequence"]),
+                tune=Seen.from_dict(data["tune"]) or Seen(),
+                counted=Seen.from_dict(data["counted"]) or Seen(),
+                below=Wealth.from_dict(data["below"]),
+                above=Wealth.from_dict(data["above"]),
+                totals=Totals.from_dict(data["totals"]),
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise SchemaError(f"the trial of a decision file does not read: {error!r}") from None
+        n = len(trial.candidates)
+        shapes = {len(trial.below.log_highest), len(trial.above.log_highest), len(trial.totals.losses)}
+        if shapes != {n} or not set(trial.sequence) <= set(range(n)) or trial.cost not in COSTS:
+            raise SchemaError(
+                f"the trial of a decision file contradicts itself: {n} candidates, evidence of {sorted(shapes)}, "
+                f"sequence {trial.sequence}, cost {trial.cost!r}"
+            )
+        return trial
+
+
+def frontier(losses: Floats, costs: Floats, baseline: float) -> tuple[int, ...]:
+    """Return the places of the candidates worth testing, from dear to cheap: none other loses as little for as little.
+
+    >>> frontier(np.array([0.0, 0.01, 0.02, 0.3]), np.array([4.0, 3.0, 3.5, 5.0]), 5.0)
+    (0, 1)
+
+    Args:
+        losses: Mean losses on tune questions, shape ``(n_candidates,)``.
+        costs: Mean costs there, same shape.
+        baseline: The mean cost of the baseline, which a candidate must undercut.
+    """
+    places: list[int] = []
+    lowest = np.inf
+    # From cheap to dear, a candidate is worth its cost only if it loses less than all cheaper ones.
+    for place in np.lexsort((losses, costs)).tolist():
+        if costs[place] < baseline - _SLACK and losses[place] < lowest - _SLACK:
+            places.append(place)
+            lowest = losses[place]
+    return tuple(reversed(places))

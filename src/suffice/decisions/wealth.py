@@ -1,0 +1,137 @@
+"""Betting against a bound on the mean loss: evidence that may be looked at after every question."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+
+from suffice.errors import DataError, SchemaError
+from suffice.rounds import Floats
+
+__all__ = ["Wealth"]
+
+N_STAKES = 12
+_LARGEST = 0.99
+"""Share of the stake that a single worst loss would ruin."""
+_SMALLEST = 0.01
+"""The smallest stake, as a share of the largest: enough for losses that vary most and bounds below one point."""
+_BLOCK = 4096  # losses at once, a bound on memory
+
+Side = Literal["below", "above"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wealth:
+    """The capital of gamblers who bet that the mean of losses in [-1, 1] lies below a bound, or above it.
+
+    Each starts with 1 and stakes a constant share of the capital on every loss; the wealth is their mean.  If the mean
+    loss is not on the side that they bet on, each capital is a non-negative supermartingale, and so is their mean: it
+    ever reaches 1 / alpha with probability at most alpha (Ville's inequality; Waudby-Smith and Ramdas 2024, "Estimating
+    means of bounded random variables by betting", section 4).  "Ever" means that one may look after each loss, and come
+    back with more of them.  A mixture of constant stakes needs neither the number of losses nor their variance, so
+    nothing about it has to be chosen.
+
+    >>> import numpy as np
+    >>> wealth = Wealth.start(0.02, "below", 1).bet(np.zeros((1, 400)))
+    >>> bool(wealth.log_highest[0] > np.log(20)), wealth.n
+    (True, 400)
+
+    Attributes:
+        bound: In (0, 1), the unit of the losses.
+        side: `below` to show that the mean loss is smaller than the bound, `above` that it is larger.
+        log_capital: Logarithm of each gambler's capital, shape ``(n_candidates, n_stakes)``.
+        log_highest: Logarithm of the highest wealth so far, at least 0, shape ``(n_candidates,)``.
+        n: Losses so far.
+    """
+
+    bound: float
+    side: Side
+    log_capital: Floats
+    log_highest: Floats
+    n: int = 0
+
+    @classmethod
+    def start(cls, bound: float, side: Side, n_candidates: int) -> Wealth:
+        """Return the wealth before the first loss.
+
+        Raises:
+            DataError: The bound lies outside (0, 1).
+        """
+        if not 0 < bound < 1:
+            raise DataError(
+                f"the largest loss must lie between 0 and 1, both excluded, not {bound!r}: 0.02 is two points"
+            )
+        return cls(
+            bound=bound,
+            side=side,
+            log_capital=np.zeros((n_candidates, N_STAKES)),
+            log_highest=np.zeros(n_candidates),
+        )
+
+    @property
+    def stakes(self) -> Floats:
+        """The share that each gambler stakes, per unit of loss."""
+        worst = 1 - self.bound if self.side == "below" else 1 + self.bound  # what a bet can lose
+        stakes: Floats = _LARGEST / worst * np.geomspace(_SMALLEST, 1.0, N_STAKES)
+        return stakes
+
+    def bet(self, losses: Floats) -> Wealth:
+        """Return the wealth after further losses.
+
+        Args:
+            losses: Shape ``(n_candidates, n)``, in [-1, 1], in an order that does not depend on them.
+
+        Raises:
+            DataError: A loss is undefined or outside [-1, 1].
+        """
+        if not (np.abs(losses) <= 1).all():  # also where undefined
+            raise DataError("losses must lie in [-1, 1] and be defined: what is unknown counts at its worst")
+        gains = self.bound - losses if self.side == "below" else losses - self.bound
+        capital, highest = self.log_capital, self.log_highest
+        for first in range(0, losses.shape[-1], _BLOCK):
+            block = gains[:, first : first + _BLOCK]
+            # One axis for the gamblers; their mean is taken after every loss, because any of these moments may be the highest.
+            paths = capital[:, :, None] + np.cumsum(np.log1p(self.stakes[:, None] * block[:, None, :]), axis=-1)
+            top = paths.max(axis=1)
+            wealth = top + np.log(np.exp(paths - top[:, None, :]).mean(axis=1))
+            capital, highest = paths[:, :, -1], np.maximum(highest, wealth.max(axis=-1))
+        return replace(self, log_capital=capital, log_highest=highest, n=self.n + losses.shape[-1])
+
+    def shown(self, alpha: float) -> np.typing.NDArray[np.bool_]:
+        """Return for which candidates the wealth has reached 1 / alpha, shape ``(n_candidates,)``."""
+        reached: np.typing.NDArray[np.bool_] = self.log_highest >= -np.log(alpha)
+        return reached
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-ready values."""
+        return {
+            "bound": self.bound,
+            "side": self.side,
+            "n": self.n,
+            "log_capital": self.log_capital.tolist(),
+            "log_highest": self.log_highest.tolist(),
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Wealth:
+        """Return the wealth that `to_dict` wrote.
+
+        Raises:
+            SchemaError: Fields are missing, or their shapes contradict each other.
+        """
+        try:
+            start = cls.start(float(data["bound"]), data["side"], len(data["log_highest"]))
+            wealth = replace(
+                start,
+                log_capital=np.asarray(data["log_capital"], dtype=np.float64).reshape(start.log_capital.shape),
+                log_highest=np.asarray(data["log_highest"], dtype=np.float64),
+                n=int(data["n"]),
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise SchemaError(f"the evidence of a decision file does not read: {error!r}") from None
+        if data["side"] not in ("below", "above") or not np.isfinite(wealth.log_highest).all():
+            raise SchemaError(f"the evidence of a decision file has side {data['side']!r} or undefined wealth")
+        return wealth

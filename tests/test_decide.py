@@ -1,0 +1,372 @@
+"""Decide: one verdict from a log, which may be asked for again with more questions."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from suffice.decisions import Advice, Wealth, decide
+from suffice.decisions.advice import more_questions
+from suffice.decisions.losses import measured, uncut
+from suffice.decisions.trial import frontier
+from suffice.errors import CensoredError, ConfigMismatchError, DataError, NotFoundError, SchemaError, UnknownSignalError
+from suffice.rules import fixed_k
+from suffice.session import Policy
+from suffice.store.recording import Recording
+from suffice.store.schema import build_table
+from suffice.tables import render
+
+LOSSES = st.lists(st.floats(-1, 1), min_size=1, max_size=40)
+
+
+def log_of(
+    n: int,
+    values: Callable[[int, int], float | None],
+    *,
+    rounds: int | Callable[[int], int] = 5,
+    first: int = 0,
+    **columns,
+) -> Recording:
+    """Return a log of n questions in which `values` gives the score of question q at round r."""
+    rows = []
+    for q in range(first, first + n):
+        last = rounds if isinstance(rounds, int) else rounds(q)
+        rows += [
+            {
+                "question_id": f"q{q}",
+                "question": f"what is number {q}?",
+                "round": r,
+                "answer": f"answer {q} {values(q, r)}",
+                "quality": values(q, r),
+                **{name: value(q, r) if callable(value) else value for name, value in columns.items()},
+            }
+            for r in range(1, last + 1)
+        ]
+    signals = dict.fromkeys(set(columns) - {"end"}, "signal")
+    return Recording(build_table(rows, kinds={"quality": "metric", **signals}))
+
+
+def converged_at_2(q: int, r: int) -> float:
+    """Score a loop whose rounds 3 to 5 never change an answer: right in two of three questions, from round 2 on."""
+    return float(q % 3 > 0 and r >= 2)
+
+
+def losing_three_points(q: int, r: int) -> float:
+    """Score a loop that gains three points in its last round."""
+    return 1.0 if q % 100 >= 3 or r == 5 else 0.0
+
+
+# The bets
+
+
+@given(LOSSES, st.integers(0, 40))
+def test_bets_in_two_visits_are_the_bets_in_one(losses, cut):
+    losses = np.array([losses])
+    for side in ("below", "above"):
+        start = Wealth.start(0.05, side, 1)
+        once, twice = start.bet(losses), start.bet(losses[:, :cut]).bet(losses[:, cut:])
+        assert once.n == twice.n
+        np.testing.assert_allclose(once.log_capital, twice.log_capital, atol=1e-9)
+        np.testing.assert_allclose(once.log_highest, twice.log_highest, atol=1e-9)
+
+
+@given(LOSSES, st.sampled_from(["below", "above"]))
+def test_the_wealth_is_the_mean_of_gamblers_that_stake_a_constant_share(losses, side):
+    wealth = Wealth.start(0.02, side, 1).bet(np.array([losses]))
+    capital, highest = [1.0] * len(wealth.stakes), 1.0
+    for loss in losses:
+        gain = 0.02 - loss if side == "below" else loss - 0.02
+        capital = [c * (1 + stake * gain) for c, stake in zip(capital, wealth.stakes, strict=True)]
+        assert min(capital) > 0  # the worst loss ruins nobody
+        highest = max(highest, sum(capital) / len(capital))
+    assert math.isclose(wealth.log_highest[0], math.log(highest), abs_tol=1e-9)
+
+
+@pytest.mark.parametrize("spread", ["sparse", "coin", "skewed"])
+@pytest.mark.parametrize("side", ["below", "above"])
+def test_looking_after_every_question_shows_a_false_claim_with_at_most_the_stated_risk(spread, side):
+    rng, bound, n, populations = np.random.default_rng(5), 0.02, 600, 1500
+    shape = (populations, n)
+    losses = {
+        "sparse": lambda: (rng.random(shape) < bound).astype(float),
+        "coin": lambda: np.where(rng.random(shape) < (1 + bound) / 2, 1.0, -1.0),
+        "skewed": lambda: np.where(rng.random(shape) < 0.1, 1.0, (bound - 0.1) / 0.9),
+    }[spread]()
+    false = int(Wealth.start(bound, side, populations).bet(losses).shown(0.05).sum())
+    assert false <= 0.05 * populations + 3 * math.sqrt(0.05 * 0.95 * populations)
+
+
+def test_more_losses_than_fit_in_a_block_are_the_same_bets():
+    losses = np.random.default_rng(0).uniform(-0.1, 0.1, (2, 9000))
+    start = Wealth.start(0.02, "below", 2)
+    parts = start
+    for piece in np.array_split(losses, 7, axis=1):
+        parts = parts.bet(piece)
+    np.testing.assert_allclose(start.bet(losses).log_capital, parts.log_capital, atol=1e-6)
+
+
+@pytest.mark.parametrize("loss", [math.nan, 1.01, -1.01, math.inf])
+def test_a_loss_that_is_no_loss_is_refused(loss):
+    with pytest.raises(DataError, match=r"losses must lie in \[-1, 1\]"):
+        Wealth.start(0.02, "below", 1).bet(np.array([[loss]]))
+
+
+@pytest.mark.parametrize("bound", [0.0, 1.0, -0.1, math.nan])
+def test_a_bound_outside_0_and_1_is_refused(bound):
+    with pytest.raises(DataError, match="largest loss"):
+        Wealth.start(bound, "below", 1)
+
+
+def test_the_questions_needed_are_enough_four_times_in_five():
+    rng = np.random.default_rng(2)
+    draw = lambda n: rng.choice([0.0, 1.0, -1.0], n, p=[0.9, 0.05, 0.05])  # noqa: E731
+    log = log_of(60, converged_at_2)
+    trial = decide(log, metric="quality").trial
+    fresh = replace(trial, below=Wealth.start(0.02, "below", len(trial.candidates)))
+    needed = more_questions(fresh, 0, draw(5000))
+    assert needed is not None
+    reached = [Wealth.start(0.02, "below", 1).bet(draw(needed)[None]).shown(0.05)[0] for _ in range(60)]
+    assert 0.6 < np.mean(reached) <= 1  # about: it rests on a sample of losses, and on their normal sum
+    assert more_questions(fresh, 0, np.full(10, 0.02)) is None
+
+
+# The candidates and their order
+
+
+@given(st.lists(st.tuples(st.floats(-1, 1), st.floats(0, 10)), min_size=1, max_size=8))
+def test_the_frontier_falls_in_cost_and_rises_in_loss(points):
+    losses, costs = np.array(points).T
+    places = frontier(losses, costs, 5.0)
+    assert all(costs[place] < 5 for place in places)
+    for one, next_one in itertools.pairwise(places):
+        assert costs[one] >= costs[next_one]
+        assert losses[one] < losses[next_one]
+    for place in set(range(len(points))) - set(places):  # whatever is left out saves nothing or is beaten
+        beaten = any(costs[p] <= costs[place] and losses[p] <= losses[place] + 1e-9 for p in places)
+        assert costs[place] >= 5 - 1e-9 or beaten
+
+
+def test_rules_are_candidates_as_far_as_their_signals_were_recorded():
+    columns = {
+        "answer_stable": lambda q, r: math.nan if r == 1 else float(r > 2),
+        "answer_margin": lambda q, r: float(q % 7 + r),
+        "critic_approved": lambda q, r: float(r >= 4),
+        "semantic_distance": lambda q, r: math.nan if r == 1 else 0.5 / r,
+    }
+    advice = decide(log_of(60, converged_at_2, **columns), metric="quality")
+    labels = [policy.label for policy in advice.trial.candidates]
+    assert {"fixed_k(1)", "fixed_k(4)", "answer_stable", "tasr", "margin(0.7)", "critic_only"} <= set(labels)
+    assert any(label.startswith("semantic(") for label in labels)
+    plain = decide(log_of(60, converged_at_2), metric="quality")
+    assert [policy.label for policy in plain.trial.candidates] == [f"fixed_k({k})" for k in range(1, 5)]
+
+
+def test_a_rule_that_cannot_decide_is_named_and_not_tried():
+    columns = {"answer_margin": lambda q, r: math.nan}
+    advice = decide(log_of(60, converged_at_2, **columns), metric="quality")
+    assert any(note.startswith("not tried: margin(0.5)") for note in advice.notes)
+
+
+# The verdicts
+
+
+def test_a_cap_of_rounds_that_never_change_an_answer_is_advised_away():
+    advice = decide(log_of(400, converged_at_2), metric="quality")
+    assert advice.verdict == "do it"
+    assert advice.policy is not None
+    assert advice.policy.rule == fixed_k(2)
+    assert advice.sentence.startswith(
+        "Lower the cap from 5 to 2: it saves 60 % of the calls and changes quality by +0.0"
+    )
+    assert "dominates" not in advice.sentence
+
+
+def test_a_cap_that_earns_three_points_is_not_advised_away():
+    for n in (100, 400, 8000):
+        advice = decide(log_of(n, losing_three_points), metric="quality")
+        assert advice.verdict != "do it"
+        assert advice.policy is None
+    assert advice.verdict == "keep what you have"
+
+
+def test_too_few_questions_are_said_to_be_too_few_and_how_many_more_would_do():
+    advice = decide(log_of(100, converged_at_2), metric="quality")
+    assert advice.verdict == "not enough data"
+    assert "to lower the cap from 5 to 2 would save 60 % of the calls" in advice.sentence
+    needed = int(advice.sentence.split("about ")[1].split(" ")[0])
+    more = decide(log_of(2 * needed, converged_at_2, first=1000), metric="quality", previous=advice)
+    assert more.verdict == "do it"
+
+
+def test_a_metric_known_at_the_last_round_alone_cannot_be_judged():
+    advice = decide(log_of(300, lambda q, r: 1.0 if r == 5 else None), metric="quality")
+    assert advice.verdict == "cannot be judged"
+    assert "quality is unknown where the candidates would stop" in advice.sentence
+
+
+def test_without_a_metric_the_advice_is_about_agreement_and_says_so():
+    log = log_of(400, converged_at_2)
+    table = log.table.drop_columns(["quality"])
+    advice = decide(Recording(table, log.metadata))
+    assert advice.trial.metric == "agreement"
+    assert any("not truth" in note and "circular" in note for note in advice.notes)
+
+
+def test_failed_questions_count_as_lost_unless_they_are_left_out():
+    def end(q: int, r: int) -> str:
+        return "failed" if q % 10 == 0 else "max_rounds"
+
+    log = log_of(500, converged_at_2, end=end)
+    assert decide(log, metric="quality").verdict == "cannot be judged"
+    advice = decide(log, metric="quality", leave_out_failed=True)
+    assert advice.verdict == "do it"
+    assert any("50 questions failed" in note for note in advice.notes)
+
+
+def test_the_loops_own_stops_are_the_baseline_and_no_candidate_goes_past_them():
+    def end(q: int, r: int) -> str:
+        return "rule"
+
+    log = log_of(400, converged_at_2, rounds=lambda q: 2 + q % 4, end=end)
+    advice = decide(log, metric="quality")
+    assert advice.verdict == "do it"
+    assert "your own stops" in advice.table().rows[0][0]
+    assert advice.trial.totals.costs["calls"][-1] / advice.n == pytest.approx(3.5, abs=0.2)
+    with pytest.raises(CensoredError, match="full"):
+        measured(log, [Policy(rule=fixed_k(1), max_rounds=1)], "full", "quality")
+    assert set(uncut(log).ends.tolist()) == {"exhausted"}
+
+
+def test_unknown_outcomes_count_at_their_worst():
+    def values(q: int, r: int) -> float | None:
+        return None if r == 2 and q % 2 else 1.0
+
+    log = log_of(40, values)
+    units = measured(log, [Policy(rule=fixed_k(2), max_rounds=2)], "recorded", "quality")
+    assert units.unknown == 0.5
+    assert sorted(set(units.worst[0].tolist())) == [0.0, 1.0]
+    assert set(units.best[0].tolist()) == {0.0}
+
+
+def test_a_question_that_repeats_counts_once_with_its_mean():
+    log = log_of(40, converged_at_2)
+    rows = log.table.to_pylist()
+    twice = rows + [{**row, "question_id": row["question_id"] + "b", "quality": 0.0} for row in rows]
+    units = measured(
+        Recording(build_table(twice, kinds={"quality": "metric"})),
+        [Policy(rule=fixed_k(1), max_rounds=1)],
+        "recorded",
+        "quality",
+    )
+    assert units.worst.shape == (1, 40)
+    assert set(units.worst[0].tolist()) == {0.0, 0.5}
+
+
+# Coming back
+
+
+def test_coming_back_with_the_same_questions_changes_no_evidence():
+    log = log_of(100, converged_at_2)
+    first = decide(log, metric="quality")
+    again = decide(log, metric="quality", previous=first)
+    assert again.trial.to_dict() == first.trial.to_dict()
+    assert again.sentence == first.sentence
+
+
+def test_coming_back_adds_what_is_new_in_its_order():
+    first = decide(log_of(100, converged_at_2), metric="quality")
+    more = log_of(50, converged_at_2, first=100)
+    both = log_of(150, converged_at_2)
+    second, same = decide(more, previous=first), decide(both, previous=first)
+    assert second.n == same.n == first.n + 50  # all new questions judge, none is a tune question
+    assert second.trial.to_dict() == same.trial.to_dict()
+    losses = measured(more, first.trial.candidates, "recorded", "quality").worst
+    np.testing.assert_allclose(second.trial.below.log_capital, first.trial.below.bet(losses).log_capital)
+
+
+def test_tune_questions_never_judge():
+    log, tune = log_of(100, converged_at_2), log_of(40, converged_at_2)
+    advice = decide(log, metric="quality", tune=tune)
+    assert advice.n == 60
+    assert any("40 questions are among the tune questions" in note for note in advice.notes)
+
+
+def test_a_longer_loop_than_the_trials_is_another_question():
+    first = decide(log_of(100, converged_at_2, rounds=3), metric="quality")
+    with pytest.raises(ConfigMismatchError, match="cap of 3"):
+        decide(log_of(100, converged_at_2, first=100), previous=first)
+
+
+def test_a_saved_decision_goes_on_where_it_was(tmp_path):
+    first = decide(log_of(100, converged_at_2), metric="quality")
+    first.save(tmp_path / "decision.json")
+    loaded = Advice.load(tmp_path / "decision.json")
+    assert loaded.to_dict() == first.to_dict()
+    more = log_of(400, converged_at_2, first=500)
+    assert decide(more, previous=loaded).to_dict() == decide(more, previous=first).to_dict()
+
+
+def test_the_policy_in_a_decision_says_what_it_saw():
+    advice = decide(log_of(400, converged_at_2), metric="quality")
+    policy = Policy.from_dict(json.loads(json.dumps(advice.to_dict()))["policy"])
+    assert len(policy.provenance["tune_ids"]) == 400
+    assert policy.provenance["decision"]["questions"] == advice.n
+
+
+# What a user sees, and bad input
+
+
+def test_the_table_has_at_most_five_rows_and_fits_100_columns():
+    signals = {
+        "answer_stable": lambda q, r: math.nan if r == 1 else float(r > 2),
+        "answer_margin": lambda q, r: q % 7 + r,
+    }
+    advice = decide(log_of(300, converged_at_2, **signals), metric="quality")
+    assert 2 <= len(advice.table().rows) <= 5
+    assert advice.table().rows[0][0] == "what you have (cap 5)"
+    assert len(advice.tables()[1].rows) == len(advice.trial.candidates) + 1
+    assert "what you have" in render([advice.table()], "md")
+
+
+def test_a_single_round_leaves_nothing_to_decide():
+    with pytest.raises(DataError, match="single round"):
+        decide(log_of(100, converged_at_2, rounds=1), metric="quality")
+
+
+@pytest.mark.parametrize(
+    "options", [{"max_loss": 0}, {"max_loss": 2}, {"alpha": 1}, {"tune_share": 0}, {"cost": "joy"}]
+)
+def test_options_outside_their_range_are_refused(options):
+    with pytest.raises(DataError, match="must lie between|allowed"):
+        decide(log_of(40, converged_at_2), metric="quality", **options)
+
+
+def test_a_metric_that_is_not_there_is_refused():
+    with pytest.raises((NotFoundError, UnknownSignalError), match="joy"):
+        decide(log_of(40, converged_at_2), metric="joy")
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda data: data.pop("trial"),
+        lambda data: data["trial"].pop("below"),
+        lambda data: data["trial"]["below"].update(log_highest=[math.nan]),
+        lambda data: data["trial"].update(sequence=[99]),
+        lambda data: data.update(version=2),
+        lambda data: data.update(format="policy"),
+    ],
+)
+def test_a_damaged_decision_is_refused(damage):
+    data = decide(log_of(60, converged_at_2), metric="quality").to_dict()
+    damage(data)
+    with pytest.raises(SchemaError):
+        Advice.from_dict(data)

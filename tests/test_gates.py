@@ -695,7 +695,7 @@ def test_a_recording_without_both_sides_is_refused():
 
 def test_labels_of_one_class_and_other_nonsense_are_refused():
     texts, folds = [str(i) for i in range(20)], np.arange(20) % 5
-    with pytest.raises(DataError, match="never seen the other outcome"):
+    with pytest.raises(DataError, match="questions of both outcomes"):
         fit_gate(question_features, texts, np.ones(20), folds)
     with pytest.raises(DataError, match="no question has the label 2"):
         fit_gate(question_features, texts, np.arange(20) % 2, folds, wanted=2)
@@ -704,7 +704,7 @@ def test_labels_of_one_class_and_other_nonsense_are_refused():
     with pytest.raises(DataError, match="one of each"):
         fit_gate(question_features, texts, [0, 1], folds)
     evaluation = bench_of([1] * 20, [0] * 20)
-    with pytest.raises(DataError, match="never seen the other outcome"):
+    with pytest.raises(DataError, match="questions of both outcomes"):
         held_out_gates(evaluation, question_features)
 
 

@@ -54,10 +54,10 @@ class ScoredGate:
         evaluation: Shape ``(n_eval,)``.
         low: Whether low values answer directly, as an uncertainty does.
         beta: Its threshold; None = chosen on tune.
-        ranks: What says how sure it is, high for sure, where `evaluation` is no ranking over all questions; None =
+        ranks: What says how sure it is, high for sure, where `evaluation` does not rank all questions; None =
             `evaluation`.
         component: Whose recorded call produces its score: `gate` for the recorded gate, `generator` for what only the
-            closed-book answer tells; "" if none does, and only `price` counts.
+            closed-book answer shows; "" if none does, and only `price` counts.
         price: What it costs.
         source: Paper, or how it was made.
     """

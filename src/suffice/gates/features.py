@@ -16,7 +16,7 @@ from suffice.rounds import Floats
 __all__ = ["FEATURES", "question_features"]
 
 _WORD = re.compile(r"[^\W_]+(?:['\u2019][^\W_]+)*")
-_NUMERAL = re.compile(r"\d+(?:[.,]\d+)*")
+_DIGIT_RUN = re.compile(r"\d+(?:[.,]\d+)*")
 _YEAR = re.compile(r"\b1\d{3}\b|\b20\d{2}\b")
 _CHAIN = frozenset({"of", "that", "which", "who", "whose", "where", "by", "for"})
 _WH = ("who", "what", "which", "when", "where", "why", "how")
@@ -75,7 +75,7 @@ def _features(text: str) -> list[float]:
         float(max(lengths)),
         float(names),
         sum(capital) / len(words),
-        float(len(_NUMERAL.findall(text))),
+        float(len(_DIGIT_RUN.findall(text))),
         float(bool(_YEAR.search(text))),
         float(text.count('"') // 2 + text.count("\u201c")),
         float(sum(word in _CHAIN for word in lower)),

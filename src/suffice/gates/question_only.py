@@ -116,7 +116,7 @@ def fit_gate(
     """Fit a question-only gate on tune questions.
 
     Each fold is scored by a gate of the other folds; those scores choose the regularisation, fit the calibration
-    (Platt), and stand in for the tune questions wherever a threshold is chosen.
+    (Platt), and are the scores by which a threshold is chosen on tune questions.
 
     Args:
         read: Turns questions into numbers.
@@ -135,8 +135,8 @@ def fit_gate(
     present = np.unique(classes)
     if len(present) < 2:  # noqa: PLR2004
         raise DataError(
-            f"all {len(classes)} labels are {present.tolist()}: a gate that has never seen the other outcome cannot tell "
-            "them apart. Never or always retrieving is then the answer, or label more questions"
+            f"all {len(classes)} labels are {present.tolist()}: a gate is fitted on questions of both outcomes. "
+            "Retrieve always or never, or label more questions"
         )
     if wanted not in present:
         raise DataError(f"no question has the label {wanted}; there are: {present.tolist()}")

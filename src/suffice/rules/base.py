@@ -127,7 +127,7 @@ def check_rules(owner: str, rules: Any, least: int) -> tuple[Rule, ...]:
     """Return `rules` as a tuple of at least `least` rules.
 
     Raises:
-        RuleSyntaxError: They are fewer, or something among them is no rule.
+        RuleSyntaxError: They are fewer, or one of them is not a rule.
     """
     members = tuple(rules)
     if len(members) < least or not all(isinstance(member, Rule) for member in members):

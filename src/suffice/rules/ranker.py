@@ -33,7 +33,7 @@ class Term:
         name: A signal; one of `SET_FEATURES`; or ``sum_SIGNAL`` and ``best_SIGNAL``, the sum and the largest value of
             a signal over the seen rounds with the same answer.
         weight: What its value is multiplied with.
-        fill: The value that stands for a missing one; 0 for set features, which are never missing.
+        fill: The value in the place of a missing one; 0 for set features, which are never missing.
     """
 
     name: str

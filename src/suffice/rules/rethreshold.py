@@ -16,13 +16,13 @@ def thresholds(rule: Rule) -> tuple[Threshold, ...]:
     """Return the different thresholds of a rule, in the order of its text.
 
     >>> from suffice.rules import tasr
-    >>> [str(literal) for literal in thresholds(tasr())]
+    >>> [str(threshold) for threshold in thresholds(tasr())]
     ['answer_stable >= 1', 'p_correct > 0.25']
     """
     if isinstance(rule, Threshold):
         return (rule,)
     members = [member for inner in inner_rules(rule).values() for member in inner]
-    return tuple(dict.fromkeys(literal for member in members for literal in thresholds(member)))
+    return tuple(dict.fromkeys(threshold for member in members for threshold in thresholds(member)))
 
 
 def find_threshold(rule: Rule, signal: str) -> Threshold:
@@ -31,15 +31,15 @@ def find_threshold(rule: Rule, signal: str) -> Threshold:
     Raises:
         RuleSyntaxError: There is none, or more than one.
     """
-    matches = [literal for literal in thresholds(rule) if literal.name == signal]
+    matches = [threshold for threshold in thresholds(rule) if threshold.name == signal]
     if len(matches) != 1:
         have = ", ".join(map(str, thresholds(rule))) or "none"
         raise RuleSyntaxError(f"{rule!s} has {len(matches)} thresholds on {signal!r}, one is needed; it has: {have}")
     return matches[0]
 
 
-def with_threshold(rule: Rule, literal: Threshold, value: float) -> Rule:
-    """Return the rule with another number in `literal`, wherever that stands.
+def with_threshold(rule: Rule, threshold: Threshold, value: float) -> Rule:
+    """Return the rule with another number in `threshold`, wherever it occurs.
 
     >>> from suffice.rules import tasr
     >>> print(with_threshold(tasr(), find_threshold(tasr(), "p_correct"), 0.5))
@@ -47,26 +47,26 @@ def with_threshold(rule: Rule, literal: Threshold, value: float) -> Rule:
 
     Args:
         rule: Any rule.
-        literal: One of `thresholds(rule)`.
+        threshold: One of `thresholds(rule)`.
         value: The new number, finite.
 
     Raises:
         RuleSyntaxError: The value is not finite.
     """
-    return substitute(rule, literal, replace(literal, value=value))
+    return substitute(rule, threshold, replace(threshold, value=value))
 
 
-def substitute(rule: Rule, literal: Threshold, other: Rule) -> Rule:
-    """Return the rule with another rule in the place of `literal`, wherever that stands."""
-    if rule == literal:
+def substitute(rule: Rule, threshold: Threshold, other: Rule) -> Rule:
+    """Return the rule with another rule in the place of `threshold`, wherever it occurs."""
+    if rule == threshold:
         return other
     inner = inner_rules(rule)
     if not inner:
         return rule
     changes: dict[str, Any] = {}
     for name, members in inner.items():
-        changed = tuple(substitute(member, literal, other) for member in members)
+        changed = tuple(substitute(member, threshold, other) for member in members)
         changes[name] = changed if isinstance(getattr(rule, name), tuple) else changed[0]
-    rebuild: Any = replace  # what has fields is a dataclass
+    rebuild: Any = replace  # a rule with fields is a dataclass
     rebuilt: Rule = rebuild(rule, **changes)
     return rebuilt

@@ -38,7 +38,7 @@ def answered(rounds: Rounds) -> Mask:
     given = answers.astype(np.bool_) & rounds.seen  # neither None nor ""
     try:
         blank = np.asarray(_ISSPACE(np.broadcast_to(answers, given.shape)[given]), dtype=np.bool_)
-    except TypeError:  # something that is no text, as a NaN out of a foreign table: no answer either
+    except TypeError:  # not a text, such as a NaN of a foreign table: not an answer either
         return np.asarray(_keys(rounds) != "", dtype=np.bool_) & rounds.seen
     given[given] = ~blank
     return given

@@ -136,7 +136,7 @@ class Session:
 
         Args:
             observed: The round; its index must be `next_round`.
-            draft: The text of the round; an empty one is no answer.
+            draft: The text of the round; an empty one does not count as an answer.
             feedback: A critic's reply to the draft; None if there is none.
             signals: Signals that the host measured, by name.
             costs: What the round spent, by component (`writer`, `critic`, ...).

@@ -64,7 +64,7 @@ class Stops:
         return ~self.fired & self.cut(ends, max_rounds)
 
     def reasons(self, ends: npt.NDArray[Any], max_rounds: int) -> list[str]:
-        """Return why each question stopped, as a live session would say; "unrun" where nobody knows, see `unrun`.
+        """Return why each question stopped, as a live session would say; "unrun" where that is unknown, see `unrun`.
 
         Args:
             ends: Why each recorded trajectory has no further round, shape ``(n_questions,)``.

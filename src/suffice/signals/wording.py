@@ -71,7 +71,7 @@ def critic_praise(rounds: Sequence[Round]) -> float:
 
 @register_signal("ratio", (0.0, 1.0), "passages", component="")
 def lexical_support(rounds: Sequence[Round]) -> float:
-    """Share of the draft's content words that stand in the passages shown.
+    """Share of the draft's content words that occur in the passages shown.
 
     Each distinct word counts once, regardless of case.  NaN without passages, or if the draft has no such words.
 

@@ -139,12 +139,12 @@ class Advice(Result):
 
     @property
     def next_step(self) -> str:
-        """The command that comes next."""
+        """What comes next."""
         return {
-            "do it": "suffice deploy decision.json",
-            "not enough data": "record more questions, import them, and run suffice decide on them with --continue decision.json",
+            "do it": "save the policy (advice.policy.save), and give it to a Session",
+            "not enough data": "record more questions, and decide on them with previous=advice",
             "keep what you have": "suffice diagnose RECORDING shows where the loop fails",
-            "cannot be judged": "suffice show RECORDING shows what was recorded",
+            "cannot be judged": "print(recording) shows what was recorded",
         }[self.verdict]
 
     @property

@@ -205,7 +205,7 @@ def _unjudged(trial: Trial, units: Measured | None, recording: Recording) -> str
         if units.n_failed > len(units.worst[0]) * trial.max_loss:
             return (
                 f"{units.n_failed} of {recording.shape[0]:,} questions failed while recording, and count as lost. Complete "
-                "the recording, or leave them out if they failed by chance (leave_out_failed, --leave-out-failed)"
+                "the recording, or leave them out if they failed by chance (leave_out_failed=True)"
             )
         return (
             f"{trial.metric} is unknown where the candidates would stop in {100 * units.unknown:.0f} % of the questions. "

@@ -70,7 +70,7 @@ def test_preferences_are_made_counted_and_not_made_again(here, tmp_path):
     assert card["shift"] == done.json["shift"]
     again = made(here, tmp_path / "p.jsonl", "--shift", 3)
     assert again.code == 0, again
-    assert "passes of this run: 0 of questions alone, 0 with a candidate" in again.out
+    assert "passes of this run: 0 of questions alone, 0 with a candidate" in again.words
 
 
 def test_a_probe_that_never_saw_passages_is_refused_unless_it_is_allowed(here, tmp_path):

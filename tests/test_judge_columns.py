@@ -241,7 +241,7 @@ def test_the_command_writes_the_column_and_goes_on_after_a_failure(path, tmp_pat
         failed = cli(*arguments, "--concurrency", 1)
     assert failed.code == 1
     assert not out.exists()
-    assert "run the same command again" in failed.out
+    assert "run the same command again" in failed.words
     with Endpoint(likes("Norway")) as endpoint:
         arguments = ("judge", "pairs", path, "-o", out, "--base-url", endpoint.url, "--model", "j")
         told = cli(*arguments, "--json").json

@@ -385,7 +385,7 @@ def test_states_are_stored_and_the_command_goes_on(folder, tmp_path):
     again = cli(*arguments, "--layers", "middle,last", "--json")
     assert (again.json["stored"], again.json["read"], again.json["undefined"]) == (12, 7, 0)
     told = cli(*arguments, "--layers", "middle,last")
-    assert "12 states of cli" in re.sub(r"cli\d+", "cli", told.out)
+    assert "12 states of cli" in re.sub(r"cli\d+", "cli", told.words)
     stored = read_states(tmp_path / "s")
     model = TransformersModel(folder / "model", layers=("middle", "last"))
     expected = model.read_batch(
@@ -424,7 +424,7 @@ def test_states_with_passages_are_those_that_the_rounds_would_read(folder, tmp_p
 def test_an_encoder_needs_no_model(folder, tmp_path):
     done = cli("gate", "states", folder / "q.jsonl", "-o", tmp_path / "s", "--encoder", "minilm", "--json")
     assert (done.json["layers"], done.json["stored"], done.json["batch_size"]) == ([], 12, None)
-    assert "one vector" in cli("gate", "states", folder / "q.jsonl", "-o", tmp_path / "s", "--encoder", "minilm").out
+    assert "one vector" in cli("gate", "states", folder / "q.jsonl", "-o", tmp_path / "s", "--encoder", "minilm").words
 
 
 def test_wrong_arguments_are_told_before_anything_is_written(folder, tmp_path):

@@ -230,7 +230,7 @@ def test_the_command_trains_and_measures(tmp_path, monkeypatch):
         "demo", "tiny-model", str(tmp_path), "--seed", "1", "--measure", "1", "--markdown", str(tmp_path / "k.md")
     )
     assert measured.code == 0
-    assert "random labels" in measured.out
+    assert "random labels" in measured.words
     assert "random labels" in (tmp_path / "k.md").read_text()
 
 

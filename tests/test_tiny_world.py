@@ -204,6 +204,7 @@ def test_baselines_become_gates_of_the_comparison(tiny_model, local):
     assert gates[3].price.calls == 2
 
 
+@pytest.mark.whole
 def test_the_same_seed_trains_the_same_model(tmp_path, monkeypatch):
     monkeypatch.setattr("suffice.papers.cbdr.world._SPLITS", (("tune", 68), ("eval", 68)))
     monkeypatch.setattr("suffice.papers.cbdr.world.EXPOSURES", (0, 1))
@@ -217,6 +218,7 @@ def test_the_same_seed_trains_the_same_model(tmp_path, monkeypatch):
     assert steps == [(1, 2), (2, 2)] * 2
 
 
+@pytest.mark.whole
 def test_the_command_trains_and_measures(tmp_path, monkeypatch):
     monkeypatch.setattr("suffice.papers.cbdr.world.EXPOSURES", (0, 1))
     monkeypatch.setattr("suffice.papers.cbdr.world._SPLITS", (("tune", 68), ("eval", 68)))

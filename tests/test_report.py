@@ -481,7 +481,9 @@ def test_every_format_prints_the_same_tables(files, tmp_path, form):
 
 def test_several_recordings_have_a_table_together_and_a_cell_each(files, tmp_path):
     out = tmp_path / "two.html"
-    done = cli("report", files / "eval.parquet", files / "judged.parquet", "-o", out, "--rule", "answer_stable")
+    done = cli(
+        "report", files / "eval.parquet", files / "judged.parquet", "-o", out, "--rule", "answer_stable", "--details"
+    )
     assert done.code == 0, done
     page = out.read_text("utf-8")
     assert "All recordings" in page

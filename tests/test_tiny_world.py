@@ -228,8 +228,9 @@ def test_the_command_trains_and_measures(tmp_path, monkeypatch):
     found = json.loads(told.out)
     assert (found["seed"], found["questions"]) == (1, {"tune": 136, "eval": 136})
     assert {item.name for item in (tmp_path / "m").iterdir()} >= {"model.safetensors", "tune.jsonl", "world.json"}
+    page = str(tmp_path / "k.md")
     measured = cli(
-        "demo", "tiny-model", str(tmp_path), "--seed", "1", "--measure", "1", "--markdown", str(tmp_path / "k.md")
+        "demo", "tiny-model", str(tmp_path), "--seed", "1", "--measure", "1", "--markdown", page, "--details"
     )
     assert measured.code == 0
     assert "random labels" in measured.words

@@ -3,7 +3,8 @@
     python scripts/stress.py [--seed N] [PYTEST ARGUMENTS...]
 
 Each run has another BLAS kernel (of those that this processor can run) and another order of tests and hashes; the
-four pairs of one or two threads and an idle or a busy machine occur once each.  Busy: four spinning processes a core.
+four pairs of one or two threads and an idle or a busy machine occur once each.  Busy: two spinning processes a core, beside
+three times as many tests.
 Exit code 1 if a test failed in any run; the commands that repeat the failures stand below the table.
 """
 
@@ -31,7 +32,7 @@ numpy.ones((99, 99)) @ numpy.ones((99, 99))
 print(*{item["architecture"] for item in threadpoolctl.threadpool_info() if item["internal_api"] == "openblas"})
 """
 SPIN = "import os\nparent = os.getppid()\nwhile os.getppid() == parent: sum(range(10**6))"
-SPINNING_PER_CORE = 4
+SPINNING_PER_CORE = 2
 WORKERS = {False: 2, True: 6}
 """Tests at once.  More where the machine is busy: they disturb one another, too, and the run ends in half the time."""
 

@@ -17,7 +17,7 @@ from suffice.certificates.losses import Claim
 from suffice.errors import DataError
 from suffice.rounds import Floats, Mask
 
-__all__ = ["MOST_QUESTIONS", "PROCEDURES", "level_of", "questions_needed", "rejected"]
+__all__ = ["MOST_QUESTIONS", "PROCEDURES", "level_of", "questions_needed", "rejected", "two_digits"]
 
 ProcedureName = Literal["fixed-sequence", "bonferroni"]
 
@@ -98,13 +98,13 @@ def questions_needed(losses: Floats, claim: Claim, level: float, *, rng: int = 0
     while high - low > max(1, low // 100):
         middle = (low + high) // 2
         low, high = (low, middle) if enough(middle) else (middle, high)
-    return _two_digits(max(high, len(losses) + 1))
+    return two_digits(max(high, len(losses) + 1))
 
 
-def _two_digits(n: int) -> int:
+def two_digits(n: int) -> int:
     """Return a number rounded up to two digits, one below 200 as it is.
 
-    >>> _two_digits(149), _two_digits(1234)
+    >>> two_digits(149), two_digits(1234)
     (149, 1300)
     """
     if n < 200:  # noqa: PLR2004 - three digits of which the first is a 1

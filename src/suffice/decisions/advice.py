@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -12,6 +13,7 @@ from typing import Any, Literal
 import numpy as np
 
 from suffice._version import __version__
+from suffice.certificates.ltt import two_digits
 from suffice.decisions.candidates import change_text
 from suffice.decisions.trial import Trial
 from suffice.errors import NotFoundError, SchemaError
@@ -22,12 +24,12 @@ from suffice.rules import fixed_k
 from suffice.session import Policy
 from suffice.tables import Column, Table, counted, figure
 
-__all__ = ["Advice", "Verdict"]
+__all__ = ["Advice", "AdviceKind"]
 
 FORMAT = "suffice-decision"
 VERSION = 1
 
-Verdict = Literal["do it", "not enough data", "keep what you have", "cannot be judged"]
+AdviceKind = Literal["do it", "not enough data", "keep what you have", "cannot be judged"]
 
 _Z = 1.959964  # two-sided 95 %
 _POWER_Z = 0.841621  # four times in five
@@ -79,7 +81,7 @@ class Advice(Result):
         return int(min(hopeful, key=lambda place: costs[place])) if hopeful else None
 
     @cached_property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> AdviceKind:
         """What to do."""
         trial = self.trial
         if self.unjudged:
@@ -379,12 +381,7 @@ def more_questions(trial: Trial, place: int, losses: np.typing.NDArray[np.float6
         root = (_POWER_Z * spread + np.sqrt((_POWER_Z * spread) ** 2 + 4 * mean * np.maximum(lacking, 0))) / (2 * mean)
     numbers = np.where(mean > 0, root**2, np.inf)
     number = float(np.nanmin(numbers))
-    return None if number > _MOST_QUESTIONS else _two_digits(number)
-
-
-def _two_digits(number: float) -> int:
-    unit = 10 ** max(0, int(np.floor(np.log10(max(number, 1)))) - 1)
-    return int(np.ceil(max(number, 1) / unit) * unit)
+    return None if number > _MOST_QUESTIONS else two_digits(math.ceil(number))
 
 
 def _bar(low: float, middle: float, high: float, max_loss: float) -> str:

@@ -19,9 +19,9 @@ from suffice.session import Policy
 from suffice.statistics import Units
 from suffice.store.recording import Recording
 
-__all__ = ["COSTS", "Measured", "measured", "uncut"]
+__all__ = ["SAVABLE", "Measured", "measure_candidates", "uncut"]
 
-COSTS = ("calls", "tokens", "money")
+SAVABLE = ("calls", "tokens", "money")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +32,7 @@ class Measured:
         worst: The largest possible loss of each candidate, shape ``(n_candidates, n_units)``, in [-1, 1].
         best: The smallest possible loss, same shape; the same where everything is known.
         values: The metric, shape ``(n_candidates + 1, n_units)``, with the worst case of what is unknown.
-        costs: By name in `COSTS`, same shape as `values`; NaN where unknown.
+        costs: By name in `SAVABLE`, same shape as `values`; NaN where unknown.
         unknown: Share of rows with an unknown outcome under some candidate.
         n_failed: Questions whose recording failed; they count as lost.
     """
@@ -61,7 +61,7 @@ def uncut(recording: Recording) -> Recording:
     return Recording(table.set_column(place, field, ends.cast(field.type)), recording.metadata)
 
 
-def measured(
+def measure_candidates(
     recording: Recording,
     policies: Sequence[Policy],
     baseline: str,

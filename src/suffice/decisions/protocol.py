@@ -6,7 +6,7 @@ import numpy as np
 
 from suffice.decisions.advice import Advice, more_questions
 from suffice.decisions.candidates import candidates
-from suffice.decisions.losses import COSTS, Measured, measured, uncut
+from suffice.decisions.losses import SAVABLE, Measured, measure_candidates, uncut
 from suffice.decisions.trial import Trial
 from suffice.errors import ConfigMismatchError, DataError
 from suffice.replays import dividing_names, seen_from, seen_in
@@ -92,7 +92,7 @@ def decide(
             raise DataError("every question has a single round: there is nothing to stop earlier. Log every round")
         policies, untried = candidates(first, metric, chooser)
         notes += untried
-        on_tune = measured(first, policies, baseline, metric, prices)
+        on_tune = measure_candidates(first, policies, baseline, metric, prices)
         trial = Trial.declare(
             policies,
             on_tune,
@@ -106,7 +106,7 @@ def decide(
         )
     units: Measured | None = None
     if verdict_part is not None:
-        units = measured(verdict_part, trial.candidates, trial.baseline, trial.metric, prices)
+        units = measure_candidates(verdict_part, trial.candidates, trial.baseline, trial.metric, prices)
         trial = trial.extended(units, seen_from(verdict_part))
         notes += _unit_notes(verdict_part, units, trial)
     needed = (
@@ -125,8 +125,8 @@ def _check_options(max_loss: float, alpha: float, cost: str, tune_share: float) 
     for name, value in (("max_loss", max_loss), ("alpha", alpha), ("tune_share", tune_share)):
         if not 0 < value < 1:
             raise DataError(f"{name} must lie between 0 and 1, both excluded, not {value!r}")
-    if cost not in COSTS:
-        raise DataError(f"{cost!r} cannot be saved here; allowed: {', '.join(COSTS)}")
+    if cost not in SAVABLE:
+        raise DataError(f"{cost!r} cannot be saved here; allowed: {', '.join(SAVABLE)}")
 
 
 def _default_metric(recording: Recording) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from suffice.decisions.losses import COSTS, Measured
+from suffice.decisions.losses import SAVABLE, Measured
 from suffice.decisions.wealth import Wealth
 from suffice.errors import SchemaError
 from suffice.rounds import Floats, Mask
@@ -29,7 +29,7 @@ class Totals:
         losses: Sum of the largest possible losses, shape ``(n_candidates,)``.
         squares: Sum of their squares, same shape.
         values: Sum of the metric, shape ``(n_candidates + 1,)``.
-        costs: Sums by name in `COSTS`, same shape; NaN where some were unknown.
+        costs: Sums by name in `SAVABLE`, same shape; NaN where some were unknown.
     """
 
     n: int
@@ -42,7 +42,7 @@ class Totals:
     def start(cls, n_candidates: int) -> Totals:
         """Return the sums of nothing."""
         zeros = np.zeros(n_candidates + 1)
-        return cls(n=0, losses=zeros[1:], squares=zeros[1:], values=zeros, costs=dict.fromkeys(COSTS, zeros))
+        return cls(n=0, losses=zeros[1:], squares=zeros[1:], values=zeros, costs=dict.fromkeys(SAVABLE, zeros))
 
     def plus(self, units: Measured) -> Totals:
         """Return the sums with further units."""
@@ -51,7 +51,7 @@ class Totals:
             losses=self.losses + units.worst.sum(axis=-1),
             squares=self.squares + (units.worst**2).sum(axis=-1),
             values=self.values + units.values.sum(axis=-1),
-            costs={name: self.costs[name] + units.costs[name].sum(axis=-1) for name in COSTS},
+            costs={name: self.costs[name] + units.costs[name].sum(axis=-1) for name in SAVABLE},
         )
 
     def saving(self, cost: str) -> Floats:
@@ -105,7 +105,7 @@ class Trial:
         metric: What must not be lost, see `suffice.replays.outcome`.
         max_loss: The largest mean loss against the baseline that one would accept, in (0, 1), unit of the metric.
         alpha: The risk of advice whose true loss is larger, in (0, 1).
-        cost: What is to be saved, one of `COSTS`.
+        cost: What is to be saved, one of `SAVABLE`.
         baseline: `recorded`, or the text of a rule.
         highest: The baseline's cap: the highest recorded round.
         candidates: Everything that may be advised.
@@ -230,7 +230,7 @@ class Trial:
             raise SchemaError(f"the trial of a decision file does not read: {error!r}") from None
         n = len(trial.candidates)
         shapes = {len(trial.below.log_highest), len(trial.above.log_highest), len(trial.totals.losses)}
-        if shapes != {n} or not set(trial.sequence) <= set(range(n)) or trial.cost not in COSTS:
+        if shapes != {n} or not set(trial.sequence) <= set(range(n)) or trial.cost not in SAVABLE:
             raise SchemaError(
                 f"the trial of a decision file contradicts itself: {n} candidates, evidence of {sorted(shapes)}, "
                 f"sequence {trial.sequence}, cost {trial.cost!r}"

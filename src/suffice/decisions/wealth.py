@@ -20,7 +20,7 @@ _SMALLEST = 0.01
 """The smallest stake, as a share of the largest: enough for losses that vary most and bounds below one point."""
 _BLOCK = 4096  # losses at once, a bound on memory
 
-Side = Literal["below", "above"]
+BetSide = Literal["below", "above"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,13 +48,13 @@ class Wealth:
     """
 
     bound: float
-    side: Side
+    side: BetSide
     log_capital: Floats
     log_highest: Floats
     n: int = 0
 
     @classmethod
-    def start(cls, bound: float, side: Side, n_candidates: int) -> Wealth:
+    def start(cls, bound: float, side: BetSide, n_candidates: int) -> Wealth:
         """Return the wealth before the first loss.
 
         Raises:

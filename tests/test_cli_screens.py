@@ -11,7 +11,7 @@ from suffice.cli.console import fits
 from suffice.cli.output import Screen
 from suffice.cli.tree import commands
 from suffice.gates import answered_recording, load_answered
-from suffice.store import write_recording
+from suffice.store import bundled_recording, write_recording
 from suffice.tables import Column, Table
 from tests.cli_tools import cli, corpus, dataset, question, reply
 from tests.endpoint import Endpoint
@@ -29,6 +29,8 @@ CALLS = [
     f"search eval.parquet --tune tune.parquet --policy selected.json {QUICK}",
     "certify eval.parquet --max-loss 0.5 --policy policy.json --path p_correct --tune tune.parquet -o certified.json",
     "certify eval.parquet --max-loss 0.5 --policy policy.json",
+    "decide eval.parquet -o decided.json",
+    "decide self_refine.parquet --metric target_sentiment --leave-out-failed -o advised.json --policy advised-policy.json",
     "data show policy.json",
     "data signals",
     f"data selectors eval.parquet --tune tune.parquet {QUICK}",
@@ -65,6 +67,8 @@ def folder(tmp_path_factory):
     answers = load_answered("2wiki_llama31_tune")[:60]
     scored = answered_recording(answers, {"p_known": [i / 60 for i in range(60)]})
     write_recording(base / "gates.parquet", scored.table, scored.metadata)
+    drafts = bundled_recording("self_refine_gpt4")
+    write_recording(base / "self_refine.parquet", drafts.table, drafts.metadata)
     return base
 
 

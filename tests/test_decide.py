@@ -299,6 +299,15 @@ def test_tune_questions_never_judge():
     assert any("40 questions are among the tune questions" in note for note in advice.notes)
 
 
+def test_an_option_against_the_declaration_is_refused():
+    first = decide(log_of(100, converged_at_2), metric="quality")
+    more = log_of(50, converged_at_2, first=100)
+    assert decide(more, previous=first, metric="quality", max_loss=0.02, selector="last").n == first.n + 50
+    for option in ({"max_loss": 0.1}, {"selector": "first"}, {"tune": more}, {"baseline": "fixed_k(4)"}):
+        with pytest.raises(ConfigMismatchError, match="earlier decision"):
+            decide(more, previous=first, **option)
+
+
 def test_a_longer_loop_than_the_trials_is_another_question():
     first = decide(log_of(100, converged_at_2, rounds=3), metric="quality")
     with pytest.raises(ConfigMismatchError, match="cap of 3"):
@@ -331,9 +340,9 @@ def test_the_table_has_at_most_five_rows_and_fits_100_columns():
     }
     advice = decide(log_of(300, converged_at_2, **signals), metric="quality")
     assert 2 <= len(advice.table().rows) <= 5
-    assert advice.table().rows[0][0] == "what you have (cap 5)"
+    assert advice.table().rows[0][0] == "now: cap 5"
     assert len(advice.tables()[1].rows) == len(advice.trial.candidates) + 1
-    assert "what you have" in render([advice.table()], "md")
+    assert "now: cap 5" in render([advice.table()], "md")
 
 
 def test_a_single_round_leaves_nothing_to_decide():

@@ -86,6 +86,9 @@ TREE = {
     "judge gold": Place(
         "Measure how near each draft is to its gold answers.", "suffice.cli.judge_pairs:judge_gold_command"
     ),
+    "decide": Place(
+        "Say whether to keep a loop, lower its cap, or stop by a rule.", "suffice.cli.advice:decide_command", "Decide"
+    ),
     "calibrate": Place(
         "Fit what a rule needs on tune questions; write the policy.", "suffice.cli.offline:calibrate_command", "Decide"
     ),

@@ -34,7 +34,7 @@ AdviceKind = Literal["do it", "not enough data", "keep what you have", "cannot b
 _Z = 1.959964  # two-sided 95 %
 _POWER_Z = 0.841621  # four times in five
 _MOST_ROWS = 5
-_CHART = 21
+_CHART = 15
 _MOST_QUESTIONS = 1_000_000
 
 
@@ -235,18 +235,18 @@ class Advice(Result):
             Column(trial.cost, ",.2f"),
             Column("saved", ".0f", scale=100),
             Column(trial.metric, ".1f", scale=100),
-            Column(f"change of {trial.metric}", "+.1f", scale=100, interval=True),
-            Column(f"worse <- {-100 * trial.max_loss:g} | 0 -> better"),
+            Column("change", "+.1f", scale=100, interval=True),
             Column("verdict"),
+            Column(f"{-100 * trial.max_loss:g} and 0 are |"),
         )
         have: tuple[Any, ...] = (
-            f"what you have ({self.rounds_text})" if self.rounds_text else "what you have",
+            f"now: {self.rounds_text}" if self.rounds_text else "now",
             float(totals.costs[trial.cost][-1] / n),
             None,
             float(totals.values[-1] / n),
             None,
-            "",
             "advised" if self.verdict == "keep what you have" else "",
+            "",
         )
         rows = [have]
         for place in places:
@@ -266,8 +266,8 @@ class Advice(Result):
                     float(saving[place]),
                     float(totals.values[place] / n),
                     (float(0.0 - mean[place]), float(-high[place]), float(0.0 - low[place])),
-                    _bar(-high[place], -mean[place], -low[place], trial.max_loss),
                     state,
+                    _bar(-high[place], -mean[place], -low[place], trial.max_loss),
                 )
             )
         heading = f"{title}, on {counted(self.n, 'question')} of the verdict part"
@@ -388,7 +388,7 @@ def _bar(low: float, middle: float, high: float, max_loss: float) -> str:
     """Return an interval of changes as a line of text; the bars are the accepted loss and no change.
 
     >>> _bar(-0.04, 0.0, 0.03, 0.02)
-    '.....[..|.o...]......'
+    '....[|.o..]....'
     """
     scale = 4 * max_loss  # half of the width
     places = [round((value / scale + 1) / 2 * (_CHART - 1)) for value in (-max_loss, 0.0, low, middle, high)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -66,7 +66,7 @@ def measure_candidates(
     policies: Sequence[Policy],
     baseline: str,
     metric: str,
-    prices: Price | None = None,
+    prices: Price | Mapping[str, Price] | None = None,
 ) -> Measured:
     """Return what candidates lose against the baseline.
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 
 from suffice.decisions.advice import Advice, more_questions
@@ -20,20 +23,21 @@ from suffice.store.recording import Recording
 __all__ = ["decide"]
 
 _SALT = "decide:"
+_DEFAULTS: Mapping[str, Any] = {"max_loss": 0.02, "alpha": 0.05, "cost": "calls", "baseline": "recorded"}
 
 
 def decide(
     recording: Recording,
     *,
     metric: str | None = None,
-    max_loss: float = 0.02,
-    alpha: float = 0.05,
-    cost: str = "calls",
-    baseline: str = "recorded",
-    selector: str | Selector = "last",
+    max_loss: float | None = None,
+    alpha: float | None = None,
+    cost: str | None = None,
+    baseline: str | None = None,
+    selector: str | Selector | None = None,
     tune: Recording | None = None,
     tune_share: float = 0.3,
-    prices: Price | None = None,
+    prices: Price | Mapping[str, Price] | None = None,
     leave_out_failed: bool = False,
     previous: Advice | None = None,
 ) -> Advice:
@@ -54,24 +58,31 @@ def decide(
         recording: Recorded rounds.
         metric: What must not be lost: a column in [0, 1], or `agreement` with the log's own last answer.  None = F1 (EM for
             multiple choice) where it was measured, else `agreement`.
-        max_loss: The largest mean loss that you would accept, in (0, 1), in the unit of the metric.
-        alpha: The risk of false advice, in (0, 1).
-        cost: What is to be saved: `calls`, `tokens` or `money`.
-        baseline: What differences are taken against: `recorded`, what the log did itself, or a rule (`fixed_k(5)`).
-        selector: How candidates, and the baseline, return answers.
+        max_loss: The largest mean loss that you would accept, in (0, 1), in the unit of the metric; None = 0.02.
+        alpha: The risk of false advice, in (0, 1); None = 0.05.
+        cost: What is to be saved: `calls` (None), `tokens` or `money`.
+        baseline: What differences are taken against: `recorded` (None), what the log did itself, or a rule (`fixed_k(5)`).
+        selector: How candidates, and the baseline, return answers; None = `last`.
         tune: Tune questions, recorded alike; None = `tune_share` of the recording's, by the hash of their names.
         tune_share: In (0, 1).
-        prices: For money.
+        prices: For money, one for all language models or by component.
         leave_out_failed: Leave out the questions whose recording failed, and say so; otherwise they count as lost, because
             they may have failed for what a candidate would have changed.
         previous: An earlier advice on the same loop: its declaration holds, and questions that are new add to its evidence.
+            What is given here must be as it was declared.
 
     Raises:
         DataError: There is nothing to decide, a metric is missing, or an option is outside its range.
         CensoredError: The baseline goes on past what was recorded.
         ConfigMismatchError: The recording belongs to another loop than the earlier advice.
     """
-    _check_options(max_loss, alpha, cost, tune_share)
+    declared: dict[str, Any] = {
+        "metric": metric,
+        "max_loss": max_loss,
+        "alpha": alpha,
+        "cost": cost,
+        "baseline": baseline,
+    }
     whole = uncut(recording)
     notes: list[str] = []
     if leave_out_failed and (whole.ends == "failed").any():
@@ -82,27 +93,28 @@ def decide(
         )
     if previous is not None:
         trial = previous.trial
+        if tune is not None:
+            raise ConfigMismatchError("the earlier decision has its tune questions: give none, or decide anew")
+        _refuse_other_declaration(trial, declared, selector)
         verdict_part, unused = _new_questions(whole, trial)
         notes += unused
     else:
-        chooser = parse_selector(selector) if isinstance(selector, str) else selector
-        metric = metric or _default_metric(whole)
-        first, verdict_part = _divided(whole, tune, tune_share, notes)
+        declared = {**_DEFAULTS, **{name: value for name, value in declared.items() if value is not None}}
+        _check_options(declared["max_loss"], declared["alpha"], declared["cost"], tune_share)
+        metric = declared.pop("metric", None) or _default_metric(whole)
         if int(whole.index[-1]) <= 1:
             raise DataError("every question has a single round: there is nothing to stop earlier. Log every round")
+        chooser = parse_selector(selector or "last") if not isinstance(selector, Selector) else selector
+        first, verdict_part = _divided(whole, tune, tune_share, notes)
         policies, untried = candidates(first, metric, chooser)
         notes += untried
-        on_tune = measure_candidates(first, policies, baseline, metric, prices)
         trial = Trial.declare(
             policies,
-            on_tune,
+            measure_candidates(first, policies, declared["baseline"], metric, prices),
             metric=metric,
-            max_loss=max_loss,
-            alpha=alpha,
-            cost=cost,
-            baseline=baseline,
             highest=int(whole.index[-1]),
             tune=seen_from(first),
+            **declared,
         )
     units: Measured | None = None
     if verdict_part is not None:
@@ -119,6 +131,18 @@ def decide(
         needed=needed if units is not None or previous is None else previous.needed,
         notes=tuple(dict.fromkeys(notes)),
     )
+
+
+def _refuse_other_declaration(trial: Trial, declared: Mapping[str, Any], selector: str | Selector | None) -> None:
+    """Raise a `ConfigMismatchError` where an option contradicts what an earlier decision declared."""
+    given = {**declared, "selector": None if selector is None else str(selector)}
+    before = {**{name: getattr(trial, name) for name in declared}, "selector": str(trial.candidates[0].selector)}
+    for name, value in given.items():
+        if value is not None and value != before[name]:
+            raise ConfigMismatchError(
+                f"the earlier decision declared {name} {before[name]!r}, not {value!r}: what is declared once holds for all "
+                "questions that come later. Leave the option out, or begin another decision in another file"
+            )
 
 
 def _check_options(max_loss: float, alpha: float, cost: str, tune_share: float) -> None:
@@ -204,8 +228,8 @@ def _unjudged(trial: Trial, units: Measured | None, recording: Recording) -> str
     ):
         if units.n_failed > len(units.worst[0]) * trial.max_loss:
             return (
-                f"{units.n_failed} of {recording.shape[0]:,} questions failed while recording, and count as lost. Complete "
-                "the recording, or leave them out if they failed by chance (leave_out_failed=True)"
+                f"{units.n_failed} of {units.worst.shape[-1]:,} questions failed while recording, and count as lost. Complete "
+                "the recording, or leave them out if they failed by chance (leave_out_failed=True, --leave-out-failed)"
             )
         return (
             f"{trial.metric} is unknown where the candidates would stop in {100 * units.unknown:.0f} % of the questions. "

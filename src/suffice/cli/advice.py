@@ -1,0 +1,109 @@
+"""`suffice decide`: whether to change a loop, in one sentence."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from suffice.cli import options
+from suffice.cli.console import status
+from suffice.cli.output import Output, Screen
+from suffice.decisions import SAVABLE, Advice, decide
+from suffice.store import read_recording
+
+__all__ = ["decide_command"]
+
+_OUT = Path("decision.json")
+
+
+def decide_command(
+    path: options.Recorded,
+    pricing: options.Pricing,
+    output: Output,
+    metric: Annotated[
+        str | None,
+        typer.Option(
+            "--metric",
+            help="What must not be lost: a column in [0, 1]; default: f1, em for multiple choice, or agreement.",
+        ),
+    ] = None,
+    max_loss: Annotated[
+        float | None,
+        typer.Option("--max-loss", help="The largest mean loss that you would accept; default: 0.02, two points."),
+    ] = None,
+    risk: Annotated[
+        float | None, typer.Option("--risk", help="Of advice that loses more, between 0 and 1; default: 0.05.")
+    ] = None,
+    cost: Annotated[
+        str | None, typer.Option("--cost", help=f"What is to be saved: {', '.join(SAVABLE)}; default: calls.")
+    ] = None,
+    baseline: Annotated[
+        str | None,
+        typer.Option("--baseline", help="'recorded' (default), what the log did itself, or a rule as fixed_k(5)."),
+    ] = None,
+    selector: Annotated[
+        str | None, typer.Option("--selector", help="Which seen round's answer to return; default: last.")
+    ] = None,
+    tune: Annotated[
+        Path | None,
+        typer.Option("--tune", help="A recording of tune questions; without it the questions are split by id hash."),
+    ] = None,
+    tune_share: Annotated[
+        float, typer.Option("--tune-share", help="Share of tune questions in that split, between 0 and 1.")
+    ] = 0.3,
+    leave_out_failed: Annotated[
+        bool, typer.Option("--leave-out-failed", help="Leave out questions that failed; otherwise they count as lost.")
+    ] = False,
+    previous: Annotated[
+        Path | None, typer.Option("--continue", help="An earlier decision: add the new questions to its evidence.")
+    ] = None,
+    policy: Annotated[Path | None, typer.Option("--policy", help="Where to write the policy that is advised.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="The decision; default: decision.json. One that exists is continued."),
+    ] = None,
+) -> None:
+    """Keep the loop, lower its cap, or stop by a rule; you may come back with more questions as often as you like.
+
+    Example: suffice decide run.parquet --metric em --policy policy.json
+    """
+    target = out or previous or _OUT
+    if previous is None and target.exists():
+        previous = target  # to begin anew until one likes the answer would be no evidence
+    recording = read_recording(path)
+    with status("comparing", quiet=output.as_json):
+        advice = decide(
+            recording,
+            metric=metric,
+            max_loss=max_loss,
+            alpha=risk,
+            cost=None if cost is None else options.allowed(cost, SAVABLE, "--cost"),
+            baseline=baseline,
+            selector=selector,
+            tune=None if tune is None else read_recording(tune),
+            tune_share=tune_share,
+            prices=pricing.of(recording),
+            leave_out_failed=leave_out_failed,
+            previous=None if previous is None else Advice.load(previous),
+        )
+    advice.save(target)
+    written = None if advice.policy is None else policy
+    if advice.policy is not None and written is not None:
+        advice.policy.save(written)
+    then = {
+        "do it": f'suffice answer "QUESTION" --corpus FOLDER --policy {written or "policy.json"}',
+        "not enough data": f"suffice decide FRESH.parquet --continue {target}",
+    }.get(advice.verdict, f"suffice diagnose {path}")
+    if advice.verdict == "do it" and written is None:
+        then = f"suffice decide {path} --continue {target} --policy policy.json"
+    lost = ["no change is advised, so no policy is written"] if policy is not None and written is None else []
+    screen = Screen(
+        sentences=[advice.sentence],
+        tables=advice.tables(),
+        notes=lost,
+        files={"decision": target, "policy": written},
+        then=then,
+    )
+    output.show({**advice.to_dict(), "file": str(target)}, screen)

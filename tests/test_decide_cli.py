@@ -1,0 +1,81 @@
+"""`suffice decide`: the sentence, the files, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from suffice.decisions import Advice
+from suffice.session import Policy
+from suffice.store import write_recording
+from tests.cli_tools import cli
+from tests.test_decide import converged_at_2, log_of, losing_three_points
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """Logs of two loops, in the folder in which commands run."""
+    for name, values in (("waste", converged_at_2), ("earn", losing_three_points)):
+        for part, n, first in (("", 400, 0), ("_more", 100, 400), ("_few", 60, 0)):
+            log = log_of(n, values, first=first)
+            write_recording(tmp_path / f"{name}{part}.parquet", log.table, log.metadata)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_the_sentence_comes_first_and_the_decision_is_written(folder):
+    done = cli("decide", "waste.parquet", "--metric", "quality", "--policy", "p.json")
+    assert done.code == 0, done.err
+    assert done.out.startswith("Lower the cap from 5 to 2: it saves 60 % of the calls")
+    assert len(done.out.splitlines()) <= 25
+    assert Advice.load(folder / "decision.json").verdict == "do it"
+    assert Policy.load(folder / "p.json").max_rounds == 2
+
+
+def test_the_same_loop_may_be_asked_about_again_and_goes_on_where_it_was(folder):
+    first = cli("decide", "waste_few.parquet", "--metric", "quality", "--json").json
+    again = cli("decide", "waste_few.parquet", "--json").json
+    assert again["trial"] == first["trial"]
+    assert any("counted before" in note for note in again["notes"])
+    more = cli("decide", "waste.parquet", "--json").json
+    assert more["file"] == "decision.json"
+    assert more["n"] > 300
+    later = cli("decide", "waste_more.parquet", "--continue", "decision.json", "-o", "later.json", "--json").json
+    assert later["n"] == more["n"] + 100
+    assert json.loads((folder / "decision.json").read_text())["n"] == more["n"]
+
+
+@pytest.mark.parametrize("option", [("--max-loss", "0.5"), ("--metric", "em"), ("--cost", "tokens"), ("--risk", "0.5")])
+def test_what_was_declared_holds(folder, option):
+    assert cli("decide", "waste_few.parquet", "--metric", "quality").code == 0
+    before = (folder / "decision.json").read_bytes()
+    refused = cli("decide", "waste_few.parquet", *option)
+    assert refused.code == 1
+    assert "the earlier decision declared" in refused.error
+    assert (folder / "decision.json").read_bytes() == before
+
+
+def test_without_advice_no_policy_is_written_and_that_is_said(folder):
+    done = cli("decide", "earn.parquet", "--metric", "quality", "--policy", "p.json")
+    assert done.code == 0
+    assert "no change is advised, so no policy is written" in done.out
+    assert not (folder / "p.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["waste.parquet", "--cost", "joy"], 2, "allowed: calls, tokens, money"),
+        (["waste.parquet", "--max-loss", "2"], 1, "max_loss must lie between 0 and 1"),
+        (["waste.parquet", "--metric", "joy"], 2, "joy"),
+        (["nothing.parquet"], 2, "does not exist"),
+        (["waste.parquet", "--continue", "nothing.json"], 2, "cannot be read"),
+        (["waste.parquet", "--continue", "waste.parquet"], 1, "is not JSON"),
+    ],
+)
+def test_what_is_wrong_is_said_and_nothing_is_written(folder, arguments, code, message):
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    done = cli("decide", *arguments)
+    assert (done.code, message in done.error) == (code, True), done
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before

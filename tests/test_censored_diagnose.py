@@ -140,7 +140,7 @@ def test_a_sweep_leaves_out_thresholds_whose_rounds_never_ran():
     assert all(math.isnan(point.calls) and not point.on_front for point in unknown)
     own, known = (next(p for p in part.points if p.own) for part in (swept, exact))
     assert (own.quality, own.calls) == (known.quality, known.calls)
-    assert any("kept from being recorded" in note for note in swept.table().notes)
+    assert any("need rounds that never ran" in note for note in swept.table().notes)
 
 
 def test_a_floor_is_not_judged_where_it_goes_on_past_the_recording():

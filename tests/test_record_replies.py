@@ -140,7 +140,7 @@ def test_the_answers_position_is_an_option(position, said, tmp_path):
 def test_the_doctor_shows_two_replies_and_what_was_read(tmp_path):
     with Endpoint("Answer: Oslo\nConfidence: 4") as endpoint:
         address = ("doctor", "--base-url", endpoint.url, "--model", "m", "--repeats", 3)
-        shown = cli(*address)
+        shown = cli(*address, "--details")
         assert shown.out.count("Answer: Oslo\\nConfidence: 4") == 2
         found = cli(*address, "--json").json
     assert found["samples"][1] | {"question": ""} == {
@@ -156,7 +156,7 @@ def test_the_doctor_shows_two_replies_and_what_was_read(tmp_path):
 def test_the_doctor_promises_nothing_where_nothing_could_be_read():
     with Endpoint(PROSE) as endpoint:
         address = ("doctor", "--base-url", endpoint.url, "--model", "m", "--repeats", 3)
-        shown, found = cli(*address), cli(*address, "--json").json
+        shown, found = cli(*address, "--details"), cli(*address, "--json").json
     assert PROSE in shown.out
     assert "verbal_confidence" not in found["capabilities"]
     assert set(found["rules"].values()) == {"no: no answer could be read out of the replies"}

@@ -493,7 +493,7 @@ def test_an_empty_question_has_no_state(llama, question):
 def test_one_text_is_no_list_of_questions_and_passages_go_with_questions(llama):
     with pytest.raises(DataError, match="expected a list of questions"):
         llama.read_batch("Who?")
-    with pytest.raises(DataError, match="passages for 1 questions, but 2 questions"):
+    with pytest.raises(DataError, match="one list of passages for each of 2 questions, got 1 list"):
         llama.read_batch(["Who?", "Where?"], [PASSAGES])
     assert llama.read_batch([]).shape == (0, 2, WIDTH)
 

@@ -24,8 +24,10 @@ _LINES = 40
 _OTHER_NOTES = 6
 """Notes on a screen beside those that must be there."""
 
-_NEEDED = re.compile(r"selected here|censored|missing|undefined|unknown|failed|left out|dropped|WARNING", re.IGNORECASE)
-"""Notes without which a figure would mislead."""
+_NEEDED = re.compile(
+    r"selected here|censored|missing|undefined|unknown|failed|left out|dropped|no answer|WARNING", re.IGNORECASE
+)
+"""Notes without which a figure would mislead; they keep what to do about it."""
 
 _SENTENCE = re.compile(r"(?<=[^.\d][.]) +(?=[A-Z])")
 _FIGURES = re.compile(r"[\d.,%]+")
@@ -151,7 +153,9 @@ def _brief_notes(notes: Iterable[str]) -> list[str]:
     """
     kinds: dict[str, list[str]] = {}
     for note in notes:
-        sentence = textwrap.shorten(_SENTENCE.split(note, maxsplit=1)[0], 2 * COLUMNS - 20, placeholder=" ...")
+        whole = "--" in note and _NEEDED.search(note)  # an option is the remedy
+        sentence = note if whole else _SENTENCE.split(note, maxsplit=1)[0]
+        sentence = textwrap.shorten(sentence, (4 if whole else 2) * COLUMNS - 20, placeholder=" ...")
         head, colon, tail = sentence.partition(": ")
         kinds.setdefault(_FIGURES.sub("", tail if colon else head), []).append(sentence)
     lines = [

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,7 +19,9 @@ from suffice.decisions.advice import more_questions
 from suffice.decisions.losses import measure_candidates, uncut
 from suffice.decisions.trial import frontier
 from suffice.errors import CensoredError, ConfigMismatchError, DataError, NotFoundError, SchemaError, UnknownSignalError
+from suffice.rounds import COST_KINDS
 from suffice.rules import fixed_k
+from suffice.seen import Seen
 from suffice.session import Policy
 from suffice.store.recording import Recording
 from suffice.store.schema import build_table
@@ -50,7 +53,7 @@ def log_of(
             }
             for r in range(1, last + 1)
         ]
-    signals = dict.fromkeys(set(columns) - {"end"}, "signal")
+    signals = {name: "signal" for name in columns if name != "end" and not name.startswith("cost.")}
     return Recording(build_table(rows, kinds={"quality": "metric", **signals}))
 
 
@@ -251,7 +254,7 @@ def test_unknown_outcomes_count_at_their_worst():
 
     log = log_of(40, values)
     units = measure_candidates(log, [Policy(rule=fixed_k(2), max_rounds=2)], "recorded", "quality")
-    assert units.unknown == 0.5
+    assert units.unknown.tolist() == [False, True] * 20
     assert sorted(set(units.worst[0].tolist())) == [0.0, 1.0]
     assert set(units.best[0].tolist()) == {0.0}
 
@@ -268,6 +271,67 @@ def test_a_question_that_repeats_counts_once_with_its_mean():
     )
     assert units.worst.shape == (1, 40)
     assert set(units.worst[0].tolist()) == {0.0, 0.5}
+
+
+def test_what_saves_nothing_on_the_verdict_is_no_advice():
+    tune = log_of(100, converged_at_2, end="exhausted")
+    short = log_of(400, converged_at_2, first=100, rounds=2, end="exhausted")
+    advice = decide(short, metric="quality", tune=tune)
+    assert advice.trial.proved[advice.trial.sequence[0]]  # fixed_k(2) never loses, and here it never stops anything
+    assert advice.verdict == "keep what you have"
+    assert advice.policy is None
+
+
+def test_where_nothing_saves_the_sentence_says_so():
+    tune = log_of(100, lambda q, r: 1.0, end="exhausted")
+    one_round = log_of(400, lambda q, r: 1.0, first=100, rounds=1, end="exhausted")
+    longer = log_of(1, lambda q, r: 1.0, rounds=2, end="exhausted")  # a tune question: the others have a single round
+    log = Recording(pa.concat_tables([longer.table, one_round.table]))
+    advice = decide(log, metric="quality", tune=tune)
+    assert advice.verdict == "keep what you have"
+    assert advice.sentence == "Keep what you have: nothing here would save calls, as 400 questions show."
+
+
+@pytest.mark.parametrize(("cost", "columns"), [("money", "prices"), ("tokens", "cost.generator.output_tokens")])
+def test_what_is_to_be_saved_must_be_known(cost, columns):
+    with pytest.raises(DataError, match=rf"{cost} (is|are) unknown in \d+ of \d+ questions.*{columns}.*--cost calls"):
+        decide(log_of(100, converged_at_2), metric="quality", cost=cost)
+
+
+def test_later_questions_without_tokens_are_refused_where_tokens_are_to_be_saved():
+    tokens = {f"cost.generator.{kind}": 10 for kind in COST_KINDS}
+    first = decide(log_of(100, converged_at_2, **tokens), metric="quality", cost="tokens")
+    with pytest.raises(DataError, match="tokens are unknown in 50 of 50 questions"):
+        decide(log_of(50, converged_at_2, first=100), previous=first)
+
+
+def test_the_full_budget_is_no_baseline_where_a_rule_ended_the_rounds():
+    log = log_of(100, converged_at_2, rounds=lambda q: 2 + q % 4, end="rule")
+    with pytest.raises(CensoredError, match="baseline 'full' goes on past what was recorded"):
+        decide(log, metric="quality", baseline="full")
+
+
+def test_questions_that_a_gate_has_seen_do_not_count():
+    log = log_of(300, converged_at_2)
+    seen = {"retriever": Seen.of([f"q{q}" for q in range(100)]).to_dict()}
+    advice = decide(Recording(log.table, {"fitted": seen}), metric="quality")
+    assert not {f"q{q}" for q in range(100)} & set(advice.trial.counted.ids)
+    assert any("not fresh: the retriever was fitted on" in note for note in advice.notes)
+
+
+def test_where_it_is_not_on_record_what_a_gate_has_seen_a_note_says_so():
+    log = log_of(300, converged_at_2)
+    advice = decide(Recording(log.table, {"fitted": {"retriever": {}}}), metric="quality")
+    assert any("not on record which questions the retriever was fitted on" in note for note in advice.notes)
+
+
+def test_where_no_fresh_question_is_left_nothing_is_decided():
+    log = log_of(100, converged_at_2)
+    seen = {"retriever": Seen.of([f"q{q}" for q in range(100)]).to_dict()}
+    with pytest.raises(DataError, match="no question is left for the verdict"):
+        decide(Recording(log.table, {"fitted": seen}), metric="quality")
+    with pytest.raises(DataError, match="no question is left for the verdict"):
+        decide(log, metric="quality", tune=log)
 
 
 # Coming back
@@ -306,6 +370,35 @@ def test_an_option_against_the_declaration_is_refused():
     for option in ({"max_loss": 0.1}, {"selector": "first"}, {"tune": more}, {"baseline": "fixed_k(4)"}):
         with pytest.raises(ConfigMismatchError, match="earlier decision"):
             decide(more, previous=first, **option)
+
+
+def test_questions_without_a_signal_that_a_candidate_reads_are_refused():
+    stable = {"answer_stable": lambda q, r: math.nan if r == 1 else float(r > 2)}
+    first = decide(log_of(100, converged_at_2, **stable), metric="quality")
+    for columns in ({"answer_stable": lambda q, r: math.nan}, {}):
+        with pytest.raises(UnknownSignalError, match="answer_stable"):
+            decide(log_of(100, converged_at_2, first=100, **columns), previous=first)
+
+
+def test_questions_of_another_model_are_refused():
+    log, more = log_of(100, converged_at_2), log_of(100, converged_at_2, first=100)
+    first = decide(Recording(log.table, {"depends": {"model": "a"}}), metric="quality")
+    with pytest.raises(ConfigMismatchError, match="model"):
+        decide(Recording(more.table, {"depends": {"model": "b"}}), previous=first)
+
+
+def test_what_cannot_be_judged_stays_so_where_no_question_is_new():
+    log = log_of(300, lambda q, r: 1.0 if r == 5 else None)
+    first = decide(log, metric="quality")
+    again = decide(log, previous=first)
+    assert (again.verdict, again.sentence) == (first.verdict, first.sentence)
+    assert Advice.from_dict(first.to_dict()).sentence == first.sentence
+
+
+def test_a_few_failed_questions_do_not_undo_what_many_can_judge():
+    first = decide(log_of(100, converged_at_2), metric="quality")
+    failed = log_of(2, converged_at_2, first=100, end=lambda q, r: "failed" if q == 100 else "max_rounds")
+    assert decide(failed, previous=first).verdict == first.verdict == "not enough data"
 
 
 def test_a_longer_loop_than_the_trials_is_another_question():
@@ -370,6 +463,8 @@ def test_a_metric_that_is_not_there_is_refused():
         lambda data: data["trial"].pop("below"),
         lambda data: data["trial"]["below"].update(log_highest=[math.nan]),
         lambda data: data["trial"].update(sequence=[99]),
+        lambda data: data["trial"].update(max_loss=0.5),
+        lambda data: data["trial"]["totals"].update(n=9),
         lambda data: data.update(version=2),
         lambda data: data.update(format="policy"),
     ],

@@ -207,6 +207,12 @@ def test_a_rule_compared_with_itself_has_delta_exactly_zero(data):
         assert (delta.low, delta.high) == pytest.approx((end, end), abs=0, nan_ok=True)
 
 
+@pytest.mark.parametrize("rule", ["answer_stable", fixed_k(2), Policy(rule=fixed_k(2), max_rounds=2)])
+def test_one_rule_and_one_metric_need_no_list(rule):
+    recording = recording_of([["b", "a", "a"], ["a", "a", "b"]], answer_stable=[[0.0, 0.0, 1.0], [0.0, 1.0, 0.0]])
+    assert replay(recording, rule, metrics="em").to_dict() == replay(recording, [rule], metrics=["em"]).to_dict()
+
+
 # --- what a result says ---------------------------------------------------------------------------------------------
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from suffice.display import Chart
-from suffice.replays.charts import COST_TITLES, axis_of, chart_of, legend_entry, scale_of
+from suffice.replays.charts import COST_TITLES, axis_of, bound_layer, chart_of, legend_entry, point_layer, scale_of
 
 __all__ = ["family_chart"]
 
@@ -42,29 +42,11 @@ def family_chart(sequence: Sequence[Mapping[str, Any]], epsilon: float, kind: st
         {"field": "p", "title": "p-value", "format": ".4f"},
         {"field": "state"},
     ]
-    bound = {"field": "epsilon", "type": "quantitative"}
-    layers: list[dict[str, Any]] = [
-        {
-            "data": {"values": [{"epsilon": epsilon, "text": f"epsilon = {epsilon:g}"}]},
-            "layer": [
-                {"mark": {"type": "rule", "color": "var(--text)", "strokeDash": [4, 4]}, "encoding": {"y": bound}},
-                {
-                    "mark": {"type": "text", "x": 4, "dy": -7, "align": "left", "color": "var(--text)"},
-                    "encoding": {"y": bound, "text": {"field": "text"}},
-                },
-            ],
-        },
-        {
-            "mark": {"type": "point", "filled": True, "opacity": 1},
-            "encoding": {
-                "x": x,
-                "y": y,
-                "color": colour,
-                # Larger, so that it shows under others that do the same.
-                "size": {"condition": {"test": "datum.state === 'chosen'", "value": 220}, "value": 80},
-                "tooltip": tooltip,
-            },
-        },
+    encoding = {"x": x, "y": y, "color": colour, "tooltip": tooltip}
+    layers = [
+        bound_layer("y", "epsilon", epsilon, f"epsilon = {epsilon:g}"),
+        # Larger, so that it shows under others that do the same.
+        point_layer(encoding, "datum.state === 'chosen'", (220, 80)),
     ]
     states = {member["state"] for member in data}
     legend = [legend_entry(name, colour, "circle") for name, colour in _STATES.items() if name in states]

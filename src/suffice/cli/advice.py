@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, ClassVar
 
 import typer
 
@@ -18,41 +19,55 @@ __all__ = ["decide_command"]
 _OUT = Path("decision.json")
 
 
-def decide_command(
-    path: options.Recorded,
-    pricing: options.Pricing,
-    output: Output,
+@dataclass(frozen=True, kw_only=True)
+class _Declared:
+    """What is declared before the first verdict, and holds for all questions that come later."""
+
+    panel: ClassVar[str] = "What is declared once"
+
     metric: Annotated[
         str | None,
         typer.Option(
             "--metric",
             help="What must not be lost: a column in [0, 1]; default: f1, em for multiple choice, or agreement.",
         ),
-    ] = None,
+    ] = None
     max_loss: Annotated[
         float | None,
         typer.Option("--max-loss", help="The largest mean loss that you would accept; default: 0.02, two points."),
-    ] = None,
+    ] = None
     risk: Annotated[
         float | None, typer.Option("--risk", help="Of advice that loses more, between 0 and 1; default: 0.05.")
-    ] = None,
+    ] = None
     cost: Annotated[
         str | None, typer.Option("--cost", help=f"What is to be saved: {', '.join(SAVABLE)}; default: calls.")
-    ] = None,
+    ] = None
     baseline: Annotated[
         str | None,
         typer.Option("--baseline", help="'recorded' (default), what the log did itself, or a rule as fixed_k(5)."),
-    ] = None,
+    ] = None
     selector: Annotated[
         str | None, typer.Option("--selector", help="Which seen round's answer to return; default: last.")
-    ] = None,
-    tune: Annotated[
-        Path | None,
-        typer.Option("--tune", help="A recording of tune questions; without it the questions are split by id hash."),
-    ] = None,
-    tune_share: Annotated[
-        float, typer.Option("--tune-share", help="Share of tune questions in that split, between 0 and 1.")
-    ] = 0.3,
+    ] = None
+
+    def given(self) -> dict[str, Any]:
+        """Return the arguments of `decide`."""
+        return {
+            "metric": self.metric,
+            "max_loss": self.max_loss,
+            "alpha": self.risk,
+            "cost": None if self.cost is None else options.allowed(self.cost, SAVABLE, "--cost"),
+            "baseline": self.baseline,
+            "selector": self.selector,
+        }
+
+
+def decide_command(
+    path: options.Recorded,
+    declared: _Declared,
+    tune: options.TuneQuestions,
+    pricing: options.Pricing,
+    output: Output,
     leave_out_failed: Annotated[
         bool, typer.Option("--leave-out-failed", help="Leave out questions that failed; otherwise they count as lost.")
     ] = False,
@@ -76,14 +91,8 @@ def decide_command(
     with status("comparing", quiet=output.as_json):
         advice = decide(
             recording,
-            metric=metric,
-            max_loss=max_loss,
-            alpha=risk,
-            cost=None if cost is None else options.allowed(cost, SAVABLE, "--cost"),
-            baseline=baseline,
-            selector=selector,
-            tune=None if tune is None else read_recording(tune),
-            tune_share=tune_share,
+            **declared.given(),
+            **tune.given(),
             prices=pricing.of(recording),
             leave_out_failed=leave_out_failed,
             previous=None if previous is None else Advice.load(previous),

@@ -24,7 +24,7 @@ from suffice.retrieval import (
 from suffice.seen import Seen
 from suffice.session import Policy
 from suffice.signals import GATE, LOOP_COMPONENTS, FittedState, Idf
-from suffice.store import Recording
+from suffice.store import Recording, read_recording
 
 __all__ = [
     "DATASET",
@@ -48,6 +48,7 @@ __all__ = [
     "Search",
     "SelectorText",
     "StartRound",
+    "TuneQuestions",
     "allowed",
     "load_policy",
     "overlap_state",
@@ -184,6 +185,33 @@ class ResamplingOptions:
     def value(self) -> statistics.Resampling:
         """What functions of the library take."""
         return statistics.Resampling(n_resamples=self.resamples, seed=self.seed, level=self.level)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TuneQuestions:
+    """Which questions choose, and so do not judge."""
+
+    panel: ClassVar[str] = "Tune questions"
+
+    tune: Annotated[
+        Path | None,
+        Option("--tune", help="A recording of tune questions; without it the questions are split by id hash."),
+    ] = None
+    tune_share: Annotated[
+        float | None, Option("--tune-share", help="Share of tune questions in that split, between 0 and 1.")
+    ] = None
+
+    def given(self) -> dict[str, Any]:
+        """Return what was given, as arguments of functions of the library."""
+        share = self.tune_share
+        if share is not None and not 0 < share < 1:
+            raise BadParameter(f"{share!r}; allowed: between 0 and 1", param_hint="--tune-share")
+        if share is not None and self.tune is not None:
+            raise BadParameter(
+                "--tune says which questions are for tuning: give one of them", param_hint="--tune-share"
+            )
+        tune = {} if self.tune is None else {"tune": read_recording(self.tune)}
+        return tune if share is None else {"tune_share": share}
 
 
 @dataclass(frozen=True, kw_only=True)

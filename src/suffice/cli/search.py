@@ -29,18 +29,12 @@ class _Resampling(options.ResamplingOptions):
 def search_command(
     context: typer.Context,
     path: Annotated[Path, typer.Argument(metavar="RECORDING", help="Recorded rounds of the questions to search.")],
+    tune: options.TuneQuestions,
     resampling: _Resampling,
     output: Output,
     space: Annotated[
         str, typer.Option("--space", help=f"{', '.join(PRESETS)}, available, or a TOML file that describes one.")
     ] = "available",
-    tune: Annotated[
-        Path | None,
-        typer.Option("--tune", help="A recording of tune questions; without it the questions are split by id hash."),
-    ] = None,
-    tune_share: Annotated[
-        float, typer.Option("--tune-share", help="Share of tune questions in that split, between 0 and 1.")
-    ] = 0.5,
     budget: Annotated[float, typer.Option("--budget", min=0, help="Most mean calls of what is selected.")] = 3.0,
     metric: Annotated[
         str | None,
@@ -72,16 +66,13 @@ def search_command(
 
     Example: suffice search run.parquet --budget 3 --policy policy.json
     """
-    if not 0 < tune_share < 1:
-        raise typer.BadParameter(f"{tune_share!r}; allowed: between 0 and 1", param_hint="--tune-share")
     with progress_bar("rules", quiet=output.as_json) as progress:
         result = search(
             read_recording(path),
             read_space(space) if space.endswith(".toml") else space,
             patience=patience or None,
             max_rounds=max_rounds or None,
-            tune=None if tune is None else read_recording(tune),
-            tune_share=tune_share,
+            **tune.given(),
             metric=metric,
             budget=budget,
             baseline=baseline,

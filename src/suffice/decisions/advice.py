@@ -20,6 +20,7 @@ from suffice.errors import NotFoundError, SchemaError
 from suffice.files import write_file
 from suffice.json_text import refuse_constant
 from suffice.results import Result, jsonable
+from suffice.rounds import Mask
 from suffice.rules import fixed_k
 from suffice.session import Policy
 from suffice.tables import Column, Table, counted, figure
@@ -46,14 +47,12 @@ class Advice(Result):
 
     Attributes:
         trial: The declared question and the evidence.
-        unjudged: Why nothing can be said; empty where something can.
         notes: What a reader must know.
         rounds_text: What the log did by itself, in words.
         needed: By place of a candidate, about how many more questions would show that it loses less than `max_loss`.
     """
 
     trial: Trial
-    unjudged: str = ""
     rounds_text: str = ""
     needed: Mapping[int, int | None]
     notes: tuple[str, ...] = ()
@@ -67,18 +66,39 @@ class Advice(Result):
     def chosen(self) -> int | None:
         """The place of the candidate that the sentence is about; None where there is none.
 
-        The cheapest that is proved; else the cheapest that is tested, saves, and seems to lose less than `max_loss`.
+        The cheapest that saves and is proved; else the cheapest that is tested, saves, and seems to lose less than
+        `max_loss`.
         """
         trial = self.trial
         costs = trial.totals.costs[trial.cost][:-1]
-        proved = np.flatnonzero(trial.proved).tolist()
-        if proved:
-            return int(min(proved, key=lambda place: costs[place]))
-        if not self.n:
-            return None
-        loss, saving = trial.totals.losses / self.n, trial.totals.saving(trial.cost)
-        hopeful = [place for place in trial.sequence if loss[place] < trial.max_loss and saving[place] > 0]
-        return int(min(hopeful, key=lambda place: costs[place])) if hopeful else None
+        loss = trial.totals.losses / max(self.n, 1)
+        tested = [place for place in trial.sequence if self._saves[place]]
+        proved = [place for place in tested if trial.proved[place]]
+        hopeful = proved or [place for place in tested if loss[place] < trial.max_loss]
+        return min(hopeful, key=lambda place: costs[place]) if hopeful else None
+
+    @property
+    def _saves(self) -> Mask:
+        """Which candidates save on the verdict part; none where there are no questions."""
+        saves: Mask = self.trial.totals.saving(self.trial.cost) > 0
+        return saves
+
+    @cached_property
+    def unjudged(self) -> str:
+        """Why nothing can be said: too much is unknown of all that saves and does not lose more; else empty."""
+        trial, totals = self.trial, self.trial.totals
+        blocked = totals.blocked(trial.max_loss) & ~trial.hopeless & self._saves
+        if not blocked.any() or not (blocked | trial.hopeless)[self._saves].all():
+            return ""
+        if totals.failed > self.n * trial.max_loss:
+            return (
+                f"{totals.failed:,} of {counted(self.n, 'question')} failed while recording, and count as lost. Complete the "
+                "recording, or leave them out if they failed by chance (leave_out_failed=True, --leave-out-failed)"
+            )
+        return (
+            f"{trial.metric} is unknown where the candidates would stop in {100 * totals.unknown / self.n:.0f} % of the "
+            f"questions. Score every round, or record {counted(self.n, 'question')} at full width"
+        )
 
     @cached_property
     def verdict(self) -> AdviceKind:
@@ -86,10 +106,9 @@ class Advice(Result):
         trial = self.trial
         if self.unjudged:
             return "cannot be judged"
-        if trial.proved.any():
+        if (trial.proved & self._saves).any():
             return "do it"
-        saving = trial.totals.saving(trial.cost)
-        if self.n and trial.hopeless[saving > 0].all():  # also where nothing saves
+        if self.n and trial.hopeless[self._saves].all():  # also where nothing saves
             return "keep what you have"
         return "not enough data"
 
@@ -111,6 +130,8 @@ class Advice(Result):
         points = f"{100 * trial.max_loss:g} points"
         if verdict == "cannot be judged":
             return f"This cannot be judged yet: {self.unjudged}"
+        if verdict == "keep what you have" and not self._saves.any():
+            return f"Keep what you have: nothing here would save {trial.cost}, as {counted(self.n, 'question')} show."
         if verdict == "keep what you have":
             return (
                 f"Keep what you have: everything that would save {trial.cost} loses more than {points} of {trial.metric}, "
@@ -138,16 +159,6 @@ class Advice(Result):
                 else "Record many more questions, or accept a larger loss."
             )
         )
-
-    @property
-    def next_step(self) -> str:
-        """What comes next."""
-        return {
-            "do it": "save the policy (advice.policy.save), and give it to a Session",
-            "not enough data": "record more questions, and decide on them with previous=advice",
-            "keep what you have": "suffice diagnose RECORDING shows where the loop fails",
-            "cannot be judged": "print(recording) shows what was recorded",
-        }[self.verdict]
 
     @property
     def lead(self) -> str:
@@ -301,7 +312,6 @@ class Advice(Result):
                 "suffice": __version__,
                 "verdict": self.verdict,
                 "sentence": self.sentence,
-                "next": self.next_step,
                 "n": self.n,
                 "unjudged": self.unjudged,
                 "rounds_text": self.rounds_text,
@@ -329,7 +339,6 @@ class Advice(Result):
         try:
             return cls(
                 trial=Trial.from_dict(data["trial"]),
-                unjudged=str(data["unjudged"]),
                 rounds_text=str(data["rounds_text"]),
                 needed={int(place): number for place, number in data["needed"].items()},
                 notes=tuple(map(str, data["notes"])),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from suffice.errors import CensoredError
+from suffice.errors import CensoredError, DataError
 from suffice.replays import dividing_names
 from suffice.replays.baselines import Run, recorded_run, run_policy
 from suffice.replays.prepared import PreparedRecording
@@ -18,10 +18,16 @@ from suffice.rounds import Floats, Mask
 from suffice.session import Policy
 from suffice.statistics import Units
 from suffice.store.recording import Recording
+from suffice.tables import counted
 
 __all__ = ["SAVABLE", "Measured", "measure_candidates", "uncut"]
 
 SAVABLE = ("calls", "tokens", "money")
+_REMEDIES = {
+    "calls": "log every round",
+    "tokens": "log cost.generator.uncached_tokens, cost.generator.cached_tokens and cost.generator.output_tokens",
+    "money": "log the tokens (cost.generator.uncached_tokens, ...), and give prices (prices=..., --prices FILE)",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,16 +39,25 @@ class Measured:
         best: The smallest possible loss, same shape; the same where everything is known.
         values: The metric, shape ``(n_candidates + 1, n_units)``, with the worst case of what is unknown.
         costs: By name in `SAVABLE`, same shape as `values`; NaN where unknown.
-        unknown: Share of rows with an unknown outcome under some candidate.
-        n_failed: Questions whose recording failed; they count as lost.
+        unknown: In which units an outcome is unknown under some candidate, shape ``(n_units,)``.
+        failed: In which units a recording failed, same shape; those questions count as lost.
     """
 
     worst: Floats
     best: Floats
     values: Floats
     costs: dict[str, Floats]
-    unknown: float
-    n_failed: int
+    unknown: Mask
+    failed: Mask
+
+    def require_cost(self, name: str) -> None:
+        """Raise a `DataError` where what is to be saved is unknown."""
+        unknown = np.asarray(np.isnan(self.costs[name]).any(axis=0))
+        if unknown.any():
+            raise DataError(
+                f"{name} {'is' if name == 'money' else 'are'} unknown in {int(unknown.sum()):,} of {counted(len(unknown), 'question')}, so what a change would "
+                f"save is unknown: {_REMEDIES[name]}, or decide about calls (cost='calls', --cost calls)"
+            )
 
 
 def uncut(recording: Recording) -> Recording:
@@ -107,8 +122,8 @@ def measure_candidates(
         best=_means(best, units),
         values=_means(_everywhere(values, kept, 0.0), units),
         costs={name: _means(_everywhere(cost, kept, 0.0), units) for name, cost in costs.items()},
-        unknown=float((worst != best).any(axis=0).mean()),
-        n_failed=prepared.n_failed,
+        unknown=_means((worst != best).any(axis=0)[None] * 1.0, units)[0] > 0,
+        failed=_means(~kept[None] * 1.0, units)[0] > 0,
     )
 
 

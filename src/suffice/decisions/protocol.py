@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,10 +13,11 @@ from suffice.decisions.candidates import candidates
 from suffice.decisions.losses import SAVABLE, Measured, measure_candidates, uncut
 from suffice.decisions.trial import Trial
 from suffice.errors import ConfigMismatchError, DataError
-from suffice.replays import dividing_names, seen_from, seen_in
-from suffice.replays.outcomes import agreement_note, choice_notes, default_metrics, is_agreement, outcome
+from suffice.replays import check_policy, dividing_names, seen_from, seen_in, selected_on
+from suffice.replays.outcomes import agreement_note, choice_notes, default_metrics, has_outcome, is_agreement, outcome
 from suffice.replays.prepared import PreparedRecording
 from suffice.replays.prices import Price
+from suffice.rounds import Mask
 from suffice.rules import Selector, parse_selector
 from suffice.statistics import hash_places
 from suffice.store.recording import Recording
@@ -23,7 +25,13 @@ from suffice.store.recording import Recording
 __all__ = ["decide"]
 
 _SALT = "decide:"
-_DEFAULTS: Mapping[str, Any] = {"max_loss": 0.02, "alpha": 0.05, "cost": "calls", "baseline": "recorded"}
+_DEFAULTS: Mapping[str, Any] = {
+    "max_loss": 0.02,
+    "alpha": 0.05,
+    "cost": "calls",
+    "baseline": "recorded",
+    "selector": "last",
+}
 
 
 def decide(
@@ -36,7 +44,7 @@ def decide(
     baseline: str | None = None,
     selector: str | Selector | None = None,
     tune: Recording | None = None,
-    tune_share: float = 0.3,
+    tune_share: float | None = None,
     prices: Price | Mapping[str, Price] | None = None,
     leave_out_failed: bool = False,
     previous: Advice | None = None,
@@ -64,7 +72,7 @@ def decide(
         baseline: What differences are taken against: `recorded` (None), what the log did itself, or a rule (`fixed_k(5)`).
         selector: How candidates, and the baseline, return answers; None = `last`.
         tune: Tune questions, recorded alike; None = `tune_share` of the recording's, by the hash of their names.
-        tune_share: In (0, 1).
+        tune_share: In (0, 1); None = 0.3.
         prices: For money, one for all language models or by component.
         leave_out_failed: Leave out the questions whose recording failed, and say so; otherwise they count as lost, because
             they may have failed for what a candidate would have changed.
@@ -72,75 +80,113 @@ def decide(
             What is given here must be as it was declared.
 
     Raises:
-        DataError: There is nothing to decide, a metric is missing, or an option is outside its range.
+        DataError: There is nothing to decide, a metric or what is to be saved is unknown, or an option is outside its range.
         CensoredError: The baseline goes on past what was recorded.
         ConfigMismatchError: The recording belongs to another loop than the earlier advice.
+        UnknownSignalError: A candidate reads a signal that the questions of the verdict lack.
     """
-    declared: dict[str, Any] = {
+    given: dict[str, Any] = {
         "metric": metric,
         "max_loss": max_loss,
         "alpha": alpha,
         "cost": cost,
         "baseline": baseline,
+        "selector": None if selector is None else str(selector),
     }
-    whole = uncut(recording)
+    given = {name: value for name, value in given.items() if value is not None}
     notes: list[str] = []
-    if leave_out_failed and (whole.ends == "failed").any():
-        prepared = PreparedRecording.of(whole)
-        whole = prepared.recording
+    if previous is None:
+        declared = {**_DEFAULTS, **given}
+        share = 0.3 if tune_share is None else tune_share
+        _check_options(declared["max_loss"], declared["alpha"], declared["cost"], share)
+        logged = _logged(recording, declared["baseline"], leave_out_failed, notes)
+        first, fresh = _divided(logged, tune, share, declared["baseline"], notes)
+        trial = _begun(logged, first, declared, prices, notes)
+    else:
+        trial = previous.trial
+        if tune is not None or tune_share is not None:
+            raise ConfigMismatchError("the earlier decision has its tune questions: give none, or decide anew")
+        _refuse_other_declaration(trial, given)
+        logged = _logged(recording, trial.baseline, leave_out_failed, notes)
+        fresh = _new_questions(logged, trial, notes)
+    verdict_part = _unseen(logged, fresh, trial, notes)
+    if verdict_part is None:
+        if previous is None:
+            raise DataError(
+                "no question is left for the verdict, because all chose or fitted something: record others, which neither "
+                "a tune recording nor a gate has seen"
+            )
+        return replace(previous, rounds_text=_rounds_text(recording), notes=tuple(notes))
+    notes += _checked(verdict_part, trial)
+    units = measure_candidates(verdict_part, trial.candidates, trial.baseline, trial.metric, prices)
+    units.require_cost(trial.cost)
+    trial = trial.extended(units, seen_from(verdict_part))
+    return Advice(
+        trial=trial,
+        rounds_text=_rounds_text(recording),
+        needed={place: more_questions(trial, place, units.worst[place]) for place in trial.sequence},
+        notes=tuple(dict.fromkeys([*notes, *_unit_notes(verdict_part, units, trial)])),
+    )
+
+
+def _logged(recording: Recording, baseline: str, leave_out_failed: bool, notes: list[str]) -> Recording:
+    """Return the questions that count, and where the baseline is what the log did itself, the rounds it did."""
+    logged = uncut(recording) if baseline == "recorded" else recording
+    if leave_out_failed and (logged.ends == "failed").any():
+        prepared = PreparedRecording.of(logged)
+        logged = prepared.recording
         notes.append(
             f"{prepared.n_failed} questions failed while recording and are left out: the advice is silent on such"
         )
-    if previous is not None:
-        trial = previous.trial
-        if tune is not None:
-            raise ConfigMismatchError("the earlier decision has its tune questions: give none, or decide anew")
-        _refuse_other_declaration(trial, declared, selector)
-        verdict_part, unused = _new_questions(whole, trial)
-        notes += unused
-    else:
-        declared = {**_DEFAULTS, **{name: value for name, value in declared.items() if value is not None}}
-        _check_options(declared["max_loss"], declared["alpha"], declared["cost"], tune_share)
-        metric = declared.pop("metric", None) or _default_metric(whole)
-        if int(whole.index[-1]) <= 1:
-            raise DataError("every question has a single round: there is nothing to stop earlier. Log every round")
-        chooser = parse_selector(selector or "last") if not isinstance(selector, Selector) else selector
-        first, verdict_part = _divided(whole, tune, tune_share, notes)
-        policies, untried = candidates(first, metric, chooser)
-        notes += untried
-        trial = Trial.declare(
-            policies,
-            measure_candidates(first, policies, declared["baseline"], metric, prices),
-            metric=metric,
-            highest=int(whole.index[-1]),
-            tune=seen_from(first),
-            **declared,
+    return logged
+
+
+def _begun(
+    logged: Recording,
+    first: Recording,
+    declared: dict[str, Any],
+    prices: Price | Mapping[str, Price] | None,
+    notes: list[str],
+) -> Trial:
+    """Return the trial that tune questions declare: its candidates, and the order in which they are tested."""
+    metric = declared.pop("metric", None) or _default_metric(logged)
+    highest = int(logged.index[-1])
+    if highest <= 1:
+        raise DataError("every question has a single round: there is nothing to stop earlier. Log every round")
+    policies, untried = candidates(first, metric, parse_selector(declared.pop("selector")))
+    notes += untried
+    units = measure_candidates(first, policies, declared["baseline"], metric, prices)
+    units.require_cost(declared["cost"])
+    return Trial.declare(policies, units, metric=metric, highest=highest, tune=seen_from(first), **declared)
+
+
+def _unseen(logged: Recording, fresh: Mask, trial: Trial, notes: list[str]) -> Recording | None:
+    """Return the fresh questions that no gate, retriever or other fitted part has seen; None if none is left."""
+    if not fresh.any():
+        return None
+    recording = logged.select(fresh)
+    selected = selected_on(trial.candidates, recording)
+    if selected.n:
+        notes.append(
+            f"{selected.n} questions do not count for the verdict, because they are not fresh: {selected.parts}"
         )
-    units: Measured | None = None
-    if verdict_part is not None:
-        units = measure_candidates(verdict_part, trial.candidates, trial.baseline, trial.metric, prices)
-        trial = trial.extended(units, seen_from(verdict_part))
-        notes += _unit_notes(verdict_part, units, trial)
-    needed = (
-        {} if units is None else {place: more_questions(trial, place, units.worst[place]) for place in trial.sequence}
-    )
-    return Advice(
-        trial=trial,
-        unjudged=_unjudged(trial, units, whole),
-        rounds_text=_rounds_text(recording),
-        needed=needed if units is not None or previous is None else previous.needed,
-        notes=tuple(dict.fromkeys(notes)),
-    )
+    notes += replace(selected, by_part={}).notes
+    return None if selected.mask.all() else recording.select(~selected.mask)
 
 
-def _refuse_other_declaration(trial: Trial, declared: Mapping[str, Any], selector: str | Selector | None) -> None:
+def _checked(recording: Recording, trial: Trial) -> list[str]:
+    """Refuse questions on which a candidate cannot decide; return what a reader must know of the tested ones."""
+    noted = [check_policy(policy, recording) for policy in trial.candidates]
+    return [note for place in trial.sequence for note in noted[place]]
+
+
+def _refuse_other_declaration(trial: Trial, given: Mapping[str, Any]) -> None:
     """Raise a `ConfigMismatchError` where an option contradicts what an earlier decision declared."""
-    given = {**declared, "selector": None if selector is None else str(selector)}
-    before = {**{name: getattr(trial, name) for name in declared}, "selector": str(trial.candidates[0].selector)}
     for name, value in given.items():
-        if value is not None and value != before[name]:
+        before = getattr(trial, name)
+        if value != before:
             raise ConfigMismatchError(
-                f"the earlier decision declared {name} {before[name]!r}, not {value!r}: what is declared once holds for all "
+                f"the earlier decision declared {name} {before!r}, not {value!r}: what is declared once holds for all "
                 "questions that come later. Leave the option out, or begin another decision in another file"
             )
 
@@ -155,48 +201,44 @@ def _check_options(max_loss: float, alpha: float, cost: str, tune_share: float) 
 
 def _default_metric(recording: Recording) -> str:
     """Return F1, or EM for multiple choice, where answers can be scored; else agreement."""
-    columns = set(recording.table.column_names)
     for name in default_metrics(recording):
-        if (name in columns or {"answer", "golds"} <= columns) and np.isfinite(outcome(recording, name)).any():
+        if has_outcome(recording, name) and np.isfinite(outcome(recording, name)).any():
             return name
     measured_here = recording.names("metric")
     return measured_here[0] if measured_here else "agreement"
 
 
 def _divided(
-    recording: Recording, tune: Recording | None, share: float, notes: list[str]
-) -> tuple[Recording, Recording | None]:
-    """Return tune questions and the verdict part; questions of the tune recording are no part of the verdict."""
+    recording: Recording, tune: Recording | None, share: float, baseline: str, notes: list[str]
+) -> tuple[Recording, Mask]:
+    """Return tune questions, and which of the recorded ones are not among them, shape ``(n_questions,)``."""
     if tune is not None:
         shared = seen_in(recording, seen_from(tune))
         if shared.any():
             notes.append(
                 f"{int(shared.sum())} questions are among the tune questions, and do not count for the verdict"
             )
-        return uncut(tune), recording.select(~shared) if not shared.all() else None
+        return uncut(tune) if baseline == "recorded" else tune, ~shared
     first = hash_places(dividing_names(recording), salt=_SALT) < share
     if first.all() or not first.any():
         raise DataError(
             f"{len(set(dividing_names(recording)))} different questions are too few to divide into tune questions and a "
             "verdict: record at least 20"
         )
-    return recording.select(first), recording.select(~first)
+    return recording.select(first), ~first
 
 
-def _new_questions(recording: Recording, trial: Trial) -> tuple[Recording | None, list[str]]:
-    """Return the questions that an earlier trial has not seen, in their order; None where there are none."""
+def _new_questions(recording: Recording, trial: Trial, notes: list[str]) -> Mask:
+    """Return which questions an earlier trial has not seen, shape ``(n_questions,)``."""
     if int(recording.index[-1]) > trial.highest:
         raise ConfigMismatchError(
             f"the earlier decision was about a cap of {trial.highest}, and this log goes to round "
             f"{int(recording.index[-1])}: decide anew, without the earlier decision"
         )
     known = seen_in(recording, trial.tune | trial.counted)
-    notes = (
-        [f"{int(known.sum())} questions were counted before, or are tune questions: the others are added"]
-        if known.any()
-        else []
-    )
-    return (recording.select(~known) if not known.all() else None), notes
+    if known.any():
+        notes.append(f"{int(known.sum())} questions were counted before, or are tune questions: the others are added")
+    return ~known
 
 
 def _unit_notes(recording: Recording, units: Measured, trial: Trial) -> list[str]:
@@ -207,35 +249,15 @@ def _unit_notes(recording: Recording, units: Measured, trial: Trial) -> list[str
             "rules on stability the comparison is circular"
         )
     notes += choice_notes(recording, [trial.metric])
-    if units.n_failed:
-        notes.append(f"{units.n_failed} questions failed while recording, and count as lost")
-    if units.unknown:
-        notes.append(f"in {100 * units.unknown:.1f} % of the questions an outcome is unknown, and counts at its worst")
+    if units.failed.any():
+        notes.append(f"{int(units.failed.sum())} questions failed while recording, and count as lost")
+    if units.unknown.any():
+        share = 100 * units.unknown.mean()
+        notes.append(f"in {share:.1f} % of the questions an outcome is unknown, and counts at its worst")
     repeated = len(recording.question_ids) - units.worst.shape[-1]
     if repeated:
         notes.append(f"{repeated} rows repeat a question: each question counts once, with its mean")
     return notes
-
-
-def _unjudged(trial: Trial, units: Measured | None, recording: Recording) -> str:
-    """Return why nothing can be said; empty where something can."""
-    if units is None or trial.proved.any():
-        return ""
-    width = units.worst - units.best
-    if (
-        width[list(trial.sequence) or slice(None)].mean() > trial.max_loss
-        and (width.mean(axis=-1) > trial.max_loss).all()
-    ):
-        if units.n_failed > len(units.worst[0]) * trial.max_loss:
-            return (
-                f"{units.n_failed} of {units.worst.shape[-1]:,} questions failed while recording, and count as lost. Complete "
-                "the recording, or leave them out if they failed by chance (leave_out_failed=True, --leave-out-failed)"
-            )
-        return (
-            f"{trial.metric} is unknown where the candidates would stop in {100 * units.unknown:.0f} % of the questions. "
-            f"Score every round, or record {recording.shape[0]:,} questions at full width"
-        )
-    return ""
 
 
 def _rounds_text(recording: Recording) -> str:

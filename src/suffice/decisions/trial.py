@@ -27,32 +27,50 @@ class Totals:
     Attributes:
         n: Units.
         losses: Sum of the largest possible losses, shape ``(n_candidates,)``.
-        squares: Sum of their squares, same shape.
+        open: The part of that sum in which something is unknown, same shape.
+        squares: Sum of the squares of the largest, same shape.
         values: Sum of the metric, shape ``(n_candidates + 1,)``.
         costs: Sums by name in `SAVABLE`, same shape; NaN where some were unknown.
+        unknown: Units in which an outcome is unknown under some candidate.
+        failed: Units in which a recording failed.
     """
 
     n: int
     losses: Floats
+    open: Floats
     squares: Floats
     values: Floats
     costs: Mapping[str, Floats]
+    unknown: int = 0
+    failed: int = 0
 
     @classmethod
     def start(cls, n_candidates: int) -> Totals:
         """Return the sums of nothing."""
         zeros = np.zeros(n_candidates + 1)
-        return cls(n=0, losses=zeros[1:], squares=zeros[1:], values=zeros, costs=dict.fromkeys(SAVABLE, zeros))
+        costs = dict.fromkeys(SAVABLE, zeros)
+        return cls(n=0, losses=zeros[1:], open=zeros[1:], squares=zeros[1:], values=zeros, costs=costs)
 
     def plus(self, units: Measured) -> Totals:
         """Return the sums with further units."""
         return Totals(
             n=self.n + units.worst.shape[-1],
             losses=self.losses + units.worst.sum(axis=-1),
+            open=self.open + (units.worst * (units.worst != units.best)).sum(axis=-1),
             squares=self.squares + (units.worst**2).sum(axis=-1),
             values=self.values + units.values.sum(axis=-1),
             costs={name: self.costs[name] + units.costs[name].sum(axis=-1) for name in SAVABLE},
+            unknown=self.unknown + int(units.unknown.sum()),
+            failed=self.failed + int(units.failed.sum()),
         )
+
+    def blocked(self, max_loss: float) -> Mask:
+        """Return for which candidates no number of such units would do, shape ``(n_candidates,)``.
+
+        What is unknown alone may lose more than `max_loss`, and what is known does not make up for it.
+        """
+        blocked: Mask = np.minimum(self.open, self.losses) > self.n * max_loss
+        return blocked
 
     def saving(self, cost: str) -> Floats:
         """Return the share of a cost that each candidate saves, shape ``(n_candidates,)``; NaN where unknown."""
@@ -78,23 +96,22 @@ class Totals:
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-ready values; an unknown cost is None."""
         costs = {name: None if np.isnan(sums).any() else sums.tolist() for name, sums in self.costs.items()}
-        rest = {name: getattr(self, name).tolist() for name in ("losses", "squares", "values")}
-        return {"n": self.n, **rest, "costs": costs}
+        sums = {name: getattr(self, name).tolist() for name in ("losses", "open", "squares", "values")}
+        return {"n": self.n, "unknown": self.unknown, "failed": self.failed, **sums, "costs": costs}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Totals:
         """Return the sums that `to_dict` wrote."""
-        values = np.asarray(data["values"], dtype=np.float64)
-        return cls(
-            n=int(data["n"]),
-            losses=np.asarray(data["losses"], dtype=np.float64),
-            squares=np.asarray(data["squares"], dtype=np.float64),
-            values=values,
-            costs={
-                name: np.full(values.shape, np.nan) if sums is None else np.asarray(sums, dtype=np.float64)
-                for name, sums in data["costs"].items()
-            },
-        )
+        numbers: dict[str, Any] = {name: int(data[name]) for name in ("n", "unknown", "failed")}
+        sums: dict[str, Any] = {
+            name: np.asarray(data[name], dtype=np.float64) for name in ("losses", "open", "squares", "values")
+        }
+        nothing_known = np.full(sums["values"].shape, np.nan)
+        costs = {
+            name: nothing_known if known is None else np.asarray(known, dtype=np.float64)
+            for name, known in data["costs"].items()
+        }
+        return cls(**numbers, **sums, costs=costs)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,6 +178,11 @@ class Trial:
             totals=Totals.start(len(candidates)),
             **fields,
         )
+
+    @property
+    def selector(self) -> str:
+        """How all candidates return answers."""
+        return str(self.candidates[0].selector)
 
     def extended(self, units: Measured, counted: Seen) -> Trial:
         """Return the trial with the evidence of further units, in the order of their arrival."""
@@ -229,10 +251,13 @@ class Trial:
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise SchemaError(f"the trial of a decision file does not read: {error!r}") from None
         n = len(trial.candidates)
-        shapes = {len(trial.below.log_highest), len(trial.above.log_highest), len(trial.totals.losses)}
-        if shapes != {n} or not set(trial.sequence) <= set(range(n)) or trial.cost not in SAVABLE:
+        bets = (trial.below, trial.above)
+        shapes = {len(trial.totals.losses), *(len(bet.log_highest) for bet in bets)}
+        agreed = {(trial.max_loss, trial.totals.n)} == {(bet.bound, bet.n) for bet in bets}
+        if shapes != {n} or not agreed or not set(trial.sequence) <= set(range(n)) or trial.cost not in SAVABLE:
             raise SchemaError(
                 f"the trial of a decision file contradicts itself: {n} candidates, evidence of {sorted(shapes)}, "
+                f"max_loss {trial.max_loss} after {trial.totals.n} questions, bets on {[(bet.bound, bet.n) for bet in bets]}, "
                 f"sequence {trial.sequence}, cost {trial.cost!r}"
             )
         return trial

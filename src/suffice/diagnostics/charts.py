@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from suffice.display import Chart
-from suffice.replays.charts import COST_TITLES, axis_of, chart_of, legend_entry, scale_of
+from suffice.replays.charts import COST_TITLES, axis_of, chart_of, front_layer, legend_entry, point_layer, scale_of
 
 if TYPE_CHECKING:
     from suffice.diagnostics.signals import SignalTable
@@ -86,23 +86,8 @@ def sweep_chart(sweep: ThresholdSweep) -> Chart:
         {"field": "quality", "title": sweep.metric.upper(), "format": ".1f"},
         {"field": "calls", "format": ".2f"},
     ]
-    layers: list[dict[str, Any]] = [
-        {
-            "transform": [{"filter": "datum.front"}],
-            "mark": {"type": "line", "color": "var(--accent)", "strokeWidth": 1.5, "opacity": 0.6},
-            "encoding": {"x": x, "y": y, "order": {"field": "calls", "type": "quantitative"}},
-        },
-        {
-            "mark": {"type": "point", "filled": True, "opacity": 1},
-            "encoding": {
-                "x": x,
-                "y": y,
-                "color": colour,
-                "size": {"condition": {"test": "datum.kind === 'its own value'", "value": 200}, "value": 50},
-                "tooltip": tooltip,
-            },
-        },
-    ]
+    encoding = {"x": x, "y": y, "color": colour, "tooltip": tooltip}
+    layers = [front_layer(x, y, "calls"), point_layer(encoding, "datum.kind === 'its own value'", (200, 50))]
     kinds = {point["kind"] for point in data}
     legend = [legend_entry(name, colour, "circle") for name, colour in _POINT_COLOURS.items() if name in kinds]
     return Chart(chart_of(data, layers, 300, f"{sweep.metric.upper()} against calls as {sweep.literal} moves", legend))

@@ -15,11 +15,14 @@ __all__ = [
     "COST_TITLES",
     "KIND_MARKS",
     "axis_of",
+    "bound_layer",
     "chart_of",
+    "front_layer",
     "legend_entry",
     "pareto_chart",
     "pareto_costs",
     "path_chart",
+    "point_layer",
     "points_chart",
     "reliability_chart",
     "scale_of",
@@ -321,6 +324,37 @@ def chart_of(
         "height": height,
         "data": {"values": list(data)},
         "layer": layers,
+    }
+
+
+def point_layer(encoding: Mapping[str, Any], large: str, sizes: tuple[int, int]) -> dict[str, Any]:
+    """Return filled points; those for which the test `large` holds have the first size, the others the second."""
+    size = {"condition": {"test": large, "value": sizes[0]}, "value": sizes[1]}
+    return {"mark": {"type": "point", "filled": True, "opacity": 1}, "encoding": {**encoding, "size": size}}
+
+
+def front_layer(x: Mapping[str, Any], y: Mapping[str, Any], cost: str) -> dict[str, Any]:
+    """Return the line through the points of the Pareto front, from cheap to dear."""
+    return {
+        "transform": [{"filter": "datum.front"}],
+        "mark": {"type": "line", "color": "var(--accent)", "strokeWidth": 1.5, "opacity": 0.6},
+        "encoding": {"x": x, "y": y, "order": {"field": cost, "type": "quantitative"}},
+    }
+
+
+def bound_layer(axis: str, field: str, value: float, text: str) -> dict[str, Any]:
+    """Return a dashed line with its text at a value of the axis `x` or `y`."""
+    at = {axis: {"field": field, "type": "quantitative"}}
+    place = {"y": 8, "dx": 5} if axis == "x" else {"x": 4, "dy": -7}
+    return {
+        "data": {"values": [{field: value, "text": text}]},
+        "layer": [
+            {"mark": {"type": "rule", "color": "var(--muted)", "strokeDash": [4, 4]}, "encoding": at},
+            {
+                "mark": {"type": "text", "align": "left", "color": "var(--muted)", **place},
+                "encoding": {**at, "text": {"field": "text"}},
+            },
+        ],
     }
 
 

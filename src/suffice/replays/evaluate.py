@@ -40,9 +40,9 @@ __all__ = ["replay", "replay_matrix"]
 
 def replay(
     recording: Recording,
-    policies: Sequence[Policy | Rule | str],
+    policies: Policy | Rule | str | Sequence[Policy | Rule | str],
     *,
-    metrics: Sequence[str] | None = None,
+    metrics: str | Sequence[str] | None = None,
     baseline: str | Policy | None = None,
     resampling: Resampling = Resampling(),
     prices: Price | Mapping[str, Price] | None = None,
@@ -65,7 +65,7 @@ def replay(
 
     Args:
         recording: Recorded rounds.
-        policies: What to evaluate; a rule or its text stands for a policy with the recording's own settings.
+        policies: What to evaluate, one or several; a rule or its text stands for a policy with the recording's own settings.
         metrics: Columns in [0, 1], or `agreement`, see `outcome`; the first is what quality means.  None = `f1` and
             `em`, for multiple choice `em` alone; empty for costs and stops alone.
         baseline: What differences are taken against: the label of a row (`fixed_k(3)`, `closed_book`,
@@ -88,8 +88,10 @@ def replay(
     """
     prepared = PreparedRecording.of(recording, prices=prices, ledger=ledger)
     complete = prepared.recording
+    metrics = [metrics] if isinstance(metrics, str) else metrics
     metrics = _companions(complete, default_metrics(complete) if metrics is None else metrics)
-    replayed = [item if isinstance(item, Policy) else policy_for(complete, item, name=str(item)) for item in policies]
+    items = [policies] if isinstance(policies, str | Rule | Policy) else policies
+    replayed = [item if isinstance(item, Policy) else policy_for(complete, item, name=str(item)) for item in items]
     replayed = [_relabelled(policy, replayed[:position]) for position, policy in enumerate(replayed)]
     notes = {policy.label: check_policy(policy, complete) for policy in replayed}
     prepared = prepared.with_metrics(metrics)

@@ -6,7 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from suffice.replays.charts import COST_TITLES, axis_of, chart_of, legend_entry, scale_of
+from suffice.replays.charts import (
+    COST_TITLES,
+    axis_of,
+    bound_layer,
+    chart_of,
+    front_layer,
+    legend_entry,
+    point_layer,
+    scale_of,
+)
 
 if TYPE_CHECKING:
     from suffice.searches.result import SearchResult
@@ -40,34 +49,12 @@ def search_chart(result: SearchResult) -> dict[str, Any]:
         {"field": "calls", "format": ".2f"},
         {"field": "alike", "title": "rules that stop alike"},
     ]
-    budget = {"field": "budget", "type": "quantitative"}
-    layers: list[dict[str, Any]] = [
-        {
-            "data": {"values": [{"budget": result.budget, "text": f"budget: {result.budget:g} calls"}]},
-            "layer": [
-                {"mark": {"type": "rule", "color": "var(--muted)", "strokeDash": [4, 4]}, "encoding": {"x": budget}},
-                {
-                    "mark": {"type": "text", "y": 8, "dx": 5, "align": "left", "color": "var(--muted)"},
-                    "encoding": {"x": budget, "text": {"field": "text"}},
-                },
-            ],
-        },
-        {
-            "transform": [{"filter": "datum.front"}],
-            "mark": {"type": "line", "color": "var(--accent)", "strokeWidth": 1.5},
-            "encoding": {"x": x, "y": y, "order": {"field": "calls", "type": "quantitative"}},
-        },
-        {
-            "mark": {"type": "point", "filled": True, "opacity": 1},
-            "encoding": {
-                "x": x,
-                "y": y,
-                "color": {**kind, **scale_of(names, colours)},
-                "shape": {**kind, **scale_of(names, shapes)},
-                "size": {"condition": {"test": "datum.kind === 'other rules'", "value": 20}, "value": 90},
-                "tooltip": tooltip,
-            },
-        },
+    colour, shape = {**kind, **scale_of(names, colours)}, {**kind, **scale_of(names, shapes)}
+    encoding = {"x": x, "y": y, "color": colour, "shape": shape, "tooltip": tooltip}
+    layers = [
+        bound_layer("x", "budget", result.budget, f"budget: {result.budget:g} calls"),
+        front_layer(x, y, "calls"),
+        point_layer(encoding, "datum.kind !== 'other rules'", (90, 20)),
     ]
     kinds = {point["kind"] for point in points}
     legend = [legend_entry(name, colour, shape) for name, (colour, shape) in _RULE_MARKS.items() if name in kinds]

@@ -66,7 +66,7 @@ def imported(folder: Path, name: str, listed: list[dict]) -> Path:
     """Write TASR's file, import it by the command line, and return the recording."""
     foreign = folder / f"{name}.foreign.parquet"
     pq.write_table(pa.Table.from_pylist(listed), foreign)
-    result = cli("import", "tasr", foreign, "-o", folder / f"{name}.parquet")
+    result = cli("import", foreign, "-o", folder / f"{name}.parquet")
     assert result.code == 0, result
     return folder / f"{name}.parquet"
 

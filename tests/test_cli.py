@@ -144,9 +144,11 @@ def test_shell_completion_knows_the_tree():
         ["calibrate", "r.parquet", "-o", "p.json", "--unseen-round", "x"],
         ["answer", "Where?"],
         ["demo", "--dataset", "squad"],
-        ["import", "pickle", "x", "-o", "r.parquet"],
-        ["import", "tasr", "x", "-o", "r.parquet", "--column", "round=step"],
-        ["import", "tabular", "x", "-o", "r.parquet", "--column", "round"],
+        ["import", "x", "--kind", "pickle", "-o", "r.parquet"],
+        ["import", "x", "--kind", "tasr", "-o", "r.parquet", "--column", "round=step"],
+        ["import", "tabular", "run.csv", "-o", "r.parquet"],
+        ["import", "a.csv", "b.csv"],
+        ["import", "x", "-o", "r.parquet", "--column", "round"],
         ["doctor"],
         ["data", "signals", "--unknown"],
         ["answer", "Where?", "--corpus", ".", "--rule", "answer_stable and margin"],
@@ -204,7 +206,7 @@ data show MISSING
 data costs MISSING
 data prices nosuch
 data selectors R --tune MISSING
-import tabular MISSING -o x.parquet
+import MISSING -o x.parquet
 paper tasr --cells MISSING
 paper protocol MISSING
 paper transfer MISSING --model m --probe p
@@ -484,7 +486,7 @@ def test_questions_that_cannot_be_read_are_told_before_any_call(name, data, says
 
 def test_tasr_files_are_imported_and_replayed(tmp_path):
     source = tasr_file(tmp_path / "t.parquet", [tasr_row(f"q{i}", r) for i in range(12) for r in (1, 2, 3, 4, 5)])
-    done = cli("import", "tasr", source, "-o", tmp_path / "r.parquet", "--json").json
+    done = cli("import", source, "-o", tmp_path / "r.parquet", "--json").json
     assert (done["trajectories"], done["rounds"], done["censored"]) == (12, 5, 0)
     result = cli("replay", tmp_path / "r.parquet", "--rule", "answer_stable", "--metric", "em", "--json").json
     row = next(row for row in result["rows"] if row["label"] == "answer_stable")
@@ -497,16 +499,16 @@ def test_any_table_is_imported_with_a_column_map(tmp_path):
     source.write_text("\n".join(["qid,step,ans,gold,sure", *lines]))
     names = {"question_id": "qid", "round": "step", "answer": "ans", "golds": "gold", "sureness": "sure"}
     columns = [part for ours, theirs in names.items() for part in ("--column", f"{ours}={theirs}")]
-    assert cli("import", "tabular", source, "-o", tmp_path / "r.parquet", *columns).code == 0
+    assert cli("import", source, "-o", tmp_path / "r.parquet", *columns).code == 0
     result = cli("replay", tmp_path / "r.parquet", "--rule", "sureness >= 0.5", "--resamples", "20", "--json").json
     (row,) = [row for row in result["rows"] if row["kind"] == "rule"]
     assert (row["calls"]["mean"], row["metrics"]["em"]) == (2, 1)
     wrong = [part.replace("round=step", "round=none") for part in columns]
-    assert "'none'" in cli("import", "tabular", source, "-o", tmp_path / "x.parquet", *wrong).error
+    assert "'none'" in cli("import", source, "-o", tmp_path / "x.parquet", *wrong).error
 
 
 def test_ircot_answers_exist_at_the_last_round_only_and_earlier_stops_are_refused(tmp_path):
-    done = cli("import", "ircot", IRCOT, "-o", tmp_path / "r.parquet")
+    done = cli("import", IRCOT, "-o", tmp_path / "r.parquet")
     assert done.code == 0
     assert "note:" in done.out
     refused = cli("replay", tmp_path / "r.parquet", "--rule", "fixed_k(1)")
@@ -514,7 +516,7 @@ def test_ircot_answers_exist_at_the_last_round_only_and_earlier_stops_are_refuse
 
 
 def test_reflexion_is_marked_censored_and_clustered(tmp_path):
-    done = cli("import", "reflexion", REFLEXION, "-o", tmp_path / "r.parquet", "--json").json
+    done = cli("import", REFLEXION, "-o", tmp_path / "r.parquet", "--json").json
     assert done["censored"] > 0
     assert done["clusters"] < done["trajectories"]
     shown = cli(
@@ -532,8 +534,8 @@ def test_reflexion_is_marked_censored_and_clustered(tmp_path):
 def test_importing_what_is_something_else_is_an_error_and_writes_nothing(kind, tmp_path):
     for name, data in {"x.parquet": b"PAR1noPAR1", "x.csv": b"\xff\xfe\n", "x.jsonl": b"{]", "x.zip": b"PK no"}.items():
         (tmp_path / name).write_bytes(data)
-        assert cli("import", kind, tmp_path / name, "-o", tmp_path / "r" / "r.parquet").error
-    assert cli("import", kind, tmp_path / "missing.csv", "-o", tmp_path / "r" / "r.parquet").error
+        assert cli("import", tmp_path / name, "--kind", kind, "-o", tmp_path / "r" / "r.parquet").error
+    assert cli("import", tmp_path / "missing.csv", "--kind", kind, "-o", tmp_path / "r" / "r.parquet").error
     assert not (tmp_path / "r").exists()
 
 

@@ -358,7 +358,7 @@ def test_a_place_that_cannot_be_written_is_an_error_and_never_an_internal_one(tm
             for command in (
                 ("record", data, "-o", out, *at),
                 ("record", data, "-o", tmp_path / "r2.parquet", *at, "--cache", out),
-                ("import", "table", tmp_path / "q.jsonl", "-o", out),
+                ("import", tmp_path / "q.jsonl", "-o", out),
                 ("calibrate", tmp_path / "r.parquet", "-o", out, "--rule", "tasr"),
                 ("report", tmp_path / "r.parquet", "-o", out),
                 ("replay", out),

@@ -33,7 +33,7 @@ def log(path, n=6, rounds=3, *, start=1, step="step", **columns):
 def load(source, *more, step="step", golds="gold", out=None):
     names = {"question_id": "qid", "round": step, "answer": "said", "golds": golds}
     columns = [part for ours, theirs in names.items() for part in ("--column", f"{ours}={theirs}")]
-    return cli("import", "tabular", source, "-o", out or source.with_suffix(".parquet"), *columns, *more)
+    return cli("import", source, "-o", out or source.with_suffix(".parquet"), *columns, *more)
 
 
 def test_import_tells_of_each_column_what_became_of_its_values(tmp_path):
@@ -179,14 +179,14 @@ def copied(path, n=8, **golds):
 
 def test_gold_answers_that_equal_the_last_answers_are_asked_about(tmp_path):
     source, out = copied(tmp_path / "log.jsonl"), tmp_path / "r.parquet"
-    told = cli("import", "tabular", source, "-o", out).error
+    told = cli("import", source, "-o", out).error
     for part in ("8 of 8", "last answer", "--golds", "--no-golds"):
         assert part in told
     assert not out.exists()
-    kept = cli("import", "tabular", source, "-o", out, "--golds")
+    kept = cli("import", source, "-o", out, "--golds")
     assert "'gold'" in kept.out
     assert read_recording(out).column("em")[:, 2].tolist() == [1.0] * 8
-    assert cli("import", "tabular", source, "-o", out, "--no-golds").code == 0
+    assert cli("import", source, "-o", out, "--no-golds").code == 0
     assert np.isnan(read_recording(out).column("em")).all()
 
 
@@ -200,7 +200,7 @@ def test_gold_answers_that_stand_in_one_row_are_those_of_all_rounds(tmp_path):
     lines = [{"question_id": "a", "round": r, "answer": "Oslo", "gold": "Oslo" if r == 1 else None} for r in (1, 2, 3)]
     source, out = tmp_path / "log.jsonl", tmp_path / "r.parquet"
     source.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
-    assert cli("import", "tabular", source, "-o", out).code == 0
+    assert cli("import", source, "-o", out).code == 0
     assert read_recording(out).column("em").tolist() == [[1.0, 1.0, 1.0]]
 
 
@@ -208,7 +208,7 @@ def test_gold_answers_that_stand_in_one_row_are_those_of_all_rounds(tmp_path):
 def test_on_a_terminal_what_is_unsettled_is_a_question(tmp_path):
     source, out = copied(tmp_path / "log.jsonl"), tmp_path / "r.parquet"
     ours, theirs = pty.openpty()
-    command = [sys.executable, "-m", "suffice", "import", "tabular", str(source), "-o", str(out)]
+    command = [sys.executable, "-m", "suffice", "import", str(source), "-o", str(out)]
     with subprocess.Popen(command, stdin=theirs, stderr=theirs, stdout=subprocess.PIPE) as process:
         os.close(theirs)
         shown = b""
@@ -223,9 +223,9 @@ def test_on_a_terminal_what_is_unsettled_is_a_question(tmp_path):
 
 
 def test_few_or_other_golds_are_not_asked_about(tmp_path):
-    assert cli("import", "tabular", copied(tmp_path / "few.jsonl", n=4), "-o", tmp_path / "r.parquet").code == 0
+    assert cli("import", copied(tmp_path / "few.jsonl", n=4), "-o", tmp_path / "r.parquet").code == 0
     other = copied(tmp_path / "other.jsonl", gold="answer 3 2")
-    assert cli("import", "tabular", other, "-o", tmp_path / "r.parquet").code == 0
+    assert cli("import", other, "-o", tmp_path / "r.parquet").code == 0
 
 
 def test_in_a_log_answer_and_output_are_the_models(tmp_path):
@@ -234,7 +234,7 @@ def test_in_a_log_answer_and_output_are_the_models(tmp_path):
     ]
     source = tmp_path / "log.jsonl"
     source.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    found = cli("import", "tabular", source, "-o", tmp_path / "r.parquet", "--json").json
+    found = cli("import", source, "-o", tmp_path / "r.parquet", "--json").json
     assert found["by_round"][0]["em"] == pytest.approx(1 / 6)
     assert any("'output'" in note for note in found["notes"])
     assert any("'target'" in note for note in found["notes"])
@@ -242,9 +242,9 @@ def test_in_a_log_answer_and_output_are_the_models(tmp_path):
 
 def test_options_of_other_formats_are_refused(tmp_path):
     for option in (("--label", "a=b"), ("--ended-early", "rule"), ("--metric-column", "a=b"), ("--golds",)):
-        done = cli("import", "debate", tmp_path / "x.json", "-o", tmp_path / "r.parquet", *option)
+        done = cli("import", tmp_path / "x.json", "--kind", "debate", "-o", tmp_path / "r.parquet", *option)
         assert (done.code, "tabular" in done.error) == (2, True)
-    assert "NAME=COLUMN" in cli("import", "tabular", tmp_path / "x", "-o", "y", "--label", "a").error
+    assert "NAME=COLUMN" in cli("import", tmp_path / "x", "-o", "y", "--label", "a").error
 
 
 def test_a_column_that_is_mapped_leaves_the_others_that_have_our_names_as_they_are(tmp_path):
@@ -254,12 +254,12 @@ def test_a_column_that_is_mapped_leaves_the_others_that_have_our_names_as_they_a
     source = tmp_path / "log.jsonl"
     source.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     columns = ("--column", "round=step", "--column", "own=mine", "--golds")
-    assert cli("import", "tabular", source, "-o", tmp_path / "r.parquet", *columns).code == 0
+    assert cli("import", source, "-o", tmp_path / "r.parquet", *columns).code == 0
     recording = read_recording(tmp_path / "r.parquet")
     assert recording.column("overlap")[0, 1] == 0.5
     assert recording.column("em").tolist() == [[1.0, 1.0]]
     assert recording.column("own").tolist() == [[3.0, 3.0]]
-    assert cli("import", "tabular", source, "-o", tmp_path / "s.parquet", *columns, "--column", "overlap=").code == 0
+    assert cli("import", source, "-o", tmp_path / "s.parquet", *columns, "--column", "overlap=").code == 0
     assert "overlap" not in read_recording(tmp_path / "s.parquet").names("signal")
 
 
@@ -272,7 +272,7 @@ def test_questions_of_one_text_are_one_cluster_unless_the_table_names_clusters(t
     ]
     source = tmp_path / "log.jsonl"
     source.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    told = cli("import", "tabular", source, "-o", tmp_path / "r.parquet")
+    told = cli("import", source, "-o", tmp_path / "r.parquet")
     assert f"4 trajectories of {1 if clusters else 2} question" in told.words
     named = read_recording(tmp_path / "r.parquet").clusters.tolist()
     assert named == (["c"] * 4 if clusters else ["q0", "q0", "q2", "q2"])

@@ -29,6 +29,7 @@ __all__ = [
 ]
 
 _BOM = b"\xef\xbb\xbf"
+_GZIP = b"\x1f\x8b"
 
 
 def disk_fault(path: str | Path, error: Exception) -> DataError:
@@ -145,7 +146,7 @@ def files_hash(folder: Path, files: Iterable[Path]) -> str:
 
 
 def unpacked(path: Path) -> Iterator[bytes]:
-    """Yield the lines of a file, gunzipped if its name ends in ``.gz``.
+    """Yield the lines of a file, gunzipped if it is gzip, or if its name ends in ``.gz``.
 
     Raises:
         DataError: The file cannot be read, or does not unpack.
@@ -154,8 +155,11 @@ def unpacked(path: Path) -> Iterator[bytes]:
     import zlib
 
     try:
-        with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as lines:
-            yield from lines
+        with path.open("rb") as file:
+            packed = path.suffix == ".gz" or file.read(len(_GZIP)) == _GZIP
+            file.seek(0)
+            with gzip.open(file) if packed else file as lines:
+                yield from lines
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise DataError(f"{path}: not a complete gzip file ({error}); fetch it again") from error
     except OSError as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from suffice.adapters.base import ImportedRun, ImportedTrajectory
-from suffice.adapters.importers import importer, importer_names, register_importer
+from suffice.adapters.importers import importer, importer_names, kind_of, register_importer
 from suffice.adapters.importing import ImportSummary, import_recording
 from suffice.adapters.tabular import read_tabular
 
@@ -14,6 +14,7 @@ __all__ = [
     "import_recording",
     "importer",
     "importer_names",
+    "kind_of",
     "read_tabular",
     "register_importer",
 ]

@@ -10,13 +10,14 @@ from typing import Any, Literal
 
 from suffice._version import __version__
 from suffice.adapters.base import ImportedRun, with_embeddings
-from suffice.adapters.importers import importer
+from suffice.adapters.importers import importer, kind_of
 from suffice.adapters.summary import ColumnCount, RoundMeans, column_counts, round_means
 from suffice.display import facts_table
 from suffice.embedding import Embedder
-from suffice.errors import DataError, UnsettledError
+from suffice.errors import DataError, SchemaError, UnsettledError
 from suffice.results import Result
 from suffice.store import read_recording, write_recording
+from suffice.store.recording import open_recording
 from suffice.tables import Column, Table
 
 __all__ = ["ImportSummary", "import_recording"]
@@ -61,9 +62,9 @@ class ImportSummary(Result):
 
 def import_recording(
     path: str | Path,
+    kind: str | None = None,
     *,
-    kind: str,
-    out: str | Path,
+    out: str | Path | None = None,
     columns: Mapping[str, str] | None = None,
     metrics: Mapping[str, str] | None = None,
     labels: Mapping[str, str] | None = None,
@@ -81,14 +82,14 @@ def import_recording(
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     run = Path(folder, "run.csv")
     ...     _ = run.write_text(lines)
-    ...     summary = import_recording(run, kind="tabular", out=run.with_suffix(".parquet"), golds=True)
+    ...     summary = import_recording(run, out=run.with_suffix(".parquet"), golds=True)
     ...     read_recording(summary.path).column("em")
     array([[0., 1.]])
 
     Args:
-        path: The file of the run.
-        kind: Its format: `tabular` (CSV or JSONL), or one of `suffice.adapters.importer_names`.
-        out: The recording, a parquet file.
+        path: The file of the run, or a folder of such files.
+        kind: Its format, one of `suffice.adapters.importer_names`; None = recognised from its content.
+        out: The recording, a parquet file; None = in the current folder, under the name of `path`.
         columns: For tabular files: our name of a column to theirs.
         metrics: For tabular files: metrics in [0, 1] of your own, by name, to their columns.
         labels: For tabular files: texts of your own, by name, to their columns; policies depend on a `model`.
@@ -112,14 +113,16 @@ def import_recording(
         "ended_early": ended_early,
     }
     options = {name: value for name, value in settings.items() if value is not None}
-    run = _read_run(Path(path), kind, options, embedder, settle)
+    path = Path(path)
+    out = default_out(path) if out is None else Path(out)
+    run = _read_run(path, kind_of(path) if kind is None else kind, options, embedder, settle)
     rows = run.rows()
     metadata = {"source": run.source, "notes": run.notes, "depends": dict(run.depends), "suffice": __version__}
     write_recording(out, rows, metadata, run.kinds())
     recording = read_recording(out)
     n, width = recording.shape
     return ImportSummary(
-        path=Path(out),
+        path=out,
         trajectories=n,
         clusters=len(set(recording.clusters.tolist())),
         rounds=width,
@@ -128,6 +131,26 @@ def import_recording(
         by_round=tuple(round_means(rows)),
         notes=tuple(run.notes),
     )
+
+
+def default_out(path: Path) -> Path:
+    """Return the recording that an import writes unless it is named: in the current folder, under the name of the source.
+
+    Raises:
+        DataError: A file of that name exists that no import wrote; it might have cost calls.
+    """
+    stem = path.resolve().name.removesuffix(".gz")
+    out = Path(stem if path.is_dir() else Path(stem).stem).with_suffix(".parquet")
+    if out.exists() and not _was_imported(out):
+        raise DataError(f"{str(out)!r} exists and was not imported: name the recording to write with -o FILE")
+    return out
+
+
+def _was_imported(path: Path) -> bool:
+    try:
+        return "source" in open_recording(path).metadata
+    except SchemaError:
+        return False
 
 
 def _read_run(

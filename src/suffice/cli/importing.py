@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from suffice.adapters import ImportSummary, import_recording, importer, importer_names
+from suffice.adapters import ImportSummary, import_recording, importer, importer_names, kind_of
 from suffice.cli import models
 from suffice.cli.console import warn
 from suffice.cli.output import Output, Screen
@@ -19,16 +19,26 @@ from suffice.tables import Column, Table, counted
 
 __all__ = ["import_command"]
 
+_ENOUGH = 20
+"""Questions from which on a decision can be asked for."""
+
 Pairs = Annotated[
     list[str] | None, typer.Option("--column", help="For tabular files: OURS=THEIRS, for instance round=step.")
 ]
 
 
 def import_command(
-    kind: Annotated[str, typer.Argument(help=f"One of: {', '.join(importer_names())} ('tabular' is CSV or JSONL).")],
-    path: Annotated[Path, typer.Argument(help="The file that somebody recorded.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="The recording, a parquet file.")],
+    paths: Annotated[
+        list[Path], typer.Argument(metavar="PATH", help="A file of recorded rounds, or a folder of them.")
+    ],
     output: Output,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="The recording; by default PATH's name with .parquet, here.")
+    ] = None,
+    kind: Annotated[
+        str | None,
+        typer.Option("--kind", help=f"Instead of recognising the format: {', '.join(importer_names())}."),
+    ] = None,
     column: Pairs = None,
     metric_column: Annotated[
         list[str] | None,
@@ -61,11 +71,12 @@ def import_command(
 ) -> None:
     """It also reports what became of the values of each column.
 
-    Example: suffice import tabular run.csv -o run.parquet --column round=step
+    Example: suffice import run.csv
     """
-    if kind not in importer_names():
+    path = _one_path(paths)
+    if kind is not None and kind not in importer_names():
         known = ", ".join(importer_names())
-        raise typer.BadParameter(f"{kind!r} is not a known format; there are: {known}", param_hint="KIND")
+        raise typer.BadParameter(f"{kind!r} is not a known format; there are: {known}", param_hint="--kind")
     settings: dict[str, Any] = {
         "columns": _column_pairs(column, "--column", "OURS=THEIRS", may_be_empty=True),
         "metrics": _column_pairs(metric_column, "--metric-column", "NAME=COLUMN"),
@@ -74,21 +85,37 @@ def import_command(
         "first_round": first_round,
         "ended_early": ended_early,
     }
+    kind = kind_of(path) if kind is None else kind
     arguments = {name: value for name, value in settings.items() if value is not None}
     takes = inspect.signature(importer(kind)).parameters
     wrong = [name for name in arguments if name not in takes]
     if wrong:
         raise typer.BadParameter(
-            f"tabular files take {wrong[0].replace('_', '-')}, {kind} files do not", param_hint="KIND"
+            f"tabular files take {wrong[0].replace('_', '-')}, {kind} files do not", param_hint="--kind"
         )
     used = models.build_embedder(embedder) if embed or "embedder" in takes else None
     if embed and used is None:
         raise DataError("--embed embeds the answers, and --embedder none embeds nothing: leave one of them out")
     interactive = sys.stdin.isatty() and sys.stderr.isatty()
-    summary = import_recording(
-        path, kind=kind, out=out, embedder=used, settle=_choose if interactive else None, **arguments
-    )
+    summary = import_recording(path, kind, out=out, embedder=used, settle=_choose if interactive else None, **arguments)
     output.show(summary.to_dict(), _import_screen(summary))
+
+
+def _one_path(paths: Sequence[Path]) -> Path:
+    """Return the path; the format used to come before it, and is an option now."""
+    first, *more = paths
+    if not more:
+        return first
+    if str(first) in importer_names() and not first.exists():
+        raise typer.BadParameter(
+            f"the format is an option now, and mostly recognised: suffice import {more[0]}, or suffice import {more[0]} "
+            f"--kind {first}",
+            param_hint="PATH",
+        )
+    raise typer.BadParameter(
+        f"expected one path, got {len(paths)}: put the files of a run into one folder and import the folder",
+        param_hint="PATH",
+    )
 
 
 def _column_pairs(
@@ -143,5 +170,5 @@ def _import_screen(summary: ImportSummary) -> Screen:
         sentences=[sentence],
         tables=[columns, rounds],
         notes=[*summary.notes, *nulled],
-        then=f"suffice replay {summary.path}",
+        then=f"suffice {'decide' if summary.clusters >= _ENOUGH else 'replay'} {summary.path}",
     )

@@ -1,0 +1,230 @@
+"""Which format a file or a folder has, by the head of its content; names of files decide nothing.
+
+A format is recognised by one line in `FORMATS`, or by what `register_importer` was given for it.
+"""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from suffice.errors import DataError, NotFoundError, SchemaError
+from suffice.files import decoded, disk_fault, unpacked
+from suffice.json_text import load_json
+from suffice.store.schema import META_KEY
+
+__all__ = ["FORMATS", "Head", "data_files", "head_of", "json_document", "recognise"]
+
+_START = 1 << 16
+_PARQUET, _ZIP, _GZIP = b"PAR1", b"PK\x03\x04", b"\x1f\x8b"
+_IGNORED_NAMES = (".", "_", "~")
+_SIDE_FILES = (".import.json", ".md", ".txt.license", ".tmp", ".py", ".sh", ".html", ".png", ".pdf")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Head:
+    """What the beginning of a file shows about its format.
+
+    Attributes:
+        path: The file.
+        form: `json` (one document), `jsonl`, `parquet`, `zip` or `text`.
+        record: The first object: of a JSON document the object itself or the first one of its list, of JSON lines that of the
+            first line; otherwise empty.
+        names: Names of columns (parquet), members (zip) or fields of the first object.
+        text: The first characters of a text.
+        metadata: Keys of a parquet file's metadata.
+    """
+
+    path: Path
+    form: str
+    record: Mapping[str, Any] = field(default_factory=dict)
+    names: tuple[str, ...] = ()
+    text: str = ""
+    metadata: frozenset[str] = frozenset()
+
+    def has(self, *names: str) -> bool:
+        """Return whether there are columns, members or fields of all these names."""
+        return set(names) <= set(self.names)
+
+
+def _first_trial(head: Head) -> set[str]:
+    trials = head.record.get("trials") if head.has("log", "question", "gold") else None
+    return set(trials[0]) if isinstance(trials, list) and trials and isinstance(trials[0], dict) else set()
+
+
+def _is_debate(head: Head) -> bool:
+    """Return whether each key is a question, and its value the agents' messages with the gold answer."""
+    entry = next(iter(head.record.values()), None) if head.form in ("json", "jsonl") else None
+    if not (isinstance(entry, list) and len(entry) == 2 and isinstance(entry[0], list) and entry[0]):  # noqa: PLR2004
+        return False
+    messages = entry[0][0]
+    return isinstance(messages, list) and bool(messages) and isinstance(messages[0], dict) and "role" in messages[0]
+
+
+FORMATS: list[tuple[str, Callable[[Head], bool]]] = [
+    ("ircot", lambda head: head.form == "zip" and head.has("prediction_chains.txt")),
+    ("tasr", lambda head: head.form == "parquet" and head.has("qid", "round", "current_answer")),
+    ("reflexion", lambda head: _first_trial(head) >= {"trial", "logged_correct"}),
+    ("self_refine", lambda head: head.has("record_id", "attempt", "transferred_review")),
+    ("debate", _is_debate),
+    ("tabular", lambda head: head.form in ("json", "jsonl", "parquet", "text")),
+]
+"""Formats in the order in which they are tried, each with its test; the table of anything comes last."""
+
+
+def recognise(path: str | Path, further: Mapping[str, Callable[[Head], bool]] | None = None) -> str:
+    """Return the name of the format that a file, or every file of a folder, has.
+
+    Args:
+        path: The file or folder.
+        further: Tests by format, tried before those of `FORMATS`.
+
+    Raises:
+        NotFoundError: There is no such file, or no file in the folder.
+        SchemaError: The format is unknown, the files of a folder have several, or it is a recording already.
+    """
+    kinds: dict[str, Path] = {}
+    for file in data_files(path):
+        kinds.setdefault(_kind_of(head_of(file), further or {}), file)
+    if len(kinds) > 1:
+        several = ", ".join(f"{kind} ({file.name})" for kind, file in kinds.items())
+        raise SchemaError(
+            f"{path} contains files of several formats: {several}; import each format from a folder of its own, or choose one "
+            "with --kind"
+        )
+    return next(iter(kinds))
+
+
+def _kind_of(head: Head, further: Mapping[str, Callable[[Head], bool]]) -> str:
+    if META_KEY.decode() in head.metadata:
+        raise SchemaError(f"{head.path} is a recording already: suffice decide {head.path}")
+    kind = next((name for name, test in (*further.items(), *FORMATS) if test(head)), None)
+    if kind is None:
+        fields = f" with {', '.join(head.names[:8])}" if head.names else ""
+        raise SchemaError(
+            f"{head.path}: the format is not known ({head.form}{fields}); choose one with --kind, or convert it to CSV or JSON "
+            "lines with one row for each question and round"
+        )
+    return kind
+
+
+def data_files(path: str | Path) -> list[Path]:
+    """Return the file itself, or all data files of a folder and its subfolders by name; hidden ones are left out.
+
+    Raises:
+        NotFoundError: There is nothing of that name, or no file in the folder.
+    """
+    path = Path(path)
+    if path.is_file():
+        return [path]
+    if not path.is_dir():
+        raise NotFoundError(f"there is no file or folder {str(path)!r}")
+    files = [
+        file
+        for file in sorted(path.rglob("*"))
+        if file.is_file()
+        and not any(part.startswith(_IGNORED_NAMES) for part in file.relative_to(path).parts)
+        and not file.name.endswith(_SIDE_FILES)
+    ]
+    if not files:
+        raise NotFoundError(f"the folder {str(path)!r} contains no data files")
+    return files
+
+
+def head_of(path: Path) -> Head:
+    """Return the head of a file.
+
+    Raises:
+        DataError: It cannot be read, or is a damaged archive.
+        SchemaError: It is empty.
+    """
+    try:
+        with path.open("rb") as file:
+            start = file.read(_START)
+    except OSError as error:
+        raise disk_fault(path, error) from error
+    if start.startswith(_PARQUET):
+        return _parquet_head(path)
+    if start.startswith(_ZIP):
+        return _zip_head(path)
+    if start.startswith(_GZIP):
+        start = b"".join(_pieces(unpacked(path)))
+    if not start.strip():
+        raise SchemaError(f"{path} is empty")
+    text = decoded(_whole_characters(start), str(path))
+    if text.lstrip()[:1] not in ("{", "["):
+        return Head(path=path, form="text", text=text)
+    form, record = _first_object(path)
+    return Head(path=path, form=form, record=record, names=tuple(record), text=text)
+
+
+def json_document(path: Path) -> Any:
+    """Return the value of a JSON document, gzipped or not.
+
+    Raises:
+        DataError: It cannot be read, or is not JSON in UTF-8.
+    """
+    try:
+        return load_json(decoded(b"".join(unpacked(path)), str(path)))
+    except ValueError as error:
+        raise DataError(f"{path}: not JSON ({error})") from error
+
+
+def _first_object(path: Path) -> tuple[str, Mapping[str, Any]]:
+    """Return whether a file has JSON lines or one document, and its first object."""
+    lines = (line for line in unpacked(path) if line.strip())
+    first = decoded(next(lines), f"{path}, line 1")
+    try:
+        value = load_json(first)
+    except ValueError:
+        value = json_document(path)
+    else:
+        if next(lines, None) is not None:
+            return "jsonl", value if isinstance(value, dict) else {}
+    items = value if isinstance(value, list) else [value]
+    return "json", next((item for item in items if isinstance(item, dict)), {})
+
+
+def _whole_characters(start: bytes) -> bytes:
+    """Return the bytes without a character that the end of the head cuts."""
+    if len(start) < _START:
+        return start
+    for cut in range(1, 4):
+        if start[-cut] >= 0xC0:  # noqa: PLR2004 - the first byte of a character of several bytes
+            return start[:-cut]
+        if start[-cut] < 0x80:  # noqa: PLR2004
+            return start
+    return start
+
+
+def _pieces(lines: Iterator[bytes]) -> Iterator[bytes]:
+    """Yield lines until they are as long as a head."""
+    length = 0
+    for line in lines:
+        yield line[: _START - length]
+        length += len(line)
+        if length >= _START:
+            return
+
+
+def _parquet_head(path: Path) -> Head:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        schema = pq.read_schema(path)
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        raise SchemaError(f"{path}: cannot be read as parquet (corrupt or truncated?): {error}") from error
+    keys = frozenset(key.decode(errors="replace") for key in schema.metadata or {})
+    return Head(path=path, form="parquet", names=tuple(schema.names), metadata=keys)
+
+
+def _zip_head(path: Path) -> Head:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return Head(path=path, form="zip", names=tuple(archive.namelist()))
+    except (zipfile.BadZipFile, OSError) as error:
+        raise SchemaError(f"{path}: cannot be read as a zip file ({error}); fetch it again") from error

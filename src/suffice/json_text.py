@@ -5,9 +5,20 @@ from __future__ import annotations
 import json
 import math
 import re
+from numbers import Real
 from typing import Any
 
-__all__ = ["load_json", "number_or_none", "refuse_constant", "well_formed"]
+import numpy as np
+
+__all__ = [
+    "as_number",
+    "load_json",
+    "number_from_json",
+    "number_or_none",
+    "number_to_json",
+    "refuse_constant",
+    "well_formed",
+]
 
 _SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
 
@@ -47,6 +58,38 @@ def load_json(text: str) -> Any:
         raise ValueError("it is nested too deeply") from None
     # Only an escape can bring a surrogate into decoded text.
     return well_formed(value) if _SURROGATE_ESCAPE.search(text) else value
+
+
+def as_number(value: object) -> float:
+    """Return a host's value as a float; NaN if it is not a number (None, text, an array)."""
+    if isinstance(value, (Real, np.bool_)):
+        try:
+            return float(value)
+        except OverflowError:
+            return math.nan
+    return math.nan
+
+
+def number_to_json(value: object) -> float | str | None:
+    """Return a number so that JSON can hold it and `number_from_json` restores it; None if it is undefined.
+
+    >>> number_to_json(0.5), number_to_json(math.nan), number_to_json(-math.inf)
+    (0.5, None, '-inf')
+    """
+    number = as_number(value)
+    return str(number) if math.isinf(number) else number_or_none(number)
+
+
+def number_from_json(value: float | str | None) -> float:
+    """Return the number that `number_to_json` wrote.
+
+    >>> number_from_json("-inf"), number_from_json(None)
+    (-inf, nan)
+
+    Raises:
+        ValueError: It is another text.
+    """
+    return math.nan if value is None else float(value)
 
 
 def number_or_none(value: float) -> float | None:

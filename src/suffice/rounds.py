@@ -6,6 +6,7 @@ question, ``(n_questions, n_rounds)`` for a recording.  Both ways the same code 
 
 from __future__ import annotations
 
+import base64
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -15,7 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice.display import Displayed, facts_table
-from suffice.errors import UnknownSignalError, did_you_mean
+from suffice.errors import SchemaError, UnknownSignalError, did_you_mean
+from suffice.json_text import number_from_json, number_to_json
 from suffice.tables import Table
 
 __all__ = [
@@ -80,6 +82,23 @@ class Token:
     alternatives: tuple[tuple[str, float], ...] = ()
     raw: bytes | None = None
 
+    def to_list(self) -> list[Any]:
+        """Return JSON-ready values, in the order of the fields."""
+        alternatives = [[text, number_to_json(value)] for text, value in self.alternatives]
+        raw = None if self.raw is None else base64.b64encode(self.raw).decode()
+        return [self.text, number_to_json(self.logprob), alternatives, raw]
+
+    @classmethod
+    def from_list(cls, data: Sequence[Any]) -> Token:
+        """Return the token that `to_list` wrote."""
+        text, logprob, alternatives, raw = data
+        return cls(
+            text,
+            number_from_json(logprob),
+            tuple((other, number_from_json(value)) for other, value in alternatives),
+            None if raw is None else base64.b64decode(raw),
+        )
+
 
 COST_KINDS = ("calls", "uncached_tokens", "cached_tokens", "output_tokens", "seconds")
 """The kinds of cost, in the order in which they are stored and printed."""
@@ -110,6 +129,15 @@ class Cost:
     def tokens(self) -> float:
         """Input and output tokens together, count."""
         return self.uncached_tokens + self.cached_tokens + self.output_tokens
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-ready values; unknown ones become None."""
+        return {kind: number_to_json(getattr(self, kind)) for kind in COST_KINDS}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Cost:
+        """Return the cost that `to_dict` wrote."""
+        return cls(**{kind: number_from_json(value) for kind, value in data.items()})
 
 
 def total_cost(costs: Mapping[str, Cost]) -> Cost:
@@ -188,6 +216,69 @@ class Round:
         shared = {item.name: getattr(reply, item.name) for item in fields(cls) if hasattr(reply, item.name)}
         return cls(index=index, **{**shared, **others})
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return the round as JSON-ready values, for `from_dict`.
+
+        An undefined number becomes None; an embedding from which no distance can be computed is left out.
+        """
+        vector = None if self.embedding is None else np.asarray(self.embedding, dtype=np.float64)
+        return {
+            "index": int(self.index),
+            "answer": self.answer,
+            "text": self.text,
+            "answer_tokens": None if self.answer_tokens is None else [token.to_list() for token in self.answer_tokens],
+            "passages": [
+                [item.passage_id, item.title, item.text, number_to_json(item.score)] for item in self.passages
+            ],
+            "pool_scores": [number_to_json(score) for score in self.pool_scores],
+            "signals": {name: number_to_json(value) for name, value in self.signals.items()},
+            "costs": {component: cost.to_dict() for component, cost in self.costs.items()},
+            "finish_reason": self.finish_reason,
+            "feedback": self.feedback,
+            "embedding": vector.tolist()
+            if vector is not None and vector.ndim == 1 and np.isfinite(vector).all()
+            else None,
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Round:
+        """Return the round that `to_dict` wrote.
+
+        >>> Round.from_dict(Round(index=2, answer="Oslo").to_dict()).answer
+        'Oslo'
+
+        Raises:
+            SchemaError: It is not such a round.
+        """
+        try:
+            tokens, vector = data["answer_tokens"], data["embedding"]
+            return cls(
+                index=data["index"],
+                answer=data["answer"],
+                text=data["text"],
+                answer_tokens=None if tokens is None else tuple(map(Token.from_list, tokens)),
+                passages=tuple(
+                    Passage(passage_id=name, title=title, text=text, score=number_from_json(score))
+                    for name, title, text, score in data["passages"]
+                ),
+                pool_scores=tuple(map(number_from_json, data["pool_scores"])),
+                signals={name: number_from_json(value) for name, value in data["signals"].items()},
+                costs={component: Cost.from_dict(cost) for component, cost in data["costs"].items()},
+                finish_reason=data["finish_reason"],
+                feedback=data["feedback"],
+                embedding=None if vector is None else _as_vector(vector),
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise SchemaError(f"this is not a round as `Round.to_dict` writes it: {error!r}") from None
+
+
+def _as_vector(values: list[float]) -> npt.NDArray[np.float32]:
+    """Return an embedding with the precision that it had."""
+    wide = np.array(values, dtype=np.float64)
+    with np.errstate(over="ignore"):
+        narrow = wide.astype(np.float32)
+    return narrow if (narrow == wide).all() else wide  # type: ignore[return-value]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision(Displayed):
@@ -216,6 +307,18 @@ class Decision(Displayed):
         values = {item.name: getattr(self, item.name) for item in fields(self)}
         values["signals"] = {name: None if math.isnan(value) else value for name, value in self.signals.items()}
         return values
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Decision:
+        """Return the decision that `to_dict` wrote.
+
+        Raises:
+            SchemaError: It is not such a decision.
+        """
+        try:
+            return cls(**{**data, "signals": {k: number_from_json(v) for k, v in data["signals"].items()}})
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise SchemaError(f"this is not a decision as `Decision.to_dict` writes it: {error!r}") from None
 
     def tables(self) -> list[Table]:
         """Return what was decided, as one table."""

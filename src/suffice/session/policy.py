@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
@@ -24,7 +24,7 @@ from suffice.errors import (
 )
 from suffice.files import write_file
 from suffice.json_text import refuse_constant
-from suffice.rounds import Floats, Rounds
+from suffice.rounds import Decision, Floats, Round, Rounds
 from suffice.rules import Never, Rule, Selector, parse_rule, parse_selector
 from suffice.rules.selectors import Last
 from suffice.session.spelled import Spelled
@@ -43,6 +43,8 @@ from suffice.tables import Table
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from suffice.session.state import Missing
 
 __all__ = ["Policy"]
 
@@ -268,6 +270,26 @@ class Policy(Displayed):
                     f"the rule reads {name!r}, which needs {', '.join(missing)}; the loop gives: "
                     f"{', '.join(sorted(capabilities)) or 'nothing beyond the text'}. {advice}"
                 )
+
+    def decide(self, rounds: Iterable[Round], *, missing: Missing = "error") -> Decision:
+        """Return the decision of a session after these rounds: the stop, if one of them stopped it.
+
+        >>> decision = Policy(rule="answer_stable").decide([Round(index=1, answer="Oslo"), Round(index=2, answer="Oslo")])
+        >>> decision.stop_round, decision.reason
+        (2, 'rule')
+
+        Args:
+            rounds: All rounds so far, from `start_round` on; none is looked at after the stop.
+            missing: What to do if a round does not bring what the policy reads; see `Session`.
+
+        Raises:
+            DataError: The rounds have a gap, or one has a value of another type.
+            UnknownSignalError: A round does not bring what the policy reads.
+            NotFittedError: The same of a calibrated signal for which the policy has no calibrator.
+        """
+        from suffice.session.session import Session
+
+        return Session(self, missing=missing).observe_all(rounds) or Decision(stop=False)
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-ready values.

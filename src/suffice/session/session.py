@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal, get_args, overload
+from typing import Any, get_args, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -17,12 +17,10 @@ from suffice.errors import DataError, NotFittedError, RuleSyntaxError, UnknownSi
 from suffice.rounds import COST_KINDS, Cost, Decision, Reason, Round, Rounds
 from suffice.rules import Rule
 from suffice.session.policy import Policy
+from suffice.session.state import Missing, pack, unpack
 from suffice.signals import CUMULATED, FREE, LOOP_COMPONENTS, SIGNALS, compute_signals, cost_columns, lacking
 
 __all__ = ["Missing", "Session"]
-
-Missing = Literal["error", "warn", "ignore"]
-"""What a session does if a round does not bring what the policy reads."""
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 _FREE = Cost()
@@ -230,6 +228,40 @@ class Session:
             raise DataError(f"the loop has already stopped ({self._decision.reason}): open a new Session")
         view = self._view(len(self.rounds))
         return self._stop(reason, view, _latest(view) if self.rounds else {})
+
+    def to_state(self) -> dict[str, Any]:
+        """Return the whole session as JSON-ready values, for checkpointers, queues and stateless servers.
+
+        >>> session = Session("answer_stable")
+        >>> decision = session.observe(draft="It lies in Oslo.")
+        >>> Session.from_state(session.to_state()).observe(draft="It lies in Oslo.").stop_round
+        2
+
+        Raises:
+            DataError: The answer position of the policy is a Python callable, which has no text.
+        """
+        return pack(self.policy, self._missing, self._unproven, self.rounds, self._decision)
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any], policy: Policy | Rule | str | Path | None = None) -> Session:
+        """Return the session that `to_state` wrote; it decides the rest as the original would.
+
+        Args:
+            state: The values.
+            policy: What must decide; None = the policy in the state.
+
+        Raises:
+            SchemaError: It is not the state of a session that this release reads.
+            ConfigMismatchError: It is the state of another policy than `policy`.
+            RuleSyntaxError: The rule does not parse: load the extension that registers it.
+        """
+        stored = unpack(state, None if policy is None else _as_policy(policy))
+        session = cls(stored.policy, missing=stored.missing)
+        for observed in stored.rounds:
+            session._written(observed)
+            session.rounds.append(observed)
+        session._unproven, session._decision = stored.unproven, stored.decision
+        return session
 
     def _accept(self, observed: Round) -> None:
         if not isinstance(observed, Round):

@@ -13,8 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice.errors import DataError, NotFittedError, UnknownSignalError, did_you_mean
+from suffice.json_text import as_number
 from suffice.rounds import Floats, Round
-from suffice.signals.state import FittedState, as_number
+from suffice.signals.state import FittedState
 
 __all__ = ["SIGNALS", "Signal", "add_signal", "clean_column", "compute_signals", "declare", "register_signal"]
 

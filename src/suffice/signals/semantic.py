@@ -13,13 +13,13 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice.errors import DataError
+from suffice.json_text import as_number
 from suffice.metrics import EQUAL_WEIGHTS
 from suffice.metrics import information_score as score_of
 from suffice.rounds import Round
 from suffice.rules.selectors_of_drafts import DISTANCES
 from suffice.signals.base import SIGNALS, declare, register_signal
 from suffice.signals.from_policy import CRITIC, WRITERS
-from suffice.signals.state import as_number
 
 __all__ = [
     "DISTANCES",

@@ -8,16 +8,16 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from numbers import Real
 from typing import Any
 
 import numpy as np
 
 from suffice.errors import DataError
+from suffice.json_text import as_number
 from suffice.rounds import Floats, Passage, Round
 from suffice.seen import Seen
 
-__all__ = ["FittedState", "Idf", "ZScore", "as_number", "overlap_tokens", "state_from_dict", "top_score"]
+__all__ = ["FittedState", "Idf", "ZScore", "overlap_tokens", "state_from_dict", "top_score"]
 
 _WORD_CHARACTERS = re.compile(r"\w+")
 
@@ -186,16 +186,6 @@ def top_score(rounds: Sequence[Round]) -> float:
     last = rounds[-1]
     value = as_number(last.signals.get("top_score", last.pool_scores[0] if last.pool_scores else math.nan))
     return value if math.isfinite(value) else math.nan
-
-
-def as_number(value: object) -> float:
-    """Return a host's value as a float; NaN if it is not a number (None, text, an array)."""
-    if isinstance(value, (Real, np.bool_)):
-        try:
-            return float(value)
-        except OverflowError:
-            return math.nan
-    return math.nan
 
 
 def state_from_dict(data: Mapping[str, Any]) -> FittedState:

@@ -47,3 +47,17 @@ joined() {
 }
 
 target() { make --no-print-directory PYTHON="$python" VENV="$venv" "$@"; }
+
+passed=0
+tests() { # tests TARGET PYTEST_ARGS: a skipped test is a test that did not pass
+  local log="$work/pytest.log" code=0
+  target "$1" CHROMIUM= PYTEST_ARGS="-p no:cacheprovider $2" 2>&1 | tee "$log" || code=$?
+  closing="$(grep -E '^=+ .*(passed|failed|error|no tests).* =+$' "$log" | tail -n 1 || true)"
+  if ((code)); then return "$code"; fi
+  if grep -qE '[0-9]+ (skipped|xfailed|xpassed)' <<<"$closing"; then
+    echo "some tests did not run: $closing" >&2
+    return 1
+  fi
+  passed=$((passed + $(grep -oE '[0-9]+ passed' <<<"$closing" | cut -d' ' -f1)))
+  closing="===== $passed passed in ${SECONDS}s ====="
+}

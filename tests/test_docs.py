@@ -1,7 +1,8 @@
 """What the documentation shows runs, and what is generated is current.
 
 In the README and in every page of docs/: `python` blocks run, one namespace for each page, but those
-that begin with `# name.py` become that file; `console` blocks run their
+that begin with `# name.py` become that file, and those under a comment `<!-- run by tests/frameworks/FILE.py -->` run there,
+with their framework; `console` blocks run their
 `$ suffice ...` lines, against a scripted endpoint where they name http://localhost:8000/v1; `json` blocks parse.  What
 cannot run here is an `sh` block under a comment `<!-- not run: WHY -->`, and those are counted.
 """
@@ -43,6 +44,7 @@ class Block:
     text: str
     line: int
     not_run: str | None
+    elsewhere: str | None
 
 
 def blocks(page):
@@ -51,8 +53,10 @@ def blocks(page):
     for match in _FENCE.finditer(text):
         before = text[: match.start()].rstrip("\n").rpartition("\n")[2]
         reason = re.fullmatch(r"<!-- not run: (.+) -->", before)
+        elsewhere = re.fullmatch(r"<!-- run by (tests/frameworks/test_\w+\.py) -->", before)
         line = text.count("\n", 0, match.start()) + 1
-        found.append(Block(match["language"], match["text"], line, reason[1] if reason else None))
+        named = [comment[1] if comment else None for comment in (reason, elsewhere)]
+        found.append(Block(match["language"], match["text"], line, *named))
     return found
 
 
@@ -72,7 +76,7 @@ def execute(page, url):
 
     namespace = {"__name__": "__main__"}
     for block in blocks(page):
-        if block.not_run is not None:
+        if block.not_run is not None or block.elsewhere is not None:
             continue
         sys.stdout.write(f"-- {page.name}:{block.line}\n")
         text = block.text.replace(URL, url)
@@ -161,6 +165,7 @@ def test_every_block_is_run_or_says_why_not(name):
         where = f"{name}:{block.line}"
         assert block.language in ("", "python", "console", "json", "sh"), where
         assert (block.language == "sh") == (block.not_run is not None), f"{where}: `sh` and the comment go together"
+        assert block.elsewhere is None or (block.language == "python" and (ROOT / block.elsewhere).is_file()), where
         if block.language == "json":
             json.loads(block.text)
         if block.language == "console":

@@ -1,0 +1,6 @@
+"""Adapters for agent frameworks: a loop of theirs ends with the best answer and the reason."""
+
+from suffice.frameworks.lines import frameworks, snippet
+from suffice.frameworks.runs import Run, call_cost
+
+__all__ = ["Run", "call_cost", "frameworks", "snippet"]

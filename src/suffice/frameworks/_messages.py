@@ -1,0 +1,62 @@
+"""Messages of LangChain, which LangGraph's agents share, as replies of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from suffice.errors import DataError
+from suffice.frameworks.runs import Run, call_cost
+from suffice.rounds import Cost
+
+__all__ = ["METADATA", "cost_of", "final_messages", "newest_reply", "question_of"]
+
+METADATA = "suffice"
+"""The key of the decision in `response_metadata` of the final message."""
+
+
+def question_of(messages: Sequence[Any]) -> str:
+    """Return the text of the newest message of a person; empty if there is none."""
+    return next((str(message.text) for message in reversed(messages) if message.type == "human"), "")
+
+
+def cost_of(message: Any) -> Cost | None:
+    """Return what the call behind a message cost; None if the model did not say."""
+    usage = getattr(message, "usage_metadata", None)
+    if usage is None:
+        return None
+    cached = (usage.get("input_token_details") or {}).get("cache_read")
+    return call_cost(usage["input_tokens"] - (cached or 0), usage["output_tokens"], cached)
+
+
+def newest_reply(messages: Sequence[Any]) -> Any:
+    """Return the newest message of the model; a message that answers its tool calls may follow it.
+
+    Raises:
+        DataError: There is none.
+    """
+    reply = next((message for message in reversed(messages) if message.type == "ai"), None)
+    if reply is None:
+        raise DataError("there is no reply of a model among the messages yet: decide after the model was called")
+    return reply
+
+
+def final_messages(run: Run, messages: Sequence[Any]) -> list[Any]:
+    """Return the messages that end a run: each open tool call closed, and the best reply with the decision.
+
+    If the newest message is the best reply, or no reply has an answer, the newest reply itself gets the decision.
+
+    Args:
+        run: The run, ended.
+        messages: The conversation.
+    """
+    from langchain_core.messages import AIMessage, ToolMessage
+
+    metadata, newest = {METADATA: run.metadata()}, newest_reply(messages)
+    answered = {message.tool_call_id for message in messages if message.type == "tool"}
+    calls = [call for call in newest.tool_calls if call["id"] not in answered]
+    reason = f"not run: the loop ended ({run.metadata()['reason']})"
+    closed = [ToolMessage(reason, tool_call_id=call["id"], name=call["name"]) for call in calls]
+    if not run.text or (newest is messages[-1] and not closed and run.is_last and str(newest.text) == run.text):
+        return [newest.model_copy(update={"response_metadata": {**newest.response_metadata, **metadata}}), *closed]
+    return [*closed, AIMessage(run.text, response_metadata=metadata)]

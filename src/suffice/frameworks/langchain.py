@@ -1,0 +1,79 @@
+"""LangChain: a middleware that ends an agent with its best reply and the reason."""
+
+from pathlib import Path
+from typing import Annotated, Any, NotRequired
+
+from suffice.frameworks._messages import cost_of, final_messages, newest_reply, question_of
+from suffice.frameworks.runs import Measure, opener
+from suffice.rules import Rule
+from suffice.session import Policy
+
+__all__ = ["stop_middleware"]
+
+_FIRST_CYCLE = 6
+"""Steps of the graph that one more round may take, while no round has shown how many it takes."""
+
+
+def stop_middleware(
+    policy: Policy | Rule | str | Path, *, measure: Measure | None = None, revise: str | None = None
+) -> Any:
+    """Return a middleware for `create_agent`: each reply of the model is a round, and the policy ends the agent.
+
+    The last message is then the best reply, with the decision in `response_metadata["suffice"]`; tool calls that did not
+    run are closed.  The same holds if the agent ends by itself, and before the graph's `recursion_limit` is reached.
+
+    Args:
+        policy: What decides, see `suffice.Session`.
+        measure: Measures signals of a reply, given the question and the reply.
+        revise: What to ask if the agent would end and the policy goes on; None lets the agent end.
+
+    Raises:
+        ImportError: LangChain 1.0 or newer is not installed.
+    """
+    from langchain.agents.middleware import AgentMiddleware, AgentState, hook_config
+    from langchain.agents.middleware.types import PrivateStateAttr
+    from langchain_core.messages import HumanMessage
+    from langgraph.managed.is_last_step import RemainingStepsManager
+
+    open_run = opener(policy, measure)
+
+    class StopState(AgentState):
+        suffice: NotRequired[Annotated[dict[str, Any], PrivateStateAttr]]  # type: ignore[valid-type]
+        remaining_steps: NotRequired[Annotated[int, PrivateStateAttr, RemainingStepsManager]]  # type: ignore[valid-type]
+
+    class StopMiddleware(AgentMiddleware):
+        """Observes replies after each call of the model; the run is JSON in the agent's state."""
+
+        state_schema = StopState
+
+        def before_agent(self, state: Any, runtime: Any) -> dict[str, Any]:
+            """Begin a new question."""
+            return {"suffice": open_run(question_of(state["messages"])).to_state()}
+
+        @hook_config(can_jump_to=["model", "end"])
+        def after_model(self, state: Any, runtime: Any) -> dict[str, Any] | None:
+            """Observe the reply, and end the agent if the policy says so."""
+            run, newest = open_run(state=state["suffice"]), newest_reply(state["messages"])
+            if run.decision is not None:
+                return None
+            decision = run.observe(str(newest.text), cost=cost_of(newest))
+            steps, before = state["remaining_steps"], state["suffice"].get("steps")
+            cycle = _FIRST_CYCLE if before is None else before - steps
+            if not decision.stop and steps <= cycle + 2:
+                run.end("cancelled")
+            if run.decision is not None:
+                return {"jump_to": "end", "suffice": run.to_state(), "messages": final_messages(run, state["messages"])}
+            update = {"suffice": {**run.to_state(), "steps": steps, "message": newest.id}}
+            if revise is not None and not newest.tool_calls:
+                return {**update, "jump_to": "model", "messages": [HumanMessage(revise)]}
+            return update
+
+        def after_agent(self, state: Any, runtime: Any) -> dict[str, Any] | None:
+            """End the run if something else than the policy ended the agent."""
+            run, newest = open_run(state=state["suffice"]), newest_reply(state["messages"])
+            if run.decision is not None:
+                return None
+            run.end("exhausted" if newest.id == state["suffice"].get("message") else "cancelled")
+            return {"suffice": run.to_state(), "messages": final_messages(run, state["messages"])}
+
+    return StopMiddleware()

@@ -1,0 +1,43 @@
+"""The lines to paste for each framework, which its test runs."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from pathlib import Path
+
+from suffice.errors import DataError, did_you_mean
+
+__all__ = ["frameworks", "snippet"]
+
+_PLACEHOLDER = '"policy.json"'
+
+
+def frameworks() -> dict[str, str]:
+    """Return the lines to paste for each framework, by its name; they load the policy from `policy.json`.
+
+    >>> "langgraph" in frameworks()
+    True
+    """
+    folder = files("suffice.frameworks").joinpath("snippets")
+    names = sorted(item.name for item in folder.iterdir() if item.name.endswith(".py"))
+    return {name.removesuffix(".py"): folder.joinpath(name).read_text("utf-8") for name in names}
+
+
+def snippet(name: str, policy: str | Path = "policy.json") -> str:
+    """Return the lines to paste for one framework.
+
+    >>> print(snippet("langchain", "rule.json").splitlines()[4])
+    agent = create_agent(model, tools, middleware=[stop_middleware("rule.json")])
+
+    Args:
+        name: The framework, see `frameworks`.
+        policy: The policy file that the lines load.
+
+    Raises:
+        DataError: There are no lines for this framework.
+    """
+    known = frameworks()
+    if name not in known:
+        raise DataError(f"unknown framework {name!r}.{did_you_mean(name, known)} There are: {', '.join(known)}")
+    quoted = str(policy).replace("\\", "\\\\").replace('"', '\\"')
+    return known[name].replace(_PLACEHOLDER, f'"{quoted}"')

@@ -1,0 +1,91 @@
+"""What every framework must do: one script of answers, one policy, the same expectations."""
+
+import asyncio
+import inspect
+import json
+from dataclasses import dataclass, field
+
+from suffice import Policy, register_signal
+from suffice.frameworks import snippet
+
+QUESTION = "Which play has Prospero?"
+SCRIPT = ("Titus Andronicus", "The Tempest", "Macbeth", "King Lear", "Othello")
+QUALITY = {"Titus Andronicus": 0.6, "The Tempest": 0.9, "Macbeth": 0.3, "King Lear": 0.2, "Othello": 0.1, "Hamlet": 0.5}
+RULE = "patience((quality < 0.5), 2)"
+
+
+def measured(text):
+    """Return the quality of an answer, which each fake model finds in its script."""
+    return next(value for answer, value in QUALITY.items() if answer in text)
+
+
+def policy_file(folder, rule=RULE, max_rounds=50):
+    """Register what measures answers, and return a policy file that reads it."""
+
+    @register_signal("score", (0, 1), component="")
+    def quality(rounds):
+        """How good an answer is, as its host measures it."""
+        return measured(rounds[-1].text) if rounds[-1].text else float("nan")
+
+    path = folder / "policy.json"
+    Policy(rule=rule, selector="max_quality", max_rounds=max_rounds).save(path)
+    return path
+
+
+@dataclass
+class Script:
+    """A fake model's answers, and how often it was called."""
+
+    answers: tuple = SCRIPT
+    calls: int = 0
+    log: list = field(default_factory=list)
+
+    def next(self):
+        self.calls += 1
+        return self.answers[min(self.calls, len(self.answers)) - 1]
+
+    def rewind(self):
+        self.calls = 0
+
+
+CAPPED = ("Titus Andronicus", "The Tempest", *["Hamlet"] * 100)
+"""Answers on which the rule never fires, so that only the framework's own limit ends the loop."""
+
+
+def run(value):
+    return asyncio.run(value) if inspect.isawaitable(value) else value
+
+
+def loaded(name, folder, **names):
+    """Return what the lines to paste define, with a policy file for theirs."""
+    namespace = {"__name__": f"pasted_{name}", **names}
+    exec(compile(snippet(name, folder / "policy.json"), f"{name}.py", "exec"), namespace)
+    return namespace
+
+
+def check_stop(script, text, decision, *, calls=4):
+    """Round 4 stops, and round 2 is handed back with the reason."""
+    assert script.calls == calls
+    assert text == "The Tempest"
+    assert (decision["stop_round"], decision["answer_round"], decision["answer"]) == (4, 2, "The Tempest")
+    assert (decision["reason"], decision["fired"], decision["rounds"]) == ("rule", RULE, 4)
+    assert decision["signals"] == {"quality": 0.2}
+    json.dumps(decision)
+
+
+def check(script, ask):
+    """Two questions on the same object."""
+    for question in (QUESTION, "Which play has Ariel?"):
+        script.rewind()
+        check_stop(script, *run(ask(question)))
+
+
+def check_cap(script, ask):
+    """The framework's own limit ends with the best answer so far."""
+    for question in (QUESTION, "Which play has Ariel?"):
+        script.rewind()
+        text, decision = run(ask(question))
+        assert text == decision["answer"] == "The Tempest"
+        assert decision["reason"] == "cancelled"
+        assert decision["answer_round"] == 2
+        assert 3 <= script.calls < len(script.answers)

@@ -1,0 +1,29 @@
+"""A chat model of LangChain that answers from a script."""
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
+
+from tests.frameworks.acceptance import Script
+
+
+class FakeChat(BaseChatModel):
+    """Each answer also calls a tool, `tool`, so that an agent would go on; None for plain answers."""
+
+    script: Script
+    tool: str | None = None
+
+    @property
+    def _llm_type(self):
+        return "fake"
+
+    def bind_tools(self, tools, **kwargs):
+        return self
+
+    def _generate(self, messages, stop=None, run_manager=None, **kwargs):
+        self.script.log.append(list(messages))
+        usage = {"input_tokens": 10, "output_tokens": 2, "total_tokens": 12}
+        answer = self.script.next()
+        calls = [] if self.tool is None else [{"name": self.tool, "args": {}, "id": f"call_{self.script.calls}"}]
+        message = AIMessage(answer, usage_metadata=usage, tool_calls=calls)
+        return ChatResult(generations=[ChatGeneration(message=message)])

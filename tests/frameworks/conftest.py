@@ -1,0 +1,16 @@
+"""What the tests of frameworks share; they run in environments of their own, see `.ci/full`."""
+
+import pytest
+
+from suffice.signals import base
+from tests.frameworks.acceptance import policy_file
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A folder with the policy of the acceptance test; its signal is forgotten afterwards."""
+    before = dict(base._REGISTRY)
+    policy_file(tmp_path)
+    yield tmp_path
+    base._REGISTRY.clear()
+    base._REGISTRY.update(before)

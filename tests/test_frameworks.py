@@ -1,0 +1,215 @@
+"""The core of the adapters, and the lines that documentation and deployments paste.
+
+The adapters themselves run with their frameworks in tests/frameworks, which `.ci/full` collects.
+"""
+
+import ast
+import json
+import math
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from suffice import Cost, Policy, register_signal
+from suffice.errors import ConfigMismatchError, DataError, SchemaError, UnknownSignalError
+from suffice.frameworks import Run, call_cost, frameworks, snippet
+from tests.frameworks.acceptance import QUESTION, RULE, SCRIPT, measured
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = ROOT / "docs" / "how-to" / "frameworks"
+POLICY = Policy(rule=RULE, selector="max_quality", max_rounds=6)
+
+
+def quality(question, text):
+    return {"quality": measured(text)}
+
+
+def observed(run, *replies):
+    return [run.observe(reply).stop for reply in replies]
+
+
+def test_a_run_ends_with_the_best_reply_and_the_reason():
+    run = Run(POLICY, QUESTION, measure=quality)
+    assert observed(run, *SCRIPT[:4]) == [False, False, False, True]
+    assert run.text == "The Tempest"
+    assert not run.is_last
+    assert run.metadata() == {
+        "stop": True,
+        "stop_round": 4,
+        "answer_round": 2,
+        "answer": "The Tempest",
+        "reason": "rule",
+        "fired": RULE,
+        "signals": {"quality": 0.2},
+        "rounds": 4,
+        "policy": RULE,
+    }
+
+
+def test_before_the_end_there_is_no_text():
+    run = Run(POLICY, measure=quality)
+    assert (run.text, run.decision, run.is_last) == ("", None, False)
+    run.observe("The Tempest")
+    assert (run.text, run.metadata()["stop"], run.metadata()["rounds"]) == ("", False, 1)
+
+
+def test_a_limit_from_outside_ends_with_the_best_reply_once():
+    run = Run(POLICY, measure=quality)
+    observed(run, "The Tempest", "Titus Andronicus")
+    decision = run.end("cancelled")
+    assert (run.text, decision.reason, decision.answer_round) == ("The Tempest", "cancelled", 1)
+    assert run.end("failed") is decision
+    with pytest.raises(DataError, match="came after the stop"):
+        run.observe("Macbeth")
+
+
+def test_a_run_without_an_answer_failed_and_has_no_text():
+    run = Run("answer_stable")
+    observed(run, "", "  ")
+    assert run.end("exhausted").reason == "failed"
+    assert run.text == ""
+    assert not run.is_last
+
+
+def test_rules_read_the_answer_and_the_whole_reply_is_handed_back():
+    run = Run("answer_stable")
+    assert observed(run, "Hm.\nAnswer: Oslo", "", "So I think.\nAnswer: Oslo", "I am sure.\nAnswer: Oslo") == [
+        False
+    ] * 3 + [True]
+    assert run.metadata()["answer"] == "Oslo"
+    assert run.text == "I am sure.\nAnswer: Oslo"
+    assert run.is_last
+
+
+def test_nothing_is_measured_of_a_reply_without_text():
+    asked = []
+
+    def measure(question, text):
+        asked.append((question, text))
+        return {"quality": 0.1}
+
+    run = Run(POLICY, QUESTION, measure=measure)
+    observed(run, "", "Macbeth", "")
+    assert asked == [(QUESTION, "Macbeth")]
+    assert run.decision is None
+
+
+def test_a_signal_that_nothing_measures_is_an_error():
+    with pytest.raises(UnknownSignalError, match="reads 'quality'"):
+        Run(POLICY).observe("The Tempest")
+
+
+def test_a_registered_signal_needs_no_measure():
+    @register_signal("score", (0, 1), component="", name="quality")
+    def marks(rounds):
+        """Marks of the answer."""
+        return measured(rounds[-1].text)
+
+    run = Run(POLICY)
+    observed(run, *SCRIPT[:4])
+    assert run.text == "The Tempest"
+
+
+@pytest.mark.parametrize("cut", range(5))
+def test_a_run_goes_on_from_json_as_if_it_had_not_been_written_down(cut):
+    whole, part = Run(POLICY, QUESTION, measure=quality), Run(POLICY, QUESTION, measure=quality)
+    observed(whole, *SCRIPT[:4])
+    observed(part, *SCRIPT[:cut])
+    rest = Run(POLICY, measure=quality, state=json.loads(json.dumps(part.to_state())))
+    assert rest.question == QUESTION
+    observed(rest, *SCRIPT[cut:4])
+    assert rest.metadata() == whole.metadata()
+    assert rest.to_state() == whole.to_state()
+
+
+def test_a_state_of_something_else_is_refused():
+    state = Run("answer_stable").to_state()
+    with pytest.raises(ConfigMismatchError):
+        Run("answer_stable & (round >= 2)", state=state)
+    with pytest.raises(SchemaError):
+        Run("answer_stable", state={})
+
+
+def test_costs_are_what_rules_on_tokens_read():
+    run = Run("tokens >= 30")
+    assert not run.observe("Oslo", cost=call_cost(10, 4, 2)).stop
+    assert run.observe("Oslo", cost=call_cost(12, 2)).stop
+    assert run.metadata()["signals"] == {"tokens": 30}
+
+
+def test_an_unknown_count_is_undefined_and_unreported_cache_reads_are_none():
+    assert call_cost(10, 2).cached_tokens == 0
+    unknown = call_cost(None, None)
+    assert all(
+        math.isnan(getattr(unknown, kind)) for kind in ("uncached_tokens", "cached_tokens", "output_tokens", "seconds")
+    )
+    assert unknown.calls == 1
+    assert call_cost(1, 2, 3).tokens == Cost(calls=1, uncached_tokens=1, cached_tokens=3, output_tokens=2).tokens
+
+
+def test_a_reply_is_a_text():
+    with pytest.raises(DataError, match="a reply is a text, not None"):
+        Run("answer_stable").observe(None)
+
+
+# The lines to paste
+
+NAMES = list(frameworks())
+
+
+def test_every_framework_has_lines_a_page_a_test_and_a_row():
+    index = (PAGES / "index.md").read_text("utf-8")
+    rows = re.findall(r"^\| \[[\w. -]+\]\(([\w-]+)\.md\)", index, re.MULTILINE)
+    assert sorted(name.replace("-", "_") for name in rows) == NAMES
+    assert {path.stem for path in PAGES.glob("*.md")} - {"index"} == set(rows)
+    tested = {path.stem.removeprefix("test_") for path in (ROOT / "tests" / "frameworks").glob("test_*.py")}
+    assert tested == set(NAMES)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_page_shows_the_lines_that_its_test_runs(name):
+    page = (PAGES / f"{name.replace('_', '-')}.md").read_text("utf-8")
+    assert f"<!-- run by tests/frameworks/test_{name}.py -->\n```python\n{frameworks()[name]}```\n" in page
+    test = (ROOT / "tests" / "frameworks" / f"test_{name}.py").read_text("utf-8")
+    for check in ("check", "check_cap"):
+        assert re.search(rf'^    {check}\(\s*script,\s*loaded\(\s*"{name}"', test, re.MULTILINE), check
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_lines_load_the_policy_that_is_asked_for(name):
+    assert frameworks()[name].count('"policy.json"') == 1
+    lines = snippet(name, Path('my "own"') / "rule.json")
+    assert '"policy.json"' not in lines
+    texts = [node.value for node in ast.walk(ast.parse(lines)) if isinstance(node, ast.Constant)]
+    assert str(Path('my "own"') / "rule.json") in texts
+
+
+def test_an_unknown_framework_is_an_error_that_names_the_known_ones():
+    with pytest.raises(DataError, match=r"unknown framework 'langraph'. Did you mean 'langgraph'\?.*There are: "):
+        snippet("langraph")
+
+
+def test_the_versions_in_the_documentation_are_those_of_the_test_environments():
+    index = (PAGES / "index.md").read_text("utf-8")
+    shown = re.findall(r"^\| \[[^|]*\| ([\w.-]+) ([\d.]+) \|", index, re.MULTILINE)
+    pins = {}
+    for path in (ROOT / "tests" / "frameworks" / "requirements").glob("*.txt"):
+        pins |= dict(line.split("==") for line in path.read_text("utf-8").splitlines() if "==" in line)
+    assert len(shown) == len(NAMES)
+    assert {name: pins[name] for name, _ in shown} == dict(shown)
+
+
+def test_no_test_environment_holds_torch():
+    for path in (ROOT / "tests" / "frameworks" / "requirements").glob("*.txt"):
+        assert not re.search(r"^(torch|nvidia|triton)", path.read_text("utf-8"), re.MULTILINE), path.name
+
+
+def test_no_framework_is_imported_before_it_is_used():
+    ours = {"suffice", *sys.stdlib_module_names}
+    for path in (ROOT / "src" / "suffice" / "frameworks").glob("*.py"):
+        for node in ast.parse(path.read_text("utf-8")).body:
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module] if isinstance(node, ast.ImportFrom) else []
+            assert {name.partition(".")[0] for name in names} <= ours, path.name

@@ -105,26 +105,32 @@ def measure_candidates(
             "questions, because a rule ended them: what it would have answered is unknown. Use the baseline 'recorded', "
             "what the log did itself, or record at full width"
         )
-    runs = [run_policy(prepared, policy)[0] for policy in policies]
-    bounds = [_bounds(run, base, metric) for run in runs]
     kept = recording.ends != "failed"
-    worst = _everywhere(np.stack([high for _, high in bounds]), kept, 1.0)
-    best = _everywhere(np.stack([low for low, _ in bounds]), kept, -1.0)
-    values = np.stack([np.nan_to_num(run.worst[metric]) for run in (*runs, base)])
-    costs = {
-        "calls": np.stack([run.ledger.calls for run in (*runs, base)]),
-        "tokens": np.stack([run.ledger.total("tokens") for run in (*runs, base)]),
-        "money": np.stack([run.ledger.money for run in (*runs, base)]),
-    }
     units = Units.of(len(kept), dividing_names(recording))
-    return Measured(
-        worst=_means(worst, units),
-        best=_means(best, units),
-        values=_means(_everywhere(values, kept, 0.0), units),
-        costs={name: _means(_everywhere(cost, kept, 0.0), units) for name, cost in costs.items()},
-        unknown=_means((worst != best).any(axis=0)[None] * 1.0, units)[0] > 0,
-        failed=_means(~kept[None] * 1.0, units)[0] > 0,
-    )
+
+    def means(values: Floats | Mask, failed: float) -> Floats:
+        """Return the mean of each unit of values of the questions that did not fail, `failed` for the others."""
+        everywhere = np.full(len(kept), failed)
+        everywhere[kept] = values
+        each: Floats = units.sums(everywhere[None])[0] / units.sizes
+        return each
+
+    worst, best = (np.empty((len(policies), units.n_units)) for _ in range(2))
+    values = np.empty((len(policies) + 1, units.n_units))
+    costs = {name: np.empty_like(values) for name in SAVABLE}
+    unknown = np.zeros(units.n_units, dtype=np.bool_)
+    for place, policy in enumerate([*policies, None]):
+        # One run at a time: of a million rounds each is large.
+        run = base if policy is None else run_policy(prepared, policy)[0]
+        values[place] = means(np.nan_to_num(run.worst[metric]), 0.0)
+        for name in SAVABLE:
+            costs[name][place] = means(run.ledger.spent(name), 0.0)
+        if policy is not None:
+            low, high = _bounds(run, base, metric)
+            best[place], worst[place] = means(low, -1.0), means(high, 1.0)
+            unknown |= means(low != high, 1.0) > 0
+    failed = means(np.zeros(prepared.n, dtype=np.bool_), 1.0) > 0
+    return Measured(worst=worst, best=best, values=values, costs=costs, unknown=unknown, failed=failed)
 
 
 def _bounds(run: Run, base: Run, metric: str) -> tuple[Floats, Floats]:
@@ -135,15 +141,3 @@ def _bounds(run: Run, base: Run, metric: str) -> tuple[Floats, Floats]:
     assert base.rounds is not None
     same: Mask = (run.rounds == base.rounds) & ~run.unrun  # one stop, one answer, whatever it scored
     return np.where(same, 0.0, base_low - high), np.where(same, 0.0, base_high - low)
-
-
-def _everywhere(values: Floats, kept: Mask, failed: float) -> Floats:
-    """Return values of the questions that did not fail at their places among all, `failed` at the others."""
-    everywhere = np.full((len(values), len(kept)), failed)
-    everywhere[:, kept] = values
-    return everywhere
-
-
-def _means(rows: Floats, units: Units) -> Floats:
-    means: Floats = units.sums(rows) / units.sizes
-    return means

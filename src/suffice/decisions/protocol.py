@@ -100,8 +100,7 @@ def decide(
         share = 0.3 if tune_share is None else tune_share
         _check_options(declared["max_loss"], declared["alpha"], declared["cost"], share)
         logged = _logged(recording, declared["baseline"], leave_out_failed, notes)
-        first, fresh = _divided(logged, tune, share, declared["baseline"], notes)
-        trial = _begun(logged, first, declared, prices, notes)
+        trial, fresh = _begun(logged, share if tune is None else tune, declared, prices, notes)
     else:
         trial = previous.trial
         if tune is not None or tune_share is not None:
@@ -143,21 +142,23 @@ def _logged(recording: Recording, baseline: str, leave_out_failed: bool, notes: 
 
 def _begun(
     logged: Recording,
-    first: Recording,
+    tune: Recording | float,
     declared: dict[str, Any],
     prices: Price | Mapping[str, Price] | None,
     notes: list[str],
-) -> Trial:
-    """Return the trial that tune questions declare: its candidates, and the order in which they are tested."""
+) -> tuple[Trial, Mask]:
+    """Return the trial that tune questions declare, and which questions are not among them, shape ``(n_questions,)``."""
     metric = declared.pop("metric", None) or _default_metric(logged)
     highest = int(logged.index[-1])
     if highest <= 1:
         raise DataError("every question has a single round: there is nothing to stop earlier. Log every round")
+    first, fresh = _divided(logged, tune, declared["baseline"], notes)
     policies, untried = candidates(first, metric, parse_selector(declared.pop("selector")))
     notes += untried
     units = measure_candidates(first, policies, declared["baseline"], metric, prices)
     units.require_cost(declared["cost"])
-    return Trial.declare(policies, units, metric=metric, highest=highest, tune=seen_from(first), **declared)
+    trial = Trial.declare(policies, units, metric=metric, highest=highest, tune=seen_from(first), **declared)
+    return trial, fresh
 
 
 def _unseen(logged: Recording, fresh: Mask, trial: Trial, notes: list[str]) -> Recording | None:
@@ -171,6 +172,8 @@ def _unseen(logged: Recording, fresh: Mask, trial: Trial, notes: list[str]) -> R
             f"{selected.n} questions do not count for the verdict, because they are not fresh: {selected.parts}"
         )
     notes += replace(selected, by_part={}).notes
+    if not selected.n:
+        return recording
     return None if selected.mask.all() else recording.select(~selected.mask)
 
 
@@ -208,18 +211,16 @@ def _default_metric(recording: Recording) -> str:
     return measured_here[0] if measured_here else "agreement"
 
 
-def _divided(
-    recording: Recording, tune: Recording | None, share: float, baseline: str, notes: list[str]
-) -> tuple[Recording, Mask]:
+def _divided(recording: Recording, tune: Recording | float, baseline: str, notes: list[str]) -> tuple[Recording, Mask]:
     """Return tune questions, and which of the recorded ones are not among them, shape ``(n_questions,)``."""
-    if tune is not None:
+    if isinstance(tune, Recording):
         shared = seen_in(recording, seen_from(tune))
         if shared.any():
             notes.append(
                 f"{int(shared.sum())} questions are among the tune questions, and do not count for the verdict"
             )
         return uncut(tune) if baseline == "recorded" else tune, ~shared
-    first = hash_places(dividing_names(recording), salt=_SALT) < share
+    first = hash_places(dividing_names(recording), salt=_SALT) < tune
     if first.all() or not first.any():
         raise DataError(
             f"{len(set(dividing_names(recording)))} different questions are too few to divide into tune questions and a "

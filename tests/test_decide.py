@@ -175,7 +175,7 @@ def test_rules_are_candidates_as_far_as_their_signals_were_recorded():
 def test_a_rule_that_cannot_decide_is_named_and_not_tried():
     columns = {"answer_margin": lambda q, r: math.nan}
     advice = decide(log_of(60, converged_at_2, **columns), metric="quality")
-    assert any(note.startswith("not tried: margin(0.5)") for note in advice.notes)
+    assert any(note.startswith("not tried: margin(0.5), margin(0.7), margin(0.9), because") for note in advice.notes)
 
 
 # The verdicts
@@ -436,6 +436,30 @@ def test_the_table_has_at_most_five_rows_and_fits_100_columns():
     assert advice.table().rows[0][0] == "now: cap 5"
     assert len(advice.tables()[1].rows) == len(advice.trial.candidates) + 1
     assert "now: cap 5" in render([advice.table()], "md")
+
+
+def test_one_question_has_a_mean_and_no_interval():
+    advice = decide(log_of(41, converged_at_2), metric="quality", tune=log_of(40, converged_at_2))
+    assert advice.n == 1
+    row = advice.table().rows[1]
+    assert row[4][0] == 0
+    assert math.isnan(row[4][1])
+    assert row[-1] == ""
+
+
+def test_the_chart_shows_every_candidate_what_you_have_and_the_accepted_loss():
+    advice = decide(log_of(400, converged_at_2), metric="quality")
+    spec = advice.plot().spec
+    points = spec["data"]["values"]
+    assert [point["policy"] for point in points] == [
+        "now: cap 5",
+        "fixed_k(1)",
+        "fixed_k(2)",
+        "fixed_k(3)",
+        "fixed_k(4)",
+    ]
+    assert [point["state"] for point in points] == ["now", "loses more", "advised", "not tested", "not tested"]
+    assert spec["layer"][0]["data"]["values"] == [{"change": -2.0, "text": "a loss of 2 points"}]
 
 
 def test_a_single_round_leaves_nothing_to_decide():

@@ -20,7 +20,7 @@ from suffice.errors import DataError
 from suffice.reports import Settings
 from suffice.statistics import Resampling
 from suffice.store import bundled_recording
-from suffice.tables import Column, Table
+from suffice.tables import Column, Table, render
 
 ROOT = Path(__file__).resolve().parent.parent
 QUALITY = "target_sentiment"
@@ -64,6 +64,13 @@ def test_every_kind_of_value_shows_itself_as_escaped_html(recording, result):
         assert "<script" not in page, name
         for text in (table.title for table in value.tables()):
             assert html_table(Table(title=text, columns=(), rows=())).splitlines()[2][9:-10] in page, name
+
+
+def test_printed_a_value_is_its_sentence_and_its_first_table(recording, result):
+    for name, value in values(recording, result).items():
+        text = str(value)
+        assert text.startswith(value.lead or f"**{value.tables()[0].title}**"), name
+        assert text.endswith(render(value.tables()[:1], "md").rstrip()), name
 
 
 def test_text_cannot_leave_its_cell():

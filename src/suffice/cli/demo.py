@@ -22,6 +22,7 @@ from suffice.cli.console import errors, print_json, say
 from suffice.cli.offline import replay_screen
 from suffice.cli.output import Output, Screen
 from suffice.cli.report import evidence
+from suffice.decisions import decide
 from suffice.errors import DataError, SufficeError
 from suffice.files import write_file
 from suffice.llm import SpanReaderModel
@@ -37,6 +38,7 @@ __all__ = ["demo"]
 
 _DEMO_RULES = ("tasr", "tasr_guarded", "answer_stable", "answer_stable_guarded", "margin")
 _LIVE_ROWS = 6
+_LINES_OF_ADVICE = 11
 _DEMO_CLAIM = Claim(epsilon=0.02, metric="f1")
 
 
@@ -80,7 +82,7 @@ def demo(
     steps.begin("3. Replay it on the eval questions beside every baseline, without another call.")
     policies = [locked, *(calibrate(recordings["tune"], rule=name)[0] for name in _DEMO_RULES if name != "tasr")]
     result = replay(recordings["eval"], policies)
-    steps.show(replay_screen(result), lines=18)
+    steps.show(replay_screen(result), lines=9)
 
     steps.begin("4. Run the locked policy live on the eval questions: fresh model, no cache, no recording.")
     outcomes = _run_live(evaluation, Policy.load(policy_path), quiet=output.as_json)
@@ -97,6 +99,10 @@ def demo(
     page = out / f"{dataset}_report.html"
     _write_report(recordings["eval"], recordings["tune"], [*policies, *certified], page)
     steps.show(Screen(sentences=[f"{page}: open it in a browser; it needs no network"]))
+
+    steps.begin("7. Decide, as for logs of your own: should a loop that always takes 5 rounds change?")
+    advice = decide(recordings["eval"], tune=recordings["tune"])
+    steps.show(Screen(sentences=[advice.sentence], tables=advice.tables()), lines=_LINES_OF_ADVICE)
     seconds = time.monotonic() - began
     steps.show(
         Screen(
@@ -113,6 +119,7 @@ def demo(
                 "live": live,
                 "certification": data,
                 "report": str(page),
+                "decision": advice.to_dict(),
                 "seconds": seconds,
             }
         )

@@ -15,7 +15,9 @@ import numpy as np
 from suffice._version import __version__
 from suffice.certificates.ltt import two_digits
 from suffice.decisions.candidates import change_text
+from suffice.decisions.figures import CandidateFigures, advice_chart, candidate_columns, candidate_figures
 from suffice.decisions.trial import Trial
+from suffice.display import Chart
 from suffice.errors import NotFoundError, SchemaError
 from suffice.files import write_file
 from suffice.json_text import refuse_constant
@@ -23,7 +25,7 @@ from suffice.results import Result, jsonable
 from suffice.rounds import Mask
 from suffice.rules import fixed_k
 from suffice.session import Policy
-from suffice.tables import Column, Table, counted, figure
+from suffice.tables import Table, counted, figure
 
 __all__ = ["Advice", "AdviceKind"]
 
@@ -32,10 +34,8 @@ VERSION = 1
 
 AdviceKind = Literal["do it", "not enough data", "keep what you have", "cannot be judged"]
 
-_Z = 1.959964  # two-sided 95 %
 _POWER_Z = 0.841621  # four times in five
 _MOST_ROWS = 5
-_CHART = 15
 _MOST_QUESTIONS = 1_000_000
 
 
@@ -66,16 +66,18 @@ class Advice(Result):
     def chosen(self) -> int | None:
         """The place of the candidate that the sentence is about; None where there is none.
 
-        The cheapest that saves and is proved; else the cheapest that is tested, saves, and seems to lose less than
-        `max_loss`.
+        The cheapest that saves and is proved; else, of those that are tested, save, and seem to lose less than `max_loss`,
+        the one that the fewest further questions would prove.
         """
         trial = self.trial
         costs = trial.totals.costs[trial.cost][:-1]
         loss = trial.totals.losses / max(self.n, 1)
         tested = [place for place in trial.sequence if self._saves[place]]
         proved = [place for place in tested if trial.proved[place]]
-        hopeful = proved or [place for place in tested if loss[place] < trial.max_loss]
-        return min(hopeful, key=lambda place: costs[place]) if hopeful else None
+        if proved:
+            return min(proved, key=lambda place: costs[place])
+        hopeful = [place for place in tested if loss[place] < trial.max_loss]
+        return min(hopeful, key=lambda place: (self._questions_needed(place) or np.inf, costs[place]), default=None)
 
     @property
     def _saves(self) -> Mask:
@@ -149,7 +151,7 @@ class Advice(Result):
                 f"points; {counted(self.n, 'question')} rule out a loss of {points} or more (risk {100 * trial.alpha:g} %)."
                 f"{self._rival_text()}"
             )
-        needed = self._questions_needed()
+        needed = self._questions_needed(self.chosen)
         return (
             f"Not enough data: to {change} would save {self._saved()} and change {trial.metric} by {self._change()} points, "
             f"but {counted(self.n, 'question')} do not rule out a loss of {points}. "
@@ -176,17 +178,16 @@ class Advice(Result):
 
     def _change(self) -> str:
         assert self.chosen is not None
-        mean, low, high = self.trial.totals.interval(_Z)
+        mean, low, high = self.trial.totals.interval()
         place = self.chosen
         # A change is a loss with its sign turned, and so are the ends of its interval.
         return figure((0.0 - mean[place], -high[place], 0.0 - low[place]), "+.1f", 100)
 
-    def _questions_needed(self) -> int | None:
-        """Return the most that any candidate up to the chosen one needs: the sequence ends at the first that fails."""
-        assert self.chosen is not None
-        upto = self.trial.sequence[: self.trial.sequence.index(self.chosen) + 1]
+    def _questions_needed(self, place: int) -> int | None:
+        """Return the most that any candidate up to a tested one needs: the sequence ends at the first that fails."""
+        upto = self.trial.sequence[: self.trial.sequence.index(place) + 1]
         shown = self.trial.below.shown(self.trial.alpha)
-        numbers = [self.needed.get(place) for place in upto if not shown[place]]
+        numbers = [self.needed.get(before) for before in upto if not shown[before]]
         known = [number for number in numbers if number is not None]
         return max(known) if known and len(known) == len(numbers) else None
 
@@ -226,85 +227,41 @@ class Advice(Result):
         costs = self.trial.totals.costs[self.trial.cost]
         return sorted(rows, key=lambda place: -costs[place])
 
+    @property
+    def figures(self) -> list[CandidateFigures]:
+        """What is known of each candidate, in their order."""
+        return candidate_figures(self.trial, self.chosen if self.verdict == "do it" else None)
+
+    def plot(self) -> Chart:
+        """Return the chart of what each candidate changes, with its interval, against what it costs."""
+        return advice_chart(self.figures, self.trial, self.now)
+
+    @property
+    def now(self) -> str:
+        """What you have, in words."""
+        return f"now: {self.rounds_text}" if self.rounds_text else "now"
+
     def table(self) -> Table:
         """Return what you have, what is advised and its neighbours: at most five rows."""
         return self._table(self._rows(), "What you have, and what you could do")
 
     def tables(self) -> list[Table]:
         """Return the short table, then every candidate in it."""
-        everything = sorted(
-            range(len(self.trial.candidates)), key=lambda place: -self.trial.totals.costs[self.trial.cost][place]
-        )
+        costs = self.trial.totals.costs[self.trial.cost]
+        everything = sorted(range(len(self.trial.candidates)), key=lambda place: -costs[place])
         return [self.table(), self._table(everything, "Every candidate")]
 
     def _table(self, places: Iterable[int], title: str) -> Table:
-        trial, totals, n = self.trial, self.trial.totals, max(self.n, 1)
-        mean, low, high = totals.interval(_Z)
-        saving, proved = totals.saving(trial.cost), trial.proved
-        columns = (
-            Column("policy"),
-            Column(trial.cost, ",.2f"),
-            Column("saved", ".0f", scale=100),
-            Column(trial.metric, ".1f", scale=100),
-            Column("change", "+.1f", scale=100, interval=True),
-            Column("verdict"),
-            Column(f"{-100 * trial.max_loss:g} and 0 are |"),
-        )
-        have: tuple[Any, ...] = (
-            f"now: {self.rounds_text}" if self.rounds_text else "now",
-            float(totals.costs[trial.cost][-1] / n),
-            None,
-            float(totals.values[-1] / n),
-            None,
-            "advised" if self.verdict == "keep what you have" else "",
-            "",
-        )
-        rows = [have]
-        for place in places:
-            state = (
-                "advised"
-                if proved[place] and place == self.chosen
-                else "proved"
-                if proved[place]
-                else "loses more"
-                if trial.hopeless[place]
-                else "open"
-            )
-            rows.append(
-                (
-                    trial.candidates[place].label,
-                    float(totals.costs[trial.cost][place] / n),
-                    float(saving[place]),
-                    float(totals.values[place] / n),
-                    (float(0.0 - mean[place]), float(-high[place]), float(0.0 - low[place])),
-                    state,
-                    _bar(-high[place], -mean[place], -low[place], trial.max_loss),
-                )
-            )
+        trial, n, figures = self.trial, max(self.n, 1), self.figures
+        spent, value = float(trial.totals.costs[trial.cost][-1] / n), float(trial.totals.values[-1] / n)
+        have = (self.now, spent, None, value, None, "advised" if self.verdict == "keep what you have" else "", "")
+        rows = (have, *(figures[place].row(trial.cost, trial.max_loss) for place in places))
         heading = f"{title}, on {counted(self.n, 'question')} of the verdict part"
-        return Table(title=heading, columns=columns, rows=tuple(rows), notes=self.notes)
+        return Table(title=heading, columns=candidate_columns(trial), rows=rows, notes=self.notes)
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-ready values, from which `Advice.from_dict` goes on."""
-        trial, n = self.trial, max(self.n, 1)
-        mean, low, high = trial.totals.interval(_Z)
-        saving = trial.totals.saving(trial.cost)
-        policy = self.policy
-        candidates = [
-            {
-                "policy": candidate.label,
-                "loss": mean[place],
-                "interval": [low[place], high[place]],
-                trial.metric: trial.totals.values[place] / n,
-                "saving": saving[place],
-                **{name: sums[place] / n for name, sums in trial.totals.costs.items()},
-                "tested": place in trial.sequence,
-                "proved": bool(trial.proved[place]),
-                "loses_more": bool(trial.hopeless[place]),
-                "evidence": float(np.exp(min(trial.below.log_highest[place], 700.0))),
-            }
-            for place, candidate in enumerate(trial.candidates)
-        ]
+        trial, policy = self.trial, self.policy
         values: dict[str, Any] = jsonable(
             {
                 "format": FORMAT,
@@ -317,7 +274,7 @@ class Advice(Result):
                 "rounds_text": self.rounds_text,
                 "policy": None if policy is None else policy.to_dict(),
                 "dominated_by": None if self.rival is None else trial.candidates[self.rival].label,
-                "candidates": candidates,
+                "candidates": [figures.to_dict(trial.metric) for figures in self.figures],
                 "needed": {str(place): number for place, number in self.needed.items()},
                 "notes": list(self.notes),
                 "trial": trial.to_dict(),
@@ -391,18 +348,3 @@ def more_questions(trial: Trial, place: int, losses: np.typing.NDArray[np.float6
     numbers = np.where(mean > 0, root**2, np.inf)
     number = float(np.nanmin(numbers))
     return None if number > _MOST_QUESTIONS else two_digits(math.ceil(number))
-
-
-def _bar(low: float, middle: float, high: float, max_loss: float) -> str:
-    """Return an interval of changes as a line of text; the bars are the accepted loss and no change.
-
-    >>> _bar(-0.04, 0.0, 0.03, 0.02)
-    '....[|.o..]....'
-    """
-    scale = 4 * max_loss  # half of the width
-    places = [round((value / scale + 1) / 2 * (_CHART - 1)) for value in (-max_loss, 0.0, low, middle, high)]
-    line = ["."] * _CHART
-    for place, sign in zip(places, "||[o]", strict=True):
-        if np.isfinite(place):
-            line[int(min(max(place, 0), _CHART - 1))] = sign
-    return "".join(line)

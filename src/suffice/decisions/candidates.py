@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from suffice.errors import SufficeError
+from suffice.errors import SufficeError, UnknownSignalError
 from suffice.replays import calibrate, check_policy, policy_for
 from suffice.rules import Selector, fixed_k
 from suffice.session import Policy
@@ -35,12 +35,15 @@ def candidates(tune: Recording, metric: str, selector: Selector) -> tuple[tuple[
     policies = [
         policy_for(tune, fixed_k(k), max_rounds=k, selector=selector, name=f"fixed_k({k})") for k in range(1, highest)
     ]
-    notes = []
+    untried: dict[str, list[str]] = {}
     for rule in _rules(tune):
         try:
             policies.append(_fitted(tune, rule, metric, selector))
+        except UnknownSignalError:
+            untried.setdefault("a signal is undefined in all tune questions", []).append(rule)
         except SufficeError as error:
-            notes.append(f"not tried: {rule}, because {str(error).split(':')[0].rstrip('.')}")
+            untried.setdefault(str(error).split(":", maxsplit=1)[0].rstrip("."), []).append(rule)
+    notes = [f"not tried: {', '.join(rules)}, because {reason}" for reason, rules in untried.items()]
     return tuple(policies), tuple(notes)
 
 
@@ -49,14 +52,14 @@ def change_text(policy: Policy, highest: int) -> str:
 
     >>> change_text(Policy(rule=fixed_k(3), max_rounds=3), 5)
     'lower the cap from 5 to 3'
-    >>> change_text(Policy(rule="answer_stable"), 5)
-    'stop when answer_stable >= 1'
+    >>> change_text(Policy(rule="answer_stable"), 5), change_text(Policy(rule="tasr", name="tasr"), 5)
+    ('stop when answer_stable >= 1', 'stop by tasr')
     """
     if policy.rule == fixed_k(policy.max_rounds):
         return f"lower the cap from {highest} to {policy.max_rounds}"
     if policy.start_round == 0:
         return f"answer without retrieval when {policy.rule}"
-    return f"stop when {policy.rule}"
+    return f"stop by {policy.label}" if policy.label.isidentifier() else f"stop when {policy.rule}"
 
 
 def _rules(tune: Recording) -> Iterator[str]:

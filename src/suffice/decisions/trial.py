@@ -17,6 +17,7 @@ from suffice.session import Policy
 
 __all__ = ["Totals", "Trial", "frontier"]
 
+_Z = 1.959964  # two-sided 95 %
 _SLACK = 1e-12  # means are sums in another order
 
 
@@ -77,8 +78,8 @@ class Totals:
         spent = self.costs[cost]
         return 1 - spent[:-1] / spent[-1] if spent[-1] else np.full(len(spent) - 1, np.nan)
 
-    def interval(self, z: float) -> tuple[Floats, Floats, Floats]:
-        """Return mean losses and the ends of their normal intervals, NaN for fewer than two units.
+    def interval(self) -> tuple[Floats, Floats, Floats]:
+        """Return mean losses and the ends of their normal 95 % intervals, NaN for fewer than two units.
 
         They are for reading: valid for the number of units that there happens to be, in large samples.  The verdict
         rests on the wealth.
@@ -90,7 +91,7 @@ class Totals:
         if self.n == 1:
             return mean, np.full(len(mean), np.nan), np.full(len(mean), np.nan)
         variance = np.maximum(self.squares / self.n - mean**2, 0.0) * self.n / (self.n - 1)
-        half = z * np.sqrt(variance / self.n)
+        half = _Z * np.sqrt(variance / self.n)
         return mean, mean - half, mean + half
 
     def to_dict(self) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from importlib.resources import files
 from typing import Any, Literal
 
 from suffice.errors import DataError
-from suffice.tables import Column, Table
+from suffice.tables import Column, Table, render
 
 __all__ = ["LIBRARIES", "Displayed", "Library", "arrow_table", "facts_table", "frame_of", "html_table", "style"]
 
@@ -141,6 +141,10 @@ class Displayed:
     def lead(self) -> str:
         """What is said before the tables, a sentence or nothing."""
         return ""
+
+    def __str__(self) -> str:
+        """Return what a notebook shows at once, as text: the sentence, and the most important table as Markdown."""
+        return "\n\n".join(filter(None, [self.lead, render(self.tables()[:1], "md").rstrip()]))
 
     def to_frame(self, library: Library | None = None, *, table: int = 0) -> Any:
         """Return a table as a data frame, with raw values: shares from 0 to 1, an interval as three columns.

@@ -1,0 +1,178 @@
+"""What is known of each candidate, for tables, charts and JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from suffice.decisions.trial import Trial
+from suffice.display import Chart
+from suffice.replays.charts import COST_TITLES, axis_of, bound_layer, chart_of, legend_entry, point_layer, scale_of
+from suffice.tables import Column
+
+__all__ = ["CandidateFigures", "advice_chart", "candidate_columns", "candidate_figures"]
+
+_COLOURS = {
+    "advised": "var(--accent)",
+    "proved": "var(--good)",
+    "open": "var(--muted)",
+    "not tested": "var(--muted)",
+    "loses more": "var(--text)",
+}
+"""What the evidence says of a candidate, with its colour."""
+
+_WIDTH = 15
+"""Letters of an interval that is drawn as text."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CandidateFigures:
+    """Figures of one candidate on the questions of the verdict.
+
+    Attributes:
+        policy: Its label.
+        state: What the evidence says: `advised`, `proved`, `open`, `loses more`, or `not tested` (another
+            one loses as little for less, on tune questions).
+        value: The metric, mean.
+        change: Mean change of the metric against the baseline, and the ends of its interval.
+        spent: Mean costs by name; NaN where unknown.
+        saving: Share of what is to be saved; NaN where unknown.
+        tested: Whether it is in the sequence of tests.
+        evidence: The highest wealth of the bet that it loses less than the largest accepted loss.
+    """
+
+    policy: str
+    state: str
+    value: float
+    change: tuple[float, float, float]
+    spent: dict[str, float]
+    saving: float
+    tested: bool
+    evidence: float
+
+    def row(self, cost: str, max_loss: float) -> tuple[Any, ...]:
+        """Return the cells of `candidate_columns`."""
+        bar = interval_bar(self.change, max_loss)
+        return (self.policy, self.spent[cost], self.saving, self.value, self.change, self.state, bar)
+
+    def to_dict(self, metric: str) -> dict[str, Any]:
+        """Return JSON-ready values; a loss is a change with its sign turned."""
+        mean, low, high = (0.0 - end for end in self.change)
+        return {
+            "policy": self.policy,
+            "loss": mean,
+            "interval": [high, low],
+            metric: self.value,
+            "saving": self.saving,
+            **self.spent,
+            "tested": self.tested,
+            "proved": self.state in ("advised", "proved"),
+            "loses_more": self.state == "loses more",
+            "evidence": self.evidence,
+        }
+
+
+def candidate_figures(trial: Trial, advised: int | None) -> list[CandidateFigures]:
+    """Return the figures of all candidates.
+
+    Args:
+        trial: The evidence.
+        advised: The place of the candidate to deploy; None if none is.
+    """
+    n, totals = max(trial.totals.n, 1), trial.totals
+    mean, low, high = totals.interval()
+    saving, proved, hopeless = totals.saving(trial.cost), trial.proved, trial.hopeless
+    return [
+        CandidateFigures(
+            policy=policy.label,
+            state="advised"
+            if place == advised
+            else "proved"
+            if proved[place]
+            else "loses more"
+            if hopeless[place]
+            else "open"
+            if place in trial.sequence
+            else "not tested",
+            value=float(totals.values[place] / n),
+            change=(float(0.0 - mean[place]), float(0.0 - high[place]), float(0.0 - low[place])),
+            spent={name: float(sums[place] / n) for name, sums in totals.costs.items()},
+            saving=float(saving[place]),
+            tested=place in trial.sequence,
+            evidence=float(np.exp(min(trial.below.log_highest[place], 700.0))),
+        )
+        for place, policy in enumerate(trial.candidates)
+    ]
+
+
+def candidate_columns(trial: Trial) -> tuple[Column, ...]:
+    """Return the columns of a table of candidates."""
+    return (
+        Column("policy"),
+        Column(trial.cost, ",.2f"),
+        Column("saved", ".0f", scale=100),
+        Column(trial.metric, ".1f", scale=100),
+        Column("change", "+.1f", scale=100, interval=True),
+        Column("verdict"),
+        Column(f"{-100 * trial.max_loss:g} and 0 are |"),
+    )
+
+
+def interval_bar(change: tuple[float, float, float], max_loss: float) -> str:
+    """Return a mean change and its interval as a line of text, empty where undefined; bars: the accepted loss, no change.
+
+    >>> interval_bar((0.0, -0.04, 0.03), 0.02)
+    '....[|.o..]....'
+    """
+    middle, low, high = change
+    if not np.isfinite(change).all():
+        return ""
+    scale = 4 * max_loss  # half of the width
+    places = [round((value / scale + 1) / 2 * (_WIDTH - 1)) for value in (-max_loss, 0.0, low, middle, high)]
+    line = ["."] * _WIDTH
+    for place, sign in zip(places, "||[o]", strict=True):
+        line[int(min(max(place, 0), _WIDTH - 1))] = sign
+    return "".join(line)
+
+
+def advice_chart(figures: Iterable[CandidateFigures], trial: Trial, now: str) -> Chart:
+    """Return the mean change of the metric with its interval against the mean cost, beside the largest accepted loss.
+
+    Args:
+        figures: Of all candidates.
+        trial: What was declared, and the costs of the baseline.
+        now: What the log did by itself, in words.
+    """
+    baseline = float(trial.totals.costs[trial.cost][-1] / max(trial.totals.n, 1))
+    points = [{"policy": now, "state": "now", "cost": baseline, "change": 0.0, "low": 0.0, "high": 0.0}]
+    for item in figures:
+        change, low, high = (100 * value for value in item.change)
+        values = {"cost": item.spent[trial.cost], "change": change, "low": low, "high": high}
+        points.append({"policy": item.policy, "state": item.state, **values})
+    x, y = axis_of("cost", COST_TITLES[trial.cost]), axis_of("change", f"change of {trial.metric}, points")
+    colours = {"now": "var(--text)", **_COLOURS}
+    colour = {"field": "state", "type": "nominal", "legend": None, **scale_of([*colours], [*colours.values()])}
+    tooltip = [
+        {"field": "policy"},
+        {"field": "state"},
+        {"field": "cost", "format": ",.2f"},
+        {"field": "change", "format": "+.1f"},
+    ]
+    layers = [
+        bound_layer("y", "change", -100 * trial.max_loss, f"a loss of {100 * trial.max_loss:g} points"),
+        {
+            "mark": {"type": "rule", "strokeWidth": 1.5, "opacity": 0.6},
+            "encoding": {"x": x, "y": axis_of("low", None), "y2": {"field": "high"}, "color": colour},
+        },
+        point_layer({"x": x, "y": y, "color": colour, "tooltip": tooltip}, "datum.state === 'advised'", (220, 80)),
+        {
+            "mark": {"type": "text", "dy": -12, "color": "var(--text)", "limit": 160},
+            "encoding": {"x": x, "y": y, "text": {"field": "policy"}},
+        },
+    ]
+    states = {point["state"] for point in points}
+    legend = [legend_entry(name, colour, "circle") for name, colour in colours.items() if name in states]
+    return Chart(chart_of(points, layers, 320, f"Change of {trial.metric} against {trial.cost}", legend))

@@ -121,8 +121,8 @@ def units(worst: Floats, best: Floats) -> Measured:
         best=best,
         values=np.zeros((ROUNDS, n)),
         costs={"calls": calls, "tokens": calls, "money": calls},
-        unknown=0.0,
-        n_failed=0,
+        unknown=(worst != best).any(axis=0),
+        failed=np.zeros(n, dtype=np.bool_),
     )
 
 

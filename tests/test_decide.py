@@ -11,6 +11,7 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 import pytest
+from benchmarks import advice as simulation
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -139,6 +140,12 @@ def test_the_questions_needed_are_enough_four_times_in_five():
     reached = [Wealth.start(0.02, "below", 1).bet(draw(needed)[None]).shown(0.05)[0] for _ in range(60)]
     assert 0.6 < np.mean(reached) <= 1  # about: it rests on a sample of losses, and on their normal sum
     assert more_questions(fresh, 0, np.full(10, 0.02)) is None
+
+
+def test_advice_is_rarely_false_where_every_candidate_loses_the_most_that_is_accepted():
+    rows = simulation.false_advice(40, (50, 400)).rows
+    assert len(rows) == 16
+    assert sum(row[2] for row in rows) <= 0.05 * len(rows)
 
 
 # The candidates and their order

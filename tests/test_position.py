@@ -14,7 +14,7 @@ from suffice.signals import AnswerPosition, Located
 from suffice.signals._align import _BYTE_LEVEL
 from tests.linear import takes_linear_time
 
-MARKER, JSON, START = AnswerPosition(), AnswerPosition("json"), AnswerPosition("start")
+MARKER, JSON, START, WHOLE = map(AnswerPosition, ("marker", "json", "start", "whole"))
 BYTE_LEVEL = {byte: character for character, byte in _BYTE_LEVEL.items()}
 PAYLOAD = Path(__file__).parent / "data" / "logprobs" / "debug_response_simple_fact.json"
 
@@ -475,7 +475,7 @@ ANY_TEXT = st.lists(st.sampled_from(FRAGMENTS) | st.text(max_size=4), max_size=8
 
 
 @settings(max_examples=400, deadline=None)
-@given(text=ANY_TEXT, tokens=ANY_TOKENS, position=st.sampled_from([MARKER, JSON, START, AnswerPosition("tool")]))
+@given(text=ANY_TEXT, tokens=ANY_TOKENS, position=st.sampled_from([MARKER, JSON, START, WHOLE, AnswerPosition("tool")]))
 def test_locate_never_raises_and_its_span_is_in_the_text(text, tokens, position):
     located = position.locate(text, tokens)
     if located.answer is None:
@@ -483,7 +483,7 @@ def test_locate_never_raises_and_its_span_is_in_the_text(text, tokens, position)
         return
     assert 0 <= located.start < located.end <= len(text)
     assert located.answer == located.answer.strip() != ""
-    if position.kind in {"marker", "start"}:
+    if position.kind in {"marker", "start", "whole"}:
         assert text[located.start : located.end] == located.answer
 
 
@@ -494,18 +494,29 @@ def test_locate_never_raises_and_its_span_is_in_the_text(text, tokens, position)
     )
 )
 def test_a_long_reply_takes_linear_time(fragment):
-    for position in (MARKER, JSON, START):
+    for position in (MARKER, JSON, START, WHOLE):
         assert takes_linear_time(
             lambda text, position=position: position.locate(text, spelled(text)),
             lambda size: 'Answer: {"' + fragment * (size // len(fragment)),
         )
 
 
+def test_the_whole_text_after_thinking_is_the_answer_of_a_draft():
+    text = "<think>Hm.</think>\n\nThe tower.\n\n**Answer:** it is tall.\n"
+    located = WHOLE.locate(text, spelled(*(c for c in text)))
+    assert located.answer == "The tower.\n\n**Answer:** it is tall."
+    assert "".join(token.text for token in located.answer_tokens).strip() == located.answer
+    assert WHOLE.locate("<think>Hm.").answer is None
+    assert WHOLE.locate(" \n") == Located()
+    with pytest.raises(DataError, match="no marker"):
+        AnswerPosition("whole", "Answer:")
+
+
 # -- as a value -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    "position", [MARKER, START, JSON, AnswerPosition("tool", "final"), AnswerPosition("marker", "A:")]
+    "position", [MARKER, START, JSON, WHOLE, AnswerPosition("tool", "final"), AnswerPosition("marker", "A:")]
 )
 def test_a_position_survives_json(position):
     assert AnswerPosition.from_dict(json.loads(json.dumps(position.to_dict()))) == position
@@ -523,6 +534,7 @@ def test_a_position_survives_json(position):
         {"kind": "json", "text": None},
         {"kind": "json", "text": " "},
         {"kind": "json", "text": ""},
+        {"kind": "whole", "text": "Answer:"},
         ["kind", "text"],
     ],
 )

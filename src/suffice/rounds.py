@@ -10,7 +10,7 @@ import base64
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,10 @@ from suffice.display import Displayed, facts_table
 from suffice.errors import SchemaError, UnknownSignalError, did_you_mean
 from suffice.json_text import number_from_json, number_to_json
 from suffice.tables import Table
+
+if TYPE_CHECKING:
+    from suffice.llm.replies import Provider
+    from suffice.signals.position import AnswerPosition
 
 __all__ = [
     "COST_KINDS",
@@ -215,6 +219,50 @@ class Round:
         """
         shared = {item.name: getattr(reply, item.name) for item in fields(cls) if hasattr(reply, item.name)}
         return cls(index=index, **{**shared, **others})
+
+    @classmethod
+    def from_response(
+        cls,
+        response: Any,
+        *,
+        index: int = 1,
+        position: AnswerPosition | None = None,
+        seconds: float = math.nan,
+        provider: Provider | None = None,
+        **others: Any,
+    ) -> Round:
+        """Return the round of a response: answer, its tokens with log-probabilities, usage, and why it ended.
+
+        >>> Round.from_response({"choices": [{"message": {"content": "Oslo"}}]}, index=2).answer
+        'Oslo'
+
+        Args:
+            response: A chat completion, completion or response of OpenAI's client, a message of Anthropic's, what LiteLLM
+                returns, each as an object or as its JSON in a dict; a message with `role` and `content`; or plain text.
+                One that only calls tools has no answer.
+            index: The round.
+            position: Where the answer is; None = the whole text, after any thinking block.
+            seconds: Duration of the call, seconds; NaN if unknown.
+            provider: Whose interface the response must have; None = any of these.
+            **others: Other fields, in the place of those of the response.
+
+        Raises:
+            DataError: It is none of these, reports a failure, or has several choices.
+        """
+        from suffice.llm.replies import read_reply
+
+        reply = read_reply(response, position=position, seconds=seconds, provider=provider)
+        return cls.of(index, reply, **others)
+
+    @classmethod
+    def from_openai(cls, response: Any, **arguments: Any) -> Round:
+        """Return `from_response` of a chat completion, completion or response of OpenAI's interface, and of nothing else."""
+        return cls.from_response(response, provider="openai", **arguments)
+
+    @classmethod
+    def from_anthropic(cls, response: Any, **arguments: Any) -> Round:
+        """Return `from_response` of a message of Anthropic's interface, and of nothing else."""
+        return cls.from_response(response, provider="anthropic", **arguments)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the round as JSON-ready values, for `from_dict`.

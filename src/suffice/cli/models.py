@@ -237,8 +237,8 @@ def answer_position(text: str | None) -> AnswerPosition | None:
     if text is None:
         return None
     kind, _, where = text.partition(":")
-    if kind not in ("marker", "json", "tool", "start"):
-        raise BadParameter(f"{text!r}: the kinds are marker, json, tool, start", param_hint="--answer-position")
+    if kind not in ("marker", "json", "tool", "start", "whole"):
+        raise BadParameter(f"{text!r}: the kinds are marker, json, tool, start, whole", param_hint="--answer-position")
     return AnswerPosition(cast("PositionKind", kind), where)
 
 

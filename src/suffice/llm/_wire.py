@@ -13,7 +13,19 @@ from suffice.json_text import load_json
 from suffice.llm._failures import bad_body, shortened, status_failure
 from suffice.rounds import Cost, Token
 
-__all__ = ["Api", "Completion", "as_prompt", "checked_settings", "count_of", "is_processed", "parse", "request_body"]
+__all__ = [
+    "Api",
+    "Completion",
+    "as_prompt",
+    "checked_settings",
+    "completion_of",
+    "content_text",
+    "count_of",
+    "is_processed",
+    "parse",
+    "request_body",
+    "tokens_of",
+]
 
 Api = Literal["chat", "completions"]
 """The interface: chat completions, or the legacy completions of a raw text."""
@@ -137,14 +149,27 @@ def parse(text: str, *, seconds: float, where: str, wants_logprobs: bool, from_c
     if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
         what = "an empty choice list" if isinstance(choices, list) else "no choices"
         raise bad_body(where, what, text, retryable=True)
-    choice = choices[0]
+    return completion_of(body, choices[0], seconds=seconds, from_cache=from_cache)
+
+
+def completion_of(
+    body: Mapping[str, Any], choice: Mapping[str, Any], *, seconds: float, from_cache: bool = False
+) -> Completion:
+    """Return what one choice of a decoded body says: of a chat completion, or of a legacy completion.
+
+    Args:
+        body: The body, with the usage and the model.
+        choice: One of its choices.
+        seconds: Duration of the call, seconds.
+        from_cache: Whether the body comes from the response cache.
+    """
     message = choice.get("message")
     if not isinstance(message, dict):
         message = {"content": choice.get("text")}
     cost, reported = _cost_of_call(body, seconds)
     return Completion(
-        text=_content(message.get("content")),
-        tokens=_tokens_of(choice.get("logprobs")),
+        text=content_text(message.get("content")),
+        tokens=tokens_of(choice.get("logprobs")),
         cost=cost,
         finish_reason=_string(choice.get("finish_reason")),
         reasoning=_string(message.get("reasoning_content")) or _string(message.get("reasoning")),
@@ -178,7 +203,7 @@ def _object_of_body(text: str, where: str, *, wants_logprobs: bool) -> dict[str,
     return body
 
 
-def _content(content: Any) -> str:
+def content_text(content: Any) -> str:
     """Return the text of a message; some endpoints send it in parts."""
     if isinstance(content, list):
         return "".join(part["text"] for part in content if isinstance(part, dict) and isinstance(part.get("text"), str))
@@ -231,7 +256,7 @@ def _cost_of_call(body: Mapping[str, Any], seconds: float) -> tuple[Cost, bool]:
     ), reported
 
 
-def _tokens_of(logprobs: Any) -> tuple[Token, ...] | None:
+def tokens_of(logprobs: Any) -> tuple[Token, ...] | None:
     """Read the tokens from either form of `logprobs`; None if there are none."""
     fields = _mapping(logprobs)
     if isinstance(fields.get("content"), list):

@@ -11,10 +11,23 @@ from suffice.signals.margins import LOGPROB_NEEDS
 from suffice.signals.position import AnswerPosition
 from suffice.signals.text import parse_confidence
 
-__all__ = ["MIN_ALTERNATIVES", "PromptedModel"]
+__all__ = ["MIN_ALTERNATIVES", "PromptedModel", "reply_of"]
 
 MIN_ALTERNATIVES = 2
 """Alternatives per token that a margin needs."""
+
+
+def reply_of(text: str, tokens: Sequence[Token] | None, cost: Cost, position: AnswerPosition, **others: Any) -> Reply:
+    """Return a generated text as a reply, with the answer at `position` and the tokens of that answer."""
+    located = position.locate(text, tokens)
+    return Reply(
+        answer=located.answer,
+        text=text,
+        tokens=None if tokens is None else tuple(tokens),
+        answer_tokens=located.answer_tokens,
+        costs={"generator": cost},
+        **others,
+    )
 
 
 class PromptedModel:
@@ -47,13 +60,5 @@ class PromptedModel:
 
     def _read(self, text: str, tokens: Sequence[Token] | None, cost: Cost, **fields: Any) -> Reply:
         """Return a reply with the answer, its tokens and the stated confidence."""
-        located = self.position.locate(text, tokens)
-        return Reply(
-            answer=located.answer,
-            text=text,
-            tokens=None if tokens is None else tuple(tokens),
-            answer_tokens=located.answer_tokens,
-            signals={"verbal_confidence": parse_confidence(text)} if self.prompt.asks_confidence else {},
-            costs={"generator": cost},
-            **fields,
-        )
+        stated = {"verbal_confidence": parse_confidence(text)} if self.prompt.asks_confidence else {}
+        return reply_of(text, tokens, cost, self.position, signals=stated, **fields)

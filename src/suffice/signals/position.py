@@ -17,11 +17,18 @@ from suffice.signals.text import strip_thinking
 
 __all__ = ["AnswerPosition", "Located", "PositionKind"]
 
-PositionKind = Literal["marker", "json", "tool", "start", "callable"]
+PositionKind = Literal["marker", "json", "tool", "start", "whole", "callable"]
 """How the answer is marked in a reply."""
 
 _POSITION_KINDS = get_args(PositionKind)
-_DEFAULT_NAMES = {"marker": "Answer:", "start": "Answer:", "json": "answer", "tool": "answer", "callable": ""}
+_DEFAULT_NAMES = {
+    "marker": "Answer:",
+    "start": "Answer:",
+    "json": "answer",
+    "tool": "answer",
+    "whole": "",
+    "callable": "",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +66,7 @@ class AnswerPosition:
           repeats the marker, after it.
         - `json`: the value of the first key named `text` in a JSON reply, regardless of surrounding text.
         - `tool`: the same in the arguments of a tool call; `locate` then gets the arguments string.
+        - `whole`: all of it after any thinking block, without white space around it: a draft, several paragraphs.
         - `callable`: `span(text)` returns the character span `(start, end)`, or None.  Cannot be saved.
 
     Attributes:
@@ -80,6 +88,8 @@ class AnswerPosition:
             )
         if self.text == "":
             object.__setattr__(self, "text", _DEFAULT_NAMES[self.kind])
+        elif self.kind == "whole":
+            raise DataError(f"answer position 'whole' has no marker, got {self.text!r}: the whole text is the answer")
         elif not isinstance(self.text, str) or not self.text.strip():
             raise DataError(f"answer position {self.kind!r}: text must be a marker or a field name, not {self.text!r}")
 
@@ -121,7 +131,10 @@ class AnswerPosition:
                 return json_value(text, name, start)
             if self.kind == "marker":
                 start = after_marker(text, name, start)
-            span = answer_line(text, start, name) if start >= 0 else None
+            if self.kind == "whole":
+                span = _bare_span(text, start, len(text))
+            else:
+                span = answer_line(text, start, name) if start >= 0 else None
         return None if span is None else (text[span[0] : span[1]], *span)
 
     def to_dict(self) -> dict[str, Any]:
@@ -150,8 +163,9 @@ class AnswerPosition:
         if not isinstance(data, Mapping) or set(data) != {"kind", "text"}:
             raise DataError(f"an answer position has exactly the fields kind and text, not {data!r}")
         kind, text = data["kind"], data["text"]
-        if kind == "callable" or not isinstance(kind, str) or not isinstance(text, str) or not text:
-            raise DataError(f"an answer position is text of kind marker, json, tool or start, not {data!r}")
+        is_text = isinstance(kind, str) and isinstance(text, str) and bool(text) != (kind == "whole")
+        if kind == "callable" or not is_text:
+            raise DataError(f"an answer position is text of kind marker, json, tool, start or whole, not {data!r}")
         return cls(cast("PositionKind", kind), text)
 
 
@@ -159,7 +173,12 @@ def _checked_span(span: tuple[int, int] | None, text: str) -> tuple[int, int] | 
     """Return a user's span without white space at its ends; None if it is empty or outside the text."""
     if span is None or not 0 <= span[0] < span[1] <= len(text):
         return None
-    answer = text[span[0] : span[1]]
-    start = span[0] + len(answer) - len(answer.lstrip())
-    bare = answer.strip()
-    return (start, start + len(bare)) if bare else None
+    return _bare_span(text, *span)
+
+
+def _bare_span(text: str, start: int, end: int) -> tuple[int, int] | None:
+    """Return a span without white space at its ends; None if nothing is left."""
+    part = text[start:end]
+    bare = part.strip()
+    begin = start + len(part) - len(part.lstrip())
+    return (begin, begin + len(bare)) if bare else None

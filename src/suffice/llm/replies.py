@@ -1,0 +1,180 @@
+"""Replies that somebody else requested: what the clients of OpenAI, Anthropic and LiteLLM return, and plain text."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, Literal
+
+from suffice.errors import DataError
+from suffice.llm._wire import Completion, completion_of, content_text, count_of, tokens_of
+from suffice.llm.prompted import reply_of
+from suffice.rounds import Cost, Reply
+from suffice.signals.position import AnswerPosition
+
+__all__ = ["Provider", "read_reply"]
+
+Provider = Literal["openai", "anthropic"]
+"""Whose interface a reply has."""
+
+_ACCEPTED = (
+    "accepted are a chat completion, a completion or a response of OpenAI's interface, a message of Anthropic's, what "
+    "LiteLLM returns, each as an object or as its JSON in a dict, a message with its content, and plain text"
+)
+
+
+def read_reply(
+    response: Any,
+    *,
+    position: AnswerPosition | None = None,
+    seconds: float = math.nan,
+    provider: Provider | None = None,
+) -> Reply:
+    """Return the answer of one response with its tokens, costs and finish reason.
+
+    >>> read_reply({"choices": [{"message": {"content": "Oslo"}, "finish_reason": "stop"}]}).answer
+    'Oslo'
+
+    Args:
+        response: An object of a client (with `model_dump`), the same as a dict, or a text.  A reply that only calls tools
+            has no answer.
+        position: Where the answer is; None = the whole text.
+        seconds: Duration of the call, seconds; NaN if unknown.
+        provider: Whose interface the response must have; None = any that is known.
+
+    Raises:
+        DataError: It is none of these, reports a failure, or has several choices.
+    """
+    position = AnswerPosition("whole") if position is None else position
+    if isinstance(response, str) and provider is None:
+        return reply_of(response, None, _one_call(seconds), position)
+    body = _as_dict(response)
+    read = _reader(body, provider)
+    if read is None:
+        expected = "" if provider is None else f" of {provider.capitalize()}'s interface"
+        shape = f"a dict with the keys {sorted(body)[:8]!r}" if body else f"of type {type(response).__name__}"
+        raise DataError(f"the response is {shape}, not a reply{expected}: {_ACCEPTED}")
+    completion = read(body, seconds)
+    text = completion.text
+    if position.kind == "tool":
+        text = completion.tool_arguments or text
+    return reply_of(text, completion.tokens, completion.cost, position, finish_reason=completion.finish_reason)
+
+
+def _as_dict(response: Any) -> dict[str, Any]:
+    """Return the fields of an object or a mapping; none for something else."""
+    dump = getattr(response, "model_dump", None)
+    if callable(dump) and not isinstance(response, type):
+        try:
+            response = dump(warnings=False)
+        except TypeError:  # an object of another library
+            response = dump()
+    return {str(key): value for key, value in response.items()} if isinstance(response, Mapping) else {}
+
+
+def _reader(
+    body: Mapping[str, Any], provider: Provider | None
+) -> Callable[[Mapping[str, Any], float], Completion] | None:
+    """Return what reads a body of this shape."""
+    if provider != "anthropic":
+        if "choices" in body:
+            return _chosen
+        if isinstance(body.get("output"), list):
+            return _response
+    if provider != "openai" and body.get("type") == "message" and isinstance(body.get("content"), list):
+        return _anthropic_message
+    if provider is None and "role" in body and "content" in body:
+        return lambda message, seconds: completion_of({}, {"message": dict(message)}, seconds=seconds)
+    return None
+
+
+def _chosen(body: Mapping[str, Any], seconds: float) -> Completion:
+    """Read a chat completion or a legacy completion."""
+    choices = body["choices"]
+    choice = choices[0] if isinstance(choices, list) and choices else None
+    if not isinstance(choice, dict) or not ("message" in choice or "text" in choice):
+        raise DataError(
+            f"the response has no reply in its choices: {str(choices)[:200]!r}. Collect a stream first, and give its text"
+        )
+    if len(choices) > 1:
+        raise DataError(
+            f"the response has {len(choices)} choices, and a round has one answer: request one (n=1), or give the text of "
+            "each as a round of its own"
+        )
+    completion = completion_of(body, choice, seconds=seconds)
+    refusal = choice["message"].get("refusal") if isinstance(choice.get("message"), dict) else None
+    return replace(completion, text=refusal) if not completion.text and isinstance(refusal, str) else completion
+
+
+def _response(body: Mapping[str, Any], seconds: float) -> Completion:
+    """Read a response of OpenAI's responses interface."""
+    if body.get("error"):
+        raise DataError(f"the response reports a failure: {str(body['error'])[:200]!r}")
+    items = [item for item in body["output"] if isinstance(item, dict)]
+    messages = [part for item in items if item.get("type") == "message" for part in item.get("content") or ()]
+    parts = [part for part in messages if isinstance(part, dict)]
+    tokens = [tokens_of({"content": part.get("logprobs")}) for part in parts]
+    calls = [item["arguments"] for item in items if isinstance(item.get("arguments"), str)]
+    incomplete = body.get("incomplete_details")
+    reason = incomplete.get("reason") if isinstance(incomplete, dict) else None
+    return Completion(
+        text="".join(str(part.get("text") or part.get("refusal") or "") for part in parts),
+        tokens=tuple(token for run in tokens for token in run or ()) if all(tokens) and tokens else None,
+        cost=_cost(body, seconds, cached_in=("input_tokens_details", "cached_tokens")),
+        finish_reason=str(reason or body.get("status") or "") or None,
+        tool_arguments=calls[0] if calls else None,
+    )
+
+
+def _anthropic_message(body: Mapping[str, Any], seconds: float) -> Completion:
+    """Read a message of Anthropic's interface."""
+    blocks = [block for block in body["content"] if isinstance(block, dict)]
+    calls = [block["input"] for block in blocks if block.get("type") == "tool_use" and "input" in block]
+    return Completion(
+        text=content_text([block for block in blocks if block.get("type") == "text"]),
+        tokens=None,
+        cost=_cost(body, seconds, cached_in=None),
+        finish_reason=body.get("stop_reason"),
+        tool_arguments=json.dumps(calls[0], default=str) if calls else None,
+    )
+
+
+def _cost(body: Mapping[str, Any], seconds: float, *, cached_in: tuple[str, str] | None) -> Cost:
+    """Return the cost from a usage that counts input and output tokens.
+
+    Args:
+        body: What holds the usage.
+        seconds: Duration of the call, seconds.
+        cached_in: Where the usage says how many input tokens were read from the cache, if its input tokens include them;
+            None = Anthropic's, which counts them, and those written to the cache, beside the others.
+    """
+    usage = body.get("usage")
+    usage = usage if isinstance(usage, dict) else {}
+    given = count_of(usage.get("input_tokens"))
+    if cached_in is None:
+        cached = _known(usage.get("cache_read_input_tokens"))
+        uncached = given + _known(usage.get("cache_creation_input_tokens"))
+    else:
+        details = usage.get(cached_in[0])
+        cached = min(_known(details.get(cached_in[1]) if isinstance(details, dict) else None), given)
+        uncached = given - cached
+    return Cost(
+        calls=1.0,
+        uncached_tokens=uncached,
+        cached_tokens=math.nan if math.isnan(given) else cached,
+        output_tokens=count_of(usage.get("output_tokens")),
+        seconds=seconds,
+    )
+
+
+def _known(value: Any) -> float:
+    """Return a count; 0 where none is given: the whole input then counts as uncached, an upper bound."""
+    count = count_of(value)
+    return 0.0 if math.isnan(count) else count
+
+
+def _one_call(seconds: float) -> Cost:
+    """Return the cost of a text: one call whose tokens are unknown."""
+    return Cost(calls=1.0, uncached_tokens=math.nan, cached_tokens=math.nan, output_tokens=math.nan, seconds=seconds)

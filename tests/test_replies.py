@@ -1,0 +1,162 @@
+"""Replies of other clients become rounds: files in `tests/data/replies` were written by these clients' own objects."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+from suffice import AnswerPosition, Cost, Round
+from suffice.errors import DataError
+from suffice.llm.replies import read_reply
+from suffice.signals import compute_signals
+
+DATA = Path(__file__).parent / "data"
+PAYLOADS = {path.stem: json.loads(path.read_text("utf-8")) for path in (DATA / "replies").glob("*.json")}
+COST = Cost(calls=1.0, uncached_tokens=20.0, cached_tokens=100.0, output_tokens=3.0, seconds=2.0)
+
+
+class Sent:
+    """An object of a client: fields by `model_dump`, as pydantic has it."""
+
+    def __init__(self, payload):
+        self.payload = payload
+
+    def model_dump(self, *, warnings=True):
+        assert not warnings
+        return self.payload
+
+
+class Older(Sent):
+    def model_dump(self):
+        return self.payload
+
+
+def test_there_are_files_of_every_client():
+    assert {name.partition("_")[0] for name in PAYLOADS} == {"openai", "anthropic", "litellm"}
+    assert len(PAYLOADS) == 13
+
+
+@pytest.mark.parametrize("wrapped", [dict, Sent, Older])
+@pytest.mark.parametrize(
+    ("name", "finish_reason", "cost"),
+    [
+        ("openai_chat", "stop", COST),
+        ("openai_completion", "length", COST),
+        ("openai_response", "completed", COST),
+        ("openai_response_cut", "max_output_tokens", COST),
+        ("litellm_chat", "stop", COST),
+        ("litellm_anthropic", "stop", Cost(**{**COST.to_dict(), "uncached_tokens": 27.0})),
+        ("anthropic", "end_turn", Cost(**{**COST.to_dict(), "uncached_tokens": 27.0})),  # 7 were written to the cache
+    ],
+)
+def test_every_shape_has_its_answer_usage_and_reason(name, finish_reason, cost, wrapped):
+    observed = Round.from_response(wrapped(PAYLOADS[name]), index=3, seconds=2.0)
+    assert (observed.index, observed.answer, observed.text) == (3, "The Tempest", "The Tempest")
+    assert observed.finish_reason == finish_reason
+    assert observed.costs == {"generator": cost}
+
+
+@pytest.mark.parametrize("name", ["openai_chat", "openai_completion", "openai_response", "litellm_chat"])
+def test_log_probabilities_are_those_of_the_answer(name):
+    observed = Round.from_response(PAYLOADS[name])
+    assert [token.text for token in observed.answer_tokens] == ["The", " Temp", "est"]
+    assert compute_signals([observed], ["answer_margin"], state={}) == {"answer_margin": 1.5}
+
+
+@pytest.mark.parametrize(
+    ("name", "answer"),
+    [
+        ("openai_chat_tools", "The Tempest"),
+        ("litellm_chat_tools", "The Tempest"),
+        ("openai_response_tools", "Oslo"),
+        ("anthropic_tools", "The Tempest"),
+    ],
+)
+def test_a_reply_that_only_calls_tools_has_no_answer_unless_the_answer_is_in_a_tool(name, answer):
+    observed = Round.from_response(PAYLOADS[name])
+    assert (observed.answer, observed.text) == (None, "")
+    assert observed.costs["generator"].output_tokens == 3
+    assert Round.from_response(PAYLOADS[name], position=AnswerPosition("tool")).answer == answer
+    assert observed.finish_reason in {"tool_calls", "tool_use", "completed"}
+
+
+def test_a_refusal_is_what_was_said():
+    assert Round.from_openai(PAYLOADS["openai_chat_refusal"]).answer == "I can't help with that."
+
+
+def test_a_real_response_of_a_real_model():
+    payload = json.loads((DATA / "logprobs" / "debug_response_simple_fact.json").read_text("utf-8"))
+    observed = Round.from_openai(payload, seconds=2.0)
+    assert observed.answer == "The capital of France is Paris."
+    assert "".join(token.text for token in observed.answer_tokens) == observed.answer
+    assert observed.costs["generator"] == Cost(
+        calls=1.0,
+        uncached_tokens=payload["usage"]["input_tokens"],
+        cached_tokens=payload["usage"]["input_tokens_details"]["cached_tokens"],
+        output_tokens=payload["usage"]["output_tokens"],
+        seconds=2.0,
+    )
+    found = Round.from_openai(payload, position=AnswerPosition("marker", "France is"))
+    assert (found.answer, found.answer_tokens[0].text) == ("Paris.", " Paris")
+
+
+def test_plain_text_and_messages_are_one_call_whose_tokens_are_unknown():
+    for response in ("<think>Hm.</think> Oslo", {"role": "assistant", "content": "Oslo"}):
+        observed = Round.from_response(response, position=None)
+        cost = observed.costs["generator"]
+        assert (observed.answer, cost.calls) == ("Oslo", 1.0)
+        assert all(map(math.isnan, (cost.uncached_tokens, cost.cached_tokens, cost.output_tokens, cost.seconds)))
+    assert Round.from_response("Answer: Oslo\nbye", position=AnswerPosition()).answer == "Oslo"
+    assert Round.from_response(" ").answer is None
+
+
+def test_others_take_the_place_of_what_was_read():
+    observed = Round.from_response("Oslo", feedback="Say where.", costs={"writer": Cost(calls=2)})
+    assert (observed.feedback, observed.costs) == ("Say where.", {"writer": Cost(calls=2)})
+
+
+@pytest.mark.parametrize(
+    "response",
+    [None, 3, ["Oslo"], {}, {"answer": "Oslo"}, iter(["chunk"]), Sent, {"choices": []}, {"choices": [{"delta": {}}]}],
+)
+def test_an_unknown_shape_is_refused_with_what_is_accepted(response):
+    with pytest.raises(DataError, match="accepted are|Collect a stream"):
+        Round.from_response(response)
+
+
+def test_a_provider_takes_its_own_replies_only():
+    assert Round.from_anthropic(PAYLOADS["anthropic"], index=2).index == 2
+    for read, name in ((Round.from_anthropic, "openai_chat"), (Round.from_openai, "anthropic")):
+        with pytest.raises(DataError, match="accepted are"):
+            read(PAYLOADS[name])
+    with pytest.raises(DataError, match="accepted are"):
+        Round.from_openai("Oslo")
+
+
+def test_several_choices_and_failures_are_refused():
+    with pytest.raises(DataError, match="2 choices"):
+        Round.from_openai(PAYLOADS["openai_chat_two"])
+    with pytest.raises(DataError, match="reports a failure"):
+        Round.from_openai({**PAYLOADS["openai_response"], "error": {"code": "server_error", "message": "no"}})
+
+
+@pytest.mark.parametrize(
+    ("name", "usage"),
+    [("openai_chat", None), ("openai_response", None), ("anthropic", None), ("anthropic", {"input_tokens": "many"})],
+)
+def test_a_usage_that_is_missing_is_unknown(name, usage):
+    cost = read_reply({**PAYLOADS[name], "usage": usage}).costs["generator"]
+    assert cost.calls == 1
+    assert all(map(math.isnan, (cost.uncached_tokens, cost.cached_tokens, cost.output_tokens, cost.seconds)))
+
+
+def test_a_response_whose_parts_are_strange_has_no_answer():
+    strange = {
+        **PAYLOADS["openai_response"],
+        "output": [None, {"type": "message", "content": [3]}, {"type": "message"}],
+    }
+    assert Round.from_openai(strange).answer is None
+    assert Round.from_anthropic({"type": "message", "content": [3, {"type": "text"}]}).answer is None

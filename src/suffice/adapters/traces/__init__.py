@@ -1,0 +1,20 @@
+"""Traces of model calls as observability tools write them: one reader for each format, and one way to turn them into rounds."""
+
+from __future__ import annotations
+
+from suffice.adapters.traces.inspect_ai import read_inspect
+from suffice.adapters.traces.langfuse import read_langfuse
+from suffice.adapters.traces.langsmith import read_langsmith
+from suffice.adapters.traces.mlflow import read_mlflow
+from suffice.adapters.traces.openai_files import read_openai
+from suffice.adapters.traces.otel import read_openinference, read_otlp
+
+__all__ = [
+    "read_inspect",
+    "read_langfuse",
+    "read_langsmith",
+    "read_mlflow",
+    "read_openai",
+    "read_openinference",
+    "read_otlp",
+]

@@ -1,0 +1,153 @@
+"""The files of traces: JSON, JSON lines, gzipped or not, one file or a folder of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from suffice.errors import DataError, NotFoundError, SchemaError
+from suffice.files import decoded, json_lines, unpacked
+from suffice.json_text import load_json
+
+__all__ = ["documents", "flat", "nanoseconds", "short_ids", "trace_files", "unwrapped"]
+
+_SUFFIXES = (".json", ".jsonl", ".ndjson", ".json.gz", ".jsonl.gz", ".ndjson.gz")
+_LONGEST_ID = 256
+_SECONDS, _MILLISECONDS, _MICROSECONDS = 10**11, 10**14, 10**17  # a time below is in this unit
+
+
+def trace_files(path: str | Path, suffixes: tuple[str, ...] = _SUFFIXES) -> list[Path]:
+    """Return the file itself, or the files of a folder and its folders, by name.
+
+    Raises:
+        NotFoundError: There is nothing of this name, or the folder has no such file.
+    """
+    path = Path(path)
+    if path.is_file():
+        return [path]
+    if not path.is_dir():
+        raise NotFoundError(f"no file or folder {str(path)!r}")
+    files = sorted(item for item in path.rglob("*") if item.is_file() and item.name.lower().endswith(suffixes))
+    files = [item for item in files if not any(part.startswith(".") for part in item.relative_to(path).parts)]
+    if not files:
+        raise NotFoundError(f"{path}: no file in this folder ends in {', '.join(suffixes)}")
+    return files
+
+
+def documents(path: str | Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield every JSON object of a file or folder, with its place for messages: of an array, of lines, or the only one.
+
+    Raises:
+        NotFoundError: There is no such file.
+        DataError: A file is empty, cut off, or not JSON.
+    """
+    for file in trace_files(path):
+        count = 0
+        for where, value in _values(file):
+            for item in value if isinstance(value, list) else [value]:
+                if not isinstance(item, dict):
+                    raise SchemaError(f"{where}: found {type(item).__name__}; expected JSON objects of a trace export")
+                count += 1
+                yield where, item
+        if not count:
+            raise DataError(f"{file}: the file is empty; export the traces again")
+
+
+def _values(file: Path) -> Iterator[tuple[str, Any]]:
+    if any(part in (".jsonl", ".ndjson") for part in file.suffixes):
+        yield from json_lines(file, "one JSON object of a trace export")
+        return
+    text = decoded(b"".join(unpacked(file)), str(file))
+    if not text.strip():
+        return
+    try:
+        yield str(file), load_json(text)
+    except ValueError as error:
+        lines = [line for line in text.splitlines() if line.strip()]
+        if len(lines) > 1 and _is_json(lines[0]):
+            yield from json_lines(file, "one JSON object of a trace export")
+            return
+        raise DataError(
+            f"{file}: not complete JSON ({error}); the export may have been cut off: export it again"
+        ) from error
+
+
+def _is_json(line: str) -> bool:
+    try:
+        return isinstance(load_json(line), dict)
+    except ValueError:
+        return False
+
+
+def unwrapped(value: Any) -> Any:
+    r"""Return JSON that was written as text, once or more often, as what it says; other text as it is.
+
+    >>> unwrapped('"[{\\"role\\": \\"user\\"}]"')
+    [{'role': 'user'}]
+    >>> unwrapped("42 is the answer")
+    '42 is the answer'
+    """
+    while isinstance(value, str) and value.lstrip()[:1] in ("{", "[", '"'):
+        try:
+            value = load_json(value)
+        except ValueError:
+            break
+    return value
+
+
+def flat(value: Any, prefix: str = "") -> dict[str, Any]:
+    """Return nested objects, and lists of objects, as dotted names.
+
+    >>> flat({"llm": {"output_messages": [{"message.role": "user"}]}, "tags": ["a", "b"]})
+    {'llm.output_messages.0.message.role': 'user', 'tags': ['a', 'b']}
+    """
+    if isinstance(value, dict):
+        pairs = list(value.items())
+    elif isinstance(value, list) and value and all(isinstance(item, dict) for item in value):
+        pairs = [(str(place), item) for place, item in enumerate(value)]
+    else:
+        return {prefix: value}
+    return {
+        name: leaf for key, item in pairs for name, leaf in flat(item, f"{prefix}.{key}" if prefix else str(key)).items()
+    }
+
+
+def short_ids(values: Any) -> dict[str, str]:
+    """Return the values that may be ids, by dotted name: short texts and whole numbers."""
+    ids = {}
+    for name, value in flat(values).items():
+        if isinstance(value, str | int) and not isinstance(value, bool) and 0 < len(str(value)) <= _LONGEST_ID:
+            ids[name] = str(value)
+    return ids
+
+
+def nanoseconds(value: Any, where: str) -> int | None:
+    """Return a time as nanoseconds since 1970: ISO 8601 text (UTC where it names no zone), or a number in any usual unit.
+
+    >>> nanoseconds("2025-06-11T14:01:32.598Z", "")
+    1749650492598000000
+    >>> nanoseconds(1749650492.5, ""), nanoseconds("1749650492598000000", "")
+    (1749650492500000000, 1749650492598000000)
+
+    Raises:
+        DataError: It is neither.
+    """
+    if value is None or value == "":
+        return None
+    if isinstance(value, str) and value.lstrip("-").isdigit():
+        value = int(value)
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        scale = next((factor for limit, factor in _UNITS if abs(value) < limit), 1)
+        return round(value * scale)
+    try:
+        moment = datetime.fromisoformat(value)
+    except (TypeError, ValueError):
+        raise DataError(f"{where}: {value!r:.80} is not a time; expected ISO 8601 or a number since 1970") from None
+    moment = moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)
+    since = moment - datetime(1970, 1, 1, tzinfo=timezone.utc)
+    return (since.days * 86_400 + since.seconds) * 10**9 + since.microseconds * 1000
+
+
+_UNITS = ((_SECONDS, 10**9), (_MILLISECONDS, 10**6), (_MICROSECONDS, 10**3))

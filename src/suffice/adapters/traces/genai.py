@@ -1,0 +1,196 @@
+"""Attributes of one span in the conventions of OpenTelemetry GenAI (all its ages), OpenLLMetry and OpenInference."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from suffice.adapters.traces.files import flat, short_ids, unwrapped
+from suffice.adapters.traces.payloads import Completion, completion_of, count, first, messages_of
+from suffice.adapters.traces.spans import CHAT, Message, Span, usage_of
+
+__all__ = ["Event", "is_genai", "read_attributes"]
+
+Event = tuple[str, Mapping[str, Any]]
+"""A span event, or a log record of the span: its name, and its attributes and body as dotted names."""
+
+_CHAT_OPERATIONS = ("chat", "text_completion", "generate_content", "completion")
+_INDEXED_INPUT = ("llm.input_messages", "gen_ai.prompt", "llm.prompts")
+_INDEXED_OUTPUT = ("llm.output_messages", "gen_ai.completion", "llm.choices")
+_INPUT_EVENTS = ("gen_ai.system.message", "gen_ai.user.message", "gen_ai.assistant.message", "gen_ai.tool.message")
+_GIVEN = (
+    "gen_ai.usage.input_tokens",
+    "gen_ai.usage.prompt_tokens",
+    "llm.token_count.prompt",
+    "llm.usage.prompt_tokens",
+)
+_CACHED = (
+    "gen_ai.usage.cache_read.input_tokens",
+    "gen_ai.usage.cache_read_input_tokens",
+    "gen_ai.usage.details.cache_read_tokens",
+    "gen_ai.usage.cached_tokens",
+    "llm.token_count.prompt_details.cache_read",
+)
+_OUTPUT = (
+    "gen_ai.usage.output_tokens",
+    "gen_ai.usage.completion_tokens",
+    "llm.token_count.completion",
+    "llm.usage.completion_tokens",
+)
+_TOTAL = ("gen_ai.usage.total_tokens", "llm.token_count.total", "llm.usage.total_tokens")
+_MODEL = ("gen_ai.response.model", "gen_ai.request.model", "llm.model_name", "llm.request.model")
+
+
+def is_genai(attributes: Mapping[str, Any]) -> bool:
+    """Return whether a span follows one of these conventions."""
+    return any(name.startswith(("gen_ai.", "llm.", "openinference.", "traceloop.")) for name in attributes)
+
+
+def _kind(attributes: Mapping[str, Any]) -> str:
+    operation = attributes.get("gen_ai.operation.name")
+    if isinstance(operation, str) and operation:
+        return CHAT if operation.lower() in _CHAT_OPERATIONS else operation
+    kind = first(attributes, ("openinference.span.kind", "traceloop.span.kind"))
+    if isinstance(kind, str):
+        return CHAT if kind.upper() == "LLM" else kind.lower()
+    asked = attributes.get("llm.request.type")
+    if isinstance(asked, str):
+        return CHAT if asked in _CHAT_OPERATIONS else asked
+    has_messages = any(name.startswith(("gen_ai.prompt.", "gen_ai.completion.")) for name in attributes)
+    return CHAT if has_messages else "span"
+
+
+def read_attributes(span: Span, attributes: Mapping[str, Any], events: Sequence[Event]) -> Span:
+    """Fill a span from its flat attributes and its events; returns the same span."""
+    span.kind = _kind(attributes)
+    span.ids = {**short_ids({name: v for name, v in attributes.items() if not _is_content(name)}), **span.ids}
+    for name, values in events:
+        if name == "gen_ai.evaluation.result":
+            _add_score(span, values)
+    if span.kind != CHAT:
+        return span
+    listed = unwrapped(attributes.get("events"))  # an older way of one framework: the events as an attribute
+    if isinstance(listed, list):
+        events = [*events, *((str(e.get("event.name", "")), flat(e)) for e in listed if isinstance(e, dict))]
+    raw = completion_of(attributes.get("output.value"))
+    read = _output(attributes, events, raw)
+    span.messages = _input(attributes, events)
+    span.text, span.tools = read.text, read.tools
+    span.tokens = read.tokens if read.tokens is not None or raw.text != read.text else raw.tokens
+    span.choices = max(read.choices, raw.choices)
+    model = first(attributes, _MODEL)
+    span.model = str(model) if model is not None else read.model
+    span.usage = usage_of(*(count(first(attributes, names)) for names in (_GIVEN, _CACHED, _OUTPUT, _TOTAL)))
+    reasons = first(attributes, ("gen_ai.response.finish_reasons", "gen_ai.response.finish_reason"))
+    reasons = unwrapped(reasons)
+    reason = reasons[0] if isinstance(reasons, list) and reasons else reasons
+    span.finish_reason = str(reason) if reason else read.finish_reason or raw.finish_reason
+    return span
+
+
+def _is_content(name: str) -> bool:
+    return name.startswith(("gen_ai.prompt", "gen_ai.completion", "gen_ai.input", "gen_ai.output", "llm.input", "llm.output"))
+
+
+def _add_score(span: Span, values: Mapping[str, Any]) -> None:
+    name = values.get("gen_ai.evaluation.name")
+    value = first(values, ("gen_ai.evaluation.score.value", "gen_ai.evaluation.score.label"))
+    if name and value is not None:
+        span.scores[str(name)] = value
+
+
+def _input(attributes: Mapping[str, Any], events: Sequence[Event]) -> tuple[Message, ...]:
+    system = messages_of(_system(attributes.get("gen_ai.system_instructions")))
+    for values in (attributes, *(values for _, values in events)):
+        messages = messages_of(_whole(values, "gen_ai.input.messages"))
+        if messages:
+            return (*system, *messages)
+    listed = [_event_message(name, values) for name, values in events if name in _INPUT_EVENTS]
+    if listed:
+        return (*system, *messages_of(listed))
+    prompt = next((values for name, values in events if name == "gen_ai.content.prompt"), {})
+    for value in (prompt.get("gen_ai.prompt"), *(_indexed(attributes, name) for name in _INDEXED_INPUT)):
+        messages = messages_of(value)
+        if messages:
+            return (*system, *messages)
+    return (*system, *messages_of(attributes.get("input.value")))
+
+
+def _system(value: Any) -> Any:
+    value = unwrapped(value)
+    return [{"role": "system", "parts": value}] if isinstance(value, list) else value
+
+
+def _output(attributes: Mapping[str, Any], events: Sequence[Event], raw: Completion) -> Completion:
+    for values in (attributes, *(values for _, values in events)):
+        read = completion_of(_whole(values, "gen_ai.output.messages"))
+        if read.text or read.tools:
+            return read
+    choices = [values for name, values in events if name == "gen_ai.choice"]
+    if choices:
+        message = _event_message("gen_ai.assistant.message", choices[0])
+        return completion_of({"choices": [{"message": message, **_only(choices[0], "finish_reason")}, *choices[1:]]})
+    said = next((values for name, values in events if name == "gen_ai.content.completion"), {})
+    for value in (said.get("gen_ai.completion"), *(_indexed(attributes, name) for name in _INDEXED_OUTPUT)):
+        value = unwrapped(value)
+        if isinstance(value, list) and value:
+            read = completion_of([_named_role(value[0], "assistant")])
+            if read.text or read.tools:
+                return read
+    return raw
+
+
+def _only(values: Mapping[str, Any], name: str) -> dict[str, Any]:
+    return {name: values[name]} if name in values else {}
+
+
+def _named_role(message: Any, role: str) -> Any:
+    return {**message, "role": role} if isinstance(message, dict) and "message" not in message else message
+
+
+def _whole(values: Mapping[str, Any], name: str) -> Any:
+    """Return an attribute that is JSON text, or that was nested and is flat now."""
+    return values[name] if name in values else _indexed(values, name)
+
+
+def _event_message(name: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the message of an event, whose fields are attributes, a JSON text in `content`, or a body."""
+    role = name.split(".")[1] if name.count(".") == 2 else "user"  # noqa: PLR2004
+    message: dict[str, Any] = {"role": role}
+    for prefix in ("message.", "body.message.", "body.", ""):
+        fields = {key.removeprefix(prefix): value for key, value in values.items() if key.startswith(prefix)}
+        if any(key.split(".")[0] in ("content", "tool_calls") for key in fields):
+            return message | {key: value for key, value in _nested(fields).items() if key in ("content", "tool_calls", "role")}
+    inner = unwrapped(first(values, ("message", "body", "gen_ai.event.content")))
+    return message | (inner if isinstance(inner, dict) else {"content": inner})
+
+
+def _indexed(values: Mapping[str, Any], prefix: str) -> Any:
+    """Return the list behind attributes such as `gen_ai.prompt.0.content`, or None."""
+    fields = {name[len(prefix) + 1 :]: value for name, value in values.items() if name.startswith(f"{prefix}.")}
+    nested = _lists(_nested(fields))
+    return nested if isinstance(nested, list) else values.get(prefix)
+
+
+def _nested(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return dotted names as nested objects."""
+    nested: dict[str, Any] = {}
+    for name, value in fields.items():
+        *path, leaf = name.split(".")
+        here = nested
+        for part in path:
+            inner = here.setdefault(part, {})
+            here = inner if isinstance(inner, dict) else here.setdefault(f"{part}.", {})
+        here[leaf] = value
+    return {key: _lists(value) for key, value in nested.items()}
+
+
+def _lists(value: Any) -> Any:
+    """Return objects whose keys are 0, 1, ... as lists."""
+    if not isinstance(value, dict):
+        return value
+    inner = {key: _lists(item) for key, item in value.items()}
+    if inner and all(key.isdigit() for key in inner):
+        return [inner[key] for key in sorted(inner, key=int)]
+    return inner
+

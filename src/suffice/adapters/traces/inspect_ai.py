@@ -1,0 +1,228 @@
+"""Logs of Inspect (inspect-ai): `.eval` archives, read without Inspect, and its `.json`."""
+
+from __future__ import annotations
+
+import struct
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from suffice.adapters.base import ImportedRun
+from suffice.adapters.traces.core import run_of
+from suffice.adapters.traces.files import nanoseconds, trace_files
+from suffice.adapters.traces.payloads import completion_of, messages_of, usage_in
+from suffice.adapters.traces.spans import CHAT, About, Log, Span
+from suffice.errors import DataError, SchemaError
+from suffice.files import decoded, unpacked
+from suffice.json_text import load_json
+from suffice.rounds import End
+
+__all__ = ["inspect_log", "read_inspect"]
+
+_ZSTANDARD = 93
+_HEADER = 30  # bytes of a member's header before its name
+_ATTACHMENT = "attachment://"
+_GRADES = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}
+_CAPS = ("message", "token", "time", "working", "turn", "cost")
+
+
+def read_inspect(path: str | Path, *, ended_early: End | None = None) -> ImportedRun:
+    """Read an Inspect log: every call of a model with an answer is a round, the sample's target the gold answer.
+
+    Where the model answers by the tool `submit`, the submitted answers are the rounds.  A sample's epochs are trajectories of
+    one question.
+
+    Args:
+        path: An `.eval` or `.json` log, or a folder of them.
+        ended_early: Why trajectories are shorter than the longest one, where the log does not say; None = the loop's own rule.
+
+    Raises:
+        DataError: The log cannot be read, or has no answers.
+    """
+    return run_of(inspect_log(path), "inspect", ended_early=ended_early)
+
+
+def inspect_log(path: str | Path) -> Log:
+    """Return the model calls of an Inspect log as spans, one trace for each sample and epoch.
+
+    Raises:
+        DataError: The log cannot be read, or is another file.
+    """
+    log = Log()
+    files = trace_files(path, (".eval", ".json"))
+    for file in files:
+        samples = 0
+        for where, header, sample in _archive(file) if zipfile.is_zipfile(file) else _document(file):
+            samples += 1
+            task = (header.get("eval") or {}).get("task") or file.stem
+            _add_sample(log, sample, where, f"{task}:" if len(files) > 1 else "")
+            if samples == 1 and header.get("status") not in (None, "success"):
+                log.notes.append(f"{file.name}: the log's status is {header['status']!r}, so samples may be missing")
+        if not samples:
+            raise DataError(f"{file}: the log has no samples; were they left out of the log (log_samples)?")
+    return log
+
+
+def _archive(file: Path) -> Iterator[tuple[str, Mapping[str, Any], dict[str, Any]]]:
+    with zipfile.ZipFile(file) as archive:
+        names = archive.namelist()
+        if not any(name in names for name in ("header.json", "_journal/start.json")):
+            raise SchemaError(f"{file}: a zip, but not an Inspect log: it has no header.json")
+        head = next(name for name in ("header.json", "_journal/start.json") if name in names)
+        header = _member(archive, file, head)
+        for name in names:
+            if name.startswith("samples/") and name.endswith(".json"):
+                yield f"{file}, {name}", header, _member(archive, file, name)
+
+
+def _member(archive: zipfile.ZipFile, file: Path, name: str) -> dict[str, Any]:
+    info = archive.getinfo(name)
+    where = f"{file}, {name}"
+    try:
+        raw = _zstandard(file, info) if info.compress_type == _ZSTANDARD else archive.read(info)
+    except (zipfile.BadZipFile, zlib.error, OSError, NotImplementedError, EOFError) as error:
+        raise DataError(f"{where}: cannot be unpacked ({error}); the log may have been cut off: copy it again") from error
+    return _json_object(raw, where)
+
+
+def _zstandard(file: Path, info: zipfile.ZipInfo) -> bytes:
+    """Return a member that is compressed with Zstandard, which Python's `zipfile` reads from 3.14 on."""
+    import pyarrow
+
+    with file.open("rb") as raw:
+        raw.seek(info.header_offset)
+        name, extra = struct.unpack("<HH", raw.read(_HEADER)[26:30])
+        raw.seek(info.header_offset + _HEADER + name + extra)
+        packed = pyarrow.BufferReader(raw.read(info.compress_size))
+    with pyarrow.CompressedInputStream(packed, "zstd") as stream:
+        content = bytes(stream.read())
+    if len(content) != info.file_size or zlib.crc32(content) != info.CRC:
+        raise zipfile.BadZipFile(f"Bad CRC-32 for file {info.filename!r}")
+    return content
+
+
+def _document(file: Path) -> Iterator[tuple[str, Mapping[str, Any], dict[str, Any]]]:
+    if file.suffix == ".eval":
+        size = file.stat().st_size
+        raise DataError(f"{file}: not a complete zip archive ({size} bytes); the log may have been cut off: copy it again")
+    log = _json_object(b"".join(unpacked(file)), str(file))
+    if not isinstance(log.get("eval"), dict) or not isinstance(log.get("samples"), list):
+        raise SchemaError(f"{file}: not an Inspect log: expected 'eval' and 'samples'; name the format with --kind")
+    for place, sample in enumerate(log["samples"], start=1):
+        if not isinstance(sample, dict):
+            raise SchemaError(f"{file}, sample {place}: found {type(sample).__name__}; expected an object")
+        yield f"{file}, sample {place}", log, sample
+
+
+def _json_object(raw: bytes, where: str) -> dict[str, Any]:
+    text = decoded(raw, where)
+    if not text.strip():
+        raise DataError(f"{where}: the file is empty; copy the log again")
+    try:
+        value = load_json(text)
+    except ValueError as error:
+        raise DataError(f"{where}: not complete JSON ({error}); the log may have been cut off: copy it again") from error
+    if not isinstance(value, dict):
+        raise SchemaError(f"{where}: found {type(value).__name__}; expected an object of an Inspect log")
+    return value
+
+
+def _add_sample(log: Log, sample: Mapping[str, Any], where: str, prefix: str) -> None:
+    name, epoch = f"{prefix}{sample.get('id')}", sample.get("epoch", 1)
+    trace = f"{name}#{epoch}"
+    attachments = sample.get("attachments") or {}
+    pool = ((sample.get("events_data") or {}).get("messages")) or []
+    spans: list[Span] = []
+    tools: set[str] = set()
+    for place, event in enumerate(sample.get("events") or ()):
+        kind = event.get("event")
+        if kind == "model":
+            tools |= {str(tool.get("name")) for tool in event.get("tools") or () if isinstance(tool, dict)}
+            spans.append(_call(_resolved(event, attachments), pool, trace, where, place))
+        elif kind == "score" and event.get("intermediate") and spans:
+            spans[-1].scores |= _grades({"score": event.get("score")})
+    if not spans:
+        spans = _outcome(sample, trace, where)
+    limit = sample.get("limit")
+    golds = sample.get("target")
+    question = sample.get("input")
+    if isinstance(question, list):
+        question = next((m.text for m in messages_of(_resolved(question, attachments)) if m.role == "user"), "")
+    log.about[trace] = About(
+        question=str(_resolved(question, attachments) or "").strip(),
+        golds=tuple(str(gold).strip() for gold in (golds if isinstance(golds, list) else [golds]) if gold not in (None, "")),
+        scores=_grades(sample.get("scores")),
+        end=_end(sample.get("error"), limit),
+        cluster=name,
+        answer_tool="submit" in tools,
+    )
+    log.spans.extend(spans)
+
+
+def _end(error: Any, limit: Any) -> End | None:
+    if error:
+        return "failed"
+    kind = limit.get("type") if isinstance(limit, dict) else None
+    return "max_rounds" if kind in _CAPS else None
+
+
+def _call(event: Mapping[str, Any], pool: list[Any], trace: str, where: str, place: int) -> Span:
+    output = event.get("output") or {}
+    given = event.get("input") or []
+    for start, end in event.get("input_refs") or ():
+        given = [*given, *pool[start:end]]
+    read = completion_of({**output, "model": output.get("model") or event.get("model")})
+    start_time = nanoseconds(event.get("timestamp"), where)
+    seconds = output.get("time") if isinstance(output.get("time"), int | float) else None
+    end = nanoseconds(event.get("completed"), where)
+    if end is None and start_time is not None and seconds is not None:
+        end = start_time + round(seconds * 1e9)
+    return Span(
+        trace=trace,
+        span=f"{trace}/{place}",
+        name="model",
+        kind=CHAT,
+        where=where,
+        start=start_time,
+        end=end,
+        messages=messages_of(given),
+        text=read.text,
+        tools=read.tools,
+        tokens=read.tokens,
+        model=read.model,
+        usage=usage_in(output.get("usage"), apart=True),
+        finish_reason=read.finish_reason,
+        failed=bool(event.get("error") or output.get("error")),
+        choices=read.choices,
+    )
+
+
+def _outcome(sample: Mapping[str, Any], trace: str, where: str) -> list[Span]:
+    """Return the sample's output as its only call, where the log has no events."""
+    output = sample.get("output")
+    if not isinstance(output, dict) or not output.get("choices"):
+        return []
+    return [_call({"output": output, "input": sample.get("messages") or []}, [], trace, where, 0)]
+
+
+def _resolved(value: Any, attachments: Mapping[str, Any]) -> Any:
+    """Return a value with its attachments in their places."""
+    if isinstance(value, str):
+        return attachments.get(value.removeprefix(_ATTACHMENT), value) if value.startswith(_ATTACHMENT) else value
+    if isinstance(value, dict):
+        return {name: _resolved(item, attachments) for name, item in value.items() if name != "call"}
+    return [_resolved(item, attachments) for item in value] if isinstance(value, list) else value
+
+
+def _grades(scores: Any) -> dict[str, Any]:
+    """Return the marks of scorers: letters as numbers, and the parts of a mark that has several."""
+    grades: dict[str, Any] = {}
+    for name, item in (scores or {}).items():
+        value = item.get("value") if isinstance(item, dict) else item
+        parts = value.items() if isinstance(value, dict) else [("", value)]
+        for part, mark in parts:
+            grades[f"{name}_{part}" if part else str(name)] = _GRADES.get(mark, mark) if isinstance(mark, str) else mark
+    return grades
+

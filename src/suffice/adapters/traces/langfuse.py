@@ -1,0 +1,121 @@
+"""Langfuse: a trace with its observations as the interface downloads it, observations of the API, or exported lines."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from suffice.adapters.base import ImportedRun
+from suffice.adapters.traces.core import run_of
+from suffice.adapters.traces.files import documents, nanoseconds, short_ids, unwrapped
+from suffice.adapters.traces.payloads import completion_of, messages_of, usage_in
+from suffice.adapters.traces.spans import CHAT, About, Log, Span
+from suffice.errors import SchemaError
+from suffice.rounds import End
+
+__all__ = ["langfuse_log", "read_langfuse"]
+
+_UPPER = re.compile(r"(?<!^)(?=[A-Z])")
+_NOTHING = ("None", "null")
+
+
+def read_langfuse(path: str | Path, *, key: str | None = None, ended_early: End | None = None) -> ImportedRun:
+    """Read Langfuse's JSON: a downloaded trace, `GET /api/public/traces/ID`, or exported observations.
+
+    Args:
+        path: A file, or a folder.
+        key: The field or metadata that names the question; `trace_id` = each trace is one.  None = the session, else the trace.
+        ended_early: Why trajectories are shorter than the longest one; None = the loop's own rule.
+
+    Raises:
+        DataError: The file cannot be read, or has no answers.
+    """
+    return run_of(langfuse_log(path), "langfuse", key=key, ended_early=ended_early)
+
+
+def langfuse_log(path: str | Path) -> Log:
+    """Return the observations of Langfuse's export as spans.
+
+    Raises:
+        DataError: The file cannot be read, or is another format.
+    """
+    log, printed = Log(), 0
+    for where, document in documents(path):
+        trace = document.get("trace") if isinstance(document.get("trace"), dict) else document
+        listed = document.get("observations", document.get("data"))
+        if not isinstance(listed, list):
+            trace, listed = {}, [document]
+        for item in listed:
+            if not isinstance(item, dict) or _of(item, "traceId") is None or _of(item, "startTime") is None:
+                raise SchemaError(
+                    f"{where}: not an observation of Langfuse: expected 'traceId', 'type' and 'startTime'; download the trace as "
+                    "JSON with its observations, or name the format with --kind"
+                )
+            span, was_printed = _span(item, trace, where)
+            printed += was_printed
+            log.spans.append(span)
+        _add_scores(log, trace)
+    if printed:
+        log.notes.append(f"{printed} generations whose output is the text 'None' or 'null': read as without an answer")
+    return log
+
+
+def _of(item: Mapping[str, Any], name: str) -> Any:
+    """Return a field by its name in the API (`traceId`) or in exports (`trace_id`)."""
+    value = item.get(name)
+    return item.get(_UPPER.sub("_", name).lower()) if value is None else value
+
+
+def _span(item: Mapping[str, Any], trace: Mapping[str, Any], where: str) -> tuple[Span, bool]:
+    kind = str(_of(item, "type") or "").lower()
+    span = Span(
+        trace=str(_of(item, "traceId")),
+        span=str(item.get("id") or ""),
+        parent=str(_of(item, "parentObservationId") or ""),
+        name=str(item.get("name") or ""),
+        kind=CHAT if kind == "generation" else kind,
+        where=where,
+        start=nanoseconds(_of(item, "startTime"), where),
+        end=nanoseconds(_of(item, "endTime"), where),
+        failed=_of(item, "level") == "ERROR",
+        ids={**_ids(trace), **_ids(item)},
+    )
+    if span.kind != CHAT:
+        return span, False
+    printed = item.get("output") in _NOTHING
+    read = completion_of(None if printed else item.get("output"))
+    model = _of(item, "model") or read.model
+    span.messages = messages_of(item.get("input"))
+    span.text, span.tools, span.tokens = read.text, read.tools, read.tokens
+    span.finish_reason, span.choices = read.finish_reason, read.choices
+    span.model = str(model) if model else None
+    details = unwrapped(_of(item, "usageDetails") or _of(item, "usage"))
+    span.usage = usage_in(details) if details else read.usage
+    return span, printed
+
+
+def _ids(item: Mapping[str, Any]) -> dict[str, str]:
+    fields = {name: value for name, value in item.items() if not isinstance(value, dict | list)}
+    metadata = unwrapped(item.get("metadata"))
+    ids = {**short_ids(metadata if isinstance(metadata, dict) else {}), **short_ids(fields)}
+    # LangGraph's `thread_id` in the metadata is no session: traces of one thread may ask different questions.
+    return {name: value for name, value in ids.items() if name != "thread_id"} | (
+        {"metadata.thread_id": ids["thread_id"]} if "thread_id" in ids else {}
+    )
+
+
+def _add_scores(log: Log, trace: Mapping[str, Any]) -> None:
+    by_id = {span.span: span for span in log.spans}
+    for mark in trace.get("scores") or ():
+        if not isinstance(mark, dict):
+            continue
+        value = mark.get("value")
+        if _of(mark, "dataType") == "BOOLEAN" and value in (0, 1):
+            value = bool(value)
+        elif value is None or _of(mark, "dataType") == "CATEGORICAL":
+            value = _of(mark, "stringValue") or value
+        span = by_id.get(str(_of(mark, "observationId")))
+        holder = log.about.setdefault(str(_of(mark, "traceId")), About()).scores if span is None else span.scores
+        holder[str(mark.get("name"))] = value

@@ -1,0 +1,89 @@
+"""LangSmith: runs as lines or a list, as the API lists them, or as the SDK's ingest batches (`post` and `patch`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from suffice.adapters.base import ImportedRun
+from suffice.adapters.traces.core import run_of
+from suffice.adapters.traces.files import documents, nanoseconds, short_ids, unwrapped
+from suffice.adapters.traces.payloads import completion_of, first, messages_of, usage_in
+from suffice.adapters.traces.spans import CHAT, Log, Span
+from suffice.errors import SchemaError
+from suffice.rounds import End
+
+__all__ = ["langsmith_log", "read_langsmith"]
+
+_BATCH = ("post", "patch", "runs")
+
+
+def read_langsmith(path: str | Path, *, key: str | None = None, ended_early: End | None = None) -> ImportedRun:
+    """Read LangSmith's runs in JSON or JSON lines.
+
+    Args:
+        path: A file, or a folder.
+        key: The metadata that names the question; `trace_id` = each trace is one.  None = the thread (`session_id`, `thread_id`
+            or `conversation_id` in the metadata), else the trace.
+        ended_early: Why trajectories are shorter than the longest one; None = the loop's own rule.
+
+    Raises:
+        DataError: The file cannot be read, or has no answers.
+    """
+    return run_of(langsmith_log(path), "langsmith", key=key, ended_early=ended_early)
+
+
+def langsmith_log(path: str | Path) -> Log:
+    """Return the runs of LangSmith as spans; what a later update of a run says wins.
+
+    Raises:
+        DataError: The file cannot be read, or is another format.
+    """
+    runs: dict[str, tuple[str, dict[str, Any]]] = {}
+    for where, document in documents(path):
+        parts = [document[name] for name in _BATCH if isinstance(document.get(name), list)]
+        for run in [run for part in parts for run in part] if parts else [document]:
+            if not isinstance(run, dict) or run.get("id") is None or not (parts or "run_type" in run):
+                raise SchemaError(
+                    f"{where}: not a run of LangSmith: expected 'id' and 'run_type'; export the runs as JSON lines, or name the "
+                    "format with --kind"
+                )
+            _, known = runs.get(str(run["id"]), (where, {}))
+            runs[str(run["id"])] = (where, {**known, **{name: value for name, value in run.items() if value not in (None, {})}})
+    return Log(spans=[_span(run, where) for where, run in runs.values()])
+
+
+def _span(run: Mapping[str, Any], where: str) -> Span:
+    kind = str(run.get("run_type") or "run")
+    extra = unwrapped(run.get("extra"))
+    metadata = (extra if isinstance(extra, dict) else {}).get("metadata") or {}
+    span = Span(
+        trace=str(first(run, ("trace_id", "id"))),
+        span=str(run["id"]),
+        parent=str(run.get("parent_run_id") or ""),
+        name=str(run.get("name") or ""),
+        kind=CHAT if kind == "llm" else kind,
+        where=where,
+        start=nanoseconds(run.get("start_time"), where),
+        end=nanoseconds(run.get("end_time"), where),
+        failed=bool(run.get("error")),
+        ids=short_ids(metadata),
+        scores=_scores(run.get("feedback_stats")),
+    )
+    if span.kind != CHAT:
+        return span
+    read = completion_of(run.get("outputs"))
+    model = read.model or metadata.get("ls_model_name")
+    span.messages = messages_of(run.get("inputs"))
+    span.text, span.tools, span.tokens = read.text, read.tools, read.tokens
+    span.finish_reason, span.choices = read.finish_reason, read.choices
+    span.model = str(model) if model else None
+    span.usage = read.usage if read.usage.output == read.usage.output else usage_in(run)  # noqa: PLR0124 (NaN)
+    return span
+
+
+def _scores(stats: Any) -> dict[str, Any]:
+    stats = unwrapped(stats)
+    averages = {name: item.get("avg") for name, item in (stats or {}).items() if isinstance(item, dict)}
+    return {name: value for name, value in averages.items() if value is not None}

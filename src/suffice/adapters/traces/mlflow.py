@@ -1,0 +1,126 @@
+"""MLflow traces: `trace.to_json()`, lists or lines of them, and the `traces.json` that MLflow stores beside its runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from suffice.adapters.base import ImportedRun
+from suffice.adapters.traces.core import run_of
+from suffice.adapters.traces.files import documents, nanoseconds, short_ids, unwrapped
+from suffice.adapters.traces.payloads import completion_of, first, messages_of, usage_in
+from suffice.adapters.traces.spans import CHAT, About, Log, Span
+from suffice.errors import SchemaError
+from suffice.retrieval import GOLD_FIELDS
+from suffice.rounds import End
+
+__all__ = ["mlflow_log", "read_mlflow"]
+
+_CHAT_TYPES = ("CHAT_MODEL", "LLM")
+_ERROR = ("ERROR", "STATUS_CODE_ERROR")
+_EXPECTED = ("expected_response", "expected_answer", *(name for name in GOLD_FIELDS if name != "answer"))
+
+
+def read_mlflow(path: str | Path, *, key: str | None = None, ended_early: End | None = None) -> ImportedRun:
+    """Read MLflow's traces in JSON or JSON lines; expected answers among the assessments are gold answers.
+
+    Args:
+        path: A file, or a folder.
+        key: The metadata, tag or attribute that names the question; `trace_id` = each trace is one.  None = the session
+            (`mlflow.trace.session`), else the trace.
+        ended_early: Why trajectories are shorter than the longest one; None = the loop's own rule.
+
+    Raises:
+        DataError: The file cannot be read, or has no answers.
+    """
+    return run_of(mlflow_log(path), "mlflow", key=key, ended_early=ended_early)
+
+
+def mlflow_log(path: str | Path) -> Log:
+    """Return the spans of MLflow's traces.
+
+    Raises:
+        DataError: The file cannot be read, or is another format.
+    """
+    log = Log()
+    for where, document in documents(path):
+        listed = document.get("traces")
+        for trace in listed if isinstance(listed, list) else [document]:
+            _add_trace(log, trace, where)
+    return log
+
+
+def _add_trace(log: Log, trace: Any, where: str) -> None:
+    trace = trace if isinstance(trace, dict) else {}
+    info, data = unwrapped(trace.get("info")) or {}, unwrapped(trace.get("data")) or trace
+    spans = unwrapped(data.get("spans")) if isinstance(data, dict) else None
+    if not isinstance(spans, list) or not isinstance(info, dict):
+        raise SchemaError(
+            f"{where}: not a trace of MLflow: expected 'info' and 'data' with 'spans'; write trace.to_json(), or name the format "
+            "with --kind"
+        )
+    name = str(first(info, ("trace_id", "request_id")) or "")
+    ids = {**short_ids(info.get("tags") or {}), **short_ids(_metadata(info))}
+    for item in spans:
+        if isinstance(item, dict):
+            log.spans.append(_span(item, name, ids, where))
+    about = _about(info.get("assessments"))
+    if about is not None and log.spans:
+        log.about[log.spans[-1].trace] = about
+
+
+def _metadata(info: Mapping[str, Any]) -> dict[str, Any]:
+    found = first(info, ("trace_metadata", "request_metadata"))
+    return found if isinstance(found, dict) else {}
+
+
+def _span(item: Mapping[str, Any], trace: str, ids: Mapping[str, str], where: str) -> Span:
+    context = item.get("context") if isinstance(item.get("context"), dict) else item
+    attributes = {str(name): unwrapped(value) for name, value in (item.get("attributes") or {}).items()}
+    status = item.get("status")
+    code = status.get("code") if isinstance(status, dict) else first(item, ("status_code",))
+    kind = str(attributes.get("mlflow.spanType") or "UNKNOWN")
+    plain = {name: value for name, value in attributes.items() if not isinstance(value, dict | list)}
+    span = Span(
+        trace=trace or str((context or {}).get("trace_id") or ""),
+        span=str((context or {}).get("span_id") or ""),
+        parent=str(first(item, ("parent_span_id", "parent_id")) or ""),
+        name=str(item.get("name") or ""),
+        kind=CHAT if kind in _CHAT_TYPES else kind.lower(),
+        where=where,
+        start=nanoseconds(first(item, ("start_time_unix_nano", "start_time")), where),
+        end=nanoseconds(first(item, ("end_time_unix_nano", "end_time")), where),
+        failed=code in _ERROR,
+        ids={**ids, **short_ids(plain)},
+    )
+    if span.kind != CHAT:
+        return span
+    read = completion_of(attributes.get("mlflow.spanOutputs"))
+    model = first(attributes, ("mlflow.llm.model",)) or read.model
+    span.messages = messages_of(attributes.get("mlflow.spanInputs"))
+    span.text, span.tools, span.tokens = read.text, read.tools, read.tokens
+    span.finish_reason, span.choices = read.finish_reason, read.choices
+    span.model = str(model) if model else None
+    usage = attributes.get("mlflow.chat.tokenUsage")
+    span.usage = usage_in(usage) if usage else read.usage
+    return span
+
+
+def _about(assessments: Any) -> About | None:
+    """Return the expected answers and the marks of a trace."""
+    if not isinstance(assessments, list) or not assessments:
+        return None
+    about = About()
+    golds: list[str] = []
+    for item in assessments:
+        name = str(item.get("assessment_name") or item.get("name") or "")
+        expected, feedback = item.get("expectation"), item.get("feedback")
+        if isinstance(expected, dict) and name in _EXPECTED:
+            value = expected.get("value", (expected.get("serialized_value") or {}).get("value"))
+            value = unwrapped(value)
+            golds.extend(str(gold) for gold in (value if isinstance(value, list) else [value]) if gold is not None)
+        elif isinstance(feedback, dict) and "value" in feedback:
+            about.scores[name] = feedback["value"]
+    about.golds = tuple(dict.fromkeys(golds))
+    return about

@@ -1,0 +1,118 @@
+"""OpenAI's files: output (and input) of the Batch API, and stored completions and responses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from suffice.adapters.base import ImportedRun
+from suffice.adapters.traces.core import run_of
+from suffice.adapters.traces.files import documents, nanoseconds, short_ids
+from suffice.adapters.traces.payloads import completion_of, first, messages_of
+from suffice.adapters.traces.spans import CHAT, Log, Message, Span
+from suffice.errors import SchemaError
+from suffice.rounds import End
+
+__all__ = ["openai_log", "read_openai"]
+
+_OK = 300
+_OBJECTS = ("chat.completion", "response", "text_completion")
+
+
+def read_openai(path: str | Path, *, key: str | None = None, ended_early: End | None = None) -> ImportedRun:
+    """Read the output of OpenAI's Batch API, or stored responses and chat completions, in JSON or JSON lines.
+
+    Rounds are the replies of one `custom_id` in several batches, or of one conversation, in order of their time.  Batch input
+    files in the same folder bring the questions.
+
+    Args:
+        path: A file, or a folder.
+        key: The field or metadata that names the question (`metadata.question_id`).  None = the conversation, the `custom_id`, or
+            the first response of a chain.
+        ended_early: Why trajectories are shorter than the longest one; None = the loop's own rule.
+
+    Raises:
+        DataError: The file cannot be read, or has no answers.
+    """
+    return run_of(openai_log(path), "openai", key=key, ended_early=ended_early)
+
+
+def openai_log(path: str | Path) -> Log:
+    """Return the replies as spans.
+
+    Raises:
+        DataError: The file cannot be read, or is another format.
+    """
+    log, asked, requests = Log(), dict[str, tuple[Message, ...]](), 0
+    for where, document in documents(path):
+        for item in document["data"] if isinstance(document.get("data"), list) else [document]:
+            if isinstance(item, dict) and isinstance(item.get("body"), dict) and "custom_id" in item:
+                asked[str(item["custom_id"])] = _request_messages(item["body"])
+                requests += 1
+            else:
+                log.spans.append(_reply(item, where))
+    if not log.spans and requests:
+        raise SchemaError(f"{path}: the input of a batch has no answers; give its output file, or a folder with both")
+    chain = {span.span: span.parent for span in log.spans}
+    for span in log.spans:
+        if not span.messages:
+            span.messages = asked.get(span.trace, ())
+        span.trace = _start_of_chain(span.trace, chain)
+        span.parent = ""  # a response continues an earlier one, and is not inside it
+    return log
+
+
+def _start_of_chain(name: str, chain: Mapping[str, str]) -> str:
+    seen = {name}
+    while chain.get(name) and chain[name] not in seen:
+        name = chain[name]
+        seen.add(name)
+    return name
+
+
+def _request_messages(body: Mapping[str, Any]) -> tuple[Message, ...]:
+    return messages_of(first(body, ("messages", "input", "prompt")))
+
+
+def _reply(item: Any, where: str) -> Span:
+    item = item if isinstance(item, dict) else {}
+    line = "custom_id" in item
+    reply = item.get("response") if isinstance(item.get("response"), dict) else {}
+    body = reply.get("body") if line else item
+    body = body if isinstance(body, dict) else {}
+    if not line and body.get("object") not in _OBJECTS:
+        raise SchemaError(
+            f"{where}: not a file of OpenAI's: expected lines with 'custom_id' and 'response', or objects of the kinds "
+            f"{', '.join(_OBJECTS)}; name the format with --kind"
+        )
+    status = reply.get("status_code")
+    failed = bool(item.get("error") or body.get("error")) or (isinstance(status, int) and status >= _OK)
+    read = completion_of(body)
+    own = str(first(body, ("id",)) or first(item, ("id",)) or "")
+    conversation = body.get("conversation")
+    ids = short_ids({name: body[name] for name in ("metadata", "prompt_cache_key") if body.get(name)})
+    if isinstance(conversation, dict) and conversation.get("id"):
+        ids["conversation.id"] = str(conversation["id"])
+    start = nanoseconds(first(body, ("created", "created_at")), where)
+    return Span(
+        trace=str(item["custom_id"]) if line else own,
+        span=own,
+        parent=str(body.get("previous_response_id") or ""),
+        name=str(body.get("object") or "request"),
+        kind=CHAT,
+        where=where,
+        start=start,
+        end=nanoseconds(body.get("completed_at"), where),
+        messages=messages_of(body.get("input")) if isinstance(body.get("input"), list) else (),
+        text=read.text,
+        tools=read.tools,
+        tokens=read.tokens,
+        model=read.model,
+        usage=read.usage,
+        finish_reason=read.finish_reason,
+        failed=failed,
+        ids=ids,
+        choices=read.choices,
+    )
+

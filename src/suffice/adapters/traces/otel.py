@@ -1,0 +1,178 @@
+"""OpenTelemetry: OTLP JSON as exporters and the collector write it, and spans as Phoenix and the SDK's console write them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from suffice.adapters.base import ImportedRun
+from suffice.adapters.traces.core import run_of
+from suffice.adapters.traces.files import documents, flat, nanoseconds, short_ids
+from suffice.adapters.traces.genai import Event, is_genai, read_attributes
+from suffice.adapters.traces.payloads import first
+from suffice.adapters.traces.spans import Log, Span
+from suffice.errors import SchemaError
+from suffice.rounds import End
+
+__all__ = ["openinference_log", "otlp_log", "read_openinference", "read_otlp"]
+
+_ERROR = (2, "2", "STATUS_CODE_ERROR", "ERROR", "StatusCode.ERROR")
+
+
+def read_otlp(path: str | Path, *, key: str | None = None, ended_early: End | None = None) -> ImportedRun:
+    """Read OTLP JSON or JSON lines with spans of the GenAI, OpenLLMetry or OpenInference conventions.
+
+    Args:
+        path: A file, or a folder; log records with the messages (`logs.jsonl`) are joined to their spans.
+        key: The attribute that names the question; `trace_id` = each trace is one.  None = the conversation, else the trace.
+        ended_early: Why trajectories are shorter than the longest one; None = the loop's own rule.
+
+    Raises:
+        DataError: The file cannot be read, or has no answers.
+    """
+    return run_of(otlp_log(path), "otlp", key=key, ended_early=ended_early)
+
+
+def read_openinference(path: str | Path, *, key: str | None = None, ended_early: End | None = None) -> ImportedRun:
+    """Read spans as Phoenix exports them (and as OpenTelemetry's console exporter prints them), in JSON or JSON lines.
+
+    Args:
+        path: A file, or a folder.
+        key: The attribute that names the question; `trace_id` = each trace is one.  None = the session, else the trace.
+        ended_early: Why trajectories are shorter than the longest one; None = the loop's own rule.
+
+    Raises:
+        DataError: The file cannot be read, or has no answers.
+    """
+    return run_of(openinference_log(path), "openinference", key=key, ended_early=ended_early)
+
+
+def otlp_log(path: str | Path) -> Log:
+    """Return the spans of OTLP JSON.
+
+    Raises:
+        DataError: The file cannot be read, or is another format.
+    """
+    log, records, foreign = Log(), dict[tuple[str, str], list[Event]](), 0
+    raw: list[tuple[str, dict[str, Any], dict[str, Any]]] = []
+    for where, document in documents(path):
+        if not any(name in document for name in _PARTS):
+            raise SchemaError(
+                f"{where}: not OTLP JSON: there is no 'resourceSpans'; name the format with --kind, or leave this file out"
+            )
+        raw.extend((where, resource, span) for resource, span in _items(document, "Spans"))
+        for _, record in _items(document, "Logs"):
+            place = (str(first(record, ("traceId", "trace_id")) or ""), str(first(record, ("spanId", "span_id")) or ""))
+            records.setdefault(place, []).append(_record_event(record))
+    for where, resource, item in raw:
+        attributes = _attributes(item.get("attributes"))
+        foreign += not is_genai(attributes)
+        span = Span(
+            trace=str(first(item, ("traceId", "trace_id")) or ""),
+            span=str(first(item, ("spanId", "span_id")) or ""),
+            parent=str(first(item, ("parentSpanId", "parent_span_id")) or ""),
+            name=str(item.get("name") or ""),
+            kind="",
+            where=where,
+            start=nanoseconds(first(item, ("startTimeUnixNano", "start_time_unix_nano")), where),
+            end=nanoseconds(first(item, ("endTimeUnixNano", "end_time_unix_nano")), where),
+            failed=(item.get("status") or {}).get("code") in _ERROR,
+            ids=short_ids(resource),
+        )
+        events = [(str(e.get("name", "")), _attributes(e.get("attributes"))) for e in item.get("events") or ()]
+        log.spans.append(read_attributes(span, attributes, [*events, *records.get((span.trace, span.span), ())]))
+    if foreign:
+        log.notes.append(f"{foreign} spans of other things than models and agents (requests, databases) are left out")
+    return log
+
+
+_PARTS = ("resourceSpans", "resource_spans", "resourceLogs", "resource_logs", "resourceMetrics", "resource_metrics")
+
+
+def _items(document: Mapping[str, Any], what: str) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    """Yield the spans or log records of a document, each with the attributes of its resource."""
+    lower = what.lower()
+    for resource in first(document, (f"resource{what}", f"resource_{lower}")) or ():
+        attributes = _attributes((resource.get("resource") or {}).get("attributes"))
+        for scope in first(resource, (f"scope{what}", f"scope_{lower}")) or ():
+            listed = scope.get("spans" if what == "Spans" else "logRecords", scope.get("log_records"))
+            for item in listed or ():
+                yield attributes, item
+
+
+def _attributes(listed: Any) -> dict[str, Any]:
+    """Return attributes as flat names: OTLP lists them as keys with typed values."""
+    if isinstance(listed, dict):
+        return flat(listed)
+    pairs = (item for item in listed or () if isinstance(item, dict))
+    return flat({str(item.get("key")): _value(item.get("value")) for item in pairs})
+
+
+def _value(value: Any) -> Any:
+    if not isinstance(value, dict):
+        return value
+    for name in ("stringValue", "boolValue", "doubleValue", "string_value", "bool_value", "double_value"):
+        if name in value:
+            return value[name]
+    number = first(value, ("intValue", "int_value"))
+    if number is not None:
+        return int(number)
+    listed = first(value, ("arrayValue", "array_value"))
+    if isinstance(listed, dict):
+        return [_value(item) for item in listed.get("values") or ()]
+    fields = first(value, ("kvlistValue", "kvlist_value"))
+    if isinstance(fields, dict):
+        return {str(item.get("key")): _value(item.get("value")) for item in fields.get("values") or ()}
+    return None
+
+
+def _record_event(record: Mapping[str, Any]) -> Event:
+    attributes = _attributes(record.get("attributes"))
+    body = _value(record.get("body"))
+    name = first(record, ("eventName", "event_name")) or attributes.get("event.name") or ""
+    return str(name), {**attributes, **(flat(body, "body") if isinstance(body, dict) else {"body": body})}
+
+
+def openinference_log(path: str | Path) -> Log:
+    """Return the spans of Phoenix's export.
+
+    Raises:
+        DataError: The file cannot be read, or is another format.
+    """
+    log = Log()
+    for where, document in documents(path):
+        listed = first(document, ("data", "spans"))
+        for item in listed if isinstance(listed, list) else [document]:
+            log.spans.append(_plain_span(item, where))
+    return log
+
+
+def _plain_span(item: Any, where: str) -> Span:
+    fields = flat(item) if isinstance(item, dict) else {}
+    attributes = {name.removeprefix("attributes."): v for name, v in fields.items() if name.startswith("attributes.")}
+    trace = first(fields, ("context.trace_id", "trace_id", "traceId"))
+    if trace is None or not (attributes or "span_kind" in fields or "attributes" in fields):
+        raise SchemaError(
+            f"{where}: not a span of Phoenix or OpenTelemetry: expected 'context' with a trace_id, and 'attributes'; name the "
+            "format with --kind, or leave this file out"
+        )
+    if "openinference.span.kind" not in attributes and "gen_ai.operation.name" not in attributes and "span_kind" in fields:
+        attributes["openinference.span.kind"] = fields["span_kind"]
+    span = Span(
+        trace=str(trace),
+        span=str(first(fields, ("context.span_id", "span_id", "spanId")) or ""),
+        parent=str(first(fields, ("parent_id", "parent_span_id", "parentId")) or ""),
+        name=str(fields.get("name") or ""),
+        kind="",
+        where=where,
+        start=nanoseconds(first(fields, ("start_time", "startTime")), where),
+        end=nanoseconds(first(fields, ("end_time", "endTime")), where),
+        failed=first(fields, ("status_code", "status.status_code", "statusCode")) in _ERROR,
+    )
+    events = [
+        (str(event.get("name", "")), flat(event.get("attributes") or {}))
+        for event in item.get("events") or ()
+        if isinstance(event, dict)
+    ]
+    return read_attributes(span, attributes, events)

@@ -1,0 +1,295 @@
+"""Messages and completions in the shapes that model APIs and frameworks write: OpenAI, Anthropic, LangChain, GenAI parts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from suffice.adapters.traces.files import unwrapped
+from suffice.adapters.traces.spans import Message, ToolCall, Usage, usage_of
+from suffice.rounds import Token
+
+__all__ = ["Completion", "completion_of", "count", "first", "messages_of", "text_of", "usage_in"]
+
+_ROLES = {
+    "human": "user",
+    "ai": "assistant",
+    "AIMessageChunk": "assistant",
+    "model": "assistant",
+    "developer": "system",
+    "function": "tool",
+}
+_TEXT_PARTS = (None, "text", "output_text", "input_text")
+_GIVEN = ("input_tokens", "prompt_tokens", "input", "promptTokens", "inputTokens")
+_CACHED = (
+    "cache_read_input_tokens",
+    "cache_read_tokens",
+    "input_tokens_cache_read",
+    "input_cached_tokens",
+    "input_cache_read",
+    "prompt_details.cache_read",
+)
+_WRITTEN = ("cache_creation_input_tokens", "input_tokens_cache_write", "input_cache_creation")
+_OUTPUT = ("output_tokens", "completion_tokens", "output", "completionTokens", "outputTokens")
+_TOTAL = ("total_tokens", "total", "totalTokens")
+_DETAILS = ("input_tokens_details", "prompt_tokens_details", "input_token_details")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Completion:
+    """What a model returned; empty where the log does not say."""
+
+    text: str = ""
+    tools: tuple[ToolCall, ...] = ()
+    tokens: tuple[Token, ...] | None = None
+    model: str | None = None
+    usage: Usage = Usage()
+    finish_reason: str | None = None
+    choices: int = 1
+
+
+def first(values: Mapping[str, Any], names: Iterable[str]) -> Any:
+    """Return the first of these values that is there, not None and not empty text."""
+    return next((values[name] for name in names if values.get(name) not in (None, "")), None)
+
+
+def count(value: Any) -> float:
+    """Return a count of tokens, given as a number or as digits; NaN for anything else."""
+    if isinstance(value, str) and value.strip().isdigit():
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+        return math.nan
+    return value
+
+
+def text_of(content: Any) -> str:
+    """Return the text of a message's content, which may come in parts; reasoning and tool calls are not text."""
+    if isinstance(content, str):
+        return content
+    if isinstance(content, dict):
+        content = [content]
+    if not isinstance(content, list):
+        return ""
+    texts = []
+    for part in content:
+        if isinstance(part, str):
+            texts.append(part)
+        elif isinstance(part, dict):
+            inner = part.get("message_content", part)
+            text = first(inner, ("text", "content")) if inner.get("type") in _TEXT_PARTS else None
+            texts.append(text if isinstance(text, str) else "")
+    return "".join(texts)
+
+
+def _bare(message: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a message without what frameworks wrap around it."""
+    if isinstance(message.get("kwargs"), dict) and message.get("type") == "constructor":  # LangChain's serialization
+        kind = str((message.get("id") or [""])[-1])
+        role = next((role for start, role in _CLASSES if kind.startswith(start)), kind)
+        return {"role": role, **message["kwargs"]}
+    for name in ("message", "data"):
+        inner = message.get(name)
+        if isinstance(inner, dict) and "content" not in message:
+            return {**message, **_bare(inner)}
+    return message
+
+
+_CLASSES = (("AI", "assistant"), ("Human", "user"), ("System", "system"), ("Tool", "tool"), ("Function", "tool"))
+
+
+def _role(message: Mapping[str, Any]) -> str:
+    role = first(message, ("role", "type")) or ""
+    return _ROLES.get(role, str(role))
+
+
+def _message_text(message: Mapping[str, Any]) -> str:
+    for name in ("content", "contents", "parts", "text"):
+        text = text_of(unwrapped(message.get(name)) if name == "parts" else message.get(name))
+        if text:
+            return text
+    return ""
+
+
+def _message_tools(message: Mapping[str, Any]) -> tuple[ToolCall, ...]:
+    calls: list[Any] = []
+    extra = message.get("additional_kwargs")
+    for holder in (message, extra if isinstance(extra, dict) else {}):
+        listed = unwrapped(holder.get("tool_calls"))
+        if isinstance(listed, list) and not calls:
+            calls = listed
+    for name in ("content", "parts"):
+        parts = unwrapped(message.get(name)) if name == "parts" else message.get(name)
+        if isinstance(parts, list) and not calls:
+            calls = [
+                part for part in parts if isinstance(part, dict) and part.get("type") in ("tool_use", "tool_call")
+            ]
+    tools = []
+    for item in calls:
+        if isinstance(item, dict):
+            call = item.get("tool_call", item)
+            function = call.get("function")
+            inner = function if isinstance(function, dict) else call
+            name = function if isinstance(function, str) else inner.get("name")
+            tools.append(ToolCall(str(name or ""), first(inner, ("arguments", "args", "input"))))
+    return tuple(tools)
+
+
+def messages_of(value: Any) -> tuple[Message, ...]:
+    """Return the messages that a model was given: a list, an object with one (`messages`, `input`, `prompt`), or a text."""
+    value = unwrapped(value)
+    if isinstance(value, str):
+        return (Message("user", value),) if value.strip() else ()
+    if isinstance(value, dict):
+        inner = first(value, ("messages", "input", "prompts", "prompt", "args"))
+        if inner is not None:
+            return messages_of(inner)
+        return messages_of([value]) if first(value, ("role", "content", "parts")) is not None else ()
+    if not isinstance(value, list):
+        return ()
+    if len(value) == 1 and isinstance(value[0], list):  # LangChain gives a batch of one
+        return messages_of(value[0])
+    messages = []
+    for item in value:
+        if isinstance(item, str):
+            messages.append(Message("user", item))
+        elif isinstance(item, dict):
+            bare = _bare(item)
+            messages.append(Message(_role(bare), _message_text(bare)))
+    return tuple(messages)
+
+
+def usage_in(usage: Any, *, apart: bool = False) -> Usage:
+    """Return the tokens of an API's `usage`, by any of the usual names.
+
+    >>> usage_in({"prompt_tokens": 12, "completion_tokens": 3, "prompt_tokens_details": {"cached_tokens": 8}})
+    Usage(uncached=4, cached=8, output=3)
+    """
+    if not isinstance(usage, dict):
+        return Usage()
+    details = next((usage[name] for name in _DETAILS if isinstance(usage.get(name), dict)), {})
+    cached = first(usage, _CACHED)
+    if cached is None:
+        cached = first(details, ("cached_tokens", "cache_read"))
+    return usage_of(
+        count(first(usage, _GIVEN)),
+        count(cached),
+        count(first(usage, _OUTPUT)),
+        count(first(usage, _TOTAL)),
+        # Anthropic's own usage names its cache reads so, and leaves them out of its input.
+        apart=apart or "cache_creation_input_tokens" in usage,
+        written=count(first(usage, _WRITTEN)),
+    )
+
+
+def _tokens(logprobs: Any) -> tuple[Token, ...] | None:
+    from suffice.llm._wire import tokens_of
+
+    return tokens_of({"content": logprobs} if isinstance(logprobs, list) else logprobs)
+
+
+def _of_choice(body: Mapping[str, Any], choices: Sequence[Any]) -> Completion:
+    choice = choices[0] if isinstance(choices[0], dict) else {}
+    message = choice.get("message")
+    message = _bare(message) if isinstance(message, dict) else {"content": choice.get("text")}
+    return Completion(
+        text=_message_text(message),
+        tools=_message_tools(message),
+        tokens=_tokens(choice.get("logprobs")),
+        finish_reason=first(choice, ("finish_reason", "stop_reason")),
+        choices=len(choices),
+    )
+
+
+def _of_response(body: Mapping[str, Any]) -> Completion:
+    """Read an object of the Responses API."""
+    items = [item for item in body["output"] if isinstance(item, dict)]
+    parts = [
+        part
+        for item in items
+        if item.get("type", "message") == "message" and isinstance(item.get("content"), list)
+        for part in item["content"]
+        if isinstance(part, dict)
+    ]
+    logprobs = [token for part in parts if isinstance(part.get("logprobs"), list) for token in part["logprobs"]]
+    return Completion(
+        text=text_of(parts),
+        tools=tuple(
+            ToolCall(str(item.get("name") or ""), item.get("arguments"))
+            for item in items
+            if item.get("type") == "function_call"
+        ),
+        tokens=_tokens(logprobs),
+        finish_reason=body.get("status"),
+    )
+
+
+def _of_message(message: Mapping[str, Any]) -> Completion:
+    """Read an assistant's message, with what LangChain and Anthropic keep beside it."""
+    meta = message.get("response_metadata")
+    meta = meta if isinstance(meta, dict) else {}
+    return Completion(
+        text=_message_text(message),
+        tools=_message_tools(message),
+        tokens=_tokens(first(meta, ("logprobs",)) or message.get("logprobs")),
+        finish_reason=first(message, ("finish_reason", "stop_reason")) or first(meta, ("finish_reason", "stop_reason")),
+        model=first(meta, ("model_name", "model")),
+        usage=usage_in(first(message, ("usage_metadata",)) or first(meta, ("token_usage", "usage"))),
+    )
+
+
+def completion_of(value: Any) -> Completion:
+    """Return what a model returned, in any of the shapes that APIs and frameworks log it.
+
+    >>> completion_of({"choices": [{"message": {"content": "Oslo"}, "finish_reason": "stop"}]}).text
+    'Oslo'
+    >>> completion_of("Oslo").text
+    'Oslo'
+    """
+    value = unwrapped(value)
+    if isinstance(value, str):
+        return Completion(text=value)
+    if isinstance(value, list):
+        return _last_assistant(value)
+    if not isinstance(value, dict):
+        return Completion()
+    read = _of_object(value)
+    usage = read.usage if math.isnan(read.usage.output) else None
+    if usage is not None:
+        given = first(value, ("usage", "usage_metadata")) or (value.get("llm_output") or {}).get("token_usage")
+        read = replace(read, usage=usage_in(given))
+    model = value.get("model")
+    return replace(read, model=read.model or model) if isinstance(model, str) else read
+
+
+def _of_object(value: Mapping[str, Any]) -> Completion:
+    choices, generations = value.get("choices"), value.get("generations")
+    if isinstance(choices, list) and choices:
+        return _of_choice(value, choices)
+    if isinstance(value.get("output"), list) and value.get("object", "response") == "response":
+        return _of_response(value)
+    if isinstance(generations, list) and generations:
+        inner = generations[0]
+        inner = inner[0] if isinstance(inner, list) and inner else inner
+        return completion_of(inner) if isinstance(inner, dict) else Completion()
+    if isinstance(value.get("messages"), list):
+        return _last_assistant(value["messages"])
+    bare = _bare(value)
+    if any(name in bare for name in ("content", "parts", "contents", "text", "tool_calls")):
+        return _of_message(bare)
+    for name in ("output", "message", "response"):
+        if isinstance(value.get(name), str | dict):
+            return completion_of(value[name])
+    return Completion()
+
+
+def _last_assistant(messages: Sequence[Any]) -> Completion:
+    """Read the last message of a list if it is the assistant's; a list of texts is joined."""
+    if messages and all(isinstance(item, str) for item in messages):
+        return Completion(text="".join(messages))
+    last = messages[-1] if messages else None
+    if not isinstance(last, dict):
+        return Completion()
+    bare = _bare(last)
+    return _of_message(bare) if _role(bare) in ("assistant", "") else Completion()

@@ -71,6 +71,7 @@ def import_recording(
     golds: bool | None = None,
     first_round: Literal[0, 1] | None = None,
     ended_early: Literal["rule", "exhausted"] | None = None,
+    key: str | None = None,
     embedder: Embedder | None = None,
     settle: Callable[[UnsettledError], Any] | None = None,
 ) -> ImportSummary:
@@ -96,6 +97,8 @@ def import_recording(
         golds: For tabular files: whether gold answers that equal the last answers are right; None = not said.
         first_round: What the file's lowest round is: 0 (the model alone) or 1; None = as the file counts.
         ended_early: For tabular files: why some have fewer rounds; `rule` means censored.  None = not said.
+        key: For traces: the attribute that names the question; `trace_id` = each trace is one.  None = the conversation, else
+            the trace.
         embedder: Embeds the answers, for `semantic_distance`.
         settle: Chooses where the file can be read in several ways: is given the error, returns the value of its
             `parameter`.  None = raise the error.
@@ -111,6 +114,7 @@ def import_recording(
         "golds": golds,
         "first_round": first_round,
         "ended_early": ended_early,
+        "key": key,
     }
     options = {name: value for name, value in settings.items() if value is not None}
     path = Path(path)

@@ -64,12 +64,57 @@ def _is_debate(head: Head) -> bool:
     return isinstance(messages, list) and bool(messages) and isinstance(messages[0], dict) and "role" in messages[0]
 
 
+def _item(head: Head) -> Mapping[str, Any]:
+    """Return the first object, or where it is a page of an API, the first one of its list."""
+    for name in ("data", "spans", "runs", "traces", "post"):
+        listed = head.record.get(name)
+        if isinstance(listed, list) and listed and isinstance(listed[0], dict):
+            return listed[0]
+    return head.record
+
+
+def _mlflow_spans(head: Head) -> list[Mapping[str, Any]]:
+    item = head.record if head.has("spans") else _item(head) if head.has("traces") else head.record
+    data = item.get("data") if isinstance(item.get("data"), dict) else item
+    spans = (data or {}).get("spans")
+    return [span for span in spans if isinstance(span, dict)] if isinstance(spans, list) else []
+
+
+def _observation(head: Head) -> set[str]:
+    """Return the fields of an observation of Langfuse, of an export or a trace with its observations."""
+    listed = head.record.get("observations")
+    first = listed[0] if isinstance(listed, list) and listed and isinstance(listed[0], dict) else _item(head)
+    fields = set(first)
+    return (
+        fields if fields & {"parentObservationId", "parent_observation_id", "usageDetails", "usage_details"} else set()
+    )
+
+
+def _is_reply(head: Head) -> bool:
+    kind = _item(head).get("object")
+    return isinstance(kind, str) and kind in _OPENAI
+
+
+_OTLP = ("resourceSpans", "resource_spans", "resourceLogs", "resource_logs", "resourceMetrics", "resource_metrics")
+_OPENAI = ("chat.completion", "response", "text_completion")
+
+
 FORMATS: list[tuple[str, Callable[[Head], bool]]] = [
     ("ircot", lambda head: head.form == "zip" and head.has("prediction_chains.txt")),
     ("tasr", lambda head: head.form == "parquet" and head.has("qid", "round", "current_answer")),
     ("reflexion", lambda head: _first_trial(head) >= {"trial", "logged_correct"}),
     ("self_refine", lambda head: head.has("record_id", "attempt", "transferred_review")),
     ("debate", _is_debate),
+    ("inspect", lambda head: head.has("header.json") or head.has("_journal/start.json") or head.has("eval", "status")),
+    ("otlp", lambda head: any(map(head.has, _OTLP))),
+    ("mlflow", lambda head: any("mlflow.spanType" in (span.get("attributes") or {}) for span in _mlflow_spans(head))),
+    ("langsmith", lambda head: "run_type" in _item(head) and "id" in _item(head)),
+    ("langfuse", lambda head: head.has("trace", "observations") or bool({"traceId", "trace_id"} & _observation(head))),
+    (
+        "openinference",
+        lambda head: isinstance(_item(head).get("context"), dict) and "trace_id" in _item(head)["context"],
+    ),
+    ("openai", lambda head: head.has("custom_id", "response") or head.has("custom_id", "body") or _is_reply(head)),
     ("tabular", lambda head: head.form in ("json", "jsonl", "parquet", "text")),
 ]
 """Formats in the order in which they are tried, each with its test; the table of anything comes last."""

@@ -66,6 +66,12 @@ def import_command(
             "--ended-early", help="For tabular files: why some have fewer rounds: rule (censored) or exhausted."
         ),
     ] = None,
+    key: Annotated[
+        str | None,
+        typer.Option(
+            "--key", help="For traces: the attribute that names the question; trace_id makes each trace a question."
+        ),
+    ] = None,
     embed: Annotated[bool, typer.Option("--embed", help="Embed the answers, for semantic_distance.")] = False,
     embedder: models.EmbedderName = "minilm",
 ) -> None:
@@ -84,6 +90,7 @@ def import_command(
         "golds": golds,
         "first_round": first_round,
         "ended_early": ended_early,
+        "key": key,
     }
     kind = kind_of(path) if kind is None else kind
     arguments = {name: value for name, value in settings.items() if value is not None}

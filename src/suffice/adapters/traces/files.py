@@ -3,37 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from suffice.errors import DataError, NotFoundError, SchemaError
+from suffice.adapters.recognise import data_files
+from suffice.errors import DataError, SchemaError
 from suffice.files import decoded, json_lines, unpacked
 from suffice.json_text import load_json
 
-__all__ = ["documents", "flat", "nanoseconds", "short_ids", "trace_files", "unwrapped"]
+__all__ = ["documents", "flat", "nanoseconds", "short_ids", "unwrapped"]
 
-_SUFFIXES = (".json", ".jsonl", ".ndjson", ".json.gz", ".jsonl.gz", ".ndjson.gz")
 _LONGEST_ID = 256
 _SECONDS, _MILLISECONDS, _MICROSECONDS = 10**11, 10**14, 10**17  # a time below is in this unit
-
-
-def trace_files(path: str | Path, suffixes: tuple[str, ...] = _SUFFIXES) -> list[Path]:
-    """Return the file itself, or the files of a folder and its folders, by name.
-
-    Raises:
-        NotFoundError: There is nothing of this name, or the folder has no such file.
-    """
-    path = Path(path)
-    if path.is_file():
-        return [path]
-    if not path.is_dir():
-        raise NotFoundError(f"no file or folder {str(path)!r}")
-    files = sorted(item for item in path.rglob("*") if item.is_file() and item.name.lower().endswith(suffixes))
-    files = [item for item in files if not any(part.startswith(".") for part in item.relative_to(path).parts)]
-    if not files:
-        raise NotFoundError(f"{path}: no file in this folder ends in {', '.join(suffixes)}")
-    return files
 
 
 def documents(path: str | Path) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -43,7 +25,7 @@ def documents(path: str | Path) -> Iterator[tuple[str, dict[str, Any]]]:
         NotFoundError: There is no such file.
         DataError: A file is empty, cut off, or not JSON.
     """
-    for file in trace_files(path):
+    for file in data_files(path):
         count = 0
         for where, value in _values(file):
             for item in value if isinstance(value, list) else [value]:
@@ -110,7 +92,9 @@ def flat(value: Any, prefix: str = "") -> dict[str, Any]:
     else:
         return {prefix: value}
     return {
-        name: leaf for key, item in pairs for name, leaf in flat(item, f"{prefix}.{key}" if prefix else str(key)).items()
+        name: leaf
+        for key, item in pairs
+        for name, leaf in flat(item, f"{prefix}.{key}" if prefix else str(key)).items()
     }
 
 
@@ -145,8 +129,8 @@ def nanoseconds(value: Any, where: str) -> int | None:
         moment = datetime.fromisoformat(value)
     except (TypeError, ValueError):
         raise DataError(f"{where}: {value!r:.80} is not a time; expected ISO 8601 or a number since 1970") from None
-    moment = moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)
-    since = moment - datetime(1970, 1, 1, tzinfo=timezone.utc)
+    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    since = moment - datetime(1970, 1, 1, tzinfo=UTC)
     return (since.days * 86_400 + since.seconds) * 10**9 + since.microseconds * 1000
 
 

@@ -89,7 +89,9 @@ def read_attributes(span: Span, attributes: Mapping[str, Any], events: Sequence[
 
 
 def _is_content(name: str) -> bool:
-    return name.startswith(("gen_ai.prompt", "gen_ai.completion", "gen_ai.input", "gen_ai.output", "llm.input", "llm.output"))
+    return name.startswith(
+        ("gen_ai.prompt", "gen_ai.completion", "gen_ai.input", "gen_ai.output", "llm.input", "llm.output")
+    )
 
 
 def _add_score(span: Span, values: Mapping[str, Any]) -> None:
@@ -132,9 +134,9 @@ def _output(attributes: Mapping[str, Any], events: Sequence[Event], raw: Complet
         return completion_of({"choices": [{"message": message, **_only(choices[0], "finish_reason")}, *choices[1:]]})
     said = next((values for name, values in events if name == "gen_ai.content.completion"), {})
     for value in (said.get("gen_ai.completion"), *(_indexed(attributes, name) for name in _INDEXED_OUTPUT)):
-        value = unwrapped(value)
-        if isinstance(value, list) and value:
-            read = completion_of([_named_role(value[0], "assistant")])
+        listed = unwrapped(value)
+        if isinstance(listed, list) and listed:
+            read = completion_of([_named_role(listed[0], "assistant")])
             if read.text or read.tools:
                 return read
     return raw
@@ -160,7 +162,9 @@ def _event_message(name: str, values: Mapping[str, Any]) -> dict[str, Any]:
     for prefix in ("message.", "body.message.", "body.", ""):
         fields = {key.removeprefix(prefix): value for key, value in values.items() if key.startswith(prefix)}
         if any(key.split(".")[0] in ("content", "tool_calls") for key in fields):
-            return message | {key: value for key, value in _nested(fields).items() if key in ("content", "tool_calls", "role")}
+            return message | {
+                key: value for key, value in _nested(fields).items() if key in ("content", "tool_calls", "role")
+            }
     inner = unwrapped(first(values, ("message", "body", "gen_ai.event.content")))
     return message | (inner if isinstance(inner, dict) else {"content": inner})
 
@@ -193,4 +197,3 @@ def _lists(value: Any) -> Any:
     if inner and all(key.isdigit() for key in inner):
         return [inner[key] for key in sorted(inner, key=int)]
     return inner
-

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from suffice.adapters.base import ImportedRun
-from suffice.adapters.traces.core import run_of
-from suffice.adapters.traces.files import nanoseconds, trace_files
+from suffice.adapters.recognise import data_files
+from suffice.adapters.traces.files import nanoseconds
 from suffice.adapters.traces.payloads import completion_of, messages_of, usage_in
+from suffice.adapters.traces.runs import run_of
 from suffice.adapters.traces.spans import CHAT, About, Log, Span
 from suffice.errors import DataError, SchemaError
 from suffice.files import decoded, unpacked
@@ -51,13 +52,15 @@ def inspect_log(path: str | Path) -> Log:
         DataError: The log cannot be read, or is another file.
     """
     log = Log()
-    files = trace_files(path, (".eval", ".json"))
+    files = data_files(path)
     for file in files:
         samples = 0
         for where, header, sample in _archive(file) if zipfile.is_zipfile(file) else _document(file):
             samples += 1
             task = (header.get("eval") or {}).get("task") or file.stem
-            _add_sample(log, sample, where, f"{task}:" if len(files) > 1 else "")
+            epochs = ((header.get("eval") or {}).get("config") or {}).get("epochs") or 1
+            suffix = f"#{sample.get('epoch', 1)}" if epochs > 1 else ""
+            _add_sample(log, sample, where, f"{task}:" if len(files) > 1 else "", suffix)
             if samples == 1 and header.get("status") not in (None, "success"):
                 log.notes.append(f"{file.name}: the log's status is {header['status']!r}, so samples may be missing")
         if not samples:
@@ -83,20 +86,22 @@ def _member(archive: zipfile.ZipFile, file: Path, name: str) -> dict[str, Any]:
     try:
         raw = _zstandard(file, info) if info.compress_type == _ZSTANDARD else archive.read(info)
     except (zipfile.BadZipFile, zlib.error, OSError, NotImplementedError, EOFError) as error:
-        raise DataError(f"{where}: cannot be unpacked ({error}); the log may have been cut off: copy it again") from error
+        raise DataError(
+            f"{where}: cannot be unpacked ({error}); the log may have been cut off: copy it again"
+        ) from error
     return _json_object(raw, where)
 
 
 def _zstandard(file: Path, info: zipfile.ZipInfo) -> bytes:
     """Return a member that is compressed with Zstandard, which Python's `zipfile` reads from 3.14 on."""
-    import pyarrow
+    import pyarrow as pa
 
     with file.open("rb") as raw:
         raw.seek(info.header_offset)
         name, extra = struct.unpack("<HH", raw.read(_HEADER)[26:30])
         raw.seek(info.header_offset + _HEADER + name + extra)
-        packed = pyarrow.BufferReader(raw.read(info.compress_size))
-    with pyarrow.CompressedInputStream(packed, "zstd") as stream:
+        packed = pa.BufferReader(raw.read(info.compress_size))
+    with pa.CompressedInputStream(packed, "zstd") as stream:
         content = bytes(stream.read())
     if len(content) != info.file_size or zlib.crc32(content) != info.CRC:
         raise zipfile.BadZipFile(f"Bad CRC-32 for file {info.filename!r}")
@@ -106,7 +111,9 @@ def _zstandard(file: Path, info: zipfile.ZipInfo) -> bytes:
 def _document(file: Path) -> Iterator[tuple[str, Mapping[str, Any], dict[str, Any]]]:
     if file.suffix == ".eval":
         size = file.stat().st_size
-        raise DataError(f"{file}: not a complete zip archive ({size} bytes); the log may have been cut off: copy it again")
+        raise DataError(
+            f"{file}: not a complete zip archive ({size} bytes); the log may have been cut off: copy it again"
+        )
     log = _json_object(b"".join(unpacked(file)), str(file))
     if not isinstance(log.get("eval"), dict) or not isinstance(log.get("samples"), list):
         raise SchemaError(f"{file}: not an Inspect log: expected 'eval' and 'samples'; name the format with --kind")
@@ -123,17 +130,19 @@ def _json_object(raw: bytes, where: str) -> dict[str, Any]:
     try:
         value = load_json(text)
     except ValueError as error:
-        raise DataError(f"{where}: not complete JSON ({error}); the log may have been cut off: copy it again") from error
+        raise DataError(
+            f"{where}: not complete JSON ({error}); the log may have been cut off: copy it again"
+        ) from error
     if not isinstance(value, dict):
         raise SchemaError(f"{where}: found {type(value).__name__}; expected an object of an Inspect log")
     return value
 
 
-def _add_sample(log: Log, sample: Mapping[str, Any], where: str, prefix: str) -> None:
-    name, epoch = f"{prefix}{sample.get('id')}", sample.get("epoch", 1)
-    trace = f"{name}#{epoch}"
+def _add_sample(log: Log, sample: Mapping[str, Any], where: str, prefix: str, suffix: str) -> None:
+    name = f"{prefix}{sample.get('id')}"
+    trace = name + suffix
     attachments = sample.get("attachments") or {}
-    pool = ((sample.get("events_data") or {}).get("messages")) or []
+    pool = _resolved((sample.get("events_data") or {}).get("messages") or [], attachments)
     spans: list[Span] = []
     tools: set[str] = set()
     for place, event in enumerate(sample.get("events") or ()):
@@ -152,7 +161,9 @@ def _add_sample(log: Log, sample: Mapping[str, Any], where: str, prefix: str) ->
         question = next((m.text for m in messages_of(_resolved(question, attachments)) if m.role == "user"), "")
     log.about[trace] = About(
         question=str(_resolved(question, attachments) or "").strip(),
-        golds=tuple(str(gold).strip() for gold in (golds if isinstance(golds, list) else [golds]) if gold not in (None, "")),
+        golds=tuple(
+            str(gold).strip() for gold in (golds if isinstance(golds, list) else [golds]) if gold not in (None, "")
+        ),
         scores=_grades(sample.get("scores")),
         end=_end(sample.get("error"), limit),
         cluster=name,
@@ -225,4 +236,3 @@ def _grades(scores: Any) -> dict[str, Any]:
         for part, mark in parts:
             grades[f"{name}_{part}" if part else str(name)] = _GRADES.get(mark, mark) if isinstance(mark, str) else mark
     return grades
-

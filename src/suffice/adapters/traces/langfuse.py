@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from suffice.adapters.base import ImportedRun
-from suffice.adapters.traces.core import run_of
 from suffice.adapters.traces.files import documents, nanoseconds, short_ids, unwrapped
 from suffice.adapters.traces.payloads import completion_of, messages_of, usage_in
+from suffice.adapters.traces.runs import run_of
 from suffice.adapters.traces.spans import CHAT, About, Log, Span
 from suffice.errors import SchemaError
 from suffice.rounds import End
@@ -43,7 +43,8 @@ def langfuse_log(path: str | Path) -> Log:
     """
     log, printed = Log(), 0
     for where, document in documents(path):
-        trace = document.get("trace") if isinstance(document.get("trace"), dict) else document
+        inner = document.get("trace")
+        trace: Mapping[str, Any] = inner if isinstance(inner, dict) else document
         listed = document.get("observations", document.get("data"))
         if not isinstance(listed, list):
             trace, listed = {}, [document]

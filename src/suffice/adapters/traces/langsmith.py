@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from suffice.adapters.base import ImportedRun
-from suffice.adapters.traces.core import run_of
 from suffice.adapters.traces.files import documents, nanoseconds, short_ids, unwrapped
 from suffice.adapters.traces.payloads import completion_of, first, messages_of, usage_in
+from suffice.adapters.traces.runs import run_of
 from suffice.adapters.traces.spans import CHAT, Log, Span
 from suffice.errors import SchemaError
 from suffice.rounds import End
@@ -50,7 +50,10 @@ def langsmith_log(path: str | Path) -> Log:
                     "format with --kind"
                 )
             _, known = runs.get(str(run["id"]), (where, {}))
-            runs[str(run["id"])] = (where, {**known, **{name: value for name, value in run.items() if value not in (None, {})}})
+            runs[str(run["id"])] = (
+                where,
+                {**known, **{name: value for name, value in run.items() if value not in (None, {})}},
+            )
     return Log(spans=[_span(run, where) for where, run in runs.values()])
 
 
@@ -79,7 +82,7 @@ def _span(run: Mapping[str, Any], where: str) -> Span:
     span.text, span.tools, span.tokens = read.text, read.tools, read.tokens
     span.finish_reason, span.choices = read.finish_reason, read.choices
     span.model = str(model) if model else None
-    span.usage = read.usage if read.usage.output == read.usage.output else usage_in(run)  # noqa: PLR0124 (NaN)
+    span.usage = read.usage if read.usage.output == read.usage.output else usage_in(run)
     return span
 
 

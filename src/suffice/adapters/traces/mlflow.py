@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from suffice.adapters.base import ImportedRun
-from suffice.adapters.traces.core import run_of
 from suffice.adapters.traces.files import documents, nanoseconds, short_ids, unwrapped
 from suffice.adapters.traces.payloads import completion_of, first, messages_of, usage_in
+from suffice.adapters.traces.runs import run_of
 from suffice.adapters.traces.spans import CHAT, About, Log, Span
 from suffice.errors import SchemaError
 from suffice.retrieval import GOLD_FIELDS

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from suffice.adapters.base import ImportedRun
-from suffice.adapters.traces.core import run_of
 from suffice.adapters.traces.files import documents, nanoseconds, short_ids
 from suffice.adapters.traces.payloads import completion_of, first, messages_of
+from suffice.adapters.traces.runs import run_of
 from suffice.adapters.traces.spans import CHAT, Log, Message, Span
 from suffice.errors import SchemaError
 from suffice.rounds import End
@@ -48,7 +48,9 @@ def openai_log(path: str | Path) -> Log:
     for where, document in documents(path):
         for item in document["data"] if isinstance(document.get("data"), list) else [document]:
             if isinstance(item, dict) and isinstance(item.get("body"), dict) and "custom_id" in item:
-                asked[str(item["custom_id"])] = _request_messages(item["body"])
+                messages, name = _request_messages(item["body"]), str(item["custom_id"])
+                if name not in asked or len(messages) < len(asked[name]):  # the first round's request has the question
+                    asked[name] = messages
                 requests += 1
             else:
                 log.spans.append(_reply(item, where))
@@ -115,4 +117,3 @@ def _reply(item: Any, where: str) -> Span:
         ids=ids,
         choices=read.choices,
     )
-

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from suffice.adapters.base import ImportedRun
-from suffice.adapters.traces.core import run_of
 from suffice.adapters.traces.files import documents, flat, nanoseconds, short_ids
 from suffice.adapters.traces.genai import Event, is_genai, read_attributes
 from suffice.adapters.traces.payloads import first
+from suffice.adapters.traces.runs import run_of
 from suffice.adapters.traces.spans import Log, Span
 from suffice.errors import SchemaError
 from suffice.rounds import End
@@ -157,7 +157,11 @@ def _plain_span(item: Any, where: str) -> Span:
             f"{where}: not a span of Phoenix or OpenTelemetry: expected 'context' with a trace_id, and 'attributes'; name the "
             "format with --kind, or leave this file out"
         )
-    if "openinference.span.kind" not in attributes and "gen_ai.operation.name" not in attributes and "span_kind" in fields:
+    if (
+        "openinference.span.kind" not in attributes
+        and "gen_ai.operation.name" not in attributes
+        and "span_kind" in fields
+    ):
         attributes["openinference.span.kind"] = fields["span_kind"]
     span = Span(
         trace=str(trace),

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from suffice.adapters.traces.files import unwrapped
@@ -45,7 +46,7 @@ class Completion:
     tools: tuple[ToolCall, ...] = ()
     tokens: tuple[Token, ...] | None = None
     model: str | None = None
-    usage: Usage = Usage()
+    usage: Usage = field(default_factory=Usage)
     finish_reason: str | None = None
     choices: int = 1
 
@@ -78,7 +79,7 @@ def text_of(content: Any) -> str:
             texts.append(part)
         elif isinstance(part, dict):
             inner = part.get("message_content", part)
-            text = first(inner, ("text", "content")) if inner.get("type") in _TEXT_PARTS else None
+            text: Any = first(inner, ("text", "content")) if inner.get("type") in _TEXT_PARTS else None
             texts.append(text if isinstance(text, str) else "")
     return "".join(texts)
 
@@ -100,8 +101,8 @@ _CLASSES = (("AI", "assistant"), ("Human", "user"), ("System", "system"), ("Tool
 
 
 def _role(message: Mapping[str, Any]) -> str:
-    role = first(message, ("role", "type")) or ""
-    return _ROLES.get(role, str(role))
+    role = str(first(message, ("role", "type")) or "")
+    return _ROLES.get(role, role)
 
 
 def _message_text(message: Mapping[str, Any]) -> str:
@@ -122,17 +123,15 @@ def _message_tools(message: Mapping[str, Any]) -> tuple[ToolCall, ...]:
     for name in ("content", "parts"):
         parts = unwrapped(message.get(name)) if name == "parts" else message.get(name)
         if isinstance(parts, list) and not calls:
-            calls = [
-                part for part in parts if isinstance(part, dict) and part.get("type") in ("tool_use", "tool_call")
-            ]
+            calls = [part for part in parts if isinstance(part, dict) and part.get("type") in ("tool_use", "tool_call")]
     tools = []
     for item in calls:
         if isinstance(item, dict):
             call = item.get("tool_call", item)
             function = call.get("function")
             inner = function if isinstance(function, dict) else call
-            name = function if isinstance(function, str) else inner.get("name")
-            tools.append(ToolCall(str(name or ""), first(inner, ("arguments", "args", "input"))))
+            called = function if isinstance(function, str) else inner.get("name")
+            tools.append(ToolCall(str(called or ""), first(inner, ("arguments", "args", "input"))))
     return tuple(tools)
 
 
@@ -140,7 +139,7 @@ def messages_of(value: Any) -> tuple[Message, ...]:
     """Return the messages that a model was given: a list, an object with one (`messages`, `input`, `prompt`), or a text."""
     value = unwrapped(value)
     if isinstance(value, str):
-        return (Message("user", value),) if value.strip() else ()
+        return _transcript(value)
     if isinstance(value, dict):
         inner = first(value, ("messages", "input", "prompts", "prompt", "args"))
         if inner is not None:
@@ -150,14 +149,33 @@ def messages_of(value: Any) -> tuple[Message, ...]:
         return ()
     if len(value) == 1 and isinstance(value[0], list):  # LangChain gives a batch of one
         return messages_of(value[0])
-    messages = []
+    messages: list[Message] = []
     for item in value:
         if isinstance(item, str):
-            messages.append(Message("user", item))
+            messages.extend(_transcript(item))
         elif isinstance(item, dict):
             bare = _bare(item)
             messages.append(Message(_role(bare), _message_text(bare)))
     return tuple(messages)
+
+
+def _transcript(text: str) -> tuple[Message, ...]:
+    r"""Return the messages of a prompt written as one text, each after its role, as LangChain and others do.
+
+    >>> [item.text for item in _transcript("System: Be brief.\nHuman: Who wrote it?")]
+    ['Be brief.', 'Who wrote it?']
+    """
+    if not _SPEAKER.match(text):
+        return (Message("user", text),) if text.strip() else ()
+    places = [*_SPEAKER.finditer(text)]
+    ends = [place.start() for place in places[1:]] + [len(text)]
+    return tuple(
+        Message(_ROLES.get(place[1].lower(), place[1].lower()), text[place.end() : end].strip())
+        for place, end in zip(places, ends, strict=True)
+    )
+
+
+_SPEAKER = re.compile(r"^(system|developer|user|human|assistant|ai|tool): ", re.IGNORECASE | re.MULTILINE)
 
 
 def usage_in(usage: Any, *, apart: bool = False) -> Usage:
@@ -168,7 +186,7 @@ def usage_in(usage: Any, *, apart: bool = False) -> Usage:
     """
     if not isinstance(usage, dict):
         return Usage()
-    details = next((usage[name] for name in _DETAILS if isinstance(usage.get(name), dict)), {})
+    details: Mapping[str, Any] = next((usage[name] for name in _DETAILS if isinstance(usage.get(name), dict)), {})
     cached = first(usage, _CACHED)
     if cached is None:
         cached = first(details, ("cached_tokens", "cache_read"))
@@ -189,7 +207,7 @@ def _tokens(logprobs: Any) -> tuple[Token, ...] | None:
     return tokens_of({"content": logprobs} if isinstance(logprobs, list) else logprobs)
 
 
-def _of_choice(body: Mapping[str, Any], choices: Sequence[Any]) -> Completion:
+def _of_choice(choices: Sequence[Any]) -> Completion:
     choice = choices[0] if isinstance(choices[0], dict) else {}
     message = choice.get("message")
     message = _bare(message) if isinstance(message, dict) else {"content": choice.get("text")}
@@ -263,10 +281,10 @@ def completion_of(value: Any) -> Completion:
     return replace(read, model=read.model or model) if isinstance(model, str) else read
 
 
-def _of_object(value: Mapping[str, Any]) -> Completion:
+def _of_object(value: Mapping[str, Any]) -> Completion:  # noqa: PLR0911 - one return for each shape
     choices, generations = value.get("choices"), value.get("generations")
     if isinstance(choices, list) and choices:
-        return _of_choice(value, choices)
+        return _of_choice(choices)
     if isinstance(value.get("output"), list) and value.get("object", "response") == "response":
         return _of_response(value)
     if isinstance(generations, list) and generations:

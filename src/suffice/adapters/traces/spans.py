@@ -41,7 +41,13 @@ class Usage:
 
 
 def usage_of(
-    given: float, cached: float, output: float, total: float = math.nan, *, apart: bool = False, written: float = math.nan
+    given: float,
+    cached: float,
+    output: float,
+    total: float = math.nan,
+    *,
+    apart: bool = False,
+    written: float = math.nan,
 ) -> Usage:
     """Return the tokens of a call, its cache reads apart from the other input.
 

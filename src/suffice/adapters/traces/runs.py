@@ -1,0 +1,252 @@
+"""From the conversations of a log to trajectories: rounds with their cost, metrics, and why they ended."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from suffice.adapters.base import ImportedRun, ImportedTrajectory, end_of, score
+from suffice.adapters.traces.core import Conversation, conversations_of
+from suffice.adapters.traces.spans import CHAT, Log, Span
+from suffice.errors import DataError
+from suffice.metrics import METRICS
+from suffice.rounds import Cost, End, Round
+from suffice.seen import one_name_per_text
+from suffice.signals import SIGNALS
+from suffice.signals._align import tokens_of_span
+from suffice.store.schema import column_kind
+
+__all__ = ["run_of"]
+
+_SHOWN = 60
+
+
+def run_of(log: Log, source: str, *, key: str | None = None, ended_early: End | None = None) -> ImportedRun:
+    """Return the trajectories of a log.
+
+    Args:
+        log: What a reader made of the files.
+        source: The format.
+        key: The attribute whose value names the question that a trace belongs to; `trace_id` = each trace is one.
+            None = the id of the conversation or session where there is one, else the trace.
+        ended_early: Why trajectories are shorter than the longest one, where the file does not say: None = `rule`.
+
+    Raises:
+        DataError: There are no rounds, spans cannot be ordered, or no span has the attribute `key`.
+        UnsettledError: One id names conversations about different questions.
+    """
+    conversations = conversations_of(log, key)
+    notes = Counter[str]()
+    for item in conversations:
+        notes.update(item.notes)
+    if not any(step.answer is not None for item in conversations for step in item.steps):
+        raise DataError(_nothing(source, log))
+    usable = [item for item in conversations if any(step.counts or step.answer is not None for step in item.steps)]
+    if len(usable) < len(conversations):
+        notes["traces without a call of a model, left out"] += len(conversations) - len(usable)
+    rounds = [_rounds_of(item) for item in usable]
+    silent = sum(all(own.answer is None for own in listed) for listed in rounds)
+    if silent:
+        notes["conversations without any answer: one round that is wrong where the gold answer is known"] += silent
+    longest = max(map(len, rounds))
+    metrics, refused = _metric_names(usable)
+    clusters = one_name_per_text(
+        [item.about.cluster or item.key for item in usable], [item.question for item in usable]
+    )
+    trajectories = [
+        ImportedTrajectory(
+            question_id=item.key,
+            cluster=cluster,
+            question=item.question,
+            golds=item.about.golds,
+            rounds=tuple(own),
+            end=item.about.end or _end(item, len(own), longest, ended_early),
+            metrics=_metrics(item, own, metrics),
+            labels={"model": _model(item)},
+        )
+        for item, cluster, own in zip(usable, clusters, rounds, strict=True)
+    ]
+    depends, models = _models(trajectories)
+    return ImportedRun(
+        source=source,
+        trajectories=trajectories,
+        notes=[
+            *_length_notes(rounds, trajectories, ended_early),
+            *_cluster_notes(trajectories),
+            *log.notes,
+            *(f"{number} {text}" for text, number in notes.items()),
+            *refused,
+            *models,
+        ],
+        depends=depends,
+    )
+
+
+def _rounds_of(item: Conversation) -> list[Round]:
+    """Return the rounds; calls without an answer are charged to the next one, and those after the last one are a round."""
+    rounds: list[Round] = []
+    cost: Cost | None = None
+    last: Span | None = None
+    for step in item.steps:
+        if not (step.counts or step.answer is not None):
+            continue
+        own = _cost(step.span)
+        cost = own if cost is None else cost + own
+        last = step.span
+        if step.answer is not None:
+            rounds.append(_round(len(rounds) + 1, step.span, step.answer, cost))
+            cost = None
+    if cost is not None and last is not None:
+        rounds.append(_round(len(rounds) + 1, last, None, cost))
+    return rounds
+
+
+def _round(index: int, span: Span, answer: str | None, cost: Cost) -> Round:
+    text = span.text
+    tokens = None
+    if answer is not None and span.tokens and answer == text.strip():
+        start = len(text) - len(text.lstrip())
+        tokens = tokens_of_span(text, span.tokens, start, start + len(answer))
+    return Round(
+        index=index,
+        answer=answer,
+        text=text,
+        answer_tokens=tokens,
+        costs={"generator": cost},
+        finish_reason=span.finish_reason,
+    )
+
+
+def _cost(span: Span) -> Cost:
+    unknown = 0.0 if span.failed else math.nan  # a refused call is not billed
+
+    def known(value: float) -> float:
+        return unknown if math.isnan(value) else value
+
+    return Cost(
+        calls=1,
+        uncached_tokens=known(span.usage.uncached),
+        cached_tokens=known(span.usage.cached),
+        output_tokens=known(span.usage.output),
+        seconds=span.seconds,
+    )
+
+
+def _end(item: Conversation, n_rounds: int, longest: int, ended_early: End | None) -> End:
+    calls = [step for step in item.steps if step.counts or step.answer is not None]
+    if calls and calls[-1].span.failed:
+        return "failed"
+    return end_of(n_rounds, longest, ended_early or "rule")
+
+
+def _number(value: Any) -> float | None:
+    """Return a mark in [0, 1], or None."""
+    if isinstance(value, bool):
+        return float(value)
+    if isinstance(value, int | float) and 0 <= value <= 1:
+        return float(value)
+    return None
+
+
+def _metric_name(name: str) -> str:
+    plain = re.sub(r"\W+", "_", name).strip("_").lower() or "score"
+    plain = plain if plain.isidentifier() else f"score_{plain}"
+    taken = plain in METRICS or plain in SIGNALS or plain in ("round", "golds", "question", "cluster", "end", "text")
+    return f"score_{plain}" if taken or column_kind(plain) != "label" else plain
+
+
+def _metric_names(items: Sequence[Conversation]) -> tuple[dict[str, str], list[str]]:
+    """Return the scores that are metrics, with their names here, and what must be known about scores."""
+    values: dict[str, list[Any]] = {}
+    at_the_end: set[str] = set()
+    for item in items:
+        for holder in (item.about.scores, *(step.span.scores for step in item.steps)):
+            for name, value in holder.items():
+                values.setdefault(name, []).append(value)
+        at_the_end |= item.about.scores.keys()
+    metrics, notes = {}, []
+    for name, listed in values.items():
+        if all(_number(value) is not None for value in listed):
+            metrics[name] = _metric_name(name)
+            where = "at the last round only, so it cannot judge earlier stops" if name in at_the_end else "where marked"
+            notes.append(f"the score {name!r} is the metric {metrics[name]!r}, known {where}; more must mean better")
+        else:
+            odd = next(value for value in listed if _number(value) is None)
+            notes.append(f"the score {name!r} is left out: {str(odd)[:_SHOWN]!r} is not a number in [0, 1]")
+    return metrics, notes
+
+
+def _metrics(item: Conversation, rounds: Sequence[Round], names: Mapping[str, str]) -> tuple[dict[str, float], ...]:
+    marked = [step.span.scores for step in item.steps if step.answer is not None]
+    metrics = []
+    for place, own in enumerate(rounds):
+        scores = dict(marked[place]) if place < len(marked) else {}
+        if place == len(rounds) - 1:
+            scores |= item.about.scores
+        values = {ours: _number(scores.get(theirs)) for theirs, ours in names.items()}
+        known = {name: math.nan if value is None else value for name, value in values.items()}
+        metrics.append({**score(own.answer, item.about.golds), **known})
+    return tuple(metrics)
+
+
+def _model(item: Conversation) -> str | None:
+    calls = [step for step in item.steps if step.counts or step.answer is not None]
+    names = list(dict.fromkeys(step.span.model for step in calls if step.span.model))
+    return ", ".join(names) or None
+
+
+def _models(trajectories: Sequence[ImportedTrajectory]) -> tuple[dict[str, Any], list[str]]:
+    names = {item.labels["model"] for item in trajectories}
+    if names == {None}:
+        return {}, []
+    if len(names) > 1:
+        return {}, [f"{len(names)} different models: a policy fitted on this recording pins none of them"]
+    name = names.pop()
+    return {"model": name}, [f"policies fitted on this recording depend on model {name!r}"]
+
+
+def _length_notes(
+    rounds: Sequence[Sequence[Round]], trajectories: Sequence[ImportedTrajectory], ended_early: End | None
+) -> list[str]:
+    lengths = Counter(len(own) for own in rounds)
+    longest = max(lengths)
+    notes = []
+    if longest == 1:
+        notes.append(
+            "every trace has one round, so there is nothing to decide: log a loop's drafts or steps as model calls"
+        )
+    elif len(lengths) == 1:
+        notes.append(f"every trajectory has {longest} rounds: read as the loop's cap (end: max_rounds)")
+    elif ended_early is None and any(item.end == "rule" for item in trajectories):
+        notes.append(
+            f"trajectories have {min(lengths)} to {longest} rounds: shorter ones are read as the loop's own stops (end: rule), "
+            "beyond which nothing is known"
+        )
+    if len(rounds) == 1:
+        notes.append("one question: a decision needs many")
+    return notes
+
+
+def _cluster_notes(trajectories: Sequence[ImportedTrajectory]) -> list[str]:
+    questions = len({item.cluster for item in trajectories})
+    if questions == len(trajectories):
+        return []
+    return [f"{len(trajectories)} trajectories of {questions} questions: those that ask the same are one cluster"]
+
+
+def _nothing(source: str, log: Log) -> str:
+    kinds = Counter(span.kind or "unknown" for span in log.spans)
+    listed = ", ".join(f"{number} {kind}" for kind, number in kinds.most_common(6))
+    if not kinds[CHAT]:
+        return (
+            f"no model call in this {source} export (spans: {listed or 'none'}); export the traces with the spans of the model "
+            "calls, or choose another format with --kind"
+        )
+    failed = sum(span.failed for span in log.spans if span.kind == CHAT)
+    return (
+        f"none of the {kinds[CHAT]} model calls has an answer's text ({failed} failed): switch on that your instrumentation "
+        "captures message content, and export again"
+    )

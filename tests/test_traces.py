@@ -1,0 +1,193 @@
+"""Traces of model calls: files that real emitters wrote become rounds."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from suffice.adapters import import_recording, importer, kind_of
+from suffice.store import read_recording
+
+TRACES = Path(__file__).parent / "data" / "traces"
+N, ROUNDS = 24, 4
+MADE = {
+    "otlp_genai.jsonl.gz": "otlp",
+    "otlp_genai_events": "otlp",
+    "otlp_genai_old_events": "otlp",
+    "otlp_openllmetry.jsonl.gz": "otlp",
+    "otlp_openinference.jsonl.gz": "otlp",
+    "openinference_console.jsonl.gz": "openinference",
+    "mlflow_traces.jsonl.gz": "mlflow",
+    "inspect_rounds.eval": "inspect",
+    "openai_batch": "openai",
+}
+PUBLISHED = {
+    "docent_log.eval": "inspect",
+    "inspect_pop.eval": "inspect",
+    "inspect_pop.json.gz": "inspect",
+    "langfuse_agno-2025-06-11.trace.json.gz": "langfuse",
+    "langfuse_langgraph-python-2025-08-22.trace.json.gz": "langfuse",
+    "langfuse_llamaindex-2025-06-05.trace.json.gz": "langfuse",
+    "langfuse_openai-agents-2025-09-30.trace.json.gz": "langfuse",
+    "ls_plain.json": "langsmith",
+    "langsmith_batch.json.gz": "langsmith",
+    "otlp_pydantic_ai.jsonl.gz": "otlp",
+}
+
+
+def read(name, **options):
+    return importer((MADE | PUBLISHED)[name])(TRACES / name, **options)
+
+
+def answers(run):
+    return [[item.answer for item in trajectory.rounds] for trajectory in run.trajectories]
+
+
+def expected(place):
+    gold = 12 + 5 * place
+    wrong = str(gold + 1)
+    return [wrong if place % 3 == 0 else str(gold), str(gold), str(gold), wrong if place == 1 else str(gold)]
+
+
+@pytest.mark.parametrize("name", [*MADE, *PUBLISHED])
+def test_the_format_of_a_trace_is_recognised(name):
+    assert kind_of(TRACES / name) == (MADE | PUBLISHED)[name]
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_the_same_loop_is_the_same_rounds_in_every_format(name):
+    run = read(name)
+    assert answers(run) == [expected(place) for place in range(N)]
+    assert [item.question for item in run.trajectories] == [f"What is {7 + 3 * i} plus {5 + 2 * i}?" for i in range(N)]
+    assert {item.end for item in run.trajectories} == {"max_rounds"}
+    assert {item.labels["model"] for item in run.trajectories} == {"fake-1"}
+    assert run.depends == {"model": "fake-1"}
+    assert any("the loop's cap" in note for note in run.notes)
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_usage_is_counted_once_and_cache_reads_apart(name):
+    costs = [item.costs["generator"] for item in read(name).trajectories[5].rounds]
+    assert [cost.calls for cost in costs] == [1] * ROUNDS
+    assert [cost.output_tokens for cost in costs] == [2] * ROUNDS
+    assert [cost.uncached_tokens + cost.cached_tokens for cost in costs] == [50, 70, 90, 110]
+    if "genai" not in name:  # this instrumentation reports no cache reads
+        assert [cost.cached_tokens for cost in costs] == [0, 20, 40, 60]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "otlp_openinference.jsonl.gz",
+        "openinference_console.jsonl.gz",
+        "mlflow_traces.jsonl.gz",
+        "inspect_rounds.eval",
+        "openai_batch",
+    ],
+)
+def test_log_probabilities_are_read_where_a_format_has_them(name):
+    first, second, *_ = read(name).trajectories[0].rounds
+    assert [token.logprob for token in first.answer_tokens] == [-0.9]
+    assert second.answer_tokens[0].text == "12"
+    assert second.answer_tokens[0].alternatives == (("12", -0.05), ("7", -2.95))
+
+
+def test_runs_of_several_lengths_are_read_as_the_loops_own_stops():
+    run = read("langsmith_batch.json.gz")
+    assert answers(run)[0] == ["13", "12", "12"]
+    assert [item.end for item in run.trajectories[:3]] == ["max_rounds", "rule", "rule"]
+    assert any("the loop's own stops (end: rule)" in note for note in run.notes)
+    assert {item.end for item in read("langsmith_batch.json.gz", ended_early="exhausted").trajectories} == {
+        "max_rounds",
+        "exhausted",
+    }
+
+
+def test_spans_of_agents_do_not_count_again_and_tool_calls_cost():
+    run = read("otlp_pydantic_ai.jsonl.gz")
+    assert answers(run) == [["13", "12"], ["17", "17"], ["22", "22"]]
+    first, second = run.trajectories[0].rounds
+    assert (first.costs["generator"].calls, second.costs["generator"].calls) == (2, 1)
+    assert "3 model calls without an answer (tool calls); their cost counts to the next round" in run.notes
+    assert run.trajectories[0].question == "What is 7 plus 5?"
+
+
+def test_submitted_answers_of_an_agent_are_its_rounds():
+    run = read("docent_log.eval")
+    by_id = {item.question_id: item for item in run.trajectories}
+    item = by_id["15#1"]
+    assert [r.answer for r in item.rounds] == [
+        r"picoCTF{1|\/|_4_p34|\|ut_f3bc410e}",
+        "picoCTF{I_am_a_peanut_extraction}",
+        r"picoCTF{1|\/|_4_p34|\|ut_f3bc410e}",
+    ]
+    assert [r.costs["generator"].calls for r in item.rounds] == [5, 3, 2]
+    assert item.golds == (r"picoCTF{1|/|_4_p34|\|ut_f3bc410e}",)
+    assert [math.isnan(metrics["includes"]) for metrics in item.metrics] == [True, True, False]
+    assert item.metrics[-1]["includes"] == 0.0
+    assert by_id["19#1"].metrics[-1]["includes"] == 1.0
+    assert by_id["15#1"].cluster == "15"
+
+
+def test_an_inspect_log_brings_golds_scores_and_its_status():
+    run = read("inspect_pop.json.gz")
+    assert [item.golds for item in run.trajectories] == [("Yes",), ("No",), ("Yes",)]
+    assert [item.metrics[0]["match"] for item in run.trajectories] == [1.0, 1.0, 0.0]
+    assert any("status is 'cancelled'" in note for note in run.notes)
+    assert any("nothing to decide" in note for note in run.notes)
+
+
+def test_langfuse_generations_logged_inside_each_other_are_one_call():
+    run = read("langfuse_agno-2025-06-11.trace.json.gz")
+    [item] = run.trajectories
+    assert item.question == "What is currently trending on Twitter?"
+    assert item.question_id == "35cc6c90-b657-4819-b66c-c931c03ad569"
+    [only] = item.rounds
+    assert only.answer.startswith("To find out what's currently trending")
+    assert only.costs["generator"].calls == 2
+    assert only.costs["generator"].output_tokens == 245
+    assert "2 model calls that were logged twice, one inside the other, read once" in run.notes
+    assert "1 generations whose output is the text 'None' or 'null': read as without an answer" in run.notes
+
+
+def test_scores_in_the_unit_interval_are_metrics_and_their_note_says_where_they_are_known():
+    run = read("langfuse_langgraph-python-2025-08-22.trace.json.gz")
+    [item] = run.trajectories
+    assert item.question == "Search the web for 'example' and summarize."
+    assert (item.metrics[0]["hallucination"], item.metrics[0]["toxicity"]) == (0.1, 0.0)
+    assert any("'hallucination'" in note and "last round only" in note for note in run.notes)
+
+
+@pytest.mark.parametrize(
+    ("name", "question", "answer"),
+    [
+        ("langfuse_llamaindex-2025-06-05.trace.json.gz", "What is Langfuse?", "Langfuse is a tool"),
+        ("langfuse_openai-agents-2025-09-30.trace.json.gz", "What's the weather in Tokyo?", "The weather in Tokyo"),
+        ("ls_plain.json", "howdy", "Howdy! How can I assist you today?"),
+    ],
+)
+def test_published_traces_have_one_round_and_say_so(name, question, answer):
+    run = read(name)
+    [item] = run.trajectories
+    assert item.question == question
+    assert item.rounds[0].answer.startswith(answer)
+    assert "one question: a decision needs many" in run.notes
+
+
+def test_expected_responses_of_mlflow_are_gold_answers():
+    run = read("mlflow_traces.jsonl.gz")
+    assert [item.golds for item in run.trajectories[:2]] == [("12",), ("17",)]
+    assert [metrics["em"] for metrics in run.trajectories[0].metrics] == [0.0, 1.0, 1.0, 1.0]
+
+
+@pytest.mark.parametrize("name", [*MADE, *PUBLISHED])
+def test_every_trace_becomes_a_recording_without_secrets(name, tmp_path):
+    out = tmp_path / "out.parquet"
+    summary = import_recording(TRACES / name, out=out)
+    assert summary.trajectories == read_recording(out).shape[0]
+    text = str(pq.read_table(out).to_pylist()) + str(pq.read_schema(out).metadata)
+    assert "of-the-fixture" not in text
+    assert "Bearer" not in text

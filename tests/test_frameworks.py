@@ -130,6 +130,14 @@ def test_a_state_of_something_else_is_refused():
         Run("answer_stable & (round >= 2)", state=state)
     with pytest.raises(SchemaError):
         Run("answer_stable", state={})
+    with pytest.raises(DataError, match="needs a policy, or a state"):
+        Run()
+
+
+def test_a_state_contains_its_policy():
+    part = Run("answer_stable")
+    part.observe("Oslo")
+    assert Run(state=part.to_state()).observe("Oslo").stop
 
 
 def test_costs_are_what_rules_on_tokens_read():
@@ -149,8 +157,25 @@ def test_an_unknown_count_is_undefined_and_unreported_cache_reads_are_none():
     assert call_cost(1, 2, 3).tokens == Cost(calls=1, uncached_tokens=1, cached_tokens=3, output_tokens=2).tokens
 
 
-def test_a_reply_is_a_text():
-    with pytest.raises(DataError, match="a reply is a text, not None"):
+def test_what_a_client_returned_is_a_reply_with_its_own_costs_and_tokens():
+    token = {
+        "token": "Oslo",
+        "logprob": -0.1,
+        "top_logprobs": [{"token": t, "logprob": p} for t, p in (("Oslo", -0.1), ("Rome", -2.6))],
+    }
+    choice = {"message": {"content": "Oslo"}, "logprobs": {"content": [token]}}
+    run = Run("(answer_margin > 2) & (tokens > 5)")
+    assert run.observe({"choices": [choice], "usage": {"prompt_tokens": 8, "completion_tokens": 1}}).stop
+    assert run.metadata()["signals"] == {"answer_margin": 2.5, "tokens": 9}
+
+
+def test_a_thinking_block_is_not_part_of_the_answer():
+    run = Run("answer_stable")
+    assert observed(run, "<think>Rome?</think>Oslo", "<think>Surely not Rome.</think>Oslo") == [False, True]
+
+
+def test_something_that_is_not_a_reply_is_an_error():
+    with pytest.raises(DataError, match="not a reply"):
         Run("answer_stable").observe(None)
 
 
@@ -173,8 +198,9 @@ def test_the_page_shows_the_lines_that_its_test_runs(name):
     page = (PAGES / f"{name.replace('_', '-')}.md").read_text("utf-8")
     assert f"<!-- run by tests/frameworks/test_{name}.py -->\n```python\n{frameworks()[name]}```\n" in page
     test = (ROOT / "tests" / "frameworks" / f"test_{name}.py").read_text("utf-8")
+    assert f'loaded("{name}", folder' in test
     for check in ("check", "check_cap"):
-        assert re.search(rf'^    {check}\(\s*script,\s*loaded\(\s*"{name}"', test, re.MULTILINE), check
+        assert re.search(rf"^    {check}\(\s*script, ", test, re.MULTILINE), check
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -52,10 +52,6 @@ CAPPED = ("Titus Andronicus", "The Tempest", *["Hamlet"] * 100)
 """Answers on which the rule never fires, so that only the framework's own limit ends the loop."""
 
 
-def run(value):
-    return asyncio.run(value) if inspect.isawaitable(value) else value
-
-
 def loaded(name, folder, **names):
     """Return what the lines to paste define, with a policy file for theirs."""
     namespace = {"__name__": f"pasted_{name}", **names}
@@ -73,18 +69,24 @@ def check_stop(script, text, decision, *, calls=4):
     json.dumps(decision)
 
 
+def asked_twice(script, ask):
+    """Yield what two questions on the same objects, in one event loop, come to."""
+    with asyncio.Runner() as runner:
+        for question in (QUESTION, "Which play has Ariel?"):
+            script.rewind()
+            value = ask(question)
+            yield runner.run(value) if inspect.isawaitable(value) else value
+
+
 def check(script, ask):
-    """Two questions on the same object."""
-    for question in (QUESTION, "Which play has Ariel?"):
-        script.rewind()
-        check_stop(script, *run(ask(question)))
+    """It stops at round 4 and hands back round 2, twice."""
+    for text, decision in asked_twice(script, ask):
+        check_stop(script, text, decision)
 
 
 def check_cap(script, ask):
-    """The framework's own limit ends with the best answer so far."""
-    for question in (QUESTION, "Which play has Ariel?"):
-        script.rewind()
-        text, decision = run(ask(question))
+    """The framework's own limit ends with the best answer so far, twice."""
+    for text, decision in asked_twice(script, ask):
         assert text == decision["answer"] == "The Tempest"
         assert decision["reason"] == "cancelled"
         assert decision["answer_round"] == 2

@@ -6,13 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from suffice.errors import DataError
-from suffice.frameworks.runs import Run, call_cost
+from suffice.frameworks.runs import METADATA, Run, call_cost
 from suffice.rounds import Cost
 
-__all__ = ["METADATA", "cost_of", "final_messages", "newest_reply", "question_of"]
-
-METADATA = "suffice"
-"""The key of the decision in `response_metadata` of the final message."""
+__all__ = ["cost_of", "final_messages", "newest_reply", "question_of"]
 
 
 def question_of(messages: Sequence[Any]) -> str:

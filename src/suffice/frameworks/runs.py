@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,10 @@ from suffice.rounds import Cost, Decision, Reason, Round
 from suffice.rules import Rule
 from suffice.session import Policy, Session
 
-__all__ = ["Measure", "Run", "call_cost", "opener"]
+__all__ = ["METADATA", "Measure", "Run", "call_cost", "opener"]
+
+METADATA = "suffice"
+"""The key of the decision in a framework's final message."""
 
 Measure = Callable[[str, str], Mapping[str, float]]
 """Returns signals of a reply by name, given the question and the reply; NaN where undefined."""
@@ -24,7 +28,7 @@ class Run:
 
     A reply without text, such as one that only calls tools, is a round without an answer.  Where the policy's answer
     position finds an answer in a reply (`Answer: ...`), rules and selectors read that answer; otherwise they read the
-    whole reply.
+    whole reply, after any thinking block.
 
     >>> run = Run("answer_stable")
     >>> [run.observe(reply).stop for reply in ("The Tempest", "the Tempest.")]
@@ -33,27 +37,33 @@ class Run:
     ('the Tempest.', 'rule')
 
     Args:
-        policy: What decides: a policy, a policy file (a path, or text that ends in ``.json``), or a rule or its text.
+        policy: What decides: a policy, a policy file (a path, or text that ends in ``.json``), or a rule or its text; None =
+            the policy in `state`.
         question: The question, for `measure`.
         measure: Measures signals of each reply that the policy reads and that are not computed from the rounds.
         state: What `to_state` wrote, to continue that run; None begins a new one.
 
     Raises:
-        DataError: The policy file cannot be read.
+        DataError: The policy file cannot be read, or there is neither a policy nor a state.
         SchemaError: `state` is not the state of a run.
         ConfigMismatchError: `state` belongs to another policy.
     """
 
     def __init__(
         self,
-        policy: Policy | Rule | str | Path,
+        policy: Policy | Rule | str | Path | None = None,
         question: str = "",
         *,
         measure: Measure | None = None,
         state: Mapping[str, Any] | None = None,
     ) -> None:
-        self.question = question if state is None else str(state.get("question", ""))
-        self.session = Session(policy) if state is None else Session.from_state(state.get("session", {}), policy)
+        if state is not None:
+            self.question = str(state.get("question", ""))
+            self.session = Session.from_state(state.get("session", {}), policy)
+        elif policy is not None:
+            self.question, self.session = question, Session(policy)
+        else:
+            raise DataError("a run needs a policy, or a state that contains one")
         self._measure = measure
 
     @property
@@ -75,30 +85,27 @@ class Run:
         decision = self.decision
         return decision is not None and decision.answer_round == self.session.rounds[-1].index
 
-    def observe(self, text: str, *, cost: Cost | None = None) -> Decision:
+    def observe(self, reply: Any, *, cost: Cost | None = None) -> Decision:
         """Take in one reply and decide.
 
         Args:
-            text: The text of the reply; empty if it only calls tools.
-            cost: What the call cost; None = unknown.
+            reply: The text of the reply, empty if it only calls tools; or what a client returned, see `Round.from_response`.
+            cost: What the call cost; None = what the reply says, tokens are unknown of a text.
 
         Raises:
-            DataError: The run has ended.
+            DataError: The run has ended, or `reply` is neither.
             UnknownSignalError: The policy reads a signal that nothing measures.
         """
-        if not isinstance(text, str):
-            raise DataError(f"a reply is a text, not {text!r}")
-        answer = self.session.policy.answer_position.locate(text).answer or text.strip() or None
-        signals = self._measure(self.question, text) if self._measure is not None and answer else {}
-        return self.session.observe(
-            Round(
-                index=self.session.next_round,
-                answer=answer,
-                text=text,
-                signals=signals,
-                costs={} if cost is None else {"generator": cost},
-            )
-        )
+        index, position = self.session.next_round, self.session.policy.answer_position
+        observed = Round.from_response(reply, index=index, position=position)
+        if observed.answer is None:
+            observed = Round.from_response(reply, index=index)
+        if self._measure is not None and observed.answer is not None:
+            measured = self._measure(self.question, observed.text)
+            observed = replace(observed, signals={**observed.signals, **measured})
+        if cost is not None:
+            observed = replace(observed, costs={"generator": cost})
+        return self.session.observe(observed)
 
     def end(self, reason: Reason = "cancelled") -> Decision:
         """End the run with the best answer so far; if it has ended, return its decision.

@@ -1,0 +1,94 @@
+"""AutoGen: a termination condition that keeps the best message and the reason."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from suffice.errors import DataError
+from suffice.frameworks.runs import Measure, Run, call_cost, opener
+from suffice.rounds import Cost
+from suffice.rules import Rule
+from suffice.session import Policy
+
+__all__ = ["stop_condition"]
+
+
+def stop_condition(
+    policy: Policy | Rule | str | Path, *, writer: str | None = None, measure: Measure | None = None
+) -> Any:
+    """Return a termination condition for a team: each message of the writer is a round, and the policy ends the team.
+
+    A team resets its conditions when it ends, and its result ends with the last message, not the best one.  So the
+    condition keeps the run: `ended()` returns the best message and the decision, also if the team's `max_turns` or another
+    condition ended it.  One condition serves one team, for any number of questions one after the other.
+
+    Args:
+        policy: What decides, see `suffice.Session`.
+        writer: The agent whose messages are rounds; None = every agent.
+        measure: Measures signals of a message, given the task and the message.
+
+    Raises:
+        ImportError: AutoGen AgentChat is not installed.
+    """
+    from autogen_agentchat.base import TerminatedException, TerminationCondition
+    from autogen_agentchat.messages import BaseChatMessage, StopMessage
+
+    open_run = opener(policy, measure)
+
+    class StopCondition(TerminationCondition):
+        """Observes the writer's messages."""
+
+        def __init__(self) -> None:
+            self._run: Run | None = None
+            self._last: Run | None = None
+            self._costs: list[Cost] = []
+
+        @property
+        def terminated(self) -> bool:
+            """Whether the policy has ended the team."""
+            return self._run is not None and self._run.decision is not None
+
+        async def __call__(self, messages: Sequence[Any]) -> Any:
+            """Observe what was said since the last call; return the message that ends the team, or None."""
+            if self.terminated:
+                raise TerminatedException("the policy has already ended the team")
+            for message in messages:
+                if isinstance(message, BaseChatMessage) and message.source == "user":
+                    self._run = open_run(message.to_model_text())
+                    continue
+                if message.models_usage is not None:
+                    usage = message.models_usage
+                    self._costs.append(call_cost(usage.prompt_tokens, usage.completion_tokens))
+                if not isinstance(message, BaseChatMessage) or writer not in (None, message.source):
+                    continue
+                run = self._run = self._run or open_run()
+                cost = sum(self._costs[1:], self._costs[0]) if self._costs else None
+                self._costs = []
+                decision = run.observe(message.to_model_text(), cost=cost)
+                if decision.stop:
+                    said = (
+                        f"{decision.reason} at round {decision.stop_round}: round {decision.answer_round} is the best"
+                    )
+                    return StopMessage(content=said, source="suffice", metadata={"answer": run.text})
+            return None
+
+        async def reset(self) -> None:
+            """Keep the run, and begin a new one with the next message."""
+            if self._run is not None:
+                self._run.end("cancelled")
+                self._last = self._run
+            self._run, self._costs = None, []
+
+        def ended(self) -> tuple[str, dict[str, Any]]:
+            """Return the best message of the team that ended last, and the decision.
+
+            Raises:
+                DataError: No team has ended yet.
+            """
+            if self._last is None:
+                raise DataError("no team has ended yet: give one termination_condition=, and run it first")
+            return self._last.text, self._last.metadata()
+
+    return StopCondition()

@@ -1,0 +1,107 @@
+"""OpenAI Agents: hooks, a tool behaviour and a handler of limits, which end a run with its best reply and the reason."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from suffice.errors import DataError
+from suffice.frameworks.runs import Measure, Run, call_cost, opener
+from suffice.rules import Rule
+from suffice.session import Policy
+
+__all__ = ["stop_hooks"]
+
+
+def stop_hooks(policy: Policy | Rule | str | Path, *, measure: Measure | None = None) -> Any:
+    """Return hooks for `Runner.run(hooks=...)`: each response is a round, and the policy ends the run.
+
+    Hooks see replies but cannot stop, and a tool behaviour can stop but sees no reply, so what is returned has a part for
+    each place: itself (`hooks=`), `after_tools` (the agent's `tool_use_behavior=`) and `handlers` (`error_handlers=`, for
+    `max_turns`).  `ended(result)` returns the best output and the decision, also of a run that ended by itself.  One object
+    serves any number of runs, at the same time too.
+
+    Args:
+        policy: What decides, see `suffice.Session`.
+        measure: Measures signals of a reply, given the question and the reply.
+
+    Raises:
+        ImportError: OpenAI Agents is not installed.
+    """
+    from agents import RunHooks, ToolsToFinalOutputResult
+
+    open_run = opener(policy, measure)
+
+    class StopHooks(RunHooks[Any]):
+        """Holds the run, and the newest agent, of each context as long as somebody holds the context."""
+
+        def __init__(self) -> None:
+            self._runs: WeakKeyDictionary[Any, Run] = WeakKeyDictionary()
+            self._agents: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
+            self.handlers = {"max_turns": self._at_limit}
+
+        async def on_llm_start(self, context: Any, agent: Any, system_prompt: Any, input_items: Any) -> None:
+            """Begin a new question."""
+            if context not in self._runs:
+                self._runs[context] = open_run(_question(input_items))
+
+        async def on_llm_end(self, context: Any, agent: Any, response: Any) -> None:
+            """Observe the response."""
+            run, self._agents[context] = self._runs[context], agent
+            if run.decision is None:
+                output = [item.model_dump() if hasattr(item, "model_dump") else item for item in response.output]
+                usage = response.usage
+                cached = usage.input_tokens_details.cached_tokens
+                cost = call_cost(usage.input_tokens - cached, usage.output_tokens, cached)
+                run.observe({"output": output}, cost=cost)
+
+        def after_tools(self, context: Any, results: Any) -> Any:
+            """Return the best reply as the final output if the policy ends the run."""
+            run = self._runs.get(context)
+            if run is None or run.decision is None or not run.text:
+                return ToolsToFinalOutputResult(is_final_output=False)
+            return ToolsToFinalOutputResult(True, _typed(run.text, self._agents[context]))
+
+        def _at_limit(self, error: Any) -> Any:
+            run = self._runs.get(error.context)
+            if run is None or run.end("cancelled").answer is None:
+                return None  # the framework raises its own error
+            return {"final_output": _typed(run.text, error.run_data.last_agent)}
+
+        def ended(self, result: Any) -> tuple[Any, dict[str, Any]]:
+            """Return the best output of a run and the decision.
+
+            Raises:
+                DataError: The run had other hooks.
+            """
+            run = self._runs.get(result.context_wrapper)
+            if run is None:
+                raise DataError("the run was not observed: pass these hooks to Runner.run(hooks=...)")
+            run.end("exhausted")
+            output = result.final_output if run.is_last or not run.text else _typed(run.text, result.last_agent)
+            return output, run.metadata()
+
+    return StopHooks()
+
+
+def _question(items: Any) -> str:
+    """Return the newest text of a user; empty if there is none."""
+    for item in reversed(items):
+        if isinstance(item, dict) and item.get("role") == "user":
+            content = item["content"]
+            parts = [content] if isinstance(content, str) else [part.get("text", "") for part in content]
+            return "".join(parts)
+    return ""
+
+
+def _typed(text: str, agent: Any) -> Any:
+    """Return a reply as the agent's output type."""
+    from agents import AgentOutputSchema
+    from agents.agent_output import AgentOutputSchemaBase
+
+    kind = agent.output_type
+    if kind is None or kind is str:
+        return text
+    schema = kind if isinstance(kind, AgentOutputSchemaBase) else AgentOutputSchema(kind)
+    return schema.validate_json(text)

@@ -1,0 +1,134 @@
+"""Pydantic AI: a capability that ends a run with its best reply and the reason."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from suffice.errors import DataError
+from suffice.frameworks.runs import METADATA, Measure, Run, call_cost, opener
+from suffice.rules import Rule
+from suffice.session import Policy
+
+__all__ = ["decision_of", "stop_capability"]
+
+
+def stop_capability(
+    policy: Policy | Rule | str | Path, *, measure: Measure | None = None, revise: str | None = None
+) -> Any:
+    """Return a capability for `Agent(capabilities=[...])`: each response is a round, and the policy ends the run.
+
+    The output is then the best reply, and `decision_of(result)` the decision.  With a typed output the arguments of the
+    output tool are the reply, as JSON, and the best ones are handed back through that tool; a text that the agent would
+    refuse is a round without an answer.  The run also ends before its `request_limit`.
+
+    Args:
+        policy: What decides, see `suffice.Session`.
+        measure: Measures signals of a reply, given the question and the reply.
+        revise: What to ask if the run would end and the policy goes on; None lets it end.  Each time counts as a retry of
+            the output, of which an agent has one unless it is given more: `Agent(retries={"output": 10})`.
+
+    Raises:
+        ImportError: Pydantic AI 2 is not installed.
+    """
+    from pydantic import TypeAdapter
+    from pydantic_ai import ModelRetry
+    from pydantic_ai.capabilities import AbstractCapability
+    from pydantic_ai.exceptions import UnexpectedModelBehavior, UsageLimitExceeded
+    from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
+    from pydantic_ai.run import AgentRunResult
+
+    open_run = opener(policy, measure)
+
+    class StopCapability(AbstractCapability[Any]):
+        """Observes responses; each run of the agent has a copy of its own."""
+
+        def __init__(self, run: Run | None = None) -> None:
+            self.run = run
+            self.tools: dict[int, str | None] = {}
+
+        async def for_run(self, ctx: Any) -> Any:
+            """Begin a new question."""
+            return StopCapability(open_run(ctx.prompt if isinstance(ctx.prompt, str) else ""))
+
+        async def after_model_request(self, ctx: Any, *, request_context: Any, response: Any) -> Any:
+            """Observe the response, and replace it by the best one if the policy, or the limit, ends the run."""
+            run, usage = self.run, response.usage
+            if run is None or run.decision is not None:
+                return response
+            text, self.tools[run.session.next_round], is_final = _reply(
+                response, request_context.model_request_parameters
+            )
+            cached = usage.cache_read_tokens
+            run.observe(text, cost=call_cost(usage.input_tokens - cached, usage.output_tokens, cached))
+            limit = None if ctx.usage_limits is None else ctx.usage_limits.request_limit
+            if run.decision is None and limit is not None and ctx.usage.requests >= limit:
+                run.end("cancelled")
+            if run.decision is None and is_final:
+                if revise is not None:
+                    raise ModelRetry(revise)
+                run.end("exhausted")
+            return response if run.decision is None else self.final(run, response, is_best=is_final and run.is_last)
+
+        def final(self, run: Run, response: Any, *, is_best: bool) -> Any:
+            """Return the response that ends a run: the newest one if it is the best, else one made of the best reply."""
+            metadata = {**(response.metadata or {}), METADATA: run.metadata()}
+            if is_best or run.decision is None or run.decision.answer_round is None:
+                return replace(response, metadata=metadata)
+            tool = self.tools[run.decision.answer_round]
+            part = TextPart(run.text) if tool is None else ToolCallPart(tool, run.text)
+            return replace(response, parts=[part], metadata=metadata)
+
+        async def on_run_error(self, ctx: Any, *, error: BaseException) -> Any:
+            """Hand back the best text if another limit, of tokens or retries, ends the run."""
+            run, limits = self.run, (UsageLimitExceeded, UnexpectedModelBehavior)
+            if run is None or not isinstance(error, limits) or run.end("cancelled").answer is None:
+                raise error
+            final = self.final(run, ModelResponse([]), is_best=False)
+            if not isinstance(final.parts[0], TextPart):  # only the agent could read a typed output
+                raise error
+            fields = {"output": run.text, "messages": [*ctx.messages, final], "usage": ctx.usage, "run_id": ctx.run_id}
+            return TypeAdapter(AgentRunResult[str]).validate_python(fields)
+
+    return StopCapability()
+
+
+def _reply(response: Any, shape: Any) -> tuple[str, str | None, bool]:
+    """Return what a response answers, its output tool if it uses one, and whether the run would end with it.
+
+    A text that the agent would refuse, because its output is typed, is empty.
+    """
+    outputs = {tool.name for tool in shape.output_tools}
+    typed = next((call for call in response.tool_calls if call.tool_name in outputs), None)
+    if typed is not None:
+        return typed.args_as_json_str(), typed.tool_name, True
+    text = response.text or ""
+    if shape.output_mode not in ("text", "tool_or_text") and not _is_json(text):
+        text = ""
+    return text, None, bool(text) and not response.tool_calls
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    return True
+
+
+def decision_of(result: Any) -> dict[str, Any]:
+    """Return the decision behind the result of a run.
+
+    Args:
+        result: The result of a run of an agent with `stop_capability`.
+
+    Raises:
+        DataError: The run had no such capability.
+    """
+    for message in reversed(result.all_messages()):
+        decision = (getattr(message, "metadata", None) or {}).get(METADATA)
+        if decision is not None:
+            return dict(decision)
+    raise DataError("no message carries a decision: give the agent capabilities=[stop_capability(...)]")

@@ -100,7 +100,7 @@ def test_runs_of_several_lengths_are_read_as_the_loops_own_stops():
     assert answers(run)[0] == ["13", "12", "12"]
     assert [item.end for item in run.trajectories[:3]] == ["max_rounds", "rule", "rule"]
     assert any("the loop's own stops (end: rule)" in note for note in run.notes)
-    assert {item.end for item in read("langsmith_batch.json.gz", ended_early="exhausted").trajectories} == {
+    assert {item.end for item in read("langsmith_batch.json.gz", ended="exhausted").trajectories} == {
         "max_rounds",
         "exhausted",
     }
@@ -111,7 +111,7 @@ def test_spans_of_agents_do_not_count_again_and_tool_calls_cost():
     assert answers(run) == [["13", "12"], ["17", "17"], ["22", "22"]]
     first, second = run.trajectories[0].rounds
     assert (first.costs["generator"].calls, second.costs["generator"].calls) == (2, 1)
-    assert "3 model calls without an answer (tool calls); their cost counts to the next round" in run.notes
+    assert "model calls without an answer (tool calls), whose cost counts to the next round: 3" in run.notes
     assert run.trajectories[0].question == "What is 7 plus 5?"
 
 
@@ -149,8 +149,8 @@ def test_langfuse_generations_logged_inside_each_other_are_one_call():
     assert only.answer.startswith("To find out what's currently trending")
     assert only.costs["generator"].calls == 2
     assert only.costs["generator"].output_tokens == 245
-    assert "2 model calls that were logged twice, one inside the other, read once" in run.notes
-    assert "1 generations whose output is the text 'None' or 'null': read as without an answer" in run.notes
+    assert "model calls that were logged twice, one inside the other, read once: 2" in run.notes
+    assert "generations whose output is the text 'None' or 'null', read as without an answer: 1" in run.notes
 
 
 def test_scores_in_the_unit_interval_are_metrics_and_their_note_says_where_they_are_known():

@@ -218,7 +218,7 @@ def _steps(ordered: Sequence[Span], about: About, notes: Counter[str]) -> list[S
         call.name in _ANSWER_TOOLS for span in ordered if span.kind == CHAT for call in span.tools
     )
     if by_tool:
-        notes["conversations whose answers are those that the model submitted by a tool; its other texts are not"] += 1
+        notes["conversations whose answers are what the model submitted by a tool, not its other texts"] += 1
     steps = []
     for span in ordered:
         if span.kind != CHAT:
@@ -228,13 +228,13 @@ def _steps(ordered: Sequence[Span], about: About, notes: Counter[str]) -> list[S
             notes["model calls that were logged twice, one inside the other, read once"] += 1
         elif span.failed:
             steps.append(Step(span, reason="it failed", counts=True))
-            notes["failed model calls, left out; their cost counts to the next round"] += 1
+            notes["failed model calls, left out, whose cost counts to the next round"] += 1
         else:
             answer = _submitted(span) if by_tool else span.text.strip() or None
             reason = "" if answer is not None else _no_answer(span, by_tool=by_tool)
             steps.append(Step(span, answer=answer, reason=reason, counts=answer is None))
             if answer is None:
-                notes["model calls without an answer (tool calls); their cost counts to the next round"] += 1
+                notes["model calls without an answer (tool calls), whose cost counts to the next round"] += 1
     return steps
 
 
@@ -285,7 +285,7 @@ def _note_oddities(steps: Sequence[Step], notes: Counter[str]) -> None:
     rounds = [step.span for step in steps if step.answer is not None]
     talking = sum(bool(span.tools and not _submitted(span)) for span in rounds)
     if talking:
-        notes["rounds whose text comes with a tool call: the model's words on the way, read as its answer so far"] += (
+        notes["rounds whose text comes with a tool call (the model's words on the way, read as its answer so far)"] += (
             talking
         )
     several = sum(span.choices > 1 for span in rounds)
@@ -294,12 +294,12 @@ def _note_oddities(steps: Sequence[Step], notes: Counter[str]) -> None:
     if any(
         one.end is not None and other.start is not None and other.start < one.end for one, other in pairwise(rounds)
     ):
-        notes["conversations whose model calls overlap in time: they are read as rounds in order of start"] += 1
+        notes["conversations whose model calls overlap in time, read as rounds in order of start"] += 1
     asked = {
         next((m.text for m in reversed(span.messages) if m.role == "user"), "") for span in rounds if span.messages
     }
     if len(asked) > 1:
         notes[
-            "conversations in which a user's message comes between rounds: feedback of the loop, or a new question that "
-            "does not belong to the same trajectory"
+            "conversations in which a user's message comes between rounds (the loop's own feedback, or a new question that "
+            "does not belong to the same trajectory)"
         ] += 1

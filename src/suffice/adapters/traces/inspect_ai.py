@@ -29,7 +29,7 @@ _GRADES = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}
 _CAPS = ("message", "token", "time", "working", "turn", "cost")
 
 
-def read_inspect(path: str | Path, *, ended_early: End | None = None) -> ImportedRun:
+def read_inspect(path: str | Path, *, ended: End | None = None) -> ImportedRun:
     """Read an Inspect log: every call of a model with an answer is a round, the sample's target the gold answer.
 
     Where the model answers by the tool `submit`, the submitted answers are the rounds.  A sample's epochs are trajectories of
@@ -37,12 +37,12 @@ def read_inspect(path: str | Path, *, ended_early: End | None = None) -> Importe
 
     Args:
         path: An `.eval` or `.json` log, or a folder of them.
-        ended_early: Why trajectories are shorter than the longest one, where the log does not say; None = the loop's own rule.
+        ended: Why trajectories are shorter than the longest one, where the log does not say; None = the loop's own rule.
 
     Raises:
         DataError: The log cannot be read, or has no answers.
     """
-    return run_of(inspect_log(path), "inspect", ended_early=ended_early)
+    return run_of(inspect_log(path), "inspect", ended=ended)
 
 
 def inspect_log(path: str | Path) -> Log:

@@ -21,18 +21,18 @@ _UPPER = re.compile(r"(?<!^)(?=[A-Z])")
 _NOTHING = ("None", "null")
 
 
-def read_langfuse(path: str | Path, *, key: str | None = None, ended_early: End | None = None) -> ImportedRun:
+def read_langfuse(path: str | Path, *, key: str | None = None, ended: End | None = None) -> ImportedRun:
     """Read Langfuse's JSON: a downloaded trace, `GET /api/public/traces/ID`, or exported observations.
 
     Args:
         path: A file, or a folder.
         key: The field or metadata that names the question; `trace_id` = each trace is one.  None = the session, else the trace.
-        ended_early: Why trajectories are shorter than the longest one; None = the loop's own rule.
+        ended: Why trajectories are shorter than the longest one; None = the loop's own rule.
 
     Raises:
         DataError: The file cannot be read, or has no answers.
     """
-    return run_of(langfuse_log(path), "langfuse", key=key, ended_early=ended_early)
+    return run_of(langfuse_log(path), "langfuse", key=key, ended=ended)
 
 
 def langfuse_log(path: str | Path) -> Log:
@@ -59,7 +59,7 @@ def langfuse_log(path: str | Path) -> Log:
             log.spans.append(span)
         _add_scores(log, trace)
     if printed:
-        log.notes.append(f"{printed} generations whose output is the text 'None' or 'null': read as without an answer")
+        log.notes.append(f"generations whose output is the text 'None' or 'null', read as without an answer: {printed}")
     return log
 
 

@@ -19,19 +19,19 @@ __all__ = ["langsmith_log", "read_langsmith"]
 _BATCH = ("post", "patch", "runs")
 
 
-def read_langsmith(path: str | Path, *, key: str | None = None, ended_early: End | None = None) -> ImportedRun:
+def read_langsmith(path: str | Path, *, key: str | None = None, ended: End | None = None) -> ImportedRun:
     """Read LangSmith's runs in JSON or JSON lines.
 
     Args:
         path: A file, or a folder.
         key: The metadata that names the question; `trace_id` = each trace is one.  None = the thread (`session_id`, `thread_id`
             or `conversation_id` in the metadata), else the trace.
-        ended_early: Why trajectories are shorter than the longest one; None = the loop's own rule.
+        ended: Why trajectories are shorter than the longest one; None = the loop's own rule.
 
     Raises:
         DataError: The file cannot be read, or has no answers.
     """
-    return run_of(langsmith_log(path), "langsmith", key=key, ended_early=ended_early)
+    return run_of(langsmith_log(path), "langsmith", key=key, ended=ended)
 
 
 def langsmith_log(path: str | Path) -> Log:

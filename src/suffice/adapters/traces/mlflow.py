@@ -22,19 +22,19 @@ _ERROR = ("ERROR", "STATUS_CODE_ERROR")
 _EXPECTED = ("expected_response", "expected_answer", *(name for name in GOLD_FIELDS if name != "answer"))
 
 
-def read_mlflow(path: str | Path, *, key: str | None = None, ended_early: End | None = None) -> ImportedRun:
+def read_mlflow(path: str | Path, *, key: str | None = None, ended: End | None = None) -> ImportedRun:
     """Read MLflow's traces in JSON or JSON lines; expected answers among the assessments are gold answers.
 
     Args:
         path: A file, or a folder.
         key: The metadata, tag or attribute that names the question; `trace_id` = each trace is one.  None = the session
             (`mlflow.trace.session`), else the trace.
-        ended_early: Why trajectories are shorter than the longest one; None = the loop's own rule.
+        ended: Why trajectories are shorter than the longest one; None = the loop's own rule.
 
     Raises:
         DataError: The file cannot be read, or has no answers.
     """
-    return run_of(mlflow_log(path), "mlflow", key=key, ended_early=ended_early)
+    return run_of(mlflow_log(path), "mlflow", key=key, ended=ended)
 
 
 def mlflow_log(path: str | Path) -> Log:

@@ -20,7 +20,7 @@ _OK = 300
 _OBJECTS = ("chat.completion", "response", "text_completion")
 
 
-def read_openai(path: str | Path, *, key: str | None = None, ended_early: End | None = None) -> ImportedRun:
+def read_openai(path: str | Path, *, key: str | None = None, ended: End | None = None) -> ImportedRun:
     """Read the output of OpenAI's Batch API, or stored responses and chat completions, in JSON or JSON lines.
 
     Rounds are the replies of one `custom_id` in several batches, or of one conversation, in order of their time.  Batch input
@@ -30,12 +30,12 @@ def read_openai(path: str | Path, *, key: str | None = None, ended_early: End | 
         path: A file, or a folder.
         key: The field or metadata that names the question (`metadata.question_id`).  None = the conversation, the `custom_id`, or
             the first response of a chain.
-        ended_early: Why trajectories are shorter than the longest one; None = the loop's own rule.
+        ended: Why trajectories are shorter than the longest one; None = the loop's own rule.
 
     Raises:
         DataError: The file cannot be read, or has no answers.
     """
-    return run_of(openai_log(path), "openai", key=key, ended_early=ended_early)
+    return run_of(openai_log(path), "openai", key=key, ended=ended)
 
 
 def openai_log(path: str | Path) -> Log:

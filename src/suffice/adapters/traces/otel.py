@@ -20,32 +20,32 @@ __all__ = ["openinference_log", "otlp_log", "read_openinference", "read_otlp"]
 _ERROR = (2, "2", "STATUS_CODE_ERROR", "ERROR", "StatusCode.ERROR")
 
 
-def read_otlp(path: str | Path, *, key: str | None = None, ended_early: End | None = None) -> ImportedRun:
+def read_otlp(path: str | Path, *, key: str | None = None, ended: End | None = None) -> ImportedRun:
     """Read OTLP JSON or JSON lines with spans of the GenAI, OpenLLMetry or OpenInference conventions.
 
     Args:
         path: A file, or a folder; log records with the messages (`logs.jsonl`) are joined to their spans.
         key: The attribute that names the question; `trace_id` = each trace is one.  None = the conversation, else the trace.
-        ended_early: Why trajectories are shorter than the longest one; None = the loop's own rule.
+        ended: Why trajectories are shorter than the longest one; None = the loop's own rule.
 
     Raises:
         DataError: The file cannot be read, or has no answers.
     """
-    return run_of(otlp_log(path), "otlp", key=key, ended_early=ended_early)
+    return run_of(otlp_log(path), "otlp", key=key, ended=ended)
 
 
-def read_openinference(path: str | Path, *, key: str | None = None, ended_early: End | None = None) -> ImportedRun:
+def read_openinference(path: str | Path, *, key: str | None = None, ended: End | None = None) -> ImportedRun:
     """Read spans as Phoenix exports them (and as OpenTelemetry's console exporter prints them), in JSON or JSON lines.
 
     Args:
         path: A file, or a folder.
         key: The attribute that names the question; `trace_id` = each trace is one.  None = the session, else the trace.
-        ended_early: Why trajectories are shorter than the longest one; None = the loop's own rule.
+        ended: Why trajectories are shorter than the longest one; None = the loop's own rule.
 
     Raises:
         DataError: The file cannot be read, or has no answers.
     """
-    return run_of(openinference_log(path), "openinference", key=key, ended_early=ended_early)
+    return run_of(openinference_log(path), "openinference", key=key, ended=ended)
 
 
 def otlp_log(path: str | Path) -> Log:
@@ -83,7 +83,7 @@ def otlp_log(path: str | Path) -> Log:
         events = [(str(e.get("name", "")), _attributes(e.get("attributes"))) for e in item.get("events") or ()]
         log.spans.append(read_attributes(span, attributes, [*events, *records.get((span.trace, span.span), ())]))
     if foreign:
-        log.notes.append(f"{foreign} spans of other things than models and agents (requests, databases) are left out")
+        log.notes.append(f"spans of other things than models and agents (requests, databases), left out: {foreign}")
     return log
 
 

@@ -22,9 +22,10 @@ from suffice.store.schema import column_kind
 __all__ = ["run_of"]
 
 _SHOWN = 60
+_SAME = 0.9
 
 
-def run_of(log: Log, source: str, *, key: str | None = None, ended_early: End | None = None) -> ImportedRun:
+def run_of(log: Log, source: str, *, key: str | None = None, ended: End | None = None) -> ImportedRun:
     """Return the trajectories of a log.
 
     Args:
@@ -32,7 +33,7 @@ def run_of(log: Log, source: str, *, key: str | None = None, ended_early: End | 
         source: The format.
         key: The attribute whose value names the question that a trace belongs to; `trace_id` = each trace is one.
             None = the id of the conversation or session where there is one, else the trace.
-        ended_early: Why trajectories are shorter than the longest one, where the file does not say: None = `rule`.
+        ended: Why trajectories are shorter than the longest one, where the file does not say: None = `rule`.
 
     Raises:
         DataError: There are no rounds, spans cannot be ordered, or no span has the attribute `key`.
@@ -50,7 +51,7 @@ def run_of(log: Log, source: str, *, key: str | None = None, ended_early: End | 
     rounds = [_rounds_of(item) for item in usable]
     silent = sum(all(own.answer is None for own in listed) for listed in rounds)
     if silent:
-        notes["conversations without any answer: one round that is wrong where the gold answer is known"] += silent
+        notes["conversations without any answer (one round, wrong where the gold answer is known)"] += silent
     longest = max(map(len, rounds))
     metrics, refused = _metric_names(usable)
     clusters = one_name_per_text(
@@ -63,7 +64,7 @@ def run_of(log: Log, source: str, *, key: str | None = None, ended_early: End | 
             question=item.question,
             golds=item.about.golds,
             rounds=tuple(own),
-            end=item.about.end or _end(item, len(own), longest, ended_early),
+            end=item.about.end or _end(item, len(own), longest, ended),
             metrics=_metrics(item, own, metrics),
             labels={"model": _model(item)},
         )
@@ -74,11 +75,12 @@ def run_of(log: Log, source: str, *, key: str | None = None, ended_early: End | 
         source=source,
         trajectories=trajectories,
         notes=[
-            *_length_notes(rounds, trajectories, ended_early),
+            *_length_notes(rounds, trajectories, ended),
             *_cluster_notes(trajectories),
             *log.notes,
-            *(f"{number} {text}" for text, number in notes.items()),
+            *(f"{text}: {number}" for text, number in notes.items()),
             *refused,
+            *_disagreements(trajectories, usable, metrics),
             *models,
         ],
         depends=depends,
@@ -135,11 +137,11 @@ def _cost(span: Span) -> Cost:
     )
 
 
-def _end(item: Conversation, n_rounds: int, longest: int, ended_early: End | None) -> End:
+def _end(item: Conversation, n_rounds: int, longest: int, ended: End | None) -> End:
     calls = [step for step in item.steps if step.counts or step.answer is not None]
     if calls and calls[-1].span.failed:
         return "failed"
-    return end_of(n_rounds, longest, ended_early or "rule")
+    return end_of(n_rounds, longest, ended or "rule")
 
 
 def _number(value: Any) -> float | None:
@@ -192,6 +194,27 @@ def _metrics(item: Conversation, rounds: Sequence[Round], names: Mapping[str, st
     return tuple(metrics)
 
 
+def _disagreements(
+    trajectories: Sequence[ImportedTrajectory], items: Sequence[Conversation], names: Mapping[str, str]
+) -> list[str]:
+    """Say where a mark of the log and the exact match of the answer differ: the answers may contain more than the gold one."""
+    notes = []
+    for theirs, ours in names.items():
+        pairs = [
+            (item.metrics[-1][ours], item.metrics[-1]["em"])
+            for item, about in zip(trajectories, items, strict=True)
+            if theirs in about.about.scores and item.golds
+        ]
+        known = [(mark, em) for mark, em in pairs if not math.isnan(mark)]
+        same = sum(mark == em for mark, em in known)
+        if known and same < _SAME * len(known):
+            notes.append(
+                f"the score {theirs!r} and em agree in {same} of {len(known)} last rounds, so em may not measure what the score "
+                "marks: look at contains, too"
+            )
+    return notes
+
+
 def _model(item: Conversation) -> str | None:
     calls = [step for step in item.steps if step.counts or step.answer is not None]
     names = list(dict.fromkeys(step.span.model for step in calls if step.span.model))
@@ -209,7 +232,7 @@ def _models(trajectories: Sequence[ImportedTrajectory]) -> tuple[dict[str, Any],
 
 
 def _length_notes(
-    rounds: Sequence[Sequence[Round]], trajectories: Sequence[ImportedTrajectory], ended_early: End | None
+    rounds: Sequence[Sequence[Round]], trajectories: Sequence[ImportedTrajectory], ended: End | None
 ) -> list[str]:
     lengths = Counter(len(own) for own in rounds)
     longest = max(lengths)
@@ -220,7 +243,7 @@ def _length_notes(
         )
     elif len(lengths) == 1:
         notes.append(f"every trajectory has {longest} rounds: read as the loop's cap (end: max_rounds)")
-    elif ended_early is None and any(item.end == "rule" for item in trajectories):
+    elif ended is None and any(item.end == "rule" for item in trajectories):
         notes.append(
             f"trajectories have {min(lengths)} to {longest} rounds: shorter ones are read as the loop's own stops (end: rule), "
             "beyond which nothing is known"

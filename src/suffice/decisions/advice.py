@@ -230,7 +230,8 @@ class Advice(Result):
     @property
     def figures(self) -> list[CandidateFigures]:
         """What is known of each candidate, in their order."""
-        return candidate_figures(self.trial, self.chosen if self.verdict == "do it" else None)
+        advised = self.chosen if self.verdict == "do it" else None
+        return candidate_figures(self.trial, advised, {place: self._questions_needed(place) for place in self.needed})
 
     def plot(self) -> Chart:
         """Return the chart of what each candidate changes, with its interval, against what it costs."""

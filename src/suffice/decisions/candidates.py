@@ -8,7 +8,9 @@ from dataclasses import replace
 import numpy as np
 
 from suffice.errors import SufficeError, UnknownSignalError
+from suffice.metrics import METRICS
 from suffice.replays import calibrate, check_policy, policy_for
+from suffice.replays.outcomes import has_outcome
 from suffice.rules import Selector, fixed_k
 from suffice.session import Policy
 from suffice.store.recording import Recording
@@ -28,7 +30,7 @@ def candidates(tune: Recording, metric: str, selector: Selector) -> tuple[tuple[
 
     Args:
         tune: Recorded tune questions.
-        metric: What calibrated signals are fitted to.
+        metric: What must not be lost.  Calibrated signals are fitted to it, to exact match where it measures answers.
         selector: How all of them return answers.
     """
     highest = int(tune.index[-1])
@@ -92,7 +94,9 @@ def _fitted(tune: Recording, rule: str, metric: str, selector: Selector) -> Poli
     """
     draft = policy_for(tune, rule, selector=selector)
     if any(map(draft.unfitted, draft.signals)):
-        draft, _ = calibrate(tune, rule=rule, target=metric, selector=selector)
+        # As `calibrate` does by default, so that a rule of one name is one policy everywhere.
+        target = "em" if metric in METRICS and has_outcome(tune, "em") else metric
+        draft, _ = calibrate(tune, rule=rule, target=target, selector=selector)
         # The trial keeps the tune questions once, for all candidates.
         draft = replace(draft, provenance={})
     check_policy(draft, tune)

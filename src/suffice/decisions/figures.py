@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,6 +41,7 @@ class CandidateFigures:
         spent: Mean costs by name; NaN where unknown.
         saving: Share of what is to be saved; NaN where unknown.
         tested: Whether it is in the sequence of tests.
+        needed: About how many further questions would prove it; None where none are needed, or no number would do.
         evidence: The highest wealth of the bet that it loses less than the largest accepted loss.
     """
 
@@ -51,12 +52,14 @@ class CandidateFigures:
     spent: dict[str, float]
     saving: float
     tested: bool
+    needed: int | None
     evidence: float
 
     def row(self, cost: str, max_loss: float) -> tuple[Any, ...]:
         """Return the cells of `candidate_columns`."""
         bar = interval_bar(self.change, max_loss)
-        return (self.policy, self.spent[cost], self.saving, self.value, self.change, self.state, bar)
+        state = f"open, {self.needed:,} more" if self.needed and self.state == "open" else self.state
+        return (self.policy, self.spent[cost], self.saving, self.value, self.change, state, bar)
 
     def to_dict(self, metric: str) -> dict[str, Any]:
         """Return JSON-ready values; a loss is a change with its sign turned."""
@@ -71,16 +74,18 @@ class CandidateFigures:
             "tested": self.tested,
             "proved": self.state in ("advised", "proved"),
             "loses_more": self.state == "loses more",
+            "needed": self.needed,
             "evidence": self.evidence,
         }
 
 
-def candidate_figures(trial: Trial, advised: int | None) -> list[CandidateFigures]:
+def candidate_figures(trial: Trial, advised: int | None, needed: Mapping[int, int | None]) -> list[CandidateFigures]:
     """Return the figures of all candidates.
 
     Args:
         trial: The evidence.
         advised: The place of the candidate to deploy; None if none is.
+        needed: By place of a tested candidate, how many further questions would prove it.
     """
     n, totals = max(trial.totals.n, 1), trial.totals
     mean, low, high = totals.interval()
@@ -102,6 +107,7 @@ def candidate_figures(trial: Trial, advised: int | None) -> list[CandidateFigure
             spent={name: float(sums[place] / n) for name, sums in totals.costs.items()},
             saving=float(saving[place]),
             tested=place in trial.sequence,
+            needed=needed.get(place),
             evidence=float(np.exp(min(trial.below.log_highest[place], 700.0))),
         )
         for place, policy in enumerate(trial.candidates)

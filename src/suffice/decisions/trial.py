@@ -18,6 +18,7 @@ from suffice.session import Policy
 __all__ = ["Totals", "Trial", "frontier"]
 
 _Z = 1.959964  # two-sided 95 %
+_ONE_SIDED_Z = 1.644854
 _SLACK = 1e-12  # means are sums in another order
 
 
@@ -169,9 +170,13 @@ class Trial:
             fields: The other attributes of the declaration.
         """
         spent = on_tune.costs[cost].mean(axis=-1)
+        # Few questions say little about a mean.  A candidate that changes few answers is shown to lose little sooner
+        # than one that changes many and happened to gain here, so what counts is how much each may lose.
+        losses, n = on_tune.worst, on_tune.worst.shape[-1]
+        may_lose = losses.mean(axis=-1) + _ONE_SIDED_Z * losses.std(axis=-1) / np.sqrt(n)
         return cls(
             candidates=tuple(candidates),
-            sequence=frontier(on_tune.worst.mean(axis=-1), spent[:-1], float(spent[-1])),
+            sequence=frontier(may_lose, spent[:-1], float(spent[-1])),
             max_loss=max_loss,
             cost=cost,
             below=Wealth.start(max_loss, "below", len(candidates)),
@@ -271,7 +276,7 @@ def frontier(losses: Floats, costs: Floats, baseline: float) -> tuple[int, ...]:
     (0, 1)
 
     Args:
-        losses: Mean losses on tune questions, shape ``(n_candidates,)``.
+        losses: What each may lose, as tune questions show, shape ``(n_candidates,)``.
         costs: Mean costs there, same shape.
         baseline: The mean cost of the baseline, which a candidate must undercut.
     """

@@ -12,17 +12,18 @@ import numpy as np
 
 from suffice._version import __version__
 from suffice.calibration import CalibrationReport
+from suffice.decisions import Advice, decide
 from suffice.diagnostics.calibration import named_reports, reports_by_round
 from suffice.display import Displayed
 from suffice.display.tables import facts_table
-from suffice.errors import ConfigMismatchError, DataError
+from suffice.errors import ConfigMismatchError, DataError, SufficeError
 from suffice.replays import Price, ReplayResult, Row, outcome, replay
 from suffice.replays.prepared import PreparedRecording
 from suffice.replays.tables import outcomes_table, replay_notes, replay_tables
 from suffice.reports.extras import diagnostics, which_round
 from suffice.reports.gate import gate_part
 from suffice.reports.headline import Headline, headline
-from suffice.reports.part import ReportPart
+from suffice.reports.part import ReportPart, advice_part
 from suffice.reports.trajectories import Stopped
 from suffice.session import Policy
 from suffice.statistics import Resampling
@@ -67,6 +68,7 @@ class ReportCell:
         extra: Tables of the diagnostics, by heading.
         notes: What could not be computed, and why.
         parts: What other evaluations add.
+        advice: Whether the loop itself should change; None where that cannot be asked, see the notes.
     """
 
     name: str
@@ -76,6 +78,7 @@ class ReportCell:
     extra: Mapping[str, Sequence[Table]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     parts: tuple[ReportPart, ...] = ()
+    advice: Advice | None = None
 
     @property
     def rules(self) -> list[Row]:
@@ -156,6 +159,7 @@ class ReportCell:
         """Return JSON-ready values."""
         return {
             "name": self.name,
+            "advice": None if self.advice is None else self.advice.sentence,
             "headlines": [asdict(headline) for headline in self.headlines],
             "replay": self.result.to_dict(),
             "tables": [table.to_dict() for table in self.tables()],
@@ -201,8 +205,10 @@ class Report(Displayed):
 
     @property
     def lead(self) -> str:
-        """The first headline."""
-        return self.cells[0].headlines[0].sentence
+        """The advice and the first headline."""
+        cell = self.cells[0]
+        advice = [] if cell.advice is None else [cell.advice.sentence]
+        return " ".join([*advice, cell.headlines[0].sentence])
 
     def provenance(self) -> Table:
         """Return how the report was made."""
@@ -321,6 +327,12 @@ def _report_cell(
         prepared.recording, list(different.values()), result.metrics[0], resampling=resampling
     )
     margin = min(settings.margins, default=0.02)
+    advice: Advice | None = None
+    try:
+        advice = decide(recording, metric=result.metrics[0], max_loss=margin, tune=tune, prices=prices)
+    except SufficeError as error:
+        notes.append(f"no advice on the loop itself: {error}")
+    gates = gate_part(prepared.recording, result.metrics, resampling=resampling, margin=margin)
     return ReportCell(
         name=name,
         result=result,
@@ -328,7 +340,8 @@ def _report_cell(
         policies=tuple(named),
         extra=rounds | extra,
         notes=(*notes, *missing),
-        parts=gate_part(prepared.recording, result.metrics, resampling=resampling, margin=margin),
+        parts=gates if advice is None else (advice_part(advice), *gates),
+        advice=advice,
     )
 
 

@@ -106,6 +106,7 @@ def _shown_cell(cell: ReportCell, sliders: list[dict[str, Any]]) -> dict[str, An
     }
     return {
         "name": cell.name,
+        "advice": "" if cell.advice is None else cell.advice.sentence,
         "headlines": cell.headlines,
         "tiles": _tiles(cell, rules[0]),
         "costs": pareto_costs(result),

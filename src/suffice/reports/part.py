@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from suffice.decisions import Advice
 from suffice.tables import Table
 
-__all__ = ["ReportPart"]
+__all__ = ["ReportPart", "advice_part"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,3 +33,20 @@ class ReportPart:
     def listed(self) -> list[Table]:
         """Return all its tables."""
         return [*self.tables, *(table for tables in self.folded.values() for table in tables)]
+
+
+def advice_part(advice: Advice) -> ReportPart:
+    """Return the part that says whether the loop should change."""
+    # The last column draws intervals as text, where there is no chart.
+    short, every = (
+        replace(table, columns=table.columns[:-1], rows=tuple(row[:-1] for row in table.rows))
+        for table in advice.tables()
+    )
+    caption = "Each candidate with its 95 % interval, on questions that neither chose nor fitted it."
+    return ReportPart(
+        title="Should this loop change?",
+        sentences=(advice.sentence,),
+        charts={"advice": (dict(advice.plot().spec), caption)},
+        tables=(short,),
+        folded={"Every candidate": (every,)},
+    )

@@ -10,6 +10,7 @@ import pytest
 from suffice.cli.console import fits
 from suffice.cli.output import Screen
 from suffice.cli.tree import commands
+from suffice.decisions import decide
 from suffice.gates import answered_recording, load_answered
 from suffice.store import bundled_recording, write_recording
 from suffice.tables import Column, Table
@@ -30,7 +31,9 @@ CALLS = [
     "certify eval.parquet --max-loss 0.5 --policy policy.json --path p_correct --tune tune.parquet -o certified.json",
     "certify eval.parquet --max-loss 0.5 --policy policy.json",
     "decide eval.parquet -o decided.json",
-    "decide self_refine.parquet --metric target_sentiment --leave-out-failed -o advised.json --policy advised-policy.json",
+    "decide self_refine.parquet --metric target_sentiment --leave-out-failed -o advised.json",
+    "deploy decision.json -o deployed.json",
+    "deploy policy.json --to langgraph",
     "data show policy.json",
     "data signals",
     f"data selectors eval.parquet --tune tune.parquet {QUICK}",
@@ -69,6 +72,7 @@ def folder(tmp_path_factory):
     write_recording(base / "gates.parquet", scored.table, scored.metadata)
     drafts = bundled_recording("self_refine_gpt4")
     write_recording(base / "self_refine.parquet", drafts.table, drafts.metadata)
+    decide(drafts, metric="target_sentiment", leave_out_failed=True).save(base / "decision.json")
     return base
 
 

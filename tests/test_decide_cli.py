@@ -7,7 +7,6 @@ import json
 import pytest
 
 from suffice.decisions import Advice
-from suffice.session import Policy
 from suffice.store import write_recording
 from tests.cli_tools import cli
 from tests.test_decide import converged_at_2, log_of, losing_three_points
@@ -25,12 +24,12 @@ def folder(tmp_path, monkeypatch):
 
 
 def test_the_sentence_comes_first_and_the_decision_is_written(folder):
-    done = cli("decide", "waste.parquet", "--metric", "quality", "--policy", "p.json")
+    done = cli("decide", "waste.parquet", "--metric", "quality")
     assert done.code == 0, done.err
     assert done.out.startswith("Lower the cap from 5 to 2: it saves 60 % of the calls")
     assert len(done.out.splitlines()) <= 25
     assert Advice.load(folder / "decision.json").verdict == "do it"
-    assert Policy.load(folder / "p.json").max_rounds == 2
+    assert "next: suffice deploy decision.json" in done.out
 
 
 def test_the_same_loop_may_be_asked_about_again_and_goes_on_where_it_was(folder):
@@ -54,13 +53,6 @@ def test_what_was_declared_holds(folder, option):
     assert refused.code == 1
     assert "the earlier decision declared" in refused.error
     assert (folder / "decision.json").read_bytes() == before
-
-
-def test_without_advice_no_policy_is_written_and_that_is_said(folder):
-    done = cli("decide", "earn.parquet", "--metric", "quality", "--policy", "p.json")
-    assert done.code == 0
-    assert "no change is advised, so no policy is written" in done.out
-    assert not (folder / "p.json").exists()
 
 
 @pytest.mark.parametrize(

@@ -74,15 +74,14 @@ def decide_command(
     previous: Annotated[
         Path | None, typer.Option("--continue", help="An earlier decision: add the new questions to its evidence.")
     ] = None,
-    policy: Annotated[Path | None, typer.Option("--policy", help="Where to write the policy that is advised.")] = None,
     out: Annotated[
         Path | None,
         typer.Option("--out", "-o", help="The decision; default: decision.json. One that exists is continued."),
     ] = None,
 ) -> None:
-    """Keep the loop, lower its cap, or stop by a rule; you may come back with more questions as often as you like.
+    """You may come back with more questions as often as you like: a decision that exists is continued.
 
-    Example: suffice decide run.parquet --metric em --policy policy.json
+    Example: suffice decide run.parquet --metric em
     """
     target = out or previous or _OUT
     if previous is None and target.exists():
@@ -98,21 +97,9 @@ def decide_command(
             previous=None if previous is None else Advice.load(previous),
         )
     advice.save(target)
-    written = None if advice.policy is None else policy
-    if advice.policy is not None and written is not None:
-        advice.policy.save(written)
     then = {
-        "do it": f'suffice answer "QUESTION" --corpus FOLDER --policy {written or "policy.json"}',
+        "do it": f"suffice deploy {target}",
         "not enough data": f"suffice decide FRESH.parquet --continue {target}",
     }.get(advice.verdict, f"suffice diagnose {path}")
-    if advice.verdict == "do it" and written is None:
-        then = f"suffice decide {path} --continue {target} --policy policy.json"
-    lost = ["no change is advised, so no policy is written"] if policy is not None and written is None else []
-    screen = Screen(
-        sentences=[advice.sentence],
-        tables=advice.tables(),
-        notes=lost,
-        files={"decision": target, "policy": written},
-        then=then,
-    )
+    screen = Screen(sentences=[advice.sentence], tables=advice.tables(), files={"decision": target}, then=then)
     output.show({**advice.to_dict(), "file": str(target)}, screen)

@@ -121,6 +121,9 @@ TREE = {
     "reranker train": Place(
         "Train a cross-encoder on a model's preferences.", "suffice.cli.train_reranker:train_reranker_command"
     ),
+    "deploy": Place(
+        "Write the advised policy, and print the lines to paste.", "suffice.cli.deploy:deploy_command", "Deploy"
+    ),
     "answer": Place("Answer one question from a corpus, stopping by a policy.", "suffice.cli.answer:answer", "Deploy"),
     "data": Place(
         "Show policies, signals, selectors, prices and costs.", panel="Inspect", example="suffice data show policy.json"

@@ -1,0 +1,87 @@
+"""`suffice deploy`: the policy that a decision advises, and the lines to paste into a loop."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from suffice.cli import options
+from suffice.cli.console import say
+from suffice.cli.output import Output, Screen
+from suffice.decisions import Advice
+from suffice.errors import DataError
+from suffice.frameworks import frameworks, snippet
+from suffice.session import Policy
+from suffice.signals import REMEDIES, SIGNALS
+
+__all__ = ["PYTHON", "deploy_command"]
+
+PYTHON = """from suffice import Session
+
+
+def ask(question):
+    session = Session("policy.json")
+    reply = None
+    while session.decision is None:
+        reply = write(question, reply)  # your loop: one call of the model
+        session.observe(draft=reply)
+    return session.decision.answer, session.decision
+"""
+"""The lines for a loop of one's own."""
+
+
+def deploy_command(
+    path: Annotated[Path, typer.Argument(metavar="DECISION", help="A decision, or a policy file.")],
+    output: Output,
+    to: Annotated[
+        str, typer.Option("--to", help=f"Whose lines to print: python (your own loop), {', '.join(frameworks())}.")
+    ] = "python",
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Where the policy of a decision goes; default: policy.json.")
+    ] = None,
+) -> None:
+    """A decision that advises no change has nothing to deploy, and says why.
+
+    Example: suffice deploy decision.json --to langgraph
+    """
+    options.allowed(to, ["python", *frameworks()], "--to")
+    try:
+        is_decision = json.loads(path.read_text("utf-8")).get("format") == "suffice-decision"
+    except (OSError, ValueError, AttributeError):
+        is_decision = False  # the reader of policies says what is wrong
+    if is_decision:
+        advice = Advice.load(path)
+        if advice.policy is None:
+            raise DataError(f"there is nothing to deploy. {advice.sentence}")
+        policy, sentence, target = advice.policy, advice.sentence, out or Path("policy.json")
+        then = f"suffice decide FRESH.parquet --continue {path}"
+    else:
+        policy = options.load_policy(path)
+        sentence, target = f"{policy.label}: {policy.rule}, at most {policy.max_rounds} rounds.", out or path
+        then = f"suffice replay FRESH.parquet --policy {target}"
+    policy.check()
+    if target != path:
+        policy.save(target)
+    lines = PYTHON.replace("policy.json", str(target)) if to == "python" else snippet(to, target)
+    notes = _needed_notes(policy)
+    files = {} if target == path else {"policy": target}
+    screen = Screen(sentences=[sentence], notes=notes, files=files, then=then)
+    output.show({"policy": str(target), "to": to, "lines": lines, "needs": notes, "sentence": sentence}, screen)
+    if not output.as_json:
+        say(f"\n{lines}")
+
+
+def _needed_notes(policy: Policy) -> list[str]:
+    """Return what a loop must give beside the text of its replies, one note for each signal."""
+    notes = []
+    for name in policy.raw_signals:
+        known = SIGNALS.get(name)
+        needs = sorted(known.needs) if known else ["measure="]
+        if needs:
+            advice = next((REMEDIES[need] for need in needs if need in REMEDIES), "")
+            what = f"needs {', '.join(needs)}" if known else "is a signal of your own: give its value in each round"
+            notes.append(f"the policy reads {name}, which {what}{'. ' * bool(advice)}{advice}")
+    return notes

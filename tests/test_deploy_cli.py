@@ -1,0 +1,75 @@
+"""`suffice deploy`: the policy and the lines, which run."""
+
+from __future__ import annotations
+
+import pytest
+
+from suffice.cli.deploy import PYTHON
+from suffice.decisions import decide
+from suffice.frameworks import frameworks, snippet
+from suffice.session import Policy
+from tests.cli_tools import cli
+from tests.test_decide import converged_at_2, log_of, losing_three_points
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A decision to change, one not to, and a policy that reads log-probabilities."""
+    decide(log_of(400, converged_at_2), metric="quality").save(tmp_path / "do.json")
+    decide(log_of(8000, losing_three_points), metric="quality").save(tmp_path / "keep.json")
+    Policy(rule="(answer_stable >= 1) & (answer_margin > 2)").save(tmp_path / "margin.json")
+    Policy(rule="tasr").save(tmp_path / "unfitted.json")
+    Policy(rule="our_own > 2").save(tmp_path / "own.json")
+    (tmp_path / "broken.json").write_text("{")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_the_lines_for_an_own_loop_run_and_stop_where_the_decision_says(folder):
+    done = cli("deploy", "do.json")
+    assert done.code == 0, done.error
+    assert done.out.startswith("Lower the cap from 5 to 2")
+    assert "policy written to policy.json" in done.out
+    assert PYTHON in done.out
+    drafts = []
+
+    def write(question: str, reply: str | None) -> str:
+        drafts.append(f"draft {len(drafts) + 1} of {question}")
+        return drafts[-1]
+
+    names = {"write": write}
+    exec(compile(done.out[done.out.index("from suffice import") :], "lines.py", "exec"), names)
+    answer, decision = names["ask"]("a question")
+    assert (answer, decision.stop_round, len(drafts)) == ("draft 2 of a question", 2, 2)
+
+
+@pytest.mark.parametrize("name", list(frameworks()))
+def test_the_lines_of_a_framework_load_the_policy_that_was_written(folder, name):
+    done = cli("deploy", "do.json", "--to", name, "-o", "here.json", "--json").json
+    assert done["lines"] == snippet(name, "here.json")
+    assert Policy.load(folder / "here.json").max_rounds == 2
+
+
+def test_a_policy_file_is_deployed_where_it_is(folder):
+    done = cli("deploy", "margin.json")
+    assert done.code == 0, done.error
+    assert "written to" not in done.out
+    assert 'Session("margin.json")' in done.out
+    assert "the policy reads answer_margin, which needs logprobs" in done.out
+    assert "our_own, which is a signal of your own" in cli("deploy", "own.json").out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["keep.json"], 1, "there is nothing to deploy. Keep what you have"),
+        (["unfitted.json"], 1, "needs a calibrator"),
+        (["broken.json"], 1, "JSON"),
+        (["nothing.json"], 2, "nothing.json"),
+        (["do.json", "--to", "langgraf"], 2, "langgraph"),
+    ],
+)
+def test_what_cannot_be_deployed_is_refused_and_nothing_is_written(folder, arguments, code, message):
+    done = cli("deploy", *arguments)
+    assert (done.code, message in done.error) == (code, True), done
+    assert not (folder / "policy.json").exists()

@@ -10,6 +10,7 @@ import pytest
 
 from suffice.adapters import import_recording, importer, kind_of
 from suffice.store import read_recording
+from tests.cli_tools import cli
 
 TRACES = Path(__file__).parent / "data" / "traces"
 N, ROUNDS = 24, 4
@@ -191,3 +192,25 @@ def test_every_trace_becomes_a_recording_without_secrets(name, tmp_path):
     text = str(pq.read_table(out).to_pylist()) + str(pq.read_schema(out).metadata)
     assert "of-the-fixture" not in text
     assert "Bearer" not in text
+
+
+def test_three_commands_lead_from_traces_to_a_decision(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shown = cli("import", TRACES / "inspect_rounds.eval").words
+    assert "inspect_rounds.parquet: 24 trajectories of 24 questions, up to 4 rounds" in shown
+    assert "suffice decide inspect_rounds.parquet" in shown
+    assert "now: cap 4" in cli("decide", "inspect_rounds.parquet").words
+
+
+def test_a_trace_is_explained_span_by_span(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shown = cli("import", TRACES / "otlp_pydantic_ai.jsonl.gz", "--explain").words
+    for part in ("invoke_agent adder", "no model call: invoke_agent", "it calls look_up", "round 2"):
+        assert part in shown
+    assert not [*tmp_path.iterdir()]
+    assert cli("import", TRACES / "docent_log.eval", "--explain", "--json").json["spans"][4]["read as"] == "round 1"
+
+
+def test_only_traces_are_explained(tmp_path):
+    (tmp_path / "a.csv").write_text("question_id,round,answer\nq1,1,Oslo\n", encoding="utf-8")
+    assert "only traces can be explained" in cli("import", tmp_path / "a.csv", "--explain").error

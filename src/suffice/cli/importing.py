@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from suffice.adapters import ImportSummary, import_recording, importer, importer_names, kind_of
+from suffice.adapters.traces import explain_trace
 from suffice.cli import models
 from suffice.cli.console import warn
 from suffice.cli.output import Output, Screen
@@ -72,6 +73,10 @@ def import_command(
             "--key", help="For traces: the attribute that names the question; trace_id makes each trace a question."
         ),
     ] = None,
+    explain: Annotated[
+        bool,
+        typer.Option("--explain", help="For traces: show how the longest conversation is read, and write nothing."),
+    ] = False,
     embed: Annotated[bool, typer.Option("--embed", help="Embed the answers, for semantic_distance.")] = False,
     embedder: models.EmbedderName = "minilm",
 ) -> None:
@@ -83,6 +88,9 @@ def import_command(
     if kind is not None and kind not in importer_names():
         known = ", ".join(importer_names())
         raise typer.BadParameter(f"{kind!r} is not a known format; there are: {known}", param_hint="--kind")
+    if explain:
+        _explain(path, kind or kind_of(path), key, output)
+        return
     settings: dict[str, Any] = {
         "columns": _column_pairs(column, "--column", "OURS=THEIRS", may_be_empty=True),
         "metrics": _column_pairs(metric_column, "--metric-column", "NAME=COLUMN"),
@@ -106,6 +114,13 @@ def import_command(
     interactive = sys.stdin.isatty() and sys.stderr.isatty()
     summary = import_recording(path, kind, out=out, embedder=used, settle=_choose if interactive else None, **arguments)
     output.show(summary.to_dict(), _import_screen(summary))
+
+
+def _explain(path: Path, kind: str, key: str | None, output: Output) -> None:
+    table = explain_trace(path, kind, key=key)
+    then = f"suffice import {path}" + (f" --key {key}" if key else "")
+    values = [dict(zip((column.name for column in table.columns), row, strict=True)) for row in table.rows]
+    output.show({"spans": values, "notes": list(table.notes)}, Screen(tables=[table], then=then))
 
 
 def _one_path(paths: Sequence[Path]) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from suffice.adapters.traces.explain import explain_trace
 from suffice.adapters.traces.inspect_ai import read_inspect
 from suffice.adapters.traces.langfuse import read_langfuse
 from suffice.adapters.traces.langsmith import read_langsmith
@@ -10,6 +11,7 @@ from suffice.adapters.traces.openai_files import read_openai
 from suffice.adapters.traces.otel import read_openinference, read_otlp
 
 __all__ = [
+    "explain_trace",
     "read_inspect",
     "read_langfuse",
     "read_langsmith",

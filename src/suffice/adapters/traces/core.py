@@ -222,7 +222,7 @@ def _steps(ordered: Sequence[Span], about: About, notes: Counter[str]) -> list[S
     steps = []
     for span in ordered:
         if span.kind != CHAT:
-            steps.append(Step(span, reason=f"it is not a call of a model ({span.kind or 'unknown'})"))
+            steps.append(Step(span, reason=f"no model call: {span.kind or 'unknown'}"))
         elif id(span) in nested:
             steps.append(Step(span, reason=nested[id(span)]))
             notes["model calls that were logged twice, one inside the other, read once"] += 1

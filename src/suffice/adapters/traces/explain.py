@@ -30,7 +30,7 @@ TRACE_FORMATS: dict[str, Callable[[str | Path], Log]] = {
 }
 """The reader of each trace format, from files to spans."""
 
-_SHOWN = 48
+_SHOWN = 44
 
 
 def explain_trace(path: str | Path, kind: str, *, key: str | None = None) -> Table:

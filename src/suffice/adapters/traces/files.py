@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,7 +13,7 @@ from suffice.errors import DataError, SchemaError
 from suffice.files import decoded, json_lines, unpacked
 from suffice.json_text import load_json
 
-__all__ = ["documents", "flat", "nanoseconds", "short_ids", "unwrapped"]
+__all__ = ["documents", "fields_of", "flat", "nanoseconds", "objects_in", "short_ids", "unwrapped"]
 
 _LONGEST_ID = 256
 _SECONDS, _MILLISECONDS, _MICROSECONDS = 10**11, 10**14, 10**17  # a time below is in this unit
@@ -98,6 +99,16 @@ def flat(value: Any, prefix: str = "") -> dict[str, Any]:
     }
 
 
+def fields_of(value: Any) -> dict[str, Any]:
+    """Return an object, or an empty one in place of anything else."""
+    return value if isinstance(value, dict) else {}
+
+
+def objects_in(value: Any) -> list[dict[str, Any]]:
+    """Return the objects of a list; none of anything else."""
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
 def short_ids(values: Any) -> dict[str, str]:
     """Return the values that may be ids, by dotted name: short texts and whole numbers."""
     ids = {}
@@ -122,7 +133,7 @@ def nanoseconds(value: Any, where: str) -> int | None:
         return None
     if isinstance(value, str) and value.lstrip("-").isdigit():
         value = int(value)
-    if isinstance(value, int | float) and not isinstance(value, bool):
+    if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
         scale = next((factor for limit, factor in _UNITS if abs(value) < limit), 1)
         return round(value * scale)
     try:

@@ -11,7 +11,7 @@ from typing import Any
 
 from suffice.adapters.base import ImportedRun
 from suffice.adapters.recognise import data_files
-from suffice.adapters.traces.files import nanoseconds
+from suffice.adapters.traces.files import fields_of, nanoseconds, objects_in
 from suffice.adapters.traces.payloads import completion_of, messages_of, usage_in
 from suffice.adapters.traces.runs import run_of
 from suffice.adapters.traces.spans import CHAT, About, Log, Span
@@ -57,9 +57,10 @@ def inspect_log(path: str | Path) -> Log:
         samples = 0
         for where, header, sample in _archive(file) if zipfile.is_zipfile(file) else _document(file):
             samples += 1
-            task = (header.get("eval") or {}).get("task") or file.stem
-            epochs = ((header.get("eval") or {}).get("config") or {}).get("epochs") or 1
-            suffix = f"#{sample.get('epoch', 1)}" if epochs > 1 else ""
+            about = fields_of(header.get("eval"))
+            task = about.get("task") or file.stem
+            several = fields_of(about.get("config")).get("epochs") not in (None, 1)
+            suffix = f"#{sample.get('epoch', 1)}" if several else ""
             _add_sample(log, sample, where, f"{task}:" if len(files) > 1 else "", suffix)
             if samples == 1 and header.get("status") not in (None, "success"):
                 log.notes.append(f"{file.name}: the log's status is {header['status']!r}, so samples may be missing")
@@ -141,14 +142,14 @@ def _json_object(raw: bytes, where: str) -> dict[str, Any]:
 def _add_sample(log: Log, sample: Mapping[str, Any], where: str, prefix: str, suffix: str) -> None:
     name = f"{prefix}{sample.get('id')}"
     trace = name + suffix
-    attachments = sample.get("attachments") or {}
-    pool = _resolved((sample.get("events_data") or {}).get("messages") or [], attachments)
+    attachments = fields_of(sample.get("attachments"))
+    pool = _resolved(objects_in(fields_of(sample.get("events_data")).get("messages")), attachments)
     spans: list[Span] = []
     tools: set[str] = set()
-    for place, event in enumerate(sample.get("events") or ()):
+    for place, event in enumerate(objects_in(sample.get("events"))):
         kind = event.get("event")
         if kind == "model":
-            tools |= {str(tool.get("name")) for tool in event.get("tools") or () if isinstance(tool, dict)}
+            tools |= {str(tool.get("name")) for tool in objects_in(event.get("tools"))}
             spans.append(_call(_resolved(event, attachments), pool, trace, where, place))
         elif kind == "score" and event.get("intermediate") and spans:
             spans[-1].scores |= _grades({"score": event.get("score")})
@@ -180,9 +181,10 @@ def _end(error: Any, limit: Any) -> End | None:
 
 
 def _call(event: Mapping[str, Any], pool: list[Any], trace: str, where: str, place: int) -> Span:
-    output = event.get("output") or {}
-    given = event.get("input") or []
-    for start, end in event.get("input_refs") or ():
+    output = fields_of(event.get("output"))
+    given = objects_in(event.get("input"))
+    for pair in event.get("input_refs") or ():
+        start, end = pair
         given = [*given, *pool[start:end]]
     read = completion_of({**output, "model": output.get("model") or event.get("model")})
     start_time = nanoseconds(event.get("timestamp"), where)
@@ -230,7 +232,7 @@ def _resolved(value: Any, attachments: Mapping[str, Any]) -> Any:
 def _grades(scores: Any) -> dict[str, Any]:
     """Return the marks of scorers: letters as numbers, and the parts of a mark that has several."""
     grades: dict[str, Any] = {}
-    for name, item in (scores or {}).items():
+    for name, item in fields_of(scores).items():
         value = item.get("value") if isinstance(item, dict) else item
         parts = value.items() if isinstance(value, dict) else [("", value)]
         for part, mark in parts:

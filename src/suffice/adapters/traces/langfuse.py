@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from suffice.adapters.base import ImportedRun
-from suffice.adapters.traces.files import documents, nanoseconds, short_ids, unwrapped
+from suffice.adapters.traces.files import documents, nanoseconds, objects_in, short_ids, unwrapped
 from suffice.adapters.traces.payloads import completion_of, messages_of, usage_in
 from suffice.adapters.traces.runs import run_of
 from suffice.adapters.traces.spans import CHAT, About, Log, Span
@@ -109,9 +109,7 @@ def _ids(item: Mapping[str, Any]) -> dict[str, str]:
 
 def _add_scores(log: Log, trace: Mapping[str, Any]) -> None:
     by_id = {span.span: span for span in log.spans}
-    for mark in trace.get("scores") or ():
-        if not isinstance(mark, dict):
-            continue
+    for mark in objects_in(trace.get("scores")):
         value = mark.get("value")
         if _of(mark, "dataType") == "BOOLEAN" and value in (0, 1):
             value = bool(value)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from suffice.adapters.base import ImportedRun
-from suffice.adapters.traces.files import documents, nanoseconds, short_ids, unwrapped
+from suffice.adapters.traces.files import documents, fields_of, nanoseconds, short_ids, unwrapped
 from suffice.adapters.traces.payloads import completion_of, first, messages_of, usage_in
 from suffice.adapters.traces.runs import run_of
 from suffice.adapters.traces.spans import CHAT, Log, Span
@@ -60,7 +60,7 @@ def langsmith_log(path: str | Path) -> Log:
 def _span(run: Mapping[str, Any], where: str) -> Span:
     kind = str(run.get("run_type") or "run")
     extra = unwrapped(run.get("extra"))
-    metadata = (extra if isinstance(extra, dict) else {}).get("metadata") or {}
+    metadata = fields_of(fields_of(extra).get("metadata"))
     span = Span(
         trace=str(first(run, ("trace_id", "id"))),
         span=str(run["id"]),
@@ -88,5 +88,5 @@ def _span(run: Mapping[str, Any], where: str) -> Span:
 
 def _scores(stats: Any) -> dict[str, Any]:
     stats = unwrapped(stats)
-    averages = {name: item.get("avg") for name, item in (stats or {}).items() if isinstance(item, dict)}
+    averages = {name: item.get("avg") for name, item in fields_of(stats).items() if isinstance(item, dict)}
     return {name: value for name, value in averages.items() if value is not None}

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from suffice.adapters.base import ImportedRun
-from suffice.adapters.traces.files import documents, nanoseconds, short_ids, unwrapped
+from suffice.adapters.traces.files import documents, fields_of, nanoseconds, objects_in, short_ids, unwrapped
 from suffice.adapters.traces.payloads import completion_of, first, messages_of, usage_in
 from suffice.adapters.traces.runs import run_of
 from suffice.adapters.traces.spans import CHAT, About, Log, Span
@@ -61,10 +61,8 @@ def _add_trace(log: Log, trace: Any, where: str) -> None:
             "with --kind"
         )
     name = str(first(info, ("trace_id", "request_id")) or "")
-    ids = {**short_ids(info.get("tags") or {}), **short_ids(_metadata(info))}
-    for item in spans:
-        if isinstance(item, dict):
-            log.spans.append(_span(item, name, ids, where))
+    ids = {**short_ids(fields_of(info.get("tags"))), **short_ids(_metadata(info))}
+    log.spans.extend(_span(item, name, ids, where) for item in objects_in(spans))
     about = _about(info.get("assessments"))
     if about is not None and log.spans:
         log.about[log.spans[-1].trace] = about
@@ -77,7 +75,7 @@ def _metadata(info: Mapping[str, Any]) -> dict[str, Any]:
 
 def _span(item: Mapping[str, Any], trace: str, ids: Mapping[str, str], where: str) -> Span:
     context = item.get("context") if isinstance(item.get("context"), dict) else item
-    attributes = {str(name): unwrapped(value) for name, value in (item.get("attributes") or {}).items()}
+    attributes = {str(name): unwrapped(value) for name, value in fields_of(item.get("attributes")).items()}
     status = item.get("status")
     code = status.get("code") if isinstance(status, dict) else first(item, ("status_code",))
     kind = str(attributes.get("mlflow.spanType") or "UNKNOWN")
@@ -113,11 +111,11 @@ def _about(assessments: Any) -> About | None:
         return None
     about = About()
     golds: list[str] = []
-    for item in assessments:
+    for item in objects_in(assessments):
         name = str(item.get("assessment_name") or item.get("name") or "")
         expected, feedback = item.get("expectation"), item.get("feedback")
         if isinstance(expected, dict) and name in _EXPECTED:
-            value = expected.get("value", (expected.get("serialized_value") or {}).get("value"))
+            value = expected.get("value", fields_of(expected.get("serialized_value")).get("value"))
             value = unwrapped(value)
             golds.extend(str(gold) for gold in (value if isinstance(value, list) else [value]) if gold is not None)
         elif isinstance(feedback, dict) and "value" in feedback:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from suffice.adapters.base import ImportedRun
-from suffice.adapters.traces.files import documents, flat, nanoseconds, short_ids
+from suffice.adapters.traces.files import documents, fields_of, flat, nanoseconds, objects_in, short_ids
 from suffice.adapters.traces.genai import Event, is_genai, read_attributes
 from suffice.adapters.traces.payloads import first
 from suffice.adapters.traces.runs import run_of
@@ -77,10 +77,10 @@ def otlp_log(path: str | Path) -> Log:
             where=where,
             start=nanoseconds(first(item, ("startTimeUnixNano", "start_time_unix_nano")), where),
             end=nanoseconds(first(item, ("endTimeUnixNano", "end_time_unix_nano")), where),
-            failed=(item.get("status") or {}).get("code") in _ERROR,
+            failed=_code(fields_of(item.get("status")).get("code")),
             ids=short_ids(resource),
         )
-        events = [(str(e.get("name", "")), _attributes(e.get("attributes"))) for e in item.get("events") or ()]
+        events = [(str(e.get("name", "")), _attributes(e.get("attributes"))) for e in objects_in(item.get("events"))]
         log.spans.append(read_attributes(span, attributes, [*events, *records.get((span.trace, span.span), ())]))
     if foreign:
         log.notes.append(f"spans of other things than models and agents (requests, databases), left out: {foreign}")
@@ -93,20 +93,23 @@ _PARTS = ("resourceSpans", "resource_spans", "resourceLogs", "resource_logs", "r
 def _items(document: Mapping[str, Any], what: str) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
     """Yield the spans or log records of a document, each with the attributes of its resource."""
     lower = what.lower()
-    for resource in first(document, (f"resource{what}", f"resource_{lower}")) or ():
-        attributes = _attributes((resource.get("resource") or {}).get("attributes"))
-        for scope in first(resource, (f"scope{what}", f"scope_{lower}")) or ():
+    for resource in objects_in(first(document, (f"resource{what}", f"resource_{lower}"))):
+        attributes = _attributes(fields_of(resource.get("resource")).get("attributes"))
+        for scope in objects_in(first(resource, (f"scope{what}", f"scope_{lower}"))):
             listed = scope.get("spans" if what == "Spans" else "logRecords", scope.get("log_records"))
-            for item in listed or ():
+            for item in objects_in(listed):
                 yield attributes, item
+
+
+def _code(value: Any) -> bool:
+    return isinstance(value, str | int) and value in _ERROR
 
 
 def _attributes(listed: Any) -> dict[str, Any]:
     """Return attributes as flat names: OTLP lists them as keys with typed values."""
     if isinstance(listed, dict):
         return flat(listed)
-    pairs = (item for item in listed or () if isinstance(item, dict))
-    return flat({str(item.get("key")): _value(item.get("value")) for item in pairs})
+    return flat({str(item.get("key")): _value(item.get("value")) for item in objects_in(listed)})
 
 
 def _value(value: Any) -> Any:
@@ -117,13 +120,14 @@ def _value(value: Any) -> Any:
             return value[name]
     number = first(value, ("intValue", "int_value"))
     if number is not None:
-        return int(number)
+        return int(number) if isinstance(number, int) or str(number).lstrip("-").isdigit() else None
     listed = first(value, ("arrayValue", "array_value"))
     if isinstance(listed, dict):
-        return [_value(item) for item in listed.get("values") or ()]
+        values = listed.get("values")
+        return [_value(item) for item in values] if isinstance(values, list) else []
     fields = first(value, ("kvlistValue", "kvlist_value"))
     if isinstance(fields, dict):
-        return {str(item.get("key")): _value(item.get("value")) for item in fields.get("values") or ()}
+        return {str(item.get("key")): _value(item.get("value")) for item in objects_in(fields.get("values"))}
     return None
 
 
@@ -172,11 +176,10 @@ def _plain_span(item: Any, where: str) -> Span:
         where=where,
         start=nanoseconds(first(fields, ("start_time", "startTime")), where),
         end=nanoseconds(first(fields, ("end_time", "endTime")), where),
-        failed=first(fields, ("status_code", "status.status_code", "statusCode")) in _ERROR,
+        failed=_code(first(fields, ("status_code", "status.status_code", "statusCode"))),
     )
     events = [
-        (str(event.get("name", "")), flat(event.get("attributes") or {}))
-        for event in item.get("events") or ()
-        if isinstance(event, dict)
+        (str(event.get("name", "")), flat(fields_of(event.get("attributes"))))
+        for event in objects_in(fields_of(item).get("events"))
     ]
     return read_attributes(span, attributes, events)

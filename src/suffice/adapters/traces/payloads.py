@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from suffice.adapters.traces.files import unwrapped
+from suffice.adapters.traces.files import fields_of, unwrapped
 from suffice.adapters.traces.spans import Message, ToolCall, Usage, usage_of
 from suffice.rounds import Token
 
@@ -245,8 +245,7 @@ def _of_response(body: Mapping[str, Any]) -> Completion:
 
 def _of_message(message: Mapping[str, Any]) -> Completion:
     """Read an assistant's message, with what LangChain and Anthropic keep beside it."""
-    meta = message.get("response_metadata")
-    meta = meta if isinstance(meta, dict) else {}
+    meta = fields_of(message.get("response_metadata"))
     return Completion(
         text=_message_text(message),
         tools=_message_tools(message),
@@ -275,7 +274,7 @@ def completion_of(value: Any) -> Completion:
     read = _of_object(value)
     usage = read.usage if math.isnan(read.usage.output) else None
     if usage is not None:
-        given = first(value, ("usage", "usage_metadata")) or (value.get("llm_output") or {}).get("token_usage")
+        given = first(value, ("usage", "usage_metadata")) or fields_of(value.get("llm_output")).get("token_usage")
         read = replace(read, usage=usage_in(given))
     model = value.get("model")
     return replace(read, model=read.model or model) if isinstance(model, str) else read

@@ -18,14 +18,14 @@ CORE := $(patsubst %,tests/test_%.py,baseline_selectors calibrate calibration ca
 SOURCES := pyproject.toml $(shell find src -type f -not -name '*.pyc')
 
 .DEFAULT_GOAL := help
-.PHONY: help demo check core coverage test test-browser test-frameworks stress mutants lint prove bench docs results results-check dev clean
+.PHONY: help demo check core coverage test test-browser test-frameworks test-crewai stress mutants lint prove bench docs results results-check dev clean
 
 help:
 	@echo "make demo     record, calibrate, replay and deploy TASR on real questions, offline"
 	@echo "make check    run the laws and units: all tests that start no process and need no torch"
 	@echo "make coverage run the tests of the numpy-only core, which must pass through every branch of it"
 	@echo "make test     run all tests, those in a browser where a chromium is installed"
-	@echo "make test-frameworks  run the adapters of agent frameworks with the frameworks"
+	@echo "make test-frameworks  run the adapters of agent frameworks with the frameworks; make test-crewai that of CrewAI"
 	@echo "make stress   run all tests four times: other BLAS kernels, threads, orders and hashes, idle and busy machine"
 	@echo "make mutants  change the core (or ROOM=rules alone) in small ways and count the changes that its tests notice"
 	@echo "make lint     ruff, mypy and the import contracts"
@@ -76,7 +76,7 @@ test-browser: $(VENV)/.dev
 	@test -n "$(CHROMIUM)" || { echo "no chromium on the PATH: apt-get install chromium, or name one in SUFFICE_CHROMIUM" >&2; exit 1; }
 	SUFFICE_CHROMIUM="$(CHROMIUM)" $(BIN)/python -m pytest -p no:cacheprovider tests/browser
 
-# Each environment is exactly what its file pins.
+# Each environment is exactly what its file pins; CrewAI's pins contradict those of the others.
 $(VENV)-%/.pinned: tests/frameworks/requirements/%.txt pyproject.toml
 	$(PYTHON) -m venv $(VENV)-$*
 	$(VENV)-$*/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -r $< -e .
@@ -85,7 +85,10 @@ $(VENV)-%/.pinned: tests/frameworks/requirements/%.txt pyproject.toml
 FRAMEWORKS = -m pytest -c tests/frameworks/pytest.ini --rootdir tests/frameworks --confcutdir tests/frameworks
 
 test-frameworks: $(VENV)-frameworks/.pinned
-	PYTHONPATH=. $(VENV)-frameworks/bin/python $(FRAMEWORKS) $(PYTEST_ARGS) tests/frameworks
+	PYTHONPATH=. $(VENV)-frameworks/bin/python $(FRAMEWORKS) $(PYTEST_ARGS) tests/frameworks --ignore tests/frameworks/test_crewai.py
+
+test-crewai: $(VENV)-crewai/.pinned
+	CREWAI_DISABLE_TELEMETRY=true PYTHONPATH=. $(VENV)-crewai/bin/python $(FRAMEWORKS) $(PYTEST_ARGS) tests/frameworks/test_crewai.py
 
 mutants: $(VENV)/.dev
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check "$(MUTMUT)"
@@ -117,4 +120,4 @@ results-check: $(VENV)/.dev
 	$(BIN)/python scripts/compare_results.py docs/results $(CHECKED)
 
 clean:
-	rm -rf $(VENV) $(VENV)-frameworks build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .coverage .coverage.*
+	rm -rf $(VENV) $(VENV)-frameworks $(VENV)-crewai build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .coverage .coverage.*

@@ -200,7 +200,7 @@ def test_the_page_shows_the_lines_that_its_test_runs(name):
     test = (ROOT / "tests" / "frameworks" / f"test_{name}.py").read_text("utf-8")
     assert f'loaded("{name}", folder' in test
     for check in ("check", "check_cap"):
-        assert re.search(rf"^    {check}\(\s*script, ", test, re.MULTILINE), check
+        assert re.search(rf"^ +{check}\(\s*script, ", test, re.MULTILINE), check
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -210,6 +210,12 @@ def test_the_lines_load_the_policy_that_is_asked_for(name):
     assert '"policy.json"' not in lines
     texts = [node.value for node in ast.walk(ast.parse(lines)) if isinstance(node, ast.Constant)]
     assert str(Path('my "own"') / "rule.json") in texts
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if "suffice.frameworks." not in frameworks()[name]])
+def test_without_an_adapter_25_lines_are_enough(name):
+    assert "from suffice.frameworks import Run\n" in frameworks()[name]
+    assert sum(bool(line.strip()) for line in frameworks()[name].splitlines()) <= 25
 
 
 def test_an_unknown_framework_is_an_error_that_names_the_known_ones():

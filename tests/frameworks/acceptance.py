@@ -55,7 +55,9 @@ CAPPED = ("Titus Andronicus", "The Tempest", *["Hamlet"] * 100)
 def loaded(name, folder, **names):
     """Return what the lines to paste define, with a policy file for theirs."""
     namespace = {"__name__": f"pasted_{name}", **names}
-    exec(compile(snippet(name, folder / "policy.json"), f"{name}.py", "exec"), namespace)
+    file = folder / f"{name}.py"
+    file.write_text(snippet(name, folder / "policy.json"), "utf-8")  # CrewAI reads the source of a guardrail
+    exec(compile(file.read_text("utf-8"), str(file), "exec"), namespace)
     return namespace
 
 

@@ -1,0 +1,30 @@
+from crewai import Agent, Crew, Task
+
+from suffice.frameworks import Run
+
+RETRIES = 9
+runs = []
+
+
+def decide(output):
+    run = runs[-1]
+    run.observe(output.raw)
+    if len(run.session.rounds) > RETRIES:
+        run.end("cancelled")
+    return (True, run.text) if run.decision else (False, "Improve your answer.")
+
+
+writer = Agent(role="Writer", goal="Answer questions", backstory="You know plays.", llm=model)
+task = Task(
+    description="{question}",
+    expected_output="The title",
+    agent=writer,
+    guardrail=decide,
+    guardrail_max_retries=RETRIES,
+)
+crew = Crew(agents=[writer], tasks=[task])
+
+
+def ask(question):
+    runs.append(Run("policy.json", question))
+    return crew.kickoff(inputs={"question": question}).raw, runs.pop().metadata()

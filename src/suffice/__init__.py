@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from suffice.decisions import Advice, decide
     from suffice.diagnostics import diagnose
     from suffice.llm import ChatModel, ScriptedModel, SpanReaderModel
-    from suffice.loop import DraftingLoop, RetrievalLoop, record, record_async
+    from suffice.loop import DraftingLoop, Recorder, RetrievalLoop, record, record_async
     from suffice.replays import calibrate, replay
     from suffice.reports import report
     from suffice.retrieval import PoolBM25, Question, load_questions
@@ -53,6 +53,7 @@ _LAZY = {
     "Family": "suffice.certificates",
     "PoolBM25": "suffice.retrieval",
     "Question": "suffice.retrieval",
+    "Recorder": "suffice.loop",
     "Recording": "suffice.store",
     "Resampling": "suffice.statistics",
     "RetrievalLoop": "suffice.loop",
@@ -96,6 +97,7 @@ __all__ = [
     "Policy",
     "PoolBM25",
     "Question",
+    "Recorder",
     "Recording",
     "Reply",
     "Resampling",

@@ -3,6 +3,7 @@
 from suffice.loop.drafting import DraftingLoop
 from suffice.loop.evidence import Evidence
 from suffice.loop.live import LiveLoop, Outcome
+from suffice.loop.own_loop import OpenQuestion, Recorder
 from suffice.loop.progress import Progress, RecordSummary
 from suffice.loop.recorder import record, record_async
 from suffice.loop.retrieval import RetrievalLoop
@@ -13,9 +14,11 @@ __all__ = [
     "Enricher",
     "Evidence",
     "LiveLoop",
+    "OpenQuestion",
     "Outcome",
     "Progress",
     "RecordSummary",
+    "Recorder",
     "RetrievalLoop",
     "record",
     "record_async",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -13,9 +13,9 @@ from suffice.json_text import number_or_none
 from suffice.metrics import METRICS
 from suffice.retrieval import Question
 from suffice.rounds import COST_KINDS, Cost, End, Reply, Round, Token
-from suffice.signals import LOOP_COMPONENTS, compute_signals
+from suffice.signals import compute_signals
 from suffice.signals.state import FittedState
-from suffice.store.schema import EMBEDDING, cost_column
+from suffice.store.schema import EMBEDDING, cost_column, cost_names, fill_costs
 
 __all__ = [
     "cost_names",
@@ -23,6 +23,7 @@ __all__ = [
     "measured_columns",
     "reply_from_payload",
     "reply_to_payload",
+    "row_of",
     "rows_of",
     "said_columns",
 ]
@@ -92,25 +93,39 @@ def rows_of(
         cells: Text columns that are equal on every row (model, retriever, prompt_id).
         recorded_at: Time of each round's reply, seconds since 1970.
     """
-    rows = []
-    for position, observed in enumerate(rounds):
-        row: dict[str, Any] = {
-            "question_id": question.question_id,
-            "round": observed.index,
-            "cluster": question.question_id,
-            "end": end,
-            **cells,
-            "question": question.question,
-            "question_type": question.type,
-            "golds": list(question.answers),
-            **said_columns(observed),
-            **measured_columns(rounds[: position + 1], state),
-        }
-        for name, metric in METRICS.items():
-            row[name] = metric(observed.answer, question.answers) if question.answers else None
-        row["recorded_at"] = recorded_at[position]
-        rows.append(row)
-    return rows
+    return [
+        row_of(question, rounds[: position + 1], end, state=state, cells=cells, recorded_at=recorded_at[position])
+        for position in range(len(rounds))
+    ]
+
+
+def row_of(
+    question: Question,
+    rounds: Sequence[Round],
+    end: End,
+    *,
+    state: Mapping[str, FittedState],
+    cells: Mapping[str, str],
+    recorded_at: float,
+) -> dict[str, Any]:
+    """Return the row of the last of `rounds`; see `rows_of`."""
+    observed = rounds[-1]
+    row: dict[str, Any] = {
+        "question_id": question.question_id,
+        "round": observed.index,
+        "cluster": question.question_id,
+        "end": end,
+        **cells,
+        "question": question.question,
+        "question_type": question.type,
+        "golds": list(question.answers),
+        **said_columns(observed),
+        **measured_columns(rounds, state),
+    }
+    for name, metric in METRICS.items():
+        row[name] = metric(observed.answer, question.answers) if question.answers else None
+    row["recorded_at"] = recorded_at
+    return row
 
 
 def said_columns(observed: Round) -> dict[str, Any]:
@@ -131,22 +146,3 @@ def measured_columns(rounds: Sequence[Round], state: Mapping[str, FittedState]) 
     for component, cost in rounds[-1].costs.items():
         values |= {cost_column(component, kind): getattr(cost, kind) for kind in COST_KINDS}
     return {name: number_or_none(value) for name, value in values.items()}
-
-
-def cost_names(rows: Iterable[Mapping[str, Any]]) -> set[str]:
-    """Return the cost columns of all rows."""
-    return {name for row in rows for name in row if name.startswith("cost.")}
-
-
-def fill_costs(rows: Iterable[dict[str, Any]], names: Collection[str]) -> None:
-    """Write 0 where a component of the recording was not called in a round.
-
-    Args:
-        rows: Some of the recording's rows, changed in place.
-        names: The cost columns of all of them.
-    """
-    ordered = sorted(names)
-    for row in rows:
-        if any(row.get(cost_column(component, "calls")) is not None for component in LOOP_COMPONENTS):
-            for name in ordered:
-                row.setdefault(name, 0.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,6 +24,8 @@ from suffice.rounds import Floats, Mask, Rounds
 from suffice.seen import one_name_per_text
 from suffice.signals import clean_column
 from suffice.store.digest import ColumnDigest, TableDigest, damaged, stored_digests
+from suffice.store.merging import merged
+from suffice.store.round_journal import JournalContent, RoundJournal
 from suffice.store.schema import META_KEY, RECORDING_FORMAT, RECORDING_VERSION, build_table, column_kind
 from suffice.tables import Table
 
@@ -32,6 +35,7 @@ __all__ = [
     "checked_tables",
     "open_recording",
     "read_recording",
+    "with_journal",
     "write_recording",
     "write_tables",
 ]
@@ -313,15 +317,19 @@ def write_tables(
     Raises:
         DataError: The disk is full, or the path cannot be written.
     """
+    with replacing(path) as temporary:
+        _write(temporary, schema, tables, metadata)
+
+
+def _write(
+    sink: Path | io.BytesIO, schema: pa.Schema, tables: Iterable[pa.Table], metadata: Mapping[str, Any] | None
+) -> None:
     header = json.dumps(
         {**(metadata or {}), "format": RECORDING_FORMAT, "version": RECORDING_VERSION}, sort_keys=True
     ).encode()
     schema = schema.with_metadata({META_KEY: header})
     digest = TableDigest(schema, header)
-    with (
-        replacing(path) as temporary,
-        pq.ParquetWriter(temporary, schema, compression="zstd", write_page_checksum=True) as writer,
-    ):
+    with pq.ParquetWriter(sink, schema, compression="zstd", write_page_checksum=True) as writer:
         for table in tables:
             writer.write_table(table)
             digest.update(table)
@@ -329,16 +337,36 @@ def write_tables(
 
 
 def open_recording(path: str | Path) -> OpenRecording:
-    """Open a recording without reading its rows.
+    """Open a recording without reading its rows; rounds that a `Recorder` is still adding to it are there, too.
 
     Raises:
         DataError: The file does not exist.
         SchemaError: It is corrupt or truncated, not a recording, of another version, or its header is damaged.
     """
+    content = RoundJournal(path).content()  # before the recording is read: what is moved meanwhile is then in both
+    if content is None or (not content.questions and Path(path).is_file()):
+        return _open(path, path)
+    sink = io.BytesIO()
+    table, metadata = with_journal(path, content)
+    _write(sink, table.schema, [table], metadata)
+    return _open(path, pa.BufferReader(sink.getvalue()))
+
+
+def with_journal(path: str | Path, content: JournalContent) -> tuple[pa.Table, dict[str, Any]]:
+    """Return the rows of a recording with those of a journal, and the metadata of both; see `merged`."""
     if not Path(path).is_file():
+        return merged(None, {}, content)
+    opened = _open(path, path)
+    with opened.file:
+        (stored,) = checked_tables(opened, path)
+    return merged(stored, opened.metadata, content)
+
+
+def _open(path: str | Path, source: str | Path | pa.BufferReader) -> OpenRecording:
+    if not Path(path).is_file() and source is path:
         raise NotFoundError(f"the recording {str(path)!r} does not exist")
     try:
-        file = pq.ParquetFile(path, page_checksum_verification=True)
+        file = pq.ParquetFile(source, page_checksum_verification=True)
         schema, stored = file.schema_arrow, file.metadata.metadata
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise _unreadable_file(path, error) from None

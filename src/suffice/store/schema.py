@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -11,7 +11,7 @@ import pyarrow as pa
 from suffice.json_text import well_formed
 from suffice.metrics import METRICS
 from suffice.rounds import COST_KINDS
-from suffice.signals import SIGNALS
+from suffice.signals import LOOP_COMPONENTS, SIGNALS
 
 __all__ = [
     "EMBEDDING",
@@ -23,6 +23,8 @@ __all__ = [
     "build_table",
     "column_kind",
     "cost_column",
+    "cost_names",
+    "fill_costs",
 ]
 
 RECORDING_FORMAT = "suffice.recording"
@@ -168,3 +170,22 @@ def build_table(rows: Iterable[Mapping[str, Any]], kinds: Mapping[str, str] | No
     columns = Columns(kinds)
     columns.add(all_rows)
     return columns.table(all_rows)
+
+
+def cost_names(rows: Iterable[Mapping[str, Any]]) -> set[str]:
+    """Return the cost columns of all rows."""
+    return {name for row in rows for name in row if name.startswith("cost.")}
+
+
+def fill_costs(rows: Iterable[dict[str, Any]], names: Collection[str]) -> None:
+    """Write 0 where a component of the recording was not called in a round.
+
+    Args:
+        rows: Some of the recording's rows, changed in place.
+        names: The cost columns of all of them.
+    """
+    ordered = sorted(names)
+    for row in rows:
+        if any(row.get(cost_column(component, "calls")) is not None for component in LOOP_COMPONENTS):
+            for name in ordered:
+                row.setdefault(name, 0.0)

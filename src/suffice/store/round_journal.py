@@ -1,0 +1,196 @@
+"""The rounds of questions that loops of their own record, in several processes at a time."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from suffice.errors import ConfigMismatchError, SchemaError
+from suffice.json_text import load_json
+from suffice.store.faults import seal_of, sqlite_faults
+from suffice.store.journal import differences
+
+__all__ = ["JournalContent", "JournalQuestion", "RoundJournal"]
+
+_BUSY_S = 60.0
+_BUSY = "other processes are writing to it: try again"
+_DAMAGED = "is not a journal of rounds, or is damaged: move it away, or record to another file"
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS questions (run TEXT PRIMARY KEY, fields TEXT NOT NULL, ending TEXT);
+CREATE TABLE IF NOT EXISTS rounds (run TEXT NOT NULL, round INTEGER NOT NULL, row TEXT NOT NULL, PRIMARY KEY (run, round));
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JournalQuestion:
+    """One question in a journal.
+
+    Attributes:
+        run: Unique among all questions that were ever recorded.
+        fields: What was known when it began.
+        ending: How it ended; None while it goes on, and for good if its process was killed.
+        rows: The rows of its rounds, in order.
+    """
+
+    run: str
+    fields: Mapping[str, Any]
+    ending: Mapping[str, Any] | None
+    rows: list[dict[str, Any]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JournalContent:
+    """What is in a journal.
+
+    Attributes:
+        metadata: What the recording depends on.
+        questions: In the order in which they began.
+    """
+
+    metadata: Mapping[str, Any]
+    questions: Sequence[JournalQuestion]
+
+
+class RoundJournal:
+    """A sqlite file beside a recording: each round is there once `put` has returned, also after `kill -9`.
+
+    Any number of threads and processes may write at a time: each call opens the file, takes its lock, and closes it, so
+    nothing is shared between threads or inherited by a fork.  The file is never removed, because another process may be
+    about to write to it.
+
+    Args:
+        path: The recording; the journal is `path` with ``.rounds`` at its end.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        path = Path(path)
+        self.path = path.with_name(path.name + ".rounds")
+
+    def check(self, metadata: Mapping[str, Any]) -> None:
+        """Write what the recording depends on, or compare it with what the file has.
+
+        Args:
+            metadata: JSON-ready values that all processes must agree on.
+
+        Raises:
+            ConfigMismatchError: The file was begun with others.
+            SchemaError: It is not such a journal, or it is damaged.
+        """
+        with self._writing() as database:
+            stored = self._metadata(database)
+            if stored is None:
+                text = json.dumps(metadata, sort_keys=True)
+                database.execute("INSERT INTO meta VALUES ('metadata', ?)", (_sealed(text, "metadata"),))
+        changed = [] if stored is None else differences(stored, json.loads(json.dumps(metadata)))
+        if changed:
+            raise ConfigMismatchError(
+                f"rounds are being recorded to {str(self.path)!r} with another configuration ({'; '.join(changed)}): record "
+                "to another file"
+            )
+
+    def begin(self, run: str, fields: Mapping[str, Any]) -> None:
+        """Commit that a question has begun."""
+        with self._writing() as database:
+            database.execute("INSERT INTO questions VALUES (?, ?, NULL)", (run, _sealed(json.dumps(fields), run)))
+
+    def put(self, run: str, r: int, row: Mapping[str, Any]) -> None:
+        """Commit one round.
+
+        Raises:
+            DataError: The disk is full, or not writable.
+        """
+        with self._writing() as database:
+            database.execute("INSERT INTO rounds VALUES (?, ?, ?)", (run, r, _sealed(json.dumps(row), run, r)))
+
+    def end(self, run: str, ending: Mapping[str, Any]) -> None:
+        """Commit how a question ended."""
+        with self._writing() as database:
+            text = _sealed(json.dumps(ending), run, "ending")
+            database.execute("UPDATE questions SET ending = ? WHERE run = ?", (text, run))
+
+    def content(self) -> JournalContent | None:
+        """Return everything in the file; None if there is no file.
+
+        Raises:
+            SchemaError: The file is damaged.
+        """
+        if not self.path.exists():
+            return None
+        with self._faults(), closing(self._connection()) as database:
+            database.execute("BEGIN")
+            is_new = database.execute("SELECT count(*) FROM sqlite_master").fetchone() == (0,)
+            return JournalContent(metadata={}, questions=[]) if is_new else self._all(database)
+
+    @contextmanager
+    def emptying(self) -> Iterator[JournalContent]:
+        """Yield everything, and remove the questions that have ended unless the body raises; others wait meanwhile.
+
+        Raises:
+            SchemaError: The file is damaged.
+        """
+        if not self.path.exists():
+            yield JournalContent(metadata={}, questions=[])
+            return
+        with self._writing() as database:
+            content = self._all(database)
+            yield content
+            ended = [(question.run,) for question in content.questions if question.ending is not None]
+            database.executemany("DELETE FROM rounds WHERE run = ?", ended)
+            database.executemany("DELETE FROM questions WHERE run = ?", ended)
+
+    def _metadata(self, database: sqlite3.Connection) -> dict[str, Any] | None:
+        stored = database.execute("SELECT value FROM meta WHERE key = 'metadata'").fetchone()
+        return None if stored is None else self._decoded(stored[0], "metadata")
+
+    def _all(self, database: sqlite3.Connection) -> JournalContent:
+        by_run: dict[str, JournalQuestion] = {}
+        for run, fields, ending in database.execute("SELECT run, fields, ending FROM questions ORDER BY rowid"):
+            known = None if ending is None else self._decoded(ending, run, "ending")
+            by_run[run] = JournalQuestion(run=run, fields=self._decoded(fields, run), ending=known)
+        for run, r, row in database.execute("SELECT run, round, row FROM rounds ORDER BY run, round"):
+            if run not in by_run:
+                raise SchemaError(f"{str(self.path)!r} {_DAMAGED}")
+            by_run[run].rows.append(self._decoded(row, run, r))
+        return JournalContent(metadata=self._metadata(database) or {}, questions=[*by_run.values()])
+
+    @contextmanager
+    def _writing(self) -> Iterator[sqlite3.Connection]:
+        """Yield a connection with the lock of the file; commit unless the body raises."""
+        with self._faults():
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with closing(self._connection()) as database:
+                database.execute("BEGIN IMMEDIATE")
+                for statement in filter(str.strip, _SCHEMA.split(";")):
+                    database.execute(statement)
+                yield database
+                database.execute("COMMIT")
+
+    def _connection(self) -> sqlite3.Connection:
+        database = sqlite3.connect(self.path, timeout=_BUSY_S, isolation_level=None)
+        database.execute("PRAGMA synchronous=NORMAL")
+        return database
+
+    def _faults(self) -> Any:
+        return sqlite_faults(self.path, locked=_BUSY, damaged=_DAMAGED)
+
+    def _decoded(self, stored: str, *key: Any) -> dict[str, Any]:
+        """Return the value of a row after checking its checksum."""
+        text, _, seal = stored.partition("\n")
+        try:
+            value = load_json(text) if seal == seal_of(text, *key) else None
+        except ValueError:
+            value = None
+        if not isinstance(value, dict):
+            raise SchemaError(f"{str(self.path)!r} {_DAMAGED}")
+        return value
+
+
+def _sealed(text: str, *key: Any) -> str:
+    """Add a line with a checksum of the text and its key."""
+    return f"{text}\n{seal_of(text, *key)}"

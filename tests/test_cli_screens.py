@@ -44,7 +44,7 @@ CALLS = [
     f"gate compare gates.parquet --no-questions --column p_known {QUICK}",
     "gate states q.jsonl -o q.states --encoder minilm",
     "judge gold eval.parquet -o gold.parquet",
-    "import run.csv -o imported.parquet --golds",
+    "import run.csv -o imported.parquet --log-golds keep",
     'answer "Where is tower 1?" --corpus documents',
     "record q.jsonl -o recorded.parquet --limit 4",
     f"paper protocol self_refine_gpt4 --metric target_sentiment {QUICK}",

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pty
 import subprocess
 import sys
 
-import numpy as np
 import pytest
 
 from suffice import Policy
@@ -114,12 +114,14 @@ def test_a_column_named_round_counts_as_ours_and_says_so(tmp_path):
 def test_a_log_that_its_own_rule_cut_is_marked_on_the_command_line(tmp_path):
     source = log(tmp_path / "log.jsonl")
     source.write_text("".join(source.read_text().splitlines(keepends=True)[:-1]))
-    told = load(source).error
-    assert "--ended-early rule" in told
-    assert "--ended-early exhausted" in told
-    for end in ("rule", "exhausted"):
-        assert load(source, "--ended-early", end, "--json").json["censored"] == (end == "rule")
-    assert "ended_early is 'bored'" in load(source, "--ended-early", "bored").error
+    shown = load(source).words
+    for part in ("5 at the cap, 1 by the loop's own stops", "1 of 6", "--ended exhausted", "--ended max_rounds"):
+        assert part in shown
+    for end in ("rule", "exhausted", "max_rounds"):
+        summary = load(source, "--ended", end, "--json").json
+        assert summary["censored"] == (end == "rule")
+        assert summary["ends"] == ({"max_rounds": 6} if end == "max_rounds" else {"max_rounds": 5, end: 1})
+    assert "ended is 'bored'" in load(source, "--ended", "bored").error
 
 
 def test_labels_and_metrics_of_ones_own_are_options_and_a_model_is_pinned(tmp_path):
@@ -180,19 +182,19 @@ def copied(path, n=8, **golds):
 def test_gold_answers_that_equal_the_last_answers_are_asked_about(tmp_path):
     source, out = copied(tmp_path / "log.jsonl"), tmp_path / "r.parquet"
     told = cli("import", source, "-o", out).error
-    for part in ("8 of 8", "last answer", "--golds", "--no-golds"):
+    for part in ("8 of 8", "last answer", "--log-golds keep", "--log-golds drop"):
         assert part in told
     assert not out.exists()
-    kept = cli("import", source, "-o", out, "--golds")
-    assert "'gold'" in kept.out
+    kept = cli("import", source, "-o", out, "--log-golds", "keep")
+    assert kept.code == 0
     assert read_recording(out).column("em")[:, 2].tolist() == [1.0] * 8
-    assert cli("import", source, "-o", out, "--no-golds").code == 0
-    assert np.isnan(read_recording(out).column("em")).all()
+    assert cli("import", source, "-o", out, "--log-golds", "drop").code == 0
+    assert "em" not in read_recording(out).names("metric")
 
 
 def test_gold_answers_that_change_from_round_to_round_are_refused(tmp_path):
     told = load(log(tmp_path / "log.jsonl"), golds="said").error  # the answers: every round would be right
-    for part in ("other gold answers", "'q1'", "'said'", "--no-golds"):
+    for part in ("other gold answers", "'q1'", "'said'", "--log-golds drop"):
         assert part in told
 
 
@@ -204,22 +206,75 @@ def test_gold_answers_that_stand_in_one_row_are_those_of_all_rounds(tmp_path):
     assert read_recording(out).column("em").tolist() == [[1.0, 1.0, 1.0]]
 
 
+def on_terminal(*words, replies):
+    """Run the command line on a terminal, and reply to each prompt; return the exit code and what was shown."""
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "suffice", *map(str, words)]
+    shown = b""
+    with subprocess.Popen(command, stdin=theirs, stderr=theirs, stdout=subprocess.PIPE) as process:
+        os.close(theirs)
+        for prompt, reply in replies:
+            before = len(shown)
+            while prompt not in shown[before:].lower():
+                shown += os.read(ours, 1024)
+            os.write(ours, reply)
+        process.stdout.read()
+        code = process.wait(60)
+    with contextlib.suppress(OSError):  # nothing more, or the end
+        shown += os.read(ours, 65536)
+    os.close(ours)
+    return code, shown.decode()
+
+
 @pytest.mark.whole
 def test_on_a_terminal_what_is_unsettled_is_a_question(tmp_path):
     source, out = copied(tmp_path / "log.jsonl"), tmp_path / "r.parquet"
-    ours, theirs = pty.openpty()
-    command = [sys.executable, "-m", "suffice", "import", str(source), "-o", str(out)]
-    with subprocess.Popen(command, stdin=theirs, stderr=theirs, stdout=subprocess.PIPE) as process:
-        os.close(theirs)
-        shown = b""
-        while b"choose" not in shown.lower():
-            shown += os.read(ours, 1024)
-        os.write(ours, b"2\n")
-        assert process.wait(60) == 0
-    os.close(ours)
-    assert b"1. --golds" in shown
-    assert b"2. --no-golds" in shown
+    code, shown = on_terminal("import", source, "-o", out, replies=[(b"choose", b"2\n")])
+    assert code == 0
+    assert "1. --log-golds keep" in shown
+    assert "2. --log-golds drop" in shown
     assert read_recording(out).objects("golds")[0, 0] in (None, [])
+
+
+@pytest.mark.whole
+def test_on_a_terminal_guesses_are_confirmed_once(tmp_path):
+    source, out = tmp_path / "log.csv", tmp_path / "r.parquet"
+    source.write_text("qid,attempt,prediction,target\na,1,Rome,Oslo\na,2,Oslo,Oslo\n")
+    code, shown = on_terminal("import", source, "-o", out, replies=[(b"like this?", b"n\n")])
+    assert code == 1
+    assert "--column OURS=THEIRS" in shown
+    assert not out.exists()
+    code, shown = on_terminal("import", source, "-o", out, replies=[(b"like this?", b"y\n")])
+    assert code == 0
+    for line in ("answer: prediction", "golds: target", "round: attempt", "question_id: qid"):
+        assert line in shown
+    assert on_terminal("import", source, "-o", out, replies=[])[0] == 0
+    source.write_text("qid,attempt,output,target\na,1,Rome,Oslo\na,2,Oslo,Oslo\n")
+    assert on_terminal("import", source, "-o", out, replies=[(b"like this?", b"y\n")])[0] == 0
+    assert on_terminal("import", source, "-o", tmp_path / "s.parquet", "--yes", replies=[])[0] == 0
+
+
+def test_what_was_said_is_kept_for_the_next_import_of_the_same_source(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    source = log(tmp_path / "log.jsonl", odd=lambda q, r: r / 10)
+    source.write_text("".join(source.read_text().splitlines(keepends=True)[:-1]))
+    options = ("--column", "answer=said", "--column", "oddity=odd", "--ended", "exhausted")
+    first = cli("import", source, *options)
+    assert "log.import.json" in first.words
+    before = read_recording("log.parquet")
+    again = cli("import", source)
+    assert "read as last time" in again.words
+    after = read_recording("log.parquet")
+    assert after.names("signal") == before.names("signal")
+    assert after.ends.tolist() == before.ends.tolist()
+    assert "oddity" in after.names("signal")
+    # What is said now wins over all that was said then.
+    assert cli("import", source, "--column", "answer=said", "--json").json["censored"] == 1
+    # Another source is read afresh.
+    other = log(tmp_path / "other.jsonl")
+    assert "last time" not in cli("import", other, "-o", "log.parquet").words
+    (tmp_path / "log.import.json").write_text("{")
+    assert "log.import.json" in cli("import", source).error
 
 
 def test_few_or_other_golds_are_not_asked_about(tmp_path):
@@ -236,12 +291,12 @@ def test_in_a_log_answer_and_output_are_the_models(tmp_path):
     source.write_text("".join(json.dumps(line) + "\n" for line in lines))
     found = cli("import", source, "-o", tmp_path / "r.parquet", "--json").json
     assert found["by_round"][0]["em"] == pytest.approx(1 / 6)
-    assert any("'output'" in note for note in found["notes"])
-    assert any("'target'" in note for note in found["notes"])
+    readings = {item["ours"]: item["theirs"] for item in found["readings"]}
+    assert (readings["answer"], readings["golds"]) == ("output", "target")
 
 
 def test_options_of_other_formats_are_refused(tmp_path):
-    for option in (("--label", "a=b"), ("--ended-early", "rule"), ("--metric-column", "a=b"), ("--golds",)):
+    for option in (("--label", "a=b"), ("--ended", "rule"), ("--metric-column", "a=b"), ("--log-golds", "keep")):
         done = cli("import", tmp_path / "x.json", "--kind", "debate", "-o", tmp_path / "r.parquet", *option)
         assert (done.code, "tabular" in done.error) == (2, True)
     assert "NAME=COLUMN" in cli("import", tmp_path / "x", "-o", "y", "--label", "a").error
@@ -253,7 +308,7 @@ def test_a_column_that_is_mapped_leaves_the_others_that_have_our_names_as_they_a
     ]
     source = tmp_path / "log.jsonl"
     source.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    columns = ("--column", "round=step", "--column", "own=mine", "--golds")
+    columns = ("--column", "round=step", "--column", "own=mine", "--log-golds", "keep")
     assert cli("import", source, "-o", tmp_path / "r.parquet", *columns).code == 0
     recording = read_recording(tmp_path / "r.parquet")
     assert recording.column("overlap")[0, 1] == 0.5

@@ -264,16 +264,18 @@ def test_given_metrics_win_over_computed_ones_and_without_answers_nothing_is_com
     assert isnan(trajectory.metrics[0]["em"])
 
 
-def test_a_table_that_does_not_tell_why_a_question_ended_early_is_refused_until_told(tmp_path):
+def test_questions_of_several_lengths_ended_by_the_loops_own_stops_unless_one_says_otherwise(tmp_path):
     rows = [{"question_id": q, "round": r, "answer": "x"} for q, r in (("a", 1), ("a", 2), ("b", 1))]
     path = json_lines(tmp_path / "runs.jsonl", *rows)
-    with pytest.raises(DataError, match=r"'b' has 1 rounds, others have 2, and nothing says why"):
-        read_tabular(path)
-    for told in ("rule", "exhausted"):
-        assert [trajectory.end for trajectory in read_tabular(path, ended_early=told).trajectories] == [
-            "max_rounds",
-            told,
-        ]
+    run = read_tabular(path)
+    assert [trajectory.end for trajectory in run.trajectories] == ["max_rounds", "rule"]
+    (note,) = [note for note in run.notes if "fewer than 2 rounds" in note]
+    for part in ("1 of 2", "own stops", "censored", "--ended exhausted"):
+        assert part in note
+    for said in ("rule", "exhausted", "max_rounds"):
+        run = read_tabular(path, ended=said)
+        assert [trajectory.end for trajectory in run.trajectories] == ["max_rounds", said]
+        assert not any("fewer than" in note for note in run.notes)
 
 
 def test_a_megabyte_in_one_field_and_a_byte_order_mark_are_fine(tmp_path):
@@ -285,7 +287,7 @@ def test_a_megabyte_in_one_field_and_a_byte_order_mark_are_fine(tmp_path):
 @pytest.mark.parametrize(
     ("text", "error", "message"),
     [
-        ("", DataError, "no rows"),
+        ("", DataError, "is empty"),
         ("question_id,round\n", DataError, "no rows"),
         ("question_id,answer\nq,x\n", SchemaError, "no column is mapped to 'round'"),
         ("question_id,round\nq,1,2\n", DataError, "line 2: expected 2 fields"),
@@ -313,17 +315,19 @@ def test_bytes_that_are_not_utf8_broken_lines_and_foreign_files_are_named(tmp_pa
     with pytest.raises(DataError, match=r"a\.csv, line 3: .* is not UTF-8"):
         read_tabular(tmp_path / "a.csv")
     for content, message in (
-        (b"{", "line 1: not JSON"),
-        (b"3", "found int"),
-        (b'"\xe9"', "line 1: byte .* is not UTF-8"),
+        (b"{", "not JSON .*line 1"),
+        (b"3", "no rows"),
+        (b"[3]", "record 1: found int"),
+        (b'{"\xe9": 1}', "line 1: byte .* is not UTF-8"),
     ):
         (tmp_path / "b.jsonl").write_bytes(content)
         with pytest.raises(DataError, match=message):
             read_tabular(tmp_path / "b.jsonl")
-    (tmp_path / "c.xlsx").write_bytes(b"")
-    with pytest.raises(SchemaError, match=r"ends in \.csv or \.jsonl"):
+    with zipfile.ZipFile(tmp_path / "c.xlsx", "w") as archive:
+        archive.writestr("sheet.xml", "<x/>")
+    with pytest.raises(SchemaError, match=r"is a zip file; a table of rounds is CSV"):
         read_tabular(tmp_path / "c.xlsx")
-    with pytest.raises(DataError, match="no file"):
+    with pytest.raises(DataError, match="no file or folder"):
         read_tabular(tmp_path / "d.csv")
 
 
@@ -331,15 +335,15 @@ def test_a_map_that_the_table_cannot_serve_is_refused(table):
     cases = [
         ({**MAP, "f1": "score"}, SchemaError, "no column 'score'"),
         ({**MAP, "cost.generator.hours": "seed"}, DataError, "is not a name of ours"),
-        ({"round": "step"}, SchemaError, "mapped to 'question_id'"),
+        ({**MAP, "question_id": ""}, SchemaError, "mapped to 'question_id'"),
     ]
     for columns, error, message in cases:
         with pytest.raises(error, match=message):
             read_tabular(table, columns)
     with pytest.raises(DataError, match="first_round is 2"):
         read_tabular(table, MAP, first_round=2)
-    with pytest.raises(DataError, match="ended_early is 'tired'"):
-        read_tabular(table, MAP, ended_early="tired")
+    with pytest.raises(DataError, match="ended is 'tired'"):
+        read_tabular(table, MAP, ended="tired")
 
 
 # IRCoT
@@ -683,7 +687,7 @@ def test_a_foreign_column_cannot_pass_for_one_of_ours(tmp_path):
     path = json_lines(tmp_path / "r.jsonl", {"qid": "q", "round": 1, "answer": "x", "em": 1, "recorded_at": "now"})
     (row,) = read_tabular(path, {"question_id": "qid", "answer": "", "em": ""}).rows()
     assert row["answer"] is None
-    assert row["em"] is None
+    assert row.get("em") is None
     assert (row["imported_answer"], row["imported_em"], row["imported_recorded_at"]) == ("x", 1, "now")
 
 

@@ -215,7 +215,7 @@ def test_the_base_install_imports_replays_fits_certifies_searches_and_reports(tm
     family.write_text("fixed_k(2)\nanswer_stable\n")
     policy = tmp_path / "policy.json"
     commands = [
-        ["import", path, "-o", out, "--golds"],
+        ["import", path, "-o", out, "--log-golds", "keep"],
         ["calibrate", out, "--rule", "p_correct > 0.4", "--method", "platt", "-o", policy],
         ["replay", out, "--policy", policy, "--resamples", "20"],
         ["certify", out, "--rules", family, "--max-loss", "0.9"],

@@ -102,7 +102,7 @@ def test_an_interrupt_of_a_notebook_cancels_the_coroutine(monkeypatch):
     assert ended == ["cancelled"]
 
 
-CSV = "question_id,round,answer,golds\nq1,1,Rome,Oslo\nq1,2,Oslo,Oslo\nq2,1,Paris,Paris\n"
+CSV = "question_id,depth,answer,golds\nq1,0,Rome,Oslo\nq1,1,Oslo,Oslo\nq2,0,Paris,Paris\n"
 
 
 def test_importing_asks_how_to_read_what_can_be_read_in_several_ways(tmp_path):
@@ -124,7 +124,7 @@ def test_importing_asks_how_to_read_what_can_be_read_in_several_ways(tmp_path):
 
 
 def test_importing_refuses_an_argument_that_the_format_does_not_take(tmp_path):
-    with pytest.raises(DataError, match="'tasr' do not take 'golds'"):
-        import_recording(Path("any"), kind="tasr", out=tmp_path / "x.parquet", golds=True)
+    with pytest.raises(DataError, match="'tasr' do not take 'log_golds'"):
+        import_recording(Path("any"), kind="tasr", out=tmp_path / "x.parquet", log_golds="keep")
     with pytest.raises(DataError, match=r"unknown format 'tabluar'.*'tabular'"):
         import_recording(Path("any"), kind="tabluar", out=tmp_path / "x.parquet")

@@ -19,6 +19,7 @@ from suffice.store.schema import column_kind
 __all__ = [
     "ImportedRun",
     "ImportedTrajectory",
+    "Reading",
     "check_unit",
     "end_of",
     "one_call",
@@ -78,6 +79,26 @@ class ImportedTrajectory:
         return tuple(any(not math.isnan(value) for value in metrics.values()) for metrics in self.metrics)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """What one column of a file was read as.
+
+    Attributes:
+        ours: The column here.
+        theirs: The file's column or field, or what it was made from.
+        how: Why: `option`, `its own name`, `usual name`, ...
+    """
+
+    ours: str
+    theirs: str
+    how: str
+
+    @property
+    def is_guess(self) -> bool:
+        """Whether neither the user nor a name of ours says so."""
+        return self.how not in ("option", "its own name")
+
+
 @dataclass(slots=True, kw_only=True)
 class ImportedRun:
     """A recorded run.
@@ -87,11 +108,13 @@ class ImportedRun:
         trajectories: In the order of the files.
         notes: Caveats for results: what was cut, left out, repaired, or is unknown.
         depends: What the signals depend on (`embedder`: id, revision and pooling), which policies pin.
+        readings: What the columns of the files were read as, where that was guessed or said.
     """
 
     source: str
     trajectories: list[ImportedTrajectory]
     notes: list[str] = field(default_factory=list)
+    readings: list[Reading] = field(default_factory=list)
     depends: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

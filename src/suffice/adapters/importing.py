@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import inspect
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from suffice._version import __version__
-from suffice.adapters.base import ImportedRun, with_embeddings
+from suffice.adapters.base import ImportedRun, Reading, with_embeddings
+from suffice.adapters.golds import join_golds
 from suffice.adapters.importers import importer, kind_of
+from suffice.adapters.mapping import Mapped, mapping_path, read_mapping, write_mapping
 from suffice.adapters.summary import ColumnCount, RoundMeans, column_counts, round_means
 from suffice.display import facts_table
 from suffice.embedding import Embedder
 from suffice.errors import DataError, SchemaError, UnsettledError
+from suffice.files import check_file
 from suffice.results import Result
 from suffice.store import read_recording, write_recording
 from suffice.store.recording import open_recording
@@ -33,6 +37,9 @@ class ImportSummary(Result):
         clusters: How many questions they belong to.
         rounds: The most rounds of one trajectory.
         censored: Trajectories that a rule ended while they were recorded.
+        ends: How many trajectories ended how.
+        readings: What the columns of the files were read as, where that was guessed or said.
+        mapping: Where the options are kept for the next import of the same source; None if there were none.
         columns: What happened to the values, by column.
         by_round: Means over the trajectories that have a round, by round.
         notes: Caveats for results: what was cut, left out, repaired, or is unknown.
@@ -43,6 +50,9 @@ class ImportSummary(Result):
     clusters: int
     rounds: int
     censored: int
+    ends: Mapping[str, int]
+    readings: tuple[Reading, ...]
+    mapping: Path | None
     columns: tuple[ColumnCount, ...]
     by_round: tuple[RoundMeans, ...]
     notes: tuple[str, ...]
@@ -54,8 +64,14 @@ class ImportSummary(Result):
             Column(name, "" if name == "column" else ",.0f") for name in ("column", "defined", "nulled", "clipped")
         )
         rows = tuple((item.name, item.defined, item.nulled, item.clipped) for item in self.columns)
+        read = tuple(Column(name) for name in ("column", "read from", "by"))
         return [
             replace(facts_table(f"Imported to {self.path}", facts), notes=self.notes),
+            Table(
+                title="What was read",
+                columns=read,
+                rows=tuple((item.ours, item.theirs, item.how) for item in self.readings),
+            ),
             Table(title="Columns", columns=columns, rows=rows),
         ]
 
@@ -68,12 +84,14 @@ def import_recording(
     columns: Mapping[str, str] | None = None,
     metrics: Mapping[str, str] | None = None,
     labels: Mapping[str, str] | None = None,
-    golds: bool | None = None,
+    golds: str | Path | None = None,
+    log_golds: Literal["keep", "drop"] | None = None,
     first_round: Literal[0, 1] | None = None,
-    ended_early: Literal["rule", "exhausted"] | None = None,
+    ended: Literal["rule", "exhausted", "max_rounds"] | None = None,
     key: str | None = None,
     embedder: Embedder | None = None,
     settle: Callable[[UnsettledError], Any] | None = None,
+    confirm: Callable[[ImportedRun], bool] | None = None,
 ) -> ImportSummary:
     r"""Turn a run recorded elsewhere into a recording.
 
@@ -83,7 +101,7 @@ def import_recording(
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     run = Path(folder, "run.csv")
     ...     _ = run.write_text(lines)
-    ...     summary = import_recording(run, out=run.with_suffix(".parquet"), golds=True)
+    ...     summary = import_recording(run, out=run.with_suffix(".parquet"))
     ...     read_recording(summary.path).column("em")
     array([[0., 1.]])
 
@@ -94,46 +112,73 @@ def import_recording(
         columns: For tabular files: our name of a column to theirs.
         metrics: For tabular files: metrics in [0, 1] of your own, by name, to their columns.
         labels: For tabular files: texts of your own, by name, to their columns; policies depend on a `model`.
-        golds: For tabular files: whether gold answers that equal the last answers are right; None = not said.
+        golds: A file of questions with gold answers, joined by id or by the question's text.
+        log_golds: For tabular files: `keep` gold answers of the log that equal its last answers, or `drop` them; None = not
+            said, and dropped if `golds` is given.
         first_round: What the file's lowest round is: 0 (the model alone) or 1; None = as the file counts.
-        ended_early: For tabular files: why some have fewer rounds; `rule` means censored.  None = not said.
+        ended: Why some have fewer rounds than others; None = by the loop's own stops, `rule`, which means censored.
         key: For traces: the attribute that names the question; `trace_id` = each trace is one.  None = the conversation, else
             the trace.
         embedder: Embeds the answers, for `semantic_distance`.
         settle: Chooses where the file can be read in several ways: is given the error, returns the value of its
             `parameter`.  None = raise the error.
+        confirm: Is given the run if some of its columns were guessed, and returns whether they were guessed right; None =
+            accept them.  What is confirmed or said here is kept beside `out`, for the next import of the same source.
 
     Raises:
-        DataError: There is no such format, it does not take one of the arguments, or a value cannot be used.
+        DataError: There is no such format, it does not take one of the arguments, a value cannot be used, or the guesses are not
+            right.
         UnsettledError: The file can be read in several ways; the message names the argument that says which.
     """
     settings = {
-        "columns": columns,
-        "metrics": metrics,
-        "labels": labels,
-        "golds": golds,
+        "kind": kind,
+        "columns": columns and dict(columns),
+        "metrics": metrics and dict(metrics),
+        "labels": labels and dict(labels),
+        "golds": golds and str(Path(golds).resolve()),
+        "log_golds": log_golds,
         "first_round": first_round,
-        "ended_early": ended_early,
+        "ended": ended,
         "key": key,
     }
     options = {name: value for name, value in settings.items() if value is not None}
     path = Path(path)
-    out = default_out(path) if out is None else Path(out)
-    run = _read_run(path, kind_of(path) if kind is None else kind, options, embedder, settle)
+    out = default_out(path) if out is None else check_file(out)
+    stored = read_mapping(out, path)
+    notes = []
+    if stored is not None and not options:
+        options = stored.options
+        said = ", ".join(f"{name} {value}" for name, value in options.items()) or "your confirmation"
+        notes.append(f"read as last time, by {mapping_path(out)}: {said}")
+    run = _read_run(path, options, embedder, settle)
+    guesses = {item.ours: item.theirs for item in run.readings if item.is_guess}
+    is_known = stored is not None and stored.confirmed == guesses
+    asked = bool(guesses) and confirm is not None and not is_known
+    if asked and confirm is not None and not confirm(run):
+        raise DataError(f"{path} was not imported: say what its columns are with --column OURS=THEIRS")
     rows = run.rows()
-    metadata = {"source": run.source, "notes": run.notes, "depends": dict(run.depends), "suffice": __version__}
+    notes = [*notes, *run.notes]
+    metadata = {"source": run.source, "notes": notes, "depends": dict(run.depends), "suffice": __version__}
+    if run.readings:
+        metadata["read_from"] = {item.ours: item.theirs for item in run.readings}
     write_recording(out, rows, metadata, run.kinds())
+    if options or asked:
+        write_mapping(out, path, Mapped(options=options, confirmed=guesses if asked or is_known else {}))
     recording = read_recording(out)
     n, width = recording.shape
+    ends = Counter(recording.ends.tolist())
     return ImportSummary(
         path=out,
         trajectories=n,
         clusters=len(set(recording.clusters.tolist())),
         rounds=width,
-        censored=sum(end == "rule" for end in recording.ends.tolist()),
+        censored=ends["rule"],
+        ends=dict(ends),
+        readings=tuple(run.readings),
+        mapping=mapping_path(out) if options or asked else None,
         columns=tuple(column_counts(run, rows)),
         by_round=tuple(round_means(rows)),
-        notes=tuple(run.notes),
+        notes=tuple(notes),
     )
 
 
@@ -159,24 +204,32 @@ def _was_imported(path: Path) -> bool:
 
 def _read_run(
     path: Path,
-    kind: str,
     options: dict[str, Any],
     embedder: Embedder | None,
     settle: Callable[[UnsettledError], Any] | None,
 ) -> ImportedRun:
+    """Return the run; what `settle` chooses is added to the options."""
+    kind = options.get("kind") or kind_of(path)
     read = importer(kind)
     takes = inspect.signature(read).parameters
-    wrong = [name for name in options if name not in takes]
+    wrong = [name for name in options if name not in {*takes, "kind", "golds"}]
     if wrong:
         raise DataError(f"files of the format {kind!r} do not take {wrong[0]!r}; leave it out")
-    if "embedder" in takes:
-        return read(path, embedder, **options)
+    golds = options.get("golds")
     while True:
+        arguments = {name: value for name, value in options.items() if name not in ("kind", "golds")}
+        if golds is not None and "log_golds" in takes:
+            arguments.setdefault("log_golds", "drop")
         try:
-            run = read(path, **options)
+            run = read(path, embedder, **arguments) if "embedder" in takes else read(path, **arguments)
         except UnsettledError as error:
             if settle is None:
                 raise
-            options[error.parameter] = settle(error)
+            choice = settle(error)
+            before = options.get(error.parameter)
+            options[error.parameter] = {**before, **choice} if isinstance(before, dict) else choice
         else:
-            return run if embedder is None else with_embeddings(run, embedder)
+            break
+    if golds is not None:
+        run = join_golds(run, golds)
+    return run if embedder is None or "embedder" in takes else with_embeddings(run, embedder)

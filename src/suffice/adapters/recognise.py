@@ -199,7 +199,7 @@ def head_of(path: Path) -> Head:
         start = b"".join(_pieces(unpacked(path)))
     if not start.strip():
         raise SchemaError(f"{path} is empty")
-    text = decoded(_whole_characters(start), str(path))
+    text = decoded(_whole_characters(start), str(path), errors="replace")  # readers say where it is not UTF-8
     if text.lstrip()[:1] not in ("{", "["):
         return Head(path=path, form="text", text=text)
     form, record = _first_object(path)

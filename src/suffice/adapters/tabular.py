@@ -1,38 +1,35 @@
-"""Any table of rounds, CSV or JSON lines, with a map from this library's names to the table's columns.
+"""Tables of rounds in any shape, with names of columns guessed, or mapped from this library's names to the table's.
 
-One row for each question and round, in any order::
+One row for each question and round, in any order; or one record for each question, with its rounds in a list or in numbered
+columns::
 
     read_tabular("runs.csv", {"question_id": "qid", "round": "step", "answer": "ans", "golds": "gold", "p_correct": "conf"})
 """
 
 from __future__ import annotations
 
-import json
-import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Literal
 
-from suffice.adapters._csv import csv_rows
-from suffice.adapters.base import ImportedRun, ImportedTrajectory, check_unit, end_of, score
-from suffice.errors import DataError, NotFoundError, SchemaError, UnsettledError
-from suffice.files import json_lines
-from suffice.metrics import METRICS
-from suffice.retrieval import GOLD_FIELDS
-from suffice.rounds import COST_KINDS, Cost, End, Round
+from suffice.adapters.base import ImportedRun, ImportedTrajectory
+from suffice.adapters.grid import Grid, group_trajectories
+from suffice.adapters.guesses import Columns, guess_columns, is_long
+from suffice.adapters.names import RUNS, is_round_name, plain_name
+from suffice.adapters.records import Record, records_of
+from suffice.adapters.shapes import ROUNDS, unfold
+from suffice.errors import DataError, UnsettledError
+from suffice.rounds import End
 from suffice.seen import one_name_per_text
-from suffice.signals import SIGNALS
+from suffice.tables import counted
 
-__all__ = ["Grid", "group_trajectories", "read_tabular"]
+__all__ = ["read_tabular"]
 
-_TEXT_COLUMNS = frozenset({"question_id", "cluster", "end", "question", "answer", "text", "feedback", "finish_reason"})
-_OWN_COLUMNS = _TEXT_COLUMNS | {"round", "golds"}
-_GOLDS = tuple(name for name in GOLD_FIELDS if name not in ("answers", "answer"))
 _PINNED_LABELS = ("model", "prompt_id")
 _FEW, _COPIED = 5, 0.98
-_EMPTY = frozenset({"", "nan", "null", "none", "na"})
-_END_NAMES = get_args(End)
+_MANY = 6
 
 
 def read_tabular(
@@ -41,95 +38,217 @@ def read_tabular(
     *,
     metrics: Mapping[str, str] | None = None,
     labels: Mapping[str, str] | None = None,
-    golds: bool | None = None,
+    log_golds: Literal["keep", "drop"] | None = None,
     first_round: int | None = None,
-    ended_early: End | None = None,
+    ended: End | None = None,
 ) -> ImportedRun:
-    """Read a `.csv` or `.jsonl` file of rounds.
+    """Read rounds from a CSV, TSV, JSON, JSON lines or parquet file, gzipped or not, or from a folder of such files.
 
-    This library's names: `question_id` and `round` (required), `answer`, `golds` (a text, or a JSON list of texts),
+    A table may be long (a row for each question and round), wide (``answer_1``, ``answer_2``, ...), or nested (the rounds of a
+    question in a list: `steps`, `attempts`, `messages`, ...).
+
+    This library's names: `question_id` and `round`, `answer`, `golds` (a text, or a JSON list of texts),
     `question`, `cluster`, `end`, `text`, `feedback`, `finish_reason`; metrics (`em`, `f1`, `contains`), computed from answer
-    and golds where the table lacks them; every signal (`suffice data signals`); costs as ``cost.<component>.<kind>``.  Any
-    other mapped name becomes a new signal.  Columns that are not mapped are kept unchanged, except for other usual names of
-    gold answers (`gold`, `target`, ...), of the answer (`output`) and of its `model`; the notes list those.
+    and golds where the table lacks them; every signal (`suffice data signals`); costs as ``cost.<component>.<kind>``; `rounds`
+    for the field that contains the list of rounds.  Any other mapped name becomes a new signal.  What is not mapped is guessed
+    by usual names (`readings` says how); other columns are kept unchanged.
 
     Args:
-        path: The table.
+        path: The table, or the folder.
         columns: This library's name to the table's column, besides columns that have these names already; empty to ignore
             one of those.
         metrics: Further metrics, in [0, 1], by name.
         labels: Texts that are the same in all rounds of a question, by name.  A `model` or `prompt_id` that is the same
             everywhere becomes what policies fitted on the run depend on.
-        golds: Whether gold answers are right that equal the last answers; False leaves all gold answers out.
+        log_golds: What to do with the table's gold answers: `keep` them although they equal the last answers, or `drop` them.
+            None = keep them unless they equal the last answers, which is an error.
         first_round: The number of the table's lowest round, 0 (closed book) or 1 (the first evidence or draft); None to
             keep the table's numbers.
-        ended_early: Why trajectories are shorter than the longest one, where the table has no `end`: `rule` marks
-            them censored, `exhausted` says that there was no more evidence.
+        ended: Why trajectories are shorter than the longest one, where the table has no `end`: `rule` marks
+            them censored, `exhausted` says that there was no more evidence, `max_rounds` that each had a cap of its own.  None =
+            `rule`: the loop's own stops, beyond which nothing is known.
 
     Raises:
-        UnsettledError: Rounds count from 0, trajectories end early, or gold answers equal the last answers, and nothing
-            says what that means.
+        UnsettledError: The table can be read in several ways: several columns may be the answer or the rounds, rounds count from
+            0, or gold answers equal the last answers.
         DataError: A value cannot be used, or is out of its signal's range; the message names file and row.
         SchemaError: The file is of another kind, or lacks a column.
     """
     path = Path(path)
-    if not path.is_file():
-        raise NotFoundError(f"no file {str(path)!r}; give a .csv or .jsonl file")
-    if path.suffix not in (".csv", ".jsonl"):
-        raise SchemaError(f"{path}: a table of rounds ends in .csv or .jsonl; convert it")
-    records = list(csv_rows(path) if path.suffix == ".csv" else json_lines(path))
-    if not records:
-        raise DataError(f"{path}: no rows; expected one for each question and round")
-    names = list(dict.fromkeys(name for _, record in records for name in record))
-    known, mapping = _OWN_COLUMNS | set(METRICS) | set(SIGNALS), dict(columns or {})
-    in_use = {*mapping.values(), *(metrics or {}), *(metrics or {}).values(), *(labels or {}), *(labels or {}).values()}
-    columns = {name: name for name in names if (name in known or _is_cost(name)) and name not in in_use} | mapping
-    columns = {ours: theirs for ours, theirs in columns.items() if theirs}
-    columns, labels, notes = _with_usual_names(columns, labels or {}, names, {*(metrics or {}).values()}, golds)
+    given = dict(columns or {})
+    shape = unfold(_records(path), given.pop(ROUNDS, None), is_long=lambda rows: "round" in given or is_long(rows))
+    plan = guess_columns(given, metrics or {}, labels or {}, shape=shape)
+    if log_golds == "drop":
+        plan.columns.pop("golds", None)
+        plan.readings[:] = [item for item in plan.readings if item.ours != "golds"]
+    rows, notes = _in_order(shape.rows, plan)
     grid = Grid(
-        columns=columns,
-        metrics=metrics or {},
-        labels=labels,
-        first_round=first_round,
-        ended_early=ended_early,
+        columns=plan.columns,
+        metrics=plan.metrics,
+        labels=plan.labels,
+        first_round=_first_round(rows, plan, first_round),
+        ended=ended,
         strict=True,
+        listed_golds=not _says_lists(rows, plan.columns.get("answer")),
     )
-    grid.check(path, names)
-    trajectories = group_trajectories(records, grid, str(path))
-    if "cluster" not in columns:
-        names = one_name_per_text([item.question_id for item in trajectories], [item.question for item in trajectories])
-        trajectories = [replace(item, cluster=name) for item, name in zip(trajectories, names, strict=True)]
+    grid.check(path, list(dict.fromkeys(name for row in rows for name in row.values)))
+    rows, clusters, run_notes = _told_apart(rows, plan)
+    trajectories = group_trajectories([(row.where, row.values) for row in rows], grid, str(path))
+    trajectories = _clustered(trajectories, clusters, has_clusters="cluster" in plan.columns)
+    notes += [shape.how] if shape.how else []
+    if shape.skipped:
+        notes.append(f"{counted(shape.skipped, 'record')} without a round left out")
+    notes += run_notes
+    notes += _round_notes(trajectories, plan, grid.first_round)
+    if ended is None and "end" not in plan.columns:
+        notes.append(_end_note(trajectories))
+    if log_golds is None:
+        _refuse_copied_golds(trajectories, plan.columns.get("golds", ""))
+    depends, unpinned = _depends(trajectories)
+    return ImportedRun(
+        source="tabular",
+        trajectories=trajectories,
+        notes=[*notes, *unpinned],
+        depends=depends,
+        readings=plan.readings,
+    )
+
+
+def _records(path: Path) -> list[Record]:
+    records = list(records_of(path))
+    if not records:
+        raise DataError(f"{path}: no rows; expected one for each question and round, or one for each question")
+    return records
+
+
+def _says_lists(rows: Sequence[Record], answer: str | None) -> bool:
+    """Return whether answers are lists themselves, so that a gold answer in brackets is one text."""
+    return answer is not None and any(str(row.values.get(answer))[:1] == "[" for row in rows)
+
+
+def _in_order(rows: Sequence[Record], plan: Columns) -> tuple[list[Record], list[str]]:
+    """Return the rows with the columns that are made from others, and notes; rows without numbers count in their order."""
+    columns, notes = plan.columns, []
+    counted_rows = [
+        replace(row, values={**row.values, **{name: make(row) for name, make in plan.formulas.items()}}) for row in rows
+    ]
+    if "round" not in columns and "question_id" in columns:
+        ids = [str(row.values.get(columns["question_id"])) for row in counted_rows]
+        if len(set(ids)) < len(ids):
+            seen: Counter[str] = Counter()
+            for place, (row, own) in enumerate(zip(counted_rows, ids, strict=True)):
+                seen[own] += 1
+                counted_rows[place] = replace(row, values={**row.values, "round": seen[own]})
+            plan.read("round", "round", "no column counts rounds", "order of the rows")
+            notes.append("no column counts rounds: the rows of a question are its rounds, in their order")
+    return counted_rows, notes
+
+
+def _first_round(rows: Sequence[Record], plan: Columns, first_round: int | None) -> int | None:
+    """Return the number of the lowest round: drafts, steps or attempts that count from 0 are never the model alone."""
+    name = plan.columns.get("round", "round")
+    plain = plain_name(name).rpartition(".")[2]
+    if (
+        first_round is not None
+        or not is_round_name(plain)
+        or plain.startswith(("round", "depth"))
+        or "p_known" in plan.columns
+    ):
+        return first_round
+    return 1 if any(str(row.values.get(name)).strip() in ("0", "0.0") for row in rows) else None
+
+
+def _told_apart(rows: Sequence[Record], plan: Columns) -> tuple[list[Record], dict[str, str], list[str]]:
+    """Return rows of which none has the question and round of another, the question of each id, and notes.
+
+    A question that several files, models or runs answered has a trajectory for each, clustered by the question.
+    """
+    key, number = plan.columns["question_id"], plan.columns["round"]
+
+    def clash(names: Sequence[str]) -> bool:
+        pairs = {
+            (str(row.values.get(key)), str(row.values.get(number)), *(str(row.values.get(n)) for n in names))
+            for row in rows
+        }
+        return len(pairs) < len(rows)
+
+    if not clash(()):
+        return list(rows), {}, []
+    if len({row.file for row in rows}) > 1:
+        first: dict[str, str] = {}
+        for row in rows:
+            first.setdefault(str(row.values.get(key)), row.file)
+        with_file = [row.file if first[str(row.values.get(key))] != row.file else "" for row in rows]
+        return _renamed(rows, key, with_file, "file")
+    names = [name for name in _names(rows) if plain_name(name).rpartition(".")[2] in RUNS and name not in (key, number)]
+    run = next((name for name in names if not clash((name,))), None)
+    if run is not None:
+        return _renamed(rows, key, [str(row.values.get(run)) for row in rows], run)
+    if "question_id" not in plan.formulas and len({row.number for row in rows}) < len(rows):
+        occurs: dict[str, dict[int, int]] = {}
+        for row in rows:
+            own = occurs.setdefault(str(row.values.get(key)), {})
+            own.setdefault(row.number, len(own) + 1)
+        numbers = [occurs[str(row.values.get(key))][row.number] for row in rows]
+        return _renamed(rows, key, [str(n) if n > 1 else "" for n in numbers], "number")
+    return list(rows), {}, []
+
+
+def _names(rows: Sequence[Record]) -> list[str]:
+    return list(dict.fromkeys(name for row in rows for name in row.values))
+
+
+def _renamed(
+    rows: Sequence[Record], key: str, runs: Sequence[str], what: str
+) -> tuple[list[Record], dict[str, str], list[str]]:
+    clusters, result = {}, []
+    for row, run in zip(rows, runs, strict=True):
+        question = str(row.values.get(key))
+        own = f"{question}@{run}" if run else question
+        clusters[own] = question
+        result.append(replace(row, values={**row.values, key: own}))
+    several = sum(n > 1 for n in Counter(clusters.values()).values())
+    note = f"{counted(several, 'question')} with several runs: each run has the id {key}@{what}, and a question is one cluster"
+    return result, clusters, [note]
+
+
+def _clustered(
+    trajectories: Sequence[ImportedTrajectory], clusters: Mapping[str, str], *, has_clusters: bool
+) -> list[ImportedTrajectory]:
+    if has_clusters:
+        return list(trajectories)
+    own = [clusters.get(item.question_id, item.question_id) for item in trajectories]
+    names = one_name_per_text(own, [item.question for item in trajectories])
+    return [replace(item, cluster=name) for item, name in zip(trajectories, names, strict=True)]
+
+
+def _round_notes(trajectories: Sequence[ImportedTrajectory], plan: Columns, first_round: int | None) -> list[str]:
+    notes = []
     if trajectories[0].rounds[0].index == 0:
         notes.append(
             "round 0 is read as the model alone (closed book); --first-round 1 makes it the first draft or evidence"
         )
     elif first_round is not None:
-        notes.append(f"the lowest {columns['round']!r} is read as round 1, the first draft or evidence")
+        notes.append(f"the lowest {plan.columns['round']!r} is read as round 1, the first draft or evidence")
+    if "answer" not in plan.columns:
+        notes.append("no column is read as the answer: rules and metrics that need answers are undefined")
     unmapped = list(dict.fromkeys(name for item in trajectories for row in item.extras for name in row))
     if unmapped:
         notes.append(f"columns that are kept as they are: {', '.join(unmapped)}")
-    if golds is None:
-        _refuse_copied_golds(trajectories, columns.get("golds", ""))
-    depends, unpinned = _depends(trajectories)
-    return ImportedRun(source="tabular", trajectories=trajectories, notes=[*notes, *unpinned], depends=depends)
+    return notes
 
 
-def _with_usual_names(
-    mapping: Mapping[str, str], labels: Mapping[str, str], names: Sequence[str], in_use: set[str], golds: bool | None
-) -> tuple[dict[str, str], dict[str, str], list[str]]:
-    """Return the columns and labels with those that have another usual name, and notes that say so."""
-    columns, notes = dict(mapping), []
-    free = [name for name in names if name not in {*columns.values(), *labels.values(), *in_use}]
-    for ours, usual in (("golds", _GOLDS), ("answer", ("output",))):
-        theirs = next((name for name in usual if name in free), None)
-        if ours not in columns and theirs is not None:
-            columns[ours] = theirs
-            notes.append(f"the column {theirs!r} is read as {ours}")
-    if golds is False:
-        columns.pop("golds", None)
-    if "model" in free and "model" not in labels:
-        labels = {**labels, "model": "model"}
-    return columns, dict(labels), notes
+def _end_note(trajectories: Sequence[ImportedTrajectory]) -> str:
+    """Return how trajectories are taken to have ended, as nothing says it."""
+    lengths = Counter(len(item.rounds) for item in trajectories)
+    longest = max(lengths)
+    if len(lengths) == 1:
+        return f"all trajectories have {counted(longest, 'round')}: read as the loop's cap (max_rounds)"
+    return (
+        f"{len(trajectories) - lengths[longest]} of {len(trajectories)} trajectories have fewer than {longest} rounds: read as the "
+        "loop's own stops, beyond which nothing is known (censored). --ended exhausted or --ended max_rounds if they ended "
+        "otherwise"
+    )
 
 
 def _refuse_copied_golds(trajectories: Sequence[ImportedTrajectory], column: str) -> None:
@@ -141,8 +260,11 @@ def _refuse_copied_golds(trajectories: Sequence[ImportedTrajectory], column: str
         raise UnsettledError(
             f"in {equal} of {len(pairs)} trajectories the gold answer (column {column!r}) is exactly the last answer: is it "
             "what the model said?",
-            "golds",
-            {"--golds": (True, "they are gold answers"), "--no-golds": (False, "leave them out")},
+            "log_golds",
+            {
+                "--log-golds keep": ("keep", "they are gold answers"),
+                "--log-golds drop": ("drop", "leave them out"),
+            },
         )
 
 
@@ -159,258 +281,3 @@ def _depends(trajectories: Sequence[ImportedTrajectory]) -> tuple[dict[str, Any]
             depends[name] = values.pop()
             notes.append(f"policies fitted on this recording depend on {name} {depends[name]!r}")
     return depends, notes
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Grid:
-    """How a table is read; see `read_tabular`."""
-
-    columns: Mapping[str, str]
-    metrics: Mapping[str, str] = field(default_factory=dict)
-    labels: Mapping[str, str] = field(default_factory=dict)
-    first_round: int | None = None
-    ended_early: End | None = None
-    strict: bool = False
-
-    def pairs(self) -> list[tuple[str, str]]:
-        """Return our name and theirs of every column that is read."""
-        return [*self.columns.items(), *self.metrics.items(), *self.labels.items()]
-
-    def check(self, path: Path, names: Sequence[str]) -> None:
-        """Refuse a map that the table cannot serve."""
-        missing = [ours for ours in ("question_id", "round") if ours not in self.columns]
-        if missing:
-            raise SchemaError(f"{path}: no column is mapped to {missing[0]!r}; there are: {', '.join(names)}")
-        absent = [pair for pair in self.pairs() if pair[1] not in names]
-        if absent:
-            ours, theirs = absent[0]
-            raise SchemaError(f"{path}: no column {theirs!r} (for {ours!r}); there are: {', '.join(names)}")
-        for ours in self.columns:
-            if ours not in _OWN_COLUMNS and not _is_cost(ours) and not ours.isidentifier():
-                raise DataError(
-                    f"{ours!r} is not a name of ours; see read_tabular, or use letters, digits and _ for a signal of your own"
-                )
-        for ours in (*self.metrics, *self.labels):
-            if (
-                not ours.isidentifier()
-                or ours in _OWN_COLUMNS
-                or ours in SIGNALS
-                or (ours in METRICS and ours in self.labels)
-            ):
-                raise DataError(f"{ours!r} cannot name a metric or label of your own; use letters, digits and _")
-        if self.first_round not in (None, 0, 1):
-            raise DataError(f"first_round is {self.first_round!r}; allowed are 0, 1 and None")
-        if self.ended_early is not None and self.ended_early not in _END_NAMES:
-            raise DataError(f"ended_early is {self.ended_early!r}; allowed are {', '.join(_END_NAMES)} and None")
-
-
-def group_trajectories(
-    records: Sequence[tuple[str, Mapping[str, Any]]], grid: Grid, where: str
-) -> list[ImportedTrajectory]:
-    """Group rows by question.
-
-    Args:
-        records: Each row with its place, for messages.
-        grid: How it is read.
-        where: The file, for messages.
-
-    Raises:
-        DataError: A value cannot be used, or a question's rounds have a gap or a copy.
-    """
-    rows = [_round_of_row(record, grid, spot) for spot, record in records]
-    lowest = min(row.index for row in rows)
-    _settle_first_round(lowest, grid)
-    shift = 0 if grid.first_round is None else grid.first_round - lowest
-    by_question: dict[str, dict[int, _Row]] = {}
-    for row in rows:
-        rounds = by_question.setdefault(row.own["question_id"], {})
-        if row.index in rounds:
-            raise DataError(
-                f"{row.where}: question {row.own['question_id']!r} has round {row.index} already, at "
-                f"{rounds[row.index].where}; each pair must be unique"
-            )
-        rounds[row.index] = row
-    longest = max(map(len, by_question.values()))
-    trajectories = []
-    for question_id, rounds in by_question.items():
-        ordered = [rounds[index] for index in sorted(rounds)]
-        try:
-            trajectories.append(_trajectory_of_rows(question_id, ordered, grid, shift, longest))
-        except UnsettledError:
-            raise
-        except DataError as error:
-            raise DataError(f"{where}: {error}") from error
-    return trajectories
-
-
-def _settle_first_round(lowest: int, grid: Grid) -> None:
-    theirs = grid.columns["round"]
-    if lowest or not grid.strict or grid.first_round is not None or theirs == "round" or "p_known" in grid.columns:
-        return
-    raise UnsettledError(
-        f"{theirs!r} counts from 0: is 0 the model alone, or the loop's first draft?",
-        "first_round",
-        {
-            "--first-round 0": (0, "0 is the model alone, without evidence: closed book"),
-            "--first-round 1": (1, "0 is the first draft, or the first evidence"),
-        },
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class _Row:
-    where: str
-    index: int
-    own: Mapping[str, Any]
-    golds: tuple[str, ...]
-    metrics: Mapping[str, float]
-    signals: Mapping[str, float]
-    costs: Mapping[str, Cost]
-    labels: Mapping[str, str | None]
-    extras: Mapping[str, Any]
-
-
-def _round_of_row(record: Mapping[str, Any], grid: Grid, where: str) -> _Row:
-    columns = grid.columns
-    cells = {ours: record.get(theirs) for ours, theirs in columns.items()}
-    own = {name: _cell_text(cells[name], name, where) for name in cells if name in _TEXT_COLUMNS}
-    if not own["question_id"]:
-        raise DataError(f"{where}: {columns['question_id']} is empty; every row needs the id of its question")
-    index = _cell_number(cells["round"], "round", where)
-    if not (index.is_integer() and index >= 0):
-        raise DataError(f"{where}: round is {cells['round']!r}; expected a whole number of at least 0")
-    if own.get("end") and own["end"] not in _END_NAMES:
-        raise DataError(f"{where}: end is {own['end']!r}; allowed are {', '.join(_END_NAMES)}")
-    costs: dict[str, dict[str, float]] = {}
-    for name in filter(_is_cost, cells):
-        _, component, kind = name.split(".", 2)
-        costs.setdefault(component, dict.fromkeys(COST_KINDS, math.nan))[kind] = _cell_number(cells[name], name, where)
-    signals = [name for name in cells if name not in _OWN_COLUMNS and name not in METRICS and not _is_cost(name)]
-    metrics = {name: cells[name] for name in cells if name in METRICS}
-    metrics |= {name: record.get(theirs) for name, theirs in grid.metrics.items()}
-    mapped = {theirs for _, theirs in grid.pairs()}
-    return _Row(
-        where=where,
-        index=int(index),
-        own=own,
-        golds=_gold_texts(cells.get("golds"), where),
-        metrics={name: check_unit(_cell_number(value, name, where), name, where) for name, value in metrics.items()},
-        signals={name: _signal_cell(cells[name], name, columns[name], where, strict=grid.strict) for name in signals},
-        costs={component: Cost(**kinds) for component, kinds in costs.items()},
-        labels={name: _cell_text(record.get(theirs), name, where) for name, theirs in grid.labels.items()},
-        extras={name: value for name, value in record.items() if name not in mapped},
-    )
-
-
-def _signal_cell(value: Any, name: str, theirs: str, where: str, *, strict: bool) -> float:
-    """Return a signal's value; one out of its range would be undefined, and a rule that reads it never fire."""
-    number = _cell_number(value, name, where)
-    signal = SIGNALS.get(name)
-    if strict and signal is not None and not signal.clip and math.isfinite(number):
-        low, high = signal.range
-        if not low <= number <= high:
-            raise DataError(
-                f"{where}: {name} is {number!r} (column {theirs!r}), and it lies in [{low:g}, {high:g}]: scale the column, or "
-                f"rename it to a signal of your own, --column my_{name}={theirs}"
-            )
-    return number
-
-
-def _trajectory_of_rows(
-    question_id: str, rows: Sequence[_Row], grid: Grid, shift: int, longest: int
-) -> ImportedTrajectory:
-    first = rows[0]
-    end = first.own.get("end") or None
-    if end is None and len(rows) < longest and grid.ended_early is None:
-        raise UnsettledError(
-            f"question {question_id!r} has {len(rows)} rounds, others have {longest}, and nothing says why it ended: map a "
-            "column to 'end', or say it for all.",
-            "ended_early",
-            {
-                "--ended-early rule": ("rule", "a stopping rule cut them: censored"),
-                "--ended-early exhausted": ("exhausted", "there was no more evidence"),
-            },
-        )
-    for name, value in first.labels.items():
-        other = next((row for row in rows if row.labels[name] != value), None)
-        if other is not None:
-            raise DataError(
-                f"{other.where}: a label is the same in all rounds of a question, and {name} of question {question_id!r} is "
-                f"{value!r} and {other.labels[name]!r}; leave the column unmapped, and it is kept as it is"
-            )
-    golds = tuple(dict.fromkeys(gold for row in rows for gold in row.golds))
-    other = next((row for row in rows if row.golds and not {golds[0], *first.golds} & {*row.golds}), None)
-    if other is not None:
-        raise DataError(
-            f"{other.where}: question {question_id!r} has other gold answers here ({list(other.golds)!r:.80}) than before "
-            f"({golds[0]!r:.80}): is {grid.columns['golds']!r} what the model said? Map another column to golds, or --no-golds"
-        )
-    metrics = []
-    for row in rows:
-        # Without a column of answers, what a metric says would be about nothing.
-        computed = score(row.own.get("answer"), golds if "answer" in row.own else ())
-        metrics.append({**computed, **row.metrics})
-    return ImportedTrajectory(
-        question_id=question_id,
-        cluster=first.own.get("cluster") or question_id,
-        question=first.own.get("question") or "",
-        golds=golds,
-        rounds=tuple(
-            Round(
-                index=row.index + shift,
-                answer=row.own.get("answer"),
-                text=row.own.get("text") or "",
-                signals=row.signals,
-                costs=row.costs,
-                feedback=row.own.get("feedback"),
-                finish_reason=row.own.get("finish_reason"),
-            )
-            for row in rows
-        ),
-        end=end or end_of(len(rows), longest, grid.ended_early or "max_rounds"),
-        metrics=tuple(metrics),
-        extras=tuple(row.extras for row in rows),
-        labels=dict(first.labels),
-    )
-
-
-def _is_cost(name: str) -> bool:
-    parts = name.split(".")
-    return len(parts) == 3 and parts[0] == "cost" and bool(parts[1]) and parts[2] in COST_KINDS  # noqa: PLR2004
-
-
-def _cell_text(value: Any, name: str, where: str) -> str | None:
-    if value is None or isinstance(value, str):
-        return value
-    if isinstance(value, float) and math.isnan(value):  # how data frames spell a missing text
-        return None
-    if isinstance(value, bool | list | dict) or (isinstance(value, float) and not value.is_integer()):
-        if name == "answer" and isinstance(value, bool | float):
-            return str(value).lower()
-        raise DataError(f"{where}: {name} is {value!r:.80}; expected text")
-    return str(int(value))
-
-
-def _cell_number(value: Any, name: str, where: str) -> float:
-    if value is None or (isinstance(value, str) and value.strip().lower() in _EMPTY):
-        return math.nan
-    if isinstance(value, str) and value.strip().lower() in ("true", "false"):
-        return float(value.strip().lower() == "true")
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        raise DataError(f"{where}: {name} is {value!r:.80}; expected a number, or nothing where undefined.") from None
-
-
-def _gold_texts(value: Any, where: str) -> tuple[str, ...]:
-    if isinstance(value, str) and value.lstrip().startswith("["):
-        try:
-            value = json.loads(value)
-        except json.JSONDecodeError:
-            value = [value]  # a text that happens to start with a bracket
-    if value is None or value == "":
-        return ()
-    listed = value if isinstance(value, list) else [value]
-    if not all(isinstance(item, str | int | float) for item in listed):
-        raise DataError(f"{where}: golds is {value!r:.80}; expected a text, or a JSON list of texts")
-    return tuple(str(item) for item in listed)

@@ -4,22 +4,29 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from suffice.adapters import ImportSummary, import_recording, importer, importer_names, kind_of
+from suffice.adapters import ImportedRun, ImportSummary, import_recording, importer, importer_names, kind_of
 from suffice.adapters.traces import explain_trace
 from suffice.cli import models
 from suffice.cli.console import warn
 from suffice.cli.output import Output, Screen
+from suffice.embedding import Embedder
 from suffice.errors import DataError, UnsettledError
 from suffice.tables import Column, Table, counted
 
 __all__ = ["import_command"]
 
+_ENDS = {
+    "max_rounds": "at the cap",
+    "rule": "by the loop's own stops",
+    "exhausted": "without more evidence",
+    "failed": "failed",
+}
 _ENOUGH = 20
 """Questions from which on a decision can be asked for."""
 
@@ -50,10 +57,12 @@ def import_command(
         typer.Option("--label", help="For tabular files: NAME=COLUMN, a text; policies depend on a 'model'."),
     ] = None,
     golds: Annotated[
-        bool | None,
-        typer.Option(
-            "--golds/--no-golds", help="For tabular files: whether gold answers equal to the last ones are right."
-        ),
+        Path | None,
+        typer.Option("--golds", help="Questions with gold answers, joined by id or by the question's text."),
+    ] = None,
+    log_golds: Annotated[
+        str | None,
+        typer.Option("--log-golds", help="For tabular files: keep gold answers equal to the last ones, or drop them."),
     ] = None,
     first_round: Annotated[
         int | None,
@@ -61,12 +70,13 @@ def import_command(
             "--first-round", help="What the lowest round is: 0 (the model alone) or 1 (first draft or evidence)."
         ),
     ] = None,
-    ended_early: Annotated[
+    ended: Annotated[
         str | None,
         typer.Option(
-            "--ended-early", help="For tabular files: why some have fewer rounds: rule (censored) or exhausted."
+            "--ended", help="Why some have fewer rounds: rule (the loop's own stops), exhausted or max_rounds."
         ),
     ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Accept what was guessed without asking.")] = False,
     key: Annotated[
         str | None,
         typer.Option(
@@ -95,25 +105,53 @@ def import_command(
         "columns": _column_pairs(column, "--column", "OURS=THEIRS", may_be_empty=True),
         "metrics": _column_pairs(metric_column, "--metric-column", "NAME=COLUMN"),
         "labels": _column_pairs(label, "--label", "NAME=COLUMN"),
-        "golds": golds,
+        "log_golds": log_golds,
         "first_round": first_round,
-        "ended_early": ended_early,
+        "ended": ended,
         "key": key,
     }
-    kind = kind_of(path) if kind is None else kind
     arguments = {name: value for name, value in settings.items() if value is not None}
-    takes = inspect.signature(importer(kind)).parameters
-    wrong = [name for name in arguments if name not in takes]
+    used = _embedder(path, kind, embedder, arguments, embed=embed)
+    interactive = sys.stdin.isatty() and sys.stderr.isatty()
+    summary = import_recording(
+        path,
+        kind,
+        out=out,
+        golds=golds,
+        embedder=used,
+        settle=_choose if interactive else None,
+        confirm=_accept if yes else _confirm if interactive else None,
+        **arguments,
+    )
+    output.show(summary.to_dict(), _import_screen(summary))
+
+
+def _embedder(path: Path, kind: str | None, name: str, arguments: Mapping[str, Any], *, embed: bool) -> Embedder | None:
+    """Return what embeds the answers, if anything does; refuse options that the format does not take."""
+    format_ = kind_of(path) if kind is None else kind
+    takes = inspect.signature(importer(format_)).parameters
+    wrong = [option for option in arguments if option not in takes]
     if wrong:
         raise typer.BadParameter(
-            f"tabular files take {wrong[0].replace('_', '-')}, {kind} files do not", param_hint="--kind"
+            f"tabular files take {wrong[0].replace('_', '-')}, {format_} files do not", param_hint="--kind"
         )
-    used = models.build_embedder(embedder) if embed or "embedder" in takes else None
+    used = models.build_embedder(name) if embed or "embedder" in takes else None
     if embed and used is None:
         raise DataError("--embed embeds the answers, and --embedder none embeds nothing: leave one of them out")
-    interactive = sys.stdin.isatty() and sys.stderr.isatty()
-    summary = import_recording(path, kind, out=out, embedder=used, settle=_choose if interactive else None, **arguments)
-    output.show(summary.to_dict(), _import_screen(summary))
+    return used
+
+
+def _accept(_: ImportedRun) -> bool:
+    return True
+
+
+def _confirm(run: ImportedRun) -> bool:
+    """Show what was understood, and return whether the user agrees."""
+    for reading in run.readings:
+        warn(f"  {reading.ours}: {reading.theirs} ({reading.how})")
+    for note in run.notes:
+        warn(f"  note: {note}")
+    return typer.confirm("Import it like this?", default=True, err=True)
 
 
 def _explain(path: Path, kind: str, key: str | None, output: Output) -> None:
@@ -161,6 +199,11 @@ def _choose(error: UnsettledError) -> Any:
 
 
 def _import_screen(summary: ImportSummary) -> Screen:
+    read = Table(
+        title="What was read",
+        columns=(Column("column"), Column("read from"), Column("by")),
+        rows=tuple((item.ours, item.theirs, item.how) for item in summary.readings),
+    )
     columns = Table(
         title="Columns",
         columns=(Column("column"), Column(""), Column("defined", "d"), Column("nulled", "d"), Column("clipped", "d")),
@@ -186,11 +229,13 @@ def _import_screen(summary: ImportSummary) -> Screen:
     ]
     sentence = (
         f"{summary.path}: {counted(summary.trajectories, 'trajectory', 'trajectories')} of "
-        f"{counted(summary.clusters, 'question')}, up to {counted(summary.rounds, 'round')}, {summary.censored} censored"
+        f"{counted(summary.clusters, 'question')}, up to {counted(summary.rounds, 'round')}, {summary.censored} censored. "
+        f"How they ended: {', '.join(f'{n} {_ENDS[end]}' for end, n in summary.ends.items())}"
     )
     return Screen(
         sentences=[sentence],
-        tables=[columns, rounds],
+        tables=[read, columns, rounds] if summary.readings else [columns, rounds],
         notes=[*summary.notes, *nulled],
+        files={"mapping": summary.mapping},
         then=f"suffice {'decide' if summary.clusters >= _ENOUGH else 'replay'} {summary.path}",
     )

@@ -178,6 +178,6 @@ def run_notes(policy: Policy, n_without: int) -> tuple[str, ...]:
     if n_without:
         notes.append(
             f"{counted(n_without, 'recorded question')} ended before round {policy.start_round} and not by a rule: no answer "
-            "here, which counts as wrong and costs nothing. Where a rule did end them, import with --ended-early rule"
+            "here, which counts as wrong and costs nothing. Where a rule did end them, import with --ended rule"
         )
     return tuple(notes)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from suffice.adapters.base import ImportedRun, ImportedTrajectory, one_call
-from suffice.adapters.tabular import Grid, group_trajectories
+from suffice.adapters.grid import Grid, group_trajectories
 from suffice.errors import SchemaError
 from suffice.papers.importing import existing
 from suffice.rounds import Round
@@ -85,7 +85,7 @@ def read_tasr(path: str | Path, *, first_round: int | None = None) -> ImportedRu
             f"{path}: the column {missing[0]!r} of TASR's rounds is missing; the file has: {', '.join(names) or 'no rows'}."
             " Use the tabular importer with a column map"
         )
-    grid = Grid(columns=columns, first_round=first_round, ended_early="exhausted")
+    grid = Grid(columns=columns, first_round=first_round, ended="exhausted")
     grid.check(path, names)
     records = [(f"{path}, row {number}", row) for number, row in enumerate(rows, start=1)]
     notes = ["each round is one call; the files contain no tokens, gold answers or passages"]

@@ -1,0 +1,294 @@
+"""Long tables of rounds: how their columns are read, and the trajectories of their rows."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, get_args
+
+from suffice.adapters.base import ImportedTrajectory, check_unit, end_of, score
+from suffice.errors import DataError, SchemaError, UnsettledError
+from suffice.metrics import METRICS
+from suffice.rounds import COST_KINDS, Cost, End, Round
+from suffice.signals import SIGNALS
+
+__all__ = ["OWN_COLUMNS", "Grid", "cell_number", "cell_text", "gold_texts", "group_trajectories", "is_cost"]
+
+_TEXT_COLUMNS = frozenset({"question_id", "cluster", "end", "question", "answer", "text", "feedback", "finish_reason"})
+OWN_COLUMNS = _TEXT_COLUMNS | {"round", "golds"}
+"""Names of ours beside signals, metrics and costs."""
+
+_EMPTY = frozenset({"", "nan", "null", "none", "na"})
+_END_NAMES = get_args(End)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grid:
+    """How a table is read; see `read_tabular`."""
+
+    columns: Mapping[str, str]
+    metrics: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
+    first_round: int | None = None
+    ended: End | None = None
+    strict: bool = False
+    listed_golds: bool = True
+
+    def pairs(self) -> list[tuple[str, str]]:
+        """Return our name and theirs of every column that is read."""
+        return [*self.columns.items(), *self.metrics.items(), *self.labels.items()]
+
+    def check(self, path: Path, names: Sequence[str]) -> None:
+        """Refuse a map that the table cannot serve."""
+        missing = [ours for ours in ("question_id", "round") if ours not in self.columns]
+        if missing:
+            raise SchemaError(
+                f"{path}: no column is mapped to {missing[0]!r}; there are: {', '.join(names)}. Name it with --column "
+                f"{missing[0]}=COLUMN, or the field with the list of a question's rounds with --column rounds=FIELD"
+            )
+        absent = [pair for pair in self.pairs() if pair[1] not in names]
+        if absent:
+            ours, theirs = absent[0]
+            raise SchemaError(f"{path}: no column {theirs!r} (for {ours!r}); there are: {', '.join(names)}")
+        for ours in self.columns:
+            if ours not in OWN_COLUMNS and not is_cost(ours) and not ours.isidentifier():
+                raise DataError(
+                    f"{ours!r} is not a name of ours; see read_tabular, or use letters, digits and _ for a signal of your own"
+                )
+        for ours in (*self.metrics, *self.labels):
+            if (
+                not ours.isidentifier()
+                or ours in OWN_COLUMNS
+                or ours in SIGNALS
+                or (ours in METRICS and ours in self.labels)
+            ):
+                raise DataError(f"{ours!r} cannot name a metric or label of your own; use letters, digits and _")
+        if self.first_round not in (None, 0, 1):
+            raise DataError(f"first_round is {self.first_round!r}; allowed are 0, 1 and None")
+        if self.ended is not None and self.ended not in _END_NAMES:
+            raise DataError(f"ended is {self.ended!r}; allowed are {', '.join(_END_NAMES)} and None")
+
+
+def group_trajectories(
+    records: Sequence[tuple[str, Mapping[str, Any]]], grid: Grid, where: str
+) -> list[ImportedTrajectory]:
+    """Group rows by question.
+
+    Args:
+        records: Each row with its place, for messages.
+        grid: How it is read.
+        where: The file, for messages.
+
+    Raises:
+        DataError: A value cannot be used, or a question's rounds have a gap or a copy.
+    """
+    rows = [_round_of_row(record, grid, spot) for spot, record in records]
+    lowest = min(row.index for row in rows)
+    _settle_first_round(lowest, grid)
+    shift = 0 if grid.first_round is None else grid.first_round - lowest
+    by_question: dict[str, dict[int, _Row]] = {}
+    for row in rows:
+        rounds = by_question.setdefault(row.own["question_id"], {})
+        if row.index in rounds:
+            raise DataError(
+                f"{row.where}: question {row.own['question_id']!r} has round {row.index} already, at "
+                f"{rounds[row.index].where}; each pair must be unique"
+            )
+        rounds[row.index] = row
+    longest = max(map(len, by_question.values()))
+    trajectories = []
+    for question_id, rounds in by_question.items():
+        ordered = [rounds[index] for index in sorted(rounds)]
+        try:
+            trajectories.append(_trajectory_of_rows(question_id, ordered, grid, shift, longest))
+        except UnsettledError:
+            raise
+        except DataError as error:
+            raise DataError(f"{where}: {error}") from error
+    return trajectories
+
+
+def _settle_first_round(lowest: int, grid: Grid) -> None:
+    theirs = grid.columns["round"]
+    if lowest or not grid.strict or grid.first_round is not None or theirs == "round" or "p_known" in grid.columns:
+        return
+    raise UnsettledError(
+        f"{theirs!r} counts from 0: is 0 the model alone, or the loop's first draft?",
+        "first_round",
+        {
+            "--first-round 0": (0, "0 is the model alone, without evidence: closed book"),
+            "--first-round 1": (1, "0 is the first draft, or the first evidence"),
+        },
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    where: str
+    index: int
+    own: Mapping[str, Any]
+    golds: tuple[str, ...]
+    metrics: Mapping[str, float]
+    signals: Mapping[str, float]
+    costs: Mapping[str, Cost]
+    labels: Mapping[str, str | None]
+    extras: Mapping[str, Any]
+
+
+def _round_of_row(record: Mapping[str, Any], grid: Grid, where: str) -> _Row:
+    columns = grid.columns
+    cells = {ours: record.get(theirs) for ours, theirs in columns.items()}
+    own = {name: cell_text(cells[name], name, where) for name in cells if name in _TEXT_COLUMNS}
+    if not own["question_id"]:
+        raise DataError(f"{where}: {columns['question_id']} is empty; every row needs the id of its question")
+    index = cell_number(cells["round"], "round", where)
+    if not (index.is_integer() and index >= 0):
+        raise DataError(f"{where}: round is {cells['round']!r}; expected a whole number of at least 0")
+    if own.get("end") and own["end"] not in _END_NAMES:
+        raise DataError(f"{where}: end is {own['end']!r}; allowed are {', '.join(_END_NAMES)}")
+    costs: dict[str, dict[str, float]] = {}
+    for name in filter(is_cost, cells):
+        _, component, kind = name.split(".", 2)
+        costs.setdefault(component, dict.fromkeys(COST_KINDS, math.nan))[kind] = cell_number(cells[name], name, where)
+    signals = [name for name in cells if name not in OWN_COLUMNS and name not in METRICS and not is_cost(name)]
+    metrics = {name: cells[name] for name in cells if name in METRICS}
+    metrics |= {name: record.get(theirs) for name, theirs in grid.metrics.items()}
+    mapped = {theirs for _, theirs in grid.pairs()}
+    return _Row(
+        where=where,
+        index=int(index),
+        own=own,
+        golds=gold_texts(cells.get("golds"), where, listed=grid.listed_golds),
+        metrics={name: check_unit(cell_number(value, name, where), name, where) for name, value in metrics.items()},
+        signals={name: _signal_cell(cells[name], name, columns[name], where, strict=grid.strict) for name in signals},
+        costs={component: Cost(**kinds) for component, kinds in costs.items()},
+        labels={name: cell_text(record.get(theirs), name, where) for name, theirs in grid.labels.items()},
+        extras={name: value for name, value in record.items() if name not in mapped},
+    )
+
+
+def _signal_cell(value: Any, name: str, theirs: str, where: str, *, strict: bool) -> float:
+    """Return a signal's value; one out of its range would be undefined, and a rule that reads it never fire."""
+    number = cell_number(value, name, where)
+    signal = SIGNALS.get(name)
+    if strict and signal is not None and not signal.clip and math.isfinite(number):
+        low, high = signal.range
+        if not low <= number <= high:
+            raise DataError(
+                f"{where}: {name} is {number!r} (column {theirs!r}), and it lies in [{low:g}, {high:g}]: scale the column, or "
+                f"rename it to a signal of your own, --column my_{name}={theirs}"
+            )
+    return number
+
+
+def _trajectory_of_rows(
+    question_id: str, rows: Sequence[_Row], grid: Grid, shift: int, longest: int
+) -> ImportedTrajectory:
+    first = rows[0]
+    end = first.own.get("end") or None
+    for name, value in first.labels.items():
+        other = next((row for row in rows if row.labels[name] != value), None)
+        if other is not None:
+            raise DataError(
+                f"{other.where}: a label is the same in all rounds of a question, and {name} of question {question_id!r} is "
+                f"{value!r} and {other.labels[name]!r}; leave the column unmapped, and it is kept as it is"
+            )
+    golds = tuple(dict.fromkeys(gold for row in rows for gold in row.golds))
+    other = next((row for row in rows if row.golds and not {golds[0], *first.golds} & {*row.golds}), None)
+    if other is not None:
+        raise DataError(
+            f"{other.where}: question {question_id!r} has other gold answers here ({list(other.golds)!r:.80}) than before "
+            f"({golds[0]!r:.80}): is {grid.columns['golds']!r} what the model said? Map another column to golds, or --log-golds drop"
+        )
+    metrics = []
+    for row in rows:
+        # Without a column of answers, what a metric says would be about nothing.
+        computed = (
+            score(row.own.get("answer"), golds if "answer" in row.own else ()) if golds or not grid.strict else {}
+        )
+        metrics.append({**computed, **row.metrics})
+    return ImportedTrajectory(
+        question_id=question_id,
+        cluster=first.own.get("cluster") or question_id,
+        question=first.own.get("question") or "",
+        golds=golds,
+        rounds=tuple(
+            Round(
+                index=row.index + shift,
+                answer=row.own.get("answer"),
+                text=row.own.get("text") or "",
+                signals=row.signals,
+                costs=row.costs,
+                feedback=row.own.get("feedback"),
+                finish_reason=row.own.get("finish_reason"),
+            )
+            for row in rows
+        ),
+        end=end or end_of(len(rows), longest, grid.ended or "rule"),
+        metrics=tuple(metrics),
+        extras=tuple(row.extras for row in rows),
+        labels=dict(first.labels),
+    )
+
+
+def is_cost(name: str) -> bool:
+    """Return whether a name of ours is ``cost.<component>.<kind>``."""
+    parts = name.split(".")
+    return len(parts) == 3 and parts[0] == "cost" and bool(parts[1]) and parts[2] in COST_KINDS  # noqa: PLR2004
+
+
+def cell_text(value: Any, name: str, where: str) -> str | None:
+    """Return a cell as text; numbers of an id or an answer are text, too.
+
+    Raises:
+        DataError: It is a list, an object or, except in an answer, a truth value or a fraction.
+    """
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, float) and math.isnan(value):  # how data frames spell a missing text
+        return None
+    if isinstance(value, bool | list | dict) or (isinstance(value, float) and not value.is_integer()):
+        if name == "answer" and isinstance(value, bool | float):
+            return str(value).lower()
+        raise DataError(f"{where}: {name} is {value!r:.80}; expected text")
+    return str(int(value))
+
+
+def cell_number(value: Any, name: str, where: str) -> float:
+    """Return a cell as a number; NaN where it is empty.
+
+    Raises:
+        DataError: It is something else.
+    """
+    if value is None or (isinstance(value, str) and value.strip().lower() in _EMPTY):
+        return math.nan
+    if isinstance(value, str) and value.strip().lower() in ("true", "false"):
+        return float(value.strip().lower() == "true")
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise DataError(f"{where}: {name} is {value!r:.80}; expected a number, or nothing where undefined.") from None
+
+
+def gold_texts(value: Any, where: str, *, listed: bool = True) -> tuple[str, ...]:
+    """Return the gold answers of a cell: a text, a list of texts, or, where it may be `listed`, such a list as JSON.
+
+    Raises:
+        DataError: It is something else.
+    """
+    if listed and isinstance(value, str) and value.lstrip().startswith("["):
+        try:
+            items = json.loads(value)
+        except (json.JSONDecodeError, RecursionError):
+            items = None  # a text that happens to start with a bracket
+        if isinstance(items, list) and all(isinstance(item, str | int | float) for item in items):
+            value = items
+    if value is None or value == "":
+        return ()
+    golds = value if isinstance(value, list) else [value]
+    if not all(isinstance(item, str | int | float) for item in golds):
+        raise DataError(f"{where}: golds is {value!r:.80}; expected a text, or a JSON list of texts")
+    return tuple(str(item) for item in golds)

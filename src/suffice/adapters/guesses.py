@@ -1,0 +1,425 @@
+"""What the columns of a table are, by their usual names and by what they contain."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from suffice.adapters.base import Reading
+from suffice.adapters.grid import OWN_COLUMNS, cell_number, is_cost
+from suffice.adapters.names import (
+    FEEDBACK,
+    GOLDS,
+    IDS,
+    MODELS,
+    OUTCOMES,
+    OWN_SIGNALS,
+    PARSED_ANSWERS,
+    QUESTIONS,
+    RENAMED,
+    REPLIES,
+    WEAK_REPLIES,
+    is_round_name,
+    plain_name,
+)
+from suffice.adapters.records import Record
+from suffice.adapters.shapes import Shape
+from suffice.errors import DataError, UnsettledError
+from suffice.metrics import METRICS
+from suffice.signals import SIGNALS
+
+__all__ = ["Columns", "guess_columns", "is_long"]
+
+_INPUT = ("prompt_tokens", "input_tokens", "tokens_in", "input_token_count", "prompt_token_count", "n_prompt_tokens")
+_OUTPUT = (
+    "completion_tokens",
+    "output_tokens",
+    "tokens_out",
+    "output_token_count",
+    "candidates_token_count",
+    "n_completion_tokens",
+    "generated_tokens",
+)
+_CACHED = ("cached_tokens", "cached_input_tokens", "cached_content_token_count", "prompt_cache_hit_tokens")
+_READ, _WRITTEN = "cache_read_input_tokens", "cache_creation_input_tokens"
+_SECONDS = {
+    "seconds": 1.0,
+    "latency_s": 1.0,
+    "latency_seconds": 1.0,
+    "duration_s": 1.0,
+    "duration_seconds": 1.0,
+    "elapsed_s": 1.0,
+    "elapsed_seconds": 1.0,
+    "time_s": 1.0,
+    "latency_ms": 1e-3,
+    "duration_ms": 1e-3,
+    "elapsed_ms": 1e-3,
+    "time_ms": 1e-3,
+}
+_CALLS = ("calls", "n_calls", "num_calls", "llm_calls", "api_calls")
+_NUMBER_NAMES = frozenset({"calls", "seconds"})  # costs, although signals of these names are computed from them
+_COST = "cost.generator."
+OF_ROUNDS = frozenset({"answer", "text", "feedback", "finish_reason"})
+"""Columns that say something of a round; beside a list of rounds, the record's own are not those."""
+
+
+@dataclass(slots=True)
+class Columns:
+    """Which columns are read as what; and which columns are added.
+
+    Attributes:
+        columns: Our name to theirs.
+        metrics: Metrics of the user's own, by name.
+        labels: Labels by name.
+        formulas: Columns that are computed from others, by name.
+        readings: What was understood, for people.
+    """
+
+    columns: dict[str, str]
+    metrics: dict[str, str]
+    labels: dict[str, str]
+    formulas: dict[str, Callable[[Record], Any]] = field(default_factory=dict)
+    readings: list[Reading] = field(default_factory=list)
+
+    def read(self, ours: str, theirs: str, how: str = "usual name", shown: str = "") -> None:
+        """Take a column as one of ours."""
+        self.columns[ours] = theirs
+        self.readings.append(Reading(ours=ours, theirs=shown or theirs, how=how))
+
+
+def is_long(rows: Sequence[Record]) -> bool:
+    """Return whether rows are rounds: ids occur again, and a column counts rounds or has what a model replied."""
+    table = _Table(rows)
+    if not any(table.repeats(name) for name in table.by_name(IDS)):
+        return False
+    replied = table.by_name((*REPLIES, "prediction")) and any(plain_name(name) == "messages" for name in table.names)
+    return bool(replied) or any(table.counts(name) for name in table.names if is_round_name(name.rpartition(".")[2]))
+
+
+def guess_columns(
+    columns: Mapping[str, str],
+    metrics: Mapping[str, str],
+    labels: Mapping[str, str],
+    *,
+    shape: Shape,
+) -> Columns:
+    """Return the columns that are given, those that have names of ours, and those that have usual names.
+
+    Args:
+        columns: What the user says, our name to theirs; empty = there is none.
+        metrics: Metrics that the user names.
+        labels: Labels that the user names.
+        shape: The rows of rounds.
+
+    Raises:
+        UnsettledError: Several columns may be the answer.
+    """
+    table, shown = _Table(shape.rows), shape.columns
+    result = Columns({}, dict(metrics), dict(labels))
+    for ours, theirs in columns.items():
+        if theirs:
+            result.read(ours, theirs, "option")
+    said = {*columns.values(), *metrics, *metrics.values(), *labels, *labels.values()}
+    known = (OWN_COLUMNS | set(METRICS) | set(SIGNALS)) - _NUMBER_NAMES
+    for name in table.names:
+        if name in shape.outer and (name in OF_ROUNDS or is_cost(name) or name in METRICS or name in SIGNALS):
+            continue  # said of a question, and not of a round
+        if (name in known or is_cost(name)) and name not in said and name not in columns:
+            how = "shape" if name in shown else "its own name"
+            result.read(name, name, how, shown.get(name, ""))
+    guess = _Guess(table, result, shape, frozenset({*columns, *metrics, *labels}))
+    guess.place(one_per_record=bool(shape.how))
+    guess.texts()
+    guess.costs()
+    guess.numbers()
+    return result
+
+
+class _Table:
+    """The columns of rows, each taken from them once."""
+
+    def __init__(self, rows: Sequence[Record]) -> None:
+        self.rows = rows
+        self.names = list(dict.fromkeys(name for row in rows for name in row.values))
+        self._columns: dict[str, list[Any]] = {}
+
+    def column(self, name: str) -> list[Any]:
+        if name not in self._columns:
+            self._columns[name] = [row.values.get(name) for row in self.rows]
+        return self._columns[name]
+
+    def filled(self, name: str) -> bool:
+        return any(value is not None for value in self.column(name))
+
+    def by_name(self, usual: Iterable[str]) -> list[str]:
+        """Return the columns with one of the usual names, the best name first, and names without dots before others."""
+        places = {name: place for place, name in reversed(list(enumerate(usual)))}
+        plain = [(name, plain_name(name).rpartition(".")) for name in self.names]
+        candidates = [
+            (bool(path), places[last], name)
+            for name, (path, _, last) in plain
+            if last in places and path.rpartition(".")[2] not in ("record", *GOLDS)
+        ]
+        return [name for _, _, name in sorted(candidates, key=lambda item: item[:2]) if self.filled(name)]
+
+    def repeats(self, name: str) -> bool:
+        values = [value for value in self.column(name) if value is not None]
+        return all(isinstance(value, str | int) for value in values) and len(set(values)) < len(values)
+
+    def counts(self, name: str) -> bool:
+        """Return whether all values are whole numbers of at least 0, and not all the same."""
+        values = self.column(name)
+        return all(_whole(value) for value in values) and len(set(map(str, values))) > 1
+
+    def is_text(self, name: str) -> bool:
+        return all(value is None or isinstance(value, str | int | float) for value in self.column(name))
+
+    def numbers(self, name: str) -> list[float] | None:
+        """Return the numbers of a column where they are defined; None if it has anything else, or nothing."""
+        try:
+            numbers = [cell_number(value, name, "") for value in self.column(name)]
+        except DataError:
+            return None
+        known = [number for number in numbers if not math.isnan(number)]
+        return known or None
+
+    def constant_in(self, name: str, ids: Sequence[Any]) -> bool:
+        """Return whether a column has at most one value for each id, missing ones aside."""
+        first: dict[Any, Any] = {}
+        return all(
+            value is None or first.setdefault(str(key), value) == value
+            for key, value in zip(ids, self.column(name), strict=True)
+        )
+
+
+def _whole(value: Any) -> bool:
+    if isinstance(value, bool):
+        return False
+    if isinstance(value, str):
+        return value.strip().isdigit()
+    return isinstance(value, int | float) and value >= 0 and float(value).is_integer()
+
+
+class _Guess:
+    """Usual names, for what is neither given nor has a name of ours."""
+
+    def __init__(self, table: _Table, result: Columns, shape: Shape, said: frozenset[str]) -> None:
+        self.table, self.result, self.shown, self.outer, self.said = table, result, shape.columns, shape.outer, said
+
+    def free(self, usual: Iterable[str], *, of_rounds: bool = False) -> list[str]:
+        """Return the columns with one of the usual names that are nothing yet, or those of them that rounds have."""
+        used = {*self.result.columns.values(), *self.result.metrics.values(), *self.result.labels.values()}
+        if of_rounds:
+            used |= self.outer
+        return [name for name in self.table.by_name(usual) if name not in used]
+
+    def lacks(self, ours: str) -> bool:
+        return ours not in self.result.columns and ours not in self.said
+
+    def read(self, ours: str, theirs: str, how: str = "usual name") -> None:
+        self.result.read(ours, theirs, how, self.shown.get(theirs, ""))
+
+    def place(self, *, one_per_record: bool) -> None:
+        """Find the ids of questions and the numbers of rounds; a row without either gets them from its place."""
+        if self.lacks("round"):
+            used = set(self.result.columns.values())
+            names = [name for name in self.table.names if is_round_name(name.rpartition(".")[2]) and name not in used]
+            counting = [name for name in sorted(names, key=lambda name: "." in name) if self.table.counts(name)]
+            ids = set(self.table.by_name(IDS)[:1])
+            counting = [name for name in counting if name not in ids] or counting
+            if counting:
+                self.read("round", counting[0])
+        if self.lacks("question_id"):
+            self._ids(one_per_record=one_per_record)
+
+    def _ids(self, *, one_per_record: bool) -> None:
+        ids = self.free(IDS)
+        top = [name for name in ids if "." not in name] or ids
+        repeated = [name for name in top if self.table.repeats(name)]
+        if repeated:
+            self.read("question_id", repeated[0])
+        elif top:
+            self.read("question_id", top[0])
+        elif one_per_record:
+            self.result.formulas["question_id"] = lambda row: row.number
+            self.result.read("question_id", "question_id", "no column has an id", "number of the record")
+        else:
+            questions = [name for name in self.free(QUESTIONS) if self.table.repeats(name)]
+            if questions:
+                self.result.read("question_id", questions[0], "text of the question, as no column has its id")
+
+    def texts(self) -> None:
+        """Find answers, gold answers, questions and models."""
+        ids = self.table.column(self.result.columns.get("question_id", ""))
+        self._golds_named_answer(ids)
+        if self.lacks("golds"):
+            for name in self.free(GOLDS)[:1]:
+                self.read("golds", name)
+        if self.lacks("answer"):
+            self._answer()
+        if self.lacks("golds"):
+            self._golds_of_record()
+        if self.lacks("question"):
+            self._first_constant("question", QUESTIONS, ids)
+        for ours, usual in (("feedback", FEEDBACK), ("finish_reason", ("finish_reason", "stop_reason"))):
+            names = [name for name in self.free(usual, of_rounds=True)[:1] if self.table.is_text(name)]
+            if names and self.lacks(ours):
+                self.read(ours, names[0])
+        self._model(ids)
+
+    def _model(self, ids: Sequence[Any]) -> None:
+        if "model" not in self.said:
+            for name in self.free(MODELS)[:1]:
+                if self.table.is_text(name) and self.table.constant_in(name, ids):
+                    self.result.labels["model"] = name
+                    self.result.readings.append(Reading(ours="model (label)", theirs=name, how="usual name"))
+
+    def _first_constant(self, ours: str, usual: Sequence[str], ids: Sequence[Any]) -> None:
+        for name in self.free(usual):
+            texts = all(value is None or isinstance(value, str) for value in self.table.column(name))
+            if texts and self.table.constant_in(name, ids):
+                self.read(ours, name)
+                return
+
+    def _golds_of_record(self) -> None:
+        """Read the record's own answer as a gold answer unless it is what the last round says, too."""
+        answer = self.result.columns.get("answer")
+        for name in ("record.answers", "answers", "record.answer", "answer"):
+            if answer is None or name == answer or name not in self.outer or not self.table.filled(name):
+                continue
+            last: dict[int, tuple[Any, Any]] = {}
+            for row in self.table.rows:
+                last[row.number] = (row.values.get(name), row.values.get(answer))
+            if not all(gold == said for gold, said in last.values()):
+                self.read("golds", name, "the record's, and not always the last answer")
+                return
+
+    def _golds_named_answer(self, ids: Sequence[Any]) -> None:
+        """Read a column `answer` as gold answers where another has what was predicted, and only that one changes."""
+        columns = self.result.columns
+        if "answer" in self.said or columns.get("answer") != "answer" or not self.lacks("golds") or self.free(GOLDS):
+            return
+        predicted = self.free([name for name in PARSED_ANSWERS if name != "answer"])[:1]
+        for name in predicted:
+            if not self.table.constant_in("answer", ids):
+                return
+            if self.table.constant_in(name, ids):
+                raise UnsettledError(
+                    f"'answer' and {name!r} may both be what the model said",
+                    "columns",
+                    {
+                        "--column answer=answer": ({"answer": "answer"}, "'answer' is what the model said"),
+                        f"--column answer={name} --column golds=answer": (
+                            {"answer": name, "golds": "answer"},
+                            f"{name!r} is what the model said, and 'answer' the gold answer",
+                        ),
+                    },
+                )
+            del columns["answer"]
+            self.result.readings[:] = [item for item in self.result.readings if item.ours != "answer"]
+            self.read("golds", "answer", f"never changes while {name!r} does")
+            self.read("answer", name)
+
+    def _answer(self) -> None:
+        """Read what the model said: a parsed answer before a reply; several of one sort are the user's to choose from."""
+        for usual in (PARSED_ANSWERS, REPLIES, WEAK_REPLIES):
+            names = [name for name in self.free(usual, of_rounds=True) if self.table.is_text(name)]
+            top = [name for name in names if "." not in name] or names
+            distinct = [name for i, name in enumerate(top) if not any(self._same(name, other) for other in top[:i])]
+            if len(distinct) > 1:
+                raise UnsettledError(
+                    f"{' and '.join(map(repr, distinct))} may be the answer",
+                    "columns",
+                    {f"--column answer={name}": ({"answer": name}, f"{name!r} is the answer") for name in distinct},
+                )
+            if distinct:
+                self.read("answer", distinct[0])
+                if usual is PARSED_ANSWERS and self.lacks("text"):
+                    for name in [name for name in self.free(REPLIES, of_rounds=True) if self.table.is_text(name)][:1]:
+                        self.read("text", name)
+                return
+        columns = self.result.columns
+        ours = columns.get("question_id") == "question_id" and columns.get("round") == "round"
+        if columns.get("text") == "text" and "text" not in self.said and not ours:
+            columns["answer"] = columns.pop("text")
+            self.result.readings[:] = [item for item in self.result.readings if item.ours != "text"]
+            self.result.readings.append(Reading(ours="answer", theirs="text", how="no other column may be the answer"))
+
+    def _same(self, name: str, other: str) -> bool:
+        return self.table.column(name) == self.table.column(other)
+
+    def costs(self) -> None:
+        """Find tokens, seconds and calls; input tokens contain the cached ones unless Anthropic's names are used."""
+        inputs, cached, read, written = (
+            next((name for name in self.free(usual, of_rounds=True) if self.table.numbers(name)), None)
+            for usual in (_INPUT, _CACHED, (_READ,), (_WRITTEN,))
+        )
+        if inputs is not None and self.lacks(f"{_COST}uncached_tokens"):
+            less = cached if read is None else None
+            self._sum("uncached_tokens", [inputs, *([written] if written else [])], less)
+        for name in (read, cached):
+            if name is not None and self.lacks(f"{_COST}cached_tokens"):
+                self.read(f"{_COST}cached_tokens", name)
+        for kind, usual in (("output_tokens", _OUTPUT), ("calls", _CALLS)):
+            if self.lacks(_COST + kind):
+                for name in [name for name in self.free(usual, of_rounds=True) if self.table.numbers(name)][:1]:
+                    self.read(_COST + kind, name)
+        if self.lacks(f"{_COST}seconds"):
+            for name in [name for name in self.free(_SECONDS, of_rounds=True) if self.table.numbers(name)][:1]:
+                self._seconds(name, _SECONDS[plain_name(name).rpartition(".")[2]])
+
+    def _seconds(self, name: str, scale: float) -> None:
+        if scale == 1:
+            self.read(f"{_COST}seconds", name)
+        else:
+            number = lambda row: cell_number(row.values.get(name), name, row.where) * scale  # noqa: E731
+            self._make(f"{_COST}seconds", number, f"{self.shown.get(name, name)} / 1000")
+
+    def _sum(self, kind: str, more: Sequence[str], less: str | None) -> None:
+        if len(more) == 1 and less is None:
+            self.read(_COST + kind, more[0])
+            return
+
+        def number(row: Record) -> float:
+            known = [cell_number(row.values.get(name), name, row.where) for name in more]
+            without = 0.0 if less is None else cell_number(row.values.get(less), less, row.where)
+            total = known[0] + sum(item for item in known[1:] if not math.isnan(item))
+            return total - (0.0 if math.isnan(without) else without)
+
+        shown = " + ".join(self.shown.get(name, name) for name in more)
+        self._make(_COST + kind, number, shown if less is None else f"{shown} - {self.shown.get(less, less)}")
+
+    def _make(self, ours: str, number: Callable[[Record], Any], shown: str) -> None:
+        self.result.formulas[ours] = number
+        self.result.read(ours, ours, "usual names", shown)
+
+    def numbers(self) -> None:
+        """Find metrics, which lie in [0, 1], and numbers that a loop may have known."""
+        for name in self.free((*OUTCOMES, *RENAMED, *OWN_SIGNALS), of_rounds=True):
+            ours = plain_name(name).rpartition(".")[2]
+            is_outcome = ours in OUTCOMES
+            ours = RENAMED.get(ours, ours)
+            taken = {*self.result.columns, *self.result.metrics, *self.result.labels, *self.said}
+            values = self.table.numbers(name)
+            if values is None or ours in taken or not ours.isidentifier():
+                continue
+            in_unit = all(0 <= value <= 1 for value in values)
+            if ours in SIGNALS:
+                low, high = SIGNALS[ours].range
+                if SIGNALS[ours].clip or all(low <= value <= high for value in values if math.isfinite(value)):
+                    self.read(ours, name)
+            elif ours in METRICS:
+                if in_unit:
+                    self.read(ours, name)
+            elif is_outcome and in_unit:
+                self.result.metrics[ours] = name
+                shown = self.shown.get(name, name)
+                self.result.readings.append(
+                    Reading(ours=f"{ours} (metric)", theirs=shown, how="usual name, all in [0, 1]")
+                )
+            else:
+                low, high = min(values), max(values)
+                what = f"a number from {low:g} to {high:g}" if is_outcome else "a number"
+                self.read(ours, name, f"{what}: a signal of your own")

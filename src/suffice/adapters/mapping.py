@@ -1,0 +1,82 @@
+"""How a source was read, kept beside the recording so that the next import of the same source needs no options."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from suffice.errors import SchemaError
+from suffice.files import write_file
+from suffice.json_text import load_json
+
+__all__ = ["Mapped", "mapping_path", "read_mapping", "write_mapping"]
+
+_FORMAT = "suffice import"
+_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mapped:
+    """How a source was read.
+
+    Attributes:
+        options: What was said, by the parameters of `import_recording`.
+        confirmed: Our columns to theirs, as guessed and confirmed.
+    """
+
+    options: dict[str, Any]
+    confirmed: dict[str, str]
+
+
+def mapping_path(out: Path) -> Path:
+    """Return where the mapping of a recording is.
+
+    >>> mapping_path(Path("runs.parquet")).name
+    'runs.import.json'
+    """
+    return out.with_suffix(".import.json")
+
+
+def read_mapping(out: Path, source: Path) -> Mapped | None:
+    """Return how a source was imported as `out`; None if it was not, or nothing was said.
+
+    Raises:
+        SchemaError: The file is damaged or of another version.
+    """
+    path = mapping_path(out)
+    if not path.is_file():
+        return None
+    try:
+        stored = load_json(path.read_text("utf-8"))
+        version, mapped = (
+            (stored["format"], stored["version"]),
+            Mapped(options=dict(stored["options"]), confirmed=dict(stored["confirmed"])),
+        )
+        own = stored["source"] == source.resolve().name
+    except (ValueError, KeyError, TypeError, OSError) as error:
+        raise SchemaError(
+            f"{path} is not a mapping of columns ({error}); remove it, and name the options again"
+        ) from error
+    if version != (_FORMAT, _VERSION):
+        raise SchemaError(
+            f"{path} has the format and version {version}; this release reads {(_FORMAT, _VERSION)}: remove it"
+        )
+    return mapped if own else None
+
+
+def write_mapping(out: Path, source: Path, mapped: Mapped) -> None:
+    """Write how a source was read, beside its recording.
+
+    Raises:
+        DataError: The place cannot be written.
+    """
+    content = {
+        "format": _FORMAT,
+        "version": _VERSION,
+        "source": source.resolve().name,
+        "options": mapped.options,
+        "confirmed": mapped.confirmed,
+    }
+    write_file(mapping_path(out), json.dumps(content, indent=2, ensure_ascii=False) + "\n")

@@ -1,0 +1,224 @@
+"""Usual names of columns in the logs of answer loops, those first that say it best."""
+
+from __future__ import annotations
+
+import re
+
+__all__ = [
+    "ANSWERS",
+    "FEEDBACK",
+    "GOLDS",
+    "IDS",
+    "MODELS",
+    "OUTCOMES",
+    "OWN_SIGNALS",
+    "PARSED_ANSWERS",
+    "QUESTIONS",
+    "RENAMED",
+    "REPLIES",
+    "ROUND_WORDS",
+    "RUNS",
+    "WEAK_REPLIES",
+    "is_round_name",
+    "plain_name",
+]
+
+ROUND_WORDS = (
+    "round",
+    "step",
+    "iteration",
+    "iter",
+    "turn",
+    "attempt",
+    "trial",
+    "try",
+    "draft",
+    "hop",
+    "sample",
+    "revision",
+)
+_ROUND_NAME = re.compile(
+    rf"(?:{'|'.join(ROUND_WORDS)}|loop|depth)(?:_(?:index|idx|number|num|no|nr|id|count|i))?|n_(?:{'|'.join(ROUND_WORDS)})"
+)
+
+IDS = (
+    "question_id",
+    "qid",
+    "question_idx",
+    "task_id",
+    "problem_id",
+    "example_id",
+    "instance_id",
+    "query_id",
+    "item_id",
+    "id",
+    "_id",
+    "sample_id",
+    "record_id",
+    "conversation_id",
+    "thread_id",
+    "session_id",
+    "trace_id",
+    "trajectory_id",
+    "run_id",
+    "uid",
+    "uuid",
+    "idx",
+    "index",
+    "key",
+)
+RUNS = (
+    "run_id",
+    "run",
+    "seed",
+    "model",
+    "model_name",
+    "system",
+    "agent_id",
+    "agent",
+    "trial",
+    "attempt",
+    "repeat",
+    "variant",
+    "config",
+    "prompt_id",
+    "temperature",
+    "conversation_id",
+    "session_id",
+    "trace_id",
+)
+"""Columns that tell several runs of one question apart."""
+
+QUESTIONS = (
+    "question",
+    "question_text",
+    "query",
+    "user_query",
+    "user_input",
+    "problem",
+    "prompt",
+    "task",
+    "instruction",
+    "input",
+    "request",
+    "goal",
+)
+GOLDS = (
+    "golds",
+    "gold",
+    "gold_answers",
+    "gold_answer",
+    "golden_answers",
+    "golden_answer",
+    "ground_truths",
+    "ground_truth",
+    "reference_answers",
+    "reference_answer",
+    "references",
+    "reference",
+    "expected_answer",
+    "expected_output",
+    "expected",
+    "correct_answer",
+    "targets",
+    "target",
+    "labels",
+    "label",
+)
+PARSED_ANSWERS = (
+    "answer",
+    "final_answer",
+    "predicted_answer",
+    "model_answer",
+    "parsed_answer",
+    "extracted_answer",
+    "prediction",
+    "predicted",
+    "pred",
+)
+"""What was taken from a reply, beside which the reply is its text."""
+
+REPLIES = (
+    "response",
+    "output",
+    "completion",
+    "generation",
+    "generated_text",
+    "model_output",
+    "model_response",
+    "reply",
+    "draft",
+)
+WEAK_REPLIES = ("result", "content")
+"""Names that other things have, too."""
+
+ANSWERS = (*PARSED_ANSWERS, *REPLIES)
+FEEDBACK = ("feedback", "critique", "critic", "reflection")
+MODELS = ("model", "model_name", "model_id", "llm")
+
+OUTCOMES = (
+    "correct",
+    "is_correct",
+    "correctness",
+    "passed",
+    "success",
+    "solved",
+    "resolved",
+    "reward",
+    "score",
+    "accuracy",
+    "em",
+    "f1",
+    "exact_match",
+    "f1_score",
+)
+"""Whether or how well an answer is right: metrics where all values lie in [0, 1]."""
+
+RENAMED = {
+    "exact_match": "em",
+    "f1_score": "f1",
+    "logprob_margin": "answer_margin",
+    "answer_logprob_margin": "answer_margin",
+    "margin_nats": "answer_margin",
+    "logit_margin": "answer_margin",
+    "mean_logprob": "answer_logprob_mean",
+    "avg_logprob": "answer_logprob_mean",
+}
+"""Other names of metrics and signals of ours."""
+
+OWN_SIGNALS = (
+    "confidence",
+    "self_confidence",
+    "certainty",
+    "uncertainty",
+    "margin",
+    "logprob",
+    "log_probability",
+    "entropy",
+    "perplexity",
+    "similarity",
+    "quality",
+    "rating",
+    "critic_score",
+    "judge_score",
+)
+"""Numbers that a loop may know when it decides: signals of the user's own, under their names."""
+
+
+def plain_name(name: str) -> str:
+    """Return a name in lower case with underscores.
+
+    >>> plain_name("finalAnswer"), plain_name("Final-Answer ")
+    ('final_answer', 'final_answer')
+    """
+    spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name.strip())
+    return re.sub(r"[\s\-]+", "_", spaced).lower()
+
+
+def is_round_name(name: str) -> bool:
+    """Return whether a column of this name usually counts rounds.
+
+    >>> is_round_name("stepIndex"), is_round_name("attempt"), is_round_name("rounding")
+    (True, True, False)
+    """
+    return _ROUND_NAME.fullmatch(plain_name(name)) is not None

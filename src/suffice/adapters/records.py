@@ -1,0 +1,190 @@
+"""The records of CSV, TSV, JSON, JSON lines and parquet files, gzipped or not, and of folders of them."""
+
+from __future__ import annotations
+
+import csv
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from suffice.adapters.names import IDS
+from suffice.adapters.recognise import data_files, head_of, json_document
+from suffice.errors import DataError, SchemaError
+from suffice.files import decoded, json_lines, unpacked
+
+__all__ = ["ROUND_LISTS", "Record", "csv_rows", "records_of"]
+
+_DELIMITERS = ",\t;|"
+_CONTAINERS = (
+    "records",
+    "data",
+    "results",
+    "rows",
+    "items",
+    "entries",
+    "questions",
+    "examples",
+    "trajectories",
+    "runs",
+    "logs",
+)
+
+ROUND_LISTS = (
+    "rounds",
+    "steps",
+    "iterations",
+    "attempts",
+    "trials",
+    "drafts",
+    "turns",
+    "samples",
+    "tries",
+    "hops",
+    "revisions",
+    "refinements",
+    "generations",
+    "candidates",
+    "choices",
+    "trajectory",
+    "history",
+    "messages",
+    "conversation",
+    "conversations",
+    "chat",
+    "dialog",
+    "dialogue",
+)
+"""Fields that contain the rounds of a question as a list, those first that say it best."""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One row of a table or one object of a JSON file.
+
+    Attributes:
+        where: File and line, for messages.
+        file: The file's name without endings, to tell files of a folder apart.
+        number: Of the record among all, from 1.
+        values: The fields.
+    """
+
+    where: str
+    file: str
+    number: int
+    values: Mapping[str, Any]
+
+
+def records_of(path: Path) -> Iterator[Record]:
+    """Yield the records of a file, or of all data files of a folder by name.
+
+    Raises:
+        NotFoundError: There is no such file or folder, or no file in the folder.
+        DataError: A file cannot be read; the message names file and line.
+        SchemaError: A file is empty or something else, or its object contains several lists of records.
+    """
+    number = 0
+    for file in data_files(path):
+        name = file.name.split(".", 1)[0] if file == path else file.relative_to(path).as_posix().split(".", 1)[0]
+        for where, values in _pairs(file):
+            number += 1
+            yield Record(where, name, number, values)
+
+
+def _pairs(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    head = head_of(path)
+    if head.form == "parquet":
+        return _parquet_rows(path)
+    if head.form == "text":
+        return csv_rows(path, max(_DELIMITERS, key=head.text.partition("\n")[0].count))
+    if head.form == "jsonl":
+        return json_lines(path)
+    if head.form == "json":
+        return _json_records(path, json_document(path))
+    raise SchemaError(
+        f"{path} is a {head.form} file; a table of rounds is CSV, TSV, JSON, JSON lines or parquet: convert it"
+    )
+
+
+def csv_rows(path: Path, delimiter: str = ",") -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the rows of a CSV file with a header, each with its place for messages; an empty field is None.
+
+    Raises:
+        DataError: A row has another number of fields than the header, or the file is not CSV in UTF-8.
+    """
+    limit = csv.field_size_limit(sys.maxsize)  # a passage or a draft may have a megabyte
+    try:
+        lines = (decoded(raw, f"{path}, line {number}") for number, raw in enumerate(unpacked(path), start=1))
+        table = csv.DictReader(lines, strict=True, delimiter=delimiter)
+        for record in table:
+            where = f"{path}, line {table.line_num}"
+            if None in record or None in record.values():
+                raise DataError(f"{where}: expected {len(table.fieldnames or ())} fields, as in the header")
+            # An empty field is a missing value: CSV has one form for both.  A data frame's index has no name.
+            yield where, {name or "unnamed": value or None for name, value in record.items()}
+    except csv.Error as error:
+        raise DataError(f"{path}: not CSV ({error}).") from error
+    finally:
+        csv.field_size_limit(limit)
+
+
+def _parquet_rows(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        number = 0
+        for batch in pq.ParquetFile(path).iter_batches():
+            for row in batch.to_pylist():
+                number += 1
+                yield f"{path}, row {number}", row
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        raise SchemaError(f"{path}: cannot be read as parquet (corrupt or truncated?): {error}") from error
+
+
+def _json_records(path: Path, value: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the objects of a list, of an object's one list, or of an object by key."""
+    if isinstance(value, dict):
+        shared, value = _listed(path, value)
+    else:
+        shared = {}
+    if not isinstance(value, list):
+        raise DataError(f"{path}: found {type(value).__name__}; expected an object or a list of objects")
+    for number, item in enumerate(value, start=1):
+        where = f"{path}, record {number}"
+        if not isinstance(item, dict):
+            raise DataError(f"{where}: found {type(item).__name__}; expected an object")
+        yield where, {**shared, **item}
+
+
+def _listed(path: Path, value: Mapping[str, Any]) -> tuple[dict[str, Any], list[Any]]:
+    """Return what all records of a document share, and its records."""
+    lists = [name for name, items in value.items() if _are_objects(items)]
+    scalars = {name: item for name, item in value.items() if not isinstance(item, list | dict)}
+    rounds = [name for name in lists if name.lower() in ROUND_LISTS]
+    if rounds and (scalars or rounds[0].lower() != "samples"):
+        return {}, [value]  # one question with its rounds
+    if (
+        len(lists) > 1
+        and len(lists) == len(value)
+        and not any(name in item for name in IDS for item in value[lists[0]])
+    ):
+        return {}, [{"key": key, "rounds": items} for key, items in value.items()]
+    if lists:
+        named = [name for name in lists if name.lower() in _CONTAINERS] if len(lists) > 1 else lists
+        if len(named) != 1:
+            raise SchemaError(
+                f"{path} contains several lists of records: {', '.join(lists)}; save the one with the rounds as a file of its own"
+            )
+        return scalars, value[named[0]]
+    keyed = [(key, item) for key, item in value.items() if isinstance(item, dict | list)]
+    if len(keyed) == len(value) > 1 or (keyed and not scalars and len(value) == 1 and isinstance(keyed[0][1], dict)):
+        return {}, [
+            {"key": key, **item} if isinstance(item, dict) else {"key": key, "rounds": item} for key, item in keyed
+        ]
+    return {}, [dict(value)]
+
+
+def _are_objects(items: Any) -> bool:
+    return isinstance(items, list) and bool(items) and all(isinstance(item, dict) for item in items)

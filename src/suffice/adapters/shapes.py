@@ -1,0 +1,390 @@
+"""One row for each question and round, from records that have the rounds in a list, or in numbered columns."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from suffice.adapters.names import ANSWERS, GOLDS, OUTCOMES, QUESTIONS, ROUND_WORDS, plain_name
+from suffice.adapters.records import ROUND_LISTS, Record
+from suffice.errors import DataError, SchemaError, UnsettledError
+
+__all__ = ["ROUNDS", "Shape", "flat", "unfold"]
+
+ROUNDS = "rounds"
+"""The name in a column map that says which field contains the list of rounds."""
+
+_DIALOGUES = frozenset({"messages", "conversation", "conversations", "chat", "dialog", "dialogue"})
+_SAID = ("assistant", "ai", "model", "gpt", "bot")
+_RUN_LISTS = frozenset({"agents", "runs", "seeds", "chains", "trajectories"})
+_DEPTH = 4
+_WORDS = "|".join(sorted(ROUND_WORDS, key=len, reverse=True))
+_NUMBER_FIRST = re.compile(rf"(?:{_WORDS})[_\-. ]?(?P<number>\d+)(?:[_\-. ](?P<stem>.+))?")
+_NUMBER_LAST = re.compile(rf"(?P<stem>.*?[^\d_\-. ])(?:[_\-. ](?:{_WORDS}))?[_\-. ]?(?P<number>\d+)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """Rows of rounds, and how the file contains them.
+
+    Attributes:
+        rows: One for each question and round, or the records as they are.
+        how: The shape in words; "" for a long table.
+        columns: By the name that a row has, the fields or columns it was made from, in words.
+        skipped: Records without any round.
+        outer: Columns that say something of the question, and are the same in all of its rows.
+    """
+
+    rows: list[Record]
+    how: str = ""
+    columns: Mapping[str, str]
+    skipped: int = 0
+    outer: frozenset[str] = frozenset()
+
+
+def unfold(records: Sequence[Record], rounds: str | None, *, is_long: Callable[[Sequence[Record]], bool]) -> Shape:
+    """Return one row for each question and round.
+
+    Args:
+        records: The file's records.
+        rounds: The field that contains the rounds; None = recognised by its name and content.
+        is_long: Whether flat records are rounds already: several have the same id, and a column counts them.
+
+    Raises:
+        SchemaError: There is no field of the name.
+        UnsettledError: Several fields may contain the rounds, or a list may contain answers or gold answers.
+        DataError: An item of a list of rounds is a list.
+    """
+    records = _one_run_each([replace(item, values=_parsed(item.values)) for item in records])
+    lists = _lists(records)
+    if rounds is not None:
+        if rounds not in _fields(records):
+            raise SchemaError(
+                f"{records[0].where}: no field {rounds!r} (for {ROUNDS!r}); there are: {', '.join(_fields(records))}"
+            )
+        is_list = rounds in lists and _has(records, rounds, (str, int, float, bool))
+        return _nested(records, [rounds, *(_alike(records, rounds, lists) if is_list else [])])
+    rows = [_flat_record(item) for item in records]
+    if is_long(rows):
+        return Shape(rows=rows, columns={})
+    objects = [name for name in lists if _has(records, name, dict) and plain_name(name) in ROUND_LISTS]
+    if not objects:
+        further = [name for name in lists if _has(records, name, dict) and _answers_in(records, name)]
+        objects = further if len(further) == 1 else []
+    if len(objects) > 1:
+        raise UnsettledError(
+            f"the rounds may be in {' or '.join(map(repr, objects))}",
+            "columns",
+            {f"--column {ROUNDS}={name}": ({ROUNDS: name}, f"each item of {name!r} is a round") for name in objects},
+        )
+    if objects:
+        return _nested(records, objects)
+    parallel = _parallel(records, lists)
+    if parallel:
+        return _nested(records, parallel)
+    panels = [name for name in _fields(records) if _is_panel(records, name)]
+    if len(panels) == 1:
+        return _nested(records, panels)
+    return _widened(rows)
+
+
+def flat(values: Mapping[str, Any], depth: int = _DEPTH) -> dict[str, Any]:
+    """Return an object without objects in it: their fields get dotted names.
+
+    >>> flat({"id": 1, "usage": {"input": {"cached": 3}}})
+    {'id': 1, 'usage.input.cached': 3}
+    """
+    if not any(isinstance(value, dict) for value in values.values()):
+        return dict(values)
+    result: dict[str, Any] = {}
+    for name, value in values.items():
+        if isinstance(value, dict) and depth:
+            result.update({f"{name}.{inner}": item for inner, item in flat(value, depth - 1).items()})
+        else:
+            result[name] = value
+    return result
+
+
+def _one_run_each(records: list[Record]) -> list[Record]:
+    """Return a record for each of several runs, agents or seeds whose rounds a record has as lists of lists."""
+    result = []
+    for item in records:
+        name = next(
+            (name for name in item.values if plain_name(name) in _RUN_LISTS and _are_lists(item.values[name])), None
+        )
+        if name is None:
+            result.append(item)
+            continue
+        outer = {key: value for key, value in item.values.items() if key != name}
+        for number, answers in enumerate(item.values[name], start=1):
+            run = {plain_name(name)[:-1]: number, "answers": answers}
+            result.append(replace(item, where=f"{item.where}, {name} {number}", values={**outer, **run}))
+    return [replace(item, number=number) for number, item in enumerate(result, start=1)]
+
+
+def _are_lists(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(part, list) for part in value)
+
+
+def _flat_record(item: Record) -> Record:
+    return replace(item, values=flat(item.values))
+
+
+def _parsed(values: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the fields with the lists that a CSV file holds as text, in JSON or as Python writes them."""
+    texts = {
+        name: value
+        for name, value in values.items()
+        if isinstance(value, str) and value[:1] == "[" and value[-1:] == "]" and _names_rounds(name)
+    }
+    if not texts:
+        return values
+    return {**values, **{name: _list_or_text(text) for name, text in texts.items()}}
+
+
+def _list_or_text(text: str) -> Any:
+    for read in (json.loads, ast.literal_eval):
+        try:
+            value = read(text)
+        except (ValueError, SyntaxError, RecursionError, MemoryError):
+            continue
+        if isinstance(value, list):
+            return value
+    return text
+
+
+def _fields(records: Iterable[Record]) -> list[str]:
+    return list(dict.fromkeys(name for item in records for name in item.values))
+
+
+def _lists(records: Sequence[Record]) -> list[str]:
+    """Return the fields that contain a list wherever they contain anything, and more than one item somewhere."""
+    result = []
+    for name in _fields(records):
+        values = [item.values[name] for item in records if item.values.get(name) is not None]
+        if values and all(isinstance(value, list) for value in values) and max(map(len, values)) > 1:
+            result.append(name)
+    return result
+
+
+def _has(records: Sequence[Record], name: str, kind: type | tuple[type, ...]) -> bool:
+    """Return whether all items of a field's lists are of a kind, missing ones aside."""
+    return all(
+        isinstance(value, kind) or value is None for item in records for value in item.values.get(name) or ()
+    ) and any(value is not None for item in records for value in item.values.get(name) or ())
+
+
+def _names_rounds(name: str) -> bool:
+    plain = plain_name(name)
+    return plain in ROUND_LISTS or _single(plain) in (*ANSWERS, *OUTCOMES) or plain in OUTCOMES
+
+
+def _single(name: str) -> str:
+    """Return the name of an item of a list.
+
+    >>> _single("answers"), _single("passed"), _single("prompt_tokens")
+    ('answer', 'passed', 'prompt_tokens')
+    """
+    unit = name.endswith(("tokens", "seconds", "calls", "ss", "correctness"))
+    return name if unit or not name.endswith("s") else name[:-1]
+
+
+def _answers_in(records: Sequence[Record], name: str) -> bool:
+    first = next(value for item in records for value in item.values.get(name) or () if isinstance(value, dict))
+    return any(plain_name(field.rpartition(".")[2]) in ANSWERS for field in flat(first))
+
+
+def _parallel(records: Sequence[Record], lists: Sequence[str]) -> list[str]:
+    """Return the lists of single values that have one item for each round, the answers or outcomes first."""
+    scalar = [name for name in lists if _has(records, name, (str, int, float, bool))]
+    leads = sorted(
+        (name for name in scalar if _names_rounds(name)),
+        key=lambda name: _single(plain_name(name)) not in ANSWERS and plain_name(name) not in ROUND_LISTS,
+    )
+    if not leads:
+        return []
+    return [leads[0], *_alike(records, leads[0], lists)]
+
+
+def _alike(records: Sequence[Record], lead: str, lists: Sequence[str]) -> list[str]:
+    """Return the other lists of single values that are as long as the lead in every record."""
+
+    def lengths(name: str) -> list[int]:
+        return [len(item.values.get(name) or ()) for item in records]
+
+    scalar = [name for name in lists if name != lead and _has(records, name, (str, int, float, bool))]
+    return [name for name in scalar if lengths(name) == lengths(lead)]
+
+
+def _is_panel(records: Sequence[Record], name: str) -> bool:
+    """Return whether a field has one answer for each of several systems, by their names."""
+    values = [item.values.get(name) for item in records]
+    return _single(plain_name(name)) in ANSWERS and all(
+        isinstance(value, dict) and len(value) > 1 and not any(isinstance(item, dict | list) for item in value.values())
+        for value in values
+    )
+
+
+def _nested(records: Sequence[Record], names: Sequence[str]) -> Shape:
+    """Return a row for each item of the lists; what the record says of the question is in every row."""
+    lead = names[0]
+    is_dialogue = _is_dialogue(records, lead)
+    pairs = []
+    for item in records:
+        outer = flat({name: value for name, value in item.values.items() if name not in names})
+        if is_dialogue:
+            inner, question = _said(item.values.get(lead) or ())
+            if question and not any(plain_name(name) in QUESTIONS for name in outer):
+                outer["question"] = question
+        else:
+            columns = [_items(item, name) for name in names]
+            inner = [
+                {field: value for part in parts for field, value in part.items()}
+                for parts in zip(*columns, strict=True)
+            ]
+        pairs.append((item, outer, inner))
+    own = {"round", *(name for _, _, inner in pairs for values in inner for name in values)}
+    rows = _rows(pairs, own, lead)
+    simple = [name for name in names if not _has(records, name, dict)]
+    what = "what the assistant said" if is_dialogue else "an item"
+    return Shape(
+        rows=rows,
+        how=f"each record is a question, and {what} in {' and '.join(map(repr, names))} is a round",
+        columns={"round": f"order in {lead!r}", **{_item_name(name): f"items of {name!r}" for name in simple}},
+        skipped=sum(not inner for _, _, inner in pairs),
+        outer=_outer_names(rows, own),
+    )
+
+
+def _rows(
+    pairs: Iterable[tuple[Record, Mapping[str, Any], Sequence[Mapping[str, Any]]]], own: Collection[str], lead: str
+) -> list[Record]:
+    """Return a row for each round: what its record says, under another name where rounds have that name, and its own."""
+    rows = []
+    for item, outer, inner in pairs:
+        above = {f"record.{name}" if name in own else name: value for name, value in outer.items()}
+        for number, values in enumerate(inner, start=1):
+            rows.append(
+                replace(item, where=f"{item.where}, {lead} {number}", values={**above, "round": number, **values})
+            )
+    return rows
+
+
+def _outer_names(rows: Iterable[Record], own: Collection[str]) -> frozenset[str]:
+    return frozenset(name for row in rows for name in row.values) - frozenset(own)
+
+
+def _items(item: Record, name: str) -> list[dict[str, Any]]:
+    """Return the rounds of one field, each an object."""
+    value = item.values.get(name)
+    if value is None:
+        return []
+    if isinstance(value, dict):
+        return [{"answer": answer, "member": member} for member, answer in value.items()]
+    if not isinstance(value, list):
+        raise DataError(f"{item.where}: {name!r} is {value!r:.60}; expected a list with one item for each round")
+    if any(isinstance(part, list) for part in value):
+        raise DataError(
+            f"{item.where}: {name!r} contains lists of lists, {value!r:.60}; expected one item for each round: write one record "
+            "for each of the inner lists"
+        )
+    return [flat(part) if isinstance(part, dict) else {_item_name(name): part} for part in value]
+
+
+def _item_name(name: str) -> str:
+    """Return the column of the items of a list of single values.
+
+    >>> _item_name("drafts"), _item_name("scores")
+    ('answer', 'score')
+    """
+    plain = plain_name(name)
+    return "answer" if plain in ROUND_LISTS else _single(name)
+
+
+def _is_dialogue(records: Sequence[Record], name: str) -> bool:
+    first = next((value for item in records for value in item.values.get(name) or ()), None)
+    return isinstance(first, dict) and ("role" in first or ("from" in first and "value" in first))
+
+
+def _said(messages: Iterable[Any]) -> tuple[list[dict[str, Any]], str]:
+    """Return what the assistant said, message by message, and the user's first message; calls of tools are not answers."""
+    replies, question = [], ""
+    for message in messages:
+        role = str(message.get("role", message.get("from", ""))).lower()
+        text = _message_text(message.get("content", message.get("value")))
+        if role in _SAID and text:
+            further = {
+                name: value for name, value in message.items() if name not in ("role", "from", "content", "value")
+            }
+            replies.append({"answer": text, **flat(further)})
+        elif role in ("user", "human") and not question:
+            question = text
+    return replies, question
+
+
+def _message_text(content: Any) -> str:
+    if isinstance(content, list):
+        parts = [part.get("text") if isinstance(part, dict) else part for part in content]
+        return "".join(part for part in parts if isinstance(part, str))
+    return content if isinstance(content, str) else ""
+
+
+def _widened(records: list[Record]) -> Shape:
+    """Return a row for each number of the columns ``answer_1``, ``answer_2``, ...; other tables as they are."""
+    families = _families(_fields(records))
+    leads = [stem for stem in families if not stem or plain_name(stem.rpartition(".")[2]) in (*ANSWERS, *OUTCOMES)]
+    if not leads:
+        return Shape(rows=records, columns={})
+    lead = max(leads, key=lambda stem: (len(families[stem]), stem == "" or plain_name(stem) in ANSWERS))
+    numbers = list(families[lead])
+    parts = {stem: family for stem, family in families.items() if set(family) <= set(numbers)}
+    used = {name for family in parts.values() for name in family.values()}
+    pairs = []
+    for item in records:
+        outer = {name: value for name, value in item.values.items() if name not in used}
+        inner = [
+            {stem or "answer": item.values.get(family[number]) for stem, family in parts.items() if number in family}
+            for number in numbers
+        ]
+        while inner and all(value is None or value == "" for value in inner[-1].values()):
+            inner.pop()
+        pairs.append((item, outer, inner))
+    own = {"round", *(stem or "answer" for stem in parts)}
+    rows = _rows(pairs, own, "round")
+    ends = f"{families[lead][numbers[0]]!r} to {families[lead][numbers[-1]]!r}"
+    return Shape(
+        rows=rows,
+        how=f"each record is a question, and the columns {ends} are its rounds",
+        columns={"round": f"number in {ends}", **{stem or "answer": _span(family) for stem, family in parts.items()}},
+        skipped=sum(not inner for _, _, inner in pairs),
+        outer=_outer_names(rows, own),
+    )
+
+
+def _span(family: Mapping[int, str]) -> str:
+    first, *_, last = family.values() if len(family) > 1 else (*family.values(), *family.values())
+    return f"{first} ... {last}"
+
+
+def _families(names: Iterable[str]) -> dict[str, dict[int, str]]:
+    """Return the columns that differ in a number only, by what is left of the name, then by the number, from 0 or 1.
+
+    >>> _families(["id", "answer_1", "answer_2", "round_1_score", "round_2_score", "p_50", "p_90"])
+    {'answer': {1: 'answer_1', 2: 'answer_2'}, 'score': {1: 'round_1_score', 2: 'round_2_score'}}
+    """
+    families: dict[str, dict[int, str]] = {}
+    for name in names:
+        plain = plain_name(name)
+        match = _NUMBER_FIRST.fullmatch(plain) or _NUMBER_LAST.fullmatch(plain)
+        if match is not None and (match["stem"] or "") not in GOLDS:
+            families.setdefault(match["stem"] or "", {}).setdefault(int(match["number"]), name)
+    ordered = {stem: dict(sorted(family.items())) for stem, family in families.items()}
+    return {
+        stem: family
+        for stem, family in ordered.items()
+        if len(family) > 1 and min(family) in (0, 1) and max(family) - min(family) == len(family) - 1
+    }

@@ -11,6 +11,7 @@ import typer
 from suffice.cli import options
 from suffice.cli.console import status
 from suffice.cli.output import Output, Screen
+from suffice.cli.settings import is_from_file
 from suffice.decisions import SAVABLE, Advice, decide
 from suffice.store import read_recording
 
@@ -63,6 +64,7 @@ class _Declared:
 
 
 def decide_command(
+    context: typer.Context,
     path: options.Recorded,
     declared: _Declared,
     tune: options.TuneQuestions,
@@ -86,11 +88,14 @@ def decide_command(
     target = out or previous or _OUT
     if previous is None and target.exists():
         previous = target  # to begin anew until one likes the answer would be no evidence
+    given = declared.given()
+    if previous is not None and is_from_file(context, "max_loss"):
+        given["max_loss"] = None  # what was declared holds, whatever the file says today
     recording = read_recording(path)
     with status("comparing", quiet=output.as_json):
         advice = decide(
             recording,
-            **declared.given(),
+            **given,
             **tune.given(),
             prices=pricing.of(recording),
             leave_out_failed=leave_out_failed,

@@ -20,6 +20,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from suffice.cli.groups import expanded
+from suffice.cli.settings import defaults_of, note_settings, read_settings
 from suffice.errors import did_you_mean
 
 __all__ = ["COMMANDS", "RENAMED", "TREE", "Group", "Place", "command_at", "commands"]
@@ -47,6 +48,7 @@ class Place:
 
 TREE = {
     "demo": Place("Run the whole chain on real questions, offline.", "suffice.cli.demo:demo", "Start"),
+    "init": Place("Write suffice.toml: endpoint, data, prices, loss.", "suffice.cli.init:init_command", "Start"),
     "doctor": Place(
         "Examine an endpoint: what it supports, which rules can run.", "suffice.cli.inspect:doctor", "Start"
     ),
@@ -200,10 +202,22 @@ class Group(TyperGroup):
         """Return the name of a command, the command itself, imported now, and the arguments left to it."""
         name, *rest = args if self.place else _today(args)
         if name in self.list_commands(ctx):
-            return name, command_at(f"{self.place} {name}".strip()), rest
+            command = command_at(f"{self.place} {name}".strip())
+            if name != "init":
+                ctx.default_map = {name: defaults_of(command, rest, read_settings())}
+            return name, command, rest
         if not ctx.resilient_parsing:
             ctx.fail(f"there is no command {name!r}.{did_you_mean(name, self.list_commands(ctx))}")
         return None, None, rest
+
+
+class Command(TyperCommand):
+    """A command, which says what it takes from `suffice.toml`."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run it."""
+        note_settings(ctx)
+        return super().invoke(ctx)
 
 
 def _above(words: str) -> str:
@@ -268,7 +282,7 @@ def command_at(words: str) -> Any:
         bare = function is not None
         app.callback(invoke_without_command=bare, no_args_is_help=not bare, **texts)(expanded(function or _nothing))
     else:
-        app.command(name, **texts)(expanded(function))
+        app.command(name, cls=Command, **texts)(expanded(function))
     command = cast("Any", typer.main.get_command(app))
     command.name = name
     return command

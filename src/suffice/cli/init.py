@@ -1,0 +1,101 @@
+"""`suffice init`: what commands need, asked once and written to `suffice.toml`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from suffice.cli.output import Output, Screen
+from suffice.cli.settings import FILE, KEYS, read_settings, settings_text
+from suffice.errors import DataError
+from suffice.files import write_file
+from suffice.replays import list_price
+from suffice.results import jsonable
+
+__all__ = ["init_command"]
+
+_QUESTIONS = {
+    "base-url": "Your endpoint, usually ending with /v1 (empty: none, the small reader in the package)",
+    "model": "The model's name there",
+    "recording": "Recorded rounds, or where you will write them",
+    "prices": "USD per million tokens: 'list' for list prices, or a file (empty: unknown)",
+    "max-loss": "The largest mean loss of quality that you would accept; 0.02 is two points",
+}
+_PROPOSED = {"recording": "logs.parquet", "max-loss": "0.02"}
+
+
+def init_command(
+    output: Output,
+    base_url: Annotated[str | None, typer.Option("--base-url", help=KEYS["base-url"])] = None,
+    model: Annotated[str | None, typer.Option("--model", help=KEYS["model"])] = None,
+    api_key_env: Annotated[str | None, typer.Option("--api-key-env", help=KEYS["api-key-env"])] = None,
+    dataset: Annotated[str | None, typer.Option("--dataset", help=KEYS["dataset"])] = None,
+    recording: Annotated[str | None, typer.Option("--recording", help=KEYS["recording"])] = None,
+    prices: Annotated[str | None, typer.Option("--prices", help=KEYS["prices"])] = None,
+    max_loss: Annotated[float | None, typer.Option("--max-loss", help=KEYS["max-loss"])] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a file that is there.")] = False,
+) -> None:
+    """On a terminal it asks five questions; elsewhere it writes what the options say.
+
+    Example: suffice init --base-url http://localhost:8080/v1 --model llama --max-loss 0.02
+    """
+    if FILE.exists() and not overwrite:
+        raise DataError(f"{FILE} exists: edit it, or give --overwrite")
+    values: dict[str, Any] = {
+        "base-url": base_url,
+        "model": model,
+        "api-key-env": api_key_env,
+        "dataset": dataset,
+        "recording": recording,
+        "prices": prices,
+        "max-loss": max_loss,
+    }
+    settings = {key: value for key, value in values.items() if value is not None}
+    if not settings and _is_terminal() and not output.as_json:
+        settings = _asked()
+    _check(settings)
+    write_file(FILE, settings_text(settings))
+    read_settings()
+    said = ", ".join(f"{key} = {value}" for key, value in settings.items())
+    then = "suffice import LOGS -o logs.parquet" if "base-url" not in settings else "suffice doctor"
+    screen = Screen(sentences=[f"{FILE}: {said or 'no values yet, every key as a comment'}"], then=then)
+    output.show({"file": str(FILE), "settings": jsonable(settings)}, screen)
+
+
+def _is_terminal() -> bool:
+    return sys.stdin.isatty()
+
+
+def _asked() -> dict[str, Any]:
+    """Return what the user answers, without what stays empty."""
+    settings: dict[str, Any] = {}
+    for key, question in _QUESTIONS.items():
+        if key == "model" and "base-url" not in settings:
+            continue
+        answer = typer.prompt(question, default=_PROPOSED.get(key, ""), show_default=key in _PROPOSED, err=True).strip()
+        if answer:
+            try:
+                settings[key] = float(answer) if key == "max-loss" else answer
+            except ValueError:
+                raise DataError(f"max-loss must be a number such as 0.02, not {answer!r}") from None
+    return settings
+
+
+def _check(settings: dict[str, Any]) -> None:
+    """Refuse what the commands would refuse later."""
+    loss = settings.get("max-loss")
+    if loss is not None and not 0 < loss < 1:
+        raise typer.BadParameter(f"{loss!r}; allowed: between 0 and 1", param_hint="--max-loss")
+    url = settings.get("base-url")
+    if url is not None and not url.startswith(("http://", "https://")):
+        raise typer.BadParameter(f"{url!r}; allowed: http://... or https://...", param_hint="--base-url")
+    if url is not None and "@" in url.partition("://")[2].partition("/")[0]:
+        raise typer.BadParameter("it holds a password: give the key by --api-key-env", param_hint="--base-url")
+    prices = settings.get("prices")
+    if prices is not None and prices != "list" and not Path(prices).is_file():
+        raise DataError(f"there is no file of prices {prices!r}; give 'list' for list prices, or write the file first")
+    if prices == "list" and settings.get("model"):
+        list_price(settings["model"])

@@ -1,0 +1,107 @@
+"""`suffice.toml`: values that commands take for options which are not given."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from suffice.cli.console import warn
+from suffice.errors import DataError, NotFoundError, SchemaError, did_you_mean
+
+__all__ = ["FILE", "KEYS", "defaults_of", "is_from_file", "note_settings", "read_settings", "settings_text"]
+
+FILE = Path("suffice.toml")
+"""Looked for in the current folder, and nowhere else."""
+
+KEYS: Mapping[str, str] = {
+    "base-url": "An OpenAI-compatible endpoint, usually ending with /v1.",
+    "model": "The model's name there.",
+    "api-key-env": "The environment variable that holds the API key; never the key itself.",
+    "dataset": "Questions to record: a file, or a bundled set such as hotpotqa_tune.",
+    "recording": "Recorded rounds, which `suffice import` or `suffice record` wrote.",
+    "prices": "USD per million tokens: 'list', or a TOML or JSON file.",
+    "max-loss": "The largest mean loss that you would accept; 0.02 is two points.",
+}
+"""What the file may say, with its meaning."""
+
+_ENDPOINT = ("base-url", "model", "api-key-env")
+"""Keys that belong together: where one is given on the command line, the file's are left alone."""
+
+
+def read_settings(path: Path = FILE) -> dict[str, Any]:
+    """Return what the file says; nothing where there is none.
+
+    Raises:
+        SchemaError: It is not TOML, or says what no command takes.
+        DataError: A value is of another kind.
+        NotFoundError: It cannot be read.
+    """
+    try:
+        data = tomllib.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise NotFoundError(f"{path} cannot be read: {error.strerror or error}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SchemaError(f"{path} is not TOML: {error}") from None
+    for key, value in data.items():
+        if key not in KEYS:
+            secret = " Keys are never written to files: name their environment variable in api-key-env." * (
+                "key" in key or "token" in key
+            )
+            raise SchemaError(
+                f"{path} says {key!r}, which no command takes.{secret}{did_you_mean(key, KEYS)} It may say: {', '.join(KEYS)}"
+            )
+        if not isinstance(value, str if key != "max-loss" else int | float) or isinstance(value, bool):
+            raise DataError(f"{path}: {key} must be {'a number' if key == 'max-loss' else 'text'}, not {value!r}")
+    return data
+
+
+def defaults_of(command: Any, arguments: Sequence[str], settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what parameters of a command are where its arguments do not give them, by the names of the parameters.
+
+    Args:
+        command: The command; an option has the name of its key, an argument is called so.
+        arguments: What the user gave it.
+        settings: What the file says.
+    """
+    given = {word.removeprefix("--").partition("=")[0] for word in arguments if word.startswith("--")}
+    parameters = {_key_of(parameter): parameter.name for parameter in command.params}
+    left_out = set(_ENDPOINT) if given & set(_ENDPOINT) or "base-url" not in parameters else set()
+    if "model" in given:  # without an endpoint it says what tokens cost
+        left_out.add("prices")
+    return {parameters[key]: value for key, value in settings.items() if key in parameters and key not in left_out}
+
+
+def _key_of(parameter: Any) -> str:
+    """Return the key of an option, its first name, or of an argument, what help calls it."""
+    name = parameter.metavar or parameter.name if parameter.param_type_name == "argument" else parameter.opts[0]
+    return str(name).removeprefix("--").lower()
+
+
+def is_from_file(context: Any, parameter: str) -> bool:
+    """Return whether the value of a running command's parameter comes from the file."""
+    return getattr(context.get_parameter_source(parameter), "name", "") == "DEFAULT_MAP"
+
+
+def note_settings(context: Any) -> None:
+    """Say on standard error which values of a command that is about to run come from the file."""
+    values = [
+        f"{_key_of(parameter)} {context.params[parameter.name]}"
+        for parameter in context.command.params
+        if is_from_file(context, parameter.name)
+    ]
+    if values:
+        warn(f"note: from {FILE}: {', '.join(values)}")
+
+
+def settings_text(settings: Mapping[str, Any]) -> str:
+    """Return the file's text; keys without a value are there as comments."""
+    lines = ["# What suffice takes where an option is not given; options win.", ""]
+    for key, meaning in KEYS.items():
+        value = settings.get(key)
+        lines += [f"# {meaning}", f"# {key} =" if value is None else f"{key} = {json.dumps(value)}", ""]
+    return "\n".join(lines)

@@ -40,7 +40,7 @@ def init_command(
 ) -> None:
     """On a terminal it asks five questions; elsewhere it writes what the options say.
 
-    Example: suffice init --base-url http://localhost:8080/v1 --model llama --max-loss 0.02
+    Example: suffice init --base-url http://localhost:8080/v1 --model llama
     """
     if FILE.exists() and not overwrite:
         raise DataError(f"{FILE} exists: edit it, or give --overwrite")

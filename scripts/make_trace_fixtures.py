@@ -2,8 +2,8 @@
 
     python -m venv venv
     venv/bin/pip install opentelemetry-sdk opentelemetry-exporter-otlp-json-file opentelemetry-instrumentation-openai-v2 \
-        opentelemetry-instrumentation-openai openinference-instrumentation-openai pydantic-ai-slim langsmith mlflow-tracing \
-        inspect-ai openai
+        opentelemetry-instrumentation-openai openinference-instrumentation-openai pydantic-ai-slim langsmith \
+        langchain-openai mlflow-tracing mlflow-skinny pandas inspect-ai openai 'wrapt<2'
     venv/bin/python scripts/make_trace_fixtures.py tests/data/traces
 
 Each emitter runs in a process of its own: instrumentations of one library exclude each other.  The versions are written to
@@ -276,11 +276,35 @@ def langsmith(url: str, folder: Path) -> None:
 
     for question, _ in QUESTIONS:
         answer(question)
+    (folder / "langsmith_batch.json").write_text(json.dumps(_ingested()))
+
+
+def _ingested() -> dict[str, list[Any]]:
+    """Return what LangSmith's client sent to the server."""
     batches: dict[str, list[Any]] = {"post": [], "patch": []}
     for method, path, body in RECEIVED:
         body.get("extra", {}).get("runtime", {}).pop("platform", None)
         batches["post" if method == "POST" else "patch"].append({"id": path.rsplit("/", 1)[-1], **body})
-    (folder / "langsmith_batch.json").write_text(json.dumps(batches))
+    return batches
+
+
+def langchain(url: str, folder: Path) -> None:
+    """Write the runs of LangChain's tracer, three questions of a chat model with messages of its own classes."""
+    from langchain_core.tracers.langchain import LangChainTracer
+    from langchain_openai import ChatOpenAI
+    from langsmith import Client
+
+    tracer = LangChainTracer(client=Client(api_url=url, api_key="lsv2-secret-of-the-fixture", auto_batch_tracing=False))
+    model = ChatOpenAI(
+        model="fake-1", base_url=f"{url}/v1", api_key="sk-secret-of-the-fixture", logprobs=True, top_logprobs=2
+    )
+    for place, (question, _) in enumerate(QUESTIONS[:3]):
+        messages: list[Any] = [("system", SYSTEM), ("user", question)]
+        for _ in range(2):
+            said = model.invoke(messages, config={"callbacks": [tracer], "metadata": {"thread_id": f"q{place}"}})
+            messages += [said, ("user", AGAIN)]
+    tracer.wait_for_futures()
+    (folder / "langsmith_langchain.json").write_text(json.dumps(_ingested()))
 
 
 def mlflow(url: str, folder: Path) -> None:
@@ -370,13 +394,13 @@ def openai_batch(url: str, folder: Path) -> None:
 EMITTERS = {
     function.__name__: function
     for function in (
-        genai, genai_events, genai_old_events, openllmetry, openinference, pydantic_ai, langsmith, mlflow, inspect, openai_batch
+        genai, genai_events, genai_old_events, openllmetry, openinference, pydantic_ai, langsmith, langchain, mlflow, inspect, openai_batch
     )
 }  # fmt: skip
 PACKAGES = (
     "opentelemetry-sdk", "opentelemetry-exporter-otlp-json-file", "opentelemetry-instrumentation-openai-v2",
     "opentelemetry-util-genai",
-    "opentelemetry-instrumentation-openai", "openinference-instrumentation-openai", "pydantic-ai-slim", "langsmith",
+    "opentelemetry-instrumentation-openai", "openinference-instrumentation-openai", "pydantic-ai-slim", "langsmith", "langchain-openai",
     "mlflow-tracing", "inspect-ai", "openai",
 )  # fmt: skip
 

@@ -256,6 +256,12 @@ def test_runs_of_langsmith_are_read_as_lines_too(tmp_path):
     assert answers(read_langsmith(tmp_path / "runs.jsonl")) == answers(read("langsmith_batch.json.gz"))
 
 
+def test_spans_that_were_printed_one_after_the_other_are_read(tmp_path):
+    lines = gzip.decompress((TRACES / "openinference_console.jsonl.gz").read_bytes()).splitlines()
+    (tmp_path / "console.json").write_text("\n".join(json.dumps(json.loads(line), indent=4) for line in lines))
+    assert import_recording(tmp_path / "console.json", out=tmp_path / "out.parquet").trajectories == 24
+
+
 def test_the_input_of_a_batch_alone_is_refused(tmp_path):
     source = TRACES / "openai_batch" / "round1_input.jsonl.gz"
     with pytest.raises(SchemaError, match="the input of a batch has no answers"):

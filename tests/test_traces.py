@@ -35,6 +35,7 @@ PUBLISHED = {
     "langfuse_openai-agents-2025-09-30.trace.json.gz": "langfuse",
     "ls_plain.json": "langsmith",
     "langsmith_batch.json.gz": "langsmith",
+    "langsmith_langchain.json.gz": "langsmith",
     "otlp_pydantic_ai.jsonl.gz": "otlp",
 }
 
@@ -105,6 +106,15 @@ def test_runs_of_several_lengths_are_read_as_the_loops_own_stops():
         "max_rounds",
         "exhausted",
     }
+
+
+def test_runs_of_langchain_are_read_with_its_messages_and_threads():
+    run = read("langsmith_langchain.json.gz")
+    assert answers(run) == [["13", "12"], ["17", "17"], ["22", "22"]]
+    assert (run.trajectories[0].question_id, run.trajectories[0].question) == ("q0", "What is 7 plus 5?")
+    first, second = run.trajectories[0].rounds
+    assert (second.costs["generator"].uncached_tokens, second.costs["generator"].cached_tokens) == (50, 20)
+    assert first.answer_tokens[0].logprob == -0.9
 
 
 def test_spans_of_agents_do_not_count_again_and_tool_calls_cost():

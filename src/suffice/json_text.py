@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Iterator
 from numbers import Real
 from typing import Any
 
@@ -90,6 +91,26 @@ def number_from_json(value: float | str | None) -> float:
         ValueError: It is another text.
     """
     return math.nan if value is None else float(value)
+
+
+def values_in(text: str) -> Iterator[Any]:
+    r"""Yield the values of JSON texts that follow each other, with or without line breaks, well formed.
+
+    >>> [*values_in('{"a": 1}\n{\n "a": 2}')]
+    [{'a': 1}, {'a': 2}]
+
+    Raises:
+        ValueError: A text is not JSON, or is nested too deeply.
+    """
+    decoder, place, end = json.JSONDecoder(), 0, len(text.rstrip())
+    while place < end:
+        while text[place].isspace():
+            place += 1
+        try:
+            value, place = decoder.raw_decode(text, place)
+        except RecursionError:
+            raise ValueError("it is nested too deeply") from None
+        yield well_formed(value) if _SURROGATE_ESCAPE.search(text) else value
 
 
 def number_or_none(value: float) -> float | None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from suffice.errors import DataError, NotFoundError, SchemaError
 from suffice.files import decoded, disk_fault, unpacked
-from suffice.json_text import load_json
+from suffice.json_text import load_json, values_in
 from suffice.store.schema import META_KEY
 
 __all__ = ["FORMATS", "Head", "data_files", "head_of", "json_document", "recognise"]
@@ -225,12 +225,21 @@ def _first_object(path: Path) -> tuple[str, Mapping[str, Any]]:
     try:
         value = load_json(first)
     except ValueError:
-        value = json_document(path)
+        value = _first_value(path)
     else:
         if next(lines, None) is not None:
             return "jsonl", value if isinstance(value, dict) else {}
     items = value if isinstance(value, list) else [value]
     return "json", next((item for item in items if isinstance(item, dict)), {})
+
+
+def _first_value(path: Path) -> Any:
+    """Return the document, or the first one where several follow each other, as OpenTelemetry prints spans."""
+    text = decoded(b"".join(unpacked(path)), str(path))
+    try:
+        return next(values_in(text))
+    except ValueError as error:
+        raise DataError(f"{path}: not JSON ({error})") from error
 
 
 def _whole_characters(start: bytes) -> bytes:

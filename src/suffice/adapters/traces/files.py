@@ -11,7 +11,7 @@ from typing import Any
 from suffice.adapters.recognise import data_files
 from suffice.errors import DataError, SchemaError
 from suffice.files import decoded, json_lines, unpacked
-from suffice.json_text import load_json
+from suffice.json_text import load_json, values_in
 
 __all__ = ["documents", "fields_of", "flat", "nanoseconds", "objects_in", "short_ids", "unwrapped"]
 
@@ -46,22 +46,11 @@ def _values(file: Path) -> Iterator[tuple[str, Any]]:
     if not text.strip():
         return
     try:
-        yield str(file), load_json(text)
+        yield from ((str(file), value) for value in values_in(text))
     except ValueError as error:
-        lines = [line for line in text.splitlines() if line.strip()]
-        if len(lines) > 1 and _is_json(lines[0]):
-            yield from json_lines(file, "one JSON object of a trace export")
-            return
         raise DataError(
             f"{file}: not complete JSON ({error}); the export may have been cut off: export it again"
         ) from error
-
-
-def _is_json(line: str) -> bool:
-    try:
-        return isinstance(load_json(line), dict)
-    except ValueError:
-        return False
 
 
 def unwrapped(value: Any) -> Any:

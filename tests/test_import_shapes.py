@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import json
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +18,7 @@ from suffice.errors import DataError, SchemaError, UnsettledError
 from suffice.store import read_recording
 from tests.cli_tools import cli
 
+IMPORTS = Path(__file__).parent / "data" / "imports"
 N = 40
 CITIES = ("Oslo", "Lima", "Rome", "Cairo")
 
@@ -78,6 +80,10 @@ def write(path, records):
         else:
             json.dump(records, file, indent=1)
     return path
+
+
+def published(name):
+    return [json.loads(line) for line in (IMPORTS / name).read_text("utf-8").splitlines()]
 
 
 def lines(path, *records):
@@ -393,3 +399,34 @@ def test_what_is_no_table_of_rounds_says_what_to_name(tmp_path):
     error = cli("import", write(tmp_path / "questions.jsonl", rows), "-o", tmp_path / "r.parquet").error
     for part in ("'round'", "--column rounds=FIELD", "paragraphs"):
         assert part in error
+
+
+def test_sampled_answers_as_somebody_published_them_need_one_command(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    done = cli("import", IMPORTS / "verify_cot_date_chatgpt_10.jsonl", "--json").json
+    assert (done["trajectories"], done["rounds"], done["ends"]) == (40, 10, {"max_rounds": 40})
+    recording = read_recording("verify_cot_date_chatgpt_10.parquet")
+    records = published("verify_cot_date_chatgpt_10.jsonl")
+    for q, record in enumerate(records):
+        assert recording.objects("answer")[q].tolist() == record["answers"]
+        assert recording.column("correct")[q].tolist() == record["correct"]
+    # Their own scorer and exact match agree where they compare the same texts.
+    assert (recording.column("em") == recording.column("correct")).mean() > 0.95
+    assert cli("decide", "verify_cot_date_chatgpt_10.parquet", "--max-loss", "0.2").code == 0
+
+
+def test_agents_that_debate_as_somebody_published_them_need_one_command(tmp_path):
+    run = read_tabular(IMPORTS / "dylan_math_complex_rounds.jsonl")
+    records = published("dylan_math_complex_rounds.jsonl")
+    expected = [(record["question"], answers) for record in records for answers in record["agents"]]
+    assert [(one.question, [item.answer for item in one.rounds]) for one in run.trajectories] == expected
+    assert len({one.cluster for one in run.trajectories}) == len({record["question"] for record in records})
+
+
+def test_the_name_of_the_recording_keeps_all_of_the_sources_but_its_ending(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "run.v2.jsonl.gz", long_rows(2))
+    assert import_recording("run.v2.jsonl.gz").path == Path("run.v2.parquet")
+    (tmp_path / "runs.may").mkdir()
+    write(tmp_path / "runs.may" / "a.csv", long_rows(2))
+    assert import_recording("runs.may").path == Path("runs.may.parquet")

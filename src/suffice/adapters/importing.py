@@ -189,7 +189,7 @@ def default_out(path: Path) -> Path:
         DataError: A file of that name exists that no import wrote; it might have cost calls.
     """
     stem = path.resolve().name.removesuffix(".gz")
-    out = Path(stem if path.is_dir() else Path(stem).stem).with_suffix(".parquet")
+    out = Path(f"{stem if path.is_dir() else Path(stem).stem}.parquet")
     if out.exists() and not _was_imported(out):
         raise DataError(f"{str(out)!r} exists and was not imported: name the recording to write with -o FILE")
     return out

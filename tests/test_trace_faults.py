@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import json
 import math
@@ -13,6 +14,7 @@ import pytest
 from suffice.adapters import import_recording, importer
 from suffice.adapters.traces import read_inspect, read_langfuse, read_langsmith, read_mlflow, read_openai, read_otlp
 from suffice.errors import DataError, NotFoundError, SchemaError, SufficeError, UnsettledError
+from suffice.json_text import values_in
 from tests.test_traces import MADE, PUBLISHED, TRACES, answers, read
 
 START = 1_700_000_000_000_000_000
@@ -193,6 +195,17 @@ def test_calls_after_the_last_answer_are_a_round_without_one(tmp_path):
     assert [item.costs["generator"].calls for item in run.trajectories[0].rounds] == [1, 1]
 
 
+def test_an_answer_that_a_tool_hands_in_is_its_field_or_its_json(tmp_path):
+    def final(arguments, number):
+        tool = {"gen_ai.completion.0.tool_calls.0.name": "final_result"}
+        return span("so", number=number, **tool, **{"gen_ai.completion.0.tool_calls.0.arguments": arguments})
+
+    path = otlp(
+        tmp_path / "a.json", span("thinking"), final('{"city": "Oslo"}', 2), final('{"city": "Oslo", "n": 1}', 3)
+    )
+    assert answers(read_otlp(path)) == [["Oslo", '{"city": "Oslo", "n": 1}']]
+
+
 def test_spans_exported_twice_are_read_once(tmp_path):
     run = read_otlp(otlp(tmp_path / "a.json", span("Oslo"), span("Oslo")))
     assert answers(run) == [["Oslo"]]
@@ -289,3 +302,30 @@ def test_a_published_response_with_log_probabilities_is_read():
     path = Path(__file__).parent / "data" / "logprobs"
     [item] = read_openai(min(path.glob("*.json"))).trajectories
     assert item.rounds[0].answer_tokens
+
+
+ODD = (None, 0, True, "", "{", [], {}, [None], [[]], {"a": 1}, float("inf"), "2025-13-01")
+
+
+def places(value, path=()):
+    yield path
+    if isinstance(value, dict | list):
+        for key in value if isinstance(value, dict) else range(min(len(value), 2)):
+            yield from places(value[key], (*path, key))
+
+
+@pytest.mark.parametrize(
+    "name", ["otlp_openllmetry.jsonl.gz", "langsmith_langchain.json.gz", "langfuse_llamaindex-2025-06-05.trace.json.gz"]
+)
+def test_odd_values_never_end_in_an_internal_error(name, tmp_path):
+    raw = gzip.decompress((TRACES / name).read_bytes())
+    document = next(values_in(raw.decode()))
+    for number, path in enumerate([place for place in places(document) if place][::9]):
+        changed = json.loads(json.dumps(document))
+        inner = changed
+        for key in path[:-1]:
+            inner = inner[key]
+        inner[path[-1]] = ODD[number % len(ODD)]
+        (tmp_path / "a.json").write_text(json.dumps(changed), encoding="utf-8")
+        with contextlib.suppress(SufficeError):
+            importer(PUBLISHED.get(name, "otlp"))(tmp_path / "a.json").rows()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -275,8 +276,9 @@ def _submitted(span: Span) -> str | None:
             except ValueError:
                 return str(arguments).strip()
         if isinstance(arguments, dict):
-            values = [arguments[name] for name in _ANSWER_ARGUMENTS if name in arguments] or list(arguments.values())
-            arguments = values[0] if values else ""
+            named = [arguments[name] for name in _ANSWER_ARGUMENTS if name in arguments]
+            values = named or list(arguments.values())
+            arguments = values[0] if named or len(values) == 1 else json.dumps(arguments, ensure_ascii=False)
         return str(arguments).strip()
     return None
 

@@ -67,7 +67,7 @@ def change(data, path, value):
         (["name"], KeyError, SchemaError),
         (["rule"], "import os", RuleSyntaxError),
         (["rule"], 5, SchemaError),
-        (["selector"], "best", RuleSyntaxError),
+        (["selector"], "nicest", RuleSyntaxError),
         (["start_round"], 2, DataError),
         (["start_round"], True, SchemaError),
         (["max_rounds"], 0, DataError),

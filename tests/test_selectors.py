@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from suffice.errors import RuleSyntaxError
 from suffice.metrics import answer_key
-from suffice.rounds import Rounds
+from suffice.replays import policy_for
+from suffice.rounds import Round, Rounds
 from suffice.rules import (
     FirstOf,
     fixed_k,
@@ -23,6 +24,9 @@ from suffice.rules import (
     signal,
 )
 from suffice.rules.rethreshold import find_threshold
+from suffice.session import Policy, Session, stops
+from suffice.store import Recording
+from suffice.store.schema import build_table
 
 NAN = math.nan
 SELECTORS = ("first", "last", "majority", "weighted_majority", "max_x", "min_x", "median_x", "longest_run(x >= 2)")
@@ -109,3 +113,75 @@ def test_the_part_that_held_is_named_within_a_cascade():
     inner = (signal("a") > 0) | (signal("b") > 0)
     rounds = Rounds.from_columns({"a": [0.0], "b": [1.0], "c": [0.0]})
     assert FirstOf((signal("c") > 0, inner)).held(rounds) == "b > 0"
+
+
+@pytest.mark.parametrize(
+    ("rule", "meant"),
+    [
+        ("patience((quality < 0.5), 2)", "max_quality"),
+        ("(answer_stable >= 1) & (own_score > 3) & (top_score > 1) & (rerank_score > 0)", "max_own_score"),
+        ("tasr", "max_p_correct"),
+        ("(p_correct > 0.5) | (answer_margin > 2)", "max_p_correct"),
+        ("semantic_full_bge", None),
+        ("(quality > 1) | (p_correct > 0.9)", None),
+        ("answer_stable", None),
+        ("score_gap > 1", None),
+    ],
+)
+def test_the_best_round_is_that_of_the_one_signal_of_quality(rule, meant):
+    if meant is not None:
+        policy = Policy(rule=rule, selector="best")
+        assert str(policy.selector) == meant
+        assert Policy.from_dict(policy.to_dict()).selector == policy.selector
+        return
+    with pytest.raises(RuleSyntaxError, match="Name the signal: max_"):
+        Policy(rule=rule, selector="best")
+
+
+def test_an_ambiguous_best_names_the_signals():
+    with pytest.raises(RuleSyntaxError, match="max_p_correct or max_quality"):
+        Policy(rule="(quality > 1) | (p_correct > 0.9)", selector="best")
+
+
+def test_the_best_round_of_a_recording_is_that_of_its_signal_of_quality():
+    rows = [
+        {"question_id": "q", "round": r, "answer": f"a{r}", "em": 0.0, "quality": q, "verbal_confidence": NAN}
+        for r, q in enumerate([0.2, 0.9, 0.1], start=1)
+    ]
+    recording = Recording(build_table(rows, {"quality": "signal"}))
+    for selector in ("best", parse_selector(" best ")):
+        policy = policy_for(recording, "full", selector=selector)
+        assert str(policy.selector) == "max_quality"
+        assert stops(policy, recording.rounds(policy.raw_columns)).answer_rounds.tolist() == [2]
+    with pytest.raises(RuleSyntaxError, match="no signal of quality"):
+        policy_for(Recording(build_table([{**row, "quality": None} for row in rows])), "full", selector="best")
+
+
+def test_a_session_returns_the_best_round():
+    session = Session(Policy(rule="patience((quality < 0.5), 2)", selector="best"))
+    for quality in (0.6, 0.8, 0.4, 0.3):
+        decision = session.observe(draft=f"draft {quality}", signals={"quality": quality})
+    assert (decision.stop_round, decision.answer) == (4, "draft 0.8")
+
+
+def test_similar_drafts_stop_without_a_threshold_to_know():
+    drafts = [
+        "It lies in Oslo, by the sea.",
+        None,
+        "Rome.",
+        "The tower lies in Oslo by the sea",
+        "The tower, it lies in Oslo by the sea",
+    ]
+    session = Session("similar")
+    decisions = [session.observe(draft=draft or "") for draft in drafts]
+    assert [decision.stop for decision in decisions] == [False] * 4 + [True]
+    assert decisions[-1].fired == "answer_f1_previous >= 0.8"
+    assert [math.isnan(decision.signals["answer_f1_previous"]) for decision in decisions] == [
+        True,
+        True,
+        True,
+        False,
+        False,
+    ]
+    again = Policy(rule="similar(1)").decide([Round(index=r, answer=draft) for r, draft in enumerate(drafts, 1)])
+    assert again.reason == "max_rounds"

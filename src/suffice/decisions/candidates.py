@@ -70,6 +70,7 @@ def _rules(tune: Recording) -> Iterator[str]:
     if "answer_stable" in columns:
         yield "answer_stable"
         yield "stable_twice"
+    yield from ("similar",) if "answer_f1_previous" in columns else ()
     if "answer_margin" in columns:
         if "answer_stable" in columns:
             yield "tasr"

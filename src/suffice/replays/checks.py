@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from suffice.calibration import CALIBRATED
 from suffice.errors import CensoredError, ConfigMismatchError, NotFittedError
 from suffice.replays.recorded import check_recorded
 from suffice.rules import Rule, parse_rule
+from suffice.rules.selectors import Best
 from suffice.session import Policy
 from suffice.signals import SIGNALS, AnswerPosition, Idf, state_from_dict
 from suffice.store.recording import Recording
@@ -57,6 +60,10 @@ def policy_for(recording: Recording, rule: str | Rule, **changes: Any) -> Policy
     position = _recorded_position(recording)
     if isinstance(position, Mapping):
         defaults["answer_position"] = AnswerPosition.from_dict(position)
+    selector = changes.get("selector")
+    if isinstance(selector, Best) or (isinstance(selector, str) and selector.strip() == "best"):
+        names = [name for name in recording.names("signal") if np.isfinite(recording.column(name)).any()]
+        changes["selector"] = Best().by({*names, *(item.output for item in changes.get("calibrators", ()))})
     if int(recording.index[0]) == 0 and reads_round_0(rule):
         defaults["start_round"] = 0
     return Policy(rule=rule, **{**defaults, **changes})

@@ -19,12 +19,17 @@ __all__ = [
     "margin",
     "round_aware",
     "semantic_full",
+    "similar",
     "spelled",
     "tasr",
 ]
 
 TASR_THRESHOLD = 0.25
 """The locked floor of `p_correct`; the knee of a sweep over .20-.35 (TASR section 3.4)."""
+
+
+SIMILAR_THRESHOLD = 0.8
+"""Of .30, .35, ... 1, the highest that ends most trajectories of two models' drafts early (docs/results/similar-drafts.md)."""
 
 
 BGE_EPS = 0.06
@@ -79,6 +84,18 @@ def converged(eps: float = BGE_EPS, rounds: int = BGE_PATIENCE) -> Rule:
     """
     whole = int(rounds) if float(rounds).is_integer() else rounds
     return Patience(signal("semantic_distance") < eps, whole)
+
+
+def similar(threshold: float = SIMILAR_THRESHOLD) -> Rule:
+    """Return the rule that stops when a draft has nearly the words of the one before: token F1 of at least `threshold`.
+
+    For paragraphs that never repeat exactly, without embeddings.  The default was chosen on tune drafts of two models; on the
+    other drafts two rounds are better than this rule (docs/results/similar-drafts.md).
+
+    >>> print(similar())
+    answer_f1_previous >= 0.8
+    """
+    return signal("answer_f1_previous") >= threshold
 
 
 def critic_only() -> Rule:
@@ -187,6 +204,7 @@ NAMED_RULES: Mapping[str, NamedRule] = {
         semantic_full, (1, 2), "critic approves, or semantic(eps), or the judge's score is not up"
     ),
     "semantic_full_bge": NamedRule(semantic_full, (0,), "the same with eps = 0.06, published for bge-small-en-v1.5"),
+    "similar": NamedRule(similar, (0, 1), "the draft has nearly the words of the one before: token F1 >= 0.8"),
     "critic_only": NamedRule(critic_only, (0,), "the critic approves"),
     "stable_twice": NamedRule(lambda: Patience(answer_stable(), 2), (0,), "the answer repeats twice in a row"),
 }

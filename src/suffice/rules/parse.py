@@ -12,7 +12,7 @@ from suffice.errors import DataError, RuleSyntaxError, did_you_mean
 from suffice.rules.algebra import FirstOf, KOf, Linear, Never, Patience, signal
 from suffice.rules.base import CALLED, AllOf, AnyOf, Rule
 from suffice.rules.named import NAMED_RULES
-from suffice.rules.selectors import SELECTORS, MaxSignal, MedianSignal, MinSignal, Selector
+from suffice.rules.selectors import SELECTORS, Best, MaxSignal, MedianSignal, MinSignal, Selector
 
 __all__ = ["parse_rule", "parse_selector", "register_rule", "register_selector"]
 
@@ -259,7 +259,7 @@ def parse_selector(text: str) -> Selector:
     ('max_answer_margin', 'longest_run(semantic_distance < 0.05)')
 
     Args:
-        text: One of `SELECTORS`; ``max_SIGNAL``, ``min_SIGNAL`` or ``median_SIGNAL``; or a registered name, where it
+        text: One of `SELECTORS`; ``best`` (``max_SIGNAL`` of the one signal of quality); ``max_SIGNAL``, ``min_SIGNAL`` or ``median_SIGNAL``; or a registered name, where it
             takes arguments as a call: ``centroid``, ``longest_run(RULE)``, ``ranked(SIGNAL=(weight, fill), ...)``.
 
     Raises:
@@ -268,6 +268,8 @@ def parse_selector(text: str) -> Selector:
     spelled = text.strip()
     if spelled in SELECTORS:
         return SELECTORS[spelled]
+    if spelled == "best":
+        return Best()
     name, opened, _ = spelled.partition("(")
     if name in _OWN_SELECTORS:
         call = spelled if opened else f"{spelled}()"
@@ -275,7 +277,7 @@ def parse_selector(text: str) -> Selector:
     kind, _, signal_name = spelled.partition("_")
     if kind in _OF_A_SIGNAL and signal_name.isidentifier():
         return _OF_A_SIGNAL[kind](signal_name)
-    names = (*SELECTORS, *_OWN_SELECTORS)
+    names = (*SELECTORS, "best", *_OWN_SELECTORS)
     raise RuleSyntaxError(
         f"{text!r} is not a selector.{did_you_mean(text, names)} There are: {', '.join(names)}, max_SIGNAL, min_SIGNAL and "
         "median_SIGNAL; longest_run(RULE) and ranked(SIGNAL=(weight, fill), ...) take arguments; a selector of your own "

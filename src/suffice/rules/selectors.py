@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from suffice.errors import DataError
+from suffice.errors import DataError, RuleSyntaxError
 from suffice.metrics import answer_key
 from suffice.rounds import Floats, Mask, Positions, Rounds
 from suffice.rules.base import spelled_call
 
-__all__ = ["SELECTORS", "Selector", "answered", "last_of", "nearest", "same_answers", "total"]
+__all__ = ["QUALITY", "SELECTORS", "Best", "Selector", "answered", "last_of", "nearest", "same_answers", "total"]
 
 
 def _answer_key(answer: object) -> str:
@@ -179,6 +180,59 @@ class MinSignal(Selector):
         return f"min_{self.name}"
 
 
+QUALITY = (
+    "p_correct",
+    "calibrated_confidence",
+    "answer_margin",
+    "verbal_confidence",
+    "information_score",
+    "judge_entailment",
+)
+"""The signals that say how good an answer is, higher for a better one."""
+
+_OTHERS = frozenset({"top_score", "rerank_score"})
+"""Signals of retrieval that are called a score and say nothing of the answer."""
+
+_CALIBRATED = {"p_correct": "answer_margin", "calibrated_confidence": "verbal_confidence"}
+_HOSTS_QUALITY = re.compile(r"(?:\w*_)?(?:quality|score|reward|rating|confidence)")
+
+
+@dataclass(frozen=True, slots=True)
+class Best(Selector):
+    """The answer of the best round, by the one signal of quality that there is; a policy replaces it by ``max_SIGNAL``."""
+
+    def among(self, rounds: Rounds, candidates: Mask) -> Positions:
+        return self.by(rounds.columns).among(rounds, candidates)
+
+    def by(self, names: Iterable[str]) -> MaxSignal:
+        """Return the selector that `best` means among these signals.
+
+        >>> str(Best().by({"answer_stable", "quality"})), str(Best().by({"p_correct", "answer_margin"}))
+        ('max_quality', 'max_p_correct')
+
+        Args:
+            names: The signals that can be seen live.  Signals of quality are those in `QUALITY`, and a host's own that are
+                called `quality`, `score`, `reward`, `rating` or `confidence`, or end so (`judge_score`).
+
+        Raises:
+            RuleSyntaxError: None of them is a signal of quality, or several are.
+        """
+        names = set(names)
+        known = {name for name in names if name in QUALITY or (name not in _OTHERS and _HOSTS_QUALITY.fullmatch(name))}
+        known -= {raw for calibrated, raw in _CALIBRATED.items() if calibrated in known}
+        if len(known) == 1:
+            return MaxSignal(known.pop())
+        which = f"several signals of quality: {', '.join(sorted(known))}" if known else "no signal of quality"
+        listed = sorted(known) or [*QUALITY[:1], "quality"]
+        raise RuleSyntaxError(
+            f"'best' does not say which round is best: the rule or the recording has {which}. Name the signal: "
+            f"{' or '.join(f'max_{name}' for name in listed)}"
+        )
+
+    def __str__(self) -> str:
+        return "best"
+
+
 @dataclass(frozen=True, slots=True)
 class MedianSignal(Selector):
     """The answer whose signal is nearest to the median over the seen rounds; among ties the latest."""
@@ -252,4 +306,4 @@ SELECTORS: Mapping[str, Selector] = {
     "majority": Majority(),
     "weighted_majority": Majority("p_correct"),
 }
-"""The selectors by name; `max_SIGNAL`, `min_SIGNAL` and `median_SIGNAL` work for any signal."""
+"""The selectors by name; `max_SIGNAL`, `min_SIGNAL` and `median_SIGNAL` work for any signal, and `best` is one of these."""

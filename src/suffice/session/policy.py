@@ -26,7 +26,7 @@ from suffice.files import write_file
 from suffice.json_text import refuse_constant
 from suffice.rounds import Decision, Floats, Round, Rounds
 from suffice.rules import Never, Rule, Selector, parse_rule, parse_selector
-from suffice.rules.selectors import Last
+from suffice.rules.selectors import Best, Last
 from suffice.session.spelled import Spelled
 from suffice.signals import (
     CUMULATED,
@@ -64,7 +64,8 @@ class Policy(Displayed):
 
     Attributes:
         rule: Stops the loop at the first round at which it fires; its text may be given instead.
-        selector: Chooses among the seen rounds' answers; its text may be given instead.
+        selector: Chooses among the seen rounds' answers; its text may be given instead.  `best` is ``max_SIGNAL`` of the
+            one signal of quality that the rule reads or a calibrator gives.
         start_round: The first round of the loop, 0 or 1; a recording is sliced from it.
         max_rounds: The highest round R: the loop never goes past it.
         calibrators: Fitted maps, one for each calibrated signal that is used.
@@ -97,6 +98,8 @@ class Policy(Displayed):
         if not isinstance(self.max_rounds, int) or isinstance(self.max_rounds, bool) or self.max_rounds < 1:
             raise DataError(f"max_rounds must be a whole number >= 1, not {self.max_rounds!r}")
         outputs = [calibrator.output for calibrator in self.calibrators]
+        if isinstance(self.selector, Best):
+            object.__setattr__(self, "selector", self.selector.by({*self.rule.signals, *outputs}))
         if len(set(outputs)) != len(outputs):
             raise DataError(f"two calibrators of one signal: {outputs!r}")
         for name in self.state:

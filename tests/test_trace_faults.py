@@ -275,6 +275,52 @@ def test_spans_that_were_printed_one_after_the_other_are_read(tmp_path):
     assert import_recording(tmp_path / "console.json", out=tmp_path / "out.parquet").trajectories == 24
 
 
+def inspect_of(path, **changes):
+    """Write the published Inspect log with its first sample, or that sample's call of the model, changed."""
+    log = json.loads(gzip.decompress((TRACES / "inspect_pop.json.gz").read_bytes()))
+    usage = changes.pop("usage", None)
+    log["samples"][0] |= changes
+    if usage is not None:
+        next(e for e in log["samples"][0]["events"] if e["event"] == "model")["output"]["usage"] = usage
+    path.write_text(json.dumps(log), encoding="utf-8")
+    return read_inspect(path)
+
+
+@pytest.mark.parametrize(
+    ("total", "uncached"),
+    [
+        (None, 64),
+        (66, 24),
+        (106, 64),
+    ],  # by Inspect's definition; by a total that contains the reads; by one that does not
+)
+def test_inspects_input_has_no_cache_reads_unless_the_total_says_so(total, uncached, tmp_path):
+    usage = {"input_tokens": 64, "output_tokens": 2, "input_tokens_cache_read": 40, "total_tokens": total}
+    cost = inspect_of(tmp_path / "a.json", usage=usage).trajectories[0].rounds[0].costs["generator"]
+    assert (cost.uncached_tokens, cost.cached_tokens) == (uncached, 40)
+
+
+def test_an_inspect_log_says_how_samples_ended(tmp_path):
+    def end(**changes):
+        return inspect_of(tmp_path / "a.json", **changes).trajectories[0].end
+
+    assert end(error={"message": "boom"}) == "failed"
+    assert end(limit={"type": "message", "limit": 50}) == "max_rounds"
+
+
+def test_the_messages_of_inspects_pool_are_resolved():
+    run = read("inspect_rounds.eval")
+    assert any(note.startswith("conversations in which a user's message comes between rounds") for note in run.notes)
+
+
+def test_a_question_of_several_messages_is_the_users(tmp_path):
+    messages = [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": [{"type": "text", "text": "Who?"}]},
+    ]
+    assert inspect_of(tmp_path / "a.json", input=messages).trajectories[0].question == "Who?"
+
+
 def test_the_input_of_a_batch_alone_is_refused(tmp_path):
     source = TRACES / "openai_batch" / "round1_input.jsonl.gz"
     with pytest.raises(SchemaError, match="the input of a batch has no answers"):

@@ -179,9 +179,19 @@ def test_rules_are_candidates_as_far_as_their_signals_were_recorded():
     assert [policy.label for policy in plain.trial.candidates] == [f"fixed_k({k})" for k in range(1, 5)]
 
 
-def test_a_rule_that_cannot_decide_is_named_and_not_tried():
-    columns = {"answer_margin": lambda q, r: math.nan}
-    advice = decide(log_of(60, converged_at_2, **columns), metric="quality")
+def test_a_rule_without_values_of_its_signal_is_named_and_not_tried():
+    advice = decide(log_of(60, converged_at_2, answer_margin=lambda q, r: math.nan), metric="quality")
+    assert not any(policy.label.startswith("margin") for policy in advice.trial.candidates)
+    assert any(note.startswith("rules on answer_stable, answer_margin, critic_approved") for note in advice.notes)
+
+
+def test_a_rule_that_cannot_be_fitted_is_named_and_not_tried():
+    def values(q: int, r: int) -> float | None:
+        return 1.0 if r == 5 else None
+
+    # The margin has values, but in no round that has a score to fit to.
+    margins = {"answer_margin": lambda q, r: math.nan if r == 5 else float(q % 7)}
+    advice = decide(log_of(300, values, **margins), metric="quality")
     assert any(note.startswith("not tried: margin(0.5), margin(0.7), margin(0.9), because") for note in advice.notes)
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from suffice.errors import SufficeError, UnknownSignalError
+from suffice.errors import SufficeError
 from suffice.metrics import METRICS
 from suffice.replays import calibrate, check_policy, policy_for
 from suffice.replays.outcomes import has_outcome
@@ -17,6 +17,8 @@ from suffice.store.recording import Recording
 
 __all__ = ["candidates", "change_text"]
 
+_MORE = ("answer_stable", "answer_margin", "critic_approved", "semantic_distance")
+"""Signals that a log may lack, and that candidates read."""
 _PROBABILITIES = (0.5, 0.7, 0.9)
 """Thresholds of what is a probability: of a correct answer, or of knowing the answer without evidence."""
 _QUANTILES = (0.25, 0.5)
@@ -41,11 +43,12 @@ def candidates(tune: Recording, metric: str, selector: Selector) -> tuple[tuple[
     for rule in _rules(tune):
         try:
             policies.append(_fitted(tune, rule, metric, selector))
-        except UnknownSignalError:
-            untried.setdefault("a signal is undefined in all tune questions", []).append(rule)
         except SufficeError as error:
             untried.setdefault(str(error).split(":", maxsplit=1)[0].rstrip("."), []).append(rule)
     notes = [f"not tried: {', '.join(rules)}, because {reason}" for reason, rules in untried.items()]
+    lacking = [name for name in _MORE if name not in _recorded(tune)]
+    if lacking:
+        notes.append(f"rules on {', '.join(lacking)} were not tried: the log has no values of it")
     return tuple(policies), tuple(notes)
 
 
@@ -64,9 +67,14 @@ def change_text(policy: Policy, highest: int) -> str:
     return f"stop by {policy.label}" if policy.label.isidentifier() else f"stop when {policy.rule}"
 
 
+def _recorded(tune: Recording) -> set[str]:
+    """Return the signals that have a value somewhere."""
+    return {name for name in tune.names("signal") if np.isfinite(tune.column(name)).any()}
+
+
 def _rules(tune: Recording) -> Iterator[str]:
     """Yield the text of each rule whose signals were recorded, in the order in which they are listed."""
-    columns = set(tune.names("signal"))
+    columns = _recorded(tune)
     if "answer_stable" in columns:
         yield "answer_stable"
         yield "stable_twice"
@@ -79,10 +87,9 @@ def _rules(tune: Recording) -> Iterator[str]:
         yield "critic_only"
     if "semantic_distance" in columns:
         distances = tune.column("semantic_distance")
-        distances = distances[np.isfinite(distances)]
-        if distances.size:
-            thresholds = sorted({float(f"{value:.3g}") for value in np.quantile(distances, _QUANTILES)})
-            yield from (f"semantic({threshold:g}, 1)" for threshold in thresholds if threshold > 0)
+        quantiles = np.quantile(distances[np.isfinite(distances)], _QUANTILES)
+        thresholds = sorted({float(f"{value:.3g}") for value in quantiles})
+        yield from (f"semantic({threshold:g}, 1)" for threshold in thresholds if threshold > 0)
     if "p_known" in columns and int(tune.index[0]) == 0:
         yield from (f"p_known > {threshold}" for threshold in _PROBABILITIES)
 

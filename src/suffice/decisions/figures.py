@@ -132,6 +132,8 @@ def interval_bar(change: tuple[float, float, float], max_loss: float) -> str:
 
     >>> interval_bar((0.0, -0.04, 0.03), 0.02)
     '....[|.o..]....'
+    >>> interval_bar((0.2, 0.14, 0.25), 0.02), interval_bar((-0.16, -0.23, -0.05), 0.02)
+    ('.....|.|......>', '<..].|.|.......')
     """
     middle, low, high = change
     if not np.isfinite(change).all():
@@ -140,7 +142,8 @@ def interval_bar(change: tuple[float, float, float], max_loss: float) -> str:
     places = [round((value / scale + 1) / 2 * (_WIDTH - 1)) for value in (-max_loss, 0.0, low, middle, high)]
     line = ["."] * _WIDTH
     for place, sign in zip(places, "||[o]", strict=True):
-        line[int(min(max(place, 0), _WIDTH - 1))] = sign
+        beyond = "<" if place < 0 else ">" if place >= _WIDTH else sign
+        line[min(max(place, 0), _WIDTH - 1)] = beyond
     return "".join(line)
 
 

@@ -13,8 +13,10 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
+import tomllib
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
@@ -151,6 +153,7 @@ def test_the_examples_of_the_page_run(name, first_recorded, tmp_path, monkeypatc
         first_recorded(dataset, limit, tmp_path / file)
     for variable in [variable for variable in os.environ if variable.startswith(("OPENAI_", "SUFFICE_"))]:
         monkeypatch.delenv(variable)
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])  # for the modules that a page writes
     with Endpoint(reply=reply) as endpoint:
@@ -163,11 +166,13 @@ def test_the_examples_of_the_page_run(name, first_recorded, tmp_path, monkeypatc
 def test_every_block_is_run_or_says_why_not(name):
     for block in blocks(ROOT / name):
         where = f"{name}:{block.line}"
-        assert block.language in ("", "python", "console", "json", "sh"), where
+        assert block.language in ("", "python", "console", "json", "toml", "sh"), where
         assert (block.language == "sh") == (block.not_run is not None), f"{where}: `sh` and the comment go together"
         assert block.elsewhere is None or (block.language == "python" and (ROOT / block.elsewhere).is_file()), where
         if block.language == "json":
             json.loads(block.text)
+        if block.language == "toml":
+            tomllib.loads(block.text)
         if block.language == "console":
             commands(block.text)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -126,6 +127,11 @@ class ImportedRun:
                     "its own"
                 )
             ids.add(trajectory.question_id)
+
+    @property
+    def ends(self) -> Mapping[str, int]:
+        """How many trajectories ended how."""
+        return Counter(item.end for item in self.trajectories)
 
     def rows(self) -> list[dict[str, Any]]:
         """Return one mapping for each question and round, ready for `suffice.store.write_recording`.

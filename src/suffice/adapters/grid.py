@@ -27,7 +27,7 @@ _END_NAMES = get_args(End)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grid:
-    """How a table is read; see `read_tabular`."""
+    """How a table is read; see `read_tabular`.  `lowest` and `longest` are those of the table, where rows are a part of it."""
 
     columns: Mapping[str, str]
     metrics: Mapping[str, str] = field(default_factory=dict)
@@ -36,6 +36,8 @@ class Grid:
     ended: End | None = None
     strict: bool = False
     listed_golds: bool = True
+    lowest: int | None = None
+    longest: int | None = None
 
     def pairs(self) -> list[tuple[str, str]]:
         """Return our name and theirs of every column that is read."""
@@ -86,7 +88,7 @@ def group_trajectories(
         DataError: A value cannot be used, or a question's rounds have a gap or a copy.
     """
     rows = [_round_of_row(record, grid, spot) for spot, record in records]
-    lowest = min(row.index for row in rows)
+    lowest = min(row.index for row in rows) if grid.lowest is None else grid.lowest
     _settle_first_round(lowest, grid)
     shift = 0 if grid.first_round is None else grid.first_round - lowest
     by_question: dict[str, dict[int, _Row]] = {}
@@ -98,7 +100,7 @@ def group_trajectories(
                 f"{rounds[row.index].where}; each pair must be unique"
             )
         rounds[row.index] = row
-    longest = max(map(len, by_question.values()))
+    longest = max(map(len, by_question.values())) if grid.longest is None else grid.longest
     trajectories = []
     for question_id, rounds in by_question.items():
         ordered = [rounds[index] for index in sorted(rounds)]

@@ -88,6 +88,11 @@ class Columns:
         self.columns[ours] = theirs
         self.readings.append(Reading(ours=ours, theirs=shown or theirs, how=how))
 
+    def drop(self, ours: str) -> None:
+        """Leave out what was read as one of ours."""
+        self.columns.pop(ours, None)
+        self.readings[:] = [item for item in self.readings if item.ours != ours]
+
 
 def is_long(rows: Sequence[Record]) -> bool:
     """Return whether rows are rounds: ids occur again, and a column counts rounds or has what a model replied."""
@@ -317,8 +322,7 @@ class _Guess:
                         ),
                     },
                 )
-            del columns["answer"]
-            self.result.readings[:] = [item for item in self.result.readings if item.ours != "answer"]
+            self.result.drop("answer")
             self.read("golds", "answer", f"never changes while {name!r} does")
             self.read("answer", name)
 
@@ -343,9 +347,8 @@ class _Guess:
         columns = self.result.columns
         ours = columns.get("question_id") == "question_id" and columns.get("round") == "round"
         if columns.get("text") == "text" and "text" not in self.said and not ours:
-            columns["answer"] = columns.pop("text")
-            self.result.readings[:] = [item for item in self.result.readings if item.ours != "text"]
-            self.result.readings.append(Reading(ours="answer", theirs="text", how="no other column may be the answer"))
+            self.result.drop("text")
+            self.read("answer", "text", "no other column may be the answer")
 
     def _same(self, name: str, other: str) -> bool:
         return self.table.column(name) == self.table.column(other)

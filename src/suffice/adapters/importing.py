@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import inspect
-from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
 from suffice._version import __version__
@@ -14,7 +15,9 @@ from suffice.adapters.base import ImportedRun, Reading, with_embeddings
 from suffice.adapters.golds import join_golds
 from suffice.adapters.importers import importer, kind_of
 from suffice.adapters.mapping import Mapped, mapping_path, read_mapping, write_mapping
+from suffice.adapters.streaming import StreamedRun, stream_tabular
 from suffice.adapters.summary import ColumnCount, RoundMeans, column_counts, round_means
+from suffice.adapters.tabular import read_tabular
 from suffice.display import facts_table
 from suffice.embedding import Embedder
 from suffice.errors import DataError, SchemaError, UnsettledError
@@ -91,7 +94,7 @@ def import_recording(
     key: str | None = None,
     embedder: Embedder | None = None,
     settle: Callable[[UnsettledError], Any] | None = None,
-    confirm: Callable[[ImportedRun], bool] | None = None,
+    confirm: Callable[[ImportedRun | StreamedRun], bool] | None = None,
 ) -> ImportSummary:
     r"""Turn a run recorded elsewhere into a recording.
 
@@ -150,36 +153,51 @@ def import_recording(
         options = stored.options
         said = ", ".join(f"{name} {value}" for name, value in options.items()) or "your confirmation"
         notes.append(f"read as last time, by {mapping_path(out)}: {said}")
-    run = _read_run(path, options, embedder, settle)
-    guesses = {item.ours: item.theirs for item in run.readings if item.is_guess}
-    is_known = stored is not None and stored.confirmed == guesses
-    asked = bool(guesses) and confirm is not None and not is_known
-    if asked and confirm is not None and not confirm(run):
-        raise DataError(f"{path} was not imported: say what its columns are with --column OURS=THEIRS")
-    rows = run.rows()
-    notes = [*notes, *run.notes]
-    metadata = {"source": run.source, "notes": notes, "depends": dict(run.depends), "suffice": __version__}
-    if run.readings:
-        metadata["read_from"] = {item.ours: item.theirs for item in run.readings}
-    write_recording(out, rows, metadata, run.kinds())
+    with ExitStack() as stack:
+        run = _read_run(path, options, embedder, settle, lambda: _part_folder(out, stack))
+        guesses = {item.ours: item.theirs for item in run.readings if item.is_guess}
+        is_known = stored is not None and stored.confirmed == guesses
+        asked = bool(guesses) and confirm is not None and not is_known
+        if asked and confirm is not None and not confirm(run):
+            raise DataError(f"{path} was not imported: say what its columns are with --column OURS=THEIRS")
+        notes += run.notes
+        metadata = {"source": run.source, "notes": notes, "depends": dict(run.depends), "suffice": __version__}
+        if run.readings:
+            metadata["read_from"] = {item.ours: item.theirs for item in run.readings}
+        facts = _write(run, out, metadata)
     if options or asked:
         write_mapping(out, path, Mapped(options=options, confirmed=guesses if asked or is_known else {}))
-    recording = read_recording(out)
-    n, width = recording.shape
-    ends = Counter(recording.ends.tolist())
     return ImportSummary(
         path=out,
-        trajectories=n,
-        clusters=len(set(recording.clusters.tolist())),
-        rounds=width,
-        censored=ends["rule"],
-        ends=dict(ends),
+        trajectories=sum(run.ends.values()),
+        censored=run.ends.get("rule", 0),
+        ends=dict(run.ends),
         readings=tuple(run.readings),
         mapping=mapping_path(out) if options or asked else None,
-        columns=tuple(column_counts(run, rows)),
-        by_round=tuple(round_means(rows)),
         notes=tuple(notes),
+        **facts,
     )
+
+
+def _part_folder(out: Path, stack: ExitStack) -> Path:
+    """Return a folder beside the recording that is removed when the stack is left."""
+    out.parent.mkdir(parents=True, exist_ok=True)
+    return Path(stack.enter_context(TemporaryDirectory(prefix=f".{out.name}.", suffix=".tmp", dir=out.parent)))
+
+
+def _write(run: ImportedRun | StreamedRun, out: Path, metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Write the recording; return what the summary says of its values."""
+    if isinstance(run, StreamedRun):
+        run.write(out, metadata)
+        return {name: getattr(run, name) for name in ("clusters", "rounds", "columns", "by_round")}
+    rows = run.rows()
+    write_recording(out, rows, metadata, run.kinds())
+    return {
+        "clusters": len({item.cluster for item in run.trajectories}),
+        "rounds": read_recording(out).shape[1],
+        "columns": tuple(column_counts(run, rows)),
+        "by_round": tuple(round_means(rows)),
+    }
 
 
 def default_out(path: Path) -> Path:
@@ -207,7 +225,8 @@ def _read_run(
     options: dict[str, Any],
     embedder: Embedder | None,
     settle: Callable[[UnsettledError], Any] | None,
-) -> ImportedRun:
+    folder: Callable[[], Path],
+) -> ImportedRun | StreamedRun:
     """Return the run; what `settle` chooses is added to the options."""
     kind = options.get("kind") or kind_of(path)
     read = importer(kind)
@@ -221,6 +240,10 @@ def _read_run(
         if golds is not None and "log_golds" in takes:
             arguments.setdefault("log_golds", "drop")
         try:
+            if read is read_tabular and golds is None and embedder is None:
+                streamed = stream_tabular(path, folder, **arguments)
+                if streamed is not None:
+                    return streamed
             run = read(path, embedder, **arguments) if "embedder" in takes else read(path, **arguments)
         except UnsettledError as error:
             if settle is None:

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from suffice.adapters.base import ImportedRun, ImportedTrajectory
 from suffice.adapters.grid import Grid, group_trajectories
@@ -20,16 +20,13 @@ from suffice.adapters.guesses import Columns, guess_columns, is_long
 from suffice.adapters.names import RUNS, is_round_name, plain_name
 from suffice.adapters.records import Record, records_of
 from suffice.adapters.shapes import ROUNDS, unfold
-from suffice.errors import DataError, UnsettledError
+from suffice.adapters.tally import Tally
+from suffice.errors import DataError
 from suffice.rounds import End
 from suffice.seen import one_name_per_text
 from suffice.tables import counted
 
-__all__ = ["read_tabular"]
-
-_PINNED_LABELS = ("model", "prompt_id")
-_FEW, _COPIED = 5, 0.98
-_MANY = 6
+__all__ = ["grid_of", "in_order", "read_tabular"]
 
 
 def read_tabular(
@@ -79,19 +76,9 @@ def read_tabular(
     shape = unfold(_records(path), given.pop(ROUNDS, None), is_long=lambda rows: "round" in given or is_long(rows))
     plan = guess_columns(given, metrics or {}, labels or {}, shape=shape)
     if log_golds == "drop":
-        plan.columns.pop("golds", None)
-        plan.readings[:] = [item for item in plan.readings if item.ours != "golds"]
-    rows, notes = _in_order(shape.rows, plan)
-    grid = Grid(
-        columns=plan.columns,
-        metrics=plan.metrics,
-        labels=plan.labels,
-        first_round=_first_round(rows, plan, first_round),
-        ended=ended,
-        strict=True,
-        listed_golds=not _says_lists(rows, plan.columns.get("answer")),
-    )
-    grid.check(path, list(dict.fromkeys(name for row in rows for name in row.values)))
+        plan.drop("golds")
+    rows, notes = in_order(shape.rows, plan)
+    grid = grid_of(path, rows, plan, first_round=first_round, ended=ended)
     rows, clusters, run_notes = _told_apart(rows, plan)
     trajectories = group_trajectories([(row.where, row.values) for row in rows], grid, str(path))
     trajectories = _clustered(trajectories, clusters, has_clusters="cluster" in plan.columns)
@@ -99,17 +86,15 @@ def read_tabular(
     if shape.skipped:
         notes.append(f"{counted(shape.skipped, 'record')} without a round left out")
     notes += run_notes
-    notes += _round_notes(trajectories, plan, grid.first_round)
-    if ended is None and "end" not in plan.columns:
-        notes.append(_end_note(trajectories))
+    tally = Tally()
+    tally.add(trajectories)
     if log_golds is None:
-        _refuse_copied_golds(trajectories, plan.columns.get("golds", ""))
-    depends, unpinned = _depends(trajectories)
+        tally.refuse_copied_golds(plan.columns.get("golds", ""))
     return ImportedRun(
         source="tabular",
         trajectories=trajectories,
-        notes=[*notes, *unpinned],
-        depends=depends,
+        notes=[*notes, *tally.notes(plan, grid)],
+        depends=tally.depends(),
         readings=plan.readings,
     )
 
@@ -121,12 +106,32 @@ def _records(path: Path) -> list[Record]:
     return records
 
 
+def grid_of(path: Path, rows: Sequence[Record], plan: Columns, *, first_round: int | None, ended: End | None) -> Grid:
+    """Return how the rows of a table are read.
+
+    Raises:
+        DataError: A name cannot be used.
+        SchemaError: The table has no id of a question, no number of a round, or not a column that is mapped.
+    """
+    grid = Grid(
+        columns=plan.columns,
+        metrics=plan.metrics,
+        labels=plan.labels,
+        first_round=_first_round(rows, plan, first_round),
+        ended=ended,
+        strict=True,
+        listed_golds=not _says_lists(rows, plan.columns.get("answer")),
+    )
+    grid.check(path, _names(rows))
+    return grid
+
+
 def _says_lists(rows: Sequence[Record], answer: str | None) -> bool:
     """Return whether answers are lists themselves, so that a gold answer in brackets is one text."""
     return answer is not None and any(str(row.values.get(answer))[:1] == "[" for row in rows)
 
 
-def _in_order(rows: Sequence[Record], plan: Columns) -> tuple[list[Record], list[str]]:
+def in_order(rows: Sequence[Record], plan: Columns) -> tuple[list[Record], list[str]]:
     """Return the rows with the columns that are made from others, and notes; rows without numbers count in their order."""
     columns, notes = plan.columns, []
     counted_rows = [
@@ -220,64 +225,3 @@ def _clustered(
     own = [clusters.get(item.question_id, item.question_id) for item in trajectories]
     names = one_name_per_text(own, [item.question for item in trajectories])
     return [replace(item, cluster=name) for item, name in zip(trajectories, names, strict=True)]
-
-
-def _round_notes(trajectories: Sequence[ImportedTrajectory], plan: Columns, first_round: int | None) -> list[str]:
-    notes = []
-    if trajectories[0].rounds[0].index == 0:
-        notes.append(
-            "round 0 is read as the model alone (closed book); --first-round 1 makes it the first draft or evidence"
-        )
-    elif first_round is not None:
-        notes.append(f"the lowest {plan.columns['round']!r} is read as round 1, the first draft or evidence")
-    if "answer" not in plan.columns:
-        notes.append("no column is read as the answer: rules and metrics that need answers are undefined")
-    unmapped = list(dict.fromkeys(name for item in trajectories for row in item.extras for name in row))
-    if unmapped:
-        notes.append(f"columns that are kept as they are: {', '.join(unmapped)}")
-    return notes
-
-
-def _end_note(trajectories: Sequence[ImportedTrajectory]) -> str:
-    """Return how trajectories are taken to have ended, as nothing says it."""
-    lengths = Counter(len(item.rounds) for item in trajectories)
-    longest = max(lengths)
-    if len(lengths) == 1:
-        return f"all trajectories have {counted(longest, 'round')}: read as the loop's cap (max_rounds)"
-    return (
-        f"{len(trajectories) - lengths[longest]} of {len(trajectories)} trajectories have fewer than {longest} rounds: read as the "
-        "loop's own stops, beyond which nothing is known (censored). --ended exhausted or --ended max_rounds if they ended "
-        "otherwise"
-    )
-
-
-def _refuse_copied_golds(trajectories: Sequence[ImportedTrajectory], column: str) -> None:
-    """Raise if the gold answers are probably the model's own: in a log, `answer` and `output` are."""
-    ends = [(item.rounds[-1].answer, item.golds) for item in trajectories]
-    pairs = [(answer.strip(), {gold.strip() for gold in golds}) for answer, golds in ends if answer and golds]
-    equal = sum(answer in golds for answer, golds in pairs)
-    if len(pairs) >= _FEW and equal >= _COPIED * len(pairs):
-        raise UnsettledError(
-            f"in {equal} of {len(pairs)} trajectories the gold answer (column {column!r}) is exactly the last answer: is it "
-            "what the model said?",
-            "log_golds",
-            {
-                "--log-golds keep": ("keep", "they are gold answers"),
-                "--log-golds drop": ("drop", "leave them out"),
-            },
-        )
-
-
-def _depends(trajectories: Sequence[ImportedTrajectory]) -> tuple[dict[str, Any], list[str]]:
-    """Return what the run depends on, by its labels, and what cannot be pinned."""
-    depends, notes = {}, []
-    for name in _PINNED_LABELS:
-        values = {item.labels.get(name) for item in trajectories}
-        if len(values) > 1:
-            notes.append(
-                f"{len(values)} different values of {name!r}: a policy fitted on this recording pins none of them"
-            )
-        elif values != {None}:
-            depends[name] = values.pop()
-            notes.append(f"policies fitted on this recording depend on {name} {depends[name]!r}")
-    return depends, notes

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from suffice.adapters import ImportedRun, ImportSummary, import_recording, importer, importer_names, kind_of
+from suffice.adapters.streaming import StreamedRun
 from suffice.adapters.traces import explain_trace
 from suffice.cli import models
 from suffice.cli.console import warn
@@ -141,11 +142,11 @@ def _embedder(path: Path, kind: str | None, name: str, arguments: Mapping[str, A
     return used
 
 
-def _accept(_: ImportedRun) -> bool:
+def _accept(_: ImportedRun | StreamedRun) -> bool:
     return True
 
 
-def _confirm(run: ImportedRun) -> bool:
+def _confirm(run: ImportedRun | StreamedRun) -> bool:
     """Show what was understood, and return whether the user agrees."""
     for reading in run.readings:
         warn(f"  {reading.ours}: {reading.theirs} ({reading.how})")

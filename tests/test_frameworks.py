@@ -7,14 +7,15 @@ import ast
 import json
 import math
 import re
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from suffice import Cost, Policy, register_signal
+from suffice import Cost, Decision, Policy, Recorder, read_recording, register_signal
 from suffice.errors import ConfigMismatchError, DataError, SchemaError, UnknownSignalError
-from suffice.frameworks import Run, call_cost, frameworks, snippet
+from suffice.frameworks import Run, call_cost, frameworks, snippet, trace_decision
 from tests.frameworks.acceptance import QUESTION, RULE, SCRIPT, measured
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -179,6 +180,36 @@ def test_something_that_is_not_a_reply_is_an_error():
         Run("answer_stable").observe(None)
 
 
+@pytest.mark.parametrize(
+    ("replies", "end", "ending"),
+    [(4, None, "rule"), (6, None, "max_rounds"), (2, "cancelled", "max_rounds"), (2, "exhausted", "exhausted")],
+)
+def test_a_recorder_gets_the_rounds_when_the_run_ends(tmp_path, replies, end, ending):
+    answers = SCRIPT[:4] if ending == "rule" else (SCRIPT[:2] * 3)[:replies]
+    with Recorder(tmp_path / "runs.parquet") as recorder:
+        run = Run(POLICY, QUESTION, measure=quality, recorder=recorder)
+        observed(run, *answers)
+        if end:
+            run.end(end)
+            run.end(end)
+        Run(POLICY, measure=quality, recorder=recorder, state=run.to_state()).end()  # it has ended: once is enough
+    recording = read_recording(tmp_path / "runs.parquet")
+    assert recording.answers.tolist() == [list(answers)]
+    assert recording.column("quality").tolist() == [[measured(answer) for answer in answers]]
+    assert recording.ends.tolist() == [ending]
+
+
+def test_a_recorder_needs_the_question():
+    with pytest.raises(DataError, match="needs the text of each question"):
+        Run("answer_stable", recorder=object())
+
+
+def test_a_decision_is_traced_only_where_a_program_traces():
+    assert "opentelemetry.trace" not in sys.modules
+    trace_decision(Decision(stop=True, reason="rule"))
+    assert "opentelemetry.trace" not in sys.modules
+
+
 # The lines to paste
 
 NAMES = list(frameworks())
@@ -190,7 +221,7 @@ def test_every_framework_has_lines_a_page_a_test_and_a_row():
     assert sorted(name.replace("-", "_") for name in rows) == NAMES
     assert {path.stem for path in PAGES.glob("*.md")} - {"index"} == set(rows)
     tested = {path.stem.removeprefix("test_") for path in (ROOT / "tests" / "frameworks").glob("test_*.py")}
-    assert tested == set(NAMES)
+    assert tested == {*NAMES, "tracing"}
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -210,6 +241,15 @@ def test_the_lines_load_the_policy_that_is_asked_for(name):
     assert '"policy.json"' not in lines
     texts = [node.value for node in ast.walk(ast.parse(lines)) if isinstance(node, ast.Constant)]
     assert str(Path('my "own"') / "rule.json") in texts
+
+
+@pytest.mark.whole
+def test_the_core_loads_numpy_only():
+    code = (
+        "import sys, suffice.frameworks as f; f.Run('answer_stable').observe('Oslo'); print('pyarrow' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=600)
+    assert done.stdout == "False\n"
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if "suffice.frameworks." not in frameworks()[name]])

@@ -11,6 +11,8 @@ from tests.frameworks.acceptance import CAPPED, QUESTION, Script, check, check_c
 
 
 def complete(script, hangs_after=1000):
+    """Return a model that never replies after so many calls."""
+
     async def reply(question):
         if script.calls == hangs_after:
             await asyncio.Event().wait()
@@ -27,7 +29,7 @@ def test_it_ends_with_the_best_answer_and_a_reason(folder):
 def test_its_own_limit_ends_with_the_best_answer(folder):
     script = Script(CAPPED)
     lines = loaded("llama_index", folder, complete=complete(script, hangs_after=3))
-    lines["flow"] = lines["Drafting"](timeout=1)
+    lines["flow"] = lines["Drafting"](timeout=4)  # three replies of a script take no time
     check_cap(script, lines["ask"])
 
 
@@ -36,7 +38,7 @@ def test_a_timeout_before_the_first_reply_is_the_frameworks_error(folder):
     lines = loaded("llama_index", folder, complete=complete(script, hangs_after=4))
 
     async def both():
-        flow = lines["Drafting"](timeout=1)
+        flow = lines["Drafting"](timeout=4)
         ctx = Context(flow)
         await ended(flow.run(question=QUESTION, ctx=ctx))
         with pytest.raises(WorkflowTimeoutError):  # not the answer of the question before

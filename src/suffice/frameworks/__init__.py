@@ -2,5 +2,6 @@
 
 from suffice.frameworks.lines import frameworks, snippet
 from suffice.frameworks.runs import Run, call_cost
+from suffice.frameworks.tracing import trace_decision
 
-__all__ = ["Run", "call_cost", "frameworks", "snippet"]
+__all__ = ["Run", "call_cost", "frameworks", "snippet", "trace_decision"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from suffice.errors import DataError
 from suffice.frameworks.runs import METADATA, Measure, Run, call_cost, opener
@@ -13,10 +13,15 @@ from suffice.rounds import Cost
 from suffice.rules import Rule
 from suffice.session import Policy
 
+if TYPE_CHECKING:
+    from suffice.loop import Recorder
+
 __all__ = ["stop_middleware"]
 
 
-def stop_middleware(policy: Policy | Rule | str | Path, *, measure: Measure | None = None) -> Any:
+def stop_middleware(
+    policy: Policy | Rule | str | Path, *, measure: Measure | None = None, recorder: Recorder | None = None
+) -> Any:
     """Return a middleware around the framework's `AgentLoopMiddleware`: each run of the agent is a round.
 
     `AgentLoopMiddleware(stop.should_continue)` runs the agent again until the policy says stop, and returns all drafts, or
@@ -26,13 +31,14 @@ def stop_middleware(policy: Policy | Rule | str | Path, *, measure: Measure | No
     Args:
         policy: What decides, see `suffice.Session`.
         measure: Measures signals of a draft, given the question and the draft.
+        recorder: Records the rounds of each question when it ends.
 
     Raises:
         ImportError: Agent Framework is not installed.
     """
     from agent_framework import AgentMiddleware, AgentResponse, Message
 
-    open_run = opener(policy, measure)
+    open_run = opener(policy, measure, recorder)
     current: ContextVar[Run] = ContextVar("run")
 
     def best(run: Run, response: Any) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from suffice.errors import DataError
 from suffice.frameworks.runs import Measure, Run, call_cost, opener
@@ -12,11 +12,18 @@ from suffice.rounds import Cost
 from suffice.rules import Rule
 from suffice.session import Policy
 
+if TYPE_CHECKING:
+    from suffice.loop import Recorder
+
 __all__ = ["stop_condition"]
 
 
 def stop_condition(
-    policy: Policy | Rule | str | Path, *, writer: str | None = None, measure: Measure | None = None
+    policy: Policy | Rule | str | Path,
+    *,
+    writer: str | None = None,
+    measure: Measure | None = None,
+    recorder: Recorder | None = None,
 ) -> Any:
     """Return a termination condition for a team: each message of the writer is a round, and the policy ends the team.
 
@@ -28,6 +35,7 @@ def stop_condition(
         policy: What decides, see `suffice.Session`.
         writer: The agent whose messages are rounds; None = every agent.
         measure: Measures signals of a message, given the task and the message.
+        recorder: Records the rounds of each question when it ends.
 
     Raises:
         ImportError: AutoGen AgentChat is not installed.
@@ -35,7 +43,7 @@ def stop_condition(
     from autogen_agentchat.base import TerminatedException, TerminationCondition
     from autogen_agentchat.messages import BaseChatMessage, StopMessage
 
-    open_run = opener(policy, measure)
+    open_run = opener(policy, measure, recorder)
 
     class StopCondition(TerminationCondition):
         """Observes the writer's messages."""

@@ -1,12 +1,15 @@
 """LangChain: a middleware that ends an agent with its best reply and the reason."""
 
 from pathlib import Path
-from typing import Annotated, Any, NotRequired
+from typing import TYPE_CHECKING, Annotated, Any, NotRequired
 
 from suffice.frameworks._messages import cost_of, final_messages, newest_reply, question_of
 from suffice.frameworks.runs import Measure, opener
 from suffice.rules import Rule
 from suffice.session import Policy
+
+if TYPE_CHECKING:
+    from suffice.loop import Recorder
 
 __all__ = ["stop_middleware"]
 
@@ -15,7 +18,11 @@ _FIRST_CYCLE = 6
 
 
 def stop_middleware(
-    policy: Policy | Rule | str | Path, *, measure: Measure | None = None, revise: str | None = None
+    policy: Policy | Rule | str | Path,
+    *,
+    measure: Measure | None = None,
+    recorder: "Recorder | None" = None,
+    revise: str | None = None,
 ) -> Any:
     """Return a middleware for `create_agent`: each reply of the model is a round, and the policy ends the agent.
 
@@ -25,6 +32,7 @@ def stop_middleware(
     Args:
         policy: What decides, see `suffice.Session`.
         measure: Measures signals of a reply, given the question and the reply.
+        recorder: Records the rounds of each question when it ends.
         revise: What to ask if the agent would end and the policy goes on; None lets the agent end.
 
     Raises:
@@ -35,7 +43,7 @@ def stop_middleware(
     from langchain_core.messages import HumanMessage
     from langgraph.managed.is_last_step import RemainingStepsManager
 
-    open_run = opener(policy, measure)
+    open_run = opener(policy, measure, recorder)
 
     class StopState(AgentState):
         suffice: NotRequired[Annotated[dict[str, Any], PrivateStateAttr]]  # type: ignore[valid-type]

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from suffice.frameworks._messages import cost_of, final_messages, newest_reply, question_of
 from suffice.frameworks.runs import Measure, opener
 from suffice.rules import Rule
 from suffice.session import Policy
+
+if TYPE_CHECKING:
+    from suffice.loop import Recorder
 
 __all__ = ["stop_node"]
 
@@ -24,6 +27,7 @@ def stop_node(
     done: str = "__end__",
     reply: str = "messages",
     measure: Measure | None = None,
+    recorder: Recorder | None = None,
 ) -> Callable[[Mapping[str, Any]], Any]:
     """Return a node of a graph: it observes the newest reply and goes to `again`, or with the best reply to `done`.
 
@@ -38,13 +42,14 @@ def stop_node(
         reply: The key of the replies in the state: a list of messages, of which the newest is read and to which the best
             one is added, or one text, which becomes the best one.
         measure: Measures signals of a reply, given the question and the reply.
+        recorder: Records the rounds of each question when it ends.
 
     Raises:
         ImportError: LangGraph is not installed.
     """
     from langgraph.types import Command
 
-    open_run = opener(policy, measure)
+    open_run = opener(policy, measure, recorder)
 
     def stop(state: Mapping[str, Any]) -> Any:
         """Decide after the newest reply."""

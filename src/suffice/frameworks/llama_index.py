@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from suffice.frameworks.runs import METADATA, Measure, Run, opener
 from suffice.rounds import Cost
 from suffice.rules import Rule
 from suffice.session import Policy
 
+if TYPE_CHECKING:
+    from suffice.loop import Recorder
+
 __all__ = ["ended", "stop_step"]
 
 
 def stop_step(
-    policy: Policy | Rule | str | Path, *, measure: Measure | None = None
+    policy: Policy | Rule | str | Path, *, measure: Measure | None = None, recorder: Recorder | None = None
 ) -> Callable[..., Awaitable[Any | None]]:
     """Return what a step awaits with its context and a reply: a `StopEvent` if the policy ends the workflow, else None.
 
@@ -25,13 +28,14 @@ def stop_step(
     Args:
         policy: What decides, see `suffice.Session`.
         measure: Measures signals of a reply, given the question and the reply.
+        recorder: Records the rounds of each question when it ends.
 
     Raises:
         ImportError: LlamaIndex's workflows are not installed.
     """
     from workflows.events import StopEvent
 
-    open_run = opener(policy, measure)
+    open_run = opener(policy, measure, recorder)
 
     async def stop(ctx: Any, reply: Any, question: str = "", cost: Cost | None = None) -> Any | None:
         """Observe a reply: its text, or what a client returned."""

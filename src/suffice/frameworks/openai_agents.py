@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from suffice.errors import DataError
@@ -11,10 +11,15 @@ from suffice.frameworks.runs import Measure, Run, call_cost, opener
 from suffice.rules import Rule
 from suffice.session import Policy
 
+if TYPE_CHECKING:
+    from suffice.loop import Recorder
+
 __all__ = ["stop_hooks"]
 
 
-def stop_hooks(policy: Policy | Rule | str | Path, *, measure: Measure | None = None) -> Any:
+def stop_hooks(
+    policy: Policy | Rule | str | Path, *, measure: Measure | None = None, recorder: Recorder | None = None
+) -> Any:
     """Return hooks for `Runner.run(hooks=...)`: each response is a round, and the policy ends the run.
 
     Hooks see replies but cannot stop, and a tool behaviour can stop but sees no reply, so what is returned has a part for
@@ -25,13 +30,14 @@ def stop_hooks(policy: Policy | Rule | str | Path, *, measure: Measure | None = 
     Args:
         policy: What decides, see `suffice.Session`.
         measure: Measures signals of a reply, given the question and the reply.
+        recorder: Records the rounds of each question when it ends.
 
     Raises:
         ImportError: OpenAI Agents is not installed.
     """
     from agents import RunHooks, ToolsToFinalOutputResult
 
-    open_run = opener(policy, measure)
+    open_run = opener(policy, measure, recorder)
 
     class StopHooks(RunHooks[Any]):
         """Holds the run, and the newest agent, of each context as long as somebody holds the context."""

@@ -5,18 +5,25 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from suffice.errors import DataError
 from suffice.frameworks.runs import METADATA, Measure, Run, call_cost, opener
 from suffice.rules import Rule
 from suffice.session import Policy
 
+if TYPE_CHECKING:
+    from suffice.loop import Recorder
+
 __all__ = ["decision_of", "stop_capability"]
 
 
 def stop_capability(
-    policy: Policy | Rule | str | Path, *, measure: Measure | None = None, revise: str | None = None
+    policy: Policy | Rule | str | Path,
+    *,
+    measure: Measure | None = None,
+    recorder: Recorder | None = None,
+    revise: str | None = None,
 ) -> Any:
     """Return a capability for `Agent(capabilities=[...])`: each response is a round, and the policy ends the run.
 
@@ -27,6 +34,7 @@ def stop_capability(
     Args:
         policy: What decides, see `suffice.Session`.
         measure: Measures signals of a reply, given the question and the reply.
+        recorder: Records the rounds of each question when it ends.
         revise: What to ask if the run would end and the policy goes on; None lets it end.  Each time counts as a retry of
             the output, of which an agent has one unless it is given more: `Agent(retries={"output": 10})`.
 
@@ -40,7 +48,7 @@ def stop_capability(
     from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
     from pydantic_ai.run import AgentRunResult
 
-    open_run = opener(policy, measure)
+    open_run = opener(policy, measure, recorder)
 
     class StopCapability(AbstractCapability[Any]):
         """Observes responses; each run of the agent has a copy of its own."""

@@ -7,17 +7,24 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from suffice.errors import DataError
+from suffice.frameworks.tracing import trace_decision
 from suffice.rounds import Cost, Decision, Reason, Round
 from suffice.rules import Rule
 from suffice.session import Policy, Session
+
+if TYPE_CHECKING:
+    from suffice.loop import Recorder
 
 __all__ = ["METADATA", "Measure", "Run", "call_cost", "opener"]
 
 METADATA = "suffice"
 """The key of the decision in a framework's final message."""
+
+_ENDINGS: Mapping[Any, Any] = {"cancelled": "max_rounds"}
+"""How a recording calls an end that its loop's own limit brought."""
 
 Measure = Callable[[str, str], Mapping[str, float]]
 """Returns signals of a reply by name, given the question and the reply; NaN where undefined."""
@@ -41,10 +48,11 @@ class Run:
             the policy in `state`.
         question: The question, for `measure`.
         measure: Measures signals of each reply that the policy reads and that are not computed from the rounds.
+        recorder: Records the rounds when the run ends.  `cancelled` is recorded as `max_rounds`, the cap of the loop.
         state: What `to_state` wrote, to continue that run; None begins a new one.
 
     Raises:
-        DataError: The policy file cannot be read, or there is neither a policy nor a state.
+        DataError: The policy file cannot be read, or there is neither a policy nor a state, or a recorder but no question.
         SchemaError: `state` is not the state of a run.
         ConfigMismatchError: `state` belongs to another policy.
     """
@@ -55,6 +63,7 @@ class Run:
         question: str = "",
         *,
         measure: Measure | None = None,
+        recorder: Recorder | None = None,
         state: Mapping[str, Any] | None = None,
     ) -> None:
         if state is not None:
@@ -64,7 +73,9 @@ class Run:
             self.question, self.session = question, Session(policy)
         else:
             raise DataError("a run needs a policy, or a state that contains one")
-        self._measure = measure
+        if recorder is not None and not self.question.strip():
+            raise DataError("a recording needs the text of each question, and this run has none: give question=")
+        self._measure, self._recorder = measure, recorder
 
     @property
     def decision(self) -> Decision | None:
@@ -105,7 +116,7 @@ class Run:
             observed = replace(observed, signals={**observed.signals, **measured})
         if cost is not None:
             observed = replace(observed, costs={"generator": cost})
-        return self.session.observe(observed)
+        return self._reported(self.session.observe(observed))
 
     def end(self, reason: Reason = "cancelled") -> Decision:
         """End the run with the best answer so far; if it has ended, return its decision.
@@ -113,7 +124,19 @@ class Run:
         Args:
             reason: `exhausted` if the loop ended by itself, `cancelled` if the framework's own limit ended it, or `failed`.
         """
-        return self.decision or self.session.end(reason)
+        return self.decision or self._reported(self.session.end(reason))
+
+    def _reported(self, decision: Decision) -> Decision:
+        """Record and trace a decision that ends the run."""
+        if decision.stop:
+            trace_decision(decision, rounds=len(self.session.rounds))
+        if decision.stop and self._recorder is not None:
+            with self._recorder.question(self.question) as question:
+                for observed in self.session.rounds:
+                    question.observe(observed)
+                if not question.done:
+                    question.end(_ENDINGS.get(decision.reason, decision.reason))
+        return decision
 
     def metadata(self) -> dict[str, Any]:
         """Return what was decided, JSON-ready, for the metadata of a framework's final message.
@@ -128,18 +151,21 @@ class Run:
         return {"question": self.question, "session": self.session.to_state()}
 
 
-def opener(policy: Policy | Rule | str | Path, measure: Measure | None = None) -> partial[Run]:
+def opener(
+    policy: Policy | Rule | str | Path, measure: Measure | None = None, recorder: Recorder | None = None
+) -> partial[Run]:
     """Return what opens the run of each question; the policy is read once, here.
 
     Args:
         policy: What decides, see `Run`.
         measure: Measures signals of each reply, see `Run`.
+        recorder: Records the rounds, see `Run`.
 
     Raises:
         DataError: The policy file cannot be read.
         RuleSyntaxError: The text is neither a rule nor the name of a policy file.
     """
-    return partial(Run, Session(policy).policy, measure=measure)
+    return partial(Run, Session(policy).policy, measure=measure, recorder=recorder)
 
 
 def call_cost(uncached: float | None, output: float | None, cached: float | None = None) -> Cost:

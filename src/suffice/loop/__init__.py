@@ -3,9 +3,9 @@
 from suffice.loop.drafting import DraftingLoop
 from suffice.loop.evidence import Evidence
 from suffice.loop.live import LiveLoop, Outcome
-from suffice.loop.own_loop import OpenQuestion, Recorder
 from suffice.loop.progress import Progress, RecordSummary
-from suffice.loop.recorder import record, record_async
+from suffice.loop.recorder import OpenQuestion, Recorder
+from suffice.loop.recording import record, record_async
 from suffice.loop.retrieval import RetrievalLoop
 from suffice.signals import Enricher
 

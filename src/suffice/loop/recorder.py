@@ -1,340 +1,363 @@
-"""Recording: every round of every question, with each reply on disk before the next call."""
+"""The recorder for loops of your own: give it each response, and it keeps the rounds of every question."""
 
 from __future__ import annotations
 
-import asyncio
+import atexit
 import hashlib
 import json
-import logging
+import math
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import replace
+import uuid
+import warnings
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, Literal, Self, get_args
 
-from suffice._version import __version__
-from suffice.blocking import run_blocking
-from suffice.errors import AuthenticationFailedError, ConfigMismatchError, DataError, ModelError, SufficeError
+from suffice.errors import ConfigMismatchError, DataError
 from suffice.files import check_file, remove_leftovers
-from suffice.loop.assembly import Assembly
-from suffice.loop.live import LiveLoop
-from suffice.loop.measuring import components_of
-from suffice.loop.progress import Progress, RecordSummary
-from suffice.loop.rows import cost_names
-from suffice.loop.trajectory import RecordedTrajectory
-from suffice.loop.unread import ReadReplies, count_unread
-from suffice.retrieval import Question, dataset_hash
-from suffice.rounds import Cost
-from suffice.store.journal import Journal, differences
-from suffice.store.recording import open_recording
-from suffice.store.stored import StoredRows
+from suffice.json_text import as_number
+from suffice.loop.rows import row_of
+from suffice.metrics import METRICS
+from suffice.retrieval import Question
+from suffice.rounds import Decision, End, Reason, Reply, Round
+from suffice.rules import Never, Rule
+from suffice.session import Policy, Session
+from suffice.session.state import Missing
+from suffice.signals import SIGNALS, AnswerPosition
+from suffice.store.journal import differences
+from suffice.store.merging import INFERRED, RUN
+from suffice.store.recording import open_recording, with_journal, write_recording
+from suffice.store.round_journal import JournalContent, RoundJournal
+from suffice.store.schema import TEXT_COLUMNS
 
-__all__ = ["record", "record_async"]
+__all__ = ["Ending", "OpenQuestion", "Recorder"]
 
-_LOG = logging.getLogger(__name__)
+Ending = Literal["max_rounds", "exhausted", "rule", "failed", "cancelled"]
+"""Why a question that is recorded has no further round, as the loop itself says it."""
+
+_PINNED = ("model", "prompt_id")
+_OWN = frozenset({*TEXT_COLUMNS, "round", "golds", "question_type", "recorded_at", RUN, INFERRED})
 
 
-def record(
-    questions: Sequence[Question],
-    loop: LiveLoop,
-    path: str | Path,
-    *,
-    concurrency: int = 8,
-    parallel_rounds: bool = False,
-    allow_unread: bool = False,
-    on_progress: Callable[[Progress], None] | None = None,
-) -> RecordSummary:
-    """Run every round of every question and write the recording; the rule of the policy is not used.
+class Recorder:
+    """Records the rounds of a loop of your own, from any number of threads, tasks and processes.
 
-    After an interruption, the same call resumes: replies in the journal are not requested again, only calls in flight are
-    repeated.  An exception of a model, retriever or signal fails only its question.  It also works in a notebook, where
-    an event loop is already running.
+    Each round is on disk once `observe` has returned, in a journal beside `path`.  The journal is part of the recording:
+    `read_recording(path)` and every command read both.  When the program ends, or `save` is called, the questions that have
+    ended move into the parquet file.  A question that has not ended, for instance because its process was killed, counts as
+    failed: no figure uses it, and its rounds stay there.
 
     >>> import tempfile
-    >>> from suffice import PoolBM25, RetrievalLoop, SpanReaderModel, load_questions, record
-    >>> questions = load_questions("hotpotqa_tune", limit=2)
-    >>> loop = RetrievalLoop(model=SpanReaderModel(), retriever=PoolBM25())
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     record(questions, loop, f"{folder}/tune.parquet").rounds
-    10
+    >>> from suffice import read_recording
+    >>> with tempfile.TemporaryDirectory() as folder, Recorder(f"{folder}/runs.parquet", max_rounds=2) as recorder:
+    ...     with recorder.question("Which play has Prospero?", golds=["The Tempest"]) as run:
+    ...         while not run.done:
+    ...             _ = run.observe("The Tempest")  # or the response of a client
+    ...     read_recording(f"{folder}/runs.parquet").column("em")
+    array([[1., 1.]])
 
     Args:
-        questions: Questions with unique ids.
-        loop: The models, and a policy with the rounds, the answer position and fitted signal state.
-        path: The parquet file; the journal is beside it until the recording is complete.
-        concurrency: Questions in flight, which limits the calls (times the rounds if they are parallel).
-        parallel_rounds: Send the rounds of a question together; prefix caches are then not used as in a live run, and
-            the file contains `cache_state: unknown`.
-        allow_unread: Continue if no answer can be read from the replies to the first eight questions.
-        on_progress: Called after every reply.
+        path: The recording, a parquet file; a new one, or one of a recorder with the same settings.
+        policy: What decides when to stop: a policy, a policy file, or a rule or its text.  What it cuts off is marked as
+            censored.  None = the loop runs as it does without a recorder.
+        max_rounds: The cap of the loop, where there is no policy; None = the loop alone knows when it ends.
+        start_round: The index of the first round: 1, or 0 if it is the model alone, before any evidence.  A policy has its
+            own.
+        answer_position: Where the answer is in a response.  None = where the policy says; the whole text where it finds no
+            answer there, or without a policy.
+        labels: Texts that all questions share, `model` for instance; policies fitted on the recording depend on `model`
+            and `prompt_id`.
+        missing: What to do if a round does not bring what the policy reads; see `Session`.
+
+    Attributes:
+        journal: The rounds that are not in the parquet file yet.
 
     Raises:
-        ConfigMismatchError: The file was recorded with another configuration.
-        DataError: Question ids repeat, `parallel_rounds` is set for rounds that depend on each other, or another
-            process is recording into this file.
-        AuthenticationFailedError: The endpoint refused the credentials.
-        ModelError: No question was answered, or no answer could be read from the first replies; the replies are kept.
+        ConfigMismatchError: The file was recorded with other settings.
+        DataError: A setting contradicts another, or the file cannot be written.
+        SchemaError: The file is not a recording, or it is damaged.
     """
-    awaited = record_async(
-        questions,
-        loop,
-        check_file(path),
-        concurrency=concurrency,
-        parallel_rounds=parallel_rounds,
-        allow_unread=allow_unread,
-        on_progress=on_progress,
-    )
-    return run_blocking(awaited)
 
-
-async def record_async(
-    questions: Sequence[Question],
-    loop: LiveLoop,
-    path: str | Path,
-    *,
-    concurrency: int = 8,
-    parallel_rounds: bool = False,
-    allow_unread: bool = False,
-    on_progress: Callable[[Progress], None] | None = None,
-) -> RecordSummary:
-    """Like `record`, but awaited, with the same arguments and errors."""
-    recorder = _Recorder(
-        questions,
-        loop,
-        Path(path),
-        concurrency=concurrency,
-        parallel_rounds=parallel_rounds,
-        allow_unread=allow_unread,
-        on_progress=on_progress,
-    )
-    return await recorder.run()
-
-
-class _Recorder:
     def __init__(
         self,
-        questions: Sequence[Question],
-        loop: LiveLoop,
-        path: Path,
+        path: str | Path,
         *,
-        concurrency: int,
-        parallel_rounds: bool,
-        allow_unread: bool,
-        on_progress: Callable[[Progress], None] | None,
+        policy: Policy | Rule | str | Path | None = None,
+        max_rounds: int | None = None,
+        start_round: Literal[0, 1] = 1,
+        answer_position: AnswerPosition | None = None,
+        labels: Mapping[str, str] | None = None,
+        missing: Missing = "error",
     ) -> None:
-        ids = [question.question_id for question in questions]
-        if len(set(ids)) != len(ids) or not ids:
-            raise DataError(
-                f"{len(ids)} questions with {len(set(ids))} distinct ids: at least one question is needed, each with its own id"
-            )
-        if concurrency < 1:
-            raise DataError(f"concurrency must be at least 1, got {concurrency!r}")
-        if parallel_rounds and not loop.independent_rounds:
-            raise DataError("these rounds depend on each other and cannot be sent together: leave out parallel_rounds")
-        self.questions = questions
-        self.texts = {question.question_id: question.question for question in questions}
-        self.loop = replace(loop, policy=replace(loop.policy, rule=type(loop.policy)().rule, calibrators=()))
-        self.path = path
-        self.concurrency = concurrency
-        self.parallel_rounds = parallel_rounds
-        self.on_progress = on_progress
-        self.progress = Progress(total=len(ids))
-        self.journal_path = path.with_name(path.name + ".journal")
-        self.read = ReadReplies(remedy=loop.unread_remedy, journal=self.journal_path, allow_unread=allow_unread)
-        self.failed: dict[str, str] = {}
-        self.still_failed: dict[str, str] = {}  # in the file, but not requested now
-        self.new: dict[str, None] = {}  # questions with rows in the journal but not in the file
-        self.costs: set[str] = set()  # the cost columns of these
-        self.config = _configuration(self.loop, parallel_rounds)
+        self.path = check_file(path)
+        if policy is not None and max_rounds is not None:
+            raise DataError("the policy has its own max_rounds: leave out one of them")
+        if start_round not in (0, 1):
+            raise DataError(f"start_round must be 0 (the model alone) or 1, not {start_round!r}")
+        self.policy: Policy | None = None
+        self._position = answer_position
+        self._falls_back = False
+        if policy is not None:
+            self.policy = Session(policy, missing=missing).policy
+            has_position = isinstance(policy, Policy | Path) or str(policy).endswith(".json")
+            if answer_position is None and has_position:
+                self._position, self._falls_back = self.policy.answer_position, True
+        elif max_rounds is not None:
+            self.policy = Policy(rule=Never(), start_round=start_round, max_rounds=max_rounds)
+        self.start_round = start_round if self.policy is None else self.policy.start_round
+        self.labels = _checked_labels(labels or {})
+        self.missing = missing
+        self.journal = RoundJournal(self.path)
+        self._check()
+        atexit.register(self.save)
 
-    async def run(self) -> RecordSummary:
-        await asyncio.to_thread(self.loop.check)
-        # The lock first: otherwise another process could finish questions while its file is being read.
-        journal = Journal(self.journal_path, self.config)
-        try:
-            remove_leftovers(self.path)
-            stored = self._stored()
-            complete = {} if stored is None else dict.fromkeys(self._complete(stored))
-            self._resume(journal, complete)
-            pending = [q for q in self.questions if q.question_id not in complete and q.question_id not in self.new]
-            self.progress.done = self.progress.resumed = len(self.questions) - len(pending)
-            await self._all(pending, journal)
-            assembly = self._assembly(journal, stored, complete)
-            assembly.write(self.path, self._metadata())
-        except BaseException:
-            journal.release()
-            raise
-        if journal.questions() <= assembly.complete:
-            journal.delete()
-        else:
-            journal.close()  # a rerun uses its replies
-        seconds = time.monotonic() - self.progress.began
-        replies, unread = count_unread(self.path)
-        return RecordSummary(
-            path=self.path,
-            questions=len(assembly.sizes),
-            rounds=sum(assembly.sizes.values()),
-            failed=self.failed,
-            replies=replies,
-            unread=unread,
-            remedy=self.loop.unread_remedy,
-            costs=dict(self.progress.costs),
-            seconds=seconds,
-        )
-
-    def _stored(self) -> StoredRows | None:
-        """Return the rows of an earlier run's file, if any."""
-        if not self.path.exists():
-            return None
-        opened = open_recording(self.path)
-        changed = differences(opened.metadata.get("config", {}), self.config)
-        if changed:
-            raise ConfigMismatchError(
-                f"{str(self.path)!r} was recorded with another configuration ({'; '.join(changed)}): "
-                "record to another file"
-            )
-        self.still_failed = {q: why for q, why in opened.metadata.get("failed", {}).items() if q not in self.texts}
-        stored = StoredRows(self.path, opened)
-        self._check_texts(stored.texts(), self.path)
-        return stored
-
-    def _complete(self, stored: StoredRows) -> list[str]:
-        """Return the questions whose rows stay: all except failed ones that are requested again."""
-        return [q for q, end in stored.ends.items() if end != "failed" or q not in self.texts]
-
-    def _resume(self, journal: Journal, complete: Collection[str]) -> None:
-        """Add questions that an earlier run finished but did not write to the file."""
-        for question_id, rows in journal.finished():
-            if rows:
-                self._check_texts([(question_id, rows[0]["question"])], journal.path)
-            if rows and question_id not in complete:
-                self._add(question_id, rows)
-
-    def _add(self, question_id: str, rows: Sequence[Mapping[str, Any]]) -> None:
-        self.new[question_id] = None
-        self.costs |= cost_names(rows)
-
-    def _check_texts(self, recorded: Iterable[tuple[str, str]], where: Path) -> None:
-        """Raise if a question had another text under the same id."""
-        for question_id, text in recorded:
-            if self.texts.get(question_id, text) != text:
-                raise ConfigMismatchError(
-                    f"question {question_id!r} reads {self.texts[question_id]!r} now and {text!r} in {str(where)!r}: "
-                    "record to another file"
-                )
-
-    async def _all(self, questions: Sequence[Question], journal: Journal) -> None:
-        """Record the questions, `concurrency` at a time; the first fatal error stops all."""
-        queue = iter(questions)
-
-        async def worker() -> None:
-            for question in queue:
-                await self._one(question, journal)
-
-        try:
-            async with asyncio.TaskGroup() as group:
-                for _ in range(min(self.concurrency, len(questions))):
-                    group.create_task(worker())
-        except BaseExceptionGroup as errors:
-            raise errors.exceptions[0] from None
-
-    async def _one(self, question: Question, journal: Journal) -> None:
-        policy = self.loop.policy
-        course = self.loop.course(question.question, question.passages)
-        try:
-            rounds = range(policy.start_round, policy.max_rounds + 1)
-            for r in rounds:
-                await course.prepare(r)
-            available = [r for r in rounds if course.has(r)]
-        except Exception as error:
-            if _is_fatal(error) and not isinstance(error, DataError):  # a question without a pool fails alone
-                raise
-            self._failed(question, error)
-            return
-        trajectory = RecordedTrajectory(self.loop, question, course, journal, self._add_costs)
-        if not available:
-            self._failed(question, DataError("no passage was found for the question"))
-            return
-        try:
-            await trajectory.run(available, parallel=self.parallel_rounds)
-            rows = trajectory.rows("max_rounds" if available[-1] == policy.max_rounds else "exhausted")
-        except Exception as error:
-            if _is_fatal(error):
-                raise
-            self._failed(question, error)
-            rows = []
-            with suppress(Exception):  # the failed signal may belong to an earlier round
-                rows = trajectory.rows("failed")
-            if rows:
-                journal.cut_short(question.question_id, rows)
-                self._add(question.question_id, rows)
-            return
-        journal.finish(question.question_id, rows)
-        self._add(question.question_id, rows)
-        self.progress.done += 1
-        self._report()
-        self.read.add(rows)
-
-    def _failed(self, question: Question, error: Exception) -> None:
-        ours = isinstance(error, SufficeError)
-        if not ours:
-            _LOG.debug("question %r failed", question.question_id, exc_info=error)
-        self.failed[question.question_id] = str(error) if ours else f"{type(error).__name__}: {error}"
-        self.progress.failed += 1
-        self._report()
-
-    def _add_costs(self, costs: Mapping[str, Cost]) -> None:
-        for component, cost in costs.items():
-            self.progress.costs[component] = self.progress.costs.get(component, Cost()) + cost
-        self._report()
-
-    def _report(self) -> None:
-        if self.on_progress is not None:
-            self.on_progress(self.progress)
-
-    def _assembly(self, journal: Journal, stored: StoredRows | None, complete: Collection[str]) -> Assembly:
-        """Return all rows in the order of the questions; questions of earlier runs only come last."""
-        if not self.new and not complete:
-            raise ModelError(f"no question was answered; the first failure: {next(iter(self.failed.values()))}")
-        order = dict.fromkeys([*self.texts, *self.new, *complete])
-        return Assembly(journal, self.new, costs=self.costs, stored=stored, kept=complete, order=order)
+    def __repr__(self) -> str:
+        return f"Recorder({str(self.path)!r})"
 
     def _metadata(self) -> dict[str, Any]:
-        return {
-            "config": self.config,
-            "depends": self.loop.pinned,
-            "state": {name: fitted.to_dict() for name, fitted in self.loop.policy.state.items()},
-            "fitted": {name: None if seen is None else seen.to_dict() for name, seen in self.loop.fitted.items()},
-            "signal_components": components_of(self.loop.enrichers),
-            "cache_state": "unknown" if self.parallel_rounds else "live",
-            "dataset": {"hash": dataset_hash(self.questions), "questions": len(self.questions)},
-            "failed": {**self.still_failed, **self.failed},
-            "suffice": __version__,
+        position = self._position or AnswerPosition("whole")
+        config = {
+            "recorder": 1,
+            "start_round": self.start_round,
+            "answer_position": None if position.kind == "callable" else position.to_dict(),
+            "labels": self.labels,
         }
+        state = {} if self.policy is None else {name: item.to_dict() for name, item in self.policy.state.items()}
+        return {"config": config, "depends": {k: v for k, v in self.labels.items() if k in _PINNED}, "state": state}
+
+    def _check(self) -> None:
+        """Raise if the file has other settings; write them down otherwise."""
+        metadata = self._metadata()
+        if self.path.exists():
+            opened = open_recording(self.path)
+            opened.file.close()
+            stored = opened.metadata
+            changed = differences({name: stored.get(name) or {} for name in metadata}, json.loads(json.dumps(metadata)))
+            if changed:
+                raise ConfigMismatchError(
+                    f"{str(self.path)!r} was recorded with other settings ({'; '.join(changed)}): record to another file"
+                )
+        self.journal.check(metadata)
+
+    def question(
+        self,
+        question: str,
+        *,
+        golds: str | Sequence[str] = (),
+        question_id: str | None = None,
+        labels: Mapping[str, str] | None = None,
+    ) -> OpenQuestion:
+        """Begin a question: ``with recorder.question(...) as run``, or ``async with``.
+
+        The same question may be recorded several times; all of them are one unit for statistics.
+
+        Args:
+            question: Its text.
+            golds: Gold answers, for EM and F1; empty if unknown.
+            question_id: Its name; None = a hash of the text.  Recorded again, it is ``NAME#2``, ``NAME#3``, ...
+            labels: Texts of your own, for columns of these names.
+
+        Raises:
+            DataError: The text is blank, or an argument has another type.
+        """
+        if not isinstance(question, str) or not question.strip():
+            raise DataError(f"a question is a text, not {question!r}")
+        golds = (golds,) if isinstance(golds, str) else tuple(golds)
+        if not all(isinstance(gold, str) for gold in golds):
+            raise DataError(f"gold answers are texts, not {golds!r}")
+        if question_id is not None and (not isinstance(question_id, str) or not question_id.strip()):
+            raise DataError(f"question_id is a text, not {question_id!r}")
+        name = question_id or hashlib.sha256(question.strip().encode("utf-8", "replace")).hexdigest()[:12]
+        asked = Question(question_id=name, question=question.strip(), answers=golds)
+        return OpenQuestion(self, asked, {**self.labels, **_checked_labels(labels or {})})
+
+    def save(self) -> None:
+        """Move the questions that have ended into the parquet file, which is written anew.
+
+        Raises:
+            DataError: The disk is full, or the path cannot be written.
+        """
+        with self.journal.emptying() as content:
+            ended = [question for question in content.questions if question.ending is not None]
+            if not any(question.rows for question in ended) and not (ended and self.path.exists()):
+                return
+            remove_leftovers(self.path)
+            table, metadata = with_journal(self.path, JournalContent(metadata=content.metadata, questions=ended))
+            write_recording(self.path, table, metadata)
+
+    def close(self) -> None:
+        """Save, also when the program ends; questions that are still open stay in the journal."""
+        atexit.unregister(self.save)
+        self.save()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def read(self, response: Any, index: int, seconds: float, fields: Mapping[str, Any]) -> Round:
+        """Return the round of a response; see `OpenQuestion.observe`."""
+        if isinstance(response, Reply):
+            return Round.of(index, response, **fields)
+        observed = Round.from_response(response, index=index, position=self._position, seconds=seconds, **fields)
+        if observed.answer is not None or self._position is None or not observed.text.strip():
+            return observed
+        if self._falls_back:
+            return Round.from_response(response, index=index, seconds=seconds, **fields)
+        warnings.warn(
+            f"round {index} has a text, but no answer at {self._position}: {observed.text[:80]!r}. It is recorded without "
+            "an answer; answer_position says where the answer is",
+            stacklevel=3,
+        )
+        return observed
 
 
-def _is_fatal(error: Exception) -> bool:
-    """Return whether other questions would fail too, because of credentials, the journal or the configuration."""
-    ours = isinstance(error, SufficeError)
-    return isinstance(error, AuthenticationFailedError) or (ours and not isinstance(error, ModelError))
+class OpenQuestion:
+    """One question while it is recorded; made by `Recorder.question`.
+
+    Attributes:
+        question_id: The name that it was given.
+        rounds: The rounds so far.
+        session: What decides; None without a policy and a cap.
+    """
+
+    def __init__(self, recorder: Recorder, question: Question, labels: Mapping[str, str]) -> None:
+        self.question_id = question.question_id
+        self.rounds: list[Round] = []
+        policy = recorder.policy
+        self.session = None if policy is None else Session(policy, missing=recorder.missing)
+        self._recorder, self._question, self._labels = recorder, question, labels
+        self._state = {} if policy is None else policy.state
+        self._run = uuid.uuid4().hex
+        self._ended = False
+        recorder.journal.begin(self._run, {"cluster": self.question_id})
+
+    @property
+    def done(self) -> bool:
+        """Whether the question has ended: by the policy, its cap, or `end`."""
+        return self._ended
+
+    @property
+    def decision(self) -> Decision | None:
+        """The final decision, with the answer to return; None while the loop goes on, and without a policy and a cap."""
+        return None if self.session is None else self.session.decision
+
+    @property
+    def next_round(self) -> int:
+        """The index of the round that `observe` expects."""
+        return self._recorder.start_round + len(self.rounds)
+
+    def observe(
+        self,
+        response: Any,
+        *,
+        seconds: float = math.nan,
+        metrics: Mapping[str, float] | None = None,
+        **fields: Any,
+    ) -> Decision | None:
+        """Record one round, and decide.
+
+        Args:
+            response: What the client returned (see `Round.from_response`), a text, a `Reply`, or a `Round` of your own.
+            seconds: Duration of the call, seconds; NaN if unknown.
+            metrics: Metrics of your own for the answer, in [0, 1], by name; NaN = unknown.
+            **fields: Other fields of the `Round`: `passages`, `signals`, `feedback`, `costs`, ...
+
+        Returns:
+            The decision at this round; None without a policy and a cap.
+
+        Raises:
+            DataError: The response cannot be read, the question has ended, or a value has another type.
+            UnknownSignalError: The round does not bring what the policy reads; it is recorded all the same.
+            NotFittedError: The same of a calibrated signal for which the policy has no calibrator.
+        """
+        if self._ended:
+            raise DataError(f"question {self.question_id!r} has ended: begin a new one for another round")
+        if not isinstance(response, Round):
+            response = self._recorder.read(response, self.next_round, seconds, fields)
+        elif fields or not math.isnan(seconds):
+            raise DataError("a Round has its own fields: give them to it")
+        if response.index != self.next_round:
+            raise DataError(f"round {response.index} came where round {self.next_round} is expected")
+        rounds = [*self.rounds, response]
+        row = row_of(self._question, rounds, "rule", state=self._state, cells=self._labels, recorded_at=time.time())
+        row |= {name: _checked_metric(name, value) for name, value in (metrics or {}).items()}
+        kinds = {name: "signal" for name in response.signals if name not in SIGNALS}
+        kinds |= {name: "metric" for name in metrics or {} if name not in METRICS}
+        self._recorder.journal.put(self._run, response.index, {"columns": row, "kinds": kinds})
+        self.rounds = rounds
+        if self.session is None:
+            return None
+        decision = self.session.observe(response)
+        if decision.stop:
+            is_cut = decision.reason == "rule" or response.index != self.session.policy.max_rounds
+            self._end("rule" if is_cut else "max_rounds")
+        return decision
+
+    def end(self, reason: Ending) -> Decision | None:
+        """End the question, and say why there is no further round.
+
+        Args:
+            reason: `max_rounds` (the loop's cap), `exhausted` (nothing was left to try), `rule` (the loop decided: what it
+                cut off is unknown, so the question is censored), `failed` or `cancelled` (left out of every figure).
+
+        Returns:
+            The decision, with the best answer so far; None without a policy and a cap.
+
+        Raises:
+            DataError: Another reason, or the question has ended.
+        """
+        if reason not in get_args(Ending):
+            raise DataError(f"a question cannot end for the reason {reason!r}; allowed: {', '.join(get_args(Ending))}")
+        if self._ended:
+            raise DataError(f"question {self.question_id!r} has ended already")
+        self._end(reason, why=reason if reason in ("failed", "cancelled") else "")
+        return self.decision
+
+    def _end(self, reason: Ending, *, why: str = "", inferred: bool = False) -> None:
+        end: End = "failed" if reason == "cancelled" or not self.rounds else reason
+        why = why or ("" if self.rounds else "no round was observed")
+        self._recorder.journal.end(self._run, {"end": end, "inferred": inferred, "why": why})
+        self._ended = True
+        if self.session is not None and self.session.decision is None:
+            known: Reason = reason if reason in ("exhausted", "failed") else "cancelled"
+            self.session.end(known)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, _: BaseException | None, __: TracebackType | None) -> None:
+        if self._ended:
+            return
+        if kind is not None:
+            # The name alone: the text of an error may hold a key.
+            self._end("failed", why=f"{kind.__module__}.{kind.__qualname__}".removeprefix("builtins."))
+        else:
+            self._end("rule", inferred=self.session is None)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.__exit__(kind, error, traceback)
 
 
-def _configuration(loop: LiveLoop, parallel_rounds: bool) -> dict[str, Any]:
-    """Return all values that change a recording."""
-    policy = loop.policy
-    return {
-        **loop.configuration(),
-        "enrichers": {enricher.name: dict(enricher.fingerprint()) for enricher in loop.enrichers},
-        "start_round": policy.start_round,
-        "max_rounds": policy.max_rounds,
-        "answer_position": policy.answer_position.to_dict(),
-        "state": {name: _state_hash(fitted.to_dict()) for name, fitted in policy.state.items()},
-        "parallel_rounds": parallel_rounds,
-    }
+def _checked_labels(labels: Mapping[str, str]) -> dict[str, str]:
+    """Raise if labels are not texts, or have the name of a column of ours."""
+    for name, text in labels.items():
+        ours = name in _OWN or name in SIGNALS or name in METRICS
+        if not isinstance(name, str) or not name.isidentifier() or ours or not isinstance(text, str):
+            raise DataError(f"{name!r}: {text!r} cannot be a label: give a text, under a name that no other column has")
+    return dict(labels)
 
 
-def _state_hash(state: Mapping[str, Any]) -> str:
-    """Return the hash of a state without its fitting questions, which do not change a recording."""
-    deciding = {key: value for key, value in state.items() if key != "seen"}
-    return hashlib.sha256(json.dumps(deciding, sort_keys=True).encode()).hexdigest()[:16]
+def _checked_metric(name: str, value: float) -> float | None:
+    """Return a metric in [0, 1]; None if it is unknown."""
+    number = as_number(value)
+    if not name.isidentifier() or name in _OWN or name in SIGNALS or not (math.isnan(number) or 0 <= number <= 1):
+        raise DataError(f"the metric {name!r} is {value!r}: a metric has a name of its own and lies in [0, 1]")
+    return None if math.isnan(number) else number

@@ -45,6 +45,17 @@ def test_the_same_loop_may_be_asked_about_again_and_goes_on_where_it_was(folder)
     assert json.loads((folder / "decision.json").read_text())["n"] == more["n"]
 
 
+def test_a_decision_on_other_questions_is_not_continued_unasked(folder):
+    assert cli("decide", "waste_few.parquet", "--metric", "quality").code == 0
+    before = (folder / "decision.json").read_bytes()
+    refused = cli("decide", "earn_more.parquet", "--metric", "quality")
+    assert refused.code == 1
+    assert "is a decision on other questions" in refused.error
+    assert "--continue decision.json" in refused.error
+    assert (folder / "decision.json").read_bytes() == before
+    assert cli("decide", "earn_more.parquet", "--metric", "quality", "-o", "other.json").code == 0
+
+
 @pytest.mark.parametrize("option", [("--max-loss", "0.5"), ("--metric", "em"), ("--cost", "tokens"), ("--risk", "0.5")])
 def test_what_was_declared_holds(folder, option):
     assert cli("decide", "waste_few.parquet", "--metric", "quality").code == 0

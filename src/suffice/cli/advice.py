@@ -13,6 +13,7 @@ from suffice.cli.console import status
 from suffice.cli.output import Output, Screen
 from suffice.cli.settings import is_from_file
 from suffice.decisions import SAVABLE, Advice, decide
+from suffice.errors import DataError
 from suffice.store import read_recording
 
 __all__ = ["decide_command"]
@@ -78,20 +79,28 @@ def decide_command(
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", help="The decision; default: decision.json. One that exists is continued."),
+        typer.Option(
+            "--out", "-o", help="The decision; default: decision.json. One on some of these questions is continued."
+        ),
     ] = None,
 ) -> None:
-    """You may come back with more questions as often as you like: a decision that exists is continued.
+    """You may come back with more questions as often as you like: a decision on some of them is continued.
 
     Example: suffice decide run.parquet --metric em
     """
     target = out or previous or _OUT
-    if previous is None and target.exists():
-        previous = target  # to begin anew until one likes the answer would be no evidence
-    given = declared.given()
-    if previous is not None and is_from_file(context, "max_loss"):
-        given["max_loss"] = None  # what was declared holds, whatever the file says today
     recording = read_recording(path)
+    earlier = None if previous is None else Advice.load(previous)
+    if earlier is None and target.exists():
+        earlier = Advice.load(target)  # to begin anew until one likes the answer would be no evidence
+        if not earlier.knows(recording):
+            raise DataError(
+                f"{target} is a decision on other questions than those of {path}. If it is about the same loop, add these to its "
+                f"evidence (--continue {target}); for another loop write another file (-o OTHER.json)"
+            )
+    given = declared.given()
+    if earlier is not None and is_from_file(context, "max_loss"):
+        given["max_loss"] = None  # what was declared holds, whatever the file says today
     with status("comparing", quiet=output.as_json):
         advice = decide(
             recording,
@@ -99,7 +108,7 @@ def decide_command(
             **tune.given(),
             prices=pricing.of(recording),
             leave_out_failed=leave_out_failed,
-            previous=None if previous is None else Advice.load(previous),
+            previous=earlier,
         )
     advice.save(target)
     then = {

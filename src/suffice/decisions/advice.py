@@ -21,10 +21,12 @@ from suffice.display import Chart
 from suffice.errors import NotFoundError, SchemaError
 from suffice.files import write_file
 from suffice.json_text import refuse_constant
+from suffice.replays import seen_in
 from suffice.results import Result, jsonable
 from suffice.rounds import Mask
 from suffice.rules import fixed_k
 from suffice.session import Policy
+from suffice.store.recording import Recording
 from suffice.tables import Table, counted, figure
 
 __all__ = ["Advice", "AdviceKind"]
@@ -113,6 +115,10 @@ class Advice(Result):
         if self.n and trial.hopeless[self._saves].all():  # also where nothing saves
             return "keep what you have"
         return "not enough data"
+
+    def knows(self, recording: Recording) -> bool:
+        """Return whether a question of the recording chose, or was counted, here."""
+        return bool(seen_in(recording, self.trial.tune | self.trial.counted).any())
 
     @property
     def policy(self) -> Policy | None:

@@ -16,6 +16,7 @@ from suffice.retrieval.datasets import (
     text_id,
 )
 from suffice.retrieval.dense import DenseRetriever, Encoder
+from suffice.retrieval.foreign import from_callable, from_haystack, from_langchain, from_llamaindex
 from suffice.retrieval.pool import InMemoryRetriever
 from suffice.retrieval.rerank import CrossEncoderScorer, Reranked
 
@@ -34,6 +35,10 @@ __all__ = [
     "Retriever",
     "bundled_path",
     "dataset_hash",
+    "from_callable",
+    "from_haystack",
+    "from_langchain",
+    "from_llamaindex",
     "identity_of",
     "is_async",
     "load_questions",

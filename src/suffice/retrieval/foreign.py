@@ -1,0 +1,178 @@
+"""Retrievers that somebody else wrote: a function, or one of LangChain, LlamaIndex or Haystack."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, cast
+
+from suffice.errors import DataError
+from suffice.retrieval.base import AsyncRetriever, Identity, Retriever
+from suffice.retrieval.datasets import text_id
+from suffice.rounds import Passage
+
+__all__ = ["Search", "from_callable", "from_haystack", "from_langchain", "from_llamaindex"]
+
+Search = Callable[[str, int | None], Iterable[Passage] | Awaitable[Iterable[Passage]]]
+"""Returns passages for a question, best first, at most so many; None asks for all."""
+
+
+def from_callable(
+    search: Search, *, name: str, settings: Mapping[str, Any] | None = None, identity: Identity = "passage_id"
+) -> Retriever | AsyncRetriever:
+    """Return a retriever that calls a function, which may be a coroutine function.
+
+    >>> def search(question, k):
+    ...     return [Passage(passage_id="1", title="Munch", text="Munch was born in Norway.", score=3.2)]
+    >>> from_callable(search, name="mine").rank("Where was Munch born?")[0].title
+    'Munch'
+
+    Args:
+        search: Called with the question and the largest number of passages.
+        name: Its name in reports and recordings.
+        settings: What else identifies it (index, version, ...), JSON-ready; a recording stores it.
+        identity: The field by which two passages are the same.
+    """
+    kind = _AsyncForeign if inspect.iscoroutinefunction(search) else _Foreign
+    return kind(name=name, search=search, settings=dict(settings or {}), identity=identity)
+
+
+def from_langchain(
+    retriever: Any, *, name: str = "langchain", title: str = "title", settings: Mapping[str, Any] | None = None
+) -> Retriever:
+    """Return a retriever that asks one of LangChain.
+
+    A vector store's retriever is asked for as many documents as a loop needs; another one gives as many as it is set to.
+
+    Args:
+        retriever: A `BaseRetriever` of LangChain.
+        name: Its name in reports and recordings.
+        title: The field of a document's metadata that holds its title; without it the passage's id is the title.
+        settings: What else identifies it, see `from_callable`.
+
+    Raises:
+        DataError: It has no `invoke`.
+    """
+    _checked(retriever, "invoke", "LangChain")
+
+    def search(question: str, k: int | None) -> list[Passage]:
+        asked = {"k": k} if k is not None and hasattr(retriever, "search_kwargs") else {}
+        documents = retriever.invoke(question, **asked)
+        return [_passage(item.id, item.page_content, item.metadata, title, math.nan) for item in documents]
+
+    return cast("Retriever", from_callable(search, name=name, settings=_settings(retriever, settings)))
+
+
+def from_llamaindex(
+    retriever: Any, *, name: str = "llamaindex", title: str = "title", settings: Mapping[str, Any] | None = None
+) -> Retriever:
+    """Return a retriever that asks one of LlamaIndex; it gives as many nodes as it is set to (`similarity_top_k`).
+
+    Args:
+        retriever: A `BaseRetriever` of LlamaIndex.
+        name: Its name in reports and recordings.
+        title: The field of a node's metadata that holds its title; without it the passage's id is the title.
+        settings: What else identifies it, see `from_callable`.
+
+    Raises:
+        DataError: It has no `retrieve`.
+    """
+    _checked(retriever, "retrieve", "LlamaIndex")
+
+    def search(question: str, k: int | None) -> list[Passage]:
+        hits = retriever.retrieve(question)[:k]
+        return [_passage(hit.node.node_id, hit.node.get_content(), hit.node.metadata, title, hit.score) for hit in hits]
+
+    return cast("Retriever", from_callable(search, name=name, settings=_settings(retriever, settings)))
+
+
+def from_haystack(
+    retriever: Any, *, name: str = "haystack", title: str = "title", settings: Mapping[str, Any] | None = None
+) -> Retriever:
+    """Return a retriever that runs a component of Haystack which takes a `query` and `top_k`, such as a BM25 retriever.
+
+    Args:
+        retriever: The component.
+        name: Its name in reports and recordings.
+        title: The field of a document's `meta` that holds its title; without it the passage's id is the title.
+        settings: What else identifies it, see `from_callable`.
+
+    Raises:
+        DataError: It has no `run`.
+    """
+    _checked(retriever, "run", "Haystack")
+
+    def search(question: str, k: int | None) -> list[Passage]:
+        documents = retriever.run(query=question, **({} if k is None else {"top_k": k}))["documents"]
+        return [_passage(item.id, item.content or "", item.meta, title, item.score) for item in documents]
+
+    return cast("Retriever", from_callable(search, name=name, settings=_settings(retriever, settings)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Foreign:
+    """A retriever around a function; it searches a corpus of its own."""
+
+    name: str
+    search: Search
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    identity: Identity = "passage_id"
+    has_corpus: bool = True
+
+    def fingerprint(self) -> dict[str, Any]:
+        """Return its name and settings."""
+        return {"kind": "foreign", "name": self.name, **self.settings}
+
+    def rank(self, question: str, *, pool: Sequence[Passage] | None = None, k: int | None = None) -> list[Passage]:
+        """Return passages, best first; see `Retriever.rank`."""
+        _refuse_pool(self.name, pool)
+        return _first(cast("Iterable[Passage]", self.search(question, k)), k)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _AsyncForeign(_Foreign):
+    """The same around a coroutine function."""
+
+    async def rank(  # type: ignore[override]
+        self, question: str, *, pool: Sequence[Passage] | None = None, k: int | None = None
+    ) -> list[Passage]:
+        """Return passages, best first; see `Retriever.rank`."""
+        _refuse_pool(self.name, pool)
+        return _first(await cast("Awaitable[Iterable[Passage]]", self.search(question, k)), k)
+
+
+def _refuse_pool(name: str, pool: Sequence[Passage] | None) -> None:
+    if pool is not None:
+        raise DataError(f"retriever {name!r} searches passages of its own, and cannot rank others: leave out pool=")
+
+
+def _first(passages: Iterable[Any], k: int | None) -> list[Passage]:
+    """Return at most `k` passages, or raise if something else is among them."""
+    first = list(islice(passages, k))
+    wrong = next((item for item in first if not isinstance(item, Passage)), None)
+    if wrong is not None:
+        raise DataError(
+            f"a search returns passages, best first, not {wrong!r}: "
+            "Passage(passage_id=..., title=..., text=..., score=...)"
+        )
+    return first
+
+
+def _checked(retriever: Any, method: str, library: str) -> None:
+    if not callable(getattr(retriever, method, None)):
+        raise DataError(f"{retriever!r} has no method {method!r}, so it is not a retriever of {library}")
+
+
+def _settings(retriever: Any, settings: Mapping[str, Any] | None) -> dict[str, Any]:
+    return {"class": f"{type(retriever).__module__}.{type(retriever).__qualname__}", **(settings or {})}
+
+
+def _passage(
+    passage_id: str | None, text: str, metadata: Mapping[str, Any], title: str, score: float | None
+) -> Passage:
+    name = passage_id or text_id(text)
+    known = math.nan if score is None else float(score)
+    return Passage(passage_id=name, title=str(metadata.get(title) or name), text=text, score=known)

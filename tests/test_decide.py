@@ -240,6 +240,27 @@ def test_without_a_metric_the_advice_is_about_agreement_and_says_so():
     assert any("not truth" in note and "circular" in note for note in advice.notes)
 
 
+def without_answers(log: Recording) -> Recording:
+    """Return a log of which neither answers nor scores were kept."""
+    table = log.table.drop_columns(["quality"])
+    place = table.column_names.index("answer")
+    return Recording(table.set_column(place, table.schema.field("answer"), pa.nulls(len(table), pa.string())))
+
+
+def test_a_log_without_answers_and_metrics_gives_nothing_to_judge_by():
+    with pytest.raises(DataError, match="nothing to judge by: no round has an answer"):
+        decide(without_answers(log_of(400, converged_at_2)))
+    log = log_of(400, converged_at_2)
+    first = decide(Recording(log.table.drop_columns(["quality"])))
+    with pytest.raises(DataError, match="nothing to judge by"):
+        decide(without_answers(log_of(100, converged_at_2, first=400)), previous=first)
+
+
+def test_a_metric_that_nothing_measured_is_not_chosen():
+    log = log_of(200, lambda q, r: None)
+    assert decide(log).trial.metric == "agreement"
+
+
 def test_failed_questions_count_as_lost_unless_they_are_left_out():
     def end(q: int, r: int) -> str:
         return "failed" if q % 10 == 0 else "max_rounds"

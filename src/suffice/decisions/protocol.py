@@ -14,7 +14,15 @@ from suffice.decisions.losses import SAVABLE, Measured, measure_candidates, uncu
 from suffice.decisions.trial import Trial
 from suffice.errors import ConfigMismatchError, DataError
 from suffice.replays import check_policy, dividing_names, seen_from, seen_in, selected_on
-from suffice.replays.outcomes import agreement_note, choice_notes, default_metrics, has_outcome, is_agreement, outcome
+from suffice.replays.outcomes import (
+    agreement_note,
+    choice_notes,
+    default_metrics,
+    has_outcome,
+    is_agreement,
+    outcome,
+    unanswered,
+)
 from suffice.replays.prepared import PreparedRecording
 from suffice.replays.prices import Price
 from suffice.rounds import Mask
@@ -149,6 +157,8 @@ def _begun(
 ) -> tuple[Trial, Mask]:
     """Return the trial that tune questions declare, and which questions are not among them, shape ``(n_questions,)``."""
     metric = declared.pop("metric", None) or _default_metric(logged)
+    if is_agreement(metric):
+        _require_answers(logged)
     highest = int(logged.index[-1])
     if highest <= 1:
         raise DataError("every question has a single round: there is nothing to stop earlier. Log every round")
@@ -177,8 +187,19 @@ def _unseen(logged: Recording, fresh: Mask, trial: Trial, notes: list[str]) -> R
     return None if selected.mask.all() else recording.select(~selected.mask)
 
 
+def _require_answers(recording: Recording) -> None:
+    """Refuse agreement where no round has an answer: what is missing everywhere agrees everywhere."""
+    if unanswered(recording) == len(recording.question_ids):
+        raise DataError(
+            "there is nothing to judge by: no round has an answer, so that agreement would be complete whatever is lost, and "
+            "there is no metric in [0, 1]. Log the answers of the rounds, or a score of each (--metric NAME)"
+        )
+
+
 def _checked(recording: Recording, trial: Trial) -> list[str]:
     """Refuse questions on which a candidate cannot decide; return what a reader must know of the tested ones."""
+    if is_agreement(trial.metric):
+        _require_answers(recording)
     noted = [check_policy(policy, recording) for policy in trial.candidates]
     return [note for place in trial.sequence for note in noted[place]]
 
@@ -207,8 +228,8 @@ def _default_metric(recording: Recording) -> str:
     for name in default_metrics(recording):
         if has_outcome(recording, name) and np.isfinite(outcome(recording, name)).any():
             return name
-    measured_here = recording.names("metric")
-    return measured_here[0] if measured_here else "agreement"
+    measured_here = (name for name in recording.names("metric") if np.isfinite(recording.column(name)).any())
+    return next(measured_here, "agreement")
 
 
 def _divided(recording: Recording, tune: Recording | float, baseline: str, notes: list[str]) -> tuple[Recording, Mask]:

@@ -23,6 +23,7 @@ __all__ = [
     "has_outcome",
     "is_agreement",
     "outcome",
+    "unanswered",
     "values_by_stop",
 ]
 
@@ -47,7 +48,19 @@ def agreement_note(recording: Recording) -> str:
         whose = (
             f"the last recorded answer (in {int(cut.sum())} of {len(cut)} questions a rule's, not the full budget's)"
         )
-    return f"agreement measures sameness with {whose}, not truth"
+    silent = unanswered(recording)
+    rest = (
+        f"; in {silent:,} of {len(recording.question_ids):,} questions no round has an answer, which agrees with itself"
+    )
+    return f"agreement measures sameness with {whose}, not truth{rest * bool(silent)}"
+
+
+def unanswered(recording: Recording) -> int:
+    """Return in how many questions no round has an answer; all of them where answers were not recorded."""
+    if "answer" not in recording.table.column_names:
+        return len(recording.question_ids)
+    texts = ([text for text in answers if isinstance(text, str)] for answers in recording.answers.tolist())
+    return sum(not any(text.strip() for text in row) for row in texts)
 
 
 def default_metrics(recording: Recording) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ import pytest
 
 from suffice import import_recording, register_importer
 from suffice.adapters import importer_names, kind_of
-from suffice.adapters.recognise import FORMATS
+from suffice.adapters.recognise import FORMAT_TESTS
 from suffice.errors import DataError, NotFoundError, SchemaError
 from suffice.store import read_recording
 from tests.cli_tools import cli
@@ -22,7 +22,7 @@ MESSAGES = [{"role": "user", "content": "What is 2 + 2?"}, {"role": "assistant",
 
 
 def test_every_format_of_the_table_has_an_importer():
-    assert {name for name, _ in FORMATS} <= set(importer_names())
+    assert {name for name, _ in FORMAT_TESTS} <= set(importer_names())
 
 
 @pytest.mark.parametrize(

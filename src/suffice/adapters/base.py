@@ -18,9 +18,9 @@ from suffice.signals import EMBEDDER, SIGNALS
 from suffice.store.schema import column_kind
 
 __all__ = [
+    "ColumnReading",
     "ImportedRun",
     "ImportedTrajectory",
-    "Reading",
     "check_unit",
     "end_of",
     "one_call",
@@ -81,7 +81,7 @@ class ImportedTrajectory:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
+class ColumnReading:
     """What one column of a file was read as.
 
     Attributes:
@@ -115,7 +115,7 @@ class ImportedRun:
     source: str
     trajectories: list[ImportedTrajectory]
     notes: list[str] = field(default_factory=list)
-    readings: list[Reading] = field(default_factory=list)
+    readings: list[ColumnReading] = field(default_factory=list)
     depends: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

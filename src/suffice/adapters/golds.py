@@ -17,7 +17,7 @@ from suffice.tables import counted
 
 __all__ = ["join_golds"]
 
-_SHOWN = 3
+_LISTED_IDS = 3
 
 
 def join_golds(run: ImportedRun, path: str | Path) -> ImportedRun:
@@ -40,23 +40,23 @@ def join_golds(run: ImportedRun, path: str | Path) -> ImportedRun:
         if golds is None and item.question:
             golds = by_text.get(normalize_answer(item.question))
             ways["text"] += golds is not None
-        trajectories.append(item if golds is None else _scored(item, golds))
+        trajectories.append(item if golds is None else _with_golds(item, golds))
     matched, n = sum(ways.values()), len(trajectories)
     if not matched:
         raise DataError(
             f"{path}: no question of the run is in it; the run has the ids "
-            f"{', '.join(repr(item.question_id) for item in trajectories[:_SHOWN])}, ..., the file "
-            f"{', '.join(map(repr, list(by_id)[:_SHOWN])) or 'none'}, ..."
+            f"{', '.join(repr(item.question_id) for item in trajectories[:_LISTED_IDS])}, ..., the file "
+            f"{', '.join(map(repr, list(by_id)[:_LISTED_IDS])) or 'none'}, ..."
         )
     how = " and ".join(f"{count} by {way}" for way, count in ways.items() if count)
     note = f"gold answers of {Path(path).name}: {matched} of {counted(n, 'trajectory', 'trajectories')} matched ({how})"
     missing = [item.question_id for item, old in zip(trajectories, run.trajectories, strict=True) if item is old]
     if missing:
-        note += f"; missing for {', '.join(map(repr, missing[:_SHOWN]))}{', ...' if len(missing) > _SHOWN else ''}"
+        note += f"; missing for {', '.join(map(repr, missing[:_LISTED_IDS]))}{', ...' if len(missing) > _LISTED_IDS else ''}"
     return replace(run, trajectories=trajectories, notes=[*run.notes, note])
 
 
-def _scored(item: ImportedTrajectory, golds: tuple[str, ...]) -> ImportedTrajectory:
+def _with_golds(item: ImportedTrajectory, golds: tuple[str, ...]) -> ImportedTrajectory:
     """Return a trajectory with gold answers; metrics that the file has itself stay if it has no other gold answers."""
     metrics = []
     for r, own in zip(item.rounds, item.metrics, strict=True):

@@ -7,33 +7,41 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from suffice.adapters.base import Reading
+from suffice.adapters.base import ColumnReading
 from suffice.adapters.grid import OWN_COLUMNS, cell_number, is_cost
 from suffice.adapters.names import (
     FEEDBACK,
     GOLDS,
     IDS,
     MODELS,
-    OUTCOMES,
+    OUTCOME_NAMES,
     OWN_SIGNALS,
     PARSED_ANSWERS,
     QUESTIONS,
-    RENAMED,
     REPLIES,
+    SYNONYMS,
     WEAK_REPLIES,
     is_round_name,
     plain_name,
 )
 from suffice.adapters.records import Record
 from suffice.adapters.shapes import Shape
-from suffice.errors import DataError, UnsettledError
+from suffice.adapters.table_columns import TableColumns
+from suffice.errors import UnsettledError
 from suffice.metrics import METRICS
 from suffice.signals import SIGNALS
 
-__all__ = ["Columns", "guess_columns", "is_long"]
+__all__ = ["ColumnMap", "guess_columns", "is_long"]
 
-_INPUT = ("prompt_tokens", "input_tokens", "tokens_in", "input_token_count", "prompt_token_count", "n_prompt_tokens")
-_OUTPUT = (
+_INPUT_COLUMNS = (
+    "prompt_tokens",
+    "input_tokens",
+    "tokens_in",
+    "input_token_count",
+    "prompt_token_count",
+    "n_prompt_tokens",
+)
+_OUTPUT_COLUMNS = (
     "completion_tokens",
     "output_tokens",
     "tokens_out",
@@ -42,7 +50,7 @@ _OUTPUT = (
     "n_completion_tokens",
     "generated_tokens",
 )
-_CACHED = ("cached_tokens", "cached_input_tokens", "cached_content_token_count", "prompt_cache_hit_tokens")
+_CACHED_COLUMNS = ("cached_tokens", "cached_input_tokens", "cached_content_token_count", "prompt_cache_hit_tokens")
 _READ, _WRITTEN = "cache_read_input_tokens", "cache_creation_input_tokens"
 _SECONDS = {
     "seconds": 1.0,
@@ -66,7 +74,7 @@ OF_ROUNDS = frozenset({"answer", "text", "feedback", "finish_reason"})
 
 
 @dataclass(slots=True)
-class Columns:
+class ColumnMap:
     """Which columns are read as what; and which columns are added.
 
     Attributes:
@@ -81,12 +89,12 @@ class Columns:
     metrics: dict[str, str]
     labels: dict[str, str]
     formulas: dict[str, Callable[[Record], Any]] = field(default_factory=dict)
-    readings: list[Reading] = field(default_factory=list)
+    readings: list[ColumnReading] = field(default_factory=list)
 
     def read(self, ours: str, theirs: str, how: str = "usual name", shown: str = "") -> None:
         """Take a column as one of ours."""
         self.columns[ours] = theirs
-        self.readings.append(Reading(ours=ours, theirs=shown or theirs, how=how))
+        self.readings.append(ColumnReading(ours=ours, theirs=shown or theirs, how=how))
 
     def drop(self, ours: str) -> None:
         """Leave out what was read as one of ours."""
@@ -96,7 +104,7 @@ class Columns:
 
 def is_long(rows: Sequence[Record]) -> bool:
     """Return whether rows are rounds: ids occur again, and a column counts rounds or has what a model replied."""
-    table = _Table(rows)
+    table = TableColumns(rows)
     if not any(table.repeats(name) for name in table.by_name(IDS)):
         return False
     replied = table.by_name((*REPLIES, "prediction")) and any(plain_name(name) == "messages" for name in table.names)
@@ -109,7 +117,7 @@ def guess_columns(
     labels: Mapping[str, str],
     *,
     shape: Shape,
-) -> Columns:
+) -> ColumnMap:
     """Return the columns that are given, those that have names of ours, and those that have usual names.
 
     Args:
@@ -121,8 +129,8 @@ def guess_columns(
     Raises:
         UnsettledError: Several columns may be the answer.
     """
-    table, shown = _Table(shape.rows), shape.columns
-    result = Columns({}, dict(metrics), dict(labels))
+    table, shown = TableColumns(shape.rows), shape.columns
+    result = ColumnMap({}, dict(metrics), dict(labels))
     for ours, theirs in columns.items():
         if theirs:
             result.read(ours, theirs, "option")
@@ -142,75 +150,10 @@ def guess_columns(
     return result
 
 
-class _Table:
-    """The columns of rows, each taken from them once."""
-
-    def __init__(self, rows: Sequence[Record]) -> None:
-        self.rows = rows
-        self.names = list(dict.fromkeys(name for row in rows for name in row.values))
-        self._columns: dict[str, list[Any]] = {}
-
-    def column(self, name: str) -> list[Any]:
-        if name not in self._columns:
-            self._columns[name] = [row.values.get(name) for row in self.rows]
-        return self._columns[name]
-
-    def filled(self, name: str) -> bool:
-        return any(value is not None for value in self.column(name))
-
-    def by_name(self, usual: Iterable[str]) -> list[str]:
-        """Return the columns with one of the usual names, the best name first, and names without dots before others."""
-        places = {name: place for place, name in reversed(list(enumerate(usual)))}
-        plain = [(name, plain_name(name).rpartition(".")) for name in self.names]
-        candidates = [
-            (bool(path), places[last], name)
-            for name, (path, _, last) in plain
-            if last in places and path.rpartition(".")[2] not in ("record", *GOLDS)
-        ]
-        return [name for _, _, name in sorted(candidates, key=lambda item: item[:2]) if self.filled(name)]
-
-    def repeats(self, name: str) -> bool:
-        values = [value for value in self.column(name) if value is not None]
-        return all(isinstance(value, str | int) for value in values) and len(set(values)) < len(values)
-
-    def counts(self, name: str) -> bool:
-        """Return whether all values are whole numbers of at least 0, and not all the same."""
-        values = self.column(name)
-        return all(_whole(value) for value in values) and len(set(map(str, values))) > 1
-
-    def is_text(self, name: str) -> bool:
-        return all(value is None or isinstance(value, str | int | float) for value in self.column(name))
-
-    def numbers(self, name: str) -> list[float] | None:
-        """Return the numbers of a column where they are defined; None if it has anything else, or nothing."""
-        try:
-            numbers = [cell_number(value, name, "") for value in self.column(name)]
-        except DataError:
-            return None
-        known = [number for number in numbers if not math.isnan(number)]
-        return known or None
-
-    def constant_in(self, name: str, ids: Sequence[Any]) -> bool:
-        """Return whether a column has at most one value for each id, missing ones aside."""
-        first: dict[Any, Any] = {}
-        return all(
-            value is None or first.setdefault(str(key), value) == value
-            for key, value in zip(ids, self.column(name), strict=True)
-        )
-
-
-def _whole(value: Any) -> bool:
-    if isinstance(value, bool):
-        return False
-    if isinstance(value, str):
-        return value.strip().isdigit()
-    return isinstance(value, int | float) and value >= 0 and float(value).is_integer()
-
-
 class _Guess:
     """Usual names, for what is neither given nor has a name of ours."""
 
-    def __init__(self, table: _Table, result: Columns, shape: Shape, said: frozenset[str]) -> None:
+    def __init__(self, table: TableColumns, result: ColumnMap, shape: Shape, said: frozenset[str]) -> None:
         self.table, self.result, self.shown, self.outer, self.said = table, result, shape.columns, shape.outer, said
 
     def free(self, usual: Iterable[str], *, of_rounds: bool = False) -> list[str]:
@@ -279,7 +222,7 @@ class _Guess:
             for name in self.free(MODELS)[:1]:
                 if self.table.is_text(name) and self.table.constant_in(name, ids):
                     self.result.labels["model"] = name
-                    self.result.readings.append(Reading(ours="model (label)", theirs=name, how="usual name"))
+                    self.result.readings.append(ColumnReading(ours="model (label)", theirs=name, how="usual name"))
 
     def _first_constant(self, ours: str, usual: Sequence[str], ids: Sequence[Any]) -> None:
         for name in self.free(usual):
@@ -357,7 +300,7 @@ class _Guess:
         """Find tokens, seconds and calls; input tokens contain the cached ones unless Anthropic's names are used."""
         inputs, cached, read, written = (
             next((name for name in self.free(usual, of_rounds=True) if self.table.numbers(name)), None)
-            for usual in (_INPUT, _CACHED, (_READ,), (_WRITTEN,))
+            for usual in (_INPUT_COLUMNS, _CACHED_COLUMNS, (_READ,), (_WRITTEN,))
         )
         if inputs is not None and self.lacks(f"{_COST}uncached_tokens"):
             less = cached if read is None else None
@@ -365,7 +308,7 @@ class _Guess:
         for name in (read, cached):
             if name is not None and self.lacks(f"{_COST}cached_tokens"):
                 self.read(f"{_COST}cached_tokens", name)
-        for kind, usual in (("output_tokens", _OUTPUT), ("calls", _CALLS)):
+        for kind, usual in (("output_tokens", _OUTPUT_COLUMNS), ("calls", _CALLS)):
             if self.lacks(_COST + kind):
                 for name in [name for name in self.free(usual, of_rounds=True) if self.table.numbers(name)][:1]:
                     self.read(_COST + kind, name)
@@ -400,10 +343,10 @@ class _Guess:
 
     def numbers(self) -> None:
         """Find metrics, which lie in [0, 1], and numbers that a loop may have known."""
-        for name in self.free((*OUTCOMES, *RENAMED, *OWN_SIGNALS), of_rounds=True):
+        for name in self.free((*OUTCOME_NAMES, *SYNONYMS, *OWN_SIGNALS), of_rounds=True):
             ours = plain_name(name).rpartition(".")[2]
-            is_outcome = ours in OUTCOMES
-            ours = RENAMED.get(ours, ours)
+            is_outcome = ours in OUTCOME_NAMES
+            ours = SYNONYMS.get(ours, ours)
             taken = {*self.result.columns, *self.result.metrics, *self.result.labels, *self.said}
             values = self.table.numbers(name)
             if values is None or ours in taken or not ours.isidentifier():
@@ -420,7 +363,7 @@ class _Guess:
                 self.result.metrics[ours] = name
                 shown = self.shown.get(name, name)
                 self.result.readings.append(
-                    Reading(ours=f"{ours} (metric)", theirs=shown, how="usual name, all in [0, 1]")
+                    ColumnReading(ours=f"{ours} (metric)", theirs=shown, how="usual name, all in [0, 1]")
                 )
             else:
                 low, high = min(values), max(values)

@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
 from suffice._version import __version__
-from suffice.adapters.base import ImportedRun, Reading, with_embeddings
+from suffice.adapters.base import ColumnReading, ImportedRun, with_embeddings
 from suffice.adapters.golds import join_golds
 from suffice.adapters.importers import importer, kind_of
 from suffice.adapters.mapping import Mapped, mapping_path, read_mapping, write_mapping
@@ -54,7 +54,7 @@ class ImportSummary(Result):
     rounds: int
     censored: int
     ends: Mapping[str, int]
-    readings: tuple[Reading, ...]
+    readings: tuple[ColumnReading, ...]
     mapping: Path | None
     columns: tuple[ColumnCount, ...]
     by_round: tuple[RoundMeans, ...]
@@ -164,7 +164,7 @@ def import_recording(
         metadata = {"source": run.source, "notes": notes, "depends": dict(run.depends), "suffice": __version__}
         if run.readings:
             metadata["read_from"] = {item.ours: item.theirs for item in run.readings}
-        facts = _write(run, out, metadata)
+        facts = _write_run(run, out, metadata)
     if options or asked:
         write_mapping(out, path, Mapped(options=options, confirmed=guesses if asked or is_known else {}))
     return ImportSummary(
@@ -185,7 +185,7 @@ def _part_folder(out: Path, stack: ExitStack) -> Path:
     return Path(stack.enter_context(TemporaryDirectory(prefix=f".{out.name}.", suffix=".tmp", dir=out.parent)))
 
 
-def _write(run: ImportedRun | StreamedRun, out: Path, metadata: Mapping[str, Any]) -> dict[str, Any]:
+def _write_run(run: ImportedRun | StreamedRun, out: Path, metadata: Mapping[str, Any]) -> dict[str, Any]:
     """Write the recording; return what the summary says of its values."""
     if isinstance(run, StreamedRun):
         run.write(out, metadata)

@@ -10,14 +10,14 @@ __all__ = [
     "GOLDS",
     "IDS",
     "MODELS",
-    "OUTCOMES",
+    "OUTCOME_NAMES",
     "OWN_SIGNALS",
     "PARSED_ANSWERS",
     "QUESTIONS",
-    "RENAMED",
     "REPLIES",
     "ROUND_WORDS",
     "RUNS",
+    "SYNONYMS",
     "WEAK_REPLIES",
     "is_round_name",
     "plain_name",
@@ -156,7 +156,7 @@ ANSWERS = (*PARSED_ANSWERS, *REPLIES)
 FEEDBACK = ("feedback", "critique", "critic", "reflection")
 MODELS = ("model", "model_name", "model_id", "llm")
 
-OUTCOMES = (
+OUTCOME_NAMES = (
     "correct",
     "is_correct",
     "correctness",
@@ -174,7 +174,7 @@ OUTCOMES = (
 )
 """Whether or how well an answer is right: metrics where all values lie in [0, 1]."""
 
-RENAMED = {
+SYNONYMS = {
     "exact_match": "em",
     "f1_score": "f1",
     "logprob_margin": "answer_margin",

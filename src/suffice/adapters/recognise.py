@@ -1,6 +1,6 @@
 """Which format a file or a folder has, by the head of its content; names of files decide nothing.
 
-A format is recognised by one line in `FORMATS`, or by what `register_importer` was given for it.
+A format is recognised by one line in `FORMAT_TESTS`, or by what `register_importer` was given for it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from suffice.files import decoded, disk_fault, unpacked
 from suffice.json_text import load_json, values_in
 from suffice.store.schema import META_KEY
 
-__all__ = ["FORMATS", "Head", "data_files", "head_of", "json_document", "recognise"]
+__all__ = ["FORMAT_TESTS", "Head", "data_files", "head_of", "json_document", "recognise"]
 
 _START = 1 << 16
 _PARQUET, _ZIP, _GZIP = b"PAR1", b"PK\x03\x04", b"\x1f\x8b"
@@ -99,7 +99,7 @@ _OTLP = ("resourceSpans", "resource_spans", "resourceLogs", "resource_logs", "re
 _OPENAI = ("chat.completion", "response", "text_completion")
 
 
-FORMATS: list[tuple[str, Callable[[Head], bool]]] = [
+FORMAT_TESTS: list[tuple[str, Callable[[Head], bool]]] = [
     ("ircot", lambda head: head.form == "zip" and head.has("prediction_chains.txt")),
     ("tasr", lambda head: head.form == "parquet" and head.has("qid", "round", "current_answer")),
     ("reflexion", lambda head: _first_trial(head) >= {"trial", "logged_correct"}),
@@ -125,7 +125,7 @@ def recognise(path: str | Path, further: Mapping[str, Callable[[Head], bool]] | 
 
     Args:
         path: The file or folder.
-        further: Tests by format, tried before those of `FORMATS`.
+        further: Tests by format, tried before those of `FORMAT_TESTS`.
 
     Raises:
         NotFoundError: There is no such file, or no file in the folder.
@@ -146,7 +146,7 @@ def recognise(path: str | Path, further: Mapping[str, Callable[[Head], bool]] | 
 def _kind_of(head: Head, further: Mapping[str, Callable[[Head], bool]]) -> str:
     if META_KEY.decode() in head.metadata:
         raise SchemaError(f"{head.path} is a recording already: suffice decide {head.path}")
-    kind = next((name for name, test in (*further.items(), *FORMATS) if test(head)), None)
+    kind = next((name for name, test in (*further.items(), *FORMAT_TESTS) if test(head)), None)
     if kind is None:
         fields = f" with {', '.join(head.names[:8])}" if head.names else ""
         raise SchemaError(
@@ -196,7 +196,7 @@ def head_of(path: Path) -> Head:
     if start.startswith(_ZIP):
         return _zip_head(path)
     if start.startswith(_GZIP):
-        start = b"".join(_pieces(unpacked(path)))
+        start = b"".join(_head_lines(unpacked(path)))
     if not start.strip():
         raise SchemaError(f"{path} is empty")
     text = decoded(_whole_characters(start), str(path), errors="replace")  # readers say where it is not UTF-8
@@ -254,7 +254,7 @@ def _whole_characters(start: bytes) -> bytes:
     return start
 
 
-def _pieces(lines: Iterator[bytes]) -> Iterator[bytes]:
+def _head_lines(lines: Iterator[bytes]) -> Iterator[bytes]:
     """Yield lines until they are as long as a head."""
     length = 0
     for line in lines:

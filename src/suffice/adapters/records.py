@@ -14,7 +14,7 @@ from suffice.adapters.recognise import data_files, head_of, json_document
 from suffice.errors import DataError, SchemaError
 from suffice.files import decoded, json_lines, unpacked
 
-__all__ = ["ROUND_LISTS", "Record", "csv_rows", "records_of"]
+__all__ = ["ROUND_LISTS", "Record", "csv_rows", "parquet_rows", "records_of"]
 
 _DELIMITERS = ",\t;|"
 _CONTAINERS = (
@@ -95,7 +95,7 @@ def records_of(path: Path) -> Iterator[Record]:
 def _pairs(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
     head = head_of(path)
     if head.form == "parquet":
-        return _parquet_rows(path)
+        return parquet_rows(path)
     if head.form == "text":
         return csv_rows(path, max(_DELIMITERS, key=head.text.partition("\n")[0].count))
     if head.form == "jsonl":
@@ -129,7 +129,12 @@ def csv_rows(path: Path, delimiter: str = ",") -> Iterator[tuple[str, dict[str, 
         csv.field_size_limit(limit)
 
 
-def _parquet_rows(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def parquet_rows(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the rows of a parquet file, each with its place for messages.
+
+    Raises:
+        SchemaError: The file is not parquet, or is damaged.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 

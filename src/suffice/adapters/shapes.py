@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from suffice.adapters.names import ANSWERS, GOLDS, OUTCOMES, QUESTIONS, ROUND_WORDS, plain_name
+from suffice.adapters.names import ANSWERS, GOLDS, OUTCOME_NAMES, QUESTIONS, ROUND_WORDS, plain_name
 from suffice.adapters.records import ROUND_LISTS, Record
 from suffice.errors import DataError, SchemaError, UnsettledError
 
@@ -59,21 +59,21 @@ def unfold(records: Sequence[Record], rounds: str | None, *, is_long: Callable[[
         UnsettledError: Several fields may contain the rounds, or a list may contain answers or gold answers.
         DataError: An item of a list of rounds is a list.
     """
-    records = _one_run_each([replace(item, values=_parsed(item.values)) for item in records])
-    lists = _lists(records)
+    records = _one_run_each([replace(item, values=_with_lists(item.values)) for item in records])
+    lists = _list_fields(records)
     if rounds is not None:
         if rounds not in _fields(records):
             raise SchemaError(
                 f"{records[0].where}: no field {rounds!r} (for {ROUNDS!r}); there are: {', '.join(_fields(records))}"
             )
-        is_list = rounds in lists and _has(records, rounds, (str, int, float, bool))
-        return _nested(records, [rounds, *(_alike(records, rounds, lists) if is_list else [])])
+        is_list = rounds in lists and _items_are(records, rounds, (str, int, float, bool))
+        return _rows_of_items(records, [rounds, *(_alike(records, rounds, lists) if is_list else [])])
     rows = [_flat_record(item) for item in records]
     if is_long(rows):
         return Shape(rows=rows, columns={})
-    objects = [name for name in lists if _has(records, name, dict) and plain_name(name) in ROUND_LISTS]
+    objects = [name for name in lists if _items_are(records, name, dict) and plain_name(name) in ROUND_LISTS]
     if not objects:
-        further = [name for name in lists if _has(records, name, dict) and _answers_in(records, name)]
+        further = [name for name in lists if _items_are(records, name, dict) and _answers_in(records, name)]
         objects = further if len(further) == 1 else []
     if len(objects) > 1:
         raise UnsettledError(
@@ -82,13 +82,13 @@ def unfold(records: Sequence[Record], rounds: str | None, *, is_long: Callable[[
             {f"--column {ROUNDS}={name}": ({ROUNDS: name}, f"each item of {name!r} is a round") for name in objects},
         )
     if objects:
-        return _nested(records, objects)
+        return _rows_of_items(records, objects)
     parallel = _parallel(records, lists)
     if parallel:
-        return _nested(records, parallel)
+        return _rows_of_items(records, parallel)
     panels = [name for name in _fields(records) if _is_panel(records, name)]
     if len(panels) == 1:
-        return _nested(records, panels)
+        return _rows_of_items(records, panels)
     return _widened(rows)
 
 
@@ -134,7 +134,7 @@ def _flat_record(item: Record) -> Record:
     return replace(item, values=flat(item.values))
 
 
-def _parsed(values: Mapping[str, Any]) -> Mapping[str, Any]:
+def _with_lists(values: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the fields with the lists that a CSV file holds as text, in JSON or as Python writes them."""
     texts = {
         name: value
@@ -161,7 +161,7 @@ def _fields(records: Iterable[Record]) -> list[str]:
     return list(dict.fromkeys(name for item in records for name in item.values))
 
 
-def _lists(records: Sequence[Record]) -> list[str]:
+def _list_fields(records: Sequence[Record]) -> list[str]:
     """Return the fields that contain a list wherever they contain anything, and more than one item somewhere."""
     result = []
     for name in _fields(records):
@@ -171,7 +171,7 @@ def _lists(records: Sequence[Record]) -> list[str]:
     return result
 
 
-def _has(records: Sequence[Record], name: str, kind: type | tuple[type, ...]) -> bool:
+def _items_are(records: Sequence[Record], name: str, kind: type | tuple[type, ...]) -> bool:
     """Return whether all items of a field's lists are of a kind, missing ones aside."""
     return all(
         isinstance(value, kind) or value is None for item in records for value in item.values.get(name) or ()
@@ -180,7 +180,7 @@ def _has(records: Sequence[Record], name: str, kind: type | tuple[type, ...]) ->
 
 def _names_rounds(name: str) -> bool:
     plain = plain_name(name)
-    return plain in ROUND_LISTS or _single(plain) in (*ANSWERS, *OUTCOMES) or plain in OUTCOMES
+    return plain in ROUND_LISTS or _single(plain) in (*ANSWERS, *OUTCOME_NAMES) or plain in OUTCOME_NAMES
 
 
 def _single(name: str) -> str:
@@ -200,7 +200,7 @@ def _answers_in(records: Sequence[Record], name: str) -> bool:
 
 def _parallel(records: Sequence[Record], lists: Sequence[str]) -> list[str]:
     """Return the lists of single values that have one item for each round, the answers or outcomes first."""
-    scalar = [name for name in lists if _has(records, name, (str, int, float, bool))]
+    scalar = [name for name in lists if _items_are(records, name, (str, int, float, bool))]
     leads = sorted(
         (name for name in scalar if _names_rounds(name)),
         key=lambda name: _single(plain_name(name)) not in ANSWERS and plain_name(name) not in ROUND_LISTS,
@@ -216,7 +216,7 @@ def _alike(records: Sequence[Record], lead: str, lists: Sequence[str]) -> list[s
     def lengths(name: str) -> list[int]:
         return [len(item.values.get(name) or ()) for item in records]
 
-    scalar = [name for name in lists if name != lead and _has(records, name, (str, int, float, bool))]
+    scalar = [name for name in lists if name != lead and _items_are(records, name, (str, int, float, bool))]
     return [name for name in scalar if lengths(name) == lengths(lead)]
 
 
@@ -229,7 +229,7 @@ def _is_panel(records: Sequence[Record], name: str) -> bool:
     )
 
 
-def _nested(records: Sequence[Record], names: Sequence[str]) -> Shape:
+def _rows_of_items(records: Sequence[Record], names: Sequence[str]) -> Shape:
     """Return a row for each item of the lists; what the record says of the question is in every row."""
     lead = names[0]
     is_dialogue = _is_dialogue(records, lead)
@@ -241,15 +241,15 @@ def _nested(records: Sequence[Record], names: Sequence[str]) -> Shape:
             if question and not any(plain_name(name) in QUESTIONS for name in outer):
                 outer["question"] = question
         else:
-            columns = [_items(item, name) for name in names]
+            columns = [_rounds_in(item, name) for name in names]
             inner = [
                 {field: value for part in parts for field, value in part.items()}
                 for parts in zip(*columns, strict=True)
             ]
         pairs.append((item, outer, inner))
     own = {"round", *(name for _, _, inner in pairs for values in inner for name in values)}
-    rows = _rows(pairs, own, lead)
-    simple = [name for name in names if not _has(records, name, dict)]
+    rows = _round_rows(pairs, own, lead)
+    simple = [name for name in names if not _items_are(records, name, dict)]
     what = "what the assistant said" if is_dialogue else "an item"
     return Shape(
         rows=rows,
@@ -260,7 +260,7 @@ def _nested(records: Sequence[Record], names: Sequence[str]) -> Shape:
     )
 
 
-def _rows(
+def _round_rows(
     pairs: Iterable[tuple[Record, Mapping[str, Any], Sequence[Mapping[str, Any]]]], own: Collection[str], lead: str
 ) -> list[Record]:
     """Return a row for each round: what its record says, under another name where rounds have that name, and its own."""
@@ -278,7 +278,7 @@ def _outer_names(rows: Iterable[Record], own: Collection[str]) -> frozenset[str]
     return frozenset(name for row in rows for name in row.values) - frozenset(own)
 
 
-def _items(item: Record, name: str) -> list[dict[str, Any]]:
+def _rounds_in(item: Record, name: str) -> list[dict[str, Any]]:
     """Return the rounds of one field, each an object."""
     value = item.values.get(name)
     if value is None:
@@ -315,7 +315,7 @@ def _said(messages: Iterable[Any]) -> tuple[list[dict[str, Any]], str]:
     replies, question = [], ""
     for message in messages:
         role = str(message.get("role", message.get("from", ""))).lower()
-        text = _message_text(message.get("content", message.get("value")))
+        text = _dialogue_text(message.get("content", message.get("value")))
         if role in _SAID and text:
             further = {
                 name: value for name, value in message.items() if name not in ("role", "from", "content", "value")
@@ -326,7 +326,7 @@ def _said(messages: Iterable[Any]) -> tuple[list[dict[str, Any]], str]:
     return replies, question
 
 
-def _message_text(content: Any) -> str:
+def _dialogue_text(content: Any) -> str:
     if isinstance(content, list):
         parts = [part.get("text") if isinstance(part, dict) else part for part in content]
         return "".join(part for part in parts if isinstance(part, str))
@@ -336,7 +336,7 @@ def _message_text(content: Any) -> str:
 def _widened(records: list[Record]) -> Shape:
     """Return a row for each number of the columns ``answer_1``, ``answer_2``, ...; other tables as they are."""
     families = _families(_fields(records))
-    leads = [stem for stem in families if not stem or plain_name(stem.rpartition(".")[2]) in (*ANSWERS, *OUTCOMES)]
+    leads = [stem for stem in families if not stem or plain_name(stem.rpartition(".")[2]) in (*ANSWERS, *OUTCOME_NAMES)]
     if not leads:
         return Shape(rows=records, columns={})
     lead = max(leads, key=lambda stem: (len(families[stem]), stem == "" or plain_name(stem) in ANSWERS))
@@ -354,18 +354,21 @@ def _widened(records: list[Record]) -> Shape:
             inner.pop()
         pairs.append((item, outer, inner))
     own = {"round", *(stem or "answer" for stem in parts)}
-    rows = _rows(pairs, own, "round")
+    rows = _round_rows(pairs, own, "round")
     ends = f"{families[lead][numbers[0]]!r} to {families[lead][numbers[-1]]!r}"
     return Shape(
         rows=rows,
         how=f"each record is a question, and the columns {ends} are its rounds",
-        columns={"round": f"number in {ends}", **{stem or "answer": _span(family) for stem, family in parts.items()}},
+        columns={
+            "round": f"number in {ends}",
+            **{stem or "answer": _first_to_last(family) for stem, family in parts.items()},
+        },
         skipped=sum(not inner for _, _, inner in pairs),
         outer=_outer_names(rows, own),
     )
 
 
-def _span(family: Mapping[int, str]) -> str:
+def _first_to_last(family: Mapping[int, str]) -> str:
     first, *_, last = family.values() if len(family) > 1 else (*family.values(), *family.values())
     return f"{first} ... {last}"
 

@@ -13,9 +13,9 @@ from typing import Any, Literal
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from suffice.adapters.base import ImportedRun, ImportedTrajectory, Reading
+from suffice.adapters.base import ColumnReading, ImportedRun, ImportedTrajectory
 from suffice.adapters.grid import Grid, group_trajectories
-from suffice.adapters.guesses import Columns, guess_columns, is_long
+from suffice.adapters.guesses import ColumnMap, guess_columns, is_long
 from suffice.adapters.recognise import head_of
 from suffice.adapters.records import Record, records_of
 from suffice.adapters.shapes import ROUNDS, flat, unfold
@@ -34,7 +34,7 @@ LARGE = 1 << 23
 
 _PACKED = 6
 _PART = 10_000
-_SHOWN = ("em", "f1")
+_MEAN_METRICS = ("em", "f1")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +59,7 @@ class StreamedRun:
     parts: Sequence[Path]
     schema: pa.Schema
     notes: Sequence[str]
-    readings: Sequence[Reading]
+    readings: Sequence[ColumnReading]
     depends: Mapping[str, Any]
     ends: Mapping[str, int]
     clusters: int
@@ -146,7 +146,7 @@ def _flat_records(path: Path) -> Iterator[Record]:
         yield replace(item, values=flat(item.values))
 
 
-def _extent(path: Path, plan: Columns) -> tuple[int, int] | None:
+def _extent(path: Path, plan: ColumnMap) -> tuple[int, int] | None:
     """Return the lowest number of a round and the most rounds of a question; None if they are not adjacent, or one is there twice.
 
     What is not a number is left to the reader, which says where it is.
@@ -172,7 +172,7 @@ def _extent(path: Path, plan: Columns) -> tuple[int, int] | None:
     return (0 if math.isinf(lowest) else int(lowest)), longest
 
 
-def _parts(path: Path, key: str) -> Iterator[list[Record]]:
+def _table_parts(path: Path, key: str) -> Iterator[list[Record]]:
     """Yield the rows of whole questions, some thousand at a time."""
     part: list[Record] = []
     for item in _flat_records(path):
@@ -184,12 +184,12 @@ def _parts(path: Path, key: str) -> Iterator[list[Record]]:
         yield part
 
 
-def _streamed(path: Path, folder: Path, plan: Columns, grid: Grid, ask_golds: bool) -> StreamedRun:
+def _streamed(path: Path, folder: Path, plan: ColumnMap, grid: Grid, ask_golds: bool) -> StreamedRun:
     tally, totals = Tally(), _Totals()
     texts: dict[int, str] = {}
     clusters: set[int] = set()
     files, schemas = [], []
-    for number, part in enumerate(_parts(path, plan.columns["question_id"])):
+    for number, part in enumerate(_table_parts(path, plan.columns["question_id"])):
         rows, _ = in_order(part, plan)
         trajectories = group_trajectories([(row.where, row.values) for row in rows], grid, str(path))
         if "cluster" not in plan.columns:
@@ -245,7 +245,7 @@ class _Totals:
         for row in rows:
             sums = self._rounds.setdefault(row["round"], Counter())
             sums["n"] += 1
-            for name in _SHOWN:
+            for name in _MEAN_METRICS:
                 value = row.get(name)
                 if value is not None:
                     sums[f"{name}_n"] += 1

@@ -16,7 +16,7 @@ from typing import Literal
 
 from suffice.adapters.base import ImportedRun, ImportedTrajectory
 from suffice.adapters.grid import Grid, group_trajectories
-from suffice.adapters.guesses import Columns, guess_columns, is_long
+from suffice.adapters.guesses import ColumnMap, guess_columns, is_long
 from suffice.adapters.names import RUNS, is_round_name, plain_name
 from suffice.adapters.records import Record, records_of
 from suffice.adapters.shapes import ROUNDS, unfold
@@ -73,7 +73,9 @@ def read_tabular(
     """
     path = Path(path)
     given = dict(columns or {})
-    shape = unfold(_records(path), given.pop(ROUNDS, None), is_long=lambda rows: "round" in given or is_long(rows))
+    shape = unfold(
+        _table_records(path), given.pop(ROUNDS, None), is_long=lambda rows: "round" in given or is_long(rows)
+    )
     plan = guess_columns(given, metrics or {}, labels or {}, shape=shape)
     if log_golds == "drop":
         plan.drop("golds")
@@ -99,14 +101,14 @@ def read_tabular(
     )
 
 
-def _records(path: Path) -> list[Record]:
+def _table_records(path: Path) -> list[Record]:
     records = list(records_of(path))
     if not records:
         raise DataError(f"{path}: no rows; expected one for each question and round, or one for each question")
     return records
 
 
-def grid_of(path: Path, rows: Sequence[Record], plan: Columns, *, first_round: int | None, ended: End | None) -> Grid:
+def grid_of(path: Path, rows: Sequence[Record], plan: ColumnMap, *, first_round: int | None, ended: End | None) -> Grid:
     """Return how the rows of a table are read.
 
     Raises:
@@ -131,7 +133,7 @@ def _says_lists(rows: Sequence[Record], answer: str | None) -> bool:
     return answer is not None and any(str(row.values.get(answer))[:1] == "[" for row in rows)
 
 
-def in_order(rows: Sequence[Record], plan: Columns) -> tuple[list[Record], list[str]]:
+def in_order(rows: Sequence[Record], plan: ColumnMap) -> tuple[list[Record], list[str]]:
     """Return the rows with the columns that are made from others, and notes; rows without numbers count in their order."""
     columns, notes = plan.columns, []
     counted_rows = [
@@ -149,7 +151,7 @@ def in_order(rows: Sequence[Record], plan: Columns) -> tuple[list[Record], list[
     return counted_rows, notes
 
 
-def _first_round(rows: Sequence[Record], plan: Columns, first_round: int | None) -> int | None:
+def _first_round(rows: Sequence[Record], plan: ColumnMap, first_round: int | None) -> int | None:
     """Return the number of the lowest round: drafts, steps or attempts that count from 0 are never the model alone."""
     name = plan.columns.get("round", "round")
     plain = plain_name(name).rpartition(".")[2]
@@ -163,7 +165,7 @@ def _first_round(rows: Sequence[Record], plan: Columns, first_round: int | None)
     return 1 if any(str(row.values.get(name)).strip() in ("0", "0.0") for row in rows) else None
 
 
-def _told_apart(rows: Sequence[Record], plan: Columns) -> tuple[list[Record], dict[str, str], list[str]]:
+def _told_apart(rows: Sequence[Record], plan: ColumnMap) -> tuple[list[Record], dict[str, str], list[str]]:
     """Return rows of which none has the question and round of another, the question of each id, and notes.
 
     A question that several files, models or runs answered has a trajectory for each, clustered by the question.

@@ -8,7 +8,7 @@ from typing import Any
 
 from suffice.adapters.base import ImportedTrajectory
 from suffice.adapters.grid import Grid
-from suffice.adapters.guesses import Columns
+from suffice.adapters.guesses import ColumnMap
 from suffice.errors import UnsettledError
 from suffice.tables import counted
 
@@ -56,7 +56,7 @@ class Tally:
                 },
             )
 
-    def notes(self, plan: Columns, grid: Grid) -> list[str]:
+    def notes(self, plan: ColumnMap, grid: Grid) -> list[str]:
         """Return what a reader must know of rounds, ends, columns and labels."""
         notes = []
         if self._first == 0:

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
-from suffice.adapters.traces.spans import CHAT, About, Log, Span
+from suffice.adapters.traces.spans import CHAT, About, Log, TraceSpan
 from suffice.errors import DataError, UnsettledError
 from suffice.json_text import load_json
 
-__all__ = ["TRACE_ID", "Conversation", "Step", "conversations_of"]
+__all__ = ["TRACE_ID", "Conversation", "TraceStep", "conversations_of"]
 
 TRACE_ID = "trace_id"
 """The value of `key` that makes each trace one question."""
@@ -34,11 +34,11 @@ _CONVERSATION = (
 _SECRET = re.compile(r"authorization|api[-_.]?key|secret|password|cookie|credential", re.IGNORECASE)
 _ANSWER_TOOLS = ("submit", "submit_answer", "final_answer", "final_result")
 _ANSWER_ARGUMENTS = ("answer", "final_answer", "result", "response", "output")
-_SHOWN = 60
+_QUESTION_CHARS = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class TraceStep:
     """A span as it was understood.
 
     Attributes:
@@ -48,7 +48,7 @@ class Step:
         counts: Whether its cost is charged to the next round.
     """
 
-    span: Span
+    span: TraceSpan
     answer: str | None = None
     reason: str = ""
     counts: bool = False
@@ -60,7 +60,7 @@ class Conversation:
 
     key: str
     traces: tuple[str, ...]
-    steps: list[Step]
+    steps: list[TraceStep]
     about: About
     question: str
     notes: Counter[str] = field(default_factory=Counter)
@@ -69,8 +69,8 @@ class Conversation:
 def conversations_of(log: Log, key: str | None) -> list[Conversation]:
     """Return the questions of a log with their spans as they were understood; see `run_of`."""
     spans, copies = _without_copies(log.spans)
-    keys = _keys(spans, key)
-    groups: dict[str, list[Span]] = {}
+    keys = _question_keys(spans, key)
+    groups: dict[str, list[TraceSpan]] = {}
     for span, own in zip(spans, keys, strict=True):
         groups.setdefault(own, []).append(span)
     conversations = [_conversation(name, members, log.about) for name, members in groups.items()]
@@ -80,14 +80,14 @@ def conversations_of(log: Log, key: str | None) -> list[Conversation]:
     return conversations
 
 
-def _without_copies(spans: Sequence[Span]) -> tuple[list[Span], int]:
-    unique: dict[tuple[str, str], Span] = {}
+def _without_copies(spans: Sequence[TraceSpan]) -> tuple[list[TraceSpan], int]:
+    unique: dict[tuple[str, str], TraceSpan] = {}
     for place, span in enumerate(spans):
         unique.setdefault((span.trace, span.span or f"{place} "), span)
     return list(unique.values()), len(spans) - len(unique)
 
 
-def _keys(spans: Sequence[Span], key: str | None) -> list[str]:
+def _question_keys(spans: Sequence[TraceSpan], key: str | None) -> list[str]:
     """Return for each span the id of its question: its own, that of a span around it, the trace's only one, or the trace."""
     if key == TRACE_ID:
         return [span.trace for span in spans]
@@ -97,7 +97,7 @@ def _keys(spans: Sequence[Span], key: str | None) -> list[str]:
         )
     names = _CONVERSATION if key is None else (key,)
     by_id = {(span.trace, span.span): span for span in spans if span.span}
-    own = [_named(span, names) for span in spans]
+    own = [_first_id(span, names) for span in spans]
     by_trace: dict[str, set[str]] = {}
     for span, value in zip(spans, own, strict=True):
         if value:
@@ -116,12 +116,12 @@ def _keys(spans: Sequence[Span], key: str | None) -> list[str]:
     return keys
 
 
-def _inherited(span: Span, by_id: Mapping[tuple[str, str], Span], names: Sequence[str]) -> str:
+def _inherited(span: TraceSpan, by_id: Mapping[tuple[str, str], TraceSpan], names: Sequence[str]) -> str:
     """Return the id that the nearest span around this one has."""
-    return next((name for name in (_named(around, names) for around in _around(span, by_id)) if name), "")
+    return next((name for name in (_first_id(around, names) for around in _around(span, by_id)) if name), "")
 
 
-def _around(span: Span, by_id: Mapping[tuple[str, str], Span]) -> Iterator[Span]:
+def _around(span: TraceSpan, by_id: Mapping[tuple[str, str], TraceSpan]) -> Iterator[TraceSpan]:
     """Yield the spans around this one, the nearest first."""
     seen = {span.span}
     around = by_id.get((span.trace, span.parent))
@@ -131,11 +131,11 @@ def _around(span: Span, by_id: Mapping[tuple[str, str], Span]) -> Iterator[Span]
         around = by_id.get((span.trace, around.parent))
 
 
-def _named(span: Span, names: Iterable[str]) -> str:
+def _first_id(span: TraceSpan, names: Iterable[str]) -> str:
     return next((span.ids[name] for name in names if span.ids.get(name)), "")
 
 
-def _conversation(key: str, spans: Sequence[Span], about: Mapping[str, About]) -> Conversation:
+def _conversation(key: str, spans: Sequence[TraceSpan], about: Mapping[str, About]) -> Conversation:
     traces = tuple(dict.fromkeys(span.trace for span in spans))
     notes = Counter[str]()
     known = [about[trace] for trace in traces if trace in about]
@@ -147,18 +147,18 @@ def _conversation(key: str, spans: Sequence[Span], about: Mapping[str, About]) -
         cluster=next((item.cluster for item in known if item.cluster), ""),
         answer_tool=any(item.answer_tool for item in known),
     )
-    ordered = _in_order(spans, key)
+    ordered = _spans_in_order(spans, key)
     chats = [span for span in ordered if span.kind == CHAT]
     if len(traces) > 1:
         _refuse_several_questions(key, chats)
     steps = _steps(ordered, merged, notes)
     read = [step.span for step in steps if step.counts or step.answer is not None]
-    question = merged.question or _question(read) or _question(chats)
+    question = merged.question or _question_text(read) or _question_text(chats)
     _note_oddities(steps, notes)
     return Conversation(key=key, traces=traces, steps=steps, about=merged, question=question, notes=notes)
 
 
-def _in_order(spans: Sequence[Span], key: str) -> list[Span]:
+def _spans_in_order(spans: Sequence[TraceSpan], key: str) -> list[TraceSpan]:
     """Return the spans by start, then by end, then by how much the model was given.
 
     Raises:
@@ -172,7 +172,7 @@ def _in_order(spans: Sequence[Span], key: str) -> list[Span]:
             "traces with their times"
         )
 
-    def place(span: Span) -> tuple[int, int, int]:
+    def place(span: TraceSpan) -> tuple[int, int, int]:
         start = span.start if span.start is not None else 0
         return (start, span.end if span.end is not None else start, len(span.messages))
 
@@ -187,25 +187,25 @@ def _in_order(spans: Sequence[Span], key: str) -> list[Span]:
     return ordered
 
 
-def _user_texts(span: Span) -> list[str]:
+def _user_texts(span: TraceSpan) -> list[str]:
     return [message.text.strip() for message in span.messages if message.role == "user" and message.text.strip()]
 
 
-def _question(chats: Sequence[Span]) -> str:
+def _question_text(chats: Sequence[TraceSpan]) -> str:
     """Return the last user message that the first call was given: earlier ones are examples, or an earlier question."""
     return next((texts[-1] for texts in map(_user_texts, chats) if texts), "")
 
 
-def _refuse_several_questions(key: str, chats: Sequence[Span]) -> None:
-    by_trace: dict[str, list[Span]] = {}
+def _refuse_several_questions(key: str, chats: Sequence[TraceSpan]) -> None:
+    by_trace: dict[str, list[TraceSpan]] = {}
     for span in chats:
         by_trace.setdefault(span.trace, []).append(span)
     openings = {
         texts[0] for texts in (next(filter(None, map(_user_texts, own)), []) for own in by_trace.values()) if texts
     }
-    questions = list(dict.fromkeys(filter(None, map(_question, by_trace.values()))))
+    questions = list(dict.fromkeys(filter(None, map(_question_text, by_trace.values()))))
     if len(openings) > 1 and len(questions) > 1:
-        shown = " and ".join(repr(text[:_SHOWN]) for text in questions[:2])
+        shown = " and ".join(repr(text[:_QUESTION_CHARS]) for text in questions[:2])
         raise UnsettledError(
             f"the id {key!r} names {len(by_trace)} traces about {len(questions)} questions ({shown}); a trajectory has one.",
             "key",
@@ -213,7 +213,7 @@ def _refuse_several_questions(key: str, chats: Sequence[Span]) -> None:
         )
 
 
-def _steps(ordered: Sequence[Span], about: About, notes: Counter[str]) -> list[Step]:
+def _steps(ordered: Sequence[TraceSpan], about: About, notes: Counter[str]) -> list[TraceStep]:
     nested = _repeats(ordered)
     by_tool = about.answer_tool or any(
         call.name in _ANSWER_TOOLS for span in ordered if span.kind == CHAT for call in span.tools
@@ -223,32 +223,32 @@ def _steps(ordered: Sequence[Span], about: About, notes: Counter[str]) -> list[S
     steps = []
     for span in ordered:
         if span.kind != CHAT:
-            steps.append(Step(span, reason=f"no model call: {span.kind or 'unknown'}"))
+            steps.append(TraceStep(span, reason=f"no model call: {span.kind or 'unknown'}"))
         elif id(span) in nested:
-            steps.append(Step(span, reason=nested[id(span)]))
+            steps.append(TraceStep(span, reason=nested[id(span)]))
             notes["model calls that were logged twice, one inside the other, read once"] += 1
         elif span.failed:
-            steps.append(Step(span, reason="it failed", counts=True))
+            steps.append(TraceStep(span, reason="it failed", counts=True))
             notes["failed model calls, left out, whose cost counts to the next round"] += 1
         else:
             answer = _submitted(span) if by_tool else span.text.strip() or None
             reason = "" if answer is not None else _no_answer(span, by_tool=by_tool)
-            steps.append(Step(span, answer=answer, reason=reason, counts=answer is None))
+            steps.append(TraceStep(span, answer=answer, reason=reason, counts=answer is None))
             if answer is None:
                 notes["model calls without an answer (tool calls), whose cost counts to the next round"] += 1
     return steps
 
 
-def _no_answer(span: Span, *, by_tool: bool) -> str:
+def _no_answer(span: TraceSpan, *, by_tool: bool) -> str:
     called = f"it calls {', '.join(call.name for call in span.tools)}" if span.tools else "it has no text"
     return called if not by_tool or span.tools else "it submits no answer"
 
 
-def _repeats(spans: Sequence[Span]) -> dict[int, str]:
+def _repeats(spans: Sequence[TraceSpan]) -> dict[int, str]:
     """Return the model calls that repeat another one inside or around them, by `id`, with the reason."""
     by_id = {(span.trace, span.span): span for span in spans if span.span}
     repeats: dict[int, str] = {}
-    inner: dict[int, list[Span]] = {}
+    inner: dict[int, list[TraceSpan]] = {}
     for span in spans:
         if span.kind != CHAT:
             continue
@@ -264,7 +264,7 @@ def _repeats(spans: Sequence[Span]) -> dict[int, str]:
     return repeats
 
 
-def _submitted(span: Span) -> str | None:
+def _submitted(span: TraceSpan) -> str | None:
     """Return the answer that a tool call hands in; None if no call does."""
     for call in span.tools:
         if call.name not in _ANSWER_TOOLS:
@@ -283,7 +283,7 @@ def _submitted(span: Span) -> str | None:
     return None
 
 
-def _note_oddities(steps: Sequence[Step], notes: Counter[str]) -> None:
+def _note_oddities(steps: Sequence[TraceStep], notes: Counter[str]) -> None:
     rounds = [step.span for step in steps if step.answer is not None]
     talking = sum(bool(span.tools and not _submitted(span)) for span in rounds)
     if talking:

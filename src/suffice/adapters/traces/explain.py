@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from pathlib import Path
 
-from suffice.adapters.traces.core import Conversation, Step, conversations_of
+from suffice.adapters.traces.core import Conversation, TraceStep, conversations_of
 from suffice.adapters.traces.inspect_ai import inspect_log
 from suffice.adapters.traces.langfuse import langfuse_log
 from suffice.adapters.traces.langsmith import langsmith_log
@@ -30,7 +30,7 @@ TRACE_FORMATS: dict[str, Callable[[str | Path], Log]] = {
 }
 """The reader of each trace format, from files to spans."""
 
-_SHOWN = 44
+_CELL_WIDTH = 44
 
 
 def explain_trace(path: str | Path, kind: str, *, key: str | None = None) -> Table:
@@ -61,7 +61,7 @@ def _table(item: Conversation, n_conversations: int) -> Table:
     rows, index = [], 0
     for step in item.steps:
         index += step.answer is not None
-        rows.append(_row(step, index, first))
+        rows.append(_step_cells(step, index, first))
     what = f"{item.question!r:.80}" if item.question else "no question in its messages"
     notes = (
         f"conversation {item.key!r} of {n_conversations}, {counted(len(item.traces), 'trace')}; question: {what}",
@@ -78,7 +78,7 @@ def _table(item: Conversation, n_conversations: int) -> Table:
     return Table(title="One trace as it was understood", columns=columns, rows=tuple(rows), notes=notes)
 
 
-def _row(step: Step, index: int, first: int) -> tuple[str | float, ...]:
+def _step_cells(step: TraceStep, index: int, first: int) -> tuple[str | float, ...]:
     span = step.span
     used = "left out"
     if step.answer is not None:
@@ -87,10 +87,10 @@ def _row(step: Step, index: int, first: int) -> tuple[str | float, ...]:
         used = "cost of the next round"
     said = " ".join((step.answer if step.answer is not None else step.reason).split())
     seconds = math.nan if span.start is None else (span.start - first) / 1e9
-    shown = said if len(said) <= _SHOWN else f"{said[: _SHOWN - 3]}..."
+    shown = said if len(said) <= _CELL_WIDTH else f"{said[: _CELL_WIDTH - 3]}..."
     return (
         seconds,
-        span.name[:_SHOWN] or span.kind,
+        span.name[:_CELL_WIDTH] or span.kind,
         used,
         shown,
         span.usage.uncached + span.usage.cached,

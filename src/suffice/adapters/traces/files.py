@@ -13,7 +13,7 @@ from suffice.errors import DataError, SchemaError
 from suffice.files import decoded, json_lines, unpacked
 from suffice.json_text import load_json, values_in
 
-__all__ = ["documents", "fields_of", "flat", "nanoseconds", "objects_in", "short_ids", "unwrapped"]
+__all__ = ["documents", "dotted_fields", "fields_of", "nanoseconds", "objects_in", "short_ids", "unwrapped"]
 
 _LONGEST_ID = 256
 _SECONDS, _MILLISECONDS, _MICROSECONDS = 10**11, 10**14, 10**17  # a time below is in this unit
@@ -69,10 +69,10 @@ def unwrapped(value: Any) -> Any:
     return value
 
 
-def flat(value: Any, prefix: str = "") -> dict[str, Any]:
+def dotted_fields(value: Any, prefix: str = "") -> dict[str, Any]:
     """Return nested objects, and lists of objects, as dotted names.
 
-    >>> flat({"llm": {"output_messages": [{"message.role": "user"}]}, "tags": ["a", "b"]})
+    >>> dotted_fields({"llm": {"output_messages": [{"message.role": "user"}]}, "tags": ["a", "b"]})
     {'llm.output_messages.0.message.role': 'user', 'tags': ['a', 'b']}
     """
     if isinstance(value, dict):
@@ -84,7 +84,7 @@ def flat(value: Any, prefix: str = "") -> dict[str, Any]:
     return {
         name: leaf
         for key, item in pairs
-        for name, leaf in flat(item, f"{prefix}.{key}" if prefix else str(key)).items()
+        for name, leaf in dotted_fields(item, f"{prefix}.{key}" if prefix else str(key)).items()
     }
 
 
@@ -101,7 +101,7 @@ def objects_in(value: Any) -> list[dict[str, Any]]:
 def short_ids(values: Any) -> dict[str, str]:
     """Return the values that may be ids, by dotted name: short texts and whole numbers."""
     ids = {}
-    for name, value in flat(values).items():
+    for name, value in dotted_fields(values).items():
         if isinstance(value, str | int) and not isinstance(value, bool) and 0 < len(str(value)) <= _LONGEST_ID:
             ids[name] = str(value)
     return ids
@@ -123,7 +123,7 @@ def nanoseconds(value: Any, where: str) -> int | None:
     if isinstance(value, str) and value.lstrip("-").isdigit():
         value = int(value)
     if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
-        scale = next((factor for limit, factor in _UNITS if abs(value) < limit), 1)
+        scale = next((factor for limit, factor in _TIME_UNITS if abs(value) < limit), 1)
         return round(value * scale)
     try:
         moment = datetime.fromisoformat(value)
@@ -134,4 +134,4 @@ def nanoseconds(value: Any, where: str) -> int | None:
     return (since.days * 86_400 + since.seconds) * 10**9 + since.microseconds * 1000
 
 
-_UNITS = ((_SECONDS, 10**9), (_MILLISECONDS, 10**6), (_MICROSECONDS, 10**3))
+_TIME_UNITS = ((_SECONDS, 10**9), (_MILLISECONDS, 10**6), (_MICROSECONDS, 10**3))

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from suffice.adapters.traces.files import flat, short_ids, unwrapped
-from suffice.adapters.traces.payloads import Completion, completion_of, count, first, messages_of
-from suffice.adapters.traces.spans import CHAT, Message, Span, usage_of
+from suffice.adapters.traces.files import dotted_fields, short_ids, unwrapped
+from suffice.adapters.traces.payloads import LoggedReply, count, first, logged_reply, messages_of
+from suffice.adapters.traces.spans import CHAT, LoggedMessage, TraceSpan, usage_of
 
 __all__ = ["Event", "is_genai", "read_attributes"]
 
@@ -18,26 +18,25 @@ _CHAT_OPERATIONS = ("chat", "text_completion", "generate_content", "completion")
 _INDEXED_INPUT = ("llm.input_messages", "gen_ai.prompt", "llm.prompts")
 _INDEXED_OUTPUT = ("llm.output_messages", "gen_ai.completion", "llm.choices")
 _INPUT_EVENTS = ("gen_ai.system.message", "gen_ai.user.message", "gen_ai.assistant.message", "gen_ai.tool.message")
-_GIVEN = (
-    "gen_ai.usage.input_tokens",
-    "gen_ai.usage.prompt_tokens",
-    "llm.token_count.prompt",
-    "llm.usage.prompt_tokens",
+_USAGE = (
+    ("gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens", "llm.token_count.prompt", "llm.usage.prompt_tokens"),
+    (
+        "gen_ai.usage.cache_read.input_tokens",
+        "gen_ai.usage.cache_read_input_tokens",
+        "gen_ai.usage.details.cache_read_tokens",
+        "gen_ai.usage.cached_tokens",
+        "llm.token_count.prompt_details.cache_read",
+    ),
+    (
+        "gen_ai.usage.output_tokens",
+        "gen_ai.usage.completion_tokens",
+        "llm.token_count.completion",
+        "llm.usage.completion_tokens",
+    ),
+    ("gen_ai.usage.total_tokens", "llm.token_count.total", "llm.usage.total_tokens"),
 )
-_CACHED = (
-    "gen_ai.usage.cache_read.input_tokens",
-    "gen_ai.usage.cache_read_input_tokens",
-    "gen_ai.usage.details.cache_read_tokens",
-    "gen_ai.usage.cached_tokens",
-    "llm.token_count.prompt_details.cache_read",
-)
-_OUTPUT = (
-    "gen_ai.usage.output_tokens",
-    "gen_ai.usage.completion_tokens",
-    "llm.token_count.completion",
-    "llm.usage.completion_tokens",
-)
-_TOTAL = ("gen_ai.usage.total_tokens", "llm.token_count.total", "llm.usage.total_tokens")
+"""Attributes of the input tokens, those read from a cache, the output tokens, and all tokens: the order of `usage_of`."""
+
 _MODEL = ("gen_ai.response.model", "gen_ai.request.model", "llm.model_name", "llm.request.model")
 
 
@@ -60,7 +59,7 @@ def _kind(attributes: Mapping[str, Any]) -> str:
     return CHAT if has_messages else "span"
 
 
-def read_attributes(span: Span, attributes: Mapping[str, Any], events: Sequence[Event]) -> Span:
+def read_attributes(span: TraceSpan, attributes: Mapping[str, Any], events: Sequence[Event]) -> TraceSpan:
     """Fill a span from its flat attributes and its events; returns the same span."""
     span.kind = _kind(attributes)
     span.ids = {**short_ids({name: v for name, v in attributes.items() if not _is_content(name)}), **span.ids}
@@ -71,8 +70,8 @@ def read_attributes(span: Span, attributes: Mapping[str, Any], events: Sequence[
         return span
     listed = unwrapped(attributes.get("events"))  # an older way of one framework: the events as an attribute
     if isinstance(listed, list):
-        events = [*events, *((str(e.get("event.name", "")), flat(e)) for e in listed if isinstance(e, dict))]
-    raw = completion_of(attributes.get("output.value"))
+        events = [*events, *((str(e.get("event.name", "")), dotted_fields(e)) for e in listed if isinstance(e, dict))]
+    raw = logged_reply(attributes.get("output.value"))
     read = _output(attributes, events, raw)
     span.messages = _input(attributes, events)
     span.text, span.tools = read.text, read.tools
@@ -80,7 +79,7 @@ def read_attributes(span: Span, attributes: Mapping[str, Any], events: Sequence[
     span.choices = max(read.choices, raw.choices)
     model = first(attributes, _MODEL)
     span.model = str(model) if model is not None else read.model
-    span.usage = usage_of(*(count(first(attributes, names)) for names in (_GIVEN, _CACHED, _OUTPUT, _TOTAL)))
+    span.usage = usage_of(*(count(first(attributes, names)) for names in _USAGE))
     reasons = first(attributes, ("gen_ai.response.finish_reasons", "gen_ai.response.finish_reason"))
     reasons = unwrapped(reasons)
     reason = reasons[0] if isinstance(reasons, list) and reasons else reasons
@@ -94,14 +93,14 @@ def _is_content(name: str) -> bool:
     )
 
 
-def _add_score(span: Span, values: Mapping[str, Any]) -> None:
+def _add_score(span: TraceSpan, values: Mapping[str, Any]) -> None:
     name = values.get("gen_ai.evaluation.name")
     value = first(values, ("gen_ai.evaluation.score.value", "gen_ai.evaluation.score.label"))
     if name and value is not None:
         span.scores[str(name)] = value
 
 
-def _input(attributes: Mapping[str, Any], events: Sequence[Event]) -> tuple[Message, ...]:
+def _input(attributes: Mapping[str, Any], events: Sequence[Event]) -> tuple[LoggedMessage, ...]:
     system = messages_of(_system(attributes.get("gen_ai.system_instructions")))
     for values in (attributes, *(values for _, values in events)):
         messages = messages_of(_whole(values, "gen_ai.input.messages"))
@@ -123,27 +122,24 @@ def _system(value: Any) -> Any:
     return [{"role": "system", "parts": value}] if isinstance(value, list) else value
 
 
-def _output(attributes: Mapping[str, Any], events: Sequence[Event], raw: Completion) -> Completion:
+def _output(attributes: Mapping[str, Any], events: Sequence[Event], raw: LoggedReply) -> LoggedReply:
     for values in (attributes, *(values for _, values in events)):
-        read = completion_of(_whole(values, "gen_ai.output.messages"))
+        read = logged_reply(_whole(values, "gen_ai.output.messages"))
         if read.text or read.tools:
             return read
     choices = [values for name, values in events if name == "gen_ai.choice"]
     if choices:
         message = _event_message("gen_ai.assistant.message", choices[0])
-        return completion_of({"choices": [{"message": message, **_only(choices[0], "finish_reason")}, *choices[1:]]})
+        choice = {"message": message, "finish_reason": choices[0].get("finish_reason")}
+        return logged_reply({"choices": [choice, *choices[1:]]})
     said = next((values for name, values in events if name == "gen_ai.content.completion"), {})
     for value in (said.get("gen_ai.completion"), *(_indexed(attributes, name) for name in _INDEXED_OUTPUT)):
         listed = unwrapped(value)
         if isinstance(listed, list) and listed:
-            read = completion_of([_named_role(listed[0], "assistant")])
+            read = logged_reply([_named_role(listed[0], "assistant")])
             if read.text or read.tools:
                 return read
     return raw
-
-
-def _only(values: Mapping[str, Any], name: str) -> dict[str, Any]:
-    return {name: values[name]} if name in values else {}
 
 
 def _named_role(message: Any, role: str) -> Any:

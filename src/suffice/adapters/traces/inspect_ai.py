@@ -12,9 +12,9 @@ from typing import Any
 from suffice.adapters.base import ImportedRun
 from suffice.adapters.recognise import data_files
 from suffice.adapters.traces.files import fields_of, nanoseconds, objects_in
-from suffice.adapters.traces.payloads import completion_of, messages_of, usage_in
+from suffice.adapters.traces.payloads import logged_reply, messages_of, usage_in
 from suffice.adapters.traces.runs import run_of
-from suffice.adapters.traces.spans import CHAT, About, Log, Span
+from suffice.adapters.traces.spans import CHAT, About, Log, TraceSpan
 from suffice.errors import DataError, SchemaError
 from suffice.files import decoded, unpacked
 from suffice.json_text import load_json
@@ -23,7 +23,7 @@ from suffice.rounds import End
 __all__ = ["inspect_log", "read_inspect"]
 
 _ZSTANDARD = 93
-_HEADER = 30  # bytes of a member's header before its name
+_ZIP_HEADER_BYTES = 30  # bytes of a member's header before its name
 _ATTACHMENT = "attachment://"
 _GRADES = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}
 _CAPS = ("message", "token", "time", "working", "turn", "cost")
@@ -99,8 +99,8 @@ def _zstandard(file: Path, info: zipfile.ZipInfo) -> bytes:
 
     with file.open("rb") as raw:
         raw.seek(info.header_offset)
-        name, extra = struct.unpack("<HH", raw.read(_HEADER)[26:30])
-        raw.seek(info.header_offset + _HEADER + name + extra)
+        name, extra = struct.unpack("<HH", raw.read(_ZIP_HEADER_BYTES)[26:30])
+        raw.seek(info.header_offset + _ZIP_HEADER_BYTES + name + extra)
         packed = pa.BufferReader(raw.read(info.compress_size))
     with pa.CompressedInputStream(packed, "zstd") as stream:
         content = bytes(stream.read())
@@ -144,13 +144,13 @@ def _add_sample(log: Log, sample: Mapping[str, Any], where: str, prefix: str, su
     trace = name + suffix
     attachments = fields_of(sample.get("attachments"))
     pool = _resolved(objects_in(fields_of(sample.get("events_data")).get("messages")), attachments)
-    spans: list[Span] = []
+    spans: list[TraceSpan] = []
     tools: set[str] = set()
     for place, event in enumerate(objects_in(sample.get("events"))):
         kind = event.get("event")
         if kind == "model":
             tools |= {str(tool.get("name")) for tool in objects_in(event.get("tools"))}
-            spans.append(_call(_resolved(event, attachments), pool, trace, where, place))
+            spans.append(_call_span(_resolved(event, attachments), pool, trace, where, place))
         elif kind == "score" and event.get("intermediate") and spans:
             spans[-1].scores |= _grades({"score": event.get("score")})
     if not spans:
@@ -166,33 +166,33 @@ def _add_sample(log: Log, sample: Mapping[str, Any], where: str, prefix: str, su
             str(gold).strip() for gold in (golds if isinstance(golds, list) else [golds]) if gold not in (None, "")
         ),
         scores=_grades(sample.get("scores")),
-        end=_end(sample.get("error"), limit),
+        end=_sample_end(sample.get("error"), limit),
         cluster=name,
         answer_tool="submit" in tools,
     )
     log.spans.extend(spans)
 
 
-def _end(error: Any, limit: Any) -> End | None:
+def _sample_end(error: Any, limit: Any) -> End | None:
     if error:
         return "failed"
     kind = limit.get("type") if isinstance(limit, dict) else None
     return "max_rounds" if kind in _CAPS else None
 
 
-def _call(event: Mapping[str, Any], pool: list[Any], trace: str, where: str, place: int) -> Span:
+def _call_span(event: Mapping[str, Any], pool: list[Any], trace: str, where: str, place: int) -> TraceSpan:
     output = fields_of(event.get("output"))
     given = objects_in(event.get("input"))
     for pair in event.get("input_refs") or ():
         start, end = pair
         given = [*given, *pool[start:end]]
-    read = completion_of({**output, "model": output.get("model") or event.get("model")})
+    read = logged_reply({**output, "model": output.get("model") or event.get("model")})
     start_time = nanoseconds(event.get("timestamp"), where)
     seconds = output.get("time") if isinstance(output.get("time"), int | float) else None
     end = nanoseconds(event.get("completed"), where)
     if end is None and start_time is not None and seconds is not None:
         end = start_time + round(seconds * 1e9)
-    return Span(
+    return TraceSpan(
         trace=trace,
         span=f"{trace}/{place}",
         name="model",
@@ -212,12 +212,12 @@ def _call(event: Mapping[str, Any], pool: list[Any], trace: str, where: str, pla
     )
 
 
-def _outcome(sample: Mapping[str, Any], trace: str, where: str) -> list[Span]:
+def _outcome(sample: Mapping[str, Any], trace: str, where: str) -> list[TraceSpan]:
     """Return the sample's output as its only call, where the log has no events."""
     output = sample.get("output")
     if not isinstance(output, dict) or not output.get("choices"):
         return []
-    return [_call({"output": output, "input": sample.get("messages") or []}, [], trace, where, 0)]
+    return [_call_span({"output": output, "input": sample.get("messages") or []}, [], trace, where, 0)]
 
 
 def _resolved(value: Any, attachments: Mapping[str, Any]) -> Any:

@@ -9,16 +9,16 @@ from typing import Any
 
 from suffice.adapters.base import ImportedRun
 from suffice.adapters.traces.files import documents, nanoseconds, objects_in, short_ids, unwrapped
-from suffice.adapters.traces.payloads import completion_of, messages_of, usage_in
+from suffice.adapters.traces.payloads import logged_reply, messages_of, usage_in
 from suffice.adapters.traces.runs import run_of
-from suffice.adapters.traces.spans import CHAT, About, Log, Span
+from suffice.adapters.traces.spans import CHAT, About, Log, TraceSpan
 from suffice.errors import SchemaError
 from suffice.rounds import End
 
 __all__ = ["langfuse_log", "read_langfuse"]
 
 _UPPER = re.compile(r"(?<!^)(?=[A-Z])")
-_NOTHING = ("None", "null")
+_PRINTED_NULLS = ("None", "null")
 
 
 def read_langfuse(path: str | Path, *, key: str | None = None, ended: End | None = None) -> ImportedRun:
@@ -54,7 +54,7 @@ def langfuse_log(path: str | Path) -> Log:
                     f"{where}: not an observation of Langfuse: expected 'traceId', 'type' and 'startTime'; download the trace as "
                     "JSON with its observations, or name the format with --kind"
                 )
-            span, was_printed = _span(item, trace, where)
+            span, was_printed = _observation_span(item, trace, where)
             printed += was_printed
             log.spans.append(span)
         _add_scores(log, trace)
@@ -69,9 +69,9 @@ def _of(item: Mapping[str, Any], name: str) -> Any:
     return item.get(_UPPER.sub("_", name).lower()) if value is None else value
 
 
-def _span(item: Mapping[str, Any], trace: Mapping[str, Any], where: str) -> tuple[Span, bool]:
+def _observation_span(item: Mapping[str, Any], trace: Mapping[str, Any], where: str) -> tuple[TraceSpan, bool]:
     kind = str(_of(item, "type") or "").lower()
-    span = Span(
+    span = TraceSpan(
         trace=str(_of(item, "traceId")),
         span=str(item.get("id") or ""),
         parent=str(_of(item, "parentObservationId") or ""),
@@ -85,8 +85,8 @@ def _span(item: Mapping[str, Any], trace: Mapping[str, Any], where: str) -> tupl
     )
     if span.kind != CHAT:
         return span, False
-    printed = item.get("output") in _NOTHING
-    read = completion_of(None if printed else item.get("output"))
+    printed = item.get("output") in _PRINTED_NULLS
+    read = logged_reply(None if printed else item.get("output"))
     model = _of(item, "model") or read.model
     span.messages = messages_of(item.get("input"))
     span.text, span.tools, span.tokens = read.text, read.tools, read.tokens

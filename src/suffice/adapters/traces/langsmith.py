@@ -8,15 +8,15 @@ from typing import Any
 
 from suffice.adapters.base import ImportedRun
 from suffice.adapters.traces.files import documents, fields_of, nanoseconds, short_ids, unwrapped
-from suffice.adapters.traces.payloads import completion_of, first, messages_of, usage_in
+from suffice.adapters.traces.payloads import first, logged_reply, messages_of, usage_in
 from suffice.adapters.traces.runs import run_of
-from suffice.adapters.traces.spans import CHAT, Log, Span
+from suffice.adapters.traces.spans import CHAT, Log, TraceSpan
 from suffice.errors import SchemaError
 from suffice.rounds import End
 
 __all__ = ["langsmith_log", "read_langsmith"]
 
-_BATCH = ("post", "patch", "runs")
+_BATCH_FIELDS = ("post", "patch", "runs")
 
 
 def read_langsmith(path: str | Path, *, key: str | None = None, ended: End | None = None) -> ImportedRun:
@@ -42,7 +42,7 @@ def langsmith_log(path: str | Path) -> Log:
     """
     runs: dict[str, tuple[str, dict[str, Any]]] = {}
     for where, document in documents(path):
-        parts = [document[name] for name in _BATCH if isinstance(document.get(name), list)]
+        parts = [document[name] for name in _BATCH_FIELDS if isinstance(document.get(name), list)]
         for run in [run for part in parts for run in part] if parts else [document]:
             if not isinstance(run, dict) or run.get("id") is None or not (parts or "run_type" in run):
                 raise SchemaError(
@@ -54,14 +54,14 @@ def langsmith_log(path: str | Path) -> Log:
                 where,
                 {**known, **{name: value for name, value in run.items() if value not in (None, {})}},
             )
-    return Log(spans=[_span(run, where) for where, run in runs.values()])
+    return Log(spans=[_run_span(run, where) for where, run in runs.values()])
 
 
-def _span(run: Mapping[str, Any], where: str) -> Span:
+def _run_span(run: Mapping[str, Any], where: str) -> TraceSpan:
     kind = str(run.get("run_type") or "run")
     extra = unwrapped(run.get("extra"))
     metadata = fields_of(fields_of(extra).get("metadata"))
-    span = Span(
+    span = TraceSpan(
         trace=str(first(run, ("trace_id", "id"))),
         span=str(run["id"]),
         parent=str(run.get("parent_run_id") or ""),
@@ -76,7 +76,7 @@ def _span(run: Mapping[str, Any], where: str) -> Span:
     )
     if span.kind != CHAT:
         return span
-    read = completion_of(run.get("outputs"))
+    read = logged_reply(run.get("outputs"))
     model = read.model or metadata.get("ls_model_name")
     span.messages = messages_of(run.get("inputs"))
     span.text, span.tools, span.tokens = read.text, read.tools, read.tokens

@@ -8,9 +8,9 @@ from typing import Any
 
 from suffice.adapters.base import ImportedRun
 from suffice.adapters.traces.files import documents, fields_of, nanoseconds, objects_in, short_ids, unwrapped
-from suffice.adapters.traces.payloads import completion_of, first, messages_of, usage_in
+from suffice.adapters.traces.payloads import first, logged_reply, messages_of, usage_in
 from suffice.adapters.traces.runs import run_of
-from suffice.adapters.traces.spans import CHAT, About, Log, Span
+from suffice.adapters.traces.spans import CHAT, ERROR_CODES, About, Log, TraceSpan
 from suffice.errors import SchemaError
 from suffice.retrieval import GOLD_FIELDS
 from suffice.rounds import End
@@ -18,7 +18,6 @@ from suffice.rounds import End
 __all__ = ["mlflow_log", "read_mlflow"]
 
 _CHAT_TYPES = ("CHAT_MODEL", "LLM")
-_ERROR = ("ERROR", "STATUS_CODE_ERROR")
 _EXPECTED = ("expected_response", "expected_answer", *(name for name in GOLD_FIELDS if name != "answer"))
 
 
@@ -61,26 +60,26 @@ def _add_trace(log: Log, trace: Any, where: str) -> None:
             "with --kind"
         )
     name = str(first(info, ("trace_id", "request_id")) or "")
-    ids = {**short_ids(fields_of(info.get("tags"))), **short_ids(_metadata(info))}
-    log.spans.extend(_span(item, name, ids, where) for item in objects_in(spans))
+    ids = {**short_ids(fields_of(info.get("tags"))), **short_ids(_trace_metadata(info))}
+    log.spans.extend(_mlflow_span(item, name, ids, where) for item in objects_in(spans))
     about = _about(info.get("assessments"))
     if about is not None and log.spans:
         log.about[log.spans[-1].trace] = about
 
 
-def _metadata(info: Mapping[str, Any]) -> dict[str, Any]:
+def _trace_metadata(info: Mapping[str, Any]) -> dict[str, Any]:
     found = first(info, ("trace_metadata", "request_metadata"))
     return found if isinstance(found, dict) else {}
 
 
-def _span(item: Mapping[str, Any], trace: str, ids: Mapping[str, str], where: str) -> Span:
+def _mlflow_span(item: Mapping[str, Any], trace: str, ids: Mapping[str, str], where: str) -> TraceSpan:
     context = item.get("context") if isinstance(item.get("context"), dict) else item
     attributes = {str(name): unwrapped(value) for name, value in fields_of(item.get("attributes")).items()}
     status = item.get("status")
     code = status.get("code") if isinstance(status, dict) else first(item, ("status_code",))
     kind = str(attributes.get("mlflow.spanType") or "UNKNOWN")
     plain = {name: value for name, value in attributes.items() if not isinstance(value, dict | list)}
-    span = Span(
+    span = TraceSpan(
         trace=trace or str((context or {}).get("trace_id") or ""),
         span=str((context or {}).get("span_id") or ""),
         parent=str(first(item, ("parent_span_id", "parent_id")) or ""),
@@ -89,12 +88,12 @@ def _span(item: Mapping[str, Any], trace: str, ids: Mapping[str, str], where: st
         where=where,
         start=nanoseconds(first(item, ("start_time_unix_nano", "start_time")), where),
         end=nanoseconds(first(item, ("end_time_unix_nano", "end_time")), where),
-        failed=code in _ERROR,
+        failed=code in ERROR_CODES,
         ids={**ids, **short_ids(plain)},
     )
     if span.kind != CHAT:
         return span
-    read = completion_of(attributes.get("mlflow.spanOutputs"))
+    read = logged_reply(attributes.get("mlflow.spanOutputs"))
     model = first(attributes, ("mlflow.llm.model",)) or read.model
     span.messages = messages_of(attributes.get("mlflow.spanInputs"))
     span.text, span.tools, span.tokens = read.text, read.tools, read.tokens

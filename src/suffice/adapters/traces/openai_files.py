@@ -8,9 +8,9 @@ from typing import Any
 
 from suffice.adapters.base import ImportedRun
 from suffice.adapters.traces.files import documents, nanoseconds, short_ids
-from suffice.adapters.traces.payloads import completion_of, first, messages_of
+from suffice.adapters.traces.payloads import first, logged_reply, messages_of
 from suffice.adapters.traces.runs import run_of
-from suffice.adapters.traces.spans import CHAT, Log, Message, Span
+from suffice.adapters.traces.spans import CHAT, Log, LoggedMessage, TraceSpan
 from suffice.errors import SchemaError
 from suffice.rounds import End
 
@@ -44,7 +44,7 @@ def openai_log(path: str | Path) -> Log:
     Raises:
         DataError: The file cannot be read, or is another format.
     """
-    log, asked, requests = Log(), dict[str, tuple[Message, ...]](), 0
+    log, asked, requests = Log(), dict[str, tuple[LoggedMessage, ...]](), 0
     for where, document in documents(path):
         for item in document["data"] if isinstance(document.get("data"), list) else [document]:
             if isinstance(item, dict) and isinstance(item.get("body"), dict) and "custom_id" in item:
@@ -53,7 +53,7 @@ def openai_log(path: str | Path) -> Log:
                     asked[name] = messages
                 requests += 1
             else:
-                log.spans.append(_reply(item, where))
+                log.spans.append(_reply_span(item, where))
     if not log.spans and requests:
         raise SchemaError(f"{path}: the input of a batch has no answers; give its output file, or a folder with both")
     chain = {span.span: span.parent for span in log.spans}
@@ -73,11 +73,11 @@ def _start_of_chain(name: str, chain: Mapping[str, str]) -> str:
     return name
 
 
-def _request_messages(body: Mapping[str, Any]) -> tuple[Message, ...]:
+def _request_messages(body: Mapping[str, Any]) -> tuple[LoggedMessage, ...]:
     return messages_of(first(body, ("messages", "input", "prompt")))
 
 
-def _reply(item: Any, where: str) -> Span:
+def _reply_span(item: Any, where: str) -> TraceSpan:
     item = item if isinstance(item, dict) else {}
     line = "custom_id" in item
     reply = item.get("response") if isinstance(item.get("response"), dict) else {}
@@ -90,14 +90,14 @@ def _reply(item: Any, where: str) -> Span:
         )
     status = reply.get("status_code")
     failed = bool(item.get("error") or body.get("error")) or (isinstance(status, int) and status >= _OK)
-    read = completion_of(body)
+    read = logged_reply(body)
     own = str(first(body, ("id",)) or first(item, ("id",)) or "")
     conversation = body.get("conversation")
     ids = short_ids({name: body[name] for name in ("metadata", "prompt_cache_key") if body.get(name)})
     if isinstance(conversation, dict) and conversation.get("id"):
         ids["conversation.id"] = str(conversation["id"])
     start = nanoseconds(first(body, ("created", "created_at")), where)
-    return Span(
+    return TraceSpan(
         trace=str(item["custom_id"]) if line else own,
         span=own,
         parent=str(body.get("previous_response_id") or ""),

@@ -7,17 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from suffice.adapters.base import ImportedRun
-from suffice.adapters.traces.files import documents, fields_of, flat, nanoseconds, objects_in, short_ids
+from suffice.adapters.traces.files import documents, dotted_fields, fields_of, nanoseconds, objects_in, short_ids
 from suffice.adapters.traces.genai import Event, is_genai, read_attributes
 from suffice.adapters.traces.payloads import first
 from suffice.adapters.traces.runs import run_of
-from suffice.adapters.traces.spans import Log, Span
+from suffice.adapters.traces.spans import ERROR_CODES, Log, TraceSpan
 from suffice.errors import SchemaError
 from suffice.rounds import End
 
 __all__ = ["openinference_log", "otlp_log", "read_openinference", "read_otlp"]
-
-_ERROR = (2, "2", "STATUS_CODE_ERROR", "ERROR", "StatusCode.ERROR")
 
 
 def read_otlp(path: str | Path, *, key: str | None = None, ended: End | None = None) -> ImportedRun:
@@ -61,14 +59,14 @@ def otlp_log(path: str | Path) -> Log:
             raise SchemaError(
                 f"{where}: not OTLP JSON: there is no 'resourceSpans'; name the format with --kind, or leave this file out"
             )
-        raw.extend((where, resource, span) for resource, span in _items(document, "Spans"))
-        for _, record in _items(document, "Logs"):
+        raw.extend((where, resource, span) for resource, span in _telemetry_items(document, "Spans"))
+        for _, record in _telemetry_items(document, "Logs"):
             place = (str(first(record, ("traceId", "trace_id")) or ""), str(first(record, ("spanId", "span_id")) or ""))
             records.setdefault(place, []).append(_record_event(record))
     for where, resource, item in raw:
         attributes = _attributes(item.get("attributes"))
         foreign += not is_genai(attributes)
-        span = Span(
+        span = TraceSpan(
             trace=str(first(item, ("traceId", "trace_id")) or ""),
             span=str(first(item, ("spanId", "span_id")) or ""),
             parent=str(first(item, ("parentSpanId", "parent_span_id")) or ""),
@@ -90,7 +88,7 @@ def otlp_log(path: str | Path) -> Log:
 _PARTS = ("resourceSpans", "resource_spans", "resourceLogs", "resource_logs", "resourceMetrics", "resource_metrics")
 
 
-def _items(document: Mapping[str, Any], what: str) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+def _telemetry_items(document: Mapping[str, Any], what: str) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
     """Yield the spans or log records of a document, each with the attributes of its resource."""
     lower = what.lower()
     for resource in objects_in(first(document, (f"resource{what}", f"resource_{lower}"))):
@@ -102,17 +100,17 @@ def _items(document: Mapping[str, Any], what: str) -> Iterator[tuple[dict[str, A
 
 
 def _code(value: Any) -> bool:
-    return isinstance(value, str | int) and value in _ERROR
+    return isinstance(value, str | int) and value in ERROR_CODES
 
 
 def _attributes(listed: Any) -> dict[str, Any]:
     """Return attributes as flat names: OTLP lists them as keys with typed values."""
     if isinstance(listed, dict):
-        return flat(listed)
-    return flat({str(item.get("key")): _value(item.get("value")) for item in objects_in(listed)})
+        return dotted_fields(listed)
+    return dotted_fields({str(item.get("key")): _attribute_value(item.get("value")) for item in objects_in(listed)})
 
 
-def _value(value: Any) -> Any:
+def _attribute_value(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     for name in ("stringValue", "boolValue", "doubleValue", "string_value", "bool_value", "double_value"):
@@ -124,18 +122,18 @@ def _value(value: Any) -> Any:
     listed = first(value, ("arrayValue", "array_value"))
     if isinstance(listed, dict):
         values = listed.get("values")
-        return [_value(item) for item in values] if isinstance(values, list) else []
+        return [_attribute_value(item) for item in values] if isinstance(values, list) else []
     fields = first(value, ("kvlistValue", "kvlist_value"))
     if isinstance(fields, dict):
-        return {str(item.get("key")): _value(item.get("value")) for item in objects_in(fields.get("values"))}
+        return {str(item.get("key")): _attribute_value(item.get("value")) for item in objects_in(fields.get("values"))}
     return None
 
 
 def _record_event(record: Mapping[str, Any]) -> Event:
     attributes = _attributes(record.get("attributes"))
-    body = _value(record.get("body"))
+    body = _attribute_value(record.get("body"))
     name = first(record, ("eventName", "event_name")) or attributes.get("event.name") or ""
-    return str(name), {**attributes, **(flat(body, "body") if isinstance(body, dict) else {"body": body})}
+    return str(name), {**attributes, **(dotted_fields(body, "body") if isinstance(body, dict) else {"body": body})}
 
 
 def openinference_log(path: str | Path) -> Log:
@@ -152,8 +150,8 @@ def openinference_log(path: str | Path) -> Log:
     return log
 
 
-def _plain_span(item: Any, where: str) -> Span:
-    fields = flat(item) if isinstance(item, dict) else {}
+def _plain_span(item: Any, where: str) -> TraceSpan:
+    fields = dotted_fields(item) if isinstance(item, dict) else {}
     attributes = {name.removeprefix("attributes."): v for name, v in fields.items() if name.startswith("attributes.")}
     trace = first(fields, ("context.trace_id", "trace_id", "traceId"))
     if trace is None or not (attributes or "span_kind" in fields or "attributes" in fields):
@@ -167,7 +165,7 @@ def _plain_span(item: Any, where: str) -> Span:
         and "span_kind" in fields
     ):
         attributes["openinference.span.kind"] = fields["span_kind"]
-    span = Span(
+    span = TraceSpan(
         trace=str(trace),
         span=str(first(fields, ("context.span_id", "span_id", "spanId")) or ""),
         parent=str(first(fields, ("parent_id", "parent_span_id", "parentId")) or ""),
@@ -179,7 +177,7 @@ def _plain_span(item: Any, where: str) -> Span:
         failed=_code(first(fields, ("status_code", "status.status_code", "statusCode"))),
     )
     events = [
-        (str(event.get("name", "")), flat(fields_of(event.get("attributes"))))
+        (str(event.get("name", "")), dotted_fields(fields_of(event.get("attributes"))))
         for event in objects_in(fields_of(item).get("events"))
     ]
     return read_attributes(span, attributes, events)

@@ -9,10 +9,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from suffice.adapters.traces.files import fields_of, unwrapped
-from suffice.adapters.traces.spans import Message, ToolCall, Usage, usage_of
+from suffice.adapters.traces.spans import LoggedMessage, ToolCall, Usage, usage_of
+from suffice.llm._wire import count_of, tokens_of
 from suffice.rounds import Token
 
-__all__ = ["Completion", "completion_of", "count", "first", "messages_of", "text_of", "usage_in"]
+__all__ = ["LoggedReply", "count", "first", "logged_reply", "messages_of", "text_of", "usage_in"]
 
 _ROLES = {
     "human": "user",
@@ -23,8 +24,8 @@ _ROLES = {
     "function": "tool",
 }
 _TEXT_PARTS = (None, "text", "output_text", "input_text")
-_GIVEN = ("input_tokens", "prompt_tokens", "input", "promptTokens", "inputTokens")
-_CACHED = (
+_INPUT_TOKENS = ("input_tokens", "prompt_tokens", "input", "promptTokens", "inputTokens")
+_CACHE_READS = (
     "cache_read_input_tokens",
     "cache_read_tokens",
     "input_tokens_cache_read",
@@ -32,14 +33,14 @@ _CACHED = (
     "input_cache_read",
     "prompt_details.cache_read",
 )
-_WRITTEN = ("cache_creation_input_tokens", "input_tokens_cache_write", "input_cache_creation")
-_OUTPUT = ("output_tokens", "completion_tokens", "output", "completionTokens", "outputTokens")
-_TOTAL = ("total_tokens", "total", "totalTokens")
+_CACHE_WRITES = ("cache_creation_input_tokens", "input_tokens_cache_write", "input_cache_creation")
+_OUTPUT_TOKENS = ("output_tokens", "completion_tokens", "output", "completionTokens", "outputTokens")
+_ALL_TOKENS = ("total_tokens", "total", "totalTokens")
 _DETAILS = ("input_tokens_details", "prompt_tokens_details", "input_token_details")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Completion:
+class LoggedReply:
     """What a model returned; empty where the log does not say."""
 
     text: str = ""
@@ -58,11 +59,7 @@ def first(values: Mapping[str, Any], names: Iterable[str]) -> Any:
 
 def count(value: Any) -> float:
     """Return a count of tokens, given as a number or as digits; NaN for anything else."""
-    if isinstance(value, str) and value.strip().isdigit():
-        value = int(value)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
-        return math.nan
-    return value
+    return count_of(int(value) if isinstance(value, str) and value.strip().isdigit() else value)
 
 
 def text_of(content: Any) -> str:
@@ -135,7 +132,7 @@ def _message_tools(message: Mapping[str, Any]) -> tuple[ToolCall, ...]:
     return tuple(tools)
 
 
-def messages_of(value: Any) -> tuple[Message, ...]:
+def messages_of(value: Any) -> tuple[LoggedMessage, ...]:
     """Return the messages that a model was given: a list, an object with one (`messages`, `input`, `prompt`), or a text."""
     value = unwrapped(value)
     if isinstance(value, str):
@@ -149,28 +146,28 @@ def messages_of(value: Any) -> tuple[Message, ...]:
         return ()
     if len(value) == 1 and isinstance(value[0], list):  # LangChain gives a batch of one
         return messages_of(value[0])
-    messages: list[Message] = []
+    messages: list[LoggedMessage] = []
     for item in value:
         if isinstance(item, str):
             messages.extend(_transcript(item))
         elif isinstance(item, dict):
             bare = _bare(item)
-            messages.append(Message(_role(bare), _message_text(bare)))
+            messages.append(LoggedMessage(_role(bare), _message_text(bare)))
     return tuple(messages)
 
 
-def _transcript(text: str) -> tuple[Message, ...]:
+def _transcript(text: str) -> tuple[LoggedMessage, ...]:
     r"""Return the messages of a prompt written as one text, each after its role, as LangChain and others do.
 
     >>> [item.text for item in _transcript("System: Be brief.\nHuman: Who wrote it?")]
     ['Be brief.', 'Who wrote it?']
     """
     if not _SPEAKER.match(text):
-        return (Message("user", text),) if text.strip() else ()
+        return (LoggedMessage("user", text),) if text.strip() else ()
     places = [*_SPEAKER.finditer(text)]
     ends = [place.start() for place in places[1:]] + [len(text)]
     return tuple(
-        Message(_ROLES.get(place[1].lower(), place[1].lower()), text[place.end() : end].strip())
+        LoggedMessage(_ROLES.get(place[1].lower(), place[1].lower()), text[place.end() : end].strip())
         for place, end in zip(places, ends, strict=True)
     )
 
@@ -182,36 +179,34 @@ def usage_in(usage: Any, *, apart: bool = False) -> Usage:
     """Return the tokens of an API's `usage`, by any of the usual names.
 
     >>> usage_in({"prompt_tokens": 12, "completion_tokens": 3, "prompt_tokens_details": {"cached_tokens": 8}})
-    Usage(uncached=4, cached=8, output=3)
+    Usage(uncached=4.0, cached=8.0, output=3.0)
     """
     if not isinstance(usage, dict):
         return Usage()
     details: Mapping[str, Any] = next((usage[name] for name in _DETAILS if isinstance(usage.get(name), dict)), {})
-    cached = first(usage, _CACHED)
+    cached = first(usage, _CACHE_READS)
     if cached is None:
         cached = first(details, ("cached_tokens", "cache_read"))
     return usage_of(
-        count(first(usage, _GIVEN)),
+        count(first(usage, _INPUT_TOKENS)),
         count(cached),
-        count(first(usage, _OUTPUT)),
-        count(first(usage, _TOTAL)),
+        count(first(usage, _OUTPUT_TOKENS)),
+        count(first(usage, _ALL_TOKENS)),
         # Anthropic's own usage names its cache reads so, and leaves them out of its input.
         apart=apart or "cache_creation_input_tokens" in usage,
-        written=count(first(usage, _WRITTEN)),
+        written=count(first(usage, _CACHE_WRITES)),
     )
 
 
 def _tokens(logprobs: Any) -> tuple[Token, ...] | None:
-    from suffice.llm._wire import tokens_of
-
     return tokens_of({"content": logprobs} if isinstance(logprobs, list) else logprobs)
 
 
-def _of_choice(choices: Sequence[Any]) -> Completion:
+def _of_choice(choices: Sequence[Any]) -> LoggedReply:
     choice = choices[0] if isinstance(choices[0], dict) else {}
     message = choice.get("message")
     message = _bare(message) if isinstance(message, dict) else {"content": choice.get("text")}
-    return Completion(
+    return LoggedReply(
         text=_message_text(message),
         tools=_message_tools(message),
         tokens=_tokens(choice.get("logprobs")),
@@ -220,7 +215,7 @@ def _of_choice(choices: Sequence[Any]) -> Completion:
     )
 
 
-def _of_response(body: Mapping[str, Any]) -> Completion:
+def _of_response(body: Mapping[str, Any]) -> LoggedReply:
     """Read an object of the Responses API."""
     items = [item for item in body["output"] if isinstance(item, dict)]
     parts = [
@@ -231,7 +226,7 @@ def _of_response(body: Mapping[str, Any]) -> Completion:
         if isinstance(part, dict)
     ]
     logprobs = [token for part in parts if isinstance(part.get("logprobs"), list) for token in part["logprobs"]]
-    return Completion(
+    return LoggedReply(
         text=text_of(parts),
         tools=tuple(
             ToolCall(str(item.get("name") or ""), item.get("arguments"))
@@ -243,10 +238,10 @@ def _of_response(body: Mapping[str, Any]) -> Completion:
     )
 
 
-def _of_message(message: Mapping[str, Any]) -> Completion:
+def _of_message(message: Mapping[str, Any]) -> LoggedReply:
     """Read an assistant's message, with what LangChain and Anthropic keep beside it."""
     meta = fields_of(message.get("response_metadata"))
-    return Completion(
+    return LoggedReply(
         text=_message_text(message),
         tools=_message_tools(message),
         tokens=_tokens(first(meta, ("logprobs",)) or message.get("logprobs")),
@@ -256,21 +251,21 @@ def _of_message(message: Mapping[str, Any]) -> Completion:
     )
 
 
-def completion_of(value: Any) -> Completion:
+def logged_reply(value: Any) -> LoggedReply:
     """Return what a model returned, in any of the shapes that APIs and frameworks log it.
 
-    >>> completion_of({"choices": [{"message": {"content": "Oslo"}, "finish_reason": "stop"}]}).text
+    >>> logged_reply({"choices": [{"message": {"content": "Oslo"}, "finish_reason": "stop"}]}).text
     'Oslo'
-    >>> completion_of("Oslo").text
+    >>> logged_reply("Oslo").text
     'Oslo'
     """
     value = unwrapped(value)
     if isinstance(value, str):
-        return Completion(text=value)
+        return LoggedReply(text=value)
     if isinstance(value, list):
         return _last_assistant(value)
     if not isinstance(value, dict):
-        return Completion()
+        return LoggedReply()
     read = _of_object(value)
     usage = read.usage if math.isnan(read.usage.output) else None
     if usage is not None:
@@ -280,7 +275,7 @@ def completion_of(value: Any) -> Completion:
     return replace(read, model=read.model or model) if isinstance(model, str) else read
 
 
-def _of_object(value: Mapping[str, Any]) -> Completion:  # noqa: PLR0911 - one return for each shape
+def _of_object(value: Mapping[str, Any]) -> LoggedReply:  # noqa: PLR0911 - one return for each shape
     choices, generations = value.get("choices"), value.get("generations")
     if isinstance(choices, list) and choices:
         return _of_choice(choices)
@@ -289,7 +284,7 @@ def _of_object(value: Mapping[str, Any]) -> Completion:  # noqa: PLR0911 - one r
     if isinstance(generations, list) and generations:
         inner = generations[0]
         inner = inner[0] if isinstance(inner, list) and inner else inner
-        return completion_of(inner) if isinstance(inner, dict) else Completion()
+        return logged_reply(inner) if isinstance(inner, dict) else LoggedReply()
     if isinstance(value.get("messages"), list):
         return _last_assistant(value["messages"])
     bare = _bare(value)
@@ -297,16 +292,16 @@ def _of_object(value: Mapping[str, Any]) -> Completion:  # noqa: PLR0911 - one r
         return _of_message(bare)
     for name in ("output", "message", "response"):
         if isinstance(value.get(name), str | dict):
-            return completion_of(value[name])
-    return Completion()
+            return logged_reply(value[name])
+    return LoggedReply()
 
 
-def _last_assistant(messages: Sequence[Any]) -> Completion:
+def _last_assistant(messages: Sequence[Any]) -> LoggedReply:
     """Read the last message of a list if it is the assistant's; a list of texts is joined."""
     if messages and all(isinstance(item, str) for item in messages):
-        return Completion(text="".join(messages))
+        return LoggedReply(text="".join(messages))
     last = messages[-1] if messages else None
     if not isinstance(last, dict):
-        return Completion()
+        return LoggedReply()
     bare = _bare(last)
-    return _of_message(bare) if _role(bare) in ("assistant", "") else Completion()
+    return _of_message(bare) if _role(bare) in ("assistant", "") else LoggedReply()

@@ -10,7 +10,7 @@ from typing import Any
 
 from suffice.adapters.base import ImportedRun, ImportedTrajectory, end_of, score
 from suffice.adapters.traces.core import Conversation, conversations_of
-from suffice.adapters.traces.spans import CHAT, Log, Span
+from suffice.adapters.traces.spans import CHAT, Log, TraceSpan
 from suffice.errors import DataError
 from suffice.metrics import METRICS
 from suffice.rounds import Cost, End, Round
@@ -21,7 +21,7 @@ from suffice.store.schema import column_kind
 
 __all__ = ["run_of"]
 
-_SHOWN = 60
+_MARK_CHARS = 60
 _SAME = 0.9
 
 
@@ -44,7 +44,7 @@ def run_of(log: Log, source: str, *, key: str | None = None, ended: End | None =
     for item in conversations:
         notes.update(item.notes)
     if not any(step.answer is not None for item in conversations for step in item.steps):
-        raise DataError(_nothing(source, log))
+        raise DataError(_no_answer_message(source, log))
     usable = [item for item in conversations if any(step.counts or step.answer is not None for step in item.steps)]
     if len(usable) < len(conversations):
         notes["traces without a call of a model, left out"] += len(conversations) - len(usable)
@@ -64,8 +64,8 @@ def run_of(log: Log, source: str, *, key: str | None = None, ended: End | None =
             question=item.question,
             golds=item.about.golds,
             rounds=tuple(own),
-            end=item.about.end or _end(item, len(own), longest, ended),
-            metrics=_metrics(item, own, metrics),
+            end=item.about.end or _conversation_end(item, len(own), longest, ended),
+            metrics=_round_metrics(item, own, metrics),
             labels={"model": _model(item)},
         )
         for item, cluster, own in zip(usable, clusters, rounds, strict=True)
@@ -80,7 +80,7 @@ def run_of(log: Log, source: str, *, key: str | None = None, ended: End | None =
             *log.notes,
             *(f"{text}: {number}" for text, number in notes.items()),
             *refused,
-            *_disagreements(trajectories, usable, metrics),
+            *_mark_disagreements(trajectories, usable, metrics),
             *models,
         ],
         depends=depends,
@@ -91,11 +91,11 @@ def _rounds_of(item: Conversation) -> list[Round]:
     """Return the rounds; calls without an answer are charged to the next one, and those after the last one are a round."""
     rounds: list[Round] = []
     cost: Cost | None = None
-    last: Span | None = None
+    last: TraceSpan | None = None
     for step in item.steps:
         if not (step.counts or step.answer is not None):
             continue
-        own = _cost(step.span)
+        own = _span_cost(step.span)
         cost = own if cost is None else cost + own
         last = step.span
         if step.answer is not None:
@@ -106,7 +106,7 @@ def _rounds_of(item: Conversation) -> list[Round]:
     return rounds
 
 
-def _round(index: int, span: Span, answer: str | None, cost: Cost) -> Round:
+def _round(index: int, span: TraceSpan, answer: str | None, cost: Cost) -> Round:
     text = span.text
     tokens = None
     if answer is not None and span.tokens and answer == text.strip():
@@ -122,7 +122,7 @@ def _round(index: int, span: Span, answer: str | None, cost: Cost) -> Round:
     )
 
 
-def _cost(span: Span) -> Cost:
+def _span_cost(span: TraceSpan) -> Cost:
     unknown = 0.0 if span.failed else math.nan  # a refused call is not billed
 
     def known(value: float) -> float:
@@ -137,14 +137,14 @@ def _cost(span: Span) -> Cost:
     )
 
 
-def _end(item: Conversation, n_rounds: int, longest: int, ended: End | None) -> End:
+def _conversation_end(item: Conversation, n_rounds: int, longest: int, ended: End | None) -> End:
     calls = [step for step in item.steps if step.counts or step.answer is not None]
     if calls and calls[-1].span.failed:
         return "failed"
     return end_of(n_rounds, longest, ended or "rule")
 
 
-def _number(value: Any) -> float | None:
+def _unit_mark(value: Any) -> float | None:
     """Return a mark in [0, 1], or None."""
     if isinstance(value, bool):
         return float(value)
@@ -171,30 +171,32 @@ def _metric_names(items: Sequence[Conversation]) -> tuple[dict[str, str], list[s
         at_the_end |= item.about.scores.keys()
     metrics, notes = {}, []
     for name, listed in values.items():
-        if all(_number(value) is not None for value in listed):
+        if all(_unit_mark(value) is not None for value in listed):
             metrics[name] = _metric_name(name)
             where = "at the last round only, so it cannot judge earlier stops" if name in at_the_end else "where marked"
             notes.append(f"the score {name!r} is the metric {metrics[name]!r}, known {where}; more must mean better")
         else:
-            odd = next(value for value in listed if _number(value) is None)
-            notes.append(f"the score {name!r} is left out: {str(odd)[:_SHOWN]!r} is not a number in [0, 1]")
+            odd = next(value for value in listed if _unit_mark(value) is None)
+            notes.append(f"the score {name!r} is left out: {str(odd)[:_MARK_CHARS]!r} is not a number in [0, 1]")
     return metrics, notes
 
 
-def _metrics(item: Conversation, rounds: Sequence[Round], names: Mapping[str, str]) -> tuple[dict[str, float], ...]:
+def _round_metrics(
+    item: Conversation, rounds: Sequence[Round], names: Mapping[str, str]
+) -> tuple[dict[str, float], ...]:
     marked = [step.span.scores for step in item.steps if step.answer is not None]
     metrics = []
     for place, own in enumerate(rounds):
         scores = dict(marked[place]) if place < len(marked) else {}
         if place == len(rounds) - 1:
             scores |= item.about.scores
-        values = {ours: _number(scores.get(theirs)) for theirs, ours in names.items()}
+        values = {ours: _unit_mark(scores.get(theirs)) for theirs, ours in names.items()}
         known = {name: math.nan if value is None else value for name, value in values.items()}
         metrics.append({**score(own.answer, item.about.golds), **known})
     return tuple(metrics)
 
 
-def _disagreements(
+def _mark_disagreements(
     trajectories: Sequence[ImportedTrajectory], items: Sequence[Conversation], names: Mapping[str, str]
 ) -> list[str]:
     """Say where a mark of the log and the exact match of the answer differ: the answers may contain more than the gold one."""
@@ -260,7 +262,7 @@ def _cluster_notes(trajectories: Sequence[ImportedTrajectory]) -> list[str]:
     return [f"{len(trajectories)} trajectories of {questions} questions: those that ask the same are one cluster"]
 
 
-def _nothing(source: str, log: Log) -> str:
+def _no_answer_message(source: str, log: Log) -> str:
     kinds = Counter(span.kind or "unknown" for span in log.spans)
     listed = ", ".join(f"{number} {kind}" for kind, number in kinds.most_common(6))
     if not kinds[CHAT]:

@@ -9,14 +9,17 @@ from typing import Any
 
 from suffice.rounds import End, Token
 
-__all__ = ["CHAT", "About", "Log", "Message", "Span", "ToolCall", "Usage", "usage_of"]
+__all__ = ["CHAT", "ERROR_CODES", "About", "Log", "LoggedMessage", "ToolCall", "TraceSpan", "Usage", "usage_of"]
 
 CHAT = "chat"
 """The kind of a span that is one call of a model."""
 
+ERROR_CODES = (2, "2", "STATUS_CODE_ERROR", "ERROR", "StatusCode.ERROR")
+"""Status codes of a span that failed, as OpenTelemetry's exporters and those that build on it write them."""
+
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class LoggedMessage:
     """What a model was given: a role (`system`, `user`, `assistant`, `tool`) and its text."""
 
     role: str
@@ -76,7 +79,7 @@ def usage_of(
 
 
 @dataclass(slots=True, kw_only=True)
-class Span:
+class TraceSpan:
     """One step of a trace.
 
     Attributes:
@@ -109,7 +112,7 @@ class Span:
     name: str = ""
     start: int | None = None
     end: int | None = None
-    messages: tuple[Message, ...] = ()
+    messages: tuple[LoggedMessage, ...] = ()
     text: str = ""
     tools: tuple[ToolCall, ...] = ()
     tokens: tuple[Token, ...] | None = None
@@ -152,6 +155,6 @@ class About:
 class Log:
     """What a reader of one format returns: its spans in the order of the file, and what it says about traces by their id."""
 
-    spans: list[Span] = field(default_factory=list)
+    spans: list[TraceSpan] = field(default_factory=list)
     about: dict[str, About] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)

@@ -16,6 +16,7 @@ from typing import Any
 
 from suffice.adapters.base import ImportedRun, ImportedTrajectory, one_call
 from suffice.adapters.grid import Grid, group_trajectories
+from suffice.adapters.records import parquet_rows
 from suffice.errors import SchemaError
 from suffice.papers.importing import existing
 from suffice.rounds import Round
@@ -70,7 +71,7 @@ def read_tasr(path: str | Path, *, first_round: int | None = None) -> ImportedRu
         DataError: A value is invalid, or rounds of a question are missing or repeated; the message names the row.
     """
     path = existing(path, "a parquet file of TASR's rounds")
-    rows = _by_prompt(_parquet_rows(path))
+    rows = _by_prompt([dict(row) for _, row in parquet_rows(path)])
     names = list(rows[0]) if rows else []
     columns = {
         ours: next(theirs for theirs in candidates if theirs in names)
@@ -105,16 +106,6 @@ def read_tasr(path: str | Path, *, first_round: int | None = None) -> ImportedRu
     if shorter:
         notes.append(f"{shorter} questions have fewer rounds than the longest: treated as out of passages")
     return ImportedRun(source="tasr", trajectories=runs, notes=notes)
-
-
-def _parquet_rows(path: Path) -> list[dict[str, Any]]:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        return pq.read_table(path, partitioning=None).to_pylist()  # type: ignore[no-any-return]
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise SchemaError(f"{path}: cannot be read as parquet (corrupt or truncated?): {error}") from error
 
 
 def _by_prompt(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

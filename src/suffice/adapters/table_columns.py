@@ -1,0 +1,83 @@
+"""The columns of a table by usual names, and what their values are."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from suffice.adapters.grid import cell_number
+from suffice.adapters.names import GOLDS, plain_name
+from suffice.adapters.records import Record
+from suffice.errors import DataError
+
+__all__ = ["TableColumns"]
+
+
+class TableColumns:
+    """The columns of rows, each taken from them once."""
+
+    def __init__(self, rows: Sequence[Record]) -> None:
+        self.rows = rows
+        self.names = list(dict.fromkeys(name for row in rows for name in row.values))
+        self._columns: dict[str, list[Any]] = {}
+
+    def column(self, name: str) -> list[Any]:
+        """Return the values of a column, None where a row does not have it."""
+        if name not in self._columns:
+            self._columns[name] = [row.values.get(name) for row in self.rows]
+        return self._columns[name]
+
+    def filled(self, name: str) -> bool:
+        """Return whether a column has any value."""
+        return any(value is not None for value in self.column(name))
+
+    def by_name(self, usual: Iterable[str]) -> list[str]:
+        """Return the columns with one of the usual names, the best name first, and names without dots before others."""
+        places = {name: place for place, name in reversed(list(enumerate(usual)))}
+        plain = [(name, plain_name(name).rpartition(".")) for name in self.names]
+        candidates = [
+            (bool(path), places[last], name)
+            for name, (path, _, last) in plain
+            if last in places and path.rpartition(".")[2] not in ("record", *GOLDS)
+        ]
+        return [name for _, _, name in sorted(candidates, key=lambda item: item[:2]) if self.filled(name)]
+
+    def repeats(self, name: str) -> bool:
+        """Return whether a column has texts or whole numbers only, and some of them more than once."""
+        values = [value for value in self.column(name) if value is not None]
+        return all(isinstance(value, str | int) for value in values) and len(set(values)) < len(values)
+
+    def counts(self, name: str) -> bool:
+        """Return whether all values are whole numbers of at least 0, and not all the same."""
+        values = self.column(name)
+        return all(_is_whole(value) for value in values) and len(set(map(str, values))) > 1
+
+    def is_text(self, name: str) -> bool:
+        """Return whether a column has no lists and no objects."""
+        return all(value is None or isinstance(value, str | int | float) for value in self.column(name))
+
+    def numbers(self, name: str) -> list[float] | None:
+        """Return the numbers of a column where they are defined; None if it has anything else, or nothing."""
+        try:
+            numbers = [cell_number(value, name, "") for value in self.column(name)]
+        except DataError:
+            return None
+        known = [number for number in numbers if not math.isnan(number)]
+        return known or None
+
+    def constant_in(self, name: str, ids: Sequence[Any]) -> bool:
+        """Return whether a column has at most one value for each id, missing ones aside."""
+        first: dict[Any, Any] = {}
+        return all(
+            value is None or first.setdefault(str(key), value) == value
+            for key, value in zip(ids, self.column(name), strict=True)
+        )
+
+
+def _is_whole(value: Any) -> bool:
+    if isinstance(value, bool):
+        return False
+    if isinstance(value, str):
+        return value.strip().isdigit()
+    return isinstance(value, int | float) and value >= 0 and float(value).is_integer()

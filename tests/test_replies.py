@@ -10,7 +10,7 @@ import pytest
 
 from suffice import AnswerPosition, Cost, Round
 from suffice.errors import DataError
-from suffice.llm.replies import read_reply
+from suffice.llm.replies import reply_of_response
 from suffice.signals import compute_signals
 
 DATA = Path(__file__).parent / "data"
@@ -148,7 +148,7 @@ def test_several_choices_and_failures_are_refused():
     [("openai_chat", None), ("openai_response", None), ("anthropic", None), ("anthropic", {"input_tokens": "many"})],
 )
 def test_a_usage_that_is_missing_is_unknown(name, usage):
-    cost = read_reply({**PAYLOADS[name], "usage": usage}).costs["generator"]
+    cost = reply_of_response({**PAYLOADS[name], "usage": usage}).costs["generator"]
     assert cost.calls == 1
     assert all(map(math.isnan, (cost.uncached_tokens, cost.cached_tokens, cost.output_tokens, cost.seconds)))
 

@@ -35,7 +35,7 @@ from suffice.searches import (
     split,
     write_rules,
 )
-from suffice.searches.bits import first_bit, in_a_row, pack
+from suffice.searches.bits import first_bit, in_a_row, pack_bits
 from suffice.searches.data import Questions, by_prompt, fit
 from suffice.searches.families import FormFamily
 from suffice.signals import SIGNALS
@@ -506,17 +506,17 @@ def test_more_than_eight_rounds_are_packed_wider(width):
 
 def test_more_than_64_rounds_are_refused():
     with pytest.raises(DataError, match="at most 64 rounds.*65"):
-        pack(np.zeros((2, 65), dtype=bool))
+        pack_bits(np.zeros((2, 65), dtype=bool))
 
 
 @given(rounds=st.lists(st.lists(st.booleans(), min_size=11, max_size=11), min_size=1, max_size=5), n=st.integers(1, 12))
 def test_bits_are_what_loops_over_rounds_say(rounds, n):
     fires = np.array(rounds)
-    packed = pack(fires)
+    packed = pack_bits(fires)
     expected = [next((t for t, one in enumerate(row) if one), 11) for row in rounds]
     assert first_bit(packed, 11).tolist() == expected
     patient = [[t + 1 >= n and all(row[t - n + 1 : t + 1]) for t in range(11)] for row in rounds]
-    assert in_a_row(packed, n).tolist() == pack(np.array(patient)).tolist()
+    assert in_a_row(packed, n).tolist() == pack_bits(np.array(patient)).tolist()
 
 
 def test_tables_of_joined_literals_may_be_split_without_changing_anything(monkeypatch):

@@ -249,9 +249,9 @@ class Round:
         Raises:
             DataError: It is none of these, reports a failure, or has several choices.
         """
-        from suffice.llm.replies import read_reply
+        from suffice.llm.replies import reply_of_response
 
-        reply = read_reply(response, position=position, seconds=seconds, provider=provider)
+        reply = reply_of_response(response, position=position, seconds=seconds, provider=provider)
         return cls.of(index, reply, **others)
 
     @classmethod

@@ -10,11 +10,11 @@ from suffice.adapters.base import ImportedTrajectory
 from suffice.adapters.grid import Grid
 from suffice.adapters.guesses import ColumnMap
 from suffice.errors import UnsettledError
+from suffice.store.schema import PINNED_LABELS
 from suffice.tables import counted
 
 __all__ = ["Tally"]
 
-_PINNED_LABELS = ("model", "prompt_id")
 _FEW, _COPIED = 5, 0.98
 
 
@@ -26,7 +26,7 @@ class Tally:
         self.ends: Counter[str] = Counter()
         self._first: int | None = None
         self._unmapped: dict[str, None] = {}
-        self._labels: dict[str, set[Any]] = {name: set() for name in _PINNED_LABELS}
+        self._labels: dict[str, set[Any]] = {name: set() for name in PINNED_LABELS}
         self._scored = self._equal = 0
 
     def add(self, trajectories: Iterable[ImportedTrajectory]) -> None:

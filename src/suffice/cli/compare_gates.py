@@ -34,9 +34,11 @@ from suffice.replays.outcomes import choice_note
 from suffice.store import Recording, read_recording
 from suffice.tables import render
 
-__all__ = ["compare_gates_command", "comparison_page", "comparison_screen", "read_answers"]
+__all__ = ["GATE_METRICS", "compare_gates_command", "comparison_page", "comparison_screen", "read_answers"]
 
-_GATE_METRICS = ("contains", "em", "f1")
+GATE_METRICS = ("contains", "em", "f1")
+"""What gates are compared by where answers have references."""
+
 _GATE_DETAILS = {"EM", "F1", "p (Holm)", "calls", "to decide, ms", "labels", "fit, s"}
 _READ_THE_ANSWER = ("entropy, mean", "entropy, max", "sequence log-probability", "flare", "dragin")
 
@@ -93,7 +95,7 @@ def compare_gates_command(
     _require_gates(questions or bool(column) or model is not None, model, tune, markdown)
     how: dict[str, Any] = {"resampling": resampling.value, "margin": margin}
     answers = {source: read_answers(source) for source in recordings}
-    names = tuple(metric or (("em",) if any(map(choice_note, answers.values())) else _GATE_METRICS))
+    names = tuple(metric or (("em",) if any(map(choice_note, answers.values())) else GATE_METRICS))
     tune_evaluation = None if tune is None else GateEvaluation(read_answers(tune), metrics=names, **how)
     embedder = MiniLM() if questions else None
     comparisons: dict[str, GateComparison] = {}

@@ -12,7 +12,7 @@ from suffice.cli import models, options
 from suffice.cli.live import show_live
 from suffice.cli.output import Output
 from suffice.cli.panel import PanelOptions, require_contexts
-from suffice.cli.recording import Recorder
+from suffice.cli.recording import RecordOptions
 from suffice.embedding import DraftEmbedder
 from suffice.judges import Panel
 from suffice.loop import DraftingLoop
@@ -95,7 +95,7 @@ def record_drafts_command(
             help=f"Questions: {options.DATASET}, or published scenarios (.json); a question's passages are its contexts."
         ),
     ],
-    recorder: Recorder,
+    recorder: RecordOptions,
     writer: _Writer,
     critic: _Critic,
     judge: PanelOptions,

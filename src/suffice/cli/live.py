@@ -34,7 +34,7 @@ def show_live(loop: LiveLoop, question: str, passages: Sequence[Passage] = (), *
         *rounds, (_, outcome) = loop.stream(question, passages)
         assert isinstance(outcome, Outcome)
         decisions = [decision for _, decision in rounds if isinstance(decision, Decision)]
-        print_json(_as_dict(outcome, decisions))
+        print_json(_outcome_json(outcome, decisions))
     else:
         outcome = _run_shown(loop, question, passages, most=_WHOLE if output.details else _SHORT)
         say(decision_lines(outcome.decision, outcome.costs))
@@ -72,7 +72,7 @@ def _run_shown(loop: LiveLoop, question: str, passages: Sequence[Passage], *, mo
     return outcome
 
 
-def _as_dict(outcome: Outcome, decisions: Sequence[Decision]) -> dict[str, Any]:
+def _outcome_json(outcome: Outcome, decisions: Sequence[Decision]) -> dict[str, Any]:
     return {
         "question": outcome.question,
         **outcome.decision.to_dict(),

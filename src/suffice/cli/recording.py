@@ -23,11 +23,11 @@ from suffice.signals import GATE
 from suffice.signals.position import AnswerPosition
 from suffice.tables import counted
 
-__all__ = ["Recorder", "record_command"]
+__all__ = ["RecordOptions", "record_command"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Recorder:
+class RecordOptions:
     """Which questions are recorded, where to, and how many at once."""
 
     panel: ClassVar[str] = "Recording"
@@ -82,7 +82,7 @@ class Recorder:
 
 def record_command(
     dataset: options.Dataset,
-    recorder: Recorder,
+    recorder: RecordOptions,
     retrieval: options.Retrieval,
     answering: models.Answering,
     signals: models.Signals,

@@ -28,7 +28,7 @@ __all__ = ["selectors_command"]
 
 _TEXT_SELECTORS = ("last", "first", "majority")
 _USUAL_RULES = ("tasr", "answer_stable", "fixed_k(3)", "full")
-_CALIBRATED = ("max_p_correct", "weighted_majority")
+_CALIBRATED_SELECTORS = ("max_p_correct", "weighted_majority")
 _SELECTOR_DETAILS = {"gap closed, full %", "oracle full"}
 
 
@@ -73,7 +73,9 @@ def selectors_command(
         ]
     selectors: list[Selector] = [parse_selector(text) for text in selector or _usual(tune_recording, base)]
     fit = (
-        None if selector else _fitted(tune_recording, base, tuple(feature or RANKER_FEATURES), metric, resampling.seed)
+        None
+        if selector
+        else _ranker_fit(tune_recording, base, tuple(feature or RANKER_FEATURES), metric, resampling.seed)
     )
     if fit is not None:
         selectors.append(fit.policy.selector)
@@ -102,7 +104,7 @@ def _usual(tune: Recording, base: Policy) -> tuple[str, ...]:
     """Return the selectors to compare by default; those of drafts where distances between drafts were recorded."""
     usable = usable_selectors(tune)
     drafts = [name for name in usable if name not in _TEXT_SELECTORS] if "centroid" in usable else []
-    return (*_TEXT_SELECTORS, *drafts, *(_CALIBRATED if base.calibrators else ()))
+    return (*_TEXT_SELECTORS, *drafts, *(_CALIBRATED_SELECTORS if base.calibrators else ()))
 
 
 def _with_calibrators(tune: Recording) -> Policy:
@@ -118,7 +120,7 @@ def _stopping_policy(tune: Recording, base: Policy, text: str) -> Policy:
     return replace(base, rule=policy.rule if text == "full" else parse_rule(text), name=text)
 
 
-def _fitted(tune: Recording, base: Policy, features: tuple[str, ...], metric: str, seed: int) -> RankerFit | None:
+def _ranker_fit(tune: Recording, base: Policy, features: tuple[str, ...], metric: str, seed: int) -> RankerFit | None:
     """Return the fitted ranker; None where no default feature was recorded."""
     reads = Ranked(tuple(Term(name, 0.0) for name in features)).signals
     if features == RANKER_FEATURES and not reads <= {calibrator.output for calibrator in base.calibrators}:

@@ -22,7 +22,7 @@ from suffice.train.reranker import FEWEST, RerankerSettings, train_reranker
 
 __all__ = ["train_reranker_command"]
 
-_DEFAULTS = RerankerSettings()
+_RERANKER_DEFAULTS = RerankerSettings()
 _TRANSFER = (
     "it is aligned with one model: the published gains (NQ, top 3: +4.7 accuracy) hardly carry over to another (+0.2), and "
     "on HotpotQA general rerankers did better with one passage; `suffice paper transfer` compares models"
@@ -46,28 +46,38 @@ class _RerankerTraining:
 
     panel: ClassVar[str] = "Training"
 
-    learning_rate: Annotated[float, typer.Option("--lr", help="Largest learning rate.")] = _DEFAULTS.learning_rate
-    weight_decay: Annotated[float, typer.Option("--weight-decay", help="Of AdamW.")] = _DEFAULTS.weight_decay
-    query_tokens: Annotated[int, typer.Option("--query-tokens", help="Longest question.")] = _DEFAULTS.query_tokens
-    passage_tokens: Annotated[int, typer.Option("--passage-tokens", help="Longest passage.")] = _DEFAULTS.passage_tokens
+    learning_rate: Annotated[float, typer.Option("--lr", help="Largest learning rate.")] = (
+        _RERANKER_DEFAULTS.learning_rate
+    )
+    weight_decay: Annotated[float, typer.Option("--weight-decay", help="Of AdamW.")] = _RERANKER_DEFAULTS.weight_decay
+    query_tokens: Annotated[int, typer.Option("--query-tokens", help="Longest question.")] = (
+        _RERANKER_DEFAULTS.query_tokens
+    )
+    passage_tokens: Annotated[int, typer.Option("--passage-tokens", help="Longest passage.")] = (
+        _RERANKER_DEFAULTS.passage_tokens
+    )
     batch: Annotated[
         int, typer.Option("--batch", help="Positives of one step on each device, each with its negatives.")
-    ] = _DEFAULTS.batch
+    ] = _RERANKER_DEFAULTS.batch
     accumulate: Annotated[
         int, typer.Option("--accumulate", help="Parts into which a batch is cut where memory is short.")
-    ] = _DEFAULTS.accumulate
-    epochs: Annotated[float, typer.Option("--epochs", help="Passes over the data.")] = _DEFAULTS.epochs
-    temperature: Annotated[float, typer.Option("--temperature", help="Of InfoNCE.")] = _DEFAULTS.temperature
-    negatives: Annotated[int, typer.Option("--negatives", help="Most given negatives.")] = _DEFAULTS.negatives
-    in_batch: Annotated[int, typer.Option("--in-batch", help="Negatives from the batch besides.")] = _DEFAULTS.in_batch
-    warmup: Annotated[float, typer.Option("--warmup", help="Share of the steps.")] = _DEFAULTS.warmup
+    ] = _RERANKER_DEFAULTS.accumulate
+    epochs: Annotated[float, typer.Option("--epochs", help="Passes over the data.")] = _RERANKER_DEFAULTS.epochs
+    temperature: Annotated[float, typer.Option("--temperature", help="Of InfoNCE.")] = _RERANKER_DEFAULTS.temperature
+    negatives: Annotated[int, typer.Option("--negatives", help="Most given negatives.")] = _RERANKER_DEFAULTS.negatives
+    in_batch: Annotated[int, typer.Option("--in-batch", help="Negatives from the batch besides.")] = (
+        _RERANKER_DEFAULTS.in_batch
+    )
+    warmup: Annotated[float, typer.Option("--warmup", help="Share of the steps.")] = _RERANKER_DEFAULTS.warmup
     evaluations: Annotated[int, typer.Option("--evaluations", help="Evaluations and checkpoints in an epoch.")] = (
-        _DEFAULTS.evaluations
+        _RERANKER_DEFAULTS.evaluations
     )
     patience: Annotated[
         int, typer.Option("--patience", help="Evaluations without a better MRR on dev before it stops.")
-    ] = _DEFAULTS.patience
-    precision: Annotated[str, typer.Option("--precision", help="auto, fp32, bf16 or fp16.")] = _DEFAULTS.precision
+    ] = _RERANKER_DEFAULTS.patience
+    precision: Annotated[str, typer.Option("--precision", help="auto, fp32, bf16 or fp16.")] = (
+        _RERANKER_DEFAULTS.precision
+    )
 
 
 def train_reranker_command(

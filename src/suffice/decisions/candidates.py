@@ -42,11 +42,11 @@ def candidates(tune: Recording, metric: str, selector: Selector) -> tuple[tuple[
     untried: dict[str, list[str]] = {}
     for rule in _rules(tune):
         try:
-            policies.append(_fitted(tune, rule, metric, selector))
+            policies.append(_fitted_policy(tune, rule, metric, selector))
         except SufficeError as error:
             untried.setdefault(str(error).split(":", maxsplit=1)[0].rstrip("."), []).append(rule)
     notes = [f"not tried: {', '.join(rules)}, because {reason}" for reason, rules in untried.items()]
-    lacking = [name for name in _MORE if name not in _recorded(tune)]
+    lacking = [name for name in _MORE if name not in _signals_with_values(tune)]
     if lacking:
         notes.append(f"rules on {', '.join(lacking)} were not tried: the log has no values of it")
     return tuple(policies), tuple(notes)
@@ -67,14 +67,14 @@ def change_text(policy: Policy, highest: int) -> str:
     return f"stop by {policy.label}" if policy.label.isidentifier() else f"stop when {policy.rule}"
 
 
-def _recorded(tune: Recording) -> set[str]:
+def _signals_with_values(tune: Recording) -> set[str]:
     """Return the signals that have a value somewhere."""
     return {name for name in tune.names("signal") if np.isfinite(tune.column(name)).any()}
 
 
 def _rules(tune: Recording) -> Iterator[str]:
     """Yield the text of each rule whose signals were recorded, in the order in which they are listed."""
-    columns = _recorded(tune)
+    columns = _signals_with_values(tune)
     if "answer_stable" in columns:
         yield "answer_stable"
         yield "stable_twice"
@@ -94,7 +94,7 @@ def _rules(tune: Recording) -> Iterator[str]:
         yield from (f"p_known > {threshold}" for threshold in _PROBABILITIES)
 
 
-def _fitted(tune: Recording, rule: str, metric: str, selector: Selector) -> Policy:
+def _fitted_policy(tune: Recording, rule: str, metric: str, selector: Selector) -> Policy:
     """Return the rule as a policy with what it needs, fitted on tune questions.
 
     Raises:

@@ -24,7 +24,7 @@ _COLOURS = {
 }
 """What the evidence says of a candidate, with its colour."""
 
-_WIDTH = 15
+_INTERVAL_LETTERS = 15
 """Letters of an interval that is drawn as text."""
 
 
@@ -139,11 +139,11 @@ def interval_bar(change: tuple[float, float, float], max_loss: float) -> str:
     if not np.isfinite(change).all():
         return ""
     scale = 4 * max_loss  # half of the width
-    places = [round((value / scale + 1) / 2 * (_WIDTH - 1)) for value in (-max_loss, 0.0, low, middle, high)]
-    line = ["."] * _WIDTH
+    places = [round((value / scale + 1) / 2 * (_INTERVAL_LETTERS - 1)) for value in (-max_loss, 0.0, low, middle, high)]
+    line = ["."] * _INTERVAL_LETTERS
     for place, sign in zip(places, "||[o]", strict=True):
-        beyond = "<" if place < 0 else ">" if place >= _WIDTH else sign
-        line[min(max(place, 0), _WIDTH - 1)] = beyond
+        beyond = "<" if place < 0 else ">" if place >= _INTERVAL_LETTERS else sign
+        line[min(max(place, 0), _INTERVAL_LETTERS - 1)] = beyond
     return "".join(line)
 
 

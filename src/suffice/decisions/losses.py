@@ -23,7 +23,7 @@ from suffice.tables import counted
 __all__ = ["SAVABLE", "Measured", "measure_candidates", "uncut"]
 
 SAVABLE = ("calls", "tokens", "money")
-_REMEDIES = {
+_COST_REMEDIES = {
     "calls": "log every round",
     "tokens": "log cost.generator.uncached_tokens, cost.generator.cached_tokens and cost.generator.output_tokens",
     "money": "log the tokens (cost.generator.uncached_tokens, ...), and give prices (prices=..., --prices FILE)",
@@ -56,7 +56,7 @@ class Measured:
         if unknown.any():
             raise DataError(
                 f"{name} {'is' if name == 'money' else 'are'} unknown in {int(unknown.sum()):,} of {counted(len(unknown), 'question')}, so what a change would "
-                f"save is unknown: {_REMEDIES[name]}, or decide about calls (cost='calls', --cost calls)"
+                f"save is unknown: {_COST_REMEDIES[name]}, or decide about calls (cost='calls', --cost calls)"
             )
 
 

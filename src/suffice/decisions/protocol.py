@@ -124,7 +124,7 @@ def decide(
                 "a tune recording nor a gate has seen"
             )
         return replace(previous, rounds_text=_rounds_text(recording), notes=tuple(notes))
-    notes += _checked(verdict_part, trial)
+    notes += _candidate_notes(verdict_part, trial)
     units = measure_candidates(verdict_part, trial.candidates, trial.baseline, trial.metric, prices)
     units.require_cost(trial.cost)
     trial = trial.extended(units, seen_from(verdict_part))
@@ -196,7 +196,7 @@ def _require_answers(recording: Recording) -> None:
         )
 
 
-def _checked(recording: Recording, trial: Trial) -> list[str]:
+def _candidate_notes(recording: Recording, trial: Trial) -> list[str]:
     """Refuse questions on which a candidate cannot decide; return what a reader must know of the tested ones."""
     if is_agreement(trial.metric):
         _require_answers(recording)

@@ -31,7 +31,7 @@ EPS = (0.01, 0.02, 0.03, 0.05, 0.08, 0.12, 0.2, 0.3)
 
 def usable_selectors(recording: Recording) -> list[str]:
     """Return those of `DRAFT_SELECTORS` whose signals the recording has."""
-    return [name for name in DRAFT_SELECTORS if _recorded(recording, parse_selector(name).signals)]
+    return [name for name in DRAFT_SELECTORS if _has_values(recording, parse_selector(name).signals)]
 
 
 def draft_families(recording: Recording, *, judged: bool = True) -> dict[str, tuple[Procedure, ...]]:
@@ -58,7 +58,7 @@ def draft_families(recording: Recording, *, judged: bool = True) -> dict[str, tu
     return families
 
 
-def _recorded(recording: Recording, names: frozenset[str]) -> bool:
+def _has_values(recording: Recording, names: frozenset[str]) -> bool:
     """Return whether all columns are there, and the nearest of them has a value (drafts five rounds apart may not exist)."""
     if not names <= set(recording.table.column_names):
         return False

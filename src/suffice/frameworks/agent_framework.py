@@ -74,12 +74,12 @@ def stop_middleware(
 
         def should_continue(self, *, last_result: Any, **_: Any) -> bool:
             """Observe a draft; return whether the agent runs again."""
-            return not current.get().observe(last_result.text, cost=_cost(last_result.usage_details)).stop
+            return not current.get().observe(last_result.text, cost=_usage_cost(last_result.usage_details)).stop
 
     return StopMiddleware()
 
 
-def _cost(usage: Mapping[str, Any] | None) -> Cost | None:
+def _usage_cost(usage: Mapping[str, Any] | None) -> Cost | None:
     """Return what a run cost; None if the client did not say."""
     if usage is None:
         return None

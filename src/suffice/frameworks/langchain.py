@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 __all__ = ["stop_middleware"]
 
-_FIRST_CYCLE = 6
-"""Steps of the graph that one more round may take, while no round has shown how many it takes."""
+_FIRST_AGENT_CYCLE = 6
+"""Steps that one more round of the agent may take, tools and other middleware among them, while none has shown how many."""
 
 
 def stop_middleware(
@@ -66,7 +66,7 @@ def stop_middleware(
                 return None
             decision = run.observe(str(newest.text), cost=cost_of(newest))
             steps, before = state["remaining_steps"], state["suffice"].get("steps")
-            cycle = _FIRST_CYCLE if before is None else before - steps
+            cycle = _FIRST_AGENT_CYCLE if before is None else before - steps
             if not decision.stop and steps <= cycle + 2:
                 run.end("cancelled")
             if run.decision is not None:

@@ -18,6 +18,7 @@ __all__ = ["stop_node"]
 
 _STATE = "suffice"
 _FIRST_CYCLE = 2
+"""Steps of the graph that one more round takes, while no round has shown how many: the model's node and this one."""
 
 
 def stop_node(

@@ -25,7 +25,7 @@ ATTEMPTS = 3
 REMINDER = "Reply with the JSON object alone."
 """End of the prompt in further attempts, because at temperature 0 the same prompt gives the same reply."""
 
-_Value = TypeVar("_Value")
+_JudgeValue = TypeVar("_JudgeValue")
 
 _FENCE = re.compile(r"```(?:json)?\s*\n(?P<inside>[^`]*)\n\s*```", re.IGNORECASE)
 
@@ -50,7 +50,7 @@ class JudgeReply:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JudgeOutcome(Generic[_Value]):
+class JudgeOutcome(Generic[_JudgeValue]):
     """The outcome of one request over all its attempts.
 
     Attributes:
@@ -61,7 +61,7 @@ class JudgeOutcome(Generic[_Value]):
         from_cache: Whether all replies came from the cache.
     """
 
-    value: _Value | None
+    value: _JudgeValue | None
     note: str
     cost: Cost
     attempts: int
@@ -119,8 +119,8 @@ class JudgeModel:
         messages: Sequence[Message],
         name: str,
         schema: Mapping[str, Any],
-        read: Callable[[JudgeReply], _Value],
-    ) -> JudgeOutcome[_Value]:
+        read: Callable[[JudgeReply], _JudgeValue],
+    ) -> JudgeOutcome[_JudgeValue]:
         """Return the value of the reply to `inputs`, from the cache if it was requested before.
 
         Args:

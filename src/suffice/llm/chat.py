@@ -19,7 +19,7 @@ from suffice.signals.position import AnswerPosition
 
 __all__ = ["Api", "Cache", "ChatModel", "ChatStats", "Completion"]
 
-_PINNED = ("kind", "endpoint", "api", "model", "temperature", "seed", "extra_body")
+_PINNED_FIELDS = ("kind", "endpoint", "api", "model", "temperature", "seed", "extra_body")
 
 
 class Cache(Protocol):
@@ -157,7 +157,7 @@ class ChatModel(PromptedModel):
     def pin(self) -> dict[str, Any]:
         """Return the part of the fingerprint that also applies to requests with another prompt, such as a judge's."""
         fingerprint = self.fingerprint()
-        return {name: fingerprint[name] for name in _PINNED}
+        return {name: fingerprint[name] for name in _PINNED_FIELDS}
 
     def answer(self, question: str, passages: Sequence[Passage] = ()) -> Reply:
         """Answer a question; see `Answerer.answer`.

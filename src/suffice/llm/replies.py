@@ -14,7 +14,7 @@ from suffice.llm.prompted import reply_of
 from suffice.rounds import Cost, Reply
 from suffice.signals.position import AnswerPosition
 
-__all__ = ["Provider", "read_reply"]
+__all__ = ["Provider", "reply_of_response"]
 
 Provider = Literal["openai", "anthropic"]
 """Whose interface a reply has."""
@@ -25,7 +25,7 @@ _ACCEPTED = (
 )
 
 
-def read_reply(
+def reply_of_response(
     response: Any,
     *,
     position: AnswerPosition | None = None,
@@ -34,7 +34,7 @@ def read_reply(
 ) -> Reply:
     """Return the answer of one response with its tokens, costs and finish reason.
 
-    >>> read_reply({"choices": [{"message": {"content": "Oslo"}, "finish_reason": "stop"}]}).answer
+    >>> reply_of_response({"choices": [{"message": {"content": "Oslo"}, "finish_reason": "stop"}]}).answer
     'Oslo'
 
     Args:
@@ -122,7 +122,7 @@ def _response(body: Mapping[str, Any], seconds: float) -> Completion:
     return Completion(
         text="".join(str(part.get("text") or part.get("refusal") or "") for part in parts),
         tokens=tuple(token for run in tokens for token in run or ()) if all(tokens) and tokens else None,
-        cost=_cost(body, seconds, cached_in=("input_tokens_details", "cached_tokens")),
+        cost=_reply_cost(body, seconds, cached_in=("input_tokens_details", "cached_tokens")),
         finish_reason=str(reason or body.get("status") or "") or None,
         tool_arguments=calls[0] if calls else None,
     )
@@ -135,13 +135,13 @@ def _anthropic_message(body: Mapping[str, Any], seconds: float) -> Completion:
     return Completion(
         text=content_text([block for block in blocks if block.get("type") == "text"]),
         tokens=None,
-        cost=_cost(body, seconds, cached_in=None),
+        cost=_reply_cost(body, seconds, cached_in=None),
         finish_reason=body.get("stop_reason"),
         tool_arguments=json.dumps(calls[0], default=str) if calls else None,
     )
 
 
-def _cost(body: Mapping[str, Any], seconds: float, *, cached_in: tuple[str, str] | None) -> Cost:
+def _reply_cost(body: Mapping[str, Any], seconds: float, *, cached_in: tuple[str, str] | None) -> Cost:
     """Return the cost from a usage that counts input and output tokens.
 
     Args:

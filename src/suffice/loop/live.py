@@ -67,7 +67,7 @@ class Outcome(Displayed):
         return total_cost(self.costs)
 
 
-Step = tuple[Round | None, Outcome | Decision]
+LiveStep = tuple[Round | None, Outcome | Decision]
 """A round with its decision; at the end ``(None, outcome)``."""
 
 
@@ -171,7 +171,7 @@ class LiveLoop(ABC):
         self.policy.check_depends(self.pinned)
         self.verify()
 
-    def stream(self, question: str, passages: Sequence[Passage] = ()) -> Iterator[Step]:
+    def stream(self, question: str, passages: Sequence[Passage] = ()) -> Iterator[LiveStep]:
         """Run one question and yield each round with its decision; the last item is ``(None, outcome)``.
 
         Args:
@@ -184,11 +184,11 @@ class LiveLoop(ABC):
         else:
             yield from _stepped(self._rounds(question, passages, blocking=True), finished)
 
-    def stream_async(self, question: str, passages: Sequence[Passage] = ()) -> AsyncGenerator[Step]:
+    def stream_async(self, question: str, passages: Sequence[Passage] = ()) -> AsyncGenerator[LiveStep]:
         """Like `stream`, without blocking the event loop; a cancelled task cancels the request in flight."""
         return self._rounds(question, passages, blocking=False)
 
-    async def _rounds(self, question: str, passages: Sequence[Passage], *, blocking: bool) -> AsyncGenerator[Step]:
+    async def _rounds(self, question: str, passages: Sequence[Passage], *, blocking: bool) -> AsyncGenerator[LiveStep]:
         """Yield each round and the outcome; if blocking, without ever suspending."""
         make = partial(drive, send=partial(send, blocking=blocking))
         if blocking:
@@ -270,10 +270,10 @@ async def _has(course: Course, r: int, *, blocking: bool) -> bool:
     return course.has(r)
 
 
-def _stepped(stream: AsyncGenerator[Step], run: Callable[[Coroutine[Any, Any, Any]], Any]) -> Iterator[Step]:
+def _stepped(stream: AsyncGenerator[LiveStep], run: Callable[[Coroutine[Any, Any, Any]], Any]) -> Iterator[LiveStep]:
     """Run an asynchronous stream step by step, so that each round appears as it ends."""
 
-    async def step() -> Step | None:
+    async def step() -> LiveStep | None:
         return await anext(stream, None)
 
     try:

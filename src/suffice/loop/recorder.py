@@ -29,15 +29,14 @@ from suffice.store.journal import differences
 from suffice.store.merging import INFERRED, RUN
 from suffice.store.recording import open_recording, with_journal, write_recording
 from suffice.store.round_journal import JournalContent, RoundJournal
-from suffice.store.schema import TEXT_COLUMNS
+from suffice.store.schema import PINNED_LABELS, TEXT_COLUMNS
 
 __all__ = ["Ending", "OpenQuestion", "Recorder"]
 
 Ending = Literal["max_rounds", "exhausted", "rule", "failed", "cancelled"]
 """Why a question that is recorded has no further round, as the loop itself says it."""
 
-_PINNED = ("model", "prompt_id")
-_OWN = frozenset({*TEXT_COLUMNS, "round", "golds", "question_type", "recorded_at", RUN, INFERRED})
+_RESERVED_NAMES = frozenset({*TEXT_COLUMNS, "round", "golds", "question_type", "recorded_at", RUN, INFERRED})
 
 
 class Recorder:
@@ -124,7 +123,11 @@ class Recorder:
             "labels": self.labels,
         }
         state = {} if self.policy is None else {name: item.to_dict() for name, item in self.policy.state.items()}
-        return {"config": config, "depends": {k: v for k, v in self.labels.items() if k in _PINNED}, "state": state}
+        return {
+            "config": config,
+            "depends": {k: v for k, v in self.labels.items() if k in PINNED_LABELS},
+            "state": state,
+        }
 
     def _check(self) -> None:
         """Raise if the file has other settings; write them down otherwise."""
@@ -349,7 +352,7 @@ class OpenQuestion:
 def _checked_labels(labels: Mapping[str, str]) -> dict[str, str]:
     """Raise if labels are not texts, or have the name of a column of ours."""
     for name, text in labels.items():
-        ours = name in _OWN or name in SIGNALS or name in METRICS
+        ours = name in _RESERVED_NAMES or name in SIGNALS or name in METRICS
         if not isinstance(name, str) or not name.isidentifier() or ours or not isinstance(text, str):
             raise DataError(f"{name!r}: {text!r} cannot be a label: give a text, under a name that no other column has")
     return dict(labels)
@@ -358,6 +361,11 @@ def _checked_labels(labels: Mapping[str, str]) -> dict[str, str]:
 def _checked_metric(name: str, value: float) -> float | None:
     """Return a metric in [0, 1]; None if it is unknown."""
     number = as_number(value)
-    if not name.isidentifier() or name in _OWN or name in SIGNALS or not (math.isnan(number) or 0 <= number <= 1):
+    if (
+        not name.isidentifier()
+        or name in _RESERVED_NAMES
+        or name in SIGNALS
+        or not (math.isnan(number) or 0 <= number <= 1)
+    ):
         raise DataError(f"the metric {name!r} is {value!r}: a metric has a name of its own and lies in [0, 1]")
     return None if math.isnan(number) else number

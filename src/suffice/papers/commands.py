@@ -19,7 +19,7 @@ from suffice.papers.tasr.tables import paper_tasr
 
 __all__ = ["semantic_command", "tasr_command"]
 
-_OWN = {"hotpotqa": "HotpotQA distractor", "2wiki": "2WikiMultiHopQA distractor"}
+_CORPORA = {"hotpotqa": "HotpotQA distractor", "2wiki": "2WikiMultiHopQA distractor"}
 
 
 def tasr_command(
@@ -79,7 +79,7 @@ def semantic_command(
 
 def bundled_cells(folder: Path, *, quiet: bool = True) -> list[TasrCell]:
     """Return the bundled questions with the span reader as two cells, recording them first if necessary."""
-    for dataset in _OWN:
+    for dataset in _CORPORA:
         for split in ("tune", "eval"):
             record_bundled(dataset, split, folder, quiet=quiet)
     return [
@@ -92,5 +92,5 @@ def bundled_cells(folder: Path, *, quiet: bool = True) -> list[TasrCell]:
             tune=folder / f"{dataset}_tune.parquet",
             eval=folder / f"{dataset}_eval.parquet",
         )
-        for dataset, corpus in _OWN.items()
+        for dataset, corpus in _CORPORA.items()
     ]

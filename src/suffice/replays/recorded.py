@@ -17,7 +17,7 @@ from suffice.tables import counted
 
 __all__ = ["Definedness", "check_recorded", "run_notes"]
 
-_REMEDIES: Mapping[str, str] = MappingProxyType(
+_SIGNAL_REMEDIES: Mapping[str, str] = MappingProxyType(
     {
         "embedding": "embed the drafts (`suffice draft record --embedder minilm`)",
         "feedback": "record with a critic (`suffice draft record`)",
@@ -126,7 +126,9 @@ def _remedy(policy: Policy, name: str) -> str:
     """Return how a signal could have been recorded."""
     raw = policy.raw_of(name)
     needs = SIGNALS[raw].needs if raw in SIGNALS else frozenset[str]()
-    return next((_REMEDIES[need] for need in sorted(needs) if need in _REMEDIES), f"record or import {raw!r}")
+    return next(
+        (_SIGNAL_REMEDIES[need] for need in sorted(needs) if need in _SIGNAL_REMEDIES), f"record or import {raw!r}"
+    )
 
 
 def _check_columns(policy: Policy, recording: Recording) -> None:

@@ -206,7 +206,7 @@ def _read_lines(path: Path, errors: Decoding) -> Iterator[Passage]:
     first_line: dict[str, int] = {}
     for where, row in json_lines(path, "an object with title and text", errors=errors):
         number = int(where.rpartition(" ")[2])
-        passage = _passage(row, number, where)
+        passage = _row_passage(row, number, where)
         if passage.passage_id in first_line:
             raise DataError(
                 f"{where}: id {passage.passage_id!r} was already used on line {first_line[passage.passage_id]}; each "
@@ -216,7 +216,7 @@ def _read_lines(path: Path, errors: Decoding) -> Iterator[Passage]:
         yield passage
 
 
-def _passage(row: dict[str, Any], number: int, where: str) -> Passage:
+def _row_passage(row: dict[str, Any], number: int, where: str) -> Passage:
     if not isinstance(row.get("text"), str):
         raise DataError(f"{where}: got {row!r:.80}; expected an object with a string 'text'")
     passage_id = row.get("id", number)

@@ -14,14 +14,14 @@ from suffice.retrieval.base import AsyncRetriever, Identity, Retriever
 from suffice.retrieval.datasets import text_id
 from suffice.rounds import Passage
 
-__all__ = ["Search", "from_callable", "from_haystack", "from_langchain", "from_llamaindex"]
+__all__ = ["SearchFunction", "from_callable", "from_haystack", "from_langchain", "from_llamaindex"]
 
-Search = Callable[[str, int | None], Iterable[Passage] | Awaitable[Iterable[Passage]]]
+SearchFunction = Callable[[str, int | None], Iterable[Passage] | Awaitable[Iterable[Passage]]]
 """Returns passages for a question, best first, at most so many; None asks for all."""
 
 
 def from_callable(
-    search: Search, *, name: str, settings: Mapping[str, Any] | None = None, identity: Identity = "passage_id"
+    search: SearchFunction, *, name: str, settings: Mapping[str, Any] | None = None, identity: Identity = "passage_id"
 ) -> Retriever | AsyncRetriever:
     """Return a retriever that calls a function, which may be a coroutine function.
 
@@ -56,12 +56,12 @@ def from_langchain(
     Raises:
         DataError: It has no `invoke`.
     """
-    _checked(retriever, "invoke", "LangChain")
+    _check_method(retriever, "invoke", "LangChain")
 
     def search(question: str, k: int | None) -> list[Passage]:
         asked = {"k": k} if k is not None and hasattr(retriever, "search_kwargs") else {}
         documents = retriever.invoke(question, **asked)
-        return [_passage(item.id, item.page_content, item.metadata, title, math.nan) for item in documents]
+        return [_foreign_passage(item.id, item.page_content, item.metadata, title, math.nan) for item in documents]
 
     return cast("Retriever", from_callable(search, name=name, settings=_settings(retriever, settings)))
 
@@ -80,11 +80,14 @@ def from_llamaindex(
     Raises:
         DataError: It has no `retrieve`.
     """
-    _checked(retriever, "retrieve", "LlamaIndex")
+    _check_method(retriever, "retrieve", "LlamaIndex")
 
     def search(question: str, k: int | None) -> list[Passage]:
         hits = retriever.retrieve(question)[:k]
-        return [_passage(hit.node.node_id, hit.node.get_content(), hit.node.metadata, title, hit.score) for hit in hits]
+        return [
+            _foreign_passage(hit.node.node_id, hit.node.get_content(), hit.node.metadata, title, hit.score)
+            for hit in hits
+        ]
 
     return cast("Retriever", from_callable(search, name=name, settings=_settings(retriever, settings)))
 
@@ -103,11 +106,11 @@ def from_haystack(
     Raises:
         DataError: It has no `run`.
     """
-    _checked(retriever, "run", "Haystack")
+    _check_method(retriever, "run", "Haystack")
 
     def search(question: str, k: int | None) -> list[Passage]:
         documents = retriever.run(query=question, **({} if k is None else {"top_k": k}))["documents"]
-        return [_passage(item.id, item.content or "", item.meta, title, item.score) for item in documents]
+        return [_foreign_passage(item.id, item.content or "", item.meta, title, item.score) for item in documents]
 
     return cast("Retriever", from_callable(search, name=name, settings=_settings(retriever, settings)))
 
@@ -117,7 +120,7 @@ class _Foreign:
     """A retriever around a function; it searches a corpus of its own."""
 
     name: str
-    search: Search
+    search: SearchFunction
     settings: Mapping[str, Any] = field(default_factory=dict)
     identity: Identity = "passage_id"
     has_corpus: bool = True
@@ -161,7 +164,7 @@ def _first(passages: Iterable[Any], k: int | None) -> list[Passage]:
     return first
 
 
-def _checked(retriever: Any, method: str, library: str) -> None:
+def _check_method(retriever: Any, method: str, library: str) -> None:
     if not callable(getattr(retriever, method, None)):
         raise DataError(f"{retriever!r} has no method {method!r}, so it is not a retriever of {library}")
 
@@ -170,7 +173,7 @@ def _settings(retriever: Any, settings: Mapping[str, Any] | None) -> dict[str, A
     return {"class": f"{type(retriever).__module__}.{type(retriever).__qualname__}", **(settings or {})}
 
 
-def _passage(
+def _foreign_passage(
     passage_id: str | None, text: str, metadata: Mapping[str, Any], title: str, score: float | None
 ) -> Passage:
     name = passage_id or text_id(text)

@@ -14,7 +14,7 @@ from suffice.rounds import Mask, Rounds
 from suffice.searches.families import FormFamily, RuleCodes
 from suffice.searches.space import Literal
 
-__all__ = ["Bits", "LiteralBits", "evaluator", "first_bit", "in_a_row", "pack", "reader"]
+__all__ = ["Bits", "LiteralBits", "evaluator", "first_bit", "in_a_row", "pack_bits", "reader"]
 
 Bits = npt.NDArray[Any]
 """Packed rounds, unsigned integers of 8 to 64 bits, shape ``(n_rules, n_questions)``."""
@@ -25,10 +25,10 @@ _TABLE_ROWS = 4096
 """Most rows of a table of joined literals: with 300 questions it stays in the processor's cache."""
 
 
-def pack(fires: Mask) -> Bits:
+def pack_bits(fires: Mask) -> Bits:
     """Return rounds as bits, the first round lowest: shape ``(..., n_rounds)`` to ``(...)``.
 
-    >>> pack(np.array([[False, True, True], [False, False, False]])).tolist()
+    >>> pack_bits(np.array([[False, True, True], [False, False, False]])).tolist()
     [6, 0]
 
     Raises:
@@ -83,10 +83,10 @@ class LiteralBits:
 
     def __init__(self, literals: tuple[Literal, ...], view: Rounds) -> None:
         self.n_questions = view.shape[0]
-        self.never: Bits = pack(np.zeros((1, *view.shape), dtype=np.bool_))
+        self.never: Bits = pack_bits(np.zeros((1, *view.shape), dtype=np.bool_))
         self.rows: list[Bits] = []
         for literal in literals:
-            fired = [pack(literal.threshold(d).fires(view) & view.seen) for d in range(len(literal.thresholds))]
+            fired = [pack_bits(literal.threshold(d).fires(view) & view.seen) for d in range(len(literal.thresholds))]
             self.rows.append(np.concatenate([self.never, *(row[None] for row in fired)]))
 
     def tables(self, neutral: Bits, join: Callable[[Bits, Bits], Bits]) -> list[tuple[slice, list[int], Bits]]:

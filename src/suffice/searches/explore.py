@@ -14,7 +14,7 @@ from suffice.errors import ConfigMismatchError
 from suffice.replays.charging import reads_closed_book
 from suffice.rounds import Floats, Mask
 from suffice.rules import Patience, Rule
-from suffice.searches.bits import Bits, evaluator, first_bit, in_a_row, pack, reader
+from suffice.searches.bits import Bits, evaluator, first_bit, in_a_row, pack_bits, reader
 from suffice.searches.data import OUTCOMES, Questions, Side, find_prompt
 from suffice.searches.families import FormFamily, RuleCodes
 from suffice.searches.space import Space
@@ -231,7 +231,7 @@ class Explorer:
     def of_rule(self, rule: Rule, prompt: str) -> tuple[Numbers, int]:
         """Return where any rule without a gate stops, shape ``(n_questions,)``, and the hash of that."""
         side = self.questions.sides[prompt]
-        position = first_bit(pack(rule.fires(side.view) & side.view.seen), len(side.view) - 1)
+        position = first_bit(pack_bits(rule.fires(side.view) & side.view.seen), len(side.view) - 1)
         return position, int(_gather(self._hashes[prompt, False], position[None]).sum(axis=1)[0])
 
 

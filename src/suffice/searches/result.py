@@ -141,7 +141,7 @@ class SearchResult(Evaluation):
                 **{name: float(values[position]) for name, values in self.columns.items()},
                 "front": bool(self.front[position]),
                 "stops": f"{int(self.distinct.hash[position]):016x}",
-                "thresholds": _open(intervals[row]),
+                "thresholds": _finite_ends(intervals[row]),
             }
         return rows
 
@@ -228,7 +228,7 @@ def write_rules(result: SearchResult, path: str | Path, progress: SearchProgress
                 progress(start + len(rows), n)
 
 
-def _open(intervals: ThresholdIntervals) -> dict[str, list[float | None]]:
+def _finite_ends(intervals: ThresholdIntervals) -> dict[str, list[float | None]]:
     return {name: [end if math.isfinite(end) else None for end in interval] for name, interval in intervals.items()}
 
 

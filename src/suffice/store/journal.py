@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from suffice.errors import ConfigMismatchError, DataError, SchemaError, SufficeError
 from suffice.json_text import load_json
-from suffice.store.faults import seal_of, sqlite_faults
+from suffice.store.faults import seal_of, sealed_text, sqlite_faults
 
 __all__ = ["Journal", "differences"]
 
@@ -97,7 +97,7 @@ class Journal:
         Raises:
             DataError: The disk is full, or not writable.
         """
-        text = _sealed(json.dumps(payload), question_id, r, part)
+        text = sealed_text(json.dumps(payload), question_id, r, part)
         with self._faults():
             self._db.execute("INSERT OR REPLACE INTO replies VALUES (?, ?, ?, ?)", (question_id, r, part, text))
 
@@ -129,7 +129,7 @@ class Journal:
         self._store("cut_short", question_id, rows)
 
     def _store(self, table: str, question_id: str, rows: Sequence[Mapping[str, Any]]) -> None:
-        text = _sealed(json.dumps(list(rows)), question_id)
+        text = sealed_text(json.dumps(list(rows)), question_id)
         with self._faults():
             self._db.execute(f"INSERT OR REPLACE INTO {table} VALUES (?, ?)", (question_id, text))  # noqa: S608
 
@@ -235,13 +235,8 @@ def _locked(path: Path) -> sqlite3.Connection:
     raise DataError(f"{_RECORDING} ({str(path)!r})")
 
 
-def _sealed(text: str, *key: Any) -> str:
-    """Add a line with a checksum of the text and its key."""
-    return f"{text}\n{seal_of(text, *key)}"
-
-
 def _opened(stored: str, *key: Any) -> str:
-    """Check and remove the line of `_sealed`; rows of older releases have none.
+    """Check and remove the line of `sealed_text`; rows of older releases have none.
 
     Raises:
         ValueError: The checksum does not match.

@@ -12,7 +12,7 @@ from typing import Any
 
 from suffice.errors import ConfigMismatchError, SchemaError
 from suffice.json_text import load_json
-from suffice.store.faults import seal_of, sqlite_faults
+from suffice.store.faults import seal_of, sealed_text, sqlite_faults
 from suffice.store.journal import differences
 
 __all__ = ["JournalContent", "JournalQuestion", "RoundJournal"]
@@ -86,7 +86,7 @@ class RoundJournal:
             stored = self._metadata(database)
             if stored is None:
                 text = json.dumps(metadata, sort_keys=True)
-                database.execute("INSERT INTO meta VALUES ('metadata', ?)", (_sealed(text, "metadata"),))
+                database.execute("INSERT INTO meta VALUES ('metadata', ?)", (sealed_text(text, "metadata"),))
         changed = [] if stored is None else differences(stored, json.loads(json.dumps(metadata)))
         if changed:
             raise ConfigMismatchError(
@@ -97,7 +97,7 @@ class RoundJournal:
     def begin(self, run: str, fields: Mapping[str, Any]) -> None:
         """Commit that a question has begun."""
         with self._writing() as database:
-            database.execute("INSERT INTO questions VALUES (?, ?, NULL)", (run, _sealed(json.dumps(fields), run)))
+            database.execute("INSERT INTO questions VALUES (?, ?, NULL)", (run, sealed_text(json.dumps(fields), run)))
 
     def put(self, run: str, r: int, row: Mapping[str, Any]) -> None:
         """Commit one round.
@@ -106,12 +106,12 @@ class RoundJournal:
             DataError: The disk is full, or not writable.
         """
         with self._writing() as database:
-            database.execute("INSERT INTO rounds VALUES (?, ?, ?)", (run, r, _sealed(json.dumps(row), run, r)))
+            database.execute("INSERT INTO rounds VALUES (?, ?, ?)", (run, r, sealed_text(json.dumps(row), run, r)))
 
     def end(self, run: str, ending: Mapping[str, Any]) -> None:
         """Commit how a question ended."""
         with self._writing() as database:
-            text = _sealed(json.dumps(ending), run, "ending")
+            text = sealed_text(json.dumps(ending), run, "ending")
             database.execute("UPDATE questions SET ending = ? WHERE run = ?", (text, run))
 
     def content(self) -> JournalContent | None:
@@ -189,8 +189,3 @@ class RoundJournal:
         if not isinstance(value, dict):
             raise SchemaError(f"{str(self.path)!r} {_DAMAGED}")
         return value
-
-
-def _sealed(text: str, *key: Any) -> str:
-    """Add a line with a checksum of the text and its key."""
-    return f"{text}\n{seal_of(text, *key)}"

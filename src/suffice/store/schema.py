@@ -16,6 +16,7 @@ from suffice.signals import LOOP_COMPONENTS, SIGNALS
 __all__ = [
     "EMBEDDING",
     "META_KEY",
+    "PINNED_LABELS",
     "RECORDING_FORMAT",
     "RECORDING_VERSION",
     "TEXT_COLUMNS",
@@ -44,6 +45,9 @@ TEXT_COLUMNS = (
     "prompt_id",
 )
 """Text columns with a fixed meaning, except `round`, `golds`, `passage_ids` and `recorded_at`."""
+
+PINNED_LABELS = ("model", "prompt_id")
+"""The labels on which policies depend that are fitted on a recording."""
 
 EMBEDDING = "embedding"
 """The column of the answers' embeddings, lists of numbers; only present if an embedder was recorded."""

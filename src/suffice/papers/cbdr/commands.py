@@ -25,7 +25,7 @@ from suffice.train.reranker_trainer import RerankerSettings
 
 __all__ = ["cbdr_command"]
 
-_DEFAULTS = CbdrSettings()
+_CBDR_DEFAULTS = CbdrSettings()
 
 
 def _spelled(numbers: tuple[float, ...]) -> str:
@@ -63,32 +63,38 @@ def cbdr_command(
     ] = None,
     limit: Annotated[int | None, typer.Option("--limit", min=1, help="Only the first questions of each file.")] = None,
     layers: Annotated[str, typer.Option("--layers", help="Of the probes: middle, last, or numbers.")] = "middle,last",
-    epochs: Annotated[str, typer.Option("--epochs", help="Of the probes; each is tried.")] = _spelled(_DEFAULTS.epochs),
+    epochs: Annotated[str, typer.Option("--epochs", help="Of the probes; each is tried.")] = _spelled(
+        _CBDR_DEFAULTS.epochs
+    ),
     hidden: Annotated[str, typer.Option("--hidden", help="Widths between the probe's layers.")] = _spelled(HIDDEN),
-    dropout: Annotated[float, typer.Option("--dropout", help="Of the probe.")] = _DEFAULTS.probe.dropout,
-    lr: Annotated[float, typer.Option("--lr", help="The probe's learning rate.")] = _DEFAULTS.probe.lr,
+    dropout: Annotated[float, typer.Option("--dropout", help="Of the probe.")] = _CBDR_DEFAULTS.probe.dropout,
+    lr: Annotated[float, typer.Option("--lr", help="The probe's learning rate.")] = _CBDR_DEFAULTS.probe.lr,
     train_size: Annotated[int, typer.Option("--train-size", min=2, help="Questions a probe is fitted on.")] = (
-        _DEFAULTS.train_size
+        _CBDR_DEFAULTS.train_size
     ),
     label: Annotated[str, typer.Option("--label", help="When an answer is right: em, contains or f1>=T.")] = (
-        _DEFAULTS.label
+        _CBDR_DEFAULTS.label
     ),
-    candidates: Annotated[int, typer.Option("--candidates", min=2, help="Contexts a question.")] = _DEFAULTS.candidates,
+    candidates: Annotated[
+        int, typer.Option("--candidates", min=2, help="Contexts a question.")
+    ] = _CBDR_DEFAULTS.candidates,
     top: Annotated[str, typer.Option("--top", help="Passages an answer is given; each is tried.")] = _spelled(
-        _DEFAULTS.depths
+        _CBDR_DEFAULTS.depths
     ),
-    betas: Annotated[str, typer.Option("--betas", help="Thresholds of the gate.")] = _spelled(_DEFAULTS.betas),
+    betas: Annotated[str, typer.Option("--betas", help="Thresholds of the gate.")] = _spelled(_CBDR_DEFAULTS.betas),
     reranker_lr: Annotated[float, typer.Option("--reranker-lr", help="Of the reranker.")] = (
-        _DEFAULTS.reranker.learning_rate
+        _CBDR_DEFAULTS.reranker.learning_rate
     ),
     reranker_epochs: Annotated[float, typer.Option("--reranker-epochs", help="Of the reranker.")] = (
-        _DEFAULTS.reranker.epochs
+        _CBDR_DEFAULTS.reranker.epochs
     ),
-    batch: Annotated[int, typer.Option("--reranker-batch", min=1, help="Positives a step.")] = _DEFAULTS.reranker.batch,
+    batch: Annotated[
+        int, typer.Option("--reranker-batch", min=1, help="Positives a step.")
+    ] = _CBDR_DEFAULTS.reranker.batch,
     max_tokens: Annotated[int, typer.Option("--max-tokens", min=1, help="Most tokens per reply.")] = 64,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Of training and draws.")] = _DEFAULTS.seed,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Of training and draws.")] = _CBDR_DEFAULTS.seed,
     resamples: Annotated[int, typer.Option("--resamples", min=1, help="Bootstrap draws.")] = (
-        _DEFAULTS.resampling.n_resamples
+        _CBDR_DEFAULTS.resampling.n_resamples
     ),
     form: FormatOption = "table",
     out: OutOption = None,
@@ -101,7 +107,7 @@ def cbdr_command(
     """
     form = checked_form("json" if output.as_json else form, out)
     settings = replace(
-        _DEFAULTS,
+        _CBDR_DEFAULTS,
         epochs=_integer_list(epochs, "--epochs"),
         probe=ProbeSettings(hidden=_integer_list(hidden, "--hidden"), dropout=dropout, lr=lr, patience=None),
         train_size=train_size,

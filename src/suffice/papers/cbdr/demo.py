@@ -14,7 +14,7 @@ import typer
 from suffice._version import __version__
 from suffice.certificates import Certification, Claim, certify, path_values, threshold_path
 from suffice.cli import options
-from suffice.cli.compare_gates import comparison_page, comparison_screen
+from suffice.cli.compare_gates import GATE_METRICS, comparison_page, comparison_screen
 from suffice.cli.console import print_json, print_table, say
 from suffice.cli.output import Output, Screen
 from suffice.embedding import MiniLM
@@ -52,7 +52,6 @@ from suffice.tables import Table, render
 __all__ = ["demo_gate", "gate_column"]
 
 _WRITTEN_BY = "suffice demo gate --markdown docs/results/gates.md"
-_GATE_METRICS = ("contains", "em", "f1")
 _RATES = (0.9, 0.75, 0.5, 0.25)
 _LOSS = Claim(epsilon=0.02, metric="contains")
 _NOTICE = (
@@ -104,8 +103,8 @@ def demo_gate(
         f"4. The gate that was best on tune, {best.name!r}, threshold by threshold, and which questions change sides."
     )
     sweep = _Sweep.of(best, tune, evaluation, out)
-    page.table(points_table(f"{best.name}: the threshold moved, on eval", sweep.points, _GATE_METRICS))
-    page.table(transitions_table(f"{best.name}: what the next threshold changes ({_GATE_METRICS[0]})", sweep.steps))
+    page.table(points_table(f"{best.name}: the threshold moved, on eval", sweep.points, GATE_METRICS))
+    page.table(transitions_table(f"{best.name}: what the next threshold changes ({GATE_METRICS[0]})", sweep.steps))
     page.table(examples_table("Some of those questions", sweep.steps, most=1))
 
     page.section(
@@ -265,15 +264,14 @@ class _Sweep:
             beta = find_threshold(certification.policy.rule, self.column).value
             point = self.evaluation.point(certification.policy.rule, beta, label="certified")
             chosen = point.to_dict()
-            page.sentence(point.headline(_GATE_METRICS[0]))
+            page.sentence(point.headline(GATE_METRICS[0]))
         page.sentence(self._blind())
         return {**certification.to_dict(), "chosen": chosen}
 
     def _blind(self) -> str:
         """Return what a gate that knows nothing may skip within the claim, in words."""
         room = (
-            self.evaluation.always.values[_GATE_METRICS[0]].mean()
-            - self.evaluation.never.values[_GATE_METRICS[0]].mean()
+            self.evaluation.always.values[GATE_METRICS[0]].mean() - self.evaluation.never.values[GATE_METRICS[0]].mean()
         )
         if room <= 0:
             return "Retrieval does not raise the mean here: never retrieving loses nothing."

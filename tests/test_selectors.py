@@ -185,3 +185,10 @@ def test_similar_drafts_stop_without_a_threshold_to_know():
     ]
     again = Policy(rule="similar(1)").decide([Round(index=r, answer=draft) for r, draft in enumerate(drafts, 1)])
     assert again.reason == "max_rounds"
+
+
+def test_best_without_a_policy_chooses_by_the_signal_of_quality_among_the_columns():
+    among = np.ones((1, 3), dtype=np.bool_)
+    rounds = Rounds({"quality": np.array([[0.2, 0.9, 0.4]])}, np.array([1, 2, 3]), among)
+    assert parse_selector("best").among(rounds, among).tolist() == [1]
+    assert str(parse_selector("best")) == "best"

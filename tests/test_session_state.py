@@ -173,3 +173,15 @@ def test_a_decision_without_rounds_goes_on():
     decision = Policy(rule="fixed_k(1)").decide([Round(index=1, answer="a"), Round(index=2, answer="b")])
     assert (decision.stop_round, decision.answer) == (1, "a")
     assert math.isnan(Policy(rule="own > 1").decide([Round(index=1, answer="a")], missing="ignore").signals["own"])
+
+
+@pytest.mark.parametrize("damage", [{}, {"index": 1}, None, "round", {"index": 1, "signals": 3}])
+def test_what_is_no_round_is_refused(damage):
+    with pytest.raises(SchemaError, match=r"not a round as `Round.to_dict` writes it"):
+        Round.from_dict(damage)
+
+
+@pytest.mark.parametrize("damage", [{}, {"stop": True}, {"stop": True, "signals": 3}, {"signals": {}, "why": "x"}])
+def test_what_is_no_decision_is_refused(damage):
+    with pytest.raises(SchemaError, match=r"not a decision as `Decision.to_dict` writes it"):
+        Decision.from_dict(damage)

@@ -68,7 +68,8 @@ def token_margin(token: Token) -> float:
             second = logprob
     if missing:
         first, second = (own, first) if own > first else (first, max(second, own))
-    return min(first - second, MAX_MARGIN) if second > LOWEST_LOGPROB else math.nan
+    # A zero has no sign: 0.0 - -0.0 and -0.0 - 0.0 would differ.
+    return min(first - second, MAX_MARGIN) + 0.0 if second > LOWEST_LOGPROB else math.nan
 
 
 def _is_blank(token: Token) -> bool:

@@ -15,7 +15,7 @@ import pytest
 
 from suffice import Cost, Decision, Policy, Recorder, read_recording, register_signal
 from suffice.errors import ConfigMismatchError, DataError, SchemaError, UnknownSignalError
-from suffice.frameworks import Run, call_cost, frameworks, snippet, trace_decision
+from suffice.frameworks import QuestionRun, call_cost, frameworks, snippet, trace_decision
 from tests.frameworks.acceptance import QUESTION, RULE, SCRIPT, measured
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -32,7 +32,7 @@ def observed(run, *replies):
 
 
 def test_a_run_ends_with_the_best_reply_and_the_reason():
-    run = Run(POLICY, QUESTION, measure=quality)
+    run = QuestionRun(POLICY, QUESTION, measure=quality)
     assert observed(run, *SCRIPT[:4]) == [False, False, False, True]
     assert run.text == "The Tempest"
     assert not run.is_last
@@ -50,14 +50,14 @@ def test_a_run_ends_with_the_best_reply_and_the_reason():
 
 
 def test_before_the_end_there_is_no_text():
-    run = Run(POLICY, measure=quality)
+    run = QuestionRun(POLICY, measure=quality)
     assert (run.text, run.decision, run.is_last) == ("", None, False)
     run.observe("The Tempest")
     assert (run.text, run.metadata()["stop"], run.metadata()["rounds"]) == ("", False, 1)
 
 
 def test_a_limit_from_outside_ends_with_the_best_reply_once():
-    run = Run(POLICY, measure=quality)
+    run = QuestionRun(POLICY, measure=quality)
     observed(run, "The Tempest", "Titus Andronicus")
     decision = run.end("cancelled")
     assert (run.text, decision.reason, decision.answer_round) == ("The Tempest", "cancelled", 1)
@@ -67,7 +67,7 @@ def test_a_limit_from_outside_ends_with_the_best_reply_once():
 
 
 def test_a_run_without_an_answer_failed_and_has_no_text():
-    run = Run("answer_stable")
+    run = QuestionRun("answer_stable")
     observed(run, "", "  ")
     assert run.end("exhausted").reason == "failed"
     assert run.text == ""
@@ -75,7 +75,7 @@ def test_a_run_without_an_answer_failed_and_has_no_text():
 
 
 def test_rules_read_the_answer_and_the_whole_reply_is_handed_back():
-    run = Run("answer_stable")
+    run = QuestionRun("answer_stable")
     assert observed(run, "Hm.\nAnswer: Oslo", "", "So I think.\nAnswer: Oslo", "I am sure.\nAnswer: Oslo") == [
         False
     ] * 3 + [True]
@@ -91,7 +91,7 @@ def test_nothing_is_measured_of_a_reply_without_text():
         asked.append((question, text))
         return {"quality": 0.1}
 
-    run = Run(POLICY, QUESTION, measure=measure)
+    run = QuestionRun(POLICY, QUESTION, measure=measure)
     observed(run, "", "Macbeth", "")
     assert asked == [(QUESTION, "Macbeth")]
     assert run.decision is None
@@ -99,7 +99,7 @@ def test_nothing_is_measured_of_a_reply_without_text():
 
 def test_a_signal_that_nothing_measures_is_an_error():
     with pytest.raises(UnknownSignalError, match="reads 'quality'"):
-        Run(POLICY).observe("The Tempest")
+        QuestionRun(POLICY).observe("The Tempest")
 
 
 def test_a_registered_signal_needs_no_measure():
@@ -108,17 +108,17 @@ def test_a_registered_signal_needs_no_measure():
         """Marks of the answer."""
         return measured(rounds[-1].text)
 
-    run = Run(POLICY)
+    run = QuestionRun(POLICY)
     observed(run, *SCRIPT[:4])
     assert run.text == "The Tempest"
 
 
 @pytest.mark.parametrize("cut", range(5))
 def test_a_run_goes_on_from_json_as_if_it_had_not_been_written_down(cut):
-    whole, part = Run(POLICY, QUESTION, measure=quality), Run(POLICY, QUESTION, measure=quality)
+    whole, part = QuestionRun(POLICY, QUESTION, measure=quality), QuestionRun(POLICY, QUESTION, measure=quality)
     observed(whole, *SCRIPT[:4])
     observed(part, *SCRIPT[:cut])
-    rest = Run(POLICY, measure=quality, state=json.loads(json.dumps(part.to_state())))
+    rest = QuestionRun(POLICY, measure=quality, state=json.loads(json.dumps(part.to_state())))
     assert rest.question == QUESTION
     observed(rest, *SCRIPT[cut:4])
     assert rest.metadata() == whole.metadata()
@@ -126,23 +126,23 @@ def test_a_run_goes_on_from_json_as_if_it_had_not_been_written_down(cut):
 
 
 def test_a_state_of_something_else_is_refused():
-    state = Run("answer_stable").to_state()
+    state = QuestionRun("answer_stable").to_state()
     with pytest.raises(ConfigMismatchError):
-        Run("answer_stable & (round >= 2)", state=state)
+        QuestionRun("answer_stable & (round >= 2)", state=state)
     with pytest.raises(SchemaError):
-        Run("answer_stable", state={})
+        QuestionRun("answer_stable", state={})
     with pytest.raises(DataError, match="needs a policy, or a state"):
-        Run()
+        QuestionRun()
 
 
 def test_a_state_contains_its_policy():
-    part = Run("answer_stable")
+    part = QuestionRun("answer_stable")
     part.observe("Oslo")
-    assert Run(state=part.to_state()).observe("Oslo").stop
+    assert QuestionRun(state=part.to_state()).observe("Oslo").stop
 
 
 def test_costs_are_what_rules_on_tokens_read():
-    run = Run("tokens >= 30")
+    run = QuestionRun("tokens >= 30")
     assert not run.observe("Oslo", cost=call_cost(10, 4, 2)).stop
     assert run.observe("Oslo", cost=call_cost(12, 2)).stop
     assert run.metadata()["signals"] == {"tokens": 30}
@@ -165,19 +165,19 @@ def test_what_a_client_returned_is_a_reply_with_its_own_costs_and_tokens():
         "top_logprobs": [{"token": t, "logprob": p} for t, p in (("Oslo", -0.1), ("Rome", -2.6))],
     }
     choice = {"message": {"content": "Oslo"}, "logprobs": {"content": [token]}}
-    run = Run("(answer_margin > 2) & (tokens > 5)")
+    run = QuestionRun("(answer_margin > 2) & (tokens > 5)")
     assert run.observe({"choices": [choice], "usage": {"prompt_tokens": 8, "completion_tokens": 1}}).stop
     assert run.metadata()["signals"] == {"answer_margin": 2.5, "tokens": 9}
 
 
 def test_a_thinking_block_is_not_part_of_the_answer():
-    run = Run("answer_stable")
+    run = QuestionRun("answer_stable")
     assert observed(run, "<think>Rome?</think>Oslo", "<think>Surely not Rome.</think>Oslo") == [False, True]
 
 
 def test_something_that_is_not_a_reply_is_an_error():
     with pytest.raises(DataError, match="not a reply"):
-        Run("answer_stable").observe(None)
+        QuestionRun("answer_stable").observe(None)
 
 
 @pytest.mark.parametrize(
@@ -187,12 +187,14 @@ def test_something_that_is_not_a_reply_is_an_error():
 def test_a_recorder_gets_the_rounds_when_the_run_ends(tmp_path, replies, end, ending):
     answers = SCRIPT[:4] if ending == "rule" else (SCRIPT[:2] * 3)[:replies]
     with Recorder(tmp_path / "runs.parquet") as recorder:
-        run = Run(POLICY, QUESTION, measure=quality, recorder=recorder)
+        run = QuestionRun(POLICY, QUESTION, measure=quality, recorder=recorder)
         observed(run, *answers)
         if end:
             run.end(end)
             run.end(end)
-        Run(POLICY, measure=quality, recorder=recorder, state=run.to_state()).end()  # it has ended: once is enough
+        QuestionRun(
+            POLICY, measure=quality, recorder=recorder, state=run.to_state()
+        ).end()  # it has ended: once is enough
     recording = read_recording(tmp_path / "runs.parquet")
     assert recording.answers.tolist() == [list(answers)]
     assert recording.column("quality").tolist() == [[measured(answer) for answer in answers]]
@@ -201,7 +203,7 @@ def test_a_recorder_gets_the_rounds_when_the_run_ends(tmp_path, replies, end, en
 
 def test_a_recorder_needs_the_question():
     with pytest.raises(DataError, match="needs the text of each question"):
-        Run("answer_stable", recorder=object())
+        QuestionRun("answer_stable", recorder=object())
 
 
 def test_a_decision_is_traced_only_where_a_program_traces():
@@ -245,16 +247,14 @@ def test_the_lines_load_the_policy_that_is_asked_for(name):
 
 @pytest.mark.whole
 def test_the_core_loads_numpy_only():
-    code = (
-        "import sys, suffice.frameworks as f; f.Run('answer_stable').observe('Oslo'); print('pyarrow' in sys.modules)"
-    )
+    code = "import sys, suffice.frameworks as f; f.QuestionRun('answer_stable').observe('Oslo'); print('pyarrow' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=600)
     assert done.stdout == "False\n"
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if "suffice.frameworks." not in frameworks()[name]])
 def test_without_an_adapter_25_lines_are_enough(name):
-    assert "from suffice.frameworks import Run\n" in frameworks()[name]
+    assert "from suffice.frameworks import QuestionRun\n" in frameworks()[name]
     assert sum(bool(line.strip()) for line in frameworks()[name].splitlines()) <= 25
 
 

@@ -6,7 +6,7 @@ import pytest
 from agent_framework import Agent, AgentLoopMiddleware, BaseChatClient, ChatResponse, Message
 
 from suffice.errors import DataError
-from suffice.frameworks.agent_framework import stop_middleware
+from suffice.frameworks.agent_framework import stop_loop_middleware
 from tests.frameworks.acceptance import CAPPED, QUESTION, Script, check, check_cap, check_stop, loaded
 
 
@@ -39,7 +39,7 @@ def test_its_own_limit_ends_with_the_best_answer(folder):
 
 def test_runs_side_by_side_do_not_meet(folder):
     async def both():
-        stop = stop_middleware(folder / "policy.json")
+        stop = stop_loop_middleware(folder / "policy.json")
         agents = [Agent(Fake(Script()), middleware=[stop, AgentLoopMiddleware(stop.should_continue)]) for _ in range(5)]
         return await asyncio.gather(*(agent.run(QUESTION) for agent in agents))
 
@@ -55,7 +55,7 @@ def test_measures_get_the_question_and_costs_are_those_of_the_runs():
         asked.append((question, text))
         return {}
 
-    stop = stop_middleware("tokens > 20", measure=measure)
+    stop = stop_loop_middleware("tokens > 20", measure=measure)
     agent = Agent(Fake(Script()), middleware=[stop, AgentLoopMiddleware(stop.should_continue)])
     response = asyncio.run(agent.run(QUESTION))
     assert response.additional_properties["suffice"]["signals"] == {"tokens": 24}

@@ -5,7 +5,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from suffice import Policy
-from suffice.frameworks import Run
+from suffice.frameworks import QuestionRun
 from tests.frameworks.acceptance import QUESTION, RULE, SCRIPT, measured
 
 
@@ -13,7 +13,7 @@ def test_the_span_around_a_stop_says_why():
     exporter, provider = InMemorySpanExporter(), TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     policy = Policy(rule=RULE, selector="max_quality")
-    run = Run(policy, QUESTION, measure=lambda question, text: {"quality": measured(text)})
+    run = QuestionRun(policy, QUESTION, measure=lambda question, text: {"quality": measured(text)})
     tracer = provider.get_tracer("test")
     for answer in SCRIPT[:4]:
         with tracer.start_as_current_span("chat"):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from suffice.errors import DataError
-from suffice.frameworks.runs import METADATA, Run, call_cost
+from suffice.frameworks.runs import METADATA, QuestionRun, call_cost
 from suffice.rounds import Cost
 
 __all__ = ["cost_of", "final_messages", "newest_reply", "question_of"]
@@ -38,7 +38,7 @@ def newest_reply(messages: Sequence[Any]) -> Any:
     return reply
 
 
-def final_messages(run: Run, messages: Sequence[Any]) -> list[Any]:
+def final_messages(run: QuestionRun, messages: Sequence[Any]) -> list[Any]:
     """Return the messages that end a run: each open tool call closed, and the best reply with the decision.
 
     If the newest message is the best reply, or no reply has an answer, the newest reply itself gets the decision.

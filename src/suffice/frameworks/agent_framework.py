@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from suffice.errors import DataError
-from suffice.frameworks.runs import METADATA, Measure, Run, call_cost, opener
+from suffice.frameworks.runs import METADATA, Measure, QuestionRun, call_cost, opener
 from suffice.rounds import Cost
 from suffice.rules import Rule
 from suffice.session import Policy
@@ -16,10 +16,10 @@ from suffice.session import Policy
 if TYPE_CHECKING:
     from suffice.loop import Recorder
 
-__all__ = ["stop_middleware"]
+__all__ = ["stop_loop_middleware"]
 
 
-def stop_middleware(
+def stop_loop_middleware(
     policy: Policy | Rule | str | Path, *, measure: Measure | None = None, recorder: Recorder | None = None
 ) -> Any:
     """Return a middleware around the framework's `AgentLoopMiddleware`: each run of the agent is a round.
@@ -39,9 +39,9 @@ def stop_middleware(
     from agent_framework import AgentMiddleware, AgentResponse, Message
 
     open_run = opener(policy, measure, recorder)
-    current: ContextVar[Run] = ContextVar("run")
+    current: ContextVar[QuestionRun] = ContextVar("run")
 
-    def best(run: Run, response: Any) -> Any:
+    def best(run: QuestionRun, response: Any) -> Any:
         """Return the best draft as the response; a response that waits for an approval remains what it is."""
         waits = any(item.type == "function_approval_request" for said in response.messages for item in said.contents)
         if waits and run.decision is None:

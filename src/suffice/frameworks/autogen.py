@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from suffice.errors import DataError
-from suffice.frameworks.runs import Measure, Run, call_cost, opener
+from suffice.frameworks.runs import Measure, QuestionRun, call_cost, opener
 from suffice.rounds import Cost
 from suffice.rules import Rule
 from suffice.session import Policy
@@ -49,8 +49,8 @@ def stop_condition(
         """Observes the writer's messages."""
 
         def __init__(self) -> None:
-            self._run: Run | None = None
-            self._last: Run | None = None
+            self._run: QuestionRun | None = None
+            self._last: QuestionRun | None = None
             self._costs: list[Cost] = []
 
         @property

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from suffice.frameworks.runs import METADATA, Measure, Run, opener
+from suffice.frameworks.runs import METADATA, Measure, QuestionRun, opener
 from suffice.rounds import Cost
 from suffice.rules import Rule
 from suffice.session import Policy
@@ -65,12 +65,12 @@ async def ended(handler: Any) -> dict[str, Any]:
         stored = await handler.ctx.store.get(METADATA, default=None)
         if stored is None or stored["session"]["decision"]:  # of an earlier question
             raise
-        run = Run(state=stored)
+        run = QuestionRun(state=stored)
         run.end("cancelled")
         await handler.ctx.store.set(METADATA, run.to_state())
         result = _result(run)
     return result
 
 
-def _result(run: Run) -> dict[str, Any]:
+def _result(run: QuestionRun) -> dict[str, Any]:
     return {"answer": run.text, "decision": run.metadata()}

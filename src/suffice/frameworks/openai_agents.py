@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from suffice.errors import DataError
-from suffice.frameworks.runs import Measure, Run, call_cost, opener
+from suffice.frameworks.runs import Measure, QuestionRun, call_cost, opener
 from suffice.rules import Rule
 from suffice.session import Policy
 
@@ -43,7 +43,7 @@ def stop_hooks(
         """Holds the run, and the newest agent, of each context as long as somebody holds the context."""
 
         def __init__(self) -> None:
-            self._runs: WeakKeyDictionary[Any, Run] = WeakKeyDictionary()
+            self._runs: WeakKeyDictionary[Any, QuestionRun] = WeakKeyDictionary()
             self._agents: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
             self.handlers = {"max_turns": self._at_limit}
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from suffice.errors import DataError
-from suffice.frameworks.runs import METADATA, Measure, Run, call_cost, opener
+from suffice.frameworks.runs import METADATA, Measure, QuestionRun, call_cost, opener
 from suffice.rules import Rule
 from suffice.session import Policy
 
@@ -53,7 +53,7 @@ def stop_capability(
     class StopCapability(AbstractCapability[Any]):
         """Observes responses; each run of the agent has a copy of its own."""
 
-        def __init__(self, run: Run | None = None) -> None:
+        def __init__(self, run: QuestionRun | None = None) -> None:
             self.run = run
             self.tools: dict[int, str | None] = {}
 
@@ -80,7 +80,7 @@ def stop_capability(
                 run.end("exhausted")
             return response if run.decision is None else self.final(run, response, is_best=is_final and run.is_last)
 
-        def final(self, run: Run, response: Any, *, is_best: bool) -> Any:
+        def final(self, run: QuestionRun, response: Any, *, is_best: bool) -> Any:
             """Return the response that ends a run: the newest one if it is the best, else one made of the best reply."""
             metadata = {**(response.metadata or {}), METADATA: run.metadata()}
             if is_best or run.decision is None or run.decision.answer_round is None:

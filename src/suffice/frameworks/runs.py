@@ -18,7 +18,7 @@ from suffice.session import Policy, Session
 if TYPE_CHECKING:
     from suffice.loop import Recorder
 
-__all__ = ["METADATA", "Measure", "Run", "call_cost", "opener"]
+__all__ = ["METADATA", "Measure", "QuestionRun", "call_cost", "opener"]
 
 METADATA = "suffice"
 """The key of the decision in a framework's final message."""
@@ -30,14 +30,14 @@ Measure = Callable[[str, str], Mapping[str, float]]
 """Returns signals of a reply by name, given the question and the reply; NaN where undefined."""
 
 
-class Run:
+class QuestionRun:
     """One question: every reply of the model is a round, and the end is the best reply with the reason.
 
     A reply without text, such as one that only calls tools, is a round without an answer.  Where the policy's answer
     position finds an answer in a reply (`Answer: ...`), rules and selectors read that answer; otherwise they read the
     whole reply, after any thinking block.
 
-    >>> run = Run("answer_stable")
+    >>> run = QuestionRun("answer_stable")
     >>> [run.observe(reply).stop for reply in ("The Tempest", "the Tempest.")]
     [False, True]
     >>> run.text, run.metadata()["reason"]
@@ -153,19 +153,19 @@ class Run:
 
 def opener(
     policy: Policy | Rule | str | Path, measure: Measure | None = None, recorder: Recorder | None = None
-) -> partial[Run]:
+) -> partial[QuestionRun]:
     """Return what opens the run of each question; the policy is read once, here.
 
     Args:
-        policy: What decides, see `Run`.
-        measure: Measures signals of each reply, see `Run`.
-        recorder: Records the rounds, see `Run`.
+        policy: What decides, see `QuestionRun`.
+        measure: Measures signals of each reply, see `QuestionRun`.
+        recorder: Records the rounds, see `QuestionRun`.
 
     Raises:
         DataError: The policy file cannot be read.
         RuleSyntaxError: The text is neither a rule nor the name of a policy file.
     """
-    return partial(Run, Session(policy).policy, measure=measure, recorder=recorder)
+    return partial(QuestionRun, Session(policy).policy, measure=measure, recorder=recorder)
 
 
 def call_cost(uncached: float | None, output: float | None, cached: float | None = None) -> Cost:

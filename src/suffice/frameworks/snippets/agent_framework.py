@@ -1,8 +1,8 @@
 from agent_framework import Agent, AgentLoopMiddleware
 
-from suffice.frameworks.agent_framework import stop_middleware
+from suffice.frameworks.agent_framework import stop_loop_middleware
 
-stop = stop_middleware("policy.json")
+stop = stop_loop_middleware("policy.json")
 loop = AgentLoopMiddleware(stop.should_continue, max_iterations=10, next_message=lambda **_: "Improve your answer.")
 agent = Agent(client, middleware=[stop, loop])
 

@@ -1,6 +1,6 @@
 from crewai import Agent, Crew, Task
 
-from suffice.frameworks import Run
+from suffice.frameworks import QuestionRun
 
 RETRIES = 9
 runs = []
@@ -26,5 +26,5 @@ crew = Crew(agents=[writer], tasks=[task])
 
 
 def ask(question):
-    runs.append(Run("policy.json", question))
+    runs.append(QuestionRun("policy.json", question))
     return crew.kickoff(inputs={"question": question}).raw, runs.pop().metadata()

@@ -1,6 +1,6 @@
 import dspy
 
-from suffice.frameworks import Run
+from suffice.frameworks import QuestionRun
 
 
 class BestDraft(dspy.Module):
@@ -10,7 +10,7 @@ class BestDraft(dspy.Module):
         self.draft = dspy.Predict("question, previous_answer -> answer")
 
     def forward(self, question):
-        run, answer = Run(self.policy, question), ""
+        run, answer = QuestionRun(self.policy, question), ""
         while run.decision is None and len(run.session.rounds) < self.limit:
             answer = self.draft(question=question, previous_answer=answer).answer
             run.observe(answer)

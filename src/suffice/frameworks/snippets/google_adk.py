@@ -3,7 +3,7 @@ from google.adk.agents.run_config import RunConfig
 from google.adk.models import LlmResponse
 from google.genai import types
 
-from suffice.frameworks import Run
+from suffice.frameworks import QuestionRun
 
 LIMIT = RunConfig(max_llm_calls=10)
 
@@ -12,7 +12,7 @@ def decide(callback_context, llm_response):
     if llm_response.partial:  # a piece of a stream
         return None
     stored = callback_context.state.get("temp:suffice")  # of this invocation
-    run = Run(state=stored) if stored else Run("policy.json")
+    run = QuestionRun(state=stored) if stored else QuestionRun("policy.json")
     parts = llm_response.content.parts if llm_response.content else []
     run.observe("".join(part.text or "" for part in parts))
     if not any(part.function_call for part in parts):

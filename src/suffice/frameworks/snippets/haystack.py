@@ -2,7 +2,7 @@ from haystack.components.agents import Agent, State
 from haystack.dataclasses import ChatMessage
 from haystack.hooks import hook
 
-from suffice.frameworks import Run
+from suffice.frameworks import QuestionRun
 
 
 @hook
@@ -20,7 +20,7 @@ agent = Agent(
 
 
 def ask(question):
-    run = Run("policy.json", question)
+    run = QuestionRun("policy.json", question)
     result = agent.run(messages=[ChatMessage.from_user(question)], hook_context={"run": run})
     run.end("exhausted" if result["exit_reason"] == "text" else "cancelled")
     return run.text, run.metadata()

@@ -1,13 +1,13 @@
 from smolagents import ActionStep, FinalAnswerStep, ToolCallingAgent
 
-from suffice.frameworks import Run
+from suffice.frameworks import QuestionRun
 
 LIMIT = 10
 agent = ToolCallingAgent(tools=tools, model=model)
 
 
 def ask(question):
-    run, reason = Run("policy.json", question), "exhausted"
+    run, reason = QuestionRun("policy.json", question), "exhausted"
     for step in agent.run(question, stream=True, max_steps=LIMIT):
         if isinstance(step, FinalAnswerStep):
             run.observe(str(step.output))

@@ -1,7 +1,7 @@
 from strands import Agent
 from strands.hooks import AfterModelCallEvent, AfterToolsEvent
 
-from suffice.frameworks import Run
+from suffice.frameworks import QuestionRun
 
 
 def observe(event: AfterModelCallEvent):
@@ -20,7 +20,7 @@ agent = Agent(model=model, tools=tools, hooks=[observe, decide], callback_handle
 
 
 def ask(question):
-    run = Run("policy.json", question)
+    run = QuestionRun("policy.json", question)
     result = agent(question, invocation_state={"run": run}, limits={"turns": 10})
     run.end("cancelled" if result.stop_reason == "limit_turns" else "exhausted")
     return run.text, run.metadata()

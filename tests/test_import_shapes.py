@@ -430,3 +430,12 @@ def test_the_name_of_the_recording_keeps_all_of_the_sources_but_its_ending(tmp_p
     (tmp_path / "runs.may").mkdir()
     write(tmp_path / "runs.may" / "a.csv", long_rows(2))
     assert import_recording("runs.may").path == Path("runs.may.parquet")
+
+
+def test_a_number_too_large_to_be_one_is_refused_with_its_line(tmp_path):
+    rows = long_rows(4)
+    rows[1]["attempt"] = 10**400
+    path = tmp_path / "a.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    with pytest.raises(DataError, match=r"a.jsonl, line 2: round is 1000.*expected a number"):
+        read_tabular(path)

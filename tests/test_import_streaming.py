@@ -121,3 +121,12 @@ def test_a_value_that_contradicts_the_first_rows_is_named_and_nothing_is_written
         source, out=tmp_path / "r.parquet", settle=lambda error: error.choices["--log-golds drop"][0]
     )
     assert "golds" not in {item.ours for item in summary.readings}
+
+
+def test_a_round_that_only_looks_like_a_number_is_refused_in_parts_too(tmp_path, in_parts):
+    table = rows()
+    table[3]["attempt"] = "²"
+    path = write(tmp_path / "a.csv", table)
+    in_parts()
+    with pytest.raises(DataError, match=r"expected a number"):
+        import_recording(path, out=tmp_path / "out.parquet")

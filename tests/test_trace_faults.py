@@ -350,6 +350,18 @@ def test_a_published_response_with_log_probabilities_is_read():
     assert item.rounds[0].answer_tokens
 
 
+@pytest.mark.parametrize("value", ["²", "--1", "9" * 5000, 10**400], ids=["power", "signs", "digits", "huge"])
+def test_digits_that_are_no_number_are_an_unknown_count_and_no_time(value, tmp_path):
+    usage = {"gen_ai.usage.input_tokens": value, "gen_ai.usage.output_tokens": value}
+    (item,) = read_otlp(otlp(tmp_path / "a.json", span("Oslo", **usage))).trajectories
+    cost = item.rounds[0].costs["generator"]
+    assert math.isnan(cost.uncached_tokens)
+    assert math.isnan(cost.output_tokens)
+    untimed = {**span("Oslo"), "startTimeUnixNano": value}
+    with pytest.raises(DataError, match="is not a time"):
+        read_otlp(otlp(tmp_path / "b.json", untimed))
+
+
 ODD = (None, 0, True, "", "{", [], {}, [None], [[]], {"a": 1}, float("inf"), "2025-13-01")
 
 

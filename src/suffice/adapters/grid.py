@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +16,16 @@ from suffice.metrics import METRICS
 from suffice.rounds import COST_KINDS, Cost, End, Round
 from suffice.signals import SIGNALS
 
-__all__ = ["OWN_COLUMNS", "Grid", "cell_number", "cell_text", "gold_texts", "group_trajectories", "is_cost"]
+__all__ = [
+    "OWN_COLUMNS",
+    "Grid",
+    "cell_number",
+    "cell_text",
+    "gold_texts",
+    "group_trajectories",
+    "is_cost",
+    "whole_number",
+]
 
 _TEXT_COLUMNS = frozenset({"question_id", "cluster", "end", "question", "answer", "text", "feedback", "finish_reason"})
 OWN_COLUMNS = _TEXT_COLUMNS | {"round", "golds"}
@@ -271,8 +281,17 @@ def cell_number(value: Any, name: str, where: str) -> float:
         return float(value.strip().lower() == "true")
     try:
         return float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):  # an integer may have hundreds of digits
         raise DataError(f"{where}: {name} is {value!r:.80}; expected a number, or nothing where undefined.") from None
+
+
+def whole_number(text: str) -> int | None:
+    """Return the whole number that a text is; None if it is something else, or has more than 30 digits.
+
+    >>> whole_number(" 12 "), whole_number("-3"), whole_number("²")
+    (12, -3, None)
+    """
+    return int(text) if re.fullmatch(r"\s*-?[0-9]{1,30}\s*", text) else None
 
 
 def gold_texts(value: Any, where: str, *, listed: bool = True) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from suffice.adapters.base import ColumnReading, ImportedRun, ImportedTrajectory
-from suffice.adapters.grid import Grid, group_trajectories
+from suffice.adapters.grid import Grid, group_trajectories, whole_number
 from suffice.adapters.guesses import ColumnMap, guess_columns, is_long
 from suffice.adapters.recognise import head_of
 from suffice.adapters.records import Record, records_of
@@ -152,23 +152,24 @@ def _extent(path: Path, plan: ColumnMap) -> tuple[int, int] | None:
     What is not a number is left to the reader, which says where it is.
     """
     key, number = plan.columns["question_id"], plan.columns["round"]
-    seen: set[int] = set()
+    codes: set[int] = set()
     current, longest, lowest = None, 0, math.inf
     numbers: set[str] = set()
     for item in _flat_records(path):
         own = str(item.values.get(key))
         if own != current:
             code = hash(own)
-            if code in seen:
+            if code in codes:
                 return None
-            seen.add(code)
+            codes.add(code)
             current, numbers = own, set()
         text = str(item.values.get(number)).removesuffix(".0").strip()
         if text in numbers:
             return None
         numbers.add(text)
         longest = max(longest, len(numbers))
-        lowest = min(lowest, int(text) if text.isdigit() else lowest)
+        value = whole_number(text)
+        lowest = lowest if value is None else min(lowest, value)
     return (0 if math.isinf(lowest) else int(lowest)), longest
 
 

@@ -80,4 +80,4 @@ def _is_whole(value: Any) -> bool:
         return False
     if isinstance(value, str):
         return value.strip().isdigit()
-    return isinstance(value, int | float) and value >= 0 and float(value).is_integer()
+    return isinstance(value, int | float) and value >= 0 and value % 1 == 0

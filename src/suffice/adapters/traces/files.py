@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from suffice.adapters.grid import whole_number
 from suffice.adapters.recognise import data_files
 from suffice.errors import DataError, SchemaError
 from suffice.files import decoded, json_lines, unpacked
@@ -17,6 +17,7 @@ __all__ = ["documents", "dotted_fields", "fields_of", "nanoseconds", "objects_in
 
 _LONGEST_ID = 256
 _SECONDS, _MILLISECONDS, _MICROSECONDS = 10**11, 10**14, 10**17  # a time below is in this unit
+_LATEST = 2**64  # nanoseconds have 64 bits
 
 
 def documents(path: str | Path) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -120,11 +121,10 @@ def nanoseconds(value: Any, where: str) -> int | None:
     """
     if value is None or value == "":
         return None
-    if isinstance(value, str) and value.lstrip("-").isdigit():
-        value = int(value)
-    if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
-        scale = next((factor for limit, factor in _TIME_UNITS if abs(value) < limit), 1)
-        return round(value * scale)
+    number = whole_number(value) if isinstance(value, str) else value
+    if isinstance(number, int | float) and not isinstance(number, bool) and abs(number) < _LATEST:
+        scale = next((factor for limit, factor in _TIME_UNITS if abs(number) < limit), 1)
+        return round(number * scale)
     try:
         moment = datetime.fromisoformat(value)
     except (TypeError, ValueError):

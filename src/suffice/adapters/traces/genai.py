@@ -190,6 +190,6 @@ def _lists(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     inner = {key: _lists(item) for key, item in value.items()}
-    if inner and all(key.isdigit() for key in inner):
-        return [inner[key] for key in sorted(inner, key=int)]
+    if inner and all(key.isdecimal() for key in inner):
+        return [inner[key] for key in sorted(inner, key=lambda key: (len(key), key))]
     return inner

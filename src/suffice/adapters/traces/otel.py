@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from suffice.adapters.base import ImportedRun
+from suffice.adapters.grid import whole_number
 from suffice.adapters.traces.files import documents, dotted_fields, fields_of, nanoseconds, objects_in, short_ids
 from suffice.adapters.traces.genai import Event, is_genai, read_attributes
 from suffice.adapters.traces.payloads import first
@@ -118,7 +119,7 @@ def _attribute_value(value: Any) -> Any:
             return value[name]
     number = first(value, ("intValue", "int_value"))
     if number is not None:
-        return int(number) if isinstance(number, int) or str(number).lstrip("-").isdigit() else None
+        return int(number) if isinstance(number, int) else whole_number(str(number))
     listed = first(value, ("arrayValue", "array_value"))
     if isinstance(listed, dict):
         values = listed.get("values")

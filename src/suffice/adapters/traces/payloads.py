@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from suffice.adapters.grid import whole_number
 from suffice.adapters.traces.files import fields_of, unwrapped
 from suffice.adapters.traces.spans import LoggedMessage, ToolCall, Usage, usage_of
 from suffice.llm._wire import count_of, tokens_of
@@ -59,7 +60,7 @@ def first(values: Mapping[str, Any], names: Iterable[str]) -> Any:
 
 def count(value: Any) -> float:
     """Return a count of tokens, given as a number or as digits; NaN for anything else."""
-    return count_of(int(value) if isinstance(value, str) and value.strip().isdigit() else value)
+    return count_of(whole_number(value) if isinstance(value, str) else value)
 
 
 def text_of(content: Any) -> str:

@@ -20,6 +20,7 @@ from suffice.decisions.advice import more_questions
 from suffice.decisions.losses import measure_candidates, uncut
 from suffice.decisions.trial import frontier
 from suffice.errors import CensoredError, ConfigMismatchError, DataError, NotFoundError, SchemaError, UnknownSignalError
+from suffice.replays.prices import Price
 from suffice.rounds import COST_KINDS
 from suffice.rules import fixed_k
 from suffice.seen import Seen
@@ -334,6 +335,16 @@ def test_where_nothing_saves_the_sentence_says_so():
 def test_what_is_to_be_saved_must_be_known(cost, columns):
     with pytest.raises(DataError, match=rf"{cost} (is|are) unknown in \d+ of \d+ questions.*{columns}.*--cost calls"):
         decide(log_of(100, converged_at_2), metric="quality", cost=cost)
+
+
+def test_the_sentence_says_calls_tokens_and_money_where_they_are_known():
+    tokens = {f"cost.generator.{kind}": lambda q, r: 10.0 * r for kind in COST_KINDS if kind != "calls"}
+    log = log_of(400, converged_at_2, **tokens, **{"cost.generator.calls": 1.0})
+    price = Price(uncached=1.0, cached=1.0, output=1.0)
+    plain = decide(log, metric="quality").sentence
+    assert "it saves 60 % of the calls (80 % of the tokens) and" in plain
+    priced = decide(log, metric="quality", prices=price).sentence
+    assert "it saves 60 % of the calls (80 % of the tokens, USD 0.36 per 1,000 questions) and" in priced
 
 
 def test_later_questions_without_tokens_are_refused_where_tokens_are_to_be_saved():

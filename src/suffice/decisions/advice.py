@@ -176,11 +176,16 @@ class Advice(Result):
     def _saved(self) -> str:
         assert self.chosen is not None
         totals, cost = self.trial.totals, self.trial.cost
-        text = f"{100 * totals.saving(cost)[self.chosen]:.0f} % of the {cost}"
+        more = []
+        for name in ("calls", "tokens"):
+            share = float(totals.saving(name)[self.chosen])
+            if name != cost and np.isfinite(share):
+                more.append(f"{100 * share:.0f} % of the {name}")
         spent = totals.costs["money"]
-        if np.isnan(spent).any() or not self.n:
-            return text
-        return f"{text} (USD {1000 * (spent[-1] - spent[self.chosen]) / self.n:,.2f} per 1,000 questions)"
+        if np.isfinite(spent).all() and spent[-1]:
+            more.append(f"USD {1000 * (spent[-1] - spent[self.chosen]) / self.n:,.2f} per 1,000 questions")
+        text = f"{100 * totals.saving(cost)[self.chosen]:.0f} % of the {cost}"
+        return f"{text} ({', '.join(more)})" if more else text
 
     def _change(self) -> str:
         assert self.chosen is not None

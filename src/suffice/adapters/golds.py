@@ -60,8 +60,8 @@ def _with_golds(item: ImportedTrajectory, golds: tuple[str, ...]) -> ImportedTra
     """Return a trajectory with gold answers; metrics that the file has itself stay if it has no other gold answers."""
     metrics = []
     for r, own in zip(item.rounds, item.metrics, strict=True):
-        given = {} if item.golds else {name: value for name, value in own.items() if not math.isnan(value)}
-        metrics.append({**own, **score(r.answer, golds), **given})
+        own_metrics = {} if item.golds else {name: value for name, value in own.items() if not math.isnan(value)}
+        metrics.append({**own, **score(r.answer, golds), **own_metrics})
     return replace(item, golds=golds, metrics=tuple(metrics))
 
 

@@ -157,23 +157,23 @@ def import_recording(
         run = _read_run(path, options, embedder, settle, lambda: _part_folder(out, stack))
         guesses = {item.ours: item.theirs for item in run.readings if item.is_guess}
         is_known = stored is not None and stored.confirmed == guesses
-        asked = bool(guesses) and confirm is not None and not is_known
-        if asked and confirm is not None and not confirm(run):
+        is_asked = bool(guesses) and confirm is not None and not is_known
+        if is_asked and confirm is not None and not confirm(run):
             raise DataError(f"{path} was not imported: say what its columns are with --column OURS=THEIRS")
         notes += run.notes
         metadata = {"source": run.source, "notes": notes, "depends": dict(run.depends), "suffice": __version__}
         if run.readings:
             metadata["read_from"] = {item.ours: item.theirs for item in run.readings}
         facts = _write_run(run, out, metadata)
-    if options or asked:
-        write_mapping(out, path, Mapped(options=options, confirmed=guesses if asked or is_known else {}))
+    if options or is_asked:
+        write_mapping(out, path, Mapped(options=options, confirmed=guesses if is_asked or is_known else {}))
     return ImportSummary(
         path=out,
         trajectories=sum(run.ends.values()),
         censored=run.ends.get("rule", 0),
         ends=dict(run.ends),
         readings=tuple(run.readings),
-        mapping=mapping_path(out) if options or asked else None,
+        mapping=mapping_path(out) if options or is_asked else None,
         notes=tuple(notes),
         **facts,
     )

@@ -110,12 +110,12 @@ def stream_tabular(
         UnsettledError: As `read_tabular`.
         DataError: As `read_tabular`; a metric may leave [0, 1] after the first rows.
     """
-    given = dict(columns or {})
-    if not _is_large(path) or ROUNDS in given:
+    column_map = dict(columns or {})
+    if not _is_large(path) or ROUNDS in column_map:
         return None
     head = list(islice(records_of(path), _PART))
-    shape = unfold(head, None, is_long=lambda rows: "round" in given or is_long(rows))
-    plan = guess_columns(given, metrics or {}, labels or {}, shape=shape)
+    shape = unfold(head, None, is_long=lambda rows: "round" in column_map or is_long(rows))
+    plan = guess_columns(column_map, metrics or {}, labels or {}, shape=shape)
     if (
         shape.how
         or "round" not in plan.columns

@@ -72,11 +72,11 @@ def read_tabular(
         SchemaError: The file is of another kind, or lacks a column.
     """
     path = Path(path)
-    given = dict(columns or {})
+    column_map = dict(columns or {})
     shape = unfold(
-        _table_records(path), given.pop(ROUNDS, None), is_long=lambda rows: "round" in given or is_long(rows)
+        _table_records(path), column_map.pop(ROUNDS, None), is_long=lambda rows: "round" in column_map or is_long(rows)
     )
-    plan = guess_columns(given, metrics or {}, labels or {}, shape=shape)
+    plan = guess_columns(column_map, metrics or {}, labels or {}, shape=shape)
     if log_golds == "drop":
         plan.drop("golds")
     rows, notes = in_order(shape.rows, plan)

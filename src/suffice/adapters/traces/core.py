@@ -123,10 +123,10 @@ def _inherited(span: TraceSpan, by_id: Mapping[tuple[str, str], TraceSpan], name
 
 def _around(span: TraceSpan, by_id: Mapping[tuple[str, str], TraceSpan]) -> Iterator[TraceSpan]:
     """Yield the spans around this one, the nearest first."""
-    seen = {span.span}
+    ids = {span.span}
     around = by_id.get((span.trace, span.parent))
-    while around is not None and around.span not in seen:
-        seen.add(around.span)
+    while around is not None and around.span not in ids:
+        ids.add(around.span)
         yield around
         around = by_id.get((span.trace, around.parent))
 
@@ -297,10 +297,10 @@ def _note_oddities(steps: Sequence[TraceStep], notes: Counter[str]) -> None:
         one.end is not None and other.start is not None and other.start < one.end for one, other in pairwise(rounds)
     ):
         notes["conversations whose model calls overlap in time, read as rounds in order of start"] += 1
-    asked = {
+    questions = {
         next((m.text for m in reversed(span.messages) if m.role == "user"), "") for span in rounds if span.messages
     }
-    if len(asked) > 1:
+    if len(questions) > 1:
         notes[
             "conversations in which a user's message comes between rounds (the loop's own feedback, or a new question that "
             "does not belong to the same trajectory)"

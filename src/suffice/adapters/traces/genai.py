@@ -52,9 +52,9 @@ def _kind(attributes: Mapping[str, Any]) -> str:
     kind = first(attributes, ("openinference.span.kind", "traceloop.span.kind"))
     if isinstance(kind, str):
         return CHAT if kind.upper() == "LLM" else kind.lower()
-    asked = attributes.get("llm.request.type")
-    if isinstance(asked, str):
-        return CHAT if asked in _CHAT_OPERATIONS else asked
+    request = attributes.get("llm.request.type")
+    if isinstance(request, str):
+        return CHAT if request in _CHAT_OPERATIONS else request
     has_messages = any(name.startswith(("gen_ai.prompt.", "gen_ai.completion.")) for name in attributes)
     return CHAT if has_messages else "span"
 
@@ -72,18 +72,18 @@ def read_attributes(span: TraceSpan, attributes: Mapping[str, Any], events: Sequ
     if isinstance(listed, list):
         events = [*events, *((str(e.get("event.name", "")), dotted_fields(e)) for e in listed if isinstance(e, dict))]
     raw = logged_reply(attributes.get("output.value"))
-    read = _output(attributes, events, raw)
+    reply = _output(attributes, events, raw)
     span.messages = _input(attributes, events)
-    span.text, span.tools = read.text, read.tools
-    span.tokens = read.tokens if read.tokens is not None or raw.text != read.text else raw.tokens
-    span.choices = max(read.choices, raw.choices)
+    span.text, span.tools = reply.text, reply.tools
+    span.tokens = reply.tokens if reply.tokens is not None or raw.text != reply.text else raw.tokens
+    span.choices = max(reply.choices, raw.choices)
     model = first(attributes, _MODEL)
-    span.model = str(model) if model is not None else read.model
+    span.model = str(model) if model is not None else reply.model
     span.usage = usage_of(*(count(first(attributes, names)) for names in _USAGE))
     reasons = first(attributes, ("gen_ai.response.finish_reasons", "gen_ai.response.finish_reason"))
     reasons = unwrapped(reasons)
     reason = reasons[0] if isinstance(reasons, list) and reasons else reasons
-    span.finish_reason = str(reason) if reason else read.finish_reason or raw.finish_reason
+    span.finish_reason = str(reason) if reason else reply.finish_reason or raw.finish_reason
     return span
 
 
@@ -124,21 +124,21 @@ def _system(value: Any) -> Any:
 
 def _output(attributes: Mapping[str, Any], events: Sequence[Event], raw: LoggedReply) -> LoggedReply:
     for values in (attributes, *(values for _, values in events)):
-        read = logged_reply(_whole(values, "gen_ai.output.messages"))
-        if read.text or read.tools:
-            return read
+        reply = logged_reply(_whole(values, "gen_ai.output.messages"))
+        if reply.text or reply.tools:
+            return reply
     choices = [values for name, values in events if name == "gen_ai.choice"]
     if choices:
         message = _event_message("gen_ai.assistant.message", choices[0])
         choice = {"message": message, "finish_reason": choices[0].get("finish_reason")}
         return logged_reply({"choices": [choice, *choices[1:]]})
-    said = next((values for name, values in events if name == "gen_ai.content.completion"), {})
-    for value in (said.get("gen_ai.completion"), *(_indexed(attributes, name) for name in _INDEXED_OUTPUT)):
+    content = next((values for name, values in events if name == "gen_ai.content.completion"), {})
+    for value in (content.get("gen_ai.completion"), *(_indexed(attributes, name) for name in _INDEXED_OUTPUT)):
         listed = unwrapped(value)
         if isinstance(listed, list) and listed:
-            read = logged_reply([_named_role(listed[0], "assistant")])
-            if read.text or read.tools:
-                return read
+            reply = logged_reply([_named_role(listed[0], "assistant")])
+            if reply.text or reply.tools:
+                return reply
     return raw
 
 

@@ -182,11 +182,11 @@ def _sample_end(error: Any, limit: Any) -> End | None:
 
 def _call_span(event: Mapping[str, Any], pool: list[Any], trace: str, where: str, place: int) -> TraceSpan:
     output = fields_of(event.get("output"))
-    given = objects_in(event.get("input"))
+    messages = objects_in(event.get("input"))
     for pair in event.get("input_refs") or ():
         start, end = pair
-        given = [*given, *pool[start:end]]
-    read = logged_reply({**output, "model": output.get("model") or event.get("model")})
+        messages = [*messages, *pool[start:end]]
+    reply = logged_reply({**output, "model": output.get("model") or event.get("model")})
     start_time = nanoseconds(event.get("timestamp"), where)
     seconds = output.get("time") if isinstance(output.get("time"), int | float) else None
     end = nanoseconds(event.get("completed"), where)
@@ -200,15 +200,15 @@ def _call_span(event: Mapping[str, Any], pool: list[Any], trace: str, where: str
         where=where,
         start=start_time,
         end=end,
-        messages=messages_of(given),
-        text=read.text,
-        tools=read.tools,
-        tokens=read.tokens,
-        model=read.model,
+        messages=messages_of(messages),
+        text=reply.text,
+        tools=reply.tools,
+        tokens=reply.tokens,
+        model=reply.model,
         usage=usage_in(output.get("usage"), apart=True),
-        finish_reason=read.finish_reason,
+        finish_reason=reply.finish_reason,
         failed=bool(event.get("error") or output.get("error")),
-        choices=read.choices,
+        choices=reply.choices,
     )
 
 

@@ -86,14 +86,14 @@ def _observation_span(item: Mapping[str, Any], trace: Mapping[str, Any], where: 
     if span.kind != CHAT:
         return span, False
     printed = item.get("output") in _PRINTED_NULLS
-    read = logged_reply(None if printed else item.get("output"))
-    model = _of(item, "model") or read.model
+    reply = logged_reply(None if printed else item.get("output"))
+    model = _of(item, "model") or reply.model
     span.messages = messages_of(item.get("input"))
-    span.text, span.tools, span.tokens = read.text, read.tools, read.tokens
-    span.finish_reason, span.choices = read.finish_reason, read.choices
+    span.text, span.tools, span.tokens = reply.text, reply.tools, reply.tokens
+    span.finish_reason, span.choices = reply.finish_reason, reply.choices
     span.model = str(model) if model else None
     details = unwrapped(_of(item, "usageDetails") or _of(item, "usage"))
-    span.usage = usage_in(details) if details else read.usage
+    span.usage = usage_in(details) if details else reply.usage
     return span, printed
 
 

@@ -76,13 +76,13 @@ def _run_span(run: Mapping[str, Any], where: str) -> TraceSpan:
     )
     if span.kind != CHAT:
         return span
-    read = logged_reply(run.get("outputs"))
-    model = read.model or metadata.get("ls_model_name")
+    reply = logged_reply(run.get("outputs"))
+    model = reply.model or metadata.get("ls_model_name")
     span.messages = messages_of(run.get("inputs"))
-    span.text, span.tools, span.tokens = read.text, read.tools, read.tokens
-    span.finish_reason, span.choices = read.finish_reason, read.choices
+    span.text, span.tools, span.tokens = reply.text, reply.tools, reply.tokens
+    span.finish_reason, span.choices = reply.finish_reason, reply.choices
     span.model = str(model) if model else None
-    span.usage = read.usage if read.usage.output == read.usage.output else usage_in(run)
+    span.usage = reply.usage if reply.usage.output == reply.usage.output else usage_in(run)
     return span
 
 

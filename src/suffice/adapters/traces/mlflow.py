@@ -68,8 +68,8 @@ def _add_trace(log: Log, trace: Any, where: str) -> None:
 
 
 def _trace_metadata(info: Mapping[str, Any]) -> dict[str, Any]:
-    found = first(info, ("trace_metadata", "request_metadata"))
-    return found if isinstance(found, dict) else {}
+    metadata = first(info, ("trace_metadata", "request_metadata"))
+    return metadata if isinstance(metadata, dict) else {}
 
 
 def _mlflow_span(item: Mapping[str, Any], trace: str, ids: Mapping[str, str], where: str) -> TraceSpan:
@@ -93,14 +93,14 @@ def _mlflow_span(item: Mapping[str, Any], trace: str, ids: Mapping[str, str], wh
     )
     if span.kind != CHAT:
         return span
-    read = logged_reply(attributes.get("mlflow.spanOutputs"))
-    model = first(attributes, ("mlflow.llm.model",)) or read.model
+    reply = logged_reply(attributes.get("mlflow.spanOutputs"))
+    model = first(attributes, ("mlflow.llm.model",)) or reply.model
     span.messages = messages_of(attributes.get("mlflow.spanInputs"))
-    span.text, span.tools, span.tokens = read.text, read.tools, read.tokens
-    span.finish_reason, span.choices = read.finish_reason, read.choices
+    span.text, span.tools, span.tokens = reply.text, reply.tools, reply.tokens
+    span.finish_reason, span.choices = reply.finish_reason, reply.choices
     span.model = str(model) if model else None
     usage = attributes.get("mlflow.chat.tokenUsage")
-    span.usage = usage_in(usage) if usage else read.usage
+    span.usage = usage_in(usage) if usage else reply.usage
     return span
 
 

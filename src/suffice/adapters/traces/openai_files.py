@@ -44,13 +44,13 @@ def openai_log(path: str | Path) -> Log:
     Raises:
         DataError: The file cannot be read, or is another format.
     """
-    log, asked, requests = Log(), dict[str, tuple[LoggedMessage, ...]](), 0
+    log, prompts, requests = Log(), dict[str, tuple[LoggedMessage, ...]](), 0
     for where, document in documents(path):
         for item in document["data"] if isinstance(document.get("data"), list) else [document]:
             if isinstance(item, dict) and isinstance(item.get("body"), dict) and "custom_id" in item:
                 messages, name = _request_messages(item["body"]), str(item["custom_id"])
-                if name not in asked or len(messages) < len(asked[name]):  # the first round's request has the question
-                    asked[name] = messages
+                if name not in prompts or len(messages) < len(prompts[name]):
+                    prompts[name] = messages  # the first round's request has the question
                 requests += 1
             else:
                 log.spans.append(_reply_span(item, where))
@@ -59,17 +59,17 @@ def openai_log(path: str | Path) -> Log:
     chain = {span.span: span.parent for span in log.spans}
     for span in log.spans:
         if not span.messages:
-            span.messages = asked.get(span.trace, ())
+            span.messages = prompts.get(span.trace, ())
         span.trace = _start_of_chain(span.trace, chain)
         span.parent = ""  # a response continues an earlier one, and is not inside it
     return log
 
 
 def _start_of_chain(name: str, chain: Mapping[str, str]) -> str:
-    seen = {name}
-    while chain.get(name) and chain[name] not in seen:
+    names = {name}
+    while chain.get(name) and chain[name] not in names:
         name = chain[name]
-        seen.add(name)
+        names.add(name)
     return name
 
 
@@ -80,17 +80,17 @@ def _request_messages(body: Mapping[str, Any]) -> tuple[LoggedMessage, ...]:
 def _reply_span(item: Any, where: str) -> TraceSpan:
     item = item if isinstance(item, dict) else {}
     line = "custom_id" in item
-    reply = item.get("response") if isinstance(item.get("response"), dict) else {}
-    body = reply.get("body") if line else item
+    response = item.get("response") if isinstance(item.get("response"), dict) else {}
+    body = response.get("body") if line else item
     body = body if isinstance(body, dict) else {}
     if not line and body.get("object") not in _OBJECTS:
         raise SchemaError(
             f"{where}: not a file of OpenAI's: expected lines with 'custom_id' and 'response', or objects of the kinds "
             f"{', '.join(_OBJECTS)}; name the format with --kind"
         )
-    status = reply.get("status_code")
+    status = response.get("status_code")
     failed = bool(item.get("error") or body.get("error")) or (isinstance(status, int) and status >= _OK)
-    read = logged_reply(body)
+    reply = logged_reply(body)
     own = str(first(body, ("id",)) or first(item, ("id",)) or "")
     conversation = body.get("conversation")
     ids = short_ids({name: body[name] for name in ("metadata", "prompt_cache_key") if body.get(name)})
@@ -107,13 +107,13 @@ def _reply_span(item: Any, where: str) -> TraceSpan:
         start=start,
         end=nanoseconds(body.get("completed_at"), where),
         messages=messages_of(body.get("input")) if isinstance(body.get("input"), list) else (),
-        text=read.text,
-        tools=read.tools,
-        tokens=read.tokens,
-        model=read.model,
-        usage=read.usage,
-        finish_reason=read.finish_reason,
+        text=reply.text,
+        tools=reply.tools,
+        tokens=reply.tokens,
+        model=reply.model,
+        usage=reply.usage,
+        finish_reason=reply.finish_reason,
         failed=failed,
         ids=ids,
-        choices=read.choices,
+        choices=reply.choices,
     )

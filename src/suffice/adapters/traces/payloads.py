@@ -267,13 +267,12 @@ def logged_reply(value: Any) -> LoggedReply:
         return _last_assistant(value)
     if not isinstance(value, dict):
         return LoggedReply()
-    read = _of_object(value)
-    usage = read.usage if math.isnan(read.usage.output) else None
-    if usage is not None:
-        given = first(value, ("usage", "usage_metadata")) or fields_of(value.get("llm_output")).get("token_usage")
-        read = replace(read, usage=usage_in(given))
+    reply = _of_object(value)
+    if math.isnan(reply.usage.output):
+        counts = first(value, ("usage", "usage_metadata")) or fields_of(value.get("llm_output")).get("token_usage")
+        reply = replace(reply, usage=usage_in(counts))
     model = value.get("model")
-    return replace(read, model=read.model or model) if isinstance(model, str) else read
+    return replace(reply, model=reply.model or model) if isinstance(model, str) else reply
 
 
 def _of_object(value: Mapping[str, Any]) -> LoggedReply:  # noqa: PLR0911 - one return for each shape

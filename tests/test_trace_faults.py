@@ -13,6 +13,7 @@ import pytest
 
 from suffice.adapters import import_recording, importer
 from suffice.adapters.traces import read_inspect, read_langfuse, read_langsmith, read_mlflow, read_openai, read_otlp
+from suffice.adapters.traces.mlflow import mlflow_log
 from suffice.errors import DataError, NotFoundError, SchemaError, SufficeError, UnsettledError
 from suffice.json_text import values_in
 from tests.test_traces import MADE, PUBLISHED, TRACES, answers, read
@@ -342,6 +343,14 @@ def test_a_trace_of_mlflow_without_its_spans_is_refused(tmp_path):
     (tmp_path / "a.json").write_text('{"info": {"trace_id": "tr-1"}}', encoding="utf-8")
     with pytest.raises(SchemaError, match=r"trace\.to_json\(\)"):
         read_mlflow(tmp_path / "a.json")
+
+
+@pytest.mark.parametrize("status", [{"code": "ERROR"}, {"code": "STATUS_CODE_ERROR"}, {"code": 2}])
+def test_a_failed_span_of_mlflow_is_known_by_any_code_of_opentelemetry(status, tmp_path):
+    spans = [{"span_id": name, "status": own} for name, own in (("a", {"code": "OK"}), ("b", status), ("c", {}))]
+    document = {"info": {"trace_id": "tr-1"}, "data": {"spans": spans}}
+    (tmp_path / "a.json").write_text(json.dumps(document), encoding="utf-8")
+    assert [item.failed for item in mlflow_log(tmp_path / "a.json").spans] == [False, True, False]
 
 
 def test_a_published_response_with_log_probabilities_is_read():

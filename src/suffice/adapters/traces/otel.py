@@ -76,7 +76,7 @@ def otlp_log(path: str | Path) -> Log:
             where=where,
             start=nanoseconds(first(item, ("startTimeUnixNano", "start_time_unix_nano")), where),
             end=nanoseconds(first(item, ("endTimeUnixNano", "end_time_unix_nano")), where),
-            failed=_code(fields_of(item.get("status")).get("code")),
+            failed=_is_error(fields_of(item.get("status")).get("code")),
             ids=short_ids(resource),
         )
         events = [(str(e.get("name", "")), _attributes(e.get("attributes"))) for e in objects_in(item.get("events"))]
@@ -100,7 +100,7 @@ def _telemetry_items(document: Mapping[str, Any], what: str) -> Iterator[tuple[d
                 yield attributes, item
 
 
-def _code(value: Any) -> bool:
+def _is_error(value: Any) -> bool:
     return isinstance(value, str | int) and value in ERROR_CODES
 
 
@@ -175,7 +175,7 @@ def _plain_span(item: Any, where: str) -> TraceSpan:
         where=where,
         start=nanoseconds(first(fields, ("start_time", "startTime")), where),
         end=nanoseconds(first(fields, ("end_time", "endTime")), where),
-        failed=_code(first(fields, ("status_code", "status.status_code", "statusCode"))),
+        failed=_is_error(first(fields, ("status_code", "status.status_code", "statusCode"))),
     )
     events = [
         (str(event.get("name", "")), dotted_fields(fields_of(event.get("attributes"))))

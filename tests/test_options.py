@@ -23,6 +23,7 @@ FOREIGN = {
     "--pooling": "llama.cpp",
     **dict.fromkeys(("--muted", "--line", "--raised"), "color-mix"),
     "--debates": "benchmarks.self_refine",
+    "--source": "scripts/similar_drafts.py",
 }
 """Options of other programs, with the program that a text must name beside them."""
 

@@ -59,6 +59,22 @@ def test_a_policy_file_is_deployed_where_it_is(folder):
     assert "our_own, which is a signal of your own" in cli("deploy", "own.json").out
 
 
+def test_another_policy_is_not_replaced_unasked(folder):
+    Policy(rule="answer_stable").save(folder / "policy.json")
+    before = (folder / "policy.json").read_bytes()
+    refused = cli("deploy", "do.json")
+    assert (refused.code, "is another policy: give -o policy.json" in refused.error) == (1, True)
+    assert (folder / "policy.json").read_bytes() == before
+    assert cli("deploy", "do.json", "-o", "policy.json").code == 0
+    assert cli("deploy", "do.json").code == 0  # the same policy again
+
+
+def test_a_name_with_quotes_is_still_a_name_in_the_lines(folder):
+    lines = cli("deploy", "do.json", "-o", 'my "own".json', "--json").json["lines"]
+    compile(lines, "lines.py", "exec")
+    assert r'Session("my \"own\".json")' in lines
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [

@@ -73,6 +73,7 @@ def test_a_wrong_file_is_refused_and_a_secret_is_not_repeated(folder, text, mess
     assert refused.code == 1
     assert message.lower() in refused.error.lower()
     assert "secret" not in refused.error
+    assert cli("decide", "--help").code == 0
 
 
 def test_init_writes_what_its_options_say_and_the_other_keys_as_comments(folder):

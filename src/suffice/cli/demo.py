@@ -22,7 +22,7 @@ from suffice.cli.console import errors, print_json, say
 from suffice.cli.offline import replay_screen
 from suffice.cli.output import Output, Screen
 from suffice.cli.report import evidence
-from suffice.decisions import decide
+from suffice.decisions import Advice, decide
 from suffice.errors import DataError, SufficeError
 from suffice.files import write_file
 from suffice.llm import SpanReaderModel
@@ -97,11 +97,10 @@ def demo(
 
     steps.begin("6. Write all of it into one page: trade-offs, a threshold to move, every question.")
     page = out / f"{dataset}_report.html"
-    _write_report(recordings["eval"], recordings["tune"], [*policies, *certified], page)
+    advice = _write_report(recordings["eval"], recordings["tune"], [*policies, *certified], page)
     steps.show(Screen(sentences=[f"{page}: open it in a browser; it needs no network"]))
 
     steps.begin("7. Decide, as for logs of your own: should a loop that always takes 5 rounds change?")
-    advice = decide(recordings["eval"], tune=recordings["tune"])
     steps.show(Screen(sentences=[advice.sentence], tables=advice.tables()), lines=_LINES_OF_ADVICE)
     seconds = time.monotonic() - began
     steps.show(
@@ -211,8 +210,10 @@ def _certify(
     return [result.policy], result.to_dict(), replace(screen, files=files, then=f"suffice data show {path}")
 
 
-def _write_report(evaluation: Recording, tune: Recording, policies: Sequence[Policy], path: Path) -> None:
+def _write_report(evaluation: Recording, tune: Recording, policies: Sequence[Policy], path: Path) -> Advice:
+    """Write the page, and return the advice with which it begins."""
     settings = Settings(command=f"suffice demo --out {path.parent.name}")
     name = path.name.replace("report.html", "eval")
     report = make_report({name: evaluation}, policies, tune=tune, settings=settings)
     write_file(path, render_html(report, passages=evidence(name)))
+    return report.cells[0].advice or decide(evaluation, tune=tune)  # which says why there is none

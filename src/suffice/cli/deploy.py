@@ -12,8 +12,10 @@ from suffice.cli import options
 from suffice.cli.console import say
 from suffice.cli.output import Output, Screen
 from suffice.decisions import Advice
+from suffice.decisions.advice import FORMAT
 from suffice.errors import DataError
 from suffice.frameworks import frameworks, snippet
+from suffice.frameworks.lines import with_policy
 from suffice.session import Policy
 from suffice.signals import REMEDIES, SIGNALS
 
@@ -49,7 +51,7 @@ def deploy_command(
     """
     options.allowed(to, ["python", *frameworks()], "--to")
     try:
-        is_decision = json.loads(path.read_text("utf-8")).get("format") == "suffice-decision"
+        is_decision = json.loads(path.read_text("utf-8")).get("format") == FORMAT
     except (OSError, ValueError, AttributeError):
         is_decision = False  # the reader of policies says what is wrong
     if is_decision:
@@ -64,8 +66,10 @@ def deploy_command(
         then = f"suffice replay FRESH.parquet --policy {target}"
     policy.check()
     if target != path:
+        if out is None and target.exists() and Policy.load(target) != policy:
+            raise DataError(f"{target} is another policy: give -o {target} to replace it, or another name")
         policy.save(target)
-    lines = PYTHON.replace("policy.json", str(target)) if to == "python" else snippet(to, target)
+    lines = with_policy(PYTHON, target) if to == "python" else snippet(to, target)
     notes = _needed_notes(policy)
     files = {} if target == path else {"policy": target}
     screen = Screen(sentences=[sentence], notes=notes, files=files, then=then)

@@ -203,7 +203,7 @@ class Group(TyperGroup):
         name, *rest = args if self.place else _today(args)
         if name in self.list_commands(ctx):
             command = command_at(f"{self.place} {name}".strip())
-            if name != "init":
+            if name != "init" and not {"--help", "-h"} & set(rest):  # help is there whatever the file says
                 ctx.default_map = {name: defaults_of(command, rest, read_settings())}
             return name, command, rest
         if not ctx.resilient_parsing:

@@ -17,7 +17,7 @@ from suffice.store.recording import Recording
 
 __all__ = ["candidates", "change_text"]
 
-_MORE = ("answer_stable", "answer_margin", "critic_approved", "semantic_distance")
+_OPTIONAL_SIGNALS = ("answer_stable", "answer_margin", "critic_approved", "semantic_distance")
 """Signals that a log may lack, and that candidates read."""
 _PROBABILITIES = (0.5, 0.7, 0.9)
 """Thresholds of what is a probability: of a correct answer, or of knowing the answer without evidence."""
@@ -46,7 +46,7 @@ def candidates(tune: Recording, metric: str, selector: Selector) -> tuple[tuple[
         except SufficeError as error:
             untried.setdefault(str(error).split(":", maxsplit=1)[0].rstrip("."), []).append(rule)
     notes = [f"not tried: {', '.join(rules)}, because {reason}" for reason, rules in untried.items()]
-    lacking = [name for name in _MORE if name not in _signals_with_values(tune)]
+    lacking = [name for name in _OPTIONAL_SIGNALS if name not in _signals_with_values(tune)]
     if lacking:
         notes.append(f"rules on {', '.join(lacking)} were not tried: the log has no values of it")
     return tuple(policies), tuple(notes)

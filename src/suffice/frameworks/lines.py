@@ -7,7 +7,7 @@ from pathlib import Path
 
 from suffice.errors import DataError, did_you_mean
 
-__all__ = ["frameworks", "snippet"]
+__all__ = ["frameworks", "snippet", "with_policy"]
 
 _PLACEHOLDER = '"policy.json"'
 
@@ -39,5 +39,10 @@ def snippet(name: str, policy: str | Path = "policy.json") -> str:
     known = frameworks()
     if name not in known:
         raise DataError(f"unknown framework {name!r}.{did_you_mean(name, known)} There are: {', '.join(known)}")
+    return with_policy(known[name], policy)
+
+
+def with_policy(lines: str, policy: str | Path) -> str:
+    """Return lines that load `policy.json` so that they load this policy file."""
     quoted = str(policy).replace("\\", "\\\\").replace('"', '\\"')
-    return known[name].replace(_PLACEHOLDER, f'"{quoted}"')
+    return lines.replace(_PLACEHOLDER, f'"{quoted}"')

@@ -63,7 +63,7 @@ def from_langchain(
         documents = retriever.invoke(question, **asked)
         return [_foreign_passage(item.id, item.page_content, item.metadata, title, math.nan) for item in documents]
 
-    return cast("Retriever", from_callable(search, name=name, settings=_settings(retriever, settings)))
+    return _Foreign(name=name, search=search, settings=_settings(retriever, settings))
 
 
 def from_llamaindex(
@@ -89,7 +89,7 @@ def from_llamaindex(
             for hit in hits
         ]
 
-    return cast("Retriever", from_callable(search, name=name, settings=_settings(retriever, settings)))
+    return _Foreign(name=name, search=search, settings=_settings(retriever, settings))
 
 
 def from_haystack(
@@ -112,7 +112,7 @@ def from_haystack(
         documents = retriever.run(query=question, **({} if k is None else {"top_k": k}))["documents"]
         return [_foreign_passage(item.id, item.content or "", item.meta, title, item.score) for item in documents]
 
-    return cast("Retriever", from_callable(search, name=name, settings=_settings(retriever, settings)))
+    return _Foreign(name=name, search=search, settings=_settings(retriever, settings))
 
 
 @dataclass(frozen=True, kw_only=True)

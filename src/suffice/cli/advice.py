@@ -10,6 +10,7 @@ import typer
 
 from suffice.cli import options
 from suffice.cli.console import status
+from suffice.cli.deploy import POLICY
 from suffice.cli.output import Output, Screen
 from suffice.cli.settings import is_from_file
 from suffice.decisions import SAVABLE, Advice, decide
@@ -112,7 +113,7 @@ def decide_command(
         )
     advice.save(target)
     then = {
-        "do it": f"suffice deploy {target}",
+        "do it": f"suffice deploy {target}{' -o OTHER.json' * POLICY.exists()}",
         "not enough data": f"suffice decide FRESH.parquet --continue {target}",
     }.get(advice.verdict, f"suffice diagnose {path}")
     screen = Screen(sentences=[advice.sentence], tables=advice.tables(), files={"decision": target}, then=then)

@@ -19,7 +19,10 @@ from suffice.frameworks.lines import with_policy
 from suffice.session import Policy
 from suffice.signals import REMEDIES, SIGNALS
 
-__all__ = ["PYTHON", "deploy_command"]
+__all__ = ["POLICY", "PYTHON", "deploy_command"]
+
+POLICY = Path("policy.json")
+"""Where the policy of a decision goes."""
 
 PYTHON = """from suffice import Session
 
@@ -58,7 +61,7 @@ def deploy_command(
         advice = Advice.load(path)
         if advice.policy is None:
             raise DataError(f"there is nothing to deploy. {advice.sentence}")
-        policy, sentence, target = advice.policy, advice.sentence, out or Path("policy.json")
+        policy, sentence, target = advice.policy, advice.sentence, out or POLICY
         then = f"suffice decide FRESH.parquet --continue {path}"
     else:
         policy = options.load_policy(path)

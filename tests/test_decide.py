@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import json
 import math
@@ -383,7 +384,71 @@ def test_where_no_fresh_question_is_left_nothing_is_decided():
         decide(log, metric="quality", tune=log)
 
 
+def test_a_log_sorted_by_what_its_questions_lose_wins_no_bets():
+    harmless_first = log_of(1000, lambda q, r: 1.0 if q < 700 or r == 5 else 0.0)
+    advice = decide(harmless_first, metric="quality")
+    assert advice.verdict == "keep what you have"
+    assert not advice.trial.below.shown(0.05).any()
+
+
+def test_the_order_of_the_rows_does_not_count():
+    log = log_of(300, losing_three_points)
+    rows = log.table.to_pylist()
+    by_question = [rows[5 * q : 5 * q + 5] for q in np.random.default_rng(1).permutation(300)]
+    shuffled = Recording(build_table([row for five in by_question for row in five], kinds={"quality": "metric"}))
+    one, other = (decide(recording, metric="quality").trial for recording in (log, shuffled))
+    np.testing.assert_allclose(one.below.log_highest, other.below.log_highest)
+    np.testing.assert_allclose(one.above.log_highest, other.above.log_highest)
+
+
+def test_a_verdict_is_what_plain_loops_over_the_rounds_give():
+    def values(q: int, r: int) -> float:
+        return float((q * 7 + 3) % 10 < 5 + r // 2) if q % 13 else float((q + r) % 2)
+
+    n, cap, max_loss = 1500, 5, 0.06
+    advice = decide(log_of(n, values), metric="quality", max_loss=max_loss)
+
+    def place(text: str) -> float:
+        return int(hashlib.sha256(text.encode()).hexdigest()[:16], 16) / 2**64
+
+    judges = sorted((q for q in range(n) if place(f"decide:q{q}") >= 0.3), key=lambda q: place(f"decide, order:q{q}"))
+    assert len(judges) == advice.n
+    largest = 0.99 / (1 - max_loss)
+    stakes = [largest * 0.01 ** (1 - i / 11) for i in range(12)]
+    shown = {}
+    for k in range(1, cap):
+        capital, highest = [1.0] * len(stakes), 1.0
+        for q in judges:
+            loss = values(q, cap) - values(q, k)
+            capital = [c * (1 + stake * (max_loss - loss)) for c, stake in zip(capital, stakes, strict=True)]
+            highest = max(highest, sum(capital) / len(capital))
+        mean = sum(values(q, cap) - values(q, k) for q in judges) / len(judges)
+        row = next(item for item in advice.figures if item.policy == f"fixed_k({k})")
+        assert math.isclose(row.evidence, highest, rel_tol=1e-9)
+        assert math.isclose(row.change[0], -mean, abs_tol=1e-12)
+        assert math.isclose(row.saving, 1 - k / cap)
+        shown[k] = highest >= 20 and mean < max_loss
+    proved = list(
+        itertools.takewhile(shown.get, [advice.trial.candidates[p].max_rounds for p in advice.trial.sequence])
+    )
+    assert 0 < len(proved) < len(advice.trial.sequence)  # the test is about both
+    assert advice.verdict == "do it"
+    assert advice.policy is not None
+    assert advice.policy.max_rounds == min(proved)
+
+
 # Coming back
+
+
+def test_later_questions_that_lose_take_advice_back_and_say_so():
+    first = decide(log_of(400, converged_at_2), metric="quality")
+    assert first.verdict == "do it"
+    worse = log_of(400, lambda q, r: float(r == 5), first=400)
+    later = decide(worse, previous=first)
+    assert later.trial.below.shown(0.05).any()
+    assert later.verdict != "do it"
+    assert later.policy is None
+    assert any("was shown to lose less than 2 points, and loses more" in note for note in later.notes)
 
 
 def test_coming_back_with_the_same_questions_changes_no_evidence():

@@ -197,7 +197,7 @@ class Advice(Result):
     def _questions_needed(self, place: int) -> int | None:
         """Return the most that any candidate up to a tested one needs: the sequence ends at the first that fails."""
         upto = self.trial.sequence[: self.trial.sequence.index(place) + 1]
-        shown = self.trial.below.shown(self.trial.alpha)
+        shown = self.trial.below.shown(self.trial.alpha) & ~self.trial.contradicted
         numbers = [self.needed.get(before) for before in upto if not shown[before]]
         known = [number for number in numbers if number is not None]
         return max(known) if known and len(known) == len(numbers) else None

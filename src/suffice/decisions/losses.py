@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from suffice.errors import CensoredError, DataError
@@ -49,6 +50,17 @@ class Measured:
     costs: dict[str, Floats]
     unknown: Mask
     failed: Mask
+
+    def ordered(self, places: npt.NDArray[np.int64]) -> Measured:
+        """Return the same units in another order."""
+        return Measured(
+            worst=self.worst[:, places],
+            best=self.best[:, places],
+            values=self.values[:, places],
+            costs={name: spent[:, places] for name, spent in self.costs.items()},
+            unknown=self.unknown[places],
+            failed=self.failed[places],
+        )
 
     def require_cost(self, name: str) -> None:
         """Raise a `DataError` where what is to be saved is unknown."""

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from suffice.decisions.advice import Advice, more_questions
 from suffice.decisions.candidates import candidates
@@ -33,6 +34,7 @@ from suffice.store.recording import Recording
 __all__ = ["decide"]
 
 _SALT = "decide:"
+_ORDER_SALT = "decide, order:"
 _DEFAULTS: Mapping[str, Any] = {
     "max_loss": 0.02,
     "alpha": 0.05,
@@ -127,7 +129,7 @@ def decide(
     notes += _candidate_notes(verdict_part, trial)
     units = measure_candidates(verdict_part, trial.candidates, trial.baseline, trial.metric, prices)
     units.require_cost(trial.cost)
-    trial = trial.extended(units, seen_from(verdict_part))
+    trial = trial.extended(units.ordered(_drawn_order(verdict_part)), seen_from(verdict_part))
     return Advice(
         trial=trial,
         rounds_text=_rounds_text(recording),
@@ -169,6 +171,16 @@ def _begun(
     units.require_cost(declared["cost"])
     trial = Trial.declare(policies, units, metric=metric, highest=highest, tune=seen_from(first), **declared)
     return trial, fresh
+
+
+def _drawn_order(recording: Recording) -> npt.NDArray[np.int64]:
+    """Return the order in which questions are bet on, shape ``(n_units,)``: by the hash of their names.
+
+    The highest wealth on the way counts, and a file may be sorted by what its questions score: with the harmless ones
+    first, the bets would be won before the losses come.
+    """
+    names = list(dict.fromkeys(dividing_names(recording)))
+    return np.argsort(hash_places(names, salt=_ORDER_SALT), kind="stable")
 
 
 def _unseen(logged: Recording, fresh: Mask, trial: Trial, notes: list[str]) -> Recording | None:
@@ -271,6 +283,11 @@ def _unit_notes(recording: Recording, units: Measured, trial: Trial) -> list[str
             "rules on stability the comparison is circular"
         )
     notes += choice_notes(recording, [trial.metric])
+    notes += [
+        f"{trial.candidates[place].label} was shown to lose less than {100 * trial.max_loss:g} points, and loses more on all "
+        "questions so far: the loop, or what it is asked, may have changed, so it is not advised any more"
+        for place in np.flatnonzero(trial.contradicted).tolist()
+    ]
     if units.failed.any():
         notes.append(f"{int(units.failed.sum())} questions failed while recording, and count as lost")
     if units.unknown.any():

@@ -206,15 +206,25 @@ class Trial:
 
         Candidates are tested one after the other, and the first that is not shown ends the sequence: a false one can
         only be shown if the first false one is, so the risk of any false one is alpha (fixed-sequence testing;
-        "Learn then test", section 4.1, with evidence that holds at any time).
+        "Learn then test", section 4.1, with evidence that holds at any time).  What later questions contradict is not
+        shown any more, see `contradicted`.
         """
-        shown = self.below.shown(self.alpha)
+        shown = self.below.shown(self.alpha) & ~self.contradicted
         proved = np.zeros(len(self.candidates), dtype=np.bool_)
         for place in self.sequence:
             if not shown[place]:
                 break
             proved[place] = True
         return proved
+
+    @property
+    def contradicted(self) -> Mask:
+        """Which candidates were shown to lose less than `max_loss`, and by now lost more, shape ``(n_candidates,)``.
+
+        Evidence that was enough once remains so if all questions are of one kind; these do not look it.
+        """
+        losing: Mask = self.totals.losses >= self.totals.n * self.max_loss
+        return self.below.shown(self.alpha) & losing
 
     @property
     def hopeless(self) -> Mask:

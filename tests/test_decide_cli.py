@@ -36,13 +36,32 @@ def test_the_same_loop_may_be_asked_about_again_and_goes_on_where_it_was(folder)
     first = cli("decide", "waste_few.parquet", "--metric", "quality", "--json").json
     again = cli("decide", "waste_few.parquet", "--json").json
     assert again["trial"] == first["trial"]
-    assert any("counted before" in note for note in again["notes"])
+    assert any("60 questions counted before" in note and "none is new" in note for note in again["notes"])
     more = cli("decide", "waste.parquet", "--json").json
     assert more["file"] == "decision.json"
     assert more["n"] > 300
     later = cli("decide", "waste_more.parquet", "--continue", "decision.json", "-o", "later.json", "--json").json
     assert later["n"] == more["n"] + 100
     assert json.loads((folder / "decision.json").read_text())["n"] == more["n"]
+
+
+def test_that_no_question_is_new_is_the_first_thing_said(folder):
+    """A log that was imported anew, read rightly now, is not judged anew: the old figures must not look like new ones."""
+    first = cli("decide", "waste_few.parquet", "--metric", "quality").out
+    assert "is new" not in first
+    again = cli("decide", "waste_few.parquet").out
+    assert again.startswith("No question of waste_few.parquet is new to decision.json")
+    assert "-o OTHER.json" in again.split("\n\n")[0]
+    assert not cli("decide", "waste.parquet").out.startswith("No question")
+
+
+def test_a_decision_about_a_metric_that_the_log_lacks_is_not_repeated(folder):
+    assert cli("decide", "waste_few.parquet", "--metric", "quality").code == 0
+    log = log_of(60, converged_at_2)
+    write_recording(folder / "bare.parquet", log.table.drop_columns(["quality"]), log.metadata)
+    refused = cli("decide", "bare.parquet")
+    assert refused.code == 1
+    assert "is about quality, which this log lacks" in refused.error
 
 
 def test_a_decision_on_other_questions_is_not_continued_unasked(folder):

@@ -116,5 +116,11 @@ def decide_command(
         "do it": f"suffice deploy {target}{' -o OTHER.json' * POLICY.exists()}",
         "not enough data": f"suffice decide FRESH.parquet --continue {target}",
     }.get(advice.verdict, f"suffice diagnose {path}")
-    screen = Screen(sentences=[advice.sentence], tables=advice.tables(), files={"decision": target}, then=then)
+    sentence = advice.sentence
+    if earlier is not None and advice.n == earlier.n:
+        sentence = (
+            f"No question of {path} is new to {target if previous is None else previous}, so what that decision said is repeated "
+            f"here. If the log was wrong then, judge it anew with -o OTHER.json.\n{sentence}"
+        )
+    screen = Screen(sentences=[sentence], tables=advice.tables(), files={"decision": target}, then=then)
     output.show({**advice.to_dict(), "file": str(target)}, screen)

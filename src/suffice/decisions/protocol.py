@@ -30,6 +30,7 @@ from suffice.rounds import Mask
 from suffice.rules import Selector, parse_selector
 from suffice.statistics import hash_places
 from suffice.store.recording import Recording
+from suffice.tables import counted
 
 __all__ = ["decide"]
 
@@ -117,6 +118,11 @@ def decide(
             raise ConfigMismatchError("the earlier decision has its tune questions: give none, or decide anew")
         _refuse_other_declaration(trial, given)
         logged = _logged(recording, trial.baseline, leave_out_failed, notes)
+        if not is_agreement(trial.metric) and not has_outcome(logged, trial.metric):
+            raise ConfigMismatchError(
+                f"the earlier decision is about {trial.metric}, which this log lacks: decide anew, without the earlier decision "
+                "(-o OTHER.json)"
+            )
         fresh = _new_questions(logged, trial, notes)
     verdict_part = _unseen(logged, fresh, trial, notes)
     if verdict_part is None:
@@ -271,7 +277,8 @@ def _new_questions(recording: Recording, trial: Trial, notes: list[str]) -> Mask
         )
     known = seen_in(recording, trial.tune | trial.counted)
     if known.any():
-        notes.append(f"{int(known.sum())} questions were counted before, or are tune questions: the others are added")
+        said = f"{counted(int(known.sum()), 'question')} counted before, or used to choose the candidates"
+        notes.append(f"{said}: {'none is new' if known.all() else 'the others are added'}")
     return ~known
 
 
